@@ -1,0 +1,1 @@
+//! Concurrency architectures: who executes operations, where, and how they wait.

@@ -1,0 +1,1 @@
+//! HTTP wire formats: bytes to heads and back.

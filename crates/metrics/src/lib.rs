@@ -1,0 +1,1 @@
+//! Counters and histograms in shared memory, readable without cooperation.

@@ -1,0 +1,271 @@
+//! The whole porting surface: seven operations and their outcomes.
+use crate::{File, Outbox};
+use alloc::boxed::Box;
+
+/// The most bytes one [`Op::Read`] asks for.
+pub const READ_BYTES_MAX: u64 = 64 << 10;
+
+/// The most disk operations a connection has out at once. HTTP/1 has one exchange at a time.
+pub const DISK_OPS_MAX: usize = 1;
+
+/// Names the exchange that a disk operation belongs to; always 0 in HTTP/1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u16);
+
+/// One thing that a connection wants done.
+///
+/// An operation owns what it needs, so it can be retried in place, queued to another thread, or
+/// lent to the kernel.
+#[derive(Debug)]
+pub enum Op<F> {
+    /// Read some bytes from the peer, into any buffer the driver likes.
+    Recv,
+    /// Write some of these bytes to the peer.
+    Send(Outbox<F>),
+    /// Open and stat below the document root, with the siblings asked for. May block on disk.
+    Open(Ticket, OpenReq),
+    /// Read a file range into memory, because the origin or the wire must see the bytes. May block
+    /// on disk.
+    Read(Ticket, ReadReq<F>),
+    /// Half-close: no more bytes from us (RFC 9112 §9.6).
+    Shut,
+    /// The conversation is over: forget the connection and close its socket.
+    Close(CloseReason),
+}
+
+/// The outcome of an operation.
+#[derive(Debug)]
+pub enum Done<'a, F> {
+    /// Bytes from the peer; an empty slice is the end of its stream.
+    Recv(Result<&'a [u8], Fault>),
+    /// The outbox, advanced past what the kernel took, and how much that was. `Ok(0)` with bytes
+    /// left means that the file behind them shrank.
+    Send(Outbox<F>, Result<u64, Fault>),
+    /// What was found.
+    Open(Ticket, Result<Opened<F>, OpenFault>),
+    /// The bytes of the range; fewer than asked for mean that the file shrank.
+    Read(Ticket, Result<Box<[u8]>, Fault>),
+    /// Our half is closed, or the socket was gone already: the difference does not matter.
+    Shut,
+}
+
+/// An operation's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpKind {
+    /// [`Op::Recv`]
+    Recv,
+    /// [`Op::Send`]
+    Send,
+    /// [`Op::Open`]
+    Open,
+    /// [`Op::Read`]
+    Read,
+    /// [`Op::Shut`]
+    Shut,
+    /// [`Op::Close`]
+    Close,
+}
+
+/// What to open: a path below the root, already decoded and free of dot segments.
+///
+/// The path is relative, with `/` between its segments and none at either end; the empty path is
+/// the root itself. It holds no NUL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenReq {
+    /// The path.
+    pub path: Box<[u8]>,
+    /// Content codings whose precompressed sibling (`path` + `.br`, `.zst`, `.gz`) is to be opened
+    /// too, if `path` is a regular file.
+    pub siblings: Codings,
+}
+
+/// A content coding with a precompressed form on disk (RFC 9110 §8.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Coding {
+    /// `br` (RFC 7932), sibling `.br`.
+    Brotli = 0,
+    /// `zstd` (RFC 8878), sibling `.zst`.
+    Zstd = 1,
+    /// `gzip` (RFC 1952), sibling `.gz`.
+    Gzip = 2,
+}
+
+impl Coding {
+    /// All codings, in the order in which the server prefers them.
+    pub const ALL: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
+
+    /// The registered name of the coding, as in `Content-Encoding`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    /// The suffix of the sibling file.
+    #[must_use]
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Brotli => ".br",
+            Self::Zstd => ".zst",
+            Self::Gzip => ".gz",
+        }
+    }
+}
+
+/// A set of content codings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Codings(u8);
+
+impl Codings {
+    /// The empty set.
+    pub const NONE: Self = Self(0);
+    /// All of [`Coding::ALL`].
+    pub const ALL: Self = Self(0b111);
+
+    /// This set and `coding`.
+    #[must_use]
+    pub const fn with(self, coding: Coding) -> Self {
+        Self(self.0 | 1 << coding as u8)
+    }
+
+    /// True if `coding` is in the set.
+    #[must_use]
+    pub const fn has(self, coding: Coding) -> bool {
+        self.0 & (1 << coding as u8) != 0
+    }
+
+    /// True if no coding is in the set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// What an [`Op::Open`] found.
+#[derive(Clone, Debug)]
+pub enum Opened<F> {
+    /// A regular file, and the siblings that exist as regular files, indexed by [`Coding`].
+    File {
+        /// The file itself.
+        file: F,
+        /// Its precompressed siblings.
+        siblings: [Option<F>; 3],
+    },
+    /// A directory.
+    Directory,
+}
+
+/// A range to read into memory.
+#[derive(Clone, Debug)]
+pub struct ReadReq<F> {
+    /// From which file.
+    pub file: F,
+    /// From which offset, bytes.
+    pub at: u64,
+    /// How many bytes; at most [`READ_BYTES_MAX`] unless the site's limits allow larger bodies.
+    pub len: u64,
+}
+
+/// Why an operation on the peer or on an open file failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The peer is gone: reset, broken pipe, timed out on the wire.
+    Reset,
+    /// The system refused with this error number.
+    Other(i32),
+}
+
+/// Why an [`Op::Open`] found nothing to serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenFault {
+    /// No such file.
+    NotFound,
+    /// There is one, but this process may not read it.
+    Denied,
+    /// The path leaves the root, or crosses a symbolic link where those are not allowed.
+    Outside,
+    /// There is something, but neither a regular file nor a directory.
+    NotAFile,
+    /// No descriptor or memory left; trying again later may work.
+    Exhausted,
+    /// The system refused with this error number.
+    Other(i32),
+}
+
+/// Every way in which a connection can end. Each is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CloseReason {
+    /// The peer closed between requests.
+    PeerClosed,
+    /// The peer closed in the middle of a request.
+    PeerAborted,
+    /// The connection broke.
+    Reset,
+    /// The last response that this connection was to carry has been sent.
+    Finished,
+    /// No request came in time.
+    IdleDeadline,
+    /// A request head, or a body to be discarded, did not come in time.
+    HeadDeadline,
+    /// The peer took a response too slowly.
+    SendDeadline,
+    /// The request was malformed; it has been answered so.
+    BadRequest,
+    /// The file behind a response shrank while it was sent.
+    Truncated,
+    /// The server is going away.
+    Drained,
+    /// The system failed us.
+    Failed,
+}
+
+impl CloseReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Self; 11] = [
+        Self::PeerClosed,
+        Self::PeerAborted,
+        Self::Reset,
+        Self::Finished,
+        Self::IdleDeadline,
+        Self::HeadDeadline,
+        Self::SendDeadline,
+        Self::BadRequest,
+        Self::Truncated,
+        Self::Drained,
+        Self::Failed,
+    ];
+}
+
+impl<F> Op<F> {
+    /// Which operation this is.
+    #[must_use]
+    pub const fn kind(&self) -> OpKind {
+        match self {
+            Self::Recv => OpKind::Recv,
+            Self::Send(_) => OpKind::Send,
+            Self::Open(..) => OpKind::Open,
+            Self::Read(..) => OpKind::Read,
+            Self::Shut => OpKind::Shut,
+            Self::Close(_) => OpKind::Close,
+        }
+    }
+}
+
+impl<F: File> Done<'_, F> {
+    /// Which operation this is the outcome of.
+    #[must_use]
+    pub const fn kind(&self) -> OpKind {
+        match self {
+            Self::Recv(_) => OpKind::Recv,
+            Self::Send(..) => OpKind::Send,
+            Self::Open(..) => OpKind::Open,
+            Self::Read(..) => OpKind::Read,
+            Self::Shut => OpKind::Shut,
+        }
+    }
+}

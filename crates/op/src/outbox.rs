@@ -1,0 +1,223 @@
+//! Bytes and file ranges waiting to go out (nginx's chain, h2o's sendvec).
+use crate::File;
+use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec::Vec};
+
+/// One piece of what follows the head.
+#[derive(Clone, Debug)]
+pub enum Segment<F> {
+    /// Shared memory: a cached body. Bytes before `at` are gone.
+    Mem {
+        /// The bytes.
+        bytes: Arc<[u8]>,
+        /// How many of them have been sent.
+        at: usize,
+    },
+    /// A range of a file.
+    File {
+        /// The file.
+        file: F,
+        /// Offset of the next byte to send.
+        at: u64,
+        /// Bytes left to send from there; more than 0.
+        len: u64,
+    },
+}
+
+impl<F> Segment<F> {
+    /// Bytes left to send.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Mem { bytes, at } => (bytes.len() - at) as u64,
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    /// True if nothing is left to send.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What goes to the peer next: a head in a buffer of its own, then segments.
+///
+/// The head's buffer stays in the outbox when its bytes are gone, so that its owner can use it
+/// again: a response on a cache hit allocates nothing. One segment is held in place; only multipart
+/// responses have more.
+#[derive(Debug)]
+pub struct Outbox<F> {
+    head: Vec<u8>,
+    head_at: usize,
+    first: Option<Segment<F>>,
+    #[expect(clippy::box_collection, reason = "8 bytes instead of 32 in every connection")]
+    rest: Option<Box<VecDeque<Segment<F>>>>,
+}
+
+impl<F> Default for Outbox<F> {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+impl<F> Outbox<F> {
+    /// An outbox that starts with `head`, which may be empty.
+    #[must_use]
+    pub const fn new(head: Vec<u8>) -> Self {
+        Self { head, head_at: 0, first: None, rest: None }
+    }
+
+    /// Adds a segment after all others. Empty segments are dropped.
+    pub fn push(&mut self, segment: Segment<F>) {
+        if segment.is_empty() {
+            return;
+        }
+        if self.first.is_none() {
+            debug_assert!(self.rest.is_none(), "segments move up when the first is gone");
+            self.first = Some(segment);
+        } else {
+            self.rest.get_or_insert_default().push_back(segment);
+        }
+    }
+
+    /// True if everything has been sent.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.head_at == self.head.len() && self.first.is_none()
+    }
+
+    /// Bytes left to send.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        let rest: u64 = self.rest.iter().flat_map(|rest| rest.iter()).map(Segment::len).sum();
+        (self.head.len() - self.head_at) as u64 + self.first.as_ref().map_or(0, Segment::len) + rest
+    }
+
+    /// What is left of the head.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.head[self.head_at..]
+    }
+
+    /// The segments, in order; the head comes before them.
+    pub fn segments(&self) -> impl Iterator<Item = &Segment<F>> {
+        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
+    }
+
+    /// The memory before the first file range, for a gathering write. No slice is empty.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let head = self.head();
+        let head = (!head.is_empty()).then_some(head);
+        head.into_iter().chain(self.segments().map_while(|segment| match segment {
+            Segment::Mem { bytes, at } => Some(&bytes[*at..]),
+            Segment::File { .. } => None,
+        }))
+    }
+
+    /// The head and the one segment behind it; `None` where there are more segments than one.
+    ///
+    /// What a driver looks at first: nearly every response is a head and at most one segment.
+    #[must_use]
+    pub fn simple(&self) -> Option<(&[u8], Option<&Segment<F>>)> {
+        self.rest.is_none().then_some((&self.head[self.head_at..], self.first.as_ref()))
+    }
+
+    /// Drops the first `n` bytes: the kernel has them.
+    ///
+    /// # Panics
+    /// If there are fewer than `n`: only a driver that miscounts could do that.
+    pub fn advance(&mut self, mut n: u64) {
+        let head = (self.head.len() - self.head_at) as u64;
+        let used = n.min(head);
+        self.head_at += usize::try_from(used).expect("no more than the head's length");
+        n -= used;
+        while n > 0 {
+            let segment = self.first.as_mut().expect("advanced within the outbox");
+            let used = n.min(segment.len());
+            match segment {
+                Segment::Mem { at, .. } => {
+                    *at += usize::try_from(used).expect("no more than the segment's length");
+                }
+                Segment::File { at, len, .. } => {
+                    *at += used;
+                    *len -= used;
+                }
+            }
+            n -= used;
+            if segment.is_empty() {
+                self.move_up();
+            }
+        }
+    }
+
+    /// Takes the head's buffer for another use and drops what was not sent.
+    #[must_use]
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.head
+    }
+
+    fn move_up(&mut self) {
+        self.first = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        if self.rest.as_ref().is_some_and(|rest| rest.is_empty()) {
+            self.rest = None;
+        }
+    }
+}
+
+impl<F: File> Outbox<F> {
+    /// True if the next byte to send is in a file.
+    #[must_use]
+    pub fn at_file(&self) -> bool {
+        self.head_at == self.head.len() && matches!(self.first, Some(Segment::File { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FileId;
+
+    #[derive(Clone, Debug)]
+    struct Nothing;
+    impl File for Nothing {
+        fn id(&self) -> FileId {
+            FileId::default()
+        }
+    }
+
+    fn outbox() -> Outbox<Nothing> {
+        let mut outbox = Outbox::new(b"head".to_vec());
+        outbox.push(Segment::Mem { bytes: Arc::from(&b""[..]), at: 0 });
+        outbox.push(Segment::Mem { bytes: Arc::from(&b"-body"[..]), at: 1 });
+        outbox.push(Segment::File { file: Nothing, at: 10, len: 5 });
+        outbox.push(Segment::Mem { bytes: Arc::from(&b"end"[..]), at: 0 });
+        outbox
+    }
+
+    #[test]
+    fn every_split_of_an_outbox_sends_each_byte_once() {
+        for first in 0..=16 {
+            let mut outbox = outbox();
+            assert_eq!(outbox.len(), 16);
+            outbox.advance(first);
+            assert_eq!(outbox.len(), 16 - first);
+            outbox.advance(16 - first);
+            assert!(outbox.is_empty());
+            assert_eq!(outbox.into_buffer(), b"head");
+        }
+    }
+
+    #[test]
+    fn slices_stop_at_the_first_file_range() {
+        let mut outbox = outbox();
+        assert!(outbox.slices().eq([&b"head"[..], b"body"]));
+        assert!(outbox.simple().is_none());
+        outbox.advance(6);
+        assert!(outbox.slices().eq([&b"dy"[..]]));
+        outbox.advance(2);
+        assert!(outbox.at_file());
+        assert_eq!(outbox.slices().count(), 0);
+        outbox.advance(5);
+        assert!(matches!(outbox.simple(), Some((b"", Some(Segment::Mem { .. })))));
+    }
+}

@@ -1,0 +1,1 @@
+//! One connection of a static origin server, without I/O.

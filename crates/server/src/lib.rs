@@ -1,0 +1,1 @@
+//! The server program: configuration, master, logs, explain, top.

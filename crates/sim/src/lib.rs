@@ -1,0 +1,1 @@
+//! The simulator: a driver with virtual time, seeded schedules and faults.

@@ -1,0 +1,1 @@
+//! Linux, behind owned types: the only crate with unsafe.
