@@ -1,1 +1,30 @@
 //! Counters and histograms in shared memory, readable without cooperation.
+//!
+//! Everything lies in one slice of words, the arena: a header, the control words, and one slot for
+//! each worker. The master makes the arena before anything else and hands a [`Slot`] to each
+//! worker; the worker writes through a [`Tally`]. A reader maps the same words read-only and gets
+//! views ([`ArenaView`], [`SlotView`], [`ControlView`]), which have nothing that stores.
+//!
+//! Sums over slots are no consistent cut, but each counter only ever grows, and that is enough: a
+//! rate is a difference of two readings, and a gauge is a difference of two counters.
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod arena;
+mod counter;
+mod histogram;
+mod markdown;
+mod slot;
+mod snapshot;
+mod tally;
+
+pub use arena::{Arena, ArenaView, AttachError, Control, ControlView, Phase, VERSION};
+pub use counter::{Counter, Gauge, Merge};
+pub use histogram::Histogram;
+pub use markdown::markdown;
+pub use slot::{SLOT_WORDS, Slot, SlotView, Totals};
+pub use snapshot::{BUCKETS, Bounds, SUB_BUCKETS, Snapshot, VALUE_MAX};
+pub use tally::Tally;

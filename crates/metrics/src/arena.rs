@@ -1,0 +1,321 @@
+//! The whole of the shared words: a header that says what they are, control words, and slots.
+use crate::{
+    BUCKETS, Counter, Histogram, SLOT_WORDS, Slot, SlotView, counter::COUNTERS,
+    histogram::HISTOGRAMS,
+};
+use core::{
+    fmt,
+    ops::Deref,
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+        fence,
+    },
+};
+
+/// The version of the layout, to be raised when the meaning of a word changes other than by the
+/// tables, whose hash the header has.
+pub const VERSION: u64 = 1;
+
+/// `regatta` and a line feed, in the order of bytes in memory.
+const MAGIC: u64 = u64::from_le_bytes(*b"regatta\n");
+
+const MAGIC_AT: usize = 0;
+const SERVER_PID: usize = 8;
+const STARTED_UNIX_MS: usize = 9;
+const CONTROL_AT: usize = 16;
+const SLOTS_AT: usize = 32;
+
+const PHASE: usize = CONTROL_AT;
+const DRAIN_DEADLINE_MS: usize = CONTROL_AT + 1;
+const LOG_GENERATION: usize = CONTROL_AT + 2;
+
+/// What the header says besides the magic number, from word 1 on: what it is called, and what this
+/// program expects.
+const GEOMETRY: [(&str, u64); 6] = [
+    ("layout version", VERSION),
+    ("words in a slot", SLOT_WORDS as u64),
+    ("number of counters", COUNTERS as u64),
+    ("number of histograms", HISTOGRAMS as u64),
+    ("buckets in a histogram", BUCKETS as u64),
+    ("hash of the tables", table_hash()),
+];
+const SLOT_COUNT: usize = 1 + GEOMETRY.len();
+const _: () = assert!(SLOT_COUNT < SERVER_PID && STARTED_UNIX_MS < CONTROL_AT);
+
+/// Why words are not an arena that this program can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachError {
+    /// They do not start with the magic number.
+    Magic,
+    /// The header differs from what this program expects: another build wrote it.
+    Differs {
+        /// What differs.
+        what: &'static str,
+        /// What the header says.
+        found: u64,
+        /// What this program expects.
+        expected: u64,
+    },
+    /// There are fewer words than the header says.
+    Short {
+        /// How many there are.
+        found: usize,
+        /// How many there should be.
+        expected: u64,
+    },
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Magic => write!(f, "not an arena of regatta: it does not start like one"),
+            Self::Differs { what, found, expected } => write!(
+                f,
+                "the arena was made by another build of regatta: {what} is {found:#x} there and \
+                 {expected:#x} here"
+            ),
+            Self::Short { found, expected } => {
+                write!(f, "the arena has {found} words where its header says {expected}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for AttachError {}
+
+/// An arena, to be read: nothing here stores.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaView<'a> {
+    words: &'a [AtomicU64],
+    slots: &'a [[AtomicU64; SLOT_WORDS]],
+}
+
+impl<'a> ArenaView<'a> {
+    /// The process identifier of the server's master; 0 if it has not said.
+    #[must_use]
+    pub fn server_pid(&self) -> u32 {
+        u32::try_from(self.words[SERVER_PID].load(Relaxed)).unwrap_or(0)
+    }
+
+    /// When the server started: milliseconds since 1970-01-01T00:00:00Z; 0 if it has not said.
+    #[must_use]
+    pub fn started_unix_ms(&self) -> u64 {
+        self.words[STARTED_UNIX_MS].load(Relaxed)
+    }
+
+    /// The slots, one for each worker, used or not.
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = SlotView<'a>> + use<'a> {
+        self.slots.iter().map(SlotView::new)
+    }
+
+    /// What the master wants of its workers.
+    #[must_use]
+    pub const fn control(&self) -> ControlView<'a> {
+        ControlView(self.words)
+    }
+}
+
+/// An arena, to be written by the master that made it and the workers that inherit it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arena<'a>(ArenaView<'a>);
+
+impl<'a> Arena<'a> {
+    /// Words, 8 bytes each, that an arena with this many slots takes.
+    #[must_use]
+    pub const fn words(slots: usize) -> usize {
+        SLOTS_AT + slots * SLOT_WORDS
+    }
+
+    /// Makes an arena of words that are all zero, as fresh memory is.
+    ///
+    /// # Panics
+    /// If there are fewer words than [`Arena::words`] of `slots`.
+    #[must_use]
+    pub fn create(words: &'a [AtomicU64], slots: usize) -> Self {
+        let words = &words[..Self::words(slots)];
+        for (word, (_, value)) in words[1..].iter().zip(GEOMETRY) {
+            word.store(value, Relaxed);
+        }
+        words[SLOT_COUNT].store(slots as u64, Relaxed);
+        // Last: who sees the magic number sees the rest.
+        words[MAGIC_AT].store(MAGIC, Release);
+        Self(ArenaView { words, slots: words[SLOTS_AT..].as_chunks().0 })
+    }
+
+    /// Looks at an arena that another process made. Stores nothing, so the words may be read-only.
+    ///
+    /// # Errors
+    /// If the words are no arena, or one of another build; the first difference is named.
+    pub fn attach(words: &'a [AtomicU64]) -> Result<ArenaView<'a>, AttachError> {
+        let Some(header) = words.get(..SLOTS_AT) else {
+            return Err(AttachError::Short { found: words.len(), expected: SLOTS_AT as u64 });
+        };
+        if acquire(&header[MAGIC_AT]) != MAGIC {
+            return Err(AttachError::Magic);
+        }
+        for (word, (what, expected)) in header[1..].iter().zip(GEOMETRY) {
+            let found = word.load(Relaxed);
+            if found != expected {
+                return Err(AttachError::Differs { what, found, expected });
+            }
+        }
+        let count = header[SLOT_COUNT].load(Relaxed);
+        let expected = count.saturating_mul(SLOT_WORDS as u64).saturating_add(SLOTS_AT as u64);
+        let end = usize::try_from(expected).ok().filter(|end| *end <= words.len());
+        let end = end.ok_or(AttachError::Short { found: words.len(), expected })?;
+        let words = &words[..end];
+        Ok(ArenaView { words, slots: words[SLOTS_AT..].as_chunks().0 })
+    }
+
+    /// Says who the server is: its master's process identifier, and when it started, in
+    /// milliseconds since 1970-01-01T00:00:00Z.
+    pub fn set_server(&self, pid: u32, started_unix_ms: u64) {
+        self.0.words[STARTED_UNIX_MS].store(started_unix_ms, Relaxed);
+        self.0.words[SERVER_PID].store(u64::from(pid), Relaxed);
+    }
+
+    /// One worker's slot.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[must_use]
+    pub const fn slot(&self, index: usize) -> Slot<'a> {
+        Slot::new(&self.0.slots[index])
+    }
+
+    /// The slots, one for each worker, used or not.
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = Slot<'a>> + use<'a> {
+        self.0.slots.iter().map(Slot::new)
+    }
+
+    /// What the master wants of its workers.
+    #[must_use]
+    pub const fn control(&self) -> Control<'a> {
+        Control(self.0.control())
+    }
+
+    /// The same arena, to be read.
+    #[must_use]
+    pub const fn view(&self) -> ArenaView<'a> {
+        self.0
+    }
+}
+
+impl<'a> Deref for Arena<'a> {
+    type Target = ArenaView<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// What the master wants its workers to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Phase {
+    /// Serve.
+    Run = 0,
+    /// Accept no more, finish what is in progress, and exit at the deadline at the latest.
+    Drain = 1,
+    /// Exit at once.
+    Stop = 2,
+}
+
+/// The control words, to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlView<'a>(&'a [AtomicU64]);
+
+impl ControlView<'_> {
+    /// What the workers are to do.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match acquire(&self.0[PHASE]) {
+            0 => Phase::Run,
+            1 => Phase::Drain,
+            _ => Phase::Stop,
+        }
+    }
+
+    /// When draining ends: milliseconds of the monotonic clock. Meaningful from [`Phase::Drain`]
+    /// on.
+    #[must_use]
+    pub fn drain_deadline_ms(&self) -> u64 {
+        acquire(&self.0[DRAIN_DEADLINE_MS])
+    }
+
+    /// How often the logs were to be opened anew: who sees another number than last time does so.
+    #[must_use]
+    pub fn log_generation(&self) -> u64 {
+        acquire(&self.0[LOG_GENERATION])
+    }
+}
+
+/// The control words, to be written by the master.
+#[derive(Clone, Copy, Debug)]
+pub struct Control<'a>(ControlView<'a>);
+
+impl<'a> Deref for Control<'a> {
+    type Target = ControlView<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Control<'_> {
+    /// Asks the workers to drain until the deadline, in milliseconds of the monotonic clock.
+    pub fn drain(&self, deadline_ms: u64) {
+        self.0.0[DRAIN_DEADLINE_MS].store(deadline_ms, Release);
+        self.0.0[PHASE].store(Phase::Drain as u64, Release);
+    }
+
+    /// Asks the workers to exit at once.
+    pub fn stop(&self) {
+        self.0.0[PHASE].store(Phase::Stop as u64, Release);
+    }
+
+    /// Asks the workers to open their logs anew.
+    pub fn reopen_logs(&self) {
+        self.0.0[LOG_GENERATION].fetch_add(1, Release);
+    }
+}
+
+/// An acquiring load in the form that is also allowed on memory mapped read-only: a relaxed load
+/// and a fence (`core::sync::atomic`, "Atomic accesses to read-only memory").
+fn acquire(word: &AtomicU64) -> u64 {
+    let value = word.load(Relaxed);
+    fence(Acquire);
+    value
+}
+
+/// A hash (FNV-1a) of every name, unit and way of merging, in order.
+const fn table_hash() -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    let mut index = 0;
+    while index < COUNTERS {
+        let counter = Counter::ALL[index];
+        hash = hash_bytes(hash, counter.name().as_bytes());
+        hash = hash_bytes(hash, counter.unit().as_bytes());
+        hash = hash_bytes(hash, &[counter.merge() as u8]);
+        index += 1;
+    }
+    index = 0;
+    while index < HISTOGRAMS {
+        let histogram = Histogram::ALL[index];
+        hash = hash_bytes(hash, histogram.name().as_bytes());
+        hash = hash_bytes(hash, histogram.unit().as_bytes());
+        index += 1;
+    }
+    hash
+}
+
+const fn hash_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
+    let mut index = 0;
+    while index < bytes.len() {
+        hash = (hash ^ bytes[index] as u64).wrapping_mul(0x100_0000_01b3);
+        index += 1;
+    }
+    // No byte of UTF-8: two texts never look like one.
+    (hash ^ 0xff).wrapping_mul(0x100_0000_01b3)
+}

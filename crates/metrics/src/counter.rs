@@ -1,0 +1,444 @@
+//! The table of counters: each one's name, unit, way of merging, and sentence.
+
+/// How the values of several workers, or of one worker at several times, make one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// By addition: the counter only ever grows.
+    Sum,
+    /// By maximum: the counter is a high-water mark.
+    Max,
+}
+
+macro_rules! counters {
+    ($($variant:ident $name:literal $unit:literal $merge:ident $doc:literal;)*) => {
+        /// A number that each worker keeps. It never goes down.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(usize)]
+        pub enum Counter {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Counter {
+            /// All counters, in the order of their words in a slot.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name, in `snake_case`; the same in all architectures and in every output.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The unit: `count`, `bytes` or `ns`.
+            #[must_use]
+            pub const fn unit(self) -> &'static str {
+                match self { $(Self::$variant => $unit,)* }
+            }
+
+            /// How values of several workers are merged.
+            #[must_use]
+            pub const fn merge(self) -> Merge {
+                match self { $(Self::$variant => Merge::$merge,)* }
+            }
+
+            /// What is counted: one sentence.
+            #[must_use]
+            pub const fn doc(self) -> &'static str {
+                match self { $(Self::$variant => $doc,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    AcceptCalls "accept_calls" "count" Sum "Calls of `accept4`.";
+    AcceptOk "accept_ok" "count" Sum "Calls of `accept4` that brought a connection.";
+    AcceptWouldBlock "accept_would_block" "count" Sum
+        "Calls of `accept4` that found no connection waiting (`EAGAIN`).";
+    AcceptFaults "accept_faults" "count" Sum
+        "Calls of `accept4` that failed otherwise, such as with `ECONNABORTED`.";
+    AcceptRefusedFull "accept_refused_full" "count" Sum
+        "Times that the worker was told of waiting connections and took none because it was full.";
+    AcceptEmfilePauses "accept_emfile_pauses" "count" Sum
+        "Times that the listener was left alone for a while because descriptors had run out.";
+    AcceptOnClose "accept_on_close" "count" Sum
+        "Connections accepted right after another one closed, without a notification.";
+    AcceptsPerNotificationMax "accepts_per_notification_max" "count" Max
+        "The most connections accepted after one notification.";
+
+    ConnectionsOpened "connections_opened" "count" Sum "Connections taken on.";
+    ConnectionsClosed "connections_closed" "count" Sum "Connections that have ended.";
+    ConnectionsOpenMax "connections_open_max" "count" Max
+        "The most connections that one worker had open at once.";
+    ConnectionsOpenAtAcceptSum "connections_open_at_accept_sum" "count" Sum
+        "The worker's open connections, summed over its accepts: divided by `accept_ok`, the mean.";
+    ClosedPeerClosed "closed_peer_closed" "count" Sum
+        "Connections that the peer closed between requests.";
+    ClosedPeerAborted "closed_peer_aborted" "count" Sum
+        "Connections that the peer closed in the middle of a request.";
+    ClosedReset "closed_reset" "count" Sum "Connections that broke.";
+    ClosedFinished "closed_finished" "count" Sum
+        "Connections closed after the last response that they were to carry.";
+    ClosedIdleDeadline "closed_idle_deadline" "count" Sum
+        "Connections closed because no request came in time.";
+    ClosedHeadDeadline "closed_head_deadline" "count" Sum
+        "Connections closed because a request head, or a body to discard, did not come in time.";
+    ClosedSendDeadline "closed_send_deadline" "count" Sum
+        "Connections closed because the peer took a response too slowly.";
+    ClosedBadRequest "closed_bad_request" "count" Sum
+        "Connections closed after a malformed request had been answered.";
+    ClosedTruncated "closed_truncated" "count" Sum
+        "Connections closed because the file behind a response shrank.";
+    ClosedDrained "closed_drained" "count" Sum
+        "Connections closed because the server was going away.";
+    ClosedFailed "closed_failed" "count" Sum "Connections closed because the system failed us.";
+    ClosedWorkerDied "closed_worker_died" "count" Sum
+        "Connections lost because their worker died; entered by the master.";
+
+    RecvCalls "recv_calls" "count" Sum "Calls that read from a peer.";
+    RecvBytes "recv_bytes" "bytes" Sum "Bytes read from peers.";
+    RecvWouldBlock "recv_would_block" "count" Sum
+        "Calls that found nothing to read from the peer (`EAGAIN`).";
+    RecvFaults "recv_faults" "count" Sum "Calls that read from a peer and failed otherwise.";
+
+    SendCalls "send_calls" "count" Sum "Calls of `send` and `sendmsg`.";
+    SendBytes "send_bytes" "bytes" Sum "Bytes handed to the kernel by `send` and `sendmsg`.";
+    SendWouldBlock "send_would_block" "count" Sum
+        "Calls of `send` and `sendmsg` that found the socket full (`EAGAIN`).";
+    SendFaults "send_faults" "count" Sum "Calls that write to a peer, by any means, and failed.";
+    SendfileCalls "sendfile_calls" "count" Sum "Calls of `sendfile`.";
+    SendfileBytes "sendfile_bytes" "bytes" Sum "Bytes handed to the kernel by `sendfile`.";
+    SendfileWouldBlock "sendfile_would_block" "count" Sum
+        "Calls of `sendfile` that found the socket full (`EAGAIN`).";
+    BytesSent "bytes_sent" "bytes" Sum
+        "Bytes of heads and bodies handed to the kernel, by any means.";
+
+    WaitCalls "wait_calls" "count" Sum "Calls that wait for events.";
+    WaitEvents "wait_events" "count" Sum "Events that those calls returned.";
+    WaitZero "wait_zero" "count" Sum "Those calls that returned no event.";
+    WaitInterestSum "wait_interest_sum" "count" Sum
+        "Descriptors waited for, summed over those calls: divided by `wait_calls`, the mean.";
+    WaitInterestMax "wait_interest_max" "count" Max
+        "The most descriptors that one worker waited for at once.";
+    WaitChanges "wait_changes" "count" Sum
+        "Changes of the set of descriptors waited for; for epoll, calls of `epoll_ctl`.";
+    WaitNs "wait_ns" "ns" Sum "Time inside the calls that wait for events.";
+
+    Requests "requests" "count" Sum "Request heads that have come in full, well-formed or not.";
+    Replies "replies" "count" Sum
+        "Final responses whose last byte has been handed to the kernel.";
+    RepliesCut "replies_cut" "count" Sum
+        "Final responses that ended early: cut short, or never begun because the connection ended.";
+    Replies1xx "replies_1xx" "count" Sum "Interim responses.";
+    Replies2xx "replies_2xx" "count" Sum "Of the replies, those with a status from 200 to 299.";
+    Replies3xx "replies_3xx" "count" Sum "Of the replies, those with a status from 300 to 399.";
+    Replies4xx "replies_4xx" "count" Sum "Of the replies, those with a status from 400 to 499.";
+    Replies5xx "replies_5xx" "count" Sum "Of the replies, those with a status from 500 to 599.";
+    Replies200 "replies_200" "count" Sum "Of the replies, those with status 200.";
+    Replies206 "replies_206" "count" Sum "Of the replies, those with status 206.";
+    Replies304 "replies_304" "count" Sum "Of the replies, those with status 304.";
+    Replies404 "replies_404" "count" Sum "Of the replies, those with status 404.";
+    RepliesBelow1k "replies_below_1k" "count" Sum
+        "Of the replies, those with a body below 1 KiB; none counts as 0 bytes.";
+    RepliesBelow10k "replies_below_10k" "count" Sum
+        "Of the replies, those with a body from 1 KiB to below 10 KiB.";
+    RepliesBelow100k "replies_below_100k" "count" Sum
+        "Of the replies, those with a body from 10 KiB to below 100 KiB.";
+    RepliesBelow1m "replies_below_1m" "count" Sum
+        "Of the replies, those with a body from 100 KiB to below 1 MiB.";
+    RepliesFrom1m "replies_from_1m" "count" Sum
+        "Of the replies, those with a body of 1 MiB or more.";
+
+    CacheLookups "cache_lookups" "count" Sum "Lookups in the cache.";
+    CacheHits "cache_hits" "count" Sum
+        "Lookups that found an entry fresh enough to use, negative ones included.";
+    CacheNegativeHits "cache_negative_hits" "count" Sum
+        "Of the hits, those that found that there is no such file.";
+    CacheFills "cache_fills" "count" Sum "Entries put in after a miss.";
+    CacheRevalidations "cache_revalidations" "count" Sum
+        "Entries found too old to use and opened again.";
+    CacheEvictions "cache_evictions" "count" Sum "Entries put out to make room.";
+    CacheEntriesAdded "cache_entries_added" "count" Sum "Entries that have entered the cache.";
+    CacheEntriesRemoved "cache_entries_removed" "count" Sum "Entries that have left the cache.";
+    CacheFdsAdded "cache_fds_added" "count" Sum
+        "Open files that have entered the cache with their entries.";
+    CacheFdsRemoved "cache_fds_removed" "count" Sum
+        "Open files that have left the cache with their entries.";
+    CacheBytesAdded "cache_bytes_added" "bytes" Sum
+        "Bytes of heads and bodies that have entered the cache.";
+    CacheBytesRemoved "cache_bytes_removed" "bytes" Sum
+        "Bytes of heads and bodies that have left the cache.";
+
+    LockAcquisitions "lock_acquisitions" "count" Sum "Acquisitions of a lock shared by workers.";
+    LockContended "lock_contended" "count" Sum "Of those, the ones that had to wait.";
+    LockWaitNs "lock_wait_ns" "ns" Sum "Time spent waiting for such locks.";
+
+    Opens "opens" "count" Sum "Paths opened below the root, found or not.";
+    OpenSiblings "open_siblings" "count" Sum "Precompressed siblings looked for at those opens.";
+    Reads "reads" "count" Sum "Reads of a file into memory.";
+    ReadBytes "read_bytes" "bytes" Sum "Bytes that those reads brought.";
+
+    StallOpen "stall_open" "count" Sum
+        "Opens that held up the worker for longer than its stall limit.";
+    StallRead "stall_read" "count" Sum
+        "Reads of a file that held up the worker for longer than its stall limit.";
+    StallSend "stall_send" "count" Sum
+        "Sends that held up the worker for longer than its stall limit, such as on a cold file.";
+    StallBudget "stall_budget" "count" Sum
+        "Turns that ended because the connection had used up its bytes or operations.";
+    StallLog "stall_log" "count" Sum
+        "Writes of log lines that held up the worker for longer than its stall limit.";
+    StallOther "stall_other" "count" Sum
+        "Turns longer than the stall limit of which no single operation was the cause.";
+    StallOpenNs "stall_open_ns" "ns" Sum "Time inside the opens that stalled.";
+    StallReadNs "stall_read_ns" "ns" Sum "Time inside the reads that stalled.";
+    StallSendNs "stall_send_ns" "ns" Sum "Time inside the sends that stalled.";
+    StallBudgetNs "stall_budget_ns" "ns" Sum "Time that the turns cut off by a budget took.";
+    StallLogNs "stall_log_ns" "ns" Sum "Time inside the log writes that stalled.";
+    StallOtherNs "stall_other_ns" "ns" Sum "Time that the other long turns took.";
+
+    LogLines "log_lines" "count" Sum "Lines entered in the access log.";
+    LogBytes "log_bytes" "bytes" Sum "Bytes that the system took for the access log.";
+    LogWrites "log_writes" "count" Sum "Calls of `write` on the access log.";
+    LogDropped "log_dropped" "count" Sum
+        "Lines that did not reach the access log because a write failed.";
+}
+
+/// The number of counters.
+pub(crate) const COUNTERS: usize = Counter::ALL.len();
+
+/// The counters of the close reasons, in the order of `regatta_op::CloseReason`.
+const CLOSED: [Counter; 11] = [
+    Counter::ClosedPeerClosed,
+    Counter::ClosedPeerAborted,
+    Counter::ClosedReset,
+    Counter::ClosedFinished,
+    Counter::ClosedIdleDeadline,
+    Counter::ClosedHeadDeadline,
+    Counter::ClosedSendDeadline,
+    Counter::ClosedBadRequest,
+    Counter::ClosedTruncated,
+    Counter::ClosedDrained,
+    Counter::ClosedFailed,
+];
+
+impl Counter {
+    /// The counter of a close reason, by its number (`regatta_op::CloseReason as usize`); a number
+    /// that is none counts as a failure of the system.
+    #[must_use]
+    #[inline]
+    pub const fn closed(reason: usize) -> Self {
+        if reason < CLOSED.len() { CLOSED[reason] } else { Self::ClosedFailed }
+    }
+
+    /// The counter of a status's class; `None` outside 100 to 599.
+    #[must_use]
+    #[inline]
+    pub const fn status_class(status: u16) -> Option<Self> {
+        match status {
+            100..=199 => Some(Self::Replies1xx),
+            200..=299 => Some(Self::Replies2xx),
+            300..=399 => Some(Self::Replies3xx),
+            400..=499 => Some(Self::Replies4xx),
+            500..=599 => Some(Self::Replies5xx),
+            _ => None,
+        }
+    }
+
+    /// The counter of exactly this status, for the four that have one: 200, 206, 304, 404.
+    #[must_use]
+    #[inline]
+    pub const fn status(status: u16) -> Option<Self> {
+        match status {
+            200 => Some(Self::Replies200),
+            206 => Some(Self::Replies206),
+            304 => Some(Self::Replies304),
+            404 => Some(Self::Replies404),
+            _ => None,
+        }
+    }
+
+    /// The counter of the size class of a response body: the four classes of SPECweb99, whose unit
+    /// is the KiB, and one for all that is larger.
+    #[must_use]
+    #[inline]
+    pub const fn size_class(body_bytes: u64) -> Self {
+        match body_bytes {
+            0..0x400 => Self::RepliesBelow1k,
+            0x400..0x2800 => Self::RepliesBelow10k,
+            0x2800..0x1_9000 => Self::RepliesBelow100k,
+            0x1_9000..0x10_0000 => Self::RepliesBelow1m,
+            _ => Self::RepliesFrom1m,
+        }
+    }
+}
+
+macro_rules! gauges {
+    ($($variant:ident $name:literal $unit:literal $up:ident - $($down:ident)+, $doc:literal;)*) => {
+        /// A number that goes up and down: the difference of two or more counters, never stored.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Gauge {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Gauge {
+            /// All gauges.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name, in `snake_case`; no counter has the same.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The unit: `count` or `bytes`.
+            #[must_use]
+            pub const fn unit(self) -> &'static str {
+                match self { $(Self::$variant => $unit,)* }
+            }
+
+            /// What is measured: one sentence.
+            #[must_use]
+            pub const fn doc(self) -> &'static str {
+                match self { $(Self::$variant => $doc,)* }
+            }
+
+            /// The counter that raises it.
+            #[must_use]
+            pub const fn up(self) -> Counter {
+                match self { $(Self::$variant => Counter::$up,)* }
+            }
+
+            /// The counters that lower it, the first of which also takes what died with a worker.
+            #[must_use]
+            pub const fn down(self) -> &'static [Counter] {
+                match self { $(Self::$variant => &[$(Counter::$down),+],)* }
+            }
+        }
+    };
+}
+
+gauges! {
+    ConnectionsOpen "connections_open" "count" ConnectionsOpened - ConnectionsClosed,
+        "Connections that are open.";
+    RequestsOpen "requests_open" "count" Requests - RepliesCut Replies,
+        "Requests that are being answered.";
+    CacheEntries "cache_entries" "count" CacheEntriesAdded - CacheEntriesRemoved,
+        "Entries in the cache.";
+    CacheFds "cache_fds" "count" CacheFdsAdded - CacheFdsRemoved,
+        "Open files that the cache holds.";
+    CacheBytes "cache_bytes" "bytes" CacheBytesAdded - CacheBytesRemoved,
+        "Bytes that the cache holds.";
+}
+
+impl Gauge {
+    /// Its value, from values of counters; 0 if they were read in an unlucky order.
+    #[must_use]
+    pub fn value(self, mut counter: impl FnMut(Counter) -> u64) -> u64 {
+        // What lowers it is read first: a worker that goes on meanwhile makes the gauge too large
+        // by what it did, never absurdly small.
+        let down = self.down().iter().fold(0u64, |sum, &down| sum.wrapping_add(counter(down)));
+        counter(self.up()).saturating_sub(down)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_op::CloseReason;
+    use std::{collections::HashSet, format, string::String};
+
+    fn snake(camel: &str) -> String {
+        let mut snake = String::new();
+        let mut before = 'A';
+        for letter in camel.chars() {
+            let starts =
+                letter.is_ascii_uppercase() || letter.is_ascii_digit() && !before.is_ascii_digit();
+            if starts && !snake.is_empty() {
+                snake.push('_');
+            }
+            snake.push(letter.to_ascii_lowercase());
+            before = letter;
+        }
+        snake
+    }
+
+    #[test]
+    fn names_follow_the_variants_and_are_unique() {
+        let mut seen = HashSet::new();
+        for (index, counter) in Counter::ALL.iter().enumerate() {
+            assert_eq!(*counter as usize, index);
+            assert_eq!(counter.name(), snake(&format!("{counter:?}")));
+            assert!(seen.insert(counter.name()));
+        }
+        for gauge in Gauge::ALL {
+            assert_eq!(gauge.name(), snake(&format!("{gauge:?}")));
+            assert_eq!(gauge.unit(), gauge.up().unit());
+            assert!(gauge.down().iter().all(|down| down.unit() == gauge.unit()));
+            assert!(seen.insert(gauge.name()));
+        }
+    }
+
+    #[test]
+    fn every_counter_has_a_unit_and_one_sentence() {
+        for counter in Counter::ALL {
+            let expected = match counter.name() {
+                name if name.ends_with("_ns") => "ns",
+                name if name.contains("bytes") => "bytes",
+                _ => "count",
+            };
+            assert_eq!(counter.unit(), expected, "{}", counter.name());
+            assert!(counter.doc().ends_with('.'), "{}", counter.name());
+            let max = counter.name().ends_with("_max");
+            assert_eq!(counter.merge() == Merge::Max, max, "{}", counter.name());
+        }
+    }
+
+    #[test]
+    fn close_reasons_map_to_the_counter_with_their_name() {
+        for (index, reason) in CloseReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index);
+            let counter = Counter::closed(index);
+            assert_eq!(format!("{counter:?}"), format!("Closed{reason:?}"));
+        }
+        assert_eq!(CLOSED.len(), CloseReason::ALL.len());
+        assert_eq!(Counter::closed(usize::MAX), Counter::ClosedFailed);
+    }
+
+    #[test]
+    fn statuses_and_sizes_fall_into_their_classes() {
+        assert_eq!(Counter::status_class(99), None);
+        assert_eq!(Counter::status_class(100), Some(Counter::Replies1xx));
+        assert_eq!(Counter::status_class(599), Some(Counter::Replies5xx));
+        assert_eq!(Counter::status_class(600), None);
+        assert_eq!(Counter::status(206), Some(Counter::Replies206));
+        assert_eq!(Counter::status(403), None);
+        let classes = [
+            (0, Counter::RepliesBelow1k),
+            (1023, Counter::RepliesBelow1k),
+            (1024, Counter::RepliesBelow10k),
+            (10 * 1024 - 1, Counter::RepliesBelow10k),
+            (10 * 1024, Counter::RepliesBelow100k),
+            (100 * 1024 - 1, Counter::RepliesBelow100k),
+            (100 * 1024, Counter::RepliesBelow1m),
+            ((1 << 20) - 1, Counter::RepliesBelow1m),
+            (1 << 20, Counter::RepliesFrom1m),
+            (u64::MAX, Counter::RepliesFrom1m),
+        ];
+        for (bytes, class) in classes {
+            assert_eq!(Counter::size_class(bytes), class, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_gauge_is_a_difference_and_never_negative() {
+        let values = |counter| match counter {
+            Counter::Requests => 10,
+            Counter::Replies => 6,
+            Counter::RepliesCut => 1,
+            Counter::ConnectionsClosed => 1,
+            _ => 0,
+        };
+        assert_eq!(Gauge::RequestsOpen.value(values), 3);
+        assert_eq!(Gauge::ConnectionsOpen.value(values), 0);
+    }
+}

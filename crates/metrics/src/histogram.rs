@@ -1,0 +1,67 @@
+//! The table of histograms: each one's name, unit and sentence.
+
+macro_rules! histograms {
+    ($($variant:ident $name:literal $unit:literal $doc:literal;)*) => {
+        /// A distribution that each worker keeps.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(usize)]
+        pub enum Histogram {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Histogram {
+            /// All histograms, in the order of their words in a slot.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name, in `snake_case`; the same in all architectures and in every output.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The unit: `ns` or `count`.
+            #[must_use]
+            pub const fn unit(self) -> &'static str {
+                match self { $(Self::$variant => $unit,)* }
+            }
+
+            /// What is recorded: one sentence.
+            #[must_use]
+            pub const fn doc(self) -> &'static str {
+                match self { $(Self::$variant => $doc,)* }
+            }
+        }
+    };
+}
+
+histograms! {
+    TurnNs "turn_ns" "ns" "How long one turn of one connection took.";
+    LoopNs "loop_ns" "ns" "How long one round of the event loop took, waiting excluded.";
+    RequestNs "request_ns" "ns"
+        "From the first byte of a request head to handing the last byte of its response over.";
+    AcceptsPerNotification "accepts_per_notification" "count"
+        "Connections accepted after one notification of the listener.";
+    EventsPerWait "events_per_wait" "count" "Events returned by one call that waits for them.";
+}
+
+/// The number of histograms.
+pub(crate) const HISTOGRAMS: usize = Histogram::ALL.len();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Counter, Gauge};
+
+    #[test]
+    fn names_are_unique_and_units_known() {
+        for (index, histogram) in Histogram::ALL.iter().enumerate() {
+            assert_eq!(*histogram as usize, index);
+            let name = histogram.name();
+            assert!(Counter::ALL.iter().all(|counter| counter.name() != name));
+            assert!(Gauge::ALL.iter().all(|gauge| gauge.name() != name));
+            let unit = if name.ends_with("_ns") { "ns" } else { "count" };
+            assert_eq!(histogram.unit(), unit);
+            assert!(histogram.doc().ends_with('.'));
+        }
+    }
+}

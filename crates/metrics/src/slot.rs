@@ -1,0 +1,212 @@
+//! One worker's part of the arena: who it is, its counters, its histograms.
+use crate::{
+    Counter, Gauge, Histogram, Merge, Snapshot,
+    counter::COUNTERS,
+    histogram::HISTOGRAMS,
+    snapshot::{BUCKETS, bucket},
+};
+use core::{
+    array,
+    ops::Deref,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// Words in a slot, 8 bytes each; a multiple of 16, so that slots share no pair of cache lines
+/// (the prefetcher fetches lines in pairs).
+pub const SLOT_WORDS: usize = HISTOGRAMS_AT + HISTOGRAMS * HISTOGRAM_WORDS;
+
+const PID: usize = 0;
+const INCARNATION: usize = 1;
+const HEARTBEAT_MS: usize = 2;
+const COUNTERS_AT: usize = 16;
+const HISTOGRAMS_AT: usize = (COUNTERS_AT + COUNTERS).next_multiple_of(16);
+const HISTOGRAM_WORDS: usize = (BUCKETS + 2).next_multiple_of(16);
+const SUM: usize = BUCKETS;
+const MAX: usize = BUCKETS + 1;
+const _: () = assert!(SLOT_WORDS.is_multiple_of(16));
+
+/// One worker's slot, to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotView<'a>(&'a [AtomicU64; SLOT_WORDS]);
+
+impl<'a> SlotView<'a> {
+    pub(crate) const fn new(words: &'a [AtomicU64; SLOT_WORDS]) -> Self {
+        Self(words)
+    }
+
+    /// The process identifier of the worker; 0 as long as the slot has had none.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        // Only a 32-bit number is ever stored there.
+        u32::try_from(self.0[PID].load(Relaxed)).unwrap_or(0)
+    }
+
+    /// How many workers this slot has had, this one included.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.0[INCARNATION].load(Relaxed)
+    }
+
+    /// When the worker last said that it lives: milliseconds of the monotonic clock.
+    #[must_use]
+    pub fn heartbeat_ms(&self) -> u64 {
+        self.0[HEARTBEAT_MS].load(Relaxed)
+    }
+
+    /// The value of a counter.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.counter(counter).load(Relaxed)
+    }
+
+    /// The value of a gauge, for this worker.
+    #[must_use]
+    pub fn gauge(&self, gauge: Gauge) -> u64 {
+        gauge.value(|counter| self.get(counter))
+    }
+
+    /// A histogram as it is now. While the worker writes, `sum` may differ from what the buckets
+    /// hold by the values that came in between; the count is always that of the buckets.
+    #[must_use]
+    pub fn histogram(&self, histogram: Histogram) -> Snapshot {
+        let words = self.histogram_words(histogram);
+        Snapshot {
+            sum: words[SUM].load(Relaxed),
+            max: words[MAX].load(Relaxed),
+            buckets: array::from_fn(|index| words[index].load(Relaxed)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn counter(&self, counter: Counter) -> &'a AtomicU64 {
+        &self.0[COUNTERS_AT + counter as usize]
+    }
+
+    #[inline]
+    pub(crate) fn histogram_words(&self, histogram: Histogram) -> &'a [AtomicU64; HISTOGRAM_WORDS] {
+        let (histograms, _) = self.0[HISTOGRAMS_AT..].as_chunks();
+        &histograms[histogram as usize]
+    }
+
+    /// The words that a value goes to: its bucket, the sum, the maximum.
+    #[inline]
+    pub(crate) fn histogram_parts(&self, histogram: Histogram, value: u64) -> [&'a AtomicU64; 3] {
+        let words = self.histogram_words(histogram);
+        [&words[bucket(value)], &words[SUM], &words[MAX]]
+    }
+}
+
+/// One worker's slot, to be written by that worker.
+///
+/// Counters are written through a [`crate::Tally`], which knows how many writers there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<'a>(SlotView<'a>);
+
+impl<'a> Deref for Slot<'a> {
+    type Target = SlotView<'a>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<'a> Slot<'a> {
+    pub(crate) const fn new(words: &'a [AtomicU64; SLOT_WORDS]) -> Self {
+        Self(SlotView(words))
+    }
+
+    /// Enters a new worker: its process identifier, and one more incarnation.
+    pub fn enter(&self, pid: u32) {
+        self.0.0[INCARNATION].store(self.incarnation().wrapping_add(1), Relaxed);
+        self.0.0[PID].store(u64::from(pid), Relaxed);
+    }
+
+    /// Says that the worker lives.
+    #[inline]
+    pub fn set_heartbeat_ms(&self, tick_ms: u64) {
+        self.0.0[HEARTBEAT_MS].store(tick_ms, Relaxed);
+    }
+
+    /// Settles the books of a worker that has ended: what it still had open is gone with it.
+    ///
+    /// Counters keep their values, so that they only grow; every gauge becomes 0. To be called by
+    /// the master when no one writes to the slot any more, and before it is used again.
+    pub fn settle(&self) {
+        for &gauge in Gauge::ALL {
+            let left = self.gauge(gauge);
+            let down = self.counter(gauge.down()[0]);
+            down.store(down.load(Relaxed).wrapping_add(left), Relaxed);
+            if gauge == Gauge::ConnectionsOpen {
+                let died = self.counter(Counter::ClosedWorkerDied);
+                died.store(died.load(Relaxed).wrapping_add(left), Relaxed);
+            }
+        }
+        self.0.0[PID].store(0, Relaxed);
+    }
+}
+
+/// Counters and histograms of several slots, merged.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    counters: [u64; COUNTERS],
+    histograms: [Snapshot; HISTOGRAMS],
+}
+
+impl Totals {
+    /// What these slots hold now. Large (26 KB): keep it off small stacks.
+    #[must_use]
+    pub fn of<'a>(slots: impl IntoIterator<Item = SlotView<'a>>) -> Self {
+        let histograms = array::from_fn(|_| Snapshot::default());
+        let mut totals = Self { counters: [0; COUNTERS], histograms };
+        for slot in slots {
+            // Backwards, because in the table what raises a gauge comes before what lowers it:
+            // gauges err upwards by what a worker does meanwhile, and do not become absurd.
+            for &counter in Counter::ALL.iter().rev() {
+                let total = &mut totals.counters[counter as usize];
+                *total = match counter.merge() {
+                    Merge::Sum => total.wrapping_add(slot.get(counter)),
+                    Merge::Max => (*total).max(slot.get(counter)),
+                };
+            }
+            for &histogram in Histogram::ALL {
+                totals.histograms[histogram as usize].merge(&slot.histogram(histogram));
+            }
+        }
+        totals
+    }
+
+    /// The value of a counter.
+    #[must_use]
+    pub const fn get(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize]
+    }
+
+    /// The value of a gauge.
+    #[must_use]
+    pub fn gauge(&self, gauge: Gauge) -> u64 {
+        gauge.value(|counter| self.get(counter))
+    }
+
+    /// A histogram.
+    #[must_use]
+    pub const fn histogram(&self, histogram: Histogram) -> &Snapshot {
+        &self.histograms[histogram as usize]
+    }
+
+    /// What was added after `earlier` was taken of the same slots. High-water marks stay as they
+    /// are.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            counters: array::from_fn(|index| match Counter::ALL[index].merge() {
+                Merge::Sum => self.counters[index].wrapping_sub(earlier.counters[index]),
+                Merge::Max => self.counters[index],
+            }),
+            histograms: array::from_fn(|index| {
+                self.histograms[index].since(&earlier.histograms[index])
+            }),
+        }
+    }
+}
