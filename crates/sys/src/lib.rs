@@ -1,1 +1,47 @@
-//! Linux, behind owned types: the only crate with unsafe.
+//! Linux, behind owned types and `io::Result`: the only crate with `unsafe`.
+//!
+//! Every wrapper takes descriptors as `BorrowedFd`, `OwnedFd` or a type that owns one, never as a
+//! number; opens everything with close-on-exec; and takes an interrupted call up again. What runs
+//! on every request (`recv`, `send`, `accept`, `wait`) is a system call and nothing else: rustix's
+//! raw backend makes them without going through libc's `errno`.
+#![cfg(target_os = "linux")]
+
+pub mod affinity;
+#[cfg(feature = "alloc-count")]
+pub mod alloc_count;
+pub mod chaos;
+pub mod clock;
+mod event;
+mod file;
+pub mod limits;
+pub mod process;
+mod send;
+pub mod shm;
+pub mod signal;
+pub mod socket;
+pub mod wait;
+
+pub use event::Bell;
+pub use file::{OpenRules, Root, StaticFile, open_below, read_range};
+pub use send::{
+    SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, discard, fault, recv, recv_now, send,
+};
+
+use rustix::io::Errno;
+use std::io;
+
+/// Makes a system call, and makes it again as long as a signal interrupts it.
+#[inline]
+fn again<T>(hook: chaos::Hook, mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+    loop {
+        let result = match chaos::fault(hook) {
+            Some(errno) => Err(errno),
+            None => call(),
+        };
+        match result {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+            Ok(value) => return Ok(value),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The processors that this process may run on.

@@ -1,0 +1,46 @@
+//! A bell: how one thread or process makes another one's poller return.
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    io::Errno,
+};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+/// A descriptor that is readable from the first [`Bell::ring`] to the next [`Bell::clear`]
+/// (eventfd).
+#[derive(Debug)]
+pub struct Bell(OwnedFd);
+
+impl Bell {
+    /// A silent bell.
+    ///
+    /// # Errors
+    /// No descriptors or no memory left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
+    }
+
+    /// Makes the descriptor readable. Rings that nobody has cleared yet count once.
+    pub fn ring(&self) {
+        while rustix::io::write(&self.0, &1u64.to_ne_bytes()) == Err(Errno::INTR) {}
+    }
+
+    /// Makes the descriptor silent; true if it had been rung.
+    pub fn clear(&self) -> bool {
+        let mut count = [0; 8];
+        loop {
+            match rustix::io::read(&self.0, &mut count) {
+                Err(Errno::INTR) => {}
+                result => return result.is_ok(),
+            }
+        }
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,154 @@
+//! Bytes to and from a peer, one system call at a time.
+use crate::{StaticFile, again, chaos, chaos::Hook};
+use regatta_op::{Fault, Outbox, Segment};
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendAncillaryBuffer, SendFlags},
+};
+use std::{
+    io::{self, IoSlice},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+/// The most memory slices that go into one gathering write.
+pub const SEND_SLICES_MAX: usize = 16;
+
+/// The most bytes that Linux moves in one `sendfile` call, whatever it is asked for.
+pub const SENDFILE_BYTES_MAX: u64 = 0x7fff_f000;
+
+/// What one [`send`] achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Bytes that the kernel took; 0 from [`SendCall::SendFile`] means that the file shrank.
+    pub bytes: u64,
+    /// The system call that took them.
+    pub call: SendCall,
+}
+
+/// The system calls that [`send`] chooses from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SendCall {
+    /// `send`: one slice of memory.
+    Send,
+    /// `sendmsg`: several slices of memory.
+    SendMsg,
+    /// `sendfile`: a range of a file.
+    SendFile,
+}
+
+/// Receives what the peer sent into `buf`; 0 is the end of its stream.
+///
+/// # Errors
+/// `WouldBlock` if nothing is there and the socket does not block; otherwise see [`fault`].
+#[inline]
+pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    let len = chaos::shorten(Hook::Recv, buf.len());
+    again(Hook::Recv, || Ok(rustix::net::recv(fd, &mut buf[..len], RecvFlags::empty())?.0))
+}
+
+/// [`recv`] that does not block even if the socket does (`MSG_DONTWAIT`).
+///
+/// # Errors
+/// `WouldBlock` if nothing is there; otherwise see [`fault`].
+#[inline]
+pub fn recv_now(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    let len = chaos::shorten(Hook::Recv, buf.len());
+    again(Hook::Recv, || Ok(rustix::net::recv(fd, &mut buf[..len], RecvFlags::DONTWAIT)?.0))
+}
+
+/// Sends from the front of the outbox with exactly one system call, and advances it by what the
+/// kernel took.
+///
+/// Memory goes out whole, up to [`SEND_SLICES_MAX`] slices, with `MSG_MORE` if anything is behind
+/// it, so that a head and the file range that follows share a segment on the wire. A file range
+/// goes out with `sendfile`, at most `budget_bytes` of it, which is more than 0. Works the same on
+/// a blocking socket, where the call lasts until the kernel has taken everything.
+///
+/// # Errors
+/// `WouldBlock` if the socket's buffer is full and it does not block; otherwise see [`fault`].
+#[inline]
+pub fn send(
+    fd: BorrowedFd<'_>,
+    outbox: &mut Outbox<StaticFile>,
+    budget_bytes: u64,
+) -> io::Result<Sent> {
+    debug_assert!(budget_bytes > 0, "sending nothing would look like a file that shrank");
+    let sent = match outbox.simple() {
+        Some((head, None)) => send_slice(fd, head, SendFlags::NOSIGNAL)?,
+        Some((&[], Some(Segment::Mem { bytes, at }))) => {
+            send_slice(fd, &bytes[*at..], SendFlags::NOSIGNAL)?
+        }
+        Some((&[], Some(Segment::File { file, at, len }))) => {
+            send_file(fd, file, *at, (*len).min(budget_bytes))?
+        }
+        Some((head, Some(Segment::File { .. }))) => {
+            send_slice(fd, head, SendFlags::NOSIGNAL | SendFlags::MORE)?
+        }
+        Some((_, Some(Segment::Mem { .. }))) | None => send_gathered(fd, outbox, budget_bytes)?,
+    };
+    outbox.advance(sent.bytes);
+    Ok(sent)
+}
+
+/// Throws away up to `bytes_max` bytes that the peer sent, without copying them (`MSG_TRUNC`,
+/// tcp(7)); 0 is the end of its stream. Never blocks.
+///
+/// # Errors
+/// `WouldBlock` if nothing is there; otherwise see [`fault`].
+pub fn discard(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<usize> {
+    let _ = (fd, bytes_max);
+    Err(Errno::NOSYS.into())
+}
+
+/// What a failed [`recv`] or [`send`] means to the origin.
+#[must_use]
+pub fn fault(error: &io::Error) -> Fault {
+    match error.raw_os_error() {
+        Some(libc::ECONNRESET | libc::EPIPE | libc::ETIMEDOUT | libc::ECONNABORTED) => Fault::Reset,
+        other => Fault::Other(other.unwrap_or(0)),
+    }
+}
+
+#[inline]
+fn send_slice(fd: BorrowedFd<'_>, slice: &[u8], flags: SendFlags) -> io::Result<Sent> {
+    let slice = &slice[..chaos::shorten(Hook::Send, slice.len())];
+    let bytes = again(Hook::Send, || rustix::net::send(fd, slice, flags))? as u64;
+    Ok(Sent { bytes, call: SendCall::Send })
+}
+
+#[inline]
+fn send_file(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> io::Result<Sent> {
+    let count = usize::try_from(len.min(SENDFILE_BYTES_MAX)).expect("two GiB fit 64-bit Linux");
+    let count = chaos::shorten(Hook::SendFile, count);
+    let mut offset = at;
+    let bytes =
+        again(Hook::SendFile, || rustix::fs::sendfile(fd, file.as_fd(), Some(&mut offset), count))?;
+    Ok(Sent { bytes: bytes as u64, call: SendCall::SendFile })
+}
+
+fn send_gathered(
+    fd: BorrowedFd<'_>,
+    outbox: &Outbox<StaticFile>,
+    budget_bytes: u64,
+) -> io::Result<Sent> {
+    let mut slices = [IoSlice::new(&[]); SEND_SLICES_MAX];
+    let mut used = 0;
+    let mut bytes = 0;
+    for slice in outbox.slices().take(SEND_SLICES_MAX) {
+        slices[used] = IoSlice::new(slice);
+        bytes += slice.len() as u64;
+        used += 1;
+    }
+    if used == 0 {
+        let Some(Segment::File { file, at, len }) = outbox.segments().next() else {
+            return Ok(Sent { bytes: 0, call: SendCall::SendMsg });
+        };
+        return send_file(fd, file, *at, (*len).min(budget_bytes));
+    }
+    let more = if bytes < outbox.len() { SendFlags::MORE } else { SendFlags::empty() };
+    let flags = SendFlags::NOSIGNAL | more;
+    let mut control = SendAncillaryBuffer::default();
+    let bytes =
+        again(Hook::Send, || rustix::net::sendmsg(fd, &slices[..used], &mut control, flags))?;
+    Ok(Sent { bytes: bytes as u64, call: SendCall::SendMsg })
+}

@@ -1,0 +1,1 @@
+//! Signals, as something to read.

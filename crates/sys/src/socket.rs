@@ -1,0 +1,202 @@
+//! TCP sockets: listening, accepting, and what is asked of a connection besides bytes.
+use crate::{again, chaos::Hook};
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt},
+};
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+/// Whether operations on a socket wait for the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// They fail with `WouldBlock` instead.
+    Nonblocking,
+    /// They wait.
+    Blocking,
+}
+
+/// How to listen. Accepted sockets inherit everything from `send_buffer_bytes` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenSpec {
+    /// Address and port; port 0 lets the kernel choose one.
+    pub addr: SocketAddr,
+    /// An IPv6 wildcard address takes IPv4 connections too.
+    pub dual_stack: bool,
+    /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+    pub backlog: u32,
+    /// Several sockets share the port, and the kernel spreads connections over them.
+    pub reuse_port: bool,
+    /// Wait up to so many seconds for the first bytes before offering a connection; 0 does not
+    /// (`TCP_DEFER_ACCEPT`).
+    pub defer_accept_s: u32,
+    /// Send buffer of a connection, bytes; 0 leaves it to the kernel (`SO_SNDBUF`).
+    pub send_buffer_bytes: u32,
+    /// Bytes per second that a connection sends at most; 0 is no limit (`SO_MAX_PACING_RATE`).
+    pub pacing_rate: u64,
+    /// Send small segments at once (`TCP_NODELAY`).
+    pub nodelay: bool,
+}
+
+impl ListenSpec {
+    /// What a server wants unless it was told otherwise.
+    #[must_use]
+    pub const fn new(addr: SocketAddr) -> Self {
+        Self {
+            addr,
+            dual_stack: false,
+            backlog: 1024,
+            reuse_port: false,
+            defer_accept_s: 0,
+            send_buffer_bytes: 0,
+            pacing_rate: 0,
+            nodelay: true,
+        }
+    }
+}
+
+/// A non-blocking listening socket.
+///
+/// # Errors
+/// The address is in use, not ours, or not permitted; or an option is refused.
+pub fn listen(spec: &ListenSpec) -> io::Result<OwnedFd> {
+    let family = if spec.addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if spec.reuse_port {
+        sockopt::set_socket_reuseport(&fd, true)?;
+    }
+    if spec.addr.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, !spec.dual_stack)?;
+    }
+    sockopt::set_tcp_nodelay(&fd, spec.nodelay)?;
+    rustix::net::bind(&fd, &spec.addr)?;
+    rustix::net::listen(&fd, i32::try_from(spec.backlog).unwrap_or(i32::MAX))?;
+    Ok(fd)
+}
+
+/// Takes one connection from the listener's queue, and says who it is.
+///
+/// The socket is close-on-exec and has the listener's options.
+///
+/// # Errors
+/// See [`accept_fault`].
+#[inline]
+pub fn accept(listener: BorrowedFd<'_>, mode: Mode) -> io::Result<(OwnedFd, SocketAddr)> {
+    let flags = match mode {
+        Mode::Nonblocking => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        Mode::Blocking => SocketFlags::CLOEXEC,
+    };
+    let (fd, peer) = again(Hook::Accept, || rustix::net::acceptfrom_with(listener, flags))?;
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    Ok((fd, peer.ok_or(Errno::AFNOSUPPORT)?))
+}
+
+/// What a failed [`accept`] asks of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptFault {
+    /// Nobody is waiting.
+    WouldBlock,
+    /// That connection was gone before it was accepted; try the next one (accept(2)).
+    Aborted,
+    /// No descriptors or memory left: the connection stays in the queue, so stop accepting for a
+    /// while or a level-triggered loop spins.
+    Exhausted,
+    /// The listener is broken.
+    Other(i32),
+}
+
+/// What a failed [`accept`] means.
+#[must_use]
+pub fn accept_fault(error: &io::Error) -> AcceptFault {
+    let errno = error.raw_os_error().unwrap_or(0);
+    match errno {
+        libc::EAGAIN => AcceptFault::WouldBlock,
+        libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => AcceptFault::Exhausted,
+        libc::ECONNABORTED
+        | libc::EPERM
+        | libc::EPROTO
+        | libc::ENOPROTOOPT
+        | libc::ENETDOWN
+        | libc::ENETUNREACH
+        | libc::EHOSTDOWN
+        | libc::EHOSTUNREACH
+        | libc::ENONET
+        | libc::EOPNOTSUPP
+        | libc::ETIMEDOUT => AcceptFault::Aborted,
+        _ => AcceptFault::Other(errno),
+    }
+}
+
+/// Makes a connection of a TCP socket that did not come from [`accept`]: one that another process
+/// passed on, or that the kernel accepted by itself. It ends up with the same options.
+///
+/// # Errors
+/// The descriptor is not a TCP socket.
+pub fn prepare(socket: OwnedFd, mode: Mode) -> io::Result<OwnedFd> {
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    set_mode(&socket, mode)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    Ok(socket)
+}
+
+/// Makes operations on the socket wait, or not.
+///
+/// This is a property of the open file, not of the descriptor: every process that shares it is
+/// affected.
+///
+/// # Errors
+/// None that a valid descriptor could have.
+pub fn set_mode(fd: impl std::os::fd::AsFd, mode: Mode) -> io::Result<()> {
+    Ok(rustix::io::ioctl_fionbio(fd, mode == Mode::Nonblocking)?)
+}
+
+/// How long a blocking receive or send may last before it fails with `WouldBlock`; `None` is
+/// forever.
+///
+/// # Errors
+/// The duration is too long for the kernel.
+pub fn set_timeouts(
+    fd: BorrowedFd<'_>,
+    recv: Option<Duration>,
+    send: Option<Duration>,
+) -> io::Result<()> {
+    sockopt::set_socket_timeout(fd, sockopt::Timeout::Recv, recv)?;
+    Ok(sockopt::set_socket_timeout(fd, sockopt::Timeout::Send, send)?)
+}
+
+/// Sends nothing more: the peer sees the end of our stream (RFC 9112 §9.6).
+///
+/// # Errors
+/// `NotConnected` if the peer is gone already.
+pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::shutdown(fd, Shutdown::Write)?)
+}
+
+/// Bytes sent that the peer has not acknowledged yet (`SIOCOUTQ`).
+///
+/// # Errors
+/// The descriptor is not a socket, or it is listening.
+pub fn queued_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ (the same number as SIOCOUTQ) writes one int; `bytes` is one, and lives
+    // across the call. The descriptor is open because it is borrowed.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// The address that the socket is bound to.
+///
+/// # Errors
+/// The socket is not an internet socket.
+pub fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?)
+}

@@ -1,0 +1,108 @@
+//! Waiting for descriptors to become ready: one trait, three system calls.
+mod epoll;
+mod poll;
+mod select;
+
+pub use epoll::{Epoll, Trigger};
+pub use poll::Poll;
+pub use select::Select;
+
+use std::{fmt, io, os::fd::BorrowedFd, time::Duration};
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Interest {
+    /// Something to receive, or the end of the peer's stream.
+    pub read: bool,
+    /// Room to send.
+    pub write: bool,
+}
+
+impl Interest {
+    /// Nothing for now.
+    pub const NONE: Self = Self { read: false, write: false };
+    /// Reading.
+    pub const READ: Self = Self { read: true, write: false };
+    /// Writing.
+    pub const WRITE: Self = Self { read: false, write: true };
+    /// Either.
+    pub const BOTH: Self = Self { read: true, write: true };
+}
+
+/// A descriptor that became ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// The key that it was added with.
+    pub key: u64,
+    /// Receiving will not block. True on every hangup too.
+    pub readable: bool,
+    /// Sending will not block. True on every hangup too.
+    pub writable: bool,
+    /// Both directions are over, or the connection broke: the next operation says which. A
+    /// [`Select`] cannot tell, and says so by readiness alone.
+    pub hangup: bool,
+}
+
+/// A wait mechanism.
+///
+/// Unless [`Poller::edge`] says otherwise an event comes again for as long as its cause lasts. A
+/// descriptor is removed before it is closed: what happens to the events of one that is closed
+/// first depends on the mechanism.
+pub trait Poller: fmt::Debug {
+    /// What it is called in options and results.
+    fn name(&self) -> &'static str;
+
+    /// True if an event comes once per change, so that everything there is must be taken before
+    /// waiting again. Then all of `add`'s descriptors are registered for both directions once, and
+    /// [`Poller::set`] does nothing.
+    fn edge(&self) -> bool {
+        false
+    }
+
+    /// Starts watching a descriptor; its events carry `key`.
+    ///
+    /// # Errors
+    /// It is being watched already, cannot be waited for (a regular file), or no memory is left.
+    fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()>;
+
+    /// [`Poller::add`], level-triggered whatever the mechanism: for listeners and bells, which are
+    /// not always emptied.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        self.add(fd, key, interest)
+    }
+
+    /// Changes key and interest of a watched descriptor.
+    ///
+    /// With [`Interest::NONE`] at most one hangup is reported, and nothing else.
+    ///
+    /// # Errors
+    /// It is not being watched.
+    fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()>;
+
+    /// Stops watching a descriptor. Events already returned stay.
+    ///
+    /// # Errors
+    /// It is not being watched.
+    fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Waits until something is ready or the time is up (`None`: never), replaces `events` by what
+    /// is ready, and returns how many that is. 0 if a signal arrived.
+    ///
+    /// # Errors
+    /// A watched descriptor has been closed (select), or no memory is left.
+    fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize>;
+
+    /// How many descriptors are watched.
+    fn len(&self) -> usize;
+
+    /// True if none is.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How often the watched set has been changed: calls of `epoll_ctl`, or what would have been.
+    fn changes(&self) -> u64;
+}
