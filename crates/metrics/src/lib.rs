@@ -20,6 +20,8 @@ mod markdown;
 mod slot;
 mod snapshot;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 pub use arena::{Arena, ArenaView, AttachError, Control, ControlView, Phase, VERSION};
 pub use counter::{Counter, Gauge, Merge};

@@ -19,9 +19,9 @@ pub const BUCKETS: usize = ((TOP_BITS - SUB_BITS) as usize + 1) * SUB_BUCKETS;
 #[inline]
 pub(crate) const fn bucket(value: u64) -> usize {
     let value = if value < VALUE_MAX { value } else { VALUE_MAX };
-    // Values below SUB_BUCKETS fall out of the same formula with no shift.
-    let top = (value | (SUB_BUCKETS as u64 - 1)).ilog2() + 1;
-    let shift = top - SUB_BITS;
+    // Values below SUB_BUCKETS have no leading bit that could be left out: with one set for them,
+    // they fall out of the same formula.
+    let shift = (value | SUB_BUCKETS as u64).ilog2() - SUB_BITS;
     let block = (shift as u64) << SUB_BITS;
     // In a block other than the first the leading bit is set and skips SUB_BUCKETS buckets.
     #[expect(clippy::cast_possible_truncation, reason = "no more than BUCKETS")]

@@ -1,0 +1,226 @@
+//! What arena, slots and tallies promise together.
+use super::*;
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::{format, string::ToString, thread, vec::Vec};
+
+fn words(slots: usize) -> Vec<AtomicU64> {
+    (0..Arena::words(slots)).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn values(words: &[AtomicU64]) -> Vec<u64> {
+    words.iter().map(|word| word.load(SeqCst)).collect()
+}
+
+#[test]
+fn what_is_tallied_is_read_back_and_nothing_else() {
+    let words = words(3);
+    let arena = Arena::create(&words, 3);
+    let tally = Tally::Owned(arena.slot(1));
+    for (n, &counter) in (1..).zip(Counter::ALL) {
+        match counter.merge() {
+            Merge::Sum => {
+                tally.add(counter, n);
+                tally.add(counter, 1000);
+            }
+            Merge::Max => {
+                tally.max(counter, 1000 + n);
+                tally.max(counter, n);
+            }
+        }
+    }
+    for (n, &histogram) in (1..).zip(Histogram::ALL) {
+        tally.record(histogram, n);
+        tally.record(histogram, 1 << n);
+    }
+    let view = Arena::attach(&words).unwrap();
+    let slots: Vec<SlotView<'_>> = view.slots().collect();
+    assert_eq!(slots.len(), 3);
+    for (n, &counter) in (1..).zip(Counter::ALL) {
+        assert_eq!(slots[1].get(counter), 1000 + n, "{}", counter.name());
+        assert_eq!(slots[0].get(counter) + slots[2].get(counter), 0);
+    }
+    for (n, &histogram) in (1..).zip(Histogram::ALL) {
+        let snapshot = slots[1].histogram(histogram);
+        assert_eq!((snapshot.count(), snapshot.sum()), (2, n + (1 << n)));
+        assert_eq!(snapshot.max(), 1 << n);
+        assert_eq!(slots[0].histogram(histogram).count(), 0);
+    }
+}
+
+#[test]
+fn striped_tallies_lose_nothing() {
+    const THREADS: usize = 4;
+    const ROUNDS: u64 = 20_000;
+    let words = words(2);
+    let arena = Arena::create(&words, 2);
+    let slots: Vec<Slot<'_>> = arena.slots().collect();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let tally = Tally::striped(&slots, thread);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    tally.add(Counter::RecvCalls, 1);
+                    tally.max(Counter::ConnectionsOpenMax, round);
+                    tally.record(Histogram::TurnNs, round);
+                }
+            });
+        }
+    });
+    let totals = Totals::of(arena.view().slots());
+    assert_eq!(totals.get(Counter::RecvCalls), THREADS as u64 * ROUNDS);
+    assert_eq!(totals.get(Counter::ConnectionsOpenMax), ROUNDS - 1);
+    let turns = totals.histogram(Histogram::TurnNs);
+    assert_eq!(turns.count(), THREADS as u64 * ROUNDS);
+    assert_eq!(turns.sum(), THREADS as u64 * ROUNDS * (ROUNDS - 1) / 2);
+    assert_eq!(turns.max(), ROUNDS - 1);
+}
+
+#[test]
+fn reading_stores_nothing() {
+    let words = words(2);
+    let arena = Arena::create(&words, 2);
+    arena.set_server(42, 1_700_000_000_000);
+    arena.slot(0).enter(43);
+    Tally::Owned(arena.slot(0)).reply(206, 5000);
+    let before = values(&words);
+    let view = Arena::attach(&words).unwrap();
+    let totals = Totals::of(view.slots());
+    assert_eq!((view.server_pid(), view.started_unix_ms()), (42, 1_700_000_000_000));
+    assert_eq!(view.control().phase(), Phase::Run);
+    assert_eq!(view.control().log_generation() + view.control().drain_deadline_ms(), 0);
+    for slot in view.slots() {
+        let _ = (slot.pid(), slot.incarnation(), slot.heartbeat_ms());
+        let _ = Gauge::ALL.iter().map(|gauge| slot.gauge(*gauge)).sum::<u64>();
+    }
+    assert_eq!(totals.since(&totals).get(Counter::Replies), 0);
+    assert_eq!(values(&words), before);
+}
+
+#[test]
+fn a_reply_counts_once_in_each_grouping() {
+    let words = words(1);
+    let arena = Arena::create(&words, 1);
+    let tally = Tally::Owned(arena.slot(0));
+    for (status, bytes) in [(200, 0), (206, 2048), (304, 0), (404, 200), (405, 20), (503, 2 << 20)]
+    {
+        tally.reply(status, bytes);
+    }
+    let totals = Totals::of(arena.view().slots());
+    let sum = |counters: &[Counter]| counters.iter().map(|counter| totals.get(*counter)).sum();
+    let classes: u64 =
+        sum(&[Counter::Replies2xx, Counter::Replies3xx, Counter::Replies4xx, Counter::Replies5xx]);
+    let sizes: u64 = sum(&[
+        Counter::RepliesBelow1k,
+        Counter::RepliesBelow10k,
+        Counter::RepliesBelow100k,
+        Counter::RepliesBelow1m,
+        Counter::RepliesFrom1m,
+    ]);
+    assert_eq!((totals.get(Counter::Replies), classes, sizes), (6, 6, 6));
+    assert_eq!(totals.get(Counter::Replies404), 1);
+    assert_eq!(totals.get(Counter::Replies4xx), 2);
+}
+
+#[test]
+fn settling_a_dead_workers_slot_empties_its_gauges() {
+    let words = words(1);
+    let arena = Arena::create(&words, 1);
+    let slot = arena.slot(0);
+    slot.enter(7);
+    slot.set_heartbeat_ms(99);
+    let tally = Tally::Owned(slot);
+    for gauge in Gauge::ALL {
+        tally.add(gauge.up(), 10);
+        tally.add(gauge.down()[0], 3);
+    }
+    assert!(Gauge::ALL.iter().all(|gauge| slot.gauge(*gauge) == 7));
+    slot.settle();
+    assert!(Gauge::ALL.iter().all(|gauge| slot.gauge(*gauge) == 0));
+    assert_eq!(slot.get(Counter::ClosedWorkerDied), 7);
+    assert_eq!(slot.get(Counter::ConnectionsClosed), 10);
+    assert_eq!((slot.pid(), slot.incarnation(), slot.heartbeat_ms()), (0, 1, 99));
+    slot.enter(8);
+    assert_eq!((slot.pid(), slot.incarnation()), (8, 2));
+}
+
+#[test]
+fn control_words_reach_the_workers() {
+    let words = words(1);
+    let arena = Arena::create(&words, 1);
+    let view = arena.view().control();
+    arena.control().drain(1234);
+    assert_eq!((view.phase(), view.drain_deadline_ms()), (Phase::Drain, 1234));
+    arena.control().stop();
+    assert_eq!(view.phase(), Phase::Stop);
+    arena.control().reopen_logs();
+    assert_eq!(view.log_generation(), 1);
+}
+
+#[test]
+fn attaching_names_what_differs() {
+    let made = words(2);
+    let _ = Arena::create(&made, 2);
+    assert_eq!(
+        Arena::attach(&made[..10]).unwrap_err(),
+        AttachError::Short { found: 10, expected: 32 }
+    );
+    let short = Arena::attach(&made[..Arena::words(2) - 1]).unwrap_err();
+    assert!(matches!(short, AttachError::Short { .. }), "{short}");
+    // Every word of the header that says something about the layout, changed by one.
+    let mut texts = Vec::new();
+    for word in 0..=7 {
+        made[word].fetch_add(1, Relaxed);
+        texts.push(Arena::attach(&made).unwrap_err().to_string());
+        made[word].fetch_sub(1, Relaxed);
+    }
+    assert!(Arena::attach(&made).is_ok());
+    for (text, word) in texts.iter().zip([
+        "not an",
+        "version",
+        "words",
+        "counters",
+        "histograms",
+        "buckets",
+        "hash",
+    ]) {
+        assert!(text.contains(word), "{text}");
+    }
+    assert!(texts[7].contains("where its header says"), "{}", texts[7]);
+    made[7].store(u64::MAX, Relaxed);
+    assert!(matches!(Arena::attach(&made), Err(AttachError::Short { .. })));
+    assert_eq!(Arena::attach(&words(1)).unwrap_err(), AttachError::Magic);
+}
+
+#[test]
+fn a_longer_mapping_than_needed_is_fine() {
+    let words = words(3);
+    let _ = Arena::create(&words, 2);
+    assert_eq!(Arena::attach(&words).unwrap().slots().len(), 2);
+}
+
+#[test]
+fn slots_share_no_pair_of_cache_lines() {
+    assert_eq!(SLOT_WORDS % 16, 0);
+    assert_eq!(Arena::words(0) % 16, 0);
+}
+
+#[test]
+fn the_committed_reference_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(committed == markdown(), "docs/metrics.md is stale: run `cargo xtask gen`");
+}
+
+#[test]
+fn the_reference_has_every_name() {
+    let text = markdown();
+    let counters = Counter::ALL.iter().map(|counter| counter.name());
+    let gauges = Gauge::ALL.iter().map(|gauge| gauge.name());
+    let histograms = Histogram::ALL.iter().map(|histogram| histogram.name());
+    for name in counters.chain(gauges).chain(histograms) {
+        assert!(text.contains(&format!("| `{name}` |")), "{name}");
+    }
+}
