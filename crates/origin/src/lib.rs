@@ -1,1 +1,26 @@
 //! One connection of a static origin server, without I/O.
+//!
+//! [`Conn`] hands out [`regatta_op::Op`] values and is told their outcome; it decides everything
+//! that HTTP has a say in, and performs nothing. Time enters as an argument and randomness as a
+//! seed, so the same input gives the same output.
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+
+mod cache;
+mod conn;
+mod entry;
+mod local_cache;
+mod record;
+mod scratch;
+mod site;
+mod wire;
+
+pub use cache::{Cache, Entry, Lookup};
+pub use conn::{Conn, Cx};
+pub use entry::Representation;
+pub use local_cache::LocalCache;
+pub use record::{Log, NoLog, Outcome, Peer, Record};
+pub use scratch::Scratch;
+pub use site::{CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, Site};
+pub use wire::Wire;

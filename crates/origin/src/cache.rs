@@ -1,0 +1,47 @@
+//! What is remembered by path: files with their prebuilt heads, directories, and names of nothing.
+use alloc::sync::Arc;
+use core::fmt;
+use regatta_metrics::Tally;
+use regatta_op::{OpenFault, Tick};
+
+use crate::entry::Representation;
+
+/// What a path names. A clone shares what it holds: senders keep a file open after the cache has
+/// let go of it.
+#[derive(Clone, Debug)]
+pub enum Entry<F> {
+    /// A regular file, in all its content codings.
+    File(Arc<Representation<F>>),
+    /// A directory.
+    Directory,
+    /// Nothing that can be served.
+    Missing(OpenFault),
+}
+
+/// What a cache knows of a path.
+#[derive(Clone, Debug)]
+pub enum Lookup<F> {
+    /// Nothing.
+    Miss,
+    /// This, and it is recent enough to use.
+    Fresh(Entry<F>),
+    /// This, and it is time to see whether it changed. The cache says so to one asker and calls the
+    /// entry fresh to others meanwhile, so that a popular file is opened again once.
+    Stale(Entry<F>),
+}
+
+/// Path to entry: private to a worker or shared by many, the origin cannot tell.
+///
+/// Keys are decoded paths as in [`regatta_op::OpenReq::path`]. A cache is bounded: it may drop
+/// any entry at any time, and need not take what it is given. It counts its lookups, fills and
+/// evictions in the tally of whoever asks.
+pub trait Cache<F>: fmt::Debug {
+    /// What is known of `path`.
+    fn get(&self, path: &[u8], now: Tick, tally: &Tally<'_>) -> Lookup<F>;
+
+    /// Remembers that `path`, opened just now, names `entry`; replaces what was known of it.
+    fn put(&self, path: &[u8], entry: &Entry<F>, now: Tick, tally: &Tally<'_>);
+
+    /// Forgets `path`.
+    fn remove(&self, path: &[u8], tally: &Tally<'_>);
+}

@@ -1,0 +1,265 @@
+//! What is served and the limits under which it is served; fixed after start-up.
+use alloc::{borrow::ToOwned, boxed::Box, vec};
+use core::fmt;
+
+/// What is served, how, and within which limits.
+///
+/// Every field is public: the server fills them from its table of options, tests from `default`.
+pub struct Site {
+    /// Bounds on what a peer may send.
+    pub limits: Limits,
+    /// Bounds on how long a peer may take.
+    pub deadlines: Deadlines,
+    /// Which files answer which targets, and the fields that describe them.
+    pub content: ContentRules,
+    /// What is remembered of files, for how long.
+    pub caching: CachingRules,
+    /// The media type of a file name.
+    pub media_types: &'static dyn MediaTypes,
+    /// Seeds the cache's hash and the boundaries of multipart responses. The same seed and the same
+    /// input give the same output; a server draws it at random per worker.
+    pub seed: u64,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            deadlines: Deadlines::default(),
+            content: ContentRules::default(),
+            caching: CachingRules::default(),
+            media_types: &CommonTypes,
+            seed: 0,
+        }
+    }
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site")
+            .field("limits", &self.limits)
+            .field("deadlines", &self.deadlines)
+            .field("content", &self.content)
+            .field("caching", &self.caching)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bounds on what a peer may send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest request head, bytes, from the request line to the blank line; more is 431, or 414
+    /// if not even the request line fits.
+    pub head_bytes_max: usize,
+    /// Longest request target, bytes; more is 414.
+    pub target_bytes_max: usize,
+    /// Most field lines in a request head; more is 431. At most what the parser's store holds (64).
+    pub fields_max: usize,
+    /// Longest request body that is read and discarded, bytes, so that the connection can go on;
+    /// more is 413 and the end of the connection.
+    pub drain_body_bytes_max: u64,
+    /// Requests answered on one connection before it is closed; 0 is no limit.
+    pub requests_max: u32,
+    /// Most ranges of a `Range` field; more, and the whole representation is sent.
+    pub ranges_max: usize,
+    /// Bytes discarded after our half of a connection is closed before it is closed altogether.
+    pub linger_bytes_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes_max: 16 << 10,
+            target_bytes_max: 8 << 10,
+            fields_max: 64,
+            drain_body_bytes_max: 64 << 10,
+            requests_max: 0,
+            ranges_max: 16,
+            linger_bytes_max: 4 << 20,
+        }
+    }
+}
+
+/// Bounds on how long a peer may take, milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// From the first byte of a request head to its last; also for a body that is discarded.
+    pub head_ms_max: u64,
+    /// From the acceptance of a connection, or the end of a response, to the next request's first
+    /// byte.
+    pub idle_ms_max: u64,
+    /// How often a response's progress is looked at.
+    pub send_window_ms: u64,
+    /// Bytes per second that the peer must take within each window.
+    pub send_rate_min: u64,
+    /// From the end of our half of a connection to the end of the peer's.
+    pub linger_ms_max: u64,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            head_ms_max: 10_000,
+            idle_ms_max: 60_000,
+            send_window_ms: 10_000,
+            send_rate_min: 256,
+            linger_ms_max: 2_000,
+        }
+    }
+}
+
+/// Which files answer which targets, and the fields that describe them.
+///
+/// Paths are relative to the root, decoded, with `/` between segments and none at either end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentRules {
+    /// Names tried in a directory, in this order.
+    pub index: Box<[Box<str>]>,
+    /// Answer `/name` from `name.html` where there is no `name`.
+    pub clean_urls: bool,
+    /// What answers a navigation to nothing (a single-page application's shell); empty is none.
+    pub fallback: Box<str>,
+    /// The body of 404 responses; empty is none.
+    pub not_found: Box<str>,
+    /// Serve `name.br`, `name.zst`, `name.gz` for `name` to those who accept them.
+    pub precompressed: bool,
+    /// Serve names that start with a dot. `.well-known` at the root always is.
+    pub dotfiles: bool,
+    /// The `charset` of text; empty is none.
+    pub charset: Box<str>,
+    /// `Cache-Control` of pages (`text/html`); empty is none.
+    pub cache_control_page: Box<str>,
+    /// `Cache-Control` of files whose name holds a hash of their content; empty is none.
+    pub cache_control_asset: Box<str>,
+    /// `Cache-Control` of everything else; empty is none.
+    pub cache_control_other: Box<str>,
+    /// Send `X-Content-Type-Options: nosniff`.
+    pub nosniff: bool,
+}
+
+impl Default for ContentRules {
+    fn default() -> Self {
+        Self {
+            index: vec!["index.html".into()].into_boxed_slice(),
+            clean_urls: false,
+            fallback: "".into(),
+            not_found: "404.html".into(),
+            precompressed: true,
+            dotfiles: false,
+            charset: "utf-8".into(),
+            cache_control_page: "no-cache".into(),
+            cache_control_asset: "public, max-age=31536000, immutable".into(),
+            // An unhashed script must match the page that names it: asking costs a 304.
+            cache_control_other: "no-cache".into(),
+            nosniff: true,
+        }
+    }
+}
+
+/// What is remembered of files, for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachingRules {
+    /// False: every request opens, sends and closes its file (the server of Brecht et al. 2004).
+    pub enabled: bool,
+    /// Most names of files and directories remembered.
+    pub entries_max: usize,
+    /// Most names of nothing remembered.
+    pub negatives_max: usize,
+    /// Most open descriptors held by the cache.
+    pub descriptors_max: usize,
+    /// Most memory for names, heads and bodies, bytes.
+    pub bytes_max: usize,
+    /// Longest file whose body is held in memory, bytes; it needs no descriptor then.
+    pub body_bytes_max: u64,
+    /// Longest held body that is copied behind the head into one buffer, bytes; a longer one is a
+    /// segment of its own.
+    pub copy_bytes_max: usize,
+    /// Age at which a remembered file is opened again to see whether it changed, milliseconds.
+    pub revalidate_ms: u64,
+    /// Age at which a name of nothing is forgotten, milliseconds.
+    pub negative_ms: u64,
+}
+
+impl Default for CachingRules {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            entries_max: 32 << 10,
+            negatives_max: 4 << 10,
+            descriptors_max: 8 << 10,
+            bytes_max: 256 << 20,
+            body_bytes_max: 64 << 10,
+            copy_bytes_max: 16 << 10,
+            revalidate_ms: 1_000,
+            negative_ms: 1_000,
+        }
+    }
+}
+
+/// Knows the media type of a file by its name.
+pub trait MediaTypes: Sync {
+    /// The type without parameters, such as `text/html`, of the file at `path`; `None` if unknown,
+    /// which is served as `application/octet-stream`. `charset` is added by the origin.
+    fn media_type(&self, path: &[u8]) -> Option<&'static str>;
+}
+
+/// The types that most sites consist of: the default, which needs no library.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommonTypes;
+
+impl MediaTypes for CommonTypes {
+    fn media_type(&self, path: &[u8]) -> Option<&'static str> {
+        let suffix = suffix(path)?.to_ascii_lowercase();
+        TYPES.iter().find(|(name, _)| name.as_bytes() == suffix).map(|(_, media_type)| *media_type)
+    }
+}
+
+/// What follows the last dot of a path's last segment; `None` if there is no dot, or only a
+/// leading one.
+pub(crate) fn suffix(path: &[u8]) -> Option<&[u8]> {
+    let name = path.rsplit(|&byte| byte == b'/').next()?;
+    let dot = name.iter().rposition(|&byte| byte == b'.')?;
+    (dot > 0).then(|| &name[dot + 1..])
+}
+
+impl ContentRules {
+    /// These rules with another list of index names.
+    #[must_use]
+    pub fn with_index(mut self, names: &[&str]) -> Self {
+        self.index = names.iter().map(|&name| name.to_owned().into_boxed_str()).collect();
+        self
+    }
+}
+
+const TYPES: [(&str, &str); 30] = [
+    ("avif", "image/avif"),
+    ("css", "text/css"),
+    ("csv", "text/csv"),
+    ("gif", "image/gif"),
+    ("gz", "application/gzip"),
+    ("htm", "text/html"),
+    ("html", "text/html"),
+    ("ico", "image/x-icon"),
+    ("jpeg", "image/jpeg"),
+    ("jpg", "image/jpeg"),
+    ("js", "text/javascript"),
+    ("json", "application/json"),
+    ("map", "application/json"),
+    ("md", "text/markdown"),
+    ("mjs", "text/javascript"),
+    ("mp3", "audio/mpeg"),
+    ("mp4", "video/mp4"),
+    ("pdf", "application/pdf"),
+    ("png", "image/png"),
+    ("svg", "image/svg+xml"),
+    ("txt", "text/plain"),
+    ("wasm", "application/wasm"),
+    ("webm", "video/webm"),
+    ("webmanifest", "application/manifest+json"),
+    ("webp", "image/webp"),
+    ("woff", "font/woff"),
+    ("woff2", "font/woff2"),
+    ("xhtml", "application/xhtml+xml"),
+    ("xml", "application/xml"),
+    ("zip", "application/zip"),
+];
