@@ -18,16 +18,15 @@ pub const BUCKETS: usize = ((TOP_BITS - SUB_BITS) as usize + 1) * SUB_BUCKETS;
 /// The bucket of a value.
 #[inline]
 pub(crate) const fn bucket(value: u64) -> usize {
-    let value = if value < VALUE_MAX { value } else { VALUE_MAX };
     // Values below SUB_BUCKETS have no leading bit that could be left out: with one set for them,
     // they fall out of the same formula.
     let shift = (value | SUB_BUCKETS as u64).ilog2() - SUB_BITS;
-    let block = (shift as u64) << SUB_BITS;
+    #[expect(clippy::cast_possible_truncation, reason = "below 2 * SUB_BUCKETS")]
+    let leading = (value >> shift) as usize;
     // In a block other than the first the leading bit is set and skips SUB_BUCKETS buckets.
-    #[expect(clippy::cast_possible_truncation, reason = "no more than BUCKETS")]
-    {
-        (block + (value >> shift)) as usize
-    }
+    let bucket = ((shift as usize) << SUB_BITS) + leading;
+    // Bounded here, and not the value above: the compiler needs no bounds check then.
+    if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
 }
 
 /// The values of a bucket; the last bucket's end is unbounded.
