@@ -316,11 +316,11 @@ pub fn show_millis(ms: u64) -> String {
 
 /// The word nearest to `text`, if one is near enough to be what was meant.
 ///
-/// Distance is edits (insert, remove, replace, swap neighbours); at most a third of the length.
+/// Distance is edits (insert, remove, replace, swap neighbours); at most a third of the length, rounded.
 pub fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let (distance, word) =
         words.into_iter().map(|word| (edits(text, word), word)).min_by_key(|(n, _)| *n)?;
-    (distance <= (word.chars().count().max(3)) / 3).then_some(word)
+    (distance <= (word.chars().count().max(3) + 1) / 3).then_some(word)
 }
 
 /// Texts longer than this are not compared: the work is quadratic, and text may come from a peer

@@ -1,1 +1,5 @@
 //! The server program: configuration, master, logs, explain, top.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod supervise;

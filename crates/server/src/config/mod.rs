@@ -1,0 +1,4 @@
+//! Configuration: what was said ([`raw`]), what it means ([`check`]), and the one table of options
+//! ([`options`]).
+pub mod options;
+pub mod raw;
