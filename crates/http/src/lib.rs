@@ -1,1 +1,26 @@
-//! HTTP wire formats: bytes to heads and back.
+//! HTTP wire formats: bytes to heads and frames, both directions.
+//!
+//! Nothing here performs I/O, allocates while parsing (but for a request of several byte ranges),
+//! or panics on what a peer sent. Framing is strict: whatever two recipients could read in two ways
+//! is refused (RFC 9112 §11.2).
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod chunked;
+pub mod conditional;
+pub mod date;
+pub mod etag;
+pub mod field;
+pub mod h1;
+pub mod method;
+pub mod negotiate;
+pub mod range;
+pub mod status;
+pub mod target;
+
+pub use field::{FIELDS_CAPACITY, Field, FieldLines, FieldStore};
+pub use method::Method;
+pub use status::Status;

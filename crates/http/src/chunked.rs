@@ -1,0 +1,173 @@
+//! The chunked transfer coding, decoded as it arrives (RFC 9112 §7.1).
+
+/// The most bytes that chunk extensions and trailer fields may have, all together in one message.
+pub const EXTRA_BYTES_MAX: u32 = 8 << 10;
+
+/// The most digits in a chunk size: 64 bits.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+/// The content is not chunked as it should be: where it ends cannot be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChunkFault;
+
+/// How far [`Decoder::feed`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Bytes that belong to this message: all of them, unless it is done.
+    pub used: usize,
+    /// True if the message is complete. What follows is the next one.
+    pub done: bool,
+}
+
+/// Decodes one message's chunks, byte by byte if need be.
+///
+/// Strict: every line ends in CRLF, sizes have 1 to 16 digits, and extensions and trailer fields,
+/// which mean nothing here, must look like what they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoder {
+    state: State,
+    /// Bytes left in the chunk, or the size that is being read.
+    left: u64,
+    extra_bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In a chunk's size, after so many digits.
+    Size(u8),
+    /// In whitespace after the size, which only an extension may follow.
+    Blank,
+    /// In an extension.
+    Extension,
+    /// After the CR of a size line.
+    SizeEnd,
+    /// In a chunk's data.
+    Data,
+    /// After a chunk's data.
+    DataEnd,
+    /// After the CR behind a chunk's data.
+    DataEndLf,
+    /// At the start of a line after the last chunk.
+    Line,
+    /// In a trailer field's name.
+    Name,
+    /// In a trailer field's value.
+    Value,
+    /// After the CR of a trailer field.
+    ValueEnd,
+    /// After the CR of the blank line.
+    LastLf,
+    Done,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder at the start of a message's content.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { state: State::Size(0), left: 0, extra_bytes: 0 }
+    }
+
+    /// True if the message is complete.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Takes the next bytes and discards the data in them.
+    ///
+    /// # Errors
+    /// [`ChunkFault`]: answer 400 and close. The decoder is of no more use.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, ChunkFault> {
+        self.feed_data(bytes, |_| {})
+    }
+
+    /// Takes the next bytes and gives each piece of data in them to `sink`. No piece is empty.
+    ///
+    /// # Errors
+    /// As [`Decoder::feed`].
+    pub fn feed_data(
+        &mut self,
+        bytes: &[u8],
+        mut sink: impl FnMut(&[u8]),
+    ) -> Result<Fed, ChunkFault> {
+        let mut used = 0;
+        while self.state != State::Done {
+            let rest = &bytes[used..];
+            let Some(&byte) = rest.first() else {
+                return Ok(Fed { used, done: false });
+            };
+            if self.state == State::Data {
+                let count = usize::try_from(self.left).map_or(rest.len(), |n| n.min(rest.len()));
+                sink(&rest[..count]);
+                used += count;
+                self.left -= count as u64;
+                if self.left == 0 {
+                    self.state = State::DataEnd;
+                }
+            } else {
+                self.state = self.step(byte)?;
+                used += 1;
+            }
+        }
+        Ok(Fed { used, done: true })
+    }
+
+    /// The state after `byte`, which is not data.
+    fn step(&mut self, byte: u8) -> Result<State, ChunkFault> {
+        Ok(match (self.state, byte) {
+            (State::Size(digits), _) if byte.is_ascii_hexdigit() => self.digit(digits, byte)?,
+            (State::Size(1..) | State::Extension, b'\r') => State::SizeEnd,
+            (State::Size(1..) | State::Blank, b' ' | b'\t') => self.extra(State::Blank)?,
+            (State::Size(1..) | State::Blank, b';') => self.extra(State::Extension)?,
+            (State::Extension, _) if is_text(byte) => self.extra(State::Extension)?,
+            (State::SizeEnd, b'\n') if self.left == 0 => State::Line,
+            (State::SizeEnd, b'\n') => State::Data,
+            (State::DataEnd, b'\r') => State::DataEndLf,
+            (State::DataEndLf, b'\n') => State::Size(0),
+            (State::Line, b'\r') => State::LastLf,
+            (State::Line | State::Name, _) if is_tchar(byte) => self.extra(State::Name)?,
+            (State::Name, b':') => self.extra(State::Value)?,
+            (State::Value, b'\r') => State::ValueEnd,
+            (State::Value, _) if is_text(byte) => self.extra(State::Value)?,
+            (State::ValueEnd, b'\n') => State::Line,
+            (State::LastLf, b'\n') => State::Done,
+            _ => return Err(ChunkFault),
+        })
+    }
+
+    /// Takes a digit of a size, the one after `digits` others.
+    fn digit(&mut self, digits: u8, byte: u8) -> Result<State, ChunkFault> {
+        let value = match byte {
+            b'0'..=b'9' => byte - b'0',
+            _ => (byte | 0x20) - b'a' + 10,
+        };
+        if digits == SIZE_DIGITS_MAX {
+            return Err(ChunkFault);
+        }
+        self.left = self.left << 4 | u64::from(value);
+        Ok(State::Size(digits + 1))
+    }
+
+    /// Counts a byte of an extension or a trailer field.
+    fn extra(&mut self, next: State) -> Result<State, ChunkFault> {
+        self.extra_bytes += 1;
+        if self.extra_bytes > EXTRA_BYTES_MAX { Err(ChunkFault) } else { Ok(next) }
+    }
+}
+
+/// True for a byte that may be in a field's value: no control character but a tab.
+const fn is_text(byte: u8) -> bool {
+    matches!(byte, b'\t' | b' '..=0x7e | 0x80..)
+}
+
+/// True for a byte that may be in a token (RFC 9110 §5.6.2).
+const fn is_tchar(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-'
+        | b'.' | b'^'..=b'`' | b'|' | b'~')
+}

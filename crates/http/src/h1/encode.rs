@@ -1,0 +1,84 @@
+//! Writing heads: status lines, request lines and fields into a buffer.
+use crate::{Status, date};
+use alloc::vec::Vec;
+
+/// A number as decimal text, without allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Decimal {
+    digits: [u8; 20],
+    start: usize,
+}
+
+impl Decimal {
+    /// The text of `value`: no sign, no leading zeros.
+    #[must_use]
+    pub fn new(mut value: u64) -> Self {
+        let mut digits = [b'0'; 20];
+        let mut start = digits.len();
+        loop {
+            start -= 1;
+            digits[start] = b"0123456789"[(value % 10) as usize];
+            value /= 10;
+            if value == 0 {
+                return Self { digits, start };
+            }
+        }
+    }
+
+    /// The digits.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.digits[self.start..]
+    }
+}
+
+/// Appends `HTTP/1.1 CODE REASON` and a line end. This server always sends its own version
+/// (RFC 9110 §6.2).
+pub fn write_status_line(out: &mut Vec<u8>, status: Status) {
+    if let Some(line) = status.line() {
+        out.extend_from_slice(line.as_bytes());
+    } else {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        write_decimal(out, u64::from(status.0));
+        out.extend_from_slice(b" \r\n");
+    }
+}
+
+/// Appends a request line for HTTP/1.1. `method` is a token; `target` has no spaces.
+pub fn write_request_line(out: &mut Vec<u8>, method: &str, target: &[u8]) {
+    debug_assert!(!target.iter().any(|&byte| byte <= b' '), "a target is one word");
+    out.extend_from_slice(method.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(target);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+/// Appends `name: value` and a line end. Both are the caller's own or already checked: they hold no
+/// line end.
+pub fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    debug_assert!(!value.iter().any(|byte| b"\r\n\0".contains(byte)), "a value is one line");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a field whose value is a number.
+pub fn write_decimal_field(out: &mut Vec<u8>, name: &str, value: u64) {
+    write_field(out, name, Decimal::new(value).as_bytes());
+}
+
+/// Appends a field whose value is a date: `secs` since 1970.
+pub fn write_date_field(out: &mut Vec<u8>, name: &str, secs: i64) {
+    write_field(out, name, &date::format(secs));
+}
+
+/// Appends a number.
+pub fn write_decimal(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(Decimal::new(value).as_bytes());
+}
+
+/// Appends the blank line that ends a head.
+pub fn end_head(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\r\n");
+}

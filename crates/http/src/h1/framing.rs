@@ -1,0 +1,73 @@
+//! Where a message's content ends (RFC 9112 §6).
+use super::Version;
+use crate::field::{decimal, same};
+
+/// The content that follows a request head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// None.
+    None,
+    /// This many bytes; 0 if the request says `Content-Length: 0`.
+    Length(u64),
+    /// Chunks: for [`crate::chunked::Decoder`].
+    Chunked,
+}
+
+/// The content that follows a response head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseBody {
+    /// None, whatever the fields say: a response to `HEAD`, or 1xx, 204, 304.
+    None,
+    /// This many bytes.
+    Length(u64),
+    /// Chunks: for [`crate::chunked::Decoder`].
+    Chunked,
+    /// All that comes before the connection closes.
+    UntilClose,
+}
+
+/// The message's framing is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ambiguous;
+
+/// What the framing fields of one head say, gathered line by line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Framing {
+    length: Option<u64>,
+    chunked: bool,
+}
+
+impl Framing {
+    /// Takes a `Content-Length` line. A second one is refused even if it says the same, and so is
+    /// a list: RFC 9112 §6.3 allows either to be an error.
+    pub(super) fn content_length(&mut self, value: &[u8]) -> Result<(), Ambiguous> {
+        if self.length.is_some() {
+            return Err(Ambiguous);
+        }
+        self.length = Some(decimal(value).ok_or(Ambiguous)?);
+        Ok(())
+    }
+
+    /// Takes a `Transfer-Encoding` line. Only one that is exactly `chunked` is understood.
+    pub(super) fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Ambiguous> {
+        if self.chunked || !same(value, b"chunked") {
+            return Err(Ambiguous);
+        }
+        self.chunked = true;
+        Ok(())
+    }
+
+    /// How long the content is; `None` if no field says so. HTTP/1.0 has no transfer codings, and a
+    /// message with both fields is an attack until shown otherwise (RFC 9112 §6.1, §6.3).
+    #[inline]
+    pub(super) fn body(self, version: Version) -> Result<Option<Body>, Ambiguous> {
+        match self {
+            Self { length: None, chunked: false } => Ok(None),
+            Self { length: Some(length), chunked: false } => Ok(Some(Body::Length(length))),
+            Self { length: None, chunked: true } if version == Version::Http11 => {
+                Ok(Some(Body::Chunked))
+            }
+            Self { .. } => Err(Ambiguous),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! HTTP/1.1 and 1.0 messages (RFC 9112).
+mod encode;
+mod framing;
+mod parse;
+mod response;
+mod scan;
+
+pub use encode::{
+    Decimal, end_head, write_date_field, write_decimal, write_decimal_field, write_field,
+    write_request_line, write_status_line,
+};
+pub use framing::{Body, ResponseBody};
+pub use parse::{Expectation, HeadFault, HeadLimits, RequestHead, Version, parse_request};
+pub use response::{ResponseFault, ResponseHead, parse_response};
+pub use scan::{LEADING_LINES_MAX, Scan, scan_head};

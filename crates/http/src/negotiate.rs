@@ -1,0 +1,95 @@
+//! Choosing a content coding (RFC 9110 §12.5.3).
+use crate::{
+    FieldLines,
+    field::{members, trim},
+};
+
+/// Which form of a representation to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The coding at this index of the list of available ones.
+    Coding(usize),
+    /// The representation as it is.
+    Identity,
+    /// The request refuses all that is available, `identity` too. RFC 9110 §12.5.3 leaves it to the
+    /// server to send it as it is, or to answer 406.
+    NotAcceptable,
+}
+
+/// The most codings that can be chosen from.
+pub const AVAILABLE_MAX: usize = 8;
+
+/// Chooses by the value of `Accept-Encoding`. `available` names the codings there are, lower case,
+/// best first: it decides between codings of equal weight. At most [`AVAILABLE_MAX`] of them are
+/// looked at.
+///
+/// Without the field, or if it says nothing of a coding, that coding is not sent. A member that is
+/// malformed is ignored. `x-gzip` is `gzip` (RFC 9110 §8.4.1.3).
+#[must_use]
+pub fn choose(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choice {
+    let available = &available[..available.len().min(AVAILABLE_MAX)];
+    let mut weights = [None; AVAILABLE_MAX];
+    let (mut any, mut identity) = (None, None);
+    for member in accept_encoding.values().flat_map(members) {
+        let Some((coding, weight)) = weighted(member) else {
+            continue;
+        };
+        let slot = if coding == b"*" {
+            &mut any
+        } else if coding.eq_ignore_ascii_case(b"identity") {
+            &mut identity
+        } else if let Some(at) = available.iter().position(|name| is_coding(coding, name)) {
+            &mut weights[at]
+        } else {
+            continue;
+        };
+        *slot = (*slot).max(Some(weight));
+    }
+    let (mut best, mut best_weight) = (None, 0);
+    for (at, weight) in weights[..available.len()].iter().enumerate() {
+        let weight = weight.or(any).unwrap_or(0);
+        if weight > best_weight {
+            (best, best_weight) = (Some(at), weight);
+        }
+    }
+    let identity = identity.or(any);
+    match best {
+        Some(at) if best_weight >= identity.unwrap_or(0) => Choice::Coding(at),
+        _ if identity == Some(0) => Choice::NotAcceptable,
+        _ => Choice::Identity,
+    }
+}
+
+fn is_coding(text: &[u8], name: &str) -> bool {
+    text.eq_ignore_ascii_case(name.as_bytes())
+        || name == "gzip" && text.eq_ignore_ascii_case(b"x-gzip")
+}
+
+/// A member's coding and its weight in thousandths (RFC 9110 §12.4.2).
+fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
+    let Some(at) = member.iter().position(|&byte| byte == b';') else {
+        return Some((member, 1000));
+    };
+    match trim(&member[at + 1..]) {
+        [b'q' | b'Q', b'=', value @ ..] => Some((trim(&member[..at]), weight(value)?)),
+        _ => None,
+    }
+}
+
+/// `0` or `1` with up to three decimals, in thousandths.
+fn weight(text: &[u8]) -> Option<u16> {
+    let (whole, decimals) = match text {
+        [whole @ (b'0' | b'1')] => (whole, &[][..]),
+        [whole @ (b'0' | b'1'), b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),
+        _ => return None,
+    };
+    let mut value = u16::from(whole - b'0');
+    for at in 0..3 {
+        let digit = *decimals.get(at).unwrap_or(&b'0');
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value * 10 + u16::from(digit - b'0');
+    }
+    (value <= 1000).then_some(value)
+}

@@ -1,0 +1,328 @@
+//! Request targets and the paths in them (RFC 9112 §3.2, RFC 3986 §3.3).
+use crate::{Method, field::decimal};
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+
+/// What a request target names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// A path and perhaps a query, not decoded: for [`decode_path`]. It is empty or starts with `?`
+    /// if an absolute-form target had no path; else it starts with `/`.
+    Path(&'a [u8]),
+    /// The server itself: `OPTIONS *`.
+    Server,
+}
+
+/// Why a request target is refused; the answer is 400.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetFault;
+
+/// A decoded path, ready to be looked up below a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path<'a> {
+    /// Decoded, relative: no `/` at either end, no empty, `.` or `..` segment, no NUL. Empty for
+    /// the root.
+    pub relative: &'a [u8],
+    /// The path as it was requested: encoded, with its first `/`, without query.
+    pub raw: &'a [u8],
+    /// What follows the first `?`, not decoded.
+    pub query: Option<&'a [u8]>,
+    /// True if the path names a directory: it ends in `/`, `/.` or `/..`, or is the root.
+    pub trailing_slash: bool,
+    /// True if a segment starts with a dot, other than a first segment `.well-known` (RFC 8615).
+    pub hidden: bool,
+}
+
+/// Why a path is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathFault {
+    /// A byte that may not be in a path or query, `%` without two hex digits, an encoded NUL or
+    /// an encoded `/`.
+    Malformed,
+    /// `..` would leave the root.
+    AboveRoot,
+}
+
+/// Reads a request target: its form, and the authority in it, which replaces `Host`.
+///
+/// Allowed are the origin form, the absolute form with scheme `http` or `https` and a host, and `*`
+/// with `OPTIONS`. The authority form, and with it `CONNECT`, is for proxies.
+///
+/// # Errors
+/// [`TargetFault`] for any other form, for user information, and for an invalid host.
+#[inline]
+pub fn parse(method: Method, raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), TargetFault> {
+    match raw {
+        _ if method == Method::Connect => Err(TargetFault),
+        [b'/', ..] => Ok((Target::Path(raw), None)),
+        b"*" if method == Method::Options => Ok((Target::Server, None)),
+        _ => absolute(method, raw),
+    }
+}
+
+/// Reads an absolute-form target (RFC 9112 §3.2.2).
+#[cold]
+fn absolute(method: Method, raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), TargetFault> {
+    let colon = raw.iter().position(|&byte| byte == b':').ok_or(TargetFault)?;
+    let (scheme, rest) = raw.split_at(colon);
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+        return Err(TargetFault);
+    }
+    let rest = rest.strip_prefix(b"://").ok_or(TargetFault)?;
+    let end = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if matches!(authority, [] | [b':', ..]) || !is_host(authority) {
+        return Err(TargetFault);
+    }
+    // The last proxy should have made this `*` (RFC 9112 §3.2.4); without one it is the same.
+    let names = if path.is_empty() && method == Method::Options {
+        Target::Server
+    } else {
+        Target::Path(path)
+    };
+    Ok((names, Some(authority)))
+}
+
+/// True if `text` is a host with or without a port, or empty: what `Host` may say (RFC 9110 §7.2).
+#[must_use]
+#[inline]
+pub fn is_host(text: &[u8]) -> bool {
+    let end = text.iter().position(|&byte| HOST[usize::from(byte)] != 1).unwrap_or(text.len());
+    match &text[end..] {
+        [] => true,
+        [b':', port @ ..] => is_port(port),
+        [b'[', rest @ ..] if end == 0 => is_literal(rest),
+        _ => is_encoded_name(text),
+    }
+}
+
+/// What follows the `[` of an IP literal: its inside, `]`, and perhaps a port.
+fn is_literal(rest: &[u8]) -> bool {
+    let Some(end) = rest.iter().position(|&byte| byte == b']') else {
+        return false;
+    };
+    let (inside, after) = (&rest[..end], &rest[end + 1..]);
+    let valid = match inside {
+        [b'v' | b'V', future @ ..] => is_future(future),
+        _ => core::str::from_utf8(inside).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok()),
+    };
+    valid && matches!(after, [] | [b':', ..]) && after.get(1..).is_none_or(is_port)
+}
+
+/// `IPvFuture` after its `v`: hex digits, a dot, and at least one more character.
+fn is_future(text: &[u8]) -> bool {
+    let Some(dot) = text.iter().position(|&byte| byte == b'.') else {
+        return false;
+    };
+    let (version, address) = (&text[..dot], &text[dot + 1..]);
+    let allowed = |&byte: &u8| byte == b':' || HOST[usize::from(byte)] == 1;
+    let digits = !version.is_empty() && version.iter().all(u8::is_ascii_hexdigit);
+    digits && !address.is_empty() && address.iter().all(allowed)
+}
+
+/// A port, which may be empty.
+fn is_port(text: &[u8]) -> bool {
+    let digits = text.iter().all(u8::is_ascii_digit);
+    digits && (text.is_empty() || decimal(text).is_some_and(|port| port <= 0xffff))
+}
+
+/// A registered name with percent-encoded bytes, and perhaps a port.
+#[cold]
+fn is_encoded_name(text: &[u8]) -> bool {
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [] => return true,
+            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                rest
+            }
+            [b':', port @ ..] => return is_port(port),
+            [byte, rest @ ..] if HOST[usize::from(*byte)] == 1 => rest,
+            _ => return false,
+        }
+    }
+}
+
+/// 1 for a byte that may be in a registered name as it is (RFC 3986 §3.2.2).
+static HOST: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0x21u8;
+    while byte < 0x7f {
+        if byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'('..=b',')
+            || matches!(byte, b';' | b'=')
+        {
+            table[byte as usize] = 1;
+        }
+        byte += 1;
+    }
+    table
+};
+
+/// Decodes the path of an origin-form or absolute-form target, once, and resolves its segments.
+///
+/// `scratch` is used only if something must be decoded or removed; it is cleared, and grows to no
+/// more than `raw`. Empty segments and `.` are dropped; `..` drops the one before it, and may not
+/// climb above the root. This is after decoding, so `%2e%2e` is `..`. A backslash is an ordinary
+/// byte.
+///
+/// # Errors
+/// [`PathFault`]; the answer is 400.
+pub fn decode_path<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Path<'a>, PathFault> {
+    let Plain { end, hidden, simple } = plain(raw);
+    let (raw, query) = match raw[end..].split_first() {
+        None => (raw, None),
+        Some((b'?', query)) if query.iter().all(|&byte| class(byte) != Class::Invalid) => {
+            (&raw[..end], Some(query))
+        }
+        Some(_) => return Err(PathFault::Malformed),
+    };
+    if !simple {
+        return resolve(raw, query, scratch);
+    }
+    match raw {
+        [] | b"/" => {
+            Ok(Path { relative: b"", raw: b"/", query, trailing_slash: true, hidden: false })
+        }
+        [_, relative @ .., b'/'] => Ok(Path { relative, raw, query, trailing_slash: true, hidden }),
+        [_, relative @ ..] => Ok(Path { relative, raw, query, trailing_slash: false, hidden }),
+    }
+}
+
+/// What one look at a path says.
+struct Plain {
+    /// Where it ends: at a `?`, an invalid byte, or the end of the target.
+    end: usize,
+    /// As in [`Path`], if it is simple.
+    hidden: bool,
+    /// True if it is its own decoded form, but for the slashes at its ends.
+    simple: bool,
+}
+
+/// Looks at each byte of a path once.
+#[inline]
+fn plain(raw: &[u8]) -> Plain {
+    let (mut simple, mut hidden) = (true, false);
+    let mut end = 0;
+    while let Some(&byte) = raw.get(end) {
+        match class(byte) {
+            Class::Ordinary => {}
+            Class::Percent => simple = false,
+            Class::Slash => match &raw[end + 1..] {
+                [b'/', ..] => simple = false,
+                [b'.', rest @ ..] => match rest {
+                    [] | [b'/' | b'?' | b'.' | b'%', ..] => simple = false,
+                    _ => hidden |= end > 0 || !is_well_known(rest),
+                },
+                _ => {}
+            },
+            Class::Query | Class::Invalid => break,
+        }
+        end += 1;
+    }
+    Plain { end, hidden, simple }
+}
+
+/// True if a path that goes on with `rest` after `/.` starts with the segment `.well-known`.
+fn is_well_known(rest: &[u8]) -> bool {
+    let rest = rest.strip_prefix(b"well-known");
+    rest.is_some_and(|rest| matches!(rest, [] | [b'/' | b'?', ..]))
+}
+
+/// Decodes and resolves a path that is not simple.
+fn resolve<'a>(
+    raw: &'a [u8],
+    query: Option<&'a [u8]>,
+    scratch: &'a mut Vec<u8>,
+) -> Result<Path<'a>, PathFault> {
+    scratch.clear();
+    let mut trailing_slash = true;
+    for segment in raw.split(|&byte| byte == b'/') {
+        let end = scratch.len();
+        if end > 0 {
+            scratch.push(b'/');
+        }
+        let start = scratch.len();
+        decode_segment(segment, scratch)?;
+        trailing_slash = matches!(scratch[start..], [] | [b'.'] | [b'.', b'.']);
+        match scratch[start..] {
+            [] | [b'.'] => scratch.truncate(end),
+            [b'.', b'.'] if end == 0 => return Err(PathFault::AboveRoot),
+            [b'.', b'.'] => {
+                let parent = scratch[..end].iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+                scratch.truncate(parent);
+            }
+            _ => {}
+        }
+    }
+    let relative: &'a [u8] = scratch;
+    let mut segments = relative.split(|&byte| byte == b'/').enumerate();
+    let hidden = segments.any(|(at, segment)| {
+        segment.first() == Some(&b'.') && !(at == 0 && segment == b".well-known")
+    });
+    Ok(Path { relative, raw, query, trailing_slash, hidden })
+}
+
+/// Appends one segment, decoded. It may hold no NUL and no `/` then.
+fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathFault> {
+    let mut rest = segment;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        if *byte != b'%' {
+            out.push(*byte);
+            continue;
+        }
+        let [high, low, after @ ..] = rest else {
+            return Err(PathFault::Malformed);
+        };
+        rest = after;
+        match (nibble(*high), nibble(*low)) {
+            (Some(0), Some(0)) | (Some(2), Some(0xf)) => return Err(PathFault::Malformed),
+            (Some(high), Some(low)) => out.push(high << 4 | low),
+            _ => return Err(PathFault::Malformed),
+        }
+    }
+    Ok(())
+}
+
+/// The value of a hex digit.
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// What a byte is in a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Ordinary,
+    Slash,
+    Percent,
+    Query,
+    Invalid,
+}
+
+fn class(byte: u8) -> Class {
+    CLASS[usize::from(byte)]
+}
+
+/// Any printable ASCII character is taken as it is: browsers send `|`, `{` and the like, which
+/// RFC 3986 does not allow, without encoding them. `#` and bytes outside ASCII are refused.
+static CLASS: [Class; 256] = {
+    let mut table = [Class::Invalid; 256];
+    let mut byte = 0x21u8;
+    while byte < 0x7f {
+        table[byte as usize] = match byte {
+            b'/' => Class::Slash,
+            b'%' => Class::Percent,
+            b'?' => Class::Query,
+            b'#' => Class::Invalid,
+            _ => Class::Ordinary,
+        };
+        byte += 1;
+    }
+    table
+};
