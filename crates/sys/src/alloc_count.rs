@@ -1,1 +1,52 @@
-//! a
+//! A global allocator that counts, for tests that say "allocates nothing".
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, counting. A test installs it with `#[global_allocator]`.
+#[derive(Debug)]
+pub struct Counting;
+
+/// How often this thread has allocated or reallocated memory since it started; 0 for ever unless
+/// [`Counting`] is installed.
+#[must_use]
+pub fn allocations() -> u64 {
+    ALLOCATIONS.get()
+}
+
+/// The cell needs neither initialisation nor destruction, so counting cannot allocate in turn.
+fn count() {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+}
+
+// SAFETY: every method hands its arguments to `System`, which is a correct allocator, and returns
+// what that returned.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise: the layout has a size above 0.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise: the layout has a size above 0.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise: `at` came from here, hence from `System`, with `layout`.
+        unsafe { System.realloc(at, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise: `at` came from here, hence from `System`, with `layout`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}

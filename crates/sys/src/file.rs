@@ -67,8 +67,16 @@ pub struct OpenRules {
 
 /// Opens a path below the root, and the siblings asked for if it is a regular file.
 ///
+/// The kernel resolves the path (openat2(2)): neither `..` nor a symbolic link leads out of the
+/// root, whatever happens to the tree meanwhile, and links that are not allowed are not followed. A
+/// sibling that cannot be opened by the same rules, or is not a regular file, does not exist.
+/// Opening never waits for the other end of a FIFO, but a device notices it: keep them out of
+/// document roots.
+///
 /// # Errors
-/// See [`OpenFault`].
+/// [`OpenFault::NotFound`] also for a path too long or with a NUL. [`OpenFault::Exhausted`] also if
+/// the tree kept changing under the resolution, or a lease (fcntl(2)) is being broken. A directory
+/// that may be searched but not listed is a [`Opened::Directory`] like any other.
 pub fn open_below(
     root: &Root,
     req: &OpenReq,
@@ -77,20 +85,11 @@ pub fn open_below(
     if req.path.is_empty() {
         return Ok(Opened::Directory);
     }
-    let mut text = req.path.to_vec();
-    text.push(0);
-    let Found::File(file) = open_one(root, &text, rules)? else { return Ok(Opened::Directory) };
+    chaos::slow();
+    let Some(file) = open_one(root, &req.path, "", rules)? else { return Ok(Opened::Directory) };
     let siblings = Coding::ALL.map(|coding| {
-        if !req.siblings.has(coding) {
-            return None;
-        }
-        text.truncate(req.path.len());
-        text.extend_from_slice(coding.suffix().as_bytes());
-        text.push(0);
-        match open_one(root, &text, rules) {
-            Ok(Found::File(file)) => Some(file),
-            _ => None,
-        }
+        let wanted = req.siblings.has(coding);
+        wanted.then(|| open_one(root, &req.path, coding.suffix(), rules).ok().flatten()).flatten()
     });
     Ok(Opened::File { file, siblings })
 }
@@ -111,38 +110,73 @@ pub fn read_range(req: &ReadReq<StaticFile>) -> Result<Box<[u8]>, Fault> {
         match n {
             Ok(0) => break,
             Ok(_) => {}
-            Err(error) => return Err(crate::fault(&error)),
+            Err(error) => return Err(crate::fault(&error.into())),
         }
     }
     bytes.truncate(len);
     Ok(bytes.into_boxed_slice())
 }
 
-enum Found {
-    File(StaticFile),
-    Directory,
+/// Opens `path` + `suffix`; `None` is a directory.
+fn open_one(
+    root: &Root,
+    path: &[u8],
+    suffix: &str,
+    rules: OpenRules,
+) -> Result<Option<StaticFile>, OpenFault> {
+    let mut stack = [0; PATH_STACK_BYTES];
+    let heap;
+    let len = path.len() + suffix.len();
+    let text = if len < stack.len() {
+        stack[..path.len()].copy_from_slice(path);
+        stack[path.len()..len].copy_from_slice(suffix.as_bytes());
+        &stack[..=len]
+    } else if len < PATH_BYTES_MAX {
+        heap = [path, suffix.as_bytes(), &[0]].concat();
+        &heap[..]
+    } else {
+        return Err(OpenFault::NotFound);
+    };
+    let path = CStr::from_bytes_with_nul(text).map_err(|_| OpenFault::NotFound)?;
+    match open_path(root, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, rules) {
+        Err(Errno::ACCESS) => open_path(root, path, OFlags::PATH, rules)
+            .ok()
+            .filter(|(_, stat)| FileType::from_raw_mode(stat.st_mode).is_dir())
+            .map(|_| None)
+            .ok_or(OpenFault::Denied),
+        Err(errno) => Err(open_fault(errno)),
+        Ok((fd, stat)) => match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                Ok(Some(StaticFile(Arc::new(Open { fd, id: file_id(&stat) }))))
+            }
+            FileType::Directory => Ok(None),
+            _ => Err(OpenFault::NotAFile),
+        },
+    }
 }
 
-fn open_one(root: &Root, text: &[u8], rules: OpenRules) -> Result<Found, OpenFault> {
-    let path = CStr::from_bytes_with_nul(text).map_err(|_| OpenFault::NotFound)?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+fn open_path(
+    root: &Root,
+    path: &CStr,
+    flags: OFlags,
+    rules: OpenRules,
+) -> Result<(OwnedFd, Stat), Errno> {
+    let flags = flags | OFlags::CLOEXEC;
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    if !rules.symlinks {
-        resolve |= ResolveFlags::NO_SYMLINKS;
-    }
-    chaos::slow(Hook::Open);
+    resolve.set(ResolveFlags::NO_SYMLINKS, !rules.symlinks);
+    let mut tries = OPEN_TRIES_MAX;
     let fd = again(Hook::Open, || {
-        rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), resolve)
-    })
-    .map_err(|error| open_fault(&error))?;
-    let stat = rustix::fs::fstat(&fd).map_err(|errno| open_fault(&errno.into()))?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {
-            Ok(Found::File(StaticFile(Arc::new(Open { fd, id: file_id(&stat) }))))
+        loop {
+            tries -= 1;
+            match rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), resolve) {
+                // Something was renamed while a `..` in a link was resolved.
+                Err(Errno::AGAIN) if tries > 0 => {}
+                result => return result,
+            }
         }
-        FileType::Directory => Ok(Found::Directory),
-        _ => Err(OpenFault::NotAFile),
-    }
+    })?;
+    let stat = rustix::fs::fstat(&fd)?;
+    Ok((fd, stat))
 }
 
 #[expect(clippy::cast_sign_loss, reason = "sizes and nanoseconds are not negative")]
@@ -157,13 +191,23 @@ fn file_id(stat: &Stat) -> FileId {
     }
 }
 
-fn open_fault(error: &io::Error) -> OpenFault {
-    match Errno::from_io_error(error) {
-        Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => OpenFault::NotFound,
-        Some(Errno::LOOP | Errno::XDEV) => OpenFault::Outside,
-        Some(Errno::ACCESS | Errno::PERM) => OpenFault::Denied,
-        Some(Errno::NXIO | Errno::NODEV) => OpenFault::NotAFile,
-        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => OpenFault::Exhausted,
-        other => OpenFault::Other(other.map_or(0, Errno::raw_os_error)),
+const fn open_fault(errno: Errno) -> OpenFault {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => OpenFault::NotFound,
+        Errno::LOOP | Errno::XDEV => OpenFault::Outside,
+        Errno::ACCESS | Errno::PERM => OpenFault::Denied,
+        // A socket, or a device without a driver.
+        Errno::NXIO | Errno::NODEV => OpenFault::NotAFile,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => OpenFault::Exhausted,
+        other => OpenFault::Other(other.raw_os_error()),
     }
 }
+
+/// Paths up to this length are terminated on the stack.
+const PATH_STACK_BYTES: usize = 512;
+
+/// What the kernel takes, its terminating NUL included (`PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4096;
+
+/// How often an open is tried while the tree changes under it.
+const OPEN_TRIES_MAX: u32 = 8;

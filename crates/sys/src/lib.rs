@@ -19,6 +19,7 @@ mod send;
 pub mod shm;
 pub mod signal;
 pub mod socket;
+mod user;
 pub mod wait;
 
 pub use event::Bell;
@@ -28,20 +29,17 @@ pub use send::{
 };
 
 use rustix::io::Errno;
-use std::io;
 
 /// Makes a system call, and makes it again as long as a signal interrupts it.
 #[inline]
-fn again<T>(hook: chaos::Hook, mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+fn again<T>(hook: chaos::Hook, mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         let result = match chaos::fault(hook) {
             Some(errno) => Err(errno),
             None => call(),
         };
-        match result {
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-            Ok(value) => return Ok(value),
+        if !matches!(result, Err(Errno::INTR)) {
+            return result;
         }
     }
 }

@@ -1,1 +1,195 @@
-//! Workers as processes.
+//! Workers as processes: forked by a master that has one thread, and never outliving it.
+pub use crate::user::{User, UserError, set_user};
+
+use crate::signal::Signal;
+use rustix::{
+    io::Errno,
+    process::{
+        Pid, PidfdFlags, WaitId, WaitIdOptions, getppid, pidfd_open, pidfd_send_signal,
+        set_parent_process_death_signal, waitid,
+    },
+};
+use std::{
+    fs,
+    io::{self, Write},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    process,
+};
+
+/// What a worker exits with when the system did not let it start (`EX_OSERR`, sysexits.h).
+pub const EXIT_UNSTARTED: i32 = 71;
+
+/// A worker process. Dropping it neither ends nor reaps the process.
+#[derive(Debug)]
+pub struct Child {
+    pid: Pid,
+    fd: OwnedFd,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exit {
+    /// By itself, with this code; 0 is success.
+    Code(i32),
+    /// Killed by the signal with this number.
+    Signal(i32),
+}
+
+impl Child {
+    /// The process number.
+    #[must_use]
+    pub const fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Sends a signal to this process, and never to another that got its number.
+    ///
+    /// # Errors
+    /// The process has been reaped, or has become another user's.
+    pub fn kill(&self, signal: Signal) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.fd, signal.raw())?)
+    }
+
+    /// Waits until the process has ended, and reaps it.
+    ///
+    /// # Errors
+    /// It has been reaped already, or is not this process's child.
+    pub fn wait(&self) -> io::Result<Exit> {
+        self.reap(WaitIdOptions::EXITED)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Reaps the process if it has ended.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub fn try_wait(&self) -> io::Result<Option<Exit>> {
+        self.reap(WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
+    }
+
+    fn reap(&self, options: WaitIdOptions) -> io::Result<Option<Exit>> {
+        let status = loop {
+            match waitid(WaitId::PidFd(self.fd.as_fd()), options) {
+                Err(Errno::INTR) => {}
+                result => break result?,
+            }
+        };
+        Ok(status.and_then(|status| {
+            let signal = status.terminating_signal().map(Exit::Signal);
+            status.exit_status().map(Exit::Code).or(signal)
+        }))
+    }
+}
+
+/// The descriptor is readable once the process has ended (pidfd).
+impl AsFd for Child {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Forks a worker that runs `work` and exits with the code that it returns.
+///
+/// The worker keeps standard input, output and error and the descriptors in `keep`; all others are
+/// closed first, because a fork inherits them whatever their close-on-exec flag says, and a socket
+/// that a sibling holds open never comes to its end. So everything that `work` reaches and that owns
+/// a descriptor must be in `keep`. The worker is killed when this process ends. It leaves without
+/// unwinding or running destructors, and a panic aborts it. Blocked signals stay blocked.
+///
+/// Create epoll instances, rings and timers inside `work`: shared with the parent they do not do
+/// what they say.
+///
+/// # Errors
+/// No processes, descriptors or memory left.
+///
+/// # Panics
+/// If this process has more threads than one: the child would inherit the locks that the others
+/// hold, and nobody to release them.
+pub fn fork_worker(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<Child> {
+    let threads = threads()?;
+    assert_eq!(threads, 1, "fork with {threads} threads");
+    // What is buffered now would otherwise be printed twice.
+    io::stdout().flush()?;
+    let parent = rustix::process::getpid();
+    // SAFETY: the child may do anything that this process may, because no other thread exists whose
+    // locks or half-finished changes it could inherit: asserted above.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let code = run(parent, keep, work);
+        // SAFETY: takes any code; nothing of the parent's is left to be run, which is why this is
+        // not `exit`.
+        unsafe { libc::_exit(code) };
+    }
+    let pid = Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error)?;
+    // The child is not reaped before this function returns, so the number is still its own.
+    let fd = pidfd_open(pid, PidfdFlags::empty())?;
+    Ok(Child { pid, fd })
+}
+
+/// Closes all descriptors but standard input, output, error, and those in `keep`.
+///
+/// # Errors
+/// The kernel has no close_range(2): Linux before 5.9.
+fn close_others(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut keep: Vec<_> = keep.iter().map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
+    keep.sort_unstable();
+    let mut first = libc::STDERR_FILENO.unsigned_abs() + 1;
+    for fd in keep {
+        if first < fd {
+            close_range(first, fd - 1)?;
+        }
+        first = first.max(fd + 1);
+    }
+    close_range(first, u32::MAX)
+}
+
+fn close_range(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: three integers, no memory. Whoever owns the descriptors is never run again: this is a
+    // new process that leaves without destructors, and what it still uses is kept by the contract
+    // of `fork_worker`.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The child's side of a fork.
+fn run(parent: Pid, keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> i32 {
+    let guard = AbortOnUnwind;
+    let ready = die_with(parent).and_then(|()| close_others(keep));
+    let code = match ready {
+        Ok(()) => work(),
+        Err(error) => {
+            eprintln!("regatta: worker {} cannot start: {error}", process::id());
+            EXIT_UNSTARTED
+        }
+    };
+    // Failing to print is no reason to exit differently.
+    let _ = io::stdout().flush();
+    std::mem::forget(guard);
+    code
+}
+
+/// Has the kernel kill this process when its parent ends, which must not have happened yet.
+fn die_with(parent: Pid) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::Kill.raw()))?;
+    if getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(io::Error::other("the master is gone already"))
+    }
+}
+
+/// The threads of this process.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn threads() -> io::Result<usize> {
+    Ok(fs::read_dir("/proc/self/task")?.count())
+}
+
+/// A panic in the child must not unwind into the frames of its parent.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        process::abort();
+    }
+}

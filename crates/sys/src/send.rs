@@ -1,13 +1,11 @@
 //! Bytes to and from a peer, one system call at a time.
 use crate::{StaticFile, again, chaos, chaos::Hook};
 use regatta_op::{Fault, Outbox, Segment};
-use rustix::{
-    io::Errno,
-    net::{RecvFlags, SendAncillaryBuffer, SendFlags},
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use std::{
     io::{self, IoSlice},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    ptr,
 };
 
 /// The most memory slices that go into one gathering write.
@@ -42,8 +40,7 @@ pub enum SendCall {
 /// `WouldBlock` if nothing is there and the socket does not block; otherwise see [`fault`].
 #[inline]
 pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
-    let len = chaos::shorten(Hook::Recv, buf.len());
-    again(Hook::Recv, || Ok(rustix::net::recv(fd, &mut buf[..len], RecvFlags::empty())?.0))
+    recv_with(fd, buf, RecvFlags::empty())
 }
 
 /// [`recv`] that does not block even if the socket does (`MSG_DONTWAIT`).
@@ -52,8 +49,7 @@ pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 /// `WouldBlock` if nothing is there; otherwise see [`fault`].
 #[inline]
 pub fn recv_now(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
-    let len = chaos::shorten(Hook::Recv, buf.len());
-    again(Hook::Recv, || Ok(rustix::net::recv(fd, &mut buf[..len], RecvFlags::DONTWAIT)?.0))
+    recv_with(fd, buf, RecvFlags::DONTWAIT)
 }
 
 /// Sends from the front of the outbox with exactly one system call, and advances it by what the
@@ -96,8 +92,21 @@ pub fn send(
 /// # Errors
 /// `WouldBlock` if nothing is there; otherwise see [`fault`].
 pub fn discard(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<usize> {
-    let _ = (fd, bytes_max);
-    Err(Errno::NOSYS.into())
+    let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+    let fd = fd.as_raw_fd();
+    loop {
+        // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, so it may be null
+        // however long it is said to be. For any other kind of socket the kernel finds the null
+        // pointer and fails with EFAULT.
+        let n = unsafe { libc::recv(fd, ptr::null_mut(), bytes_max, flags) };
+        if let Ok(n) = usize::try_from(n) {
+            return Ok(n);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
 }
 
 /// What a failed [`recv`] or [`send`] means to the origin.
@@ -107,6 +116,13 @@ pub fn fault(error: &io::Error) -> Fault {
         Some(libc::ECONNRESET | libc::EPIPE | libc::ETIMEDOUT | libc::ECONNABORTED) => Fault::Reset,
         other => Fault::Other(other.unwrap_or(0)),
     }
+}
+
+#[inline]
+fn recv_with(fd: BorrowedFd<'_>, buf: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+    let len = chaos::shorten(Hook::Recv, buf.len());
+    let (n, _) = again(Hook::Recv, || rustix::net::recv(fd, &mut buf[..len], flags))?;
+    Ok(n)
 }
 
 #[inline]
@@ -126,24 +142,29 @@ fn send_file(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> io::Re
     Ok(Sent { bytes: bytes as u64, call: SendCall::SendFile })
 }
 
+/// Everything but a single slice or a file range behind nothing else.
+#[inline(never)]
 fn send_gathered(
     fd: BorrowedFd<'_>,
     outbox: &Outbox<StaticFile>,
     budget_bytes: u64,
 ) -> io::Result<Sent> {
+    if let (true, Some(Segment::File { file, at, len })) =
+        (outbox.at_file(), outbox.segments().next())
+    {
+        return send_file(fd, file, *at, (*len).min(budget_bytes));
+    }
     let mut slices = [IoSlice::new(&[]); SEND_SLICES_MAX];
     let mut used = 0;
     let mut bytes = 0;
-    for slice in outbox.slices().take(SEND_SLICES_MAX) {
-        slices[used] = IoSlice::new(slice);
-        bytes += slice.len() as u64;
+    for (slot, slice) in slices.iter_mut().zip(outbox.slices()) {
+        let len = chaos::shorten(Hook::Send, slice.len());
+        *slot = IoSlice::new(&slice[..len]);
         used += 1;
-    }
-    if used == 0 {
-        let Some(Segment::File { file, at, len }) = outbox.segments().next() else {
-            return Ok(Sent { bytes: 0, call: SendCall::SendMsg });
-        };
-        return send_file(fd, file, *at, (*len).min(budget_bytes));
+        bytes += len as u64;
+        if len < slice.len() {
+            break;
+        }
     }
     let more = if bytes < outbox.len() { SendFlags::MORE } else { SendFlags::empty() };
     let flags = SendFlags::NOSIGNAL | more;

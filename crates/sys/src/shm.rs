@@ -1,11 +1,12 @@
 //! Memory that all processes of a server share, and that others can find and read.
 use rustix::{
-    fs::{MemfdFlags, SealFlags},
+    fs::{MemfdFlags, Mode, OFlags, SealFlags},
     mm::{MapFlags, ProtFlags},
 };
 use std::{
-    io,
+    fmt, fs, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
     sync::atomic::AtomicU64,
 };
 
@@ -54,4 +55,68 @@ fn map(fd: BorrowedFd<'_>, bytes: usize, flags: MapFlags) -> io::Result<&'static
     // SAFETY: the mapping is page-aligned, `bytes` long, never unmapped, and cannot lose its
     // memory because the file is sealed against shrinking. Any bits are a valid AtomicU64.
     Ok(unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), bytes / 8) })
+}
+
+/// Why [`attach`] failed.
+#[derive(Debug)]
+pub enum AttachError {
+    /// There is no such process.
+    NoProcess(u32),
+    /// The process is another user's, or has dropped privileges.
+    Denied(u32),
+    /// The process has no such memory.
+    NotAServer(u32),
+    /// Something else went wrong.
+    Io(io::Error),
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoProcess(pid) => write!(f, "there is no process {pid}"),
+            Self::Denied(pid) => write!(
+                f,
+                "not permitted to look into process {pid}; \
+                 try as root, or as the user that started it"
+            ),
+            Self::NotAServer(pid) => write!(f, "process {pid} is not a regatta server"),
+            Self::Io(error) => write!(f, "cannot read the counters: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+/// Finds the shared words of another process, to read them while it changes them.
+///
+/// Storing to them is harmless: it neither reaches the server nor faults, but gives this process a
+/// page of its own that follows the server's no longer. So only read.
+///
+/// # Errors
+/// There is no such process, it is not a server, or it may not be read.
+pub fn attach(pid: u32) -> Result<&'static [AtomicU64], AttachError> {
+    let fail = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => AttachError::NoProcess(pid),
+        io::ErrorKind::PermissionDenied => AttachError::Denied(pid),
+        _ => AttachError::Io(error),
+    };
+    let link = format!("/memfd:{NAME} (deleted)");
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        // A descriptor may be gone by now.
+        if fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link.as_str()) {
+            return map_foreign(&path).map_err(fail);
+        }
+    }
+    Err(AttachError::NotAServer(pid))
+}
+
+fn map_foreign(path: &Path) -> io::Result<&'static [AtomicU64]> {
+    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    // Somebody else made this file: without the seal it could lose its memory under our feet.
+    if !rustix::fs::fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let bytes = usize::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
+    map(fd.as_fd(), bytes, MapFlags::PRIVATE)
 }

@@ -7,7 +7,7 @@ use rustix::{
 use std::{
     io,
     net::SocketAddr,
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
@@ -75,6 +75,17 @@ pub fn listen(spec: &ListenSpec) -> io::Result<OwnedFd> {
         sockopt::set_ipv6_v6only(&fd, !spec.dual_stack)?;
     }
     sockopt::set_tcp_nodelay(&fd, spec.nodelay)?;
+    if spec.send_buffer_bytes > 0 {
+        let bytes = usize::try_from(spec.send_buffer_bytes).unwrap_or(usize::MAX);
+        sockopt::set_socket_send_buffer_size(&fd, bytes)?;
+    }
+    if spec.pacing_rate > 0 {
+        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &spec.pacing_rate)?;
+    }
+    if spec.defer_accept_s > 0 {
+        let seconds = libc::c_int::try_from(spec.defer_accept_s).unwrap_or(libc::c_int::MAX);
+        set_option(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
+    }
     rustix::net::bind(&fd, &spec.addr)?;
     rustix::net::listen(&fd, i32::try_from(spec.backlog).unwrap_or(i32::MAX))?;
     Ok(fd)
@@ -152,7 +163,7 @@ pub fn prepare(socket: OwnedFd, mode: Mode) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// None that a valid descriptor could have.
-pub fn set_mode(fd: impl std::os::fd::AsFd, mode: Mode) -> io::Result<()> {
+pub fn set_mode(fd: impl AsFd, mode: Mode) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, mode == Mode::Nonblocking)?)
 }
 
@@ -199,4 +210,19 @@ pub fn queued_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
 /// The socket is not an internet socket.
 pub fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?)
+}
+
+/// Sets an option whose value is an integer and that rustix does not know.
+fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    layer: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let len = libc::socklen_t::try_from(size_of::<T>()).expect("an integer is short");
+    // SAFETY: the pointer leads to `len` bytes that live across the call and are only read.
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), layer, name, std::ptr::from_ref(value).cast(), len)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,5 +1,6 @@
 //! epoll(7), level- or edge-triggered.
 use super::{Event, Interest, Poller};
+use crate::chaos::{self, Hook};
 use rustix::event::{Timespec, epoll};
 use std::{
     fmt, io,
@@ -38,6 +39,9 @@ impl Epoll {
     /// No descriptors or memory left.
     pub fn new(trigger: Trigger) -> io::Result<Self> {
         let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        if trigger == Trigger::Edge {
+            chaos::edge_triggered();
+        }
         Ok(Self { fd, trigger, len: 0, changes: 0, ready: Vec::with_capacity(512) })
     }
 }
@@ -105,6 +109,9 @@ impl Poller for Epoll {
         use epoll::EventFlags as E;
         events.clear();
         self.ready.clear();
+        if chaos::fault(Hook::Wait).is_some() {
+            return Ok(0);
+        }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let spare = rustix::buffer::spare_capacity(&mut self.ready);
         match epoll::wait(&self.fd, spare, timeout.as_ref()) {

@@ -106,3 +106,10 @@ pub trait Poller: fmt::Debug {
     /// How often the watched set has been changed: calls of `epoll_ctl`, or what would have been.
     fn changes(&self) -> u64;
 }
+
+/// A timeout as ppoll(2) and pselect(2) want it; one beyond their range is as good as none.
+fn timespec(timeout: Option<Duration>) -> Option<libc::timespec> {
+    let timeout = timeout?;
+    let tv_sec = libc::time_t::try_from(timeout.as_secs()).ok()?;
+    Some(libc::timespec { tv_sec, tv_nsec: timeout.subsec_nanos().into() })
+}

@@ -1,10 +1,29 @@
-//! poll(2).
-use super::{Event, Interest, Poller};
-use std::{io, os::fd::BorrowedFd, time::Duration};
+//! poll(2): a dense array of descriptors, handed to the kernel whole.
+use super::{Event, Interest, Poller, timespec};
+use crate::chaos::{self, Hook};
+use std::{
+    fmt, io,
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    ptr,
+    time::Duration,
+};
 
-/// A [`Poller`] on poll(2).
-#[derive(Debug, Default)]
-pub struct Poll(());
+/// A [`Poller`] on poll(2). Every wait costs in proportion to what is watched.
+#[derive(Default)]
+pub struct Poll {
+    fds: Vec<libc::pollfd>,
+    /// The key of each of `fds`.
+    keys: Vec<u64>,
+    /// Where each descriptor is in `fds`, by its number.
+    at: Vec<Option<u32>>,
+    changes: u64,
+}
+
+impl fmt::Debug for Poll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Poll").field("len", &self.fds.len()).finish_non_exhaustive()
+    }
+}
 
 impl Poll {
     /// One that watches nothing yet.
@@ -12,28 +31,106 @@ impl Poll {
     pub fn new() -> Self {
         Self::default()
     }
+
+    fn find(&self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let at = self.at.get(index(fd.as_raw_fd())).copied().flatten();
+        at.map(|at| at as usize).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
 }
 
 impl Poller for Poll {
     fn name(&self) -> &'static str {
         "poll"
     }
-    fn add(&mut self, _: BorrowedFd<'_>, _: u64, _: Interest) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+
+    fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        let fd = fd.as_raw_fd();
+        let number = index(fd);
+        if number >= self.at.len() {
+            self.at.resize(number + 1, None);
+        }
+        if self.at[number].is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let at = u32::try_from(self.fds.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        self.at[number] = Some(at);
+        self.fds.push(entry(fd, interest));
+        self.keys.push(key);
+        self.changes += 1;
+        Ok(())
     }
-    fn set(&mut self, _: BorrowedFd<'_>, _: u64, _: Interest) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+
+    fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        let at = self.find(fd)?;
+        self.fds[at] = entry(fd.as_raw_fd(), interest);
+        self.keys[at] = key;
+        self.changes += 1;
+        Ok(())
     }
-    fn remove(&mut self, _: BorrowedFd<'_>) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+
+    fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let at = self.find(fd)?;
+        let moved = self.at[index(fd.as_raw_fd())].take();
+        self.fds.swap_remove(at);
+        self.keys.swap_remove(at);
+        if let Some(last) = self.fds.get(at) {
+            self.at[index(last.fd)] = moved;
+        }
+        self.changes += 1;
+        Ok(())
     }
-    fn wait(&mut self, _: &mut Vec<Event>, _: Option<Duration>) -> io::Result<usize> {
-        Err(io::ErrorKind::Unsupported.into())
+
+    fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
+        events.clear();
+        if chaos::fault(Hook::Wait).is_some() {
+            return Ok(0);
+        }
+        let timeout = timespec(timeout);
+        let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let len = self.fds.len() as libc::nfds_t;
+        // SAFETY: the array is `len` entries long and nobody else's during the call; the timeout is
+        // null or live; a null mask means to leave signals alone. A descriptor that was closed
+        // while watched is reported as such, below.
+        let ready = unsafe { libc::ppoll(self.fds.as_mut_ptr(), len, timeout, ptr::null()) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
+        }
+        let set = self.fds.iter().zip(&self.keys).filter(|(entry, _)| entry.revents != 0);
+        for (entry, &key) in set.take(usize::try_from(ready).unwrap_or(0)) {
+            if entry.revents & libc::POLLNVAL != 0 {
+                return Err(io::Error::from_raw_os_error(libc::EBADF));
+            }
+            let hangup = entry.revents & (libc::POLLHUP | libc::POLLERR) != 0;
+            events.push(Event {
+                key,
+                readable: hangup || entry.revents & libc::POLLIN != 0,
+                writable: hangup || entry.revents & libc::POLLOUT != 0,
+                hangup,
+            });
+        }
+        Ok(events.len())
     }
+
     fn len(&self) -> usize {
-        0
+        self.fds.len()
     }
+
     fn changes(&self) -> u64 {
-        0
+        self.changes
     }
+}
+
+/// A negative number makes poll(2) skip the entry, hangups and all.
+const fn entry(fd: RawFd, interest: Interest) -> libc::pollfd {
+    let read = if interest.read { libc::POLLIN } else { 0 };
+    let write = if interest.write { libc::POLLOUT } else { 0 };
+    let fd = if read | write == 0 { !fd } else { fd };
+    libc::pollfd { fd, events: read | write, revents: 0 }
+}
+
+/// The number of a descriptor, skipped or not.
+#[expect(clippy::cast_sign_loss, reason = "one of the two is not negative")]
+const fn index(fd: RawFd) -> usize {
+    (if fd < 0 { !fd } else { fd }) as usize
 }

@@ -1,0 +1,157 @@
+//! Giving up root for good.
+use std::{fmt, fs, io, ptr};
+
+/// Whom a server is to run as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+/// Why [`User::find`] found nobody.
+#[derive(Debug)]
+pub enum UserError {
+    /// There is no user of that name or number in `/etc/passwd`.
+    NoUser(String),
+    /// There is no group of that name in `/etc/group`.
+    NoGroup(String),
+    /// A file could not be read.
+    Unreadable(&'static str, io::Error),
+}
+
+impl fmt::Display for UserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoUser(name) => write!(
+                f,
+                "there is no user {name:?} in /etc/passwd; \
+                 give numbers as UID:GID for a user that is known elsewhere"
+            ),
+            Self::NoGroup(name) => write!(f, "there is no group {name:?} in /etc/group"),
+            Self::Unreadable(path, error) => write!(f, "cannot read {path}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for UserError {}
+
+impl User {
+    /// Finds the user that `NAME`, `UID`, `NAME:GROUP` or `UID:GID` stands for.
+    ///
+    /// Looks into `/etc/passwd` and `/etc/group` only: asking the name service would load its
+    /// plug-ins, which may start threads, into a process that is about to fork.
+    ///
+    /// # Errors
+    /// There is no such user or group.
+    pub fn find(spec: &str) -> Result<Self, UserError> {
+        let read =
+            |path| fs::read_to_string(path).map_err(|error| UserError::Unreadable(path, error));
+        Self::find_in(spec, &read("/etc/passwd")?, &read("/etc/group")?)
+    }
+
+    fn find_in(spec: &str, passwd: &str, group: &str) -> Result<Self, UserError> {
+        let (user, wanted_group) = match spec.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (spec, None),
+        };
+        // name:password:uid:gid:…, passwd(5)
+        let row = passwd.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            let uid: u32 = fields.nth(1)?.parse().ok()?;
+            let gid: u32 = fields.next()?.parse().ok()?;
+            (name == user || user.parse() == Ok(uid)).then_some((name, uid, gid))
+        });
+        let uid = row.map(|row| row.1).or_else(|| user.parse().ok());
+        let uid = uid.ok_or_else(|| UserError::NoUser(user.to_owned()))?;
+        // name:password:gid:member,member…, group(5)
+        let rows = group.lines().filter_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            let gid: u32 = fields.nth(1)?.parse().ok()?;
+            Some((name, gid, fields.next().unwrap_or("")))
+        });
+        let gid = match wanted_group {
+            Some(wanted) => (rows.clone().find(|row| row.0 == wanted).map(|row| row.1))
+                .or_else(|| wanted.parse().ok())
+                .ok_or_else(|| UserError::NoGroup(wanted.to_owned()))?,
+            None => row.map(|row| row.2).ok_or_else(|| UserError::NoUser(user.to_owned()))?,
+        };
+        let member = |members: &str| {
+            row.is_some_and(|(name, ..)| members.split(',').any(|member| member == name))
+        };
+        let groups = rows.filter(|row| member(row.2)).map(|row| row.1).collect();
+        Ok(Self { uid, gid, groups })
+    }
+}
+
+/// Makes this process, with all its threads, run as `user`: real, effective and saved numbers, and
+/// exactly the user's groups. Verifies that the way back is closed.
+///
+/// The kernel forgets the parent-death signal here and marks the process as one not to be traced or
+/// read by others of the same user; so drop privileges in the master, before it forks.
+///
+/// # Errors
+/// The process is neither root nor that user already; or root could be regained, in which case the
+/// only safe thing left to do is to exit.
+pub fn set_user(user: &User) -> io::Result<()> {
+    let (uid, gid) = (user.uid, user.gid);
+    if rustix::process::geteuid().is_root() {
+        // SAFETY: the pointer and the length describe `user.groups`.
+        check(unsafe { libc::setgroups(user.groups.len(), user.groups.as_ptr()) })?;
+    }
+    // SAFETY: integers only.
+    check(unsafe { libc::setresgid(gid, gid, gid) })?;
+    // SAFETY: integers only.
+    check(unsafe { libc::setresuid(uid, uid, uid) })?;
+    if uid == 0 {
+        return Ok(());
+    }
+    // SAFETY: integers only; meant to fail.
+    let back = unsafe { libc::setresuid(0, 0, 0) };
+    // SAFETY: no groups are read for a length of 0; meant to fail.
+    let groups = unsafe { libc::setgroups(0, ptr::null()) };
+    if back == 0 || groups == 0 {
+        return Err(io::Error::other("the process could become root again"));
+    }
+    Ok(())
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n# odd line\n\
+        www:x:33:34:Web:/srv:/usr/sbin/nologin\n";
+    const GROUP: &str = "root:x:0:\nwww:x:34:\nlogs:x:40:adm,www\nshort:x\nmedia:x:50:wwwx\n";
+
+    #[test]
+    fn users_are_found_by_name_and_number() {
+        let www = User { uid: 33, gid: 34, groups: vec![40] };
+        for spec in ["www", "33", "www:www", "33:34", "www:34"] {
+            assert_eq!(User::find_in(spec, PASSWD, GROUP).unwrap(), www, "{spec}");
+        }
+        let other = User { uid: 33, gid: 50, groups: vec![40] };
+        assert_eq!(User::find_in("www:media", PASSWD, GROUP).unwrap(), other);
+        let unknown = User { uid: 65534, gid: 7, groups: vec![] };
+        assert_eq!(User::find_in("65534:7", PASSWD, GROUP).unwrap(), unknown);
+    }
+
+    #[test]
+    fn unknown_users_are_named() {
+        for spec in ["", "nobody", "65534", "nobody:www", "-1", "short:x"] {
+            let error = User::find_in(spec, PASSWD, GROUP).unwrap_err();
+            assert!(matches!(error, UserError::NoUser(_)), "{spec}: {error}");
+        }
+        let error = User::find_in("www:nogroup", PASSWD, GROUP).unwrap_err();
+        assert!(error.to_string().contains("nogroup"));
+    }
+}
