@@ -2,4 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod log;
+mod media;
+mod site;
 pub mod supervise;

@@ -62,7 +62,7 @@ const fn count(min: u64, max: u64) -> Kind {
 }
 
 /// The server's own options. [`all`] has those of the architectures too.
-pub const OPTIONS: &[OptionSpec] = &[
+pub static OPTIONS: &[OptionSpec] = &[
     option(
         "server.root",
         Kind::Path,
@@ -322,8 +322,21 @@ pub const OPTIONS: &[OptionSpec] = &[
         "The most names that are remembered not to exist.",
         "",
     ),
-    option("cache.descriptors_max", count(0, 1 << 20), "4096", "The most files kept open.", ""),
-    option("cache.bytes_max", bytes(0, TIB), "67108864", "The most bytes of bodies and heads.", ""),
+    option(
+        "cache.descriptors_max",
+        count(0, 1 << 20),
+        "8192",
+        "The most files kept open.",
+        "Files whose body is kept in memory need none. Unless it is set, it is at most a quarter \
+         of the limit on descriptors (RLIMIT_NOFILE).",
+    ),
+    option(
+        "cache.bytes_max",
+        bytes(0, TIB),
+        "256 MiB",
+        "The most memory for names, heads and bodies.",
+        "",
+    ),
     option(
         "cache.body_bytes_max",
         bytes(0, 64 * MIB),
@@ -438,7 +451,8 @@ pub const OPTIONS: &[OptionSpec] = &[
 /// Architectures that share a driver share its options, which are listed once.
 pub fn all() -> impl Iterator<Item = &'static OptionSpec> {
     let theirs = ARCHITECTURES.iter().enumerate().filter(|(at, architecture)| {
-        let same = |other: &Architecture| std::ptr::eq(other.driver, architecture.driver);
+        let first = |of: &Architecture| of.driver.options.first().map(|spec| spec.key);
+        let same = |other: &Architecture| first(other) == first(architecture);
         !ARCHITECTURES[..*at].iter().any(same)
     });
     OPTIONS.iter().chain(theirs.flat_map(|(_, architecture)| architecture.driver.options))

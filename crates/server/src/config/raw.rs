@@ -119,6 +119,22 @@ impl Said {
     pub fn place(&self, key: &str) -> Place {
         self.places.get(key).cloned().unwrap_or_else(|| Place::Default(key.to_owned()))
     }
+
+    /// True if an option has been given a value, rather than keeping its default.
+    #[must_use]
+    pub fn is_said(&self, key: &str) -> bool {
+        self.places.contains_key(key)
+    }
+
+    /// Sets a number that nobody set to what the machine allows.
+    ///
+    /// # Panics
+    /// If there is no such option, or it does not take the number: a fault in our own code.
+    pub fn lower(&mut self, key: &str, number: u64) {
+        let spec = options::find(key).expect("a known option is lowered");
+        let value = Value::Number(number);
+        self.settings.set(spec, value).expect("an option is lowered within its bounds");
+    }
 }
 
 /// Reads everything that was said. Problems are all there are, in the order in which they were

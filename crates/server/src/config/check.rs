@@ -1,0 +1,305 @@
+//! What it means: settings turned into addresses, rules and limits, or the list of everything that
+//! does not fit.
+use crate::{
+    config::raw::{Problem, Said},
+    media::{self, Types},
+};
+use regatta_arch::{Architecture, options::Settings};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// Descriptors that a worker needs besides connections and the cache: listeners, logs, the poller,
+/// standard streams, and some air.
+pub const DESCRIPTORS_RESERVED: u64 = 64;
+
+/// The part of the limit on descriptors that the cache takes at most, unless it is told how many.
+const CACHE_SHARE: u64 = 4;
+
+/// A configuration that has been understood.
+#[derive(Debug)]
+pub struct Config {
+    /// The effective value of every option.
+    pub settings: Settings,
+    /// Where to listen, in the order of the configuration.
+    pub listen: Vec<SocketAddr>,
+    /// Who serves.
+    pub architecture: &'static Architecture,
+    /// Media types.
+    pub types: Types,
+    /// The most connections at once, in each worker process.
+    pub connections_max: usize,
+}
+
+/// Understands what was said. `descriptors_max` is the limit on open descriptors that workers will
+/// have.
+///
+/// # Errors
+/// All that is wrong; nothing outside the process has been looked at but host names.
+pub fn understand(said: Said, descriptors_max: u64) -> Result<Config, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let listen = addresses(&said, &mut problems);
+    content(&said, &mut problems);
+    limits(&said, &mut problems);
+    let types = Types::new(said.settings.list("content.types")).map_err(|wrong| {
+        problems.extend(wrong.iter().map(|item| {
+            problem(&said, "content.types", &format!("\"{item}\" is not ext=type/subtype"))
+                .hint("as in log=text/plain, without parameters")
+        }));
+    });
+    let mut said = said;
+    let connections_max = descriptors(&mut said, descriptors_max, &mut problems);
+    let name = said.settings.text("server.architecture");
+    match (types, regatta_arch::find(name)) {
+        (Ok(types), Some(architecture)) if problems.is_empty() => {
+            Ok(Config { settings: said.settings, listen, architecture, types, connections_max })
+        }
+        // An unknown architecture has been reported where it was read.
+        _ => Err(problems),
+    }
+}
+
+fn problem(said: &Said, key: &str, message: &str) -> Problem {
+    Problem::new(said.place(key), format!("{key}: {message}"))
+}
+
+fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
+    let key = "server.listen";
+    let texts = said.settings.list(key);
+    if texts.is_empty() {
+        problems.push(problem(said, key, "there is no address to listen on"));
+    }
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for text in texts {
+        match address(text) {
+            Ok(address) if address.port() != 0 && addresses.contains(&address) => {
+                problems.push(problem(said, key, &format!("{address} is there twice")));
+            }
+            Ok(address) => addresses.push(address),
+            Err(fault) => {
+                let found = problem(said, key, &format!("\"{text}\": {}", fault.message));
+                problems.push(match fault.hint {
+                    Some(hint) => found.hint(hint),
+                    None => found,
+                });
+            }
+        }
+    }
+    addresses
+}
+
+/// Why a text is no address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressFault {
+    /// What is wrong with it.
+    pub message: String,
+    /// What may have been meant.
+    pub hint: Option<String>,
+}
+
+/// Reads an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:0`. A host name is looked up.
+///
+/// # Errors
+/// If it is none; the fault says what may have been meant.
+pub fn address(text: &str) -> Result<SocketAddr, AddressFault> {
+    let fault =
+        |message: &str, hint: Option<String>| AddressFault { message: message.to_owned(), hint };
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if text.parse::<u16>().is_ok() {
+        let hint = format!("127.0.0.1:{text} serves this machine, 0.0.0.0:{text} every network");
+        return Err(fault("an address has a host and a port", Some(hint)));
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse() {
+        let hint = SocketAddr::new(ip, 8080);
+        return Err(fault("the port is missing", Some(format!("as in {hint}"))));
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(fault("an address has a host and a port", Some(format!("as in {text}:8080"))));
+    };
+    if port.parse::<u16>().is_err() {
+        return Err(fault("the port is not a number from 0 to 65535", None));
+    }
+    if host.is_empty() || host == "*" {
+        let hint = format!("0.0.0.0:{port} is every IPv4 network, [::]:{port} every IPv6 one");
+        return Err(fault("the host is missing", Some(hint)));
+    }
+    if host.contains(':') {
+        let hint = Some(format!("as in [{host}]:{port}"));
+        return Err(fault("IPv6 addresses are written in brackets", hint));
+    }
+    match text.to_socket_addrs().map(|mut addresses| addresses.next()) {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(fault("the host has no address", None)),
+        Err(error) => Err(fault(&format!("the host cannot be looked up: {error}"), None)),
+    }
+}
+
+fn content(said: &Said, problems: &mut Vec<Problem>) {
+    for name in said.settings.list("content.index") {
+        if name.contains('/') || matches!(name.as_str(), "." | "..") {
+            let found = problem(said, "content.index", &format!("\"{name}\" is not a file name"));
+            problems.push(found.hint("it is looked for in the directory that was asked for"));
+        }
+    }
+    for key in ["content.fallback", "content.not_found"] {
+        let path = said.settings.text(key);
+        let bad = |segment: &str| matches!(segment, "" | "." | "..");
+        if !path.is_empty() && path.split('/').any(bad) {
+            let found = problem(said, key, &format!("\"{path}\" is not a path below the root"));
+            problems.push(found.hint("as in errors/404.html, without a slash at either end"));
+        }
+    }
+    let charset = said.settings.text("content.charset");
+    if !charset.is_empty() && !media::is_token(charset) {
+        let message = format!("\"{charset}\" is not the name of a charset");
+        problems.push(problem(said, "content.charset", &message));
+    }
+    for key in
+        ["content.cache_control_page", "content.cache_control_asset", "content.cache_control_other"]
+    {
+        let value = said.settings.text(key);
+        if !value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+            problems.push(problem(said, key, "a field value has only visible ASCII characters"));
+        }
+    }
+}
+
+fn limits(said: &Said, problems: &mut Vec<Problem>) {
+    let number = |key| said.settings.number(key);
+    let (target, head) = (number("limits.target_bytes_max"), number("limits.head_bytes_max"));
+    if target >= head {
+        let message = format!(
+            "a target of {target} bytes does not fit a head of limits.head_bytes_max = {head}"
+        );
+        problems.push(problem(said, "limits.target_bytes_max", &message));
+    }
+}
+
+/// Shares the descriptors out between connections and the cache; returns how many connections
+/// there may be.
+fn descriptors(said: &mut Said, limit: u64, problems: &mut Vec<Problem>) -> usize {
+    let (connections_key, cache_key) = ("limits.connections_max", "cache.descriptors_max");
+    let room = limit.saturating_sub(DESCRIPTORS_RESERVED);
+    let mut cache = match said.settings.flag("cache.enabled") {
+        true => said.settings.number(cache_key),
+        false => 0,
+    };
+    if !said.is_said(cache_key) {
+        cache = cache.min(room / CACHE_SHARE);
+        said.lower(cache_key, cache);
+    }
+    let wanted = said.settings.number(connections_key);
+    let free = room.saturating_sub(cache);
+    if free == 0 || wanted > free {
+        let (key, message) = if wanted > free {
+            (connections_key, format!("{wanted} connections"))
+        } else {
+            (cache_key, format!("{cache} open files"))
+        };
+        let message = format!(
+            "{message} do not fit the limit of {limit} descriptors, of which \
+             {DESCRIPTORS_RESERVED} are reserved and {cache} are for the cache"
+        );
+        let found = problem(said, key, &message);
+        problems.push(found.hint("raise the limit (ulimit -n, LimitNOFILE=), or lower this"));
+    }
+    let connections = if wanted == 0 { free } else { wanted };
+    usize::try_from(connections).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::raw::{Arguments, read};
+
+    fn config(sets: &[&str], descriptors_max: u64) -> Result<Config, Vec<String>> {
+        let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+        let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
+        assert_eq!(problems, []);
+        understand(said, descriptors_max)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn addresses_are_read_or_explained() {
+        for (text, expect) in [
+            ("127.0.0.1:8080", Ok("127.0.0.1:8080")),
+            ("[::1]:0", Ok("[::1]:0")),
+            ("8080", Err("127.0.0.1:8080 serves this machine, 0.0.0.0:8080 every network")),
+            (":80", Err("0.0.0.0:80 is every IPv4 network, [::]:80 every IPv6 one")),
+            ("*:80", Err("0.0.0.0:80 is every IPv4 network, [::]:80 every IPv6 one")),
+            ("::1:80", Err("as in [::1:80]:8080")),
+            ("fe80::1::2:80", Err("as in [fe80::1::2]:80")),
+            ("::1", Err("as in [::1]:8080")),
+            ("[::1]", Err("as in [::1]:8080")),
+            ("10.0.0.1", Err("as in 10.0.0.1:8080")),
+            ("localhost", Err("as in localhost:8080")),
+            ("127.0.0.1:99999", Err("")),
+            ("127.0.0.1:http", Err("")),
+        ] {
+            let got = address(text);
+            let got = got.map(|got| got.to_string());
+            let got = got.map_err(|fault| fault.hint.unwrap_or_default());
+            assert_eq!(got.as_deref().map_err(String::as_str), expect, "{text}");
+        }
+        assert!(address("localhost:80").unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn everything_that_does_not_fit_is_listed() {
+        let problems = config(
+            &[
+                "server.listen=127.0.0.1:1,127.0.0.1:1,127.0.0.1:0,127.0.0.1:0,nope",
+                "content.index=a/b,..",
+                "content.fallback=/index.html",
+                "content.not_found=../x",
+                "content.charset=utf 8",
+                "content.cache_control_page=é",
+                "content.types=log",
+                "limits.target_bytes_max=16384",
+            ],
+            4096,
+        )
+        .unwrap_err();
+        let starts = [
+            "--set server.listen=127.0.0.1:1,127.0.0.1:1,127.0.0.1:0,127.0.0.1:0,nope: \
+             server.listen: 127.0.0.1:1 is there twice",
+            "--set server.listen=",
+            "--set content.index=a/b,..: content.index: \"a/b\"",
+            "--set content.index=a/b,..: content.index: \"..\"",
+            "--set content.fallback=/index.html: content.fallback: ",
+            "--set content.not_found=../x: content.not_found: ",
+            "--set content.charset=utf 8: content.charset: ",
+            "--set content.cache_control_page=é: content.cache_control_page: ",
+            "--set limits.target_bytes_max=16384: limits.target_bytes_max: ",
+            "--set content.types=log: content.types: \"log\" is not",
+        ];
+        assert_eq!(problems.len(), starts.len(), "{problems:#?}");
+        for (problem, start) in problems.iter().zip(starts) {
+            assert!(problem.starts_with(start), "{problem}\n{start}");
+        }
+    }
+
+    #[test]
+    fn descriptors_are_shared_out() {
+        for (sets, limit, expect) in [
+            (&[][..], 1_000_000, Ok((1_000_000 - 64 - 8192, 8192))),
+            (&[], 1024, Ok((1024 - 64 - 240, 240))),
+            (&["cache.descriptors_max=100"], 1024, Ok((860, 100))),
+            (&["cache.enabled=false"], 1024, Ok((960, 0))),
+            (&["limits.connections_max=10"], 1024, Ok((10, 240))),
+            (&["limits.connections_max=721"], 1024, Err("limits.connections_max: 721 conn")),
+            (&["cache.descriptors_max=960"], 1024, Err("cache.descriptors_max: 960 open")),
+            (&[], 64, Err("cache.descriptors_max: 0 open files")),
+        ] {
+            match (config(sets, limit), expect) {
+                (Ok(config), Ok((connections, cache))) => {
+                    assert_eq!(config.connections_max, connections);
+                    assert_eq!(config.settings.number("cache.descriptors_max"), cache);
+                }
+                (Err(problems), Err(part)) => assert!(problems[0].contains(part), "{problems:?}"),
+                (got, expect) => panic!("{sets:?}: {got:?}, expected {expect:?}"),
+            }
+        }
+    }
+}
