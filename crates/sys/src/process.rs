@@ -157,7 +157,9 @@ fn run(parent: Pid, keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> i32 
     let code = match ready {
         Ok(()) => work(),
         Err(error) => {
-            eprintln!("regatta: worker {} cannot start: {error}", process::id());
+            // Nobody may be there to read it, which is no reason to panic.
+            let id = process::id();
+            let _ = writeln!(io::stderr(), "regatta: worker {id} cannot start: {error}");
             EXIT_UNSTARTED
         }
     };

@@ -86,6 +86,34 @@ pub fn send(
     Ok(sent)
 }
 
+/// Sends memory with one `send`, and nothing behind it: the bare call, for a loop that has no
+/// outbox.
+///
+/// # Errors
+/// As [`send`].
+#[inline]
+pub fn send_last(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<u64> {
+    Ok(send_slice(fd, bytes, SendFlags::NOSIGNAL)?.bytes)
+}
+
+/// [`send_last`], with more to follow at once (`MSG_MORE`).
+///
+/// # Errors
+/// As [`send`].
+#[inline]
+pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<u64> {
+    Ok(send_slice(fd, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?.bytes)
+}
+
+/// Sends a range of a file with one `sendfile`; 0 means that the file shrank.
+///
+/// # Errors
+/// As [`send`].
+#[inline]
+pub fn send_range(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> io::Result<u64> {
+    Ok(send_file(fd, file, at, len)?.bytes)
+}
+
 /// Throws away up to `bytes_max` bytes that the peer sent, without copying them (`MSG_TRUNC`,
 /// tcp(7)); 0 is the end of its stream. Never blocks.
 ///

@@ -1,4 +1,5 @@
 //! Giving up root for good.
+use rustix::process::{getppid, parent_process_death_signal, set_parent_process_death_signal};
 use std::{fmt, fs, io, ptr};
 
 /// Whom a server is to run as.
@@ -92,13 +93,25 @@ impl User {
 /// Makes this process, with all its threads, run as `user`: real, effective and saved numbers, and
 /// exactly the user's groups. Verifies that the way back is closed.
 ///
-/// The kernel forgets the parent-death signal here and marks the process as one not to be traced or
-/// read by others of the same user; so drop privileges in the master, before it forks.
+/// The kernel marks the process as one not to be traced or read by others of the same user, and
+/// forgets the parent-death signal, which is asked for again: a worker still dies with its master.
 ///
 /// # Errors
-/// The process is neither root nor that user already; or root could be regained, in which case the
-/// only safe thing left to do is to exit.
+/// The process is neither root nor that user already; or root could be regained, or the parent
+/// ended meanwhile, in which cases the only thing left to do is to exit.
 pub fn set_user(user: &User) -> io::Result<()> {
+    let (signal, parent) = (parent_process_death_signal()?, getppid());
+    become_user(user)?;
+    if signal.is_some() {
+        set_parent_process_death_signal(signal)?;
+        if getppid() != parent {
+            return Err(io::Error::other("the parent is gone already"));
+        }
+    }
+    Ok(())
+}
+
+fn become_user(user: &User) -> io::Result<()> {
     let (uid, gid) = (user.uid, user.gid);
     if rustix::process::geteuid().is_root() {
         // SAFETY: the pointer and the length describe `user.groups`.
