@@ -1,0 +1,2 @@
+//! The ways to execute operations. An architecture is one of these plus a topology.
+pub mod step;

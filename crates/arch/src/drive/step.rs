@@ -1,0 +1,333 @@
+//! Readiness: try an operation, and come back with the same value when the socket is ready.
+use crate::kit::disk::Disk;
+use regatta_metrics::{Counter, Histogram};
+use regatta_op::{CloseReason, Done, Now, Op, Outbox, Tick};
+use regatta_origin::{Conn, Cx};
+use regatta_sys::{SendCall, StaticFile, clock, fault, socket, wait::Interest};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+/// A connection over real files.
+pub type FileConn = Conn<StaticFile>;
+/// What a connection over real files may consult.
+pub type FileCx<'a> = Cx<'a, StaticFile>;
+
+/// A connection, its socket, and the operation that it waits to retry.
+#[derive(Debug)]
+pub struct Slot {
+    /// The conversation.
+    pub conn: FileConn,
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// What the poller has been asked for.
+    pub interest: Interest,
+    /// The tick of the timer entry that counts.
+    pub timer_at: Tick,
+    /// A `Recv` that has been offered and not performed.
+    recv: bool,
+    /// A `Send` that has been offered and not finished.
+    send: Option<Box<Outbox<StaticFile>>>,
+    /// The socket may have bytes, or the end of the stream, that have not been read.
+    readable: bool,
+    /// The peer has said that it sends no more, so a short read does not mean that all was read.
+    hangup: bool,
+}
+
+impl Slot {
+    /// A slot whose first operation is offered by its first turn. `readable`: try to read at once.
+    #[must_use]
+    pub const fn new(conn: FileConn, socket: OwnedFd, readable: bool) -> Self {
+        Self {
+            conn,
+            socket,
+            interest: Interest::NONE,
+            timer_at: Tick::NEVER,
+            recv: false,
+            send: None,
+            readable,
+            hangup: false,
+        }
+    }
+
+    /// Notes what the poller said.
+    pub const fn note(&mut self, readable: bool, hangup: bool) {
+        self.readable |= readable | hangup;
+        self.hangup |= hangup;
+    }
+
+    /// Forgets the operations that are parked here: the connection has given them up.
+    pub fn forget(&mut self) {
+        self.recv = false;
+        self.send = None;
+    }
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Come back when the socket is ready for this.
+    Wait(Interest),
+    /// Come back with a completion from the disk.
+    Parked,
+    /// The budget is spent: come back when others have had their turn.
+    Again,
+    /// The conversation is over.
+    Closed(CloseReason),
+}
+
+/// What one turn of one connection may use. The same for every turn of a loop.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Bytes that a turn may send before others get theirs.
+    pub bytes_max: u64,
+    /// Operations that a turn may perform.
+    pub ops_max: u32,
+    /// Keep reading until the read fails (`full-read`, [H] §2.1).
+    pub full_read: bool,
+    /// Send as soon as there is something to send, without waiting to be told that the socket is
+    /// writable (`eager-write`, [H] §2.1).
+    pub eager_write: bool,
+    /// Sockets are in blocking mode: one call sends the whole of what it is given ([E] §4.3), and
+    /// fails after this long if the peer takes nothing. `None`: sockets do not block.
+    pub patience: Option<Duration>,
+}
+
+/// Where the time of a turn went that may have gone to the disk; nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// In `openat2` and `fstat`.
+    pub open: u64,
+    /// Reading bodies into memory.
+    pub read: u64,
+    /// In `sendfile`.
+    pub send: u64,
+}
+
+/// What a loop lends to each turn.
+#[expect(missing_debug_implementations, reason = "a disk need not have one")]
+pub struct Io<'a> {
+    /// Who performs operations that may block on disk.
+    pub disk: &'a mut dyn Disk,
+    /// Where received bytes land.
+    pub buffer: &'a mut [u8],
+    /// Boxes for outboxes that must wait.
+    pub spares: &'a mut Vec<Box<Outbox<StaticFile>>>,
+    /// The turn's limits.
+    pub rules: Rules,
+    /// Where the turn's time went.
+    pub spent: Spent,
+}
+
+/// Runs one connection until it would block or its budget is spent. `writable`: the poller has just
+/// said that the socket takes bytes.
+pub fn step(
+    slot: &mut Slot,
+    key: u64,
+    mut writable: bool,
+    io: &mut Io<'_>,
+    now: Now,
+    cx: &FileCx<'_>,
+) -> Turn {
+    let mut budget = Budget { bytes: io.rules.bytes_max, ops: io.rules.ops_max };
+    let mut retried = slot.send.take().map(|mut parked| {
+        let outbox = std::mem::take(&mut *parked);
+        io.spares.push(parked);
+        outbox
+    });
+    loop {
+        if slot.recv && retried.is_none() {
+            match receive(slot, io, now, cx) {
+                Some(turn) => return turn,
+                None => continue,
+            }
+        }
+        let op = match retried.take() {
+            Some(outbox) => Some(Op::Send(outbox)),
+            None => slot.conn.next_op(),
+        };
+        let turn = match op {
+            Some(Op::Recv) => {
+                slot.recv = true;
+                None
+            }
+            Some(Op::Send(outbox)) if !writable && !io.rules.eager_write => {
+                Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)))
+            }
+            Some(Op::Send(outbox)) => send(slot, key, outbox, &mut budget, io, now, cx),
+            Some(Op::Open(ticket, req)) => {
+                let found = timed(&mut io.spent.open, || io.disk.open(key, &req));
+                found.map_or(Some(Turn::Parked), |found| {
+                    slot.conn.complete(Done::Open(ticket, found), now, cx);
+                    None
+                })
+            }
+            Some(Op::Read(ticket, req)) => {
+                let read = timed(&mut io.spent.read, || io.disk.read(key, &req));
+                read.map_or(Some(Turn::Parked), |read| {
+                    slot.conn.complete(Done::Read(ticket, read), now, cx);
+                    None
+                })
+            }
+            Some(Op::Shut) => {
+                // A socket that is gone already cannot be shut, and need not be.
+                let _ = socket::shutdown_write(slot.socket.as_fd());
+                slot.conn.complete(Done::Shut, now, cx);
+                None
+            }
+            Some(Op::Close(reason)) => Some(Turn::Closed(reason)),
+            None => Some(Turn::Parked),
+        };
+        if let Some(turn) = turn {
+            return turn;
+        }
+        writable = io.rules.eager_write;
+        if budget.op() {
+            return Turn::Again;
+        }
+    }
+}
+
+/// What is left of a turn's allowance.
+struct Budget {
+    bytes: u64,
+    ops: u32,
+}
+
+impl Budget {
+    /// Counts one operation; true if that was the last.
+    const fn op(&mut self) -> bool {
+        self.ops = self.ops.saturating_sub(1);
+        self.ops == 0
+    }
+}
+
+/// Performs the offered `Recv`, or says what to wait for.
+#[inline]
+fn receive(slot: &mut Slot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Option<Turn> {
+    if !slot.readable {
+        return Some(Turn::Wait(Interest::READ));
+    }
+    cx.tally.add(Counter::RecvCalls, 1);
+    // A spurious event must not block the loop, also where the socket is in blocking mode.
+    match regatta_sys::recv_now(slot.socket.as_fd(), io.buffer) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            cx.tally.add(Counter::RecvWouldBlock, 1);
+            slot.readable = false;
+            Some(Turn::Wait(Interest::READ))
+        }
+        Err(error) => {
+            cx.tally.add(Counter::RecvFaults, 1);
+            slot.recv = false;
+            slot.conn.complete(Done::Recv(Err(fault(&error))), now, cx);
+            None
+        }
+        Ok(n) => {
+            cx.tally.add(Counter::RecvBytes, n as u64);
+            // A short read has emptied the socket, unless the end of the stream is behind it
+            // (epoll(7), question 9): the next read waits to be told.
+            slot.readable = n == io.buffer.len() || io.rules.full_read || slot.hangup;
+            slot.recv = false;
+            slot.conn.complete(Done::Recv(Ok(&io.buffer[..n])), now, cx);
+            None
+        }
+    }
+}
+
+/// One call's worth of sending; puts the outbox back if the socket is full or the budget spent.
+#[inline]
+fn send(
+    slot: &mut Slot,
+    key: u64,
+    mut outbox: Outbox<StaticFile>,
+    budget: &mut Budget,
+    io: &mut Io<'_>,
+    now: Now,
+    cx: &FileCx<'_>,
+) -> Option<Turn> {
+    let at_file = outbox.at_file();
+    if at_file && !io.disk.warm(key, &outbox) {
+        return Some(park(slot, outbox, io, Turn::Parked));
+    }
+    if budget.bytes == 0 {
+        return Some(park(slot, outbox, io, Turn::Again));
+    }
+    let most = if io.rules.patience.is_some() { u64::MAX } else { budget.bytes };
+    let started = if at_file { clock::nanos() } else { 0 };
+    let result = regatta_sys::send(slot.socket.as_fd(), &mut outbox, most);
+    if at_file {
+        io.spent.send += clock::nanos() - started;
+    }
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let full = if at_file { Counter::SendfileWouldBlock } else { Counter::SendWouldBlock };
+            cx.tally.add(full, 1);
+            Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)))
+        }
+        Err(error) => {
+            cx.tally.add(Counter::SendFaults, 1);
+            slot.conn.complete(Done::Send(outbox, Err(fault(&error))), now, cx);
+            None
+        }
+        Ok(sent) => {
+            count(sent.call, sent.bytes, cx);
+            budget.bytes = budget.bytes.saturating_sub(sent.bytes);
+            slot.conn.complete(Done::Send(outbox, Ok(sent.bytes)), now, cx);
+            None
+        }
+    }
+}
+
+fn count(call: SendCall, bytes: u64, cx: &FileCx<'_>) {
+    match call {
+        SendCall::Send | SendCall::SendMsg => {
+            cx.tally.add(Counter::SendCalls, 1);
+            cx.tally.add(Counter::SendBytes, bytes);
+        }
+        SendCall::SendFile => {
+            cx.tally.add(Counter::SendfileCalls, 1);
+            cx.tally.add(Counter::SendfileBytes, bytes);
+        }
+    }
+}
+
+/// Keeps an outbox until its time comes.
+fn park(slot: &mut Slot, outbox: Outbox<StaticFile>, io: &mut Io<'_>, turn: Turn) -> Turn {
+    let mut parked = io.spares.pop().unwrap_or_default();
+    *parked = outbox;
+    slot.send = Some(parked);
+    turn
+}
+
+/// Runs `call` and adds the nanoseconds it took to `spent`.
+fn timed<T>(spent: &mut u64, call: impl FnOnce() -> T) -> T {
+    let started = clock::nanos();
+    let result = call();
+    *spent += clock::nanos() - started;
+    result
+}
+
+/// Enters a finished turn in the ledger: its length, and its cause if it was a stall.
+pub fn enter(ns: u64, spent: &Spent, turn: Turn, stall_ns: u64, cx: &FileCx<'_>) {
+    cx.tally.record(Histogram::TurnNs, ns);
+    if ns < stall_ns {
+        return;
+    }
+    let disk = spent.open.max(spent.read).max(spent.send);
+    let (count, time) = if disk * 2 < ns {
+        match turn {
+            Turn::Again => (Counter::StallBudget, Counter::StallBudgetNs),
+            _ => (Counter::StallOther, Counter::StallOtherNs),
+        }
+    } else if disk == spent.open {
+        (Counter::StallOpen, Counter::StallOpenNs)
+    } else if disk == spent.read {
+        (Counter::StallRead, Counter::StallReadNs)
+    } else {
+        (Counter::StallSend, Counter::StallSendNs)
+    };
+    cx.tally.add(count, 1);
+    cx.tally.add(time, ns);
+}

@@ -1,0 +1,124 @@
+//! The accept component: how a loop takes connections from its listeners ([H] §2.1, [E] §7).
+//!
+//! One component for every architecture, because the accept strategy confounds every comparison in
+//! which it is not the same on both sides.
+use regatta_metrics::{Counter, Tally};
+use regatta_op::Tick;
+use regatta_sys::socket::{self, AcceptFault, Mode};
+use std::{
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+};
+
+/// How long accepting pauses when the process or the system has no descriptors left, ms. A
+/// level-triggered listener would otherwise wake the loop without end.
+pub const PAUSE_MS: u64 = 100;
+
+/// What to do with new connections when as many are open as may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Stop asking the poller about the listeners until a connection closes.
+    #[default]
+    Stop,
+    /// Keep asking, as the servers of [H] do: each wait says that the listener is ready.
+    Leave,
+}
+
+/// The accept strategy.
+#[derive(Clone, Copy, Debug)]
+pub struct AcceptRules {
+    /// Consecutive accepts per notification; 0: until there are no more (`accept-count`).
+    pub count: u32,
+    /// Read a new connection right after it was accepted (`eager-read`).
+    pub eager_read: bool,
+    /// Accept whenever a connection is closed (`accept-on-close`).
+    pub on_close: bool,
+    /// What to do when full.
+    pub when_full: WhenFull,
+    /// Connections that may be open at once in one worker.
+    pub connections_max: usize,
+    /// The mode that accepted sockets are in.
+    pub mode: Mode,
+}
+
+/// Why a run of accepts ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The queue was empty.
+    Drained,
+    /// The strategy's limit was reached; there may be more.
+    Limit,
+    /// As many connections are open as may be.
+    Full,
+    /// No descriptors or memory are left: pause.
+    Exhausted,
+}
+
+/// The listeners of one loop, and whether it is listening.
+#[derive(Debug)]
+pub struct Acceptor<'a> {
+    /// The listening sockets.
+    pub listeners: &'a [OwnedFd],
+    /// The strategy.
+    pub rules: AcceptRules,
+    /// Accepting is paused until then.
+    pub paused_until: Option<Tick>,
+    /// The listeners are in the poller's interest set.
+    pub polled: bool,
+}
+
+impl<'a> Acceptor<'a> {
+    /// An acceptor that is not polled yet.
+    #[must_use]
+    pub const fn new(listeners: &'a [OwnedFd], rules: AcceptRules) -> Self {
+        Self { listeners, rules, paused_until: None, polled: false }
+    }
+
+    /// Accepts one connection from listener `at`, as the strategy says: `open` connections are open,
+    /// and `taken` have been accepted for this notification.
+    ///
+    /// # Errors
+    /// Why this run of accepts ends here.
+    pub fn take(
+        &self,
+        at: usize,
+        open: usize,
+        taken: u32,
+        tally: Tally<'_>,
+    ) -> Result<(OwnedFd, SocketAddr), Ended> {
+        // The cap is checked here and not where the loop decides to poll, as in [H] §2.1.
+        if open >= self.rules.connections_max {
+            tally.add(Counter::AcceptRefusedFull, 1);
+            return Err(Ended::Full);
+        }
+        if self.rules.count != 0 && taken >= self.rules.count {
+            return Err(Ended::Limit);
+        }
+        loop {
+            tally.add(Counter::AcceptCalls, 1);
+            let error = match socket::accept(self.listeners[at].as_fd(), self.rules.mode) {
+                Ok(accepted) => {
+                    tally.add(Counter::AcceptOk, 1);
+                    return Ok(accepted);
+                }
+                Err(error) => socket::accept_fault(&error),
+            };
+            match error {
+                AcceptFault::WouldBlock => {
+                    tally.add(Counter::AcceptWouldBlock, 1);
+                    return Err(Ended::Drained);
+                }
+                // The peer gave up while it was in the queue: the next may not have.
+                AcceptFault::Aborted => tally.add(Counter::AcceptFaults, 1),
+                AcceptFault::Exhausted => {
+                    tally.add(Counter::AcceptEmfilePauses, 1);
+                    return Err(Ended::Exhausted);
+                }
+                AcceptFault::Other(_) => {
+                    tally.add(Counter::AcceptFaults, 1);
+                    return Err(Ended::Exhausted);
+                }
+            }
+        }
+    }
+}

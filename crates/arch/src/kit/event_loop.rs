@@ -1,0 +1,401 @@
+//! The readiness loop that SPED and its relatives have in common: one thread, one poller, many
+//! connections.
+use super::{
+    accept::{Acceptor, Ended, PAUSE_MS, WhenFull},
+    disk::Disk,
+    slab::Slab,
+    wheel::{Fired, Wheel},
+};
+use crate::{
+    WorkerLog,
+    drive::step::{FileConn, FileCx, Io, Rules, Slot, Spent, Turn, enter, step},
+};
+use regatta_metrics::{Control, Counter, Histogram, Phase, Slot as TallySlot};
+use regatta_op::{CloseReason, Now, Outbox, Tick};
+use regatta_origin::Peer;
+use regatta_sys::{
+    Bell, StaticFile, clock, socket,
+    wait::{Event, Interest, Poller},
+};
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+/// Bytes that one `recv` can take. Larger than any head that is allowed by default.
+const BUFFER_BYTES: usize = 64 << 10;
+/// The longest wait, ms: logs are flushed and the heartbeat beats at least this often.
+const WAIT_MS_MAX: u64 = 1000;
+/// Keys with the top bit are the loop's own.
+const BELL: u64 = u64::MAX;
+const LISTENERS: u64 = 1 << 63;
+
+/// What surrounds one loop.
+#[expect(missing_debug_implementations, reason = "holds trait objects that have none")]
+pub struct Surroundings<'a> {
+    /// What connections may consult.
+    pub cx: FileCx<'a>,
+    /// The worker's place in the arena.
+    pub slot: TallySlot<'a>,
+    /// What the master wants.
+    pub control: Control<'a>,
+    /// Rings when the master wants something else.
+    pub bell: &'a Bell,
+    /// Where records go; it wants to be told the time.
+    pub log: &'a dyn WorkerLog,
+    /// A turn at least this long is a stall, nanoseconds.
+    pub stall_ns: u64,
+}
+
+/// One loop.
+#[expect(missing_debug_implementations, reason = "its surroundings have none")]
+pub struct EventLoop<'a, P> {
+    poller: P,
+    slots: Slab<Slot>,
+    wheel: Wheel,
+    acceptor: Acceptor<'a>,
+    rules: Rules,
+    around: Surroundings<'a>,
+    /// Keys whose turn ended because its budget was spent.
+    again: VecDeque<u64>,
+    buffer: Box<[u8]>,
+    spares: Vec<Box<Outbox<StaticFile>>>,
+    now: Now,
+    /// The precise clock at the end of the last thing that was timed.
+    stamp: u64,
+    /// Changes of the interest set that have been counted.
+    changes: u64,
+    draining: bool,
+    /// Inside an accept that a close has caused: its own closes cause no further ones.
+    accepting: bool,
+}
+
+impl<'a, P: Poller> EventLoop<'a, P> {
+    /// A loop that is not listening yet.
+    pub fn new(poller: P, acceptor: Acceptor<'a>, rules: Rules, around: Surroundings<'a>) -> Self {
+        let now = clock::now();
+        Self {
+            poller,
+            slots: Slab::default(),
+            wheel: Wheel::new(now.tick),
+            acceptor,
+            rules,
+            around,
+            again: VecDeque::new(),
+            buffer: vec![0; BUFFER_BYTES].into(),
+            spares: Vec::new(),
+            now,
+            stamp: clock::nanos(),
+            changes: 0,
+            draining: false,
+            accepting: false,
+        }
+    }
+
+    /// Serves until the master says otherwise and the last connection has ended.
+    ///
+    /// # Errors
+    /// If the poller fails, which leaves nothing to go on with.
+    pub fn run(mut self, disk: &mut dyn Disk) -> io::Result<()> {
+        self.poller.add_level(self.around.bell.as_fd(), BELL, Interest::READ)?;
+        self.listen(true)?;
+        let mut events = Vec::with_capacity(1024);
+        let mut fired = Vec::new();
+        loop {
+            self.wait(&mut events)?;
+            for event in events.drain(..) {
+                match event.key {
+                    BELL => drop(self.around.bell.clear()),
+                    key if key >= LISTENERS => self.accept(key, disk),
+                    key => self.event(key, event, disk),
+                }
+            }
+            for _ in 0..self.again.len() {
+                match self.again.pop_front() {
+                    Some(key) => self.turn(key, false, disk),
+                    None => break,
+                }
+            }
+            self.expire(&mut fired, disk);
+            self.around.log.tick(self.now);
+            self.around.slot.set_heartbeat_ms(self.now.tick.0);
+            if self.heed(disk)? {
+                break;
+            }
+        }
+        for key in self.slots.keys() {
+            self.forget(key, CloseReason::Drained);
+        }
+        self.around.log.flush();
+        Ok(())
+    }
+
+    /// Waits for events and reads the clocks.
+    fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        let tally = self.around.cx.tally;
+        let before = clock::nanos();
+        tally.record(Histogram::LoopNs, before - self.stamp);
+        self.poller.wait(events, Some(self.timeout()))?;
+        self.now = clock::now();
+        self.stamp = clock::nanos();
+        tally.add(Counter::WaitCalls, 1);
+        tally.add(Counter::WaitNs, self.stamp - before);
+        tally.add(Counter::WaitEvents, events.len() as u64);
+        tally.record(Histogram::EventsPerWait, events.len() as u64);
+        if events.is_empty() {
+            tally.add(Counter::WaitZero, 1);
+        }
+        let watched = self.poller.len() as u64;
+        tally.add(Counter::WaitInterestSum, watched);
+        tally.max(Counter::WaitInterestMax, watched);
+        let changes = self.poller.changes();
+        tally.add(Counter::WaitChanges, changes - self.changes);
+        self.changes = changes;
+        Ok(())
+    }
+
+    fn timeout(&self) -> Duration {
+        if !self.again.is_empty() {
+            return Duration::ZERO;
+        }
+        let due = self.wheel.next().into_iter().chain(self.acceptor.paused_until).min();
+        let ms = due.map_or(WAIT_MS_MAX, |due| due.since(self.now.tick) + 1).min(WAIT_MS_MAX);
+        Duration::from_millis(ms)
+    }
+
+    /// Adds the listeners to the interest set, or removes them.
+    fn listen(&mut self, polled: bool) -> io::Result<()> {
+        if self.acceptor.polled == polled {
+            return Ok(());
+        }
+        self.acceptor.polled = polled;
+        for (listener, at) in self.acceptor.listeners.iter().zip(LISTENERS..) {
+            if polled {
+                self.poller.add_level(listener.as_fd(), at, Interest::READ)?;
+            } else {
+                self.poller.remove(listener.as_fd())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes new connections from the listener that `key` names, as many as the strategy says.
+    fn accept(&mut self, key: u64, disk: &mut dyn Disk) {
+        if self.draining || self.acceptor.paused_until.is_some() {
+            return;
+        }
+        let at = usize::try_from(key - LISTENERS).expect("few listeners");
+        let tally = self.around.cx.tally;
+        let mut taken = 0;
+        let ended = loop {
+            match self.acceptor.take(at, self.slots.len(), taken, tally) {
+                Ok((socket, peer)) => self.admit(socket, peer, disk),
+                Err(ended) => break ended,
+            }
+            taken += 1;
+        };
+        tally.record(Histogram::AcceptsPerNotification, u64::from(taken));
+        tally.max(Counter::AcceptsPerNotificationMax, u64::from(taken));
+        match ended {
+            // The listener is watched level-triggered: what is left in the queue is reported again.
+            Ended::Drained | Ended::Limit => {}
+            Ended::Full => {
+                if self.acceptor.rules.when_full == WhenFull::Stop {
+                    self.deafen();
+                }
+            }
+            Ended::Exhausted => {
+                self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
+                self.deafen();
+            }
+        }
+    }
+
+    /// Stops polling the listeners until there is room again.
+    fn deafen(&mut self) {
+        // A listener that cannot be removed goes on waking the loop, which is slow but not wrong.
+        let _ = self.listen(false);
+    }
+
+    /// Makes a connection of an accepted socket.
+    fn admit(&mut self, socket: OwnedFd, peer: SocketAddr, disk: &mut dyn Disk) {
+        let cx = &self.around.cx;
+        if let Some(patience) = self.rules.patience {
+            // Without it a peer that takes nothing would hold the process in `send` for ever.
+            let _ = socket::set_timeouts(socket.as_fd(), None, Some(patience));
+        }
+        let conn = FileConn::new(Peer::from(peer), self.now, cx);
+        cx.tally.add(Counter::ConnectionsOpened, 1);
+        cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.slots.len() as u64);
+        cx.tally.max(Counter::ConnectionsOpenMax, self.slots.len() as u64 + 1);
+        let eager = self.acceptor.rules.eager_read;
+        let key = self.slots.insert(Slot::new(conn, socket, eager));
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        slot.interest = Interest::READ;
+        if self.poller.add(slot.socket.as_fd(), key, Interest::READ).is_err() {
+            cx.tally.add(Counter::AcceptFaults, 1);
+            self.forget(key, CloseReason::Failed);
+            return;
+        }
+        self.turn(key, false, disk);
+    }
+
+    /// Notes what the poller said of a connection and gives it a turn.
+    fn event(&mut self, key: u64, event: Event, disk: &mut dyn Disk) {
+        if let Some(slot) = self.slots.get_mut(key) {
+            slot.note(event.readable, event.hangup);
+            self.turn(key, event.writable, disk);
+        }
+    }
+
+    /// Runs one connection until it would block, and does what its turn asks for.
+    fn turn(&mut self, key: u64, writable: bool, disk: &mut dyn Disk) {
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        let cx = &self.around.cx;
+        let mut io = Io {
+            disk,
+            buffer: &mut self.buffer,
+            spares: &mut self.spares,
+            rules: self.rules,
+            spent: Spent::default(),
+        };
+        let turn = step(slot, key, writable, &mut io, self.now, cx);
+        let spent = io.spent;
+        let closed = match turn {
+            Turn::Wait(wanted) => self.settle(key, wanted),
+            Turn::Parked => self.settle(key, Interest::NONE),
+            Turn::Again => {
+                self.again.push_back(key);
+                false
+            }
+            Turn::Closed(_) => true,
+        };
+        if closed {
+            self.close(key);
+        }
+        let stamp = clock::nanos();
+        enter(stamp - self.stamp, &spent, turn, self.around.stall_ns, &self.around.cx);
+        self.stamp = stamp;
+        if closed {
+            self.closed(disk);
+        }
+    }
+
+    /// Brings interest and timer up to date after a turn; true if the connection must be closed.
+    fn settle(&mut self, key: u64, wanted: Interest) -> bool {
+        let Some(slot) = self.slots.get_mut(key) else { return false };
+        let deadline = slot.conn.deadline();
+        if deadline < slot.timer_at {
+            slot.timer_at = deadline;
+            self.wheel.insert(key, deadline);
+        }
+        if slot.interest == wanted {
+            return false;
+        }
+        slot.interest = wanted;
+        self.poller.set(slot.socket.as_fd(), key, wanted).is_err()
+    }
+
+    /// Forgets a connection and closes its socket.
+    fn close(&mut self, key: u64) {
+        if let Some(slot) = self.slots.remove(key) {
+            self.around.cx.tally.add(Counter::ConnectionsClosed, 1);
+            // Closing the socket removes it from an epoll set in any case.
+            let _ = self.poller.remove(slot.socket.as_fd());
+        }
+    }
+
+    /// Closes a connection that had no chance to say why.
+    fn forget(&mut self, key: u64, reason: CloseReason) {
+        self.around.cx.tally.add(Counter::closed(reason as usize), 1);
+        self.close(key);
+    }
+
+    /// There is room for another connection: accept on close, or listen again.
+    fn closed(&mut self, disk: &mut dyn Disk) {
+        if self.draining || self.acceptor.paused_until.is_some() {
+            return;
+        }
+        if !self.acceptor.polled && self.listen(true).is_err() {
+            self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
+        }
+        if self.acceptor.rules.on_close && !self.accepting {
+            self.accepting = true;
+            self.around.cx.tally.add(Counter::AcceptOnClose, 1);
+            for at in 0..self.acceptor.listeners.len() {
+                self.accept(LISTENERS + at as u64, disk);
+            }
+            self.accepting = false;
+        }
+    }
+
+    /// Asks connections whose timers have fired what their deadline is now.
+    fn expire(&mut self, fired: &mut Vec<Fired>, disk: &mut dyn Disk) {
+        if self.acceptor.paused_until.is_some_and(|until| until <= self.now.tick) {
+            self.acceptor.paused_until = None;
+            if self.listen(true).is_err() {
+                self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
+            }
+        }
+        self.wheel.turn(self.now.tick, fired);
+        for Fired { key, at } in fired.drain(..) {
+            let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.timer_at == at) else {
+                continue; // gone, or filed again for an earlier tick
+            };
+            slot.timer_at = Tick::NEVER;
+            if slot.conn.deadline() > self.now.tick {
+                let interest = slot.interest;
+                if self.settle(key, interest) {
+                    self.close(key);
+                }
+                continue;
+            }
+            // What the kernel still holds has not reached the peer: progress is measured there.
+            let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
+            slot.conn.expire(queued, self.now, &self.around.cx);
+            if slot.conn.abandoned() {
+                slot.forget();
+            }
+            self.turn(key, false, disk);
+        }
+    }
+
+    /// Does what the master wants; true if that is to leave.
+    fn heed(&mut self, disk: &mut dyn Disk) -> io::Result<bool> {
+        match self.around.control.phase() {
+            Phase::Run => Ok(false),
+            Phase::Stop => Ok(true),
+            Phase::Drain => {
+                if !self.draining {
+                    self.drain(disk)?;
+                }
+                let over = self.around.control.drain_deadline_ms() <= self.now.tick.0;
+                Ok(over || self.slots.is_empty())
+            }
+        }
+    }
+
+    /// Takes the last connections from the queue, stops listening, and tells every connection to
+    /// finish what it is doing.
+    fn drain(&mut self, disk: &mut dyn Disk) -> io::Result<()> {
+        for at in 0..self.acceptor.listeners.len() {
+            self.accept(LISTENERS + at as u64, disk);
+        }
+        self.draining = true;
+        self.acceptor.paused_until = None;
+        self.listen(false)?;
+        for key in self.slots.keys() {
+            if let Some(slot) = self.slots.get_mut(key) {
+                slot.conn.drain(self.now, &self.around.cx);
+                if slot.conn.abandoned() {
+                    slot.forget();
+                }
+                self.turn(key, false, disk);
+            }
+        }
+        Ok(())
+    }
+}

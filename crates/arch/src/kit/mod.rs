@@ -1,0 +1,6 @@
+//! Parts that several architectures use.
+pub mod accept;
+pub mod disk;
+pub mod event_loop;
+pub mod slab;
+pub mod wheel;

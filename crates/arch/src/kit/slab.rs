@@ -1,0 +1,120 @@
+//! Slots with generations: a key names one connection and never its successor in the same slot.
+
+/// Slots per chunk: a growing slab never moves a slot.
+const CHUNK: usize = 256;
+/// Keys use 31 bits of generation, so that keys with the top bit are free for the loop's own uses.
+const GENERATIONS: u32 = 0x7fff_ffff;
+
+/// Slots in chunks, reused last in, first out.
+#[derive(Debug)]
+pub struct Slab<T> {
+    chunks: Vec<Box<[Place<T>]>>,
+    free: Vec<u32>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    slot: Option<T>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Slots in use.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if no slot is in use.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts `slot` in a free place and returns its key.
+    pub fn insert(&mut self, slot: T) -> u64 {
+        let at = self.free.pop().unwrap_or_else(|| self.grow());
+        let place = &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK];
+        debug_assert!(place.slot.is_none(), "a free place is empty");
+        place.slot = Some(slot);
+        self.len += 1;
+        key(place.generation, at)
+    }
+
+    /// The slot that `key` names, unless it is gone.
+    #[must_use]
+    pub fn get_mut(&mut self, key: u64) -> Option<&mut T> {
+        let (generation, at) = parts(key);
+        let place = self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)?;
+        if place.generation == generation { place.slot.as_mut() } else { None }
+    }
+
+    /// Takes the slot that `key` names, unless it is gone. No key names its place again until the
+    /// generation has gone round.
+    pub fn remove(&mut self, key: u64) -> Option<T> {
+        let (generation, at) = parts(key);
+        let place = self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)?;
+        if place.generation != generation {
+            return None;
+        }
+        let slot = place.slot.take()?;
+        place.generation = (place.generation + 1) & GENERATIONS;
+        self.free.push(u32::try_from(at).expect("places are counted in 32 bits"));
+        self.len -= 1;
+        Some(slot)
+    }
+
+    /// The keys of all slots in use, in no particular order.
+    #[must_use]
+    pub fn keys(&self) -> Vec<u64> {
+        let places = self.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0u32..);
+        places.filter(|(p, _)| p.slot.is_some()).map(|(p, at)| key(p.generation, at)).collect()
+    }
+
+    fn grow(&mut self) -> u32 {
+        let start = u32::try_from(self.chunks.len() * CHUNK).expect("fewer than 2^32 places");
+        self.chunks.push((0..CHUNK).map(|_| Place { generation: 0, slot: None }).collect());
+        let last = start + u32::try_from(CHUNK).expect("small") - 1;
+        self.free.extend((start + 1..=last).rev());
+        start
+    }
+}
+
+fn key(generation: u32, at: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(at)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the key's two halves are 32 bits each")]
+const fn parts(key: u64) -> (u32, usize) {
+    ((key >> 32) as u32, key as u32 as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_one_slot_and_never_its_successor() {
+        let mut slab = Slab::default();
+        let keys: Vec<u64> = (0..1000).map(|n| slab.insert(n)).collect();
+        assert_eq!(slab.len(), 1000);
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(slab.get_mut(*key), Some(&mut n.clone()));
+        }
+        assert_eq!(slab.remove(keys[300]), Some(300));
+        assert_eq!(slab.remove(keys[300]), None);
+        let successor = slab.insert(7);
+        assert_ne!(successor, keys[300]);
+        assert_eq!(parts(successor).1, parts(keys[300]).1, "the place is used again");
+        assert_eq!(slab.get_mut(keys[300]), None);
+        assert_eq!(slab.keys().len(), 1000);
+        assert_eq!(slab.get_mut(u64::MAX), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! A timer wheel of connection keys: setting a deadline is cheap, and activity costs nothing.
+//!
+//! The wheel does not know whether an entry still matters. Its owner keeps, per connection, the tick
+//! of the entry that counts; when an entry fires, the owner asks the connection for its deadline and
+//! files it again if that has moved. An entry that no longer counts is dropped when it fires.
+use regatta_op::Tick;
+
+/// Milliseconds that one bucket covers: how late a deadline may fire.
+const BUCKET_MS: u64 = 32;
+/// Buckets in the wheel; together they cover a little over a minute.
+const BUCKETS: usize = 2048;
+const WORDS: usize = BUCKETS / 64;
+
+/// An entry: which connection, and the tick it was filed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fired {
+    /// The connection's key.
+    pub key: u64,
+    /// The tick that the entry was filed for.
+    pub at: Tick,
+}
+
+/// The wheel.
+#[derive(Debug)]
+pub struct Wheel {
+    buckets: Box<[Vec<Fired>]>,
+    /// One bit per bucket that holds an entry.
+    filled: [u64; WORDS],
+    /// The bucket number (not its index) up to which entries have fired.
+    turned: u64,
+}
+
+impl Wheel {
+    /// An empty wheel that starts at `now`.
+    #[must_use]
+    pub fn new(now: Tick) -> Self {
+        let buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
+        Self { buckets, filled: [0; WORDS], turned: now.0 / BUCKET_MS }
+    }
+
+    /// Files `key` to fire at `at`, or up to one bucket later. An entry beyond the wheel's reach
+    /// fires early; its owner files it again.
+    pub fn insert(&mut self, key: u64, at: Tick) {
+        let first = self.turned + 1;
+        let last = self.turned + BUCKETS as u64 - 1;
+        let bucket = index((at.0 / BUCKET_MS + 1).clamp(first, last));
+        self.buckets[bucket].push(Fired { key, at });
+        self.filled[bucket / 64] |= 1 << (bucket % 64);
+    }
+
+    /// Moves the entries that are due at `now` to `fired`.
+    pub fn turn(&mut self, now: Tick, fired: &mut Vec<Fired>) {
+        let until = now.0 / BUCKET_MS;
+        let behind = until.saturating_sub(self.turned).min(BUCKETS as u64);
+        for step in 1..=behind {
+            let bucket = index(self.turned + step);
+            if self.filled[bucket / 64] & (1 << (bucket % 64)) != 0 {
+                self.filled[bucket / 64] &= !(1 << (bucket % 64));
+                fired.append(&mut self.buckets[bucket]);
+            }
+        }
+        self.turned = self.turned.max(until);
+    }
+
+    /// When the next entry is due; `None` if there is none.
+    #[must_use]
+    pub fn next(&self) -> Option<Tick> {
+        let start = index(self.turned + 1);
+        for word in 0..=WORDS {
+            let at = (start / 64 + word) % WORDS;
+            let mut bits = self.filled[at];
+            if word == 0 {
+                bits &= u64::MAX << (start % 64);
+            }
+            if bits != 0 {
+                let bucket = at * 64 + bits.trailing_zeros() as usize;
+                let ahead = (bucket + BUCKETS - start) % BUCKETS;
+                return Some(Tick((self.turned + 1 + ahead as u64) * BUCKET_MS));
+            }
+        }
+        None
+    }
+}
+
+fn index(bucket: u64) -> usize {
+    usize::try_from(bucket % BUCKETS as u64).expect("below BUCKETS")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_fire_once_not_early_and_at_most_a_bucket_late() {
+        let mut wheel = Wheel::new(Tick(1_000));
+        let ats: Vec<u64> = (0..500).map(|n| 1_000 + n * 97).collect();
+        for (key, at) in ats.iter().enumerate() {
+            wheel.insert(key as u64, Tick(*at));
+        }
+        let mut seen = Vec::new();
+        let mut now = Tick(1_000);
+        while let Some(next) = wheel.next() {
+            now = next.max(now);
+            let mut fired = Vec::new();
+            wheel.turn(now, &mut fired);
+            assert!(!fired.is_empty(), "the wheel said something was due at {now:?}");
+            for entry in fired {
+                assert!(
+                    entry.at <= now && now.0 <= entry.at.0 + 2 * BUCKET_MS,
+                    "{entry:?} {now:?}"
+                );
+                seen.push(entry.key);
+            }
+        }
+        seen.sort_unstable();
+        assert!(seen.iter().copied().eq(0..500));
+    }
+
+    #[test]
+    fn a_far_entry_fires_early_and_a_past_one_at_once() {
+        let mut wheel = Wheel::new(Tick(0));
+        wheel.insert(1, Tick::NEVER);
+        let next = wheel.next().expect("one entry");
+        assert!(next.0 < BUCKETS as u64 * BUCKET_MS);
+        wheel.insert(2, Tick(0));
+        assert_eq!(wheel.next(), Some(Tick(BUCKET_MS)));
+    }
+
+    #[test]
+    fn a_long_sleep_fires_everything() {
+        let mut wheel = Wheel::new(Tick(0));
+        for key in 0..100 {
+            wheel.insert(key, Tick(key * 600));
+        }
+        let mut fired = Vec::new();
+        wheel.turn(Tick(10_000_000), &mut fired);
+        assert_eq!(fired.len(), 100);
+        assert_eq!(wheel.next(), None);
+    }
+}
