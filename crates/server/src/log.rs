@@ -1,0 +1,18 @@
+//! The access log and the error log: lines in buffers, written whole.
+//!
+//! Each worker has a [`LogSink`], which puts the lines of finished exchanges in a buffer and writes
+//! it with one call when it is full or a second old. Workers append to the same file
+//! and never write a part of a line, so lines do not mix. `docs/logging.md` is the user's side.
+mod error;
+mod file;
+mod format;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+pub use error::{ErrorLog, Level};
+pub use file::{Destination, LogFault, Owner};
+pub use format::Format;
+pub use sink::{
+    AccessLog, AccessLogOptions, BUFFER_AGE_MS_MAX, BUFFER_BYTES_MAX, LogSink, STALL_NS_DEFAULT,
+};

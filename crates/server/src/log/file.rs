@@ -1,0 +1,191 @@
+//! Where lines go: files and standard error, opened for appending, written in whole lines.
+use std::{
+    fmt,
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::{
+        fd::AsFd,
+        unix::fs::{FileTypeExt, OpenOptionsExt},
+    },
+    path::PathBuf,
+};
+
+/// The longest write to a pipe that is taken whole or not at all (`PIPE_BUF`, `pipe(7)`).
+const PIPE_WRITE_BYTES_MAX: usize = 4096;
+
+/// Log files are for their owner and group.
+const MODE: u32 = 0o640;
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Nowhere.
+    Off,
+    /// Standard error, as it was at start.
+    Stderr,
+    /// A file, made if it does not exist; also a pipe that someone reads.
+    Path(PathBuf),
+}
+
+impl From<&str> for Destination {
+    /// Reads the value of `log.access` or `log.error`: `off`, `-`, or a path.
+    fn from(text: &str) -> Self {
+        match text {
+            "off" => Self::Off,
+            "-" => Self::Stderr,
+            path => Self::Path(path.into()),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Stderr => f.write_str("standard error"),
+            Self::Path(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Whom a log file is given to, so that workers which are no longer root can open it anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+}
+
+/// Why a log cannot be used.
+#[derive(Debug)]
+pub struct LogFault {
+    /// Which option named it, such as `log.access`.
+    pub option: &'static str,
+    /// Where it was to go.
+    pub destination: Destination,
+    /// What the system said.
+    pub fault: io::Error,
+}
+
+impl fmt::Display for LogFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { option, destination, fault } = self;
+        write!(f, "{option}: cannot open {destination} for appending: {fault}")?;
+        match fault.raw_os_error() {
+            Some(libc::ENXIO) => f.write_str("; it is a pipe that nobody reads"),
+            Some(libc::ENOENT) => f.write_str("; its directory must exist"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for LogFault {}
+
+/// An open log.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    file: File,
+    write_bytes_max: usize,
+}
+
+/// How far a write came.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// Bytes taken.
+    pub(super) bytes: usize,
+    /// Calls made.
+    pub(super) calls: u64,
+    /// Why it went no further, if it did not go to the end.
+    pub(super) fault: Option<io::Error>,
+}
+
+impl LogFile {
+    /// Opens a destination; `None` if it is [`Destination::Off`]. With an owner, a new file is
+    /// given to them; that takes root.
+    pub(super) fn open(
+        destination: &Destination,
+        owner: Option<Owner>,
+    ) -> io::Result<Option<Self>> {
+        let file = match destination {
+            Destination::Off => return Ok(None),
+            Destination::Stderr => open_stderr()?,
+            Destination::Path(path) => {
+                // Without O_NONBLOCK, opening a pipe that nobody reads would wait.
+                let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+                let mut options = OpenOptions::new();
+                let file =
+                    options.append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
+                if let Some(owner) = owner {
+                    std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))?;
+                }
+                file
+            }
+        };
+        let pipe = !file.metadata()?.file_type().is_file();
+        let write_bytes_max = if pipe { PIPE_WRITE_BYTES_MAX } else { usize::MAX };
+        Ok(Some(Self { file, write_bytes_max }))
+    }
+
+    /// The same open file, for another worker.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.try_clone()?, write_bytes_max: self.write_bytes_max })
+    }
+
+    /// Writes lines: to a file with one call, to a pipe with as few as keep lines whole.
+    pub(super) fn write(&mut self, lines: &[u8]) -> Written {
+        write_lines(&mut self.file, lines, self.write_bytes_max)
+    }
+}
+
+/// Standard error, in such a way that a reader who does not read cannot stop a worker.
+fn open_stderr() -> io::Result<File> {
+    let shared = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let kind = shared.metadata()?.file_type();
+    if kind.is_fifo() || kind.is_char_device() {
+        // O_NONBLOCK set on the descriptor would show in every process that shares it; opened
+        // anew, it is ours alone. A regular file must stay shared: writers that appended would
+        // be overwritten by those that hold an older offset.
+        let own = OpenOptions::new()
+            .append(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open("/proc/self/fd/2");
+        if let Ok(own) = own {
+            return Ok(own);
+        }
+    }
+    Ok(shared)
+}
+
+/// Writes lines in pieces of at most `bytes_max` that end where a line ends, as far as lines are
+/// not longer.
+pub(super) fn write_lines(out: &mut impl Write, lines: &[u8], bytes_max: usize) -> Written {
+    let mut written = Written { bytes: 0, calls: 0, fault: None };
+    while written.bytes < lines.len() {
+        let piece = piece(&lines[written.bytes..], bytes_max);
+        written.calls += 1;
+        match out.write(piece) {
+            Ok(0) => {
+                written.fault = Some(io::ErrorKind::WriteZero.into());
+                break;
+            }
+            Ok(bytes) => written.bytes += bytes,
+            Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+            Err(fault) => {
+                written.fault = Some(fault);
+                break;
+            }
+        }
+    }
+    written
+}
+
+/// The longest prefix of whole lines within `bytes_max`, or the first line if that is longer.
+fn piece(lines: &[u8], bytes_max: usize) -> &[u8] {
+    if lines.len() <= bytes_max {
+        return lines;
+    }
+    let end = lines[..bytes_max].iter().rposition(|&byte| byte == b'\n');
+    let end = end.or_else(|| lines.iter().position(|&byte| byte == b'\n'));
+    end.map_or(lines, |end| &lines[..=end])
+}

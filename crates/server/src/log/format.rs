@@ -1,0 +1,260 @@
+//! From a record to a line: the three forms, and the one way of escaping that they share.
+use regatta_http::{date, h1::write_decimal};
+use regatta_origin::Record;
+use std::{io::Write, net::IpAddr, str::FromStr};
+
+/// The form of the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The Common Log Format of NCSA httpd.
+    Common,
+    /// The same and `Referer`, `User-Agent`, the outcome, and milliseconds.
+    #[default]
+    Combined,
+    /// One JSON object on each line.
+    Json,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    /// Reads the value of `log.format`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "common" => Ok(Self::Common),
+            "combined" => Ok(Self::Combined),
+            "json" => Ok(Self::Json),
+            _ => Err(format!("expected common, combined or json, got {text}")),
+        }
+    }
+}
+
+const METHOD_BYTES_MAX: usize = 32;
+const TARGET_BYTES_MAX: usize = 8192;
+const FIELD_BYTES_MAX: usize = 2048;
+/// Bytes that one byte from the peer takes at most: a backslash (two in JSON), `x` and two digits.
+const ESCAPED_BYTES_MAX: usize = 5;
+/// Everything in a line that does not come from the peer, generously.
+const FIXED_BYTES_MAX: usize = 512;
+
+/// No line is longer.
+pub(super) const LINE_BYTES_MAX: usize = FIXED_BYTES_MAX
+    + (METHOD_BYTES_MAX + TARGET_BYTES_MAX + 2 * FIELD_BYTES_MAX) * ESCAPED_BYTES_MAX;
+
+/// Bytes that stand for themselves in every form: printable ASCII but quote and backslash.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0x20;
+    while byte < 0x7f {
+        plain[byte] = byte != b'"' as usize && byte != b'\\' as usize;
+        byte += 1;
+    }
+    plain
+};
+
+/// Writes lines in one form, and keeps the text of the current second.
+#[derive(Debug)]
+pub(super) struct Formatter {
+    format: Format,
+    unix: u64,
+    stamp: [u8; 26],
+    stamp_bytes: usize,
+}
+
+impl Formatter {
+    pub(super) fn new(format: Format) -> Self {
+        let mut formatter = Self { format, unix: 0, stamp: [0; 26], stamp_bytes: 0 };
+        formatter.set_stamp(0);
+        formatter
+    }
+
+    /// Appends the line of a record, with its line feed.
+    pub(super) fn write(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
+        if record.unix != self.unix {
+            self.set_stamp(record.unix);
+        }
+        match self.format {
+            Format::Common => self.common(out, record),
+            Format::Combined => {
+                self.common(out, record);
+                combined(out, record);
+            }
+            Format::Json => self.json(out, record),
+        }
+        out.push(b'\n');
+    }
+
+    fn set_stamp(&mut self, unix: u64) {
+        self.unix = unix;
+        self.stamp_bytes = match self.format {
+            Format::Common | Format::Combined => {
+                self.stamp = ncsa_stamp(unix);
+                26
+            }
+            Format::Json => {
+                self.stamp[..20].copy_from_slice(&rfc3339_stamp(unix));
+                20
+            }
+        };
+    }
+
+    fn stamp(&self) -> &[u8] {
+        &self.stamp[..self.stamp_bytes]
+    }
+
+    fn common(&self, out: &mut Vec<u8>, record: &Record<'_>) {
+        write_address(out, record.peer.address().ip());
+        out.extend_from_slice(b" - - [");
+        out.extend_from_slice(self.stamp());
+        out.extend_from_slice(b"] \"");
+        if record.method.is_empty() {
+            out.push(b'-');
+        } else {
+            escape(out, record.method, METHOD_BYTES_MAX, br"\x");
+            out.push(b' ');
+            escape(out, record.target, TARGET_BYTES_MAX, br"\x");
+            out.push(b' ');
+            out.extend_from_slice(record.version.as_bytes());
+        }
+        out.extend_from_slice(b"\" ");
+        write_decimal(out, u64::from(record.status));
+        out.push(b' ');
+        write_decimal(out, body_sent_bytes(record));
+    }
+
+    fn json(&self, out: &mut Vec<u8>, record: &Record<'_>) {
+        let peer = record.peer.address();
+        out.extend_from_slice(b"{\"time\":\"");
+        out.extend_from_slice(self.stamp());
+        out.extend_from_slice(b"\",\"peer\":\"");
+        write_address(out, peer.ip());
+        out.push(b'"');
+        member_decimal(out, "port", u64::from(peer.port()));
+        member_text(out, "method", Some(record.method), METHOD_BYTES_MAX);
+        member_text(out, "target", Some(record.target), TARGET_BYTES_MAX);
+        member_text(out, "version", Some(record.version.as_bytes()), FIELD_BYTES_MAX);
+        member_decimal(out, "status", u64::from(record.status));
+        member_decimal(out, "body_bytes", record.body_bytes);
+        member_decimal(out, "sent_bytes", record.sent_bytes);
+        member_text(out, "outcome", Some(record.outcome.name().as_bytes()), FIELD_BYTES_MAX);
+        member_decimal(out, "duration_ms", record.duration_ms);
+        out.extend_from_slice(b",\"keep_alive\":");
+        out.extend_from_slice(if record.keep_alive { b"true" } else { b"false" });
+        member_text(out, "referer", record.referer, FIELD_BYTES_MAX);
+        member_text(out, "user_agent", record.user_agent, FIELD_BYTES_MAX);
+        out.push(b'}');
+    }
+}
+
+fn combined(out: &mut Vec<u8>, record: &Record<'_>) {
+    for field in [record.referer, record.user_agent] {
+        out.extend_from_slice(b" \"");
+        escape(out, field.unwrap_or(b"-"), FIELD_BYTES_MAX, br"\x");
+        out.push(b'"');
+    }
+    out.push(b' ');
+    out.extend_from_slice(record.outcome.name().as_bytes());
+    out.push(b' ');
+    write_decimal(out, record.duration_ms);
+}
+
+fn member_decimal(out: &mut Vec<u8>, name: &str, value: u64) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+    write_decimal(out, value);
+}
+
+fn member_text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>, bytes_max: usize) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    match value {
+        None => out.extend_from_slice(b"\":null"),
+        Some(value) => {
+            out.extend_from_slice(b"\":\"");
+            escape(out, value, bytes_max, br"\\x");
+            out.push(b'"');
+        }
+    }
+}
+
+/// Appends text from a peer: what is not plain becomes `prefix` and two hexadecimal digits, and
+/// what is longer than `bytes_max` is cut and ends in three dots.
+///
+/// With quote, backslash, all controls and all bytes above ASCII gone, no line can be ended, no
+/// field closed, no terminal commanded; and since every backslash is one of ours, the bytes can be
+/// had back.
+pub(super) fn escape(out: &mut Vec<u8>, text: &[u8], bytes_max: usize, prefix: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let kept = &text[..text.len().min(bytes_max)];
+    let mut rest = kept;
+    loop {
+        let plain = rest.iter().position(|&byte| !PLAIN[usize::from(byte)]);
+        let Some(plain) = plain else { break };
+        out.extend_from_slice(&rest[..plain]);
+        let byte = usize::from(rest[plain]);
+        out.extend_from_slice(prefix);
+        out.extend_from_slice(&[DIGITS[byte >> 4], DIGITS[byte & 15]]);
+        rest = &rest[plain + 1..];
+    }
+    out.extend_from_slice(rest);
+    if kept.len() < text.len() {
+        out.extend_from_slice(b"...");
+    }
+}
+
+/// Bytes of the body that the kernel has taken. Of a response cut short the record cannot tell head
+/// from body: then the head is counted in, up to what was promised.
+fn body_sent_bytes(record: &Record<'_>) -> u64 {
+    record.body_bytes.min(record.sent_bytes)
+}
+
+fn write_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            for (index, octet) in address.octets().into_iter().enumerate() {
+                if index > 0 {
+                    out.push(b'.');
+                }
+                write_decimal(out, u64::from(octet));
+            }
+        }
+        IpAddr::V6(address) => {
+            write!(out, "{address}").expect("writing to memory cannot fail");
+        }
+    }
+}
+
+/// `06/Nov/1994:08:49:37 +0000`
+fn ncsa_stamp(unix: u64) -> [u8; 26] {
+    let date = imf_fixdate(unix);
+    let mut stamp = *b"01/Jan/1970:00:00:00 +0000";
+    stamp[..2].copy_from_slice(&date[5..7]);
+    stamp[3..6].copy_from_slice(&date[8..11]);
+    stamp[7..11].copy_from_slice(&date[12..16]);
+    stamp[12..20].copy_from_slice(&date[17..25]);
+    stamp
+}
+
+/// `1994-11-06T08:49:37Z`
+pub(super) fn rfc3339_stamp(unix: u64) -> [u8; 20] {
+    const MONTHS: [&[u8; 3]; 12] = [
+        b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
+        b"Dec",
+    ];
+    let date = imf_fixdate(unix);
+    let month = MONTHS.iter().position(|month| month[..] == date[8..11]);
+    let month = month.expect("a month of the table that wrote it") + 1;
+    let mut stamp = *b"1970-01-01T00:00:00Z";
+    stamp[..4].copy_from_slice(&date[12..16]);
+    stamp[5] = b"01"[month / 10];
+    stamp[6] = b"0123456789"[month % 10];
+    stamp[8..10].copy_from_slice(&date[5..7]);
+    stamp[11..19].copy_from_slice(&date[17..25]);
+    stamp
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`
+fn imf_fixdate(unix: u64) -> [u8; date::DATE_BYTES] {
+    date::format(i64::try_from(unix).unwrap_or(i64::MAX))
+}

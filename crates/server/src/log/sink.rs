@@ -1,0 +1,316 @@
+//! The access log: opened by the master, written by the workers.
+use super::{
+    ErrorLog, Format, Level,
+    file::{Destination, LogFault, LogFile, Owner, Written},
+    format::{Formatter, LINE_BYTES_MAX},
+};
+use regatta_arch::WorkerLog;
+use regatta_metrics::{ControlView, Counter, Tally};
+use regatta_op::{Now, Tick};
+use regatta_origin::{Log, Record};
+use regatta_sys::clock;
+use std::{cell::RefCell, io, mem};
+
+/// A buffer that holds as many bytes is written.
+pub const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// A buffer whose first line is as old is written, milliseconds; given that the worker ticks.
+pub const BUFFER_AGE_MS_MAX: u64 = 1000;
+
+/// A write that takes longer is counted as a stall, unless the options say otherwise: 10 ms.
+pub const STALL_NS_DEFAULT: u64 = 10_000_000;
+
+/// What to log and where.
+#[derive(Clone, Debug)]
+pub struct AccessLogOptions {
+    /// Where it goes: `log.access`.
+    pub destination: Destination,
+    /// The form of its lines: `log.format`.
+    pub format: Format,
+    /// Whom a new file is given to; `None` if the server does not change its user.
+    pub owner: Option<Owner>,
+    /// A write that takes longer counts as a stall, nanoseconds.
+    pub stall_ns: u64,
+}
+
+/// The access log as the master has it: open, so that workers which may not open it can write.
+#[derive(Debug)]
+pub struct AccessLog {
+    options: AccessLogOptions,
+    file: Option<LogFile>,
+}
+
+impl AccessLog {
+    /// Opens the access log.
+    ///
+    /// # Errors
+    /// If it cannot be opened for appending.
+    pub fn open(options: AccessLogOptions) -> Result<Self, LogFault> {
+        match LogFile::open(&options.destination, options.owner) {
+            Ok(file) => Ok(Self { options, file }),
+            Err(fault) => Err(fault_of(&options.destination, fault)),
+        }
+    }
+
+    /// Makes the file, if it is not there any more, and gives it to its owner: what a master that
+    /// is still root does before it asks the workers to open it anew.
+    ///
+    /// # Errors
+    /// If it cannot be opened for appending; the old file remains in use.
+    pub fn renew(&mut self) -> Result<(), LogFault> {
+        if let Destination::Path(_) = self.options.destination {
+            self.file = LogFile::open(&self.options.destination, self.options.owner)
+                .map_err(|fault| fault_of(&self.options.destination, fault))?;
+        }
+        Ok(())
+    }
+
+    /// The log of one worker, to be made in that worker, after it has changed its user.
+    ///
+    /// A worker that may not open the file by its path writes to the one that the master opened,
+    /// and warns that it will not be able to open it anew.
+    #[must_use]
+    pub fn sink<'a>(
+        &self,
+        tally: Tally<'a>,
+        control: ControlView<'a>,
+        errors: ErrorLog,
+    ) -> LogSink<'a> {
+        let options = &self.options;
+        let file = self.file.as_ref().and_then(|inherited| {
+            let own = match options.destination {
+                Destination::Path(_) => LogFile::open(&options.destination, None),
+                Destination::Off | Destination::Stderr => inherited.try_clone().map(Some),
+            };
+            own.or_else(|fault| {
+                let fault = fault_of(&options.destination, fault);
+                errors.note(Level::Warning, format_args!("SIGUSR1 will not work: {fault}"));
+                inherited.try_clone().map(Some)
+            })
+            .unwrap_or_else(|fault| {
+                errors
+                    .note(Level::Error, format_args!("{}", fault_of(&options.destination, fault)));
+                None
+            })
+        });
+        let wants = file.is_some();
+        LogSink {
+            wants,
+            tally,
+            control,
+            errors,
+            stall_ns: options.stall_ns,
+            destination: options.destination.clone(),
+            state: RefCell::new(State {
+                file,
+                formatter: Formatter::new(options.format),
+                buffer: Vec::with_capacity(if wants {
+                    BUFFER_BYTES_MAX + LINE_BYTES_MAX
+                } else {
+                    0
+                }),
+                lines: 0,
+                since: None,
+                torn: false,
+                dropped: 0,
+                generation: control.log_generation(),
+            }),
+        }
+    }
+}
+
+fn fault_of(destination: &Destination, fault: io::Error) -> LogFault {
+    LogFault { option: "log.access", destination: destination.clone(), fault }
+}
+
+/// The access log of one worker.
+///
+/// Lines are kept until they fill [`BUFFER_BYTES_MAX`], are [`BUFFER_AGE_MS_MAX`] old at a
+/// [`tick`](WorkerLog::tick), or are [`flush`](WorkerLog::flush)ed. What the system does not take
+/// is dropped and counted; it is never waited for or kept.
+#[derive(Debug)]
+pub struct LogSink<'a> {
+    wants: bool,
+    tally: Tally<'a>,
+    control: ControlView<'a>,
+    errors: ErrorLog,
+    stall_ns: u64,
+    destination: Destination,
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: Option<LogFile>,
+    formatter: Formatter,
+    /// Whole lines; before them an empty one if the last write left off within a line.
+    buffer: Vec<u8>,
+    /// Lines in the buffer.
+    lines: u64,
+    /// The tick that first saw them.
+    since: Option<Tick>,
+    /// The last write left off within a line.
+    torn: bool,
+    /// Lines dropped since the last write that went well.
+    dropped: u64,
+    /// The generation of the open file.
+    generation: u64,
+}
+
+impl Log for LogSink<'_> {
+    fn wants(&self) -> bool {
+        self.wants
+    }
+
+    fn record(&self, record: &Record<'_>) {
+        if !self.wants {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        let State { formatter, buffer, lines, .. } = &mut *state;
+        formatter.write(buffer, record);
+        *lines += 1;
+        self.tally.add(Counter::LogLines, 1);
+        if buffer.len() >= BUFFER_BYTES_MAX {
+            self.write(&mut state);
+        }
+    }
+}
+
+impl WorkerLog for LogSink<'_> {
+    fn tick(&self, now: Now) {
+        let mut state = self.state.borrow_mut();
+        if self.control.log_generation() != state.generation {
+            self.reopen(&mut state);
+        }
+        if state.lines > 0 {
+            let since = *state.since.get_or_insert(now.tick);
+            if now.tick.since(since) >= BUFFER_AGE_MS_MAX {
+                self.write(&mut state);
+            }
+        }
+    }
+
+    fn flush(&self) {
+        self.write(&mut self.state.borrow_mut());
+    }
+}
+
+impl Drop for LogSink<'_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl LogSink<'_> {
+    /// What is in the buffer belongs to the old file.
+    fn reopen(&self, state: &mut State) {
+        self.write(state);
+        state.generation = self.control.log_generation();
+        self.errors.tick();
+        if !self.wants || !matches!(self.destination, Destination::Path(_)) {
+            return;
+        }
+        match LogFile::open(&self.destination, None) {
+            Ok(file) => {
+                state.file = file;
+                state.torn = false;
+                state.buffer.clear();
+            }
+            Err(fault) => {
+                let fault = fault_of(&self.destination, fault);
+                self.errors.note(Level::Error, format_args!("still the old file: {fault}"));
+            }
+        }
+    }
+
+    fn write(&self, state: &mut State) {
+        state.since = None;
+        let lines = mem::take(&mut state.lines);
+        let Some(file) = state.file.as_mut().filter(|_| lines > 0) else { return };
+        let start_ns = clock::nanos();
+        let written = file.write(&state.buffer);
+        let took_ns = clock::nanos().saturating_sub(start_ns);
+        self.tally.add(Counter::LogBytes, written.bytes as u64);
+        self.tally.add(Counter::LogWrites, written.calls);
+        if took_ns > self.stall_ns {
+            self.tally.add(Counter::StallLog, 1);
+            self.tally.add(Counter::StallLogNs, took_ns);
+        }
+        self.after(state, &written);
+    }
+
+    /// Drops what was not written, and says so once until writing goes well again.
+    fn after(&self, state: &mut State, written: &Written) {
+        if let Some(fault) = &written.fault {
+            if state.dropped == 0 {
+                self.errors.note(
+                    Level::Error,
+                    format_args!(
+                        "log.access: writing to {} failed: {fault}; lines are dropped and counted",
+                        self.destination
+                    ),
+                );
+            }
+            let rest = &state.buffer[written.bytes..];
+            let mut dropped = rest.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            if written.bytes == 0 {
+                // The line feed that ends a torn line is no line.
+                dropped -= u64::from(state.torn);
+            } else {
+                state.torn = state.buffer[written.bytes - 1] != b'\n';
+            }
+            state.dropped += dropped;
+            self.tally.add(Counter::LogDropped, dropped);
+        } else {
+            state.torn = false;
+            let dropped = mem::take(&mut state.dropped);
+            if dropped > 0 {
+                self.errors.note(
+                    Level::Notice,
+                    format_args!(
+                        "log.access: writing to {} goes well again; {dropped} lines were dropped",
+                        self.destination
+                    ),
+                );
+            }
+        }
+        state.buffer.clear();
+        if state.torn {
+            state.buffer.push(b'\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_metrics::Arena;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn a_torn_line_is_ended_before_the_next_one() {
+        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let arena = Arena::create(&words, 1);
+        let errors = ErrorLog::open(Destination::Off, None, None).expect("off cannot fail");
+        let options = AccessLogOptions {
+            destination: Destination::Path("/dev/null".into()),
+            format: Format::Common,
+            owner: None,
+            stall_ns: STALL_NS_DEFAULT,
+        };
+        let log = AccessLog::open(options).expect("/dev/null exists");
+        let sink = log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors);
+        let mut state = sink.state.borrow_mut();
+        let mut write = |lines: &[u8], bytes| {
+            state.buffer.extend_from_slice(lines);
+            let fault = Some(io::ErrorKind::StorageFull.into());
+            sink.after(&mut state, &Written { bytes, calls: 1, fault });
+            (state.buffer.clone(), state.dropped)
+        };
+        assert_eq!(write(b"one\ntwo\nthree\n", 6), (b"\n".to_vec(), 2));
+        assert_eq!(write(b"four\n", 0), (b"\n".to_vec(), 3));
+        assert_eq!(write(b"five\nsix\n", 6), (Vec::new(), 4));
+        assert_eq!(arena.slot(0).get(Counter::LogDropped), 4);
+    }
+}

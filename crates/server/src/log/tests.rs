@@ -1,0 +1,487 @@
+//! Lines, and what becomes of them on their way to a file.
+use super::{format::*, *};
+use regatta_arch::WorkerLog;
+use regatta_metrics::{Arena, Counter, SlotView, Tally};
+use regatta_op::{Now, Tick};
+use regatta_origin::{Log, Outcome, Record};
+use std::{
+    fs::{self, File},
+    io::Read,
+    net::SocketAddr,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::AtomicU64,
+};
+
+/// A folder of a test's own, gone with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("regatta-log-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn arena() -> Arena<'static> {
+    let words = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    Arena::create(words.leak(), 1)
+}
+
+fn record() -> Record<'static> {
+    Record {
+        unix: 784_111_777,
+        peer: "192.0.2.7:4711".parse::<SocketAddr>().unwrap().into(),
+        method: b"GET",
+        target: b"/a?b=c",
+        version: "HTTP/1.1",
+        status: 200,
+        body_bytes: 1000,
+        sent_bytes: 1200,
+        outcome: Outcome::Complete,
+        referer: Some(b"http://x/"),
+        user_agent: Some(b"curl/8"),
+        duration_ms: 3,
+        keep_alive: true,
+    }
+}
+
+fn line(format: Format, record: &Record<'_>) -> String {
+    let mut out = Vec::new();
+    Formatter::new(format).write(&mut out, record);
+    String::from_utf8(out).unwrap()
+}
+
+fn options(path: &Path, format: Format) -> AccessLogOptions {
+    let destination = Destination::Path(path.into());
+    AccessLogOptions { destination, format, owner: None, stall_ns: STALL_NS_DEFAULT }
+}
+
+fn sink(arena: &Arena<'static>, path: &Path, errors: &Path) -> LogSink<'static> {
+    let control = arena.view().control();
+    let errors = ErrorLog::open(Destination::Path(errors.into()), None, Some(control)).unwrap();
+    let log = AccessLog::open(options(path, Format::Combined)).unwrap();
+    log.sink(Tally::Owned(arena.slot(0)), control, errors)
+}
+
+fn counters(arena: &Arena<'static>) -> SlotView<'static> {
+    arena.view().slots().next().unwrap()
+}
+
+fn at(ms: u64) -> Now {
+    Now { tick: Tick(ms), unix: ms / 1000 }
+}
+
+#[test]
+fn lines_in_each_form() {
+    assert_eq!(
+        line(Format::Common, &record()),
+        "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 1000\n"
+    );
+    assert_eq!(
+        line(Format::Combined, &record()),
+        "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 1000 \
+         \"http://x/\" \"curl/8\" complete 3\n"
+    );
+    assert_eq!(
+        line(Format::Json, &record()),
+        "{\"time\":\"1994-11-06T08:49:37Z\",\"peer\":\"192.0.2.7\",\"port\":4711,\
+         \"method\":\"GET\",\"target\":\"/a?b=c\",\"version\":\"HTTP/1.1\",\"status\":200,\
+         \"body_bytes\":1000,\"sent_bytes\":1200,\"outcome\":\"complete\",\"duration_ms\":3,\
+         \"keep_alive\":true,\"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
+    );
+}
+
+#[test]
+fn what_is_missing_has_its_sign() {
+    let record = Record {
+        method: b"",
+        target: b"",
+        version: "",
+        status: 400,
+        body_bytes: 0,
+        sent_bytes: 90,
+        referer: None,
+        user_agent: Some(b""),
+        peer: "[2001:db8::1]:80".parse::<SocketAddr>().unwrap().into(),
+        ..record()
+    };
+    assert_eq!(
+        line(Format::Combined, &record),
+        "2001:db8::1 - - [06/Nov/1994:08:49:37 +0000] \"-\" 400 0 \"-\" \"\" complete 3\n"
+    );
+    let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
+    assert!(json["referer"].is_null());
+    assert_eq!(json["user_agent"], "");
+    assert_eq!(json["method"], "");
+}
+
+#[test]
+fn a_response_cut_short_is_logged_as_such() {
+    for (outcome, sent_bytes, logged) in [
+        (Outcome::Truncated, 700, " 200 700 "),
+        (Outcome::Aborted, 0, " 200 0 "),
+        (Outcome::Slow, 999, " 200 999 "),
+        (Outcome::Complete, 1200, " 200 1000 "),
+    ] {
+        let record = Record { outcome, sent_bytes, ..record() };
+        let combined = line(Format::Combined, &record);
+        assert!(combined.contains(logged), "{combined}");
+        assert!(combined.ends_with(&format!(" {} 3\n", outcome.name())), "{combined}");
+        let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
+        assert_eq!(json["outcome"], outcome.name());
+        assert_eq!(json["sent_bytes"], sent_bytes);
+    }
+}
+
+#[test]
+fn the_stamp_follows_the_second() {
+    let mut out = Vec::new();
+    let mut formatter = Formatter::new(Format::Common);
+    for unix in [784_111_777, 784_111_777, 784_111_778, 0, 784_111_777] {
+        formatter.write(&mut out, &Record { unix, ..record() });
+    }
+    let text = String::from_utf8(out).unwrap();
+    let stamps: Vec<&str> = text.lines().map(|line| &line[15..41]).collect();
+    assert_eq!(stamps[0], "06/Nov/1994:08:49:37 +0000");
+    assert_eq!(stamps[2], "06/Nov/1994:08:49:38 +0000");
+    assert_eq!(stamps[3], "01/Jan/1970:00:00:00 +0000");
+    assert_eq!((stamps[1], stamps[4]), (stamps[0], stamps[0]));
+    // From 2024-01-15 on, every 30 days: once in each month.
+    for (month, unix) in (1..=12).zip((0..).map(|days: u64| 1_705_276_800 + days * 30 * 86_400)) {
+        let stamp = String::from_utf8(rfc3339_stamp(unix).to_vec()).unwrap();
+        assert!(stamp.starts_with(&format!("2024-{month:02}-")), "{stamp}");
+    }
+}
+
+/// What peers have put in logs.
+fn hostile() -> Vec<Vec<u8>> {
+    let mut corpus: Vec<Vec<u8>> = [
+        &b"\r\n127.0.0.1 - - [01/Jan/2000:00:00:00 +0000] \"GET /forged HTTP/1.1\" 200 1"[..],
+        b"\" 200 0 \"-\" \"x",
+        b"\\\" 200 0",
+        b"\\",
+        b"\",\"status\":500,\"x\":\"",
+        b"\\u0022,\\\"",
+        b"\x1b]0;owned\x07\x1b[2J",
+        b"\xc2\x9b31m",
+        b"\xe2\x80\xae\xe2\x80\xa8",
+        b"\xff\xfe\x00\xc0\xaf",
+        b"\xed\xa0\x80",
+        b"\x00",
+        b"\x7f\x80",
+        b"${jndi:ldap://x/}",
+        b"%n%s%0d%0a",
+        b"</script>",
+        b"\\x22",
+        b"",
+    ]
+    .map(<[u8]>::to_vec)
+    .to_vec();
+    corpus.extend((0..=255).map(|byte| vec![byte]));
+    corpus.push((0..=255).collect());
+    corpus
+}
+
+/// The bytes that an escaped text stands for.
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        if first == b'\\' {
+            assert_eq!(after[0], b'x', "{text}");
+            let digits = std::str::from_utf8(&after[1..3]).unwrap();
+            bytes.push(u8::from_str_radix(digits, 16).unwrap());
+            rest = &after[3..];
+        } else {
+            bytes.push(first);
+            rest = after;
+        }
+    }
+    bytes
+}
+
+#[test]
+fn nothing_a_peer_sends_gets_out_of_its_field() {
+    for text in hostile() {
+        let record = Record {
+            method: if text.is_empty() { b"GET" } else { &text },
+            target: &text,
+            referer: Some(&text),
+            user_agent: Some(&text),
+            ..record()
+        };
+        let combined = line(Format::Combined, &record);
+        assert!(combined.trim_end_matches('\n').bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+        assert_eq!(combined.matches('\n').count(), 1);
+        let fields: Vec<&str> = combined.split('"').collect();
+        assert_eq!(fields.len(), 7, "{combined}");
+        assert_eq!(fields[2], " 200 1000 ");
+        assert_eq!(unescape(fields[3]), text);
+        assert_eq!(unescape(fields[5]), text);
+        assert!(fields[1].ends_with(" HTTP/1.1"));
+
+        let json = line(Format::Json, &record);
+        assert_eq!(json.matches('\n').count(), 1);
+        assert!(json.trim_end_matches('\n').bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), 14);
+        assert_eq!(json["status"], 200);
+        for member in ["target", "referer", "user_agent"] {
+            assert_eq!(unescape(json[member].as_str().unwrap()), text, "{member}");
+        }
+    }
+}
+
+#[test]
+fn long_texts_are_cut_and_no_line_is_too_long() {
+    let text = vec![0xff; 20_000];
+    let record = Record {
+        method: &text,
+        target: &text,
+        referer: Some(&text),
+        user_agent: Some(&text),
+        ..record()
+    };
+    for format in [Format::Common, Format::Combined, Format::Json] {
+        let line = line(format, &record);
+        assert!(line.len() <= LINE_BYTES_MAX, "{}", line.len());
+        assert!(line.contains("FF..."));
+        if format == Format::Json {
+            serde_json::from_str::<serde_json::Value>(&line).unwrap();
+        }
+    }
+}
+
+#[test]
+fn formats_have_names() {
+    assert_eq!("json".parse(), Ok(Format::Json));
+    assert_eq!("common".parse(), Ok(Format::Common));
+    assert_eq!("combined".parse(), Ok(Format::Combined));
+    assert!("xml".parse::<Format>().unwrap_err().contains("xml"));
+}
+
+#[test]
+fn a_buffer_is_written_when_full_old_or_flushed() {
+    let folder = Folder::new("buffer");
+    let (path, arena) = (folder.file("access"), arena());
+    let sink = sink(&arena, &path, &folder.file("error"));
+    let written = || fs::metadata(&path).unwrap().len();
+
+    sink.record(&record());
+    sink.tick(at(5000));
+    sink.tick(at(5999));
+    assert_eq!(written(), 0);
+    sink.tick(at(6000));
+    let line_bytes = written();
+    assert_eq!(line_bytes, line(Format::Combined, &record()).len() as u64);
+
+    sink.record(&record());
+    sink.tick(at(6001));
+    assert_eq!(written(), line_bytes);
+    sink.flush();
+    assert_eq!(written(), 2 * line_bytes);
+    sink.flush();
+    assert_eq!(counters(&arena).get(Counter::LogWrites), 2);
+
+    let fills = (BUFFER_BYTES_MAX as u64).div_ceil(line_bytes);
+    for _ in 1..fills {
+        sink.record(&record());
+    }
+    assert_eq!(written(), 2 * line_bytes);
+    sink.record(&record());
+    assert_eq!(written(), (2 + fills) * line_bytes);
+
+    let counters = counters(&arena);
+    assert_eq!(counters.get(Counter::LogLines), 2 + fills);
+    assert_eq!(counters.get(Counter::LogBytes), written());
+    assert_eq!(counters.get(Counter::LogWrites), 3);
+    assert_eq!(counters.get(Counter::LogDropped), 0);
+    assert_eq!(fs::metadata(folder.file("error")).unwrap().len(), 0);
+}
+
+#[test]
+fn a_log_that_is_dropped_writes_first() {
+    let folder = Folder::new("drop");
+    let path = folder.file("access");
+    let sink = sink(&arena(), &path, &folder.file("error"));
+    sink.record(&record());
+    drop(sink);
+    assert_eq!(fs::read_to_string(&path).unwrap(), line(Format::Combined, &record()));
+}
+
+#[test]
+fn off_wants_nothing() {
+    let folder = Folder::new("off");
+    let arena = arena();
+    let control = arena.view().control();
+    let errors = ErrorLog::open(Destination::from("off"), None, None).unwrap();
+    errors.note(Level::Error, format_args!("unheard"));
+    let options = AccessLogOptions {
+        destination: Destination::from("off"),
+        ..options(&folder.0, Format::Json)
+    };
+    let sink = AccessLog::open(options).unwrap().sink(Tally::Owned(arena.slot(0)), control, errors);
+    assert!(!sink.wants());
+    sink.record(&record());
+    arena.control().reopen_logs();
+    sink.tick(at(0));
+    sink.flush();
+    assert_eq!(counters(&arena).get(Counter::LogLines), 0);
+}
+
+#[test]
+fn a_new_generation_opens_the_file_anew() {
+    let folder = Folder::new("reopen");
+    let (path, old, arena) = (folder.file("access"), folder.file("access.1"), arena());
+    let sink = sink(&arena, &path, &folder.file("error"));
+    sink.record(&record());
+    fs::rename(&path, &old).unwrap();
+    arena.control().reopen_logs();
+    sink.record(&record());
+    sink.tick(at(1));
+    assert_eq!(fs::read_to_string(&old).unwrap().lines().count(), 2);
+    sink.record(&Record { target: b"/new", ..record() });
+    sink.tick(at(2));
+    sink.flush();
+    assert!(fs::read_to_string(&path).unwrap().contains("/new"));
+    assert_eq!(fs::read_to_string(&old).unwrap().lines().count(), 2);
+    assert_eq!(fs::metadata(folder.file("error")).unwrap().len(), 0);
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_anew_stays_in_use_and_is_reported() {
+    let folder = Folder::new("stay");
+    let below = folder.file("below");
+    fs::create_dir(&below).unwrap();
+    let (path, moved, arena) = (below.join("access"), folder.file("moved"), arena());
+    let sink = sink(&arena, &path, &folder.file("error"));
+    fs::rename(&below, &moved).unwrap();
+    arena.control().reopen_logs();
+    sink.tick(at(1));
+    sink.record(&record());
+    sink.flush();
+    assert_eq!(fs::read_to_string(moved.join("access")).unwrap().lines().count(), 1);
+    let said = fs::read_to_string(folder.file("error")).unwrap();
+    assert!(said.contains("still the old file: log.access: cannot open"), "{said}");
+    assert_eq!(said.lines().count(), 1);
+}
+
+#[test]
+fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
+    let folder = Folder::new("full");
+    let (path, arena) = (folder.file("access"), arena());
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let sink = sink(&arena, &path, &folder.file("error"));
+    for _ in 0..3 {
+        sink.record(&record());
+        sink.record(&record());
+        sink.flush();
+    }
+    assert_eq!(counters(&arena).get(Counter::LogDropped), 6);
+    assert_eq!(counters(&arena).get(Counter::LogBytes), 0);
+    let said = fs::read_to_string(folder.file("error")).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("error: log.access: writing to"), "{said}");
+
+    fs::remove_file(&path).unwrap();
+    arena.control().reopen_logs();
+    sink.tick(at(1));
+    sink.record(&record());
+    sink.flush();
+    assert_eq!(fs::read_to_string(&path).unwrap(), line(Format::Combined, &record()));
+    let said = fs::read_to_string(folder.file("error")).unwrap();
+    assert!(said.ends_with("goes well again; 6 lines were dropped\n"), "{said}");
+}
+
+#[test]
+fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
+    let folder = Folder::new("pipe");
+    let (path, arena) = (folder.file("pipe"), arena());
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let fault = AccessLog::open(options(&path, Format::Combined)).unwrap_err();
+    assert!(fault.to_string().ends_with("it is a pipe that nobody reads"), "{fault}");
+
+    let mut reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+    let sink = sink(&arena, &path, &folder.file("error"));
+    for _ in 0..5000 {
+        sink.record(&record());
+    }
+    sink.flush();
+    drop(sink);
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    let expected = line(Format::Combined, &record());
+    assert!(text.split_inclusive('\n').all(|line| line == expected));
+    let counters = counters(&arena);
+    let dropped = counters.get(Counter::LogDropped);
+    assert!(dropped > 0);
+    assert_eq!(text.lines().count() as u64 + dropped, 5000);
+    assert_eq!(counters.get(Counter::LogBytes), text.len() as u64);
+}
+
+#[test]
+fn what_cannot_be_opened_is_said_with_its_option() {
+    let folder = Folder::new("fault");
+    let path = folder.file("none/access");
+    let fault = AccessLog::open(options(&path, Format::Json)).unwrap_err().to_string();
+    assert!(fault.starts_with("log.access: cannot open /"), "{fault}");
+    assert!(fault.ends_with("; its directory must exist"), "{fault}");
+    let fault = ErrorLog::open(Destination::Path(folder.0.clone()), None, None).unwrap_err();
+    assert!(fault.to_string().starts_with("log.error: cannot open"), "{fault}");
+}
+
+#[test]
+fn messages_of_the_server_are_one_line_each() {
+    let folder = Folder::new("error");
+    let path = folder.file("error");
+    let arena = arena();
+    let control = Some(arena.view().control());
+    let log = ErrorLog::open(Destination::Path(path.clone()), None, control).unwrap();
+    log.note(Level::Notice, format_args!("a \"Größe\"\n\x1b[2J\\ {}", "x".repeat(2000)));
+    log.clone().note(Level::Warning, format_args!("second"));
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2);
+    let head = format!(" regatta[{}] notice: a \"Größe\"\\x0A\\x1B[2J\\x5C x", std::process::id());
+    assert_eq!(&lines[0][20..20 + head.len()], head);
+    assert!(lines[0].ends_with("xx...") && lines[0].len() < 1100);
+    assert!(lines[1].ends_with("warning: second"));
+
+    fs::rename(&path, folder.file("error.1")).unwrap();
+    arena.control().reopen_logs();
+    log.note(Level::Error, format_args!("third"));
+    assert!(fs::read_to_string(&path).unwrap().ends_with("error: third\n"));
+}
+
+#[test]
+fn pieces_for_pipes_end_where_lines_end() {
+    struct Pieces(Vec<Vec<u8>>);
+    impl std::io::Write for Pieces {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut pieces = Pieces(Vec::new());
+    let written = file::write_lines(&mut pieces, b"ab\ncd\nlonger\nef\n", 6);
+    assert!(written.fault.is_none());
+    assert_eq!(written.bytes, 16);
+    assert_eq!(pieces.0, [&b"ab\ncd\n"[..], b"longer\n", b"ef\n"]);
+    assert_eq!(written.calls, 3);
+}
