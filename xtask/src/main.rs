@@ -1,2 +1,58 @@
-//! The projects own tools.
-fn main() {}
+//! The project's own tools: everything a contributor or CI runs besides plain cargo.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod bench;
+mod command;
+mod fuzz;
+mod generate;
+mod simulate;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Regatta's own tools.
+
+Usage: cargo xtask COMMAND [options]
+
+  test                 everything that CI checks, in order; ends with a count
+  tidy                 the house rules: lengths, unsafe, arrows between crates, documents
+  gen                  rewrites the documents and example files that are made from sources
+  sim  [--seeds N] [--from S]
+                       the simulator in an optimised build (defaults: 100000 seeds from 0)
+  fuzz [TARGET] [--seconds S]
+                       fuzz one target, or each in turn (default: 30 s each)
+  bench [options]      Regatta beside a bare loop, nginx, lighttpd and h2o; `bench --help`
+
+Example: cargo xtask test
+";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    let rest: Vec<String> = words.collect();
+    let outcome = match command.as_str() {
+        "test" => test::run(&rest),
+        "tidy" => tidy::run(&rest),
+        "gen" => generate::run(&rest),
+        "sim" => simulate::run(&rest),
+        "fuzz" => fuzz::run(&rest),
+        "bench" => bench::run(&rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(true)
+        }
+        "" => Err(format!("a command is missing\n\n{HELP}")),
+        other => Err(format!("no command `{other}`\n\n{HELP}")),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::from(2)
+        }
+    }
+}

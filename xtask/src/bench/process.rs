@@ -1,0 +1,253 @@
+//! Processes that never outlive the trial that started them.
+
+use crate::command::require;
+use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a wait looks again.
+const STEP: Duration = Duration::from_millis(10);
+/// How long a server has to leave before it is killed.
+const LEAVE_MAX: Duration = Duration::from_millis(1500);
+
+/// Becomes true when the user or the system asks us to stop.
+#[derive(Debug, Clone)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Listens for SIGINT, SIGTERM and SIGHUP; the second one ends us at once.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn listen() -> Result<Self, String> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+            let number = signal.as_raw();
+            signal_hook::flag::register_conditional_shutdown(number, 130, Arc::clone(&flag))
+                .and_then(|_| signal_hook::flag::register(number, Arc::clone(&flag)))
+                .map_err(|error| format!("signals: {error}"))?;
+        }
+        Ok(Self(flag))
+    }
+
+    /// Whether we were asked to stop.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A folder of our own that goes away with us.
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes the folder below `parent`.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(crate) fn new(parent: &Path) -> Result<Self, String> {
+        let path = parent.join(format!("regatta-bench-{}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// How a program is started.
+#[derive(Debug)]
+pub(crate) struct Launch<'a> {
+    /// The program and its words.
+    pub(crate) command: Command,
+    /// The CPU that it and its children run on; None: any.
+    pub(crate) cpu: Option<usize>,
+    /// Where standard error goes; None: nowhere.
+    pub(crate) errors: Option<&'a Path>,
+    /// Whether it runs as `nobody` if we are root.
+    pub(crate) as_nobody: bool,
+}
+
+/// A program in a process group of its own, ended when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Spawned {
+    child: Child,
+}
+
+impl Spawned {
+    /// Starts a program on one CPU. Its standard output is kept for [`Self::output`].
+    ///
+    /// If we die without dropping this, the kernel asks the program to leave: `setpriv` arranges
+    /// that, since it takes a call between fork and exec.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn start(launch: Launch<'_>) -> Result<Self, String> {
+        let Launch { command, cpu, .. } = &launch;
+        let name = command.get_program().to_string_lossy().into_owned();
+        let errors = match launch.errors {
+            None => Stdio::null(),
+            Some(path) => std::fs::File::create(path).map_err(|error| error.to_string())?.into(),
+        };
+        let mut command = tied_to_us(command, launch.as_nobody)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
+        let before = sched_getaffinity(None).map_err(|error| format!("affinity: {error}"))?;
+        if let Some(cpu) = cpu {
+            let mut one = CpuSet::new();
+            one.set(*cpu);
+            sched_setaffinity(None, &one).map_err(|error| format!("CPU {cpu}: {error}"))?;
+        }
+        let child = command.spawn().map_err(|error| format!("{name}: {error}"));
+        sched_setaffinity(None, &before).map_err(|error| format!("affinity: {error}"))?;
+        Ok(Self { child: child? })
+    }
+
+    /// The process and all that descend from it.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            if let Some(parent) = parent_of(pid) {
+                children.entry(parent).or_default().push(pid);
+            }
+        }
+        let mut found = vec![self.child.id()];
+        let mut at = 0;
+        while let Some(pid) = found.get(at).copied() {
+            found.extend(children.get(&pid).into_iter().flatten());
+            at += 1;
+        }
+        found
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for its end and gives what it printed on standard output.
+    ///
+    /// # Errors
+    /// If it takes longer than `limit`, fails, or the user interrupts.
+    pub(crate) fn output(
+        mut self,
+        limit: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<String, String> {
+        let start = Instant::now();
+        while !self.has_ended() {
+            if interrupt.is_set() {
+                return Err("interrupted".to_owned());
+            }
+            if start.elapsed() > limit {
+                return Err(format!("no end within {} s", limit.as_secs()));
+            }
+            std::thread::sleep(STEP);
+        }
+        let mut text = String::new();
+        if let Some(mut out) = self.child.stdout.take() {
+            out.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        }
+        match self.child.wait() {
+            Ok(status) if status.success() => Ok(text),
+            Ok(status) => Err(format!("{status}: {}", text.trim())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Sends a signal to the process and its group.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        let descendants = self.pids();
+        if !self.has_ended() {
+            self.signal(Signal::TERM);
+        }
+        let start = Instant::now();
+        while !self.has_ended() && start.elapsed() < LEAVE_MAX {
+            std::thread::sleep(STEP);
+        }
+        // What is left of the group, and what left the group but not the family.
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+        for pid in descendants.into_iter().skip(1) {
+            let orphan = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            if let Some(orphan) = orphan.filter(|_| parent_of(pid) == Some(1)) {
+                let _ = rustix::process::kill_process(orphan, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Puts `setpriv` in front of a command.
+fn tied_to_us(command: &Command, as_nobody: bool) -> Result<Command, String> {
+    let setpriv = require("setpriv", "util-linux")?;
+    let mut tied = Command::new(setpriv);
+    tied.args(["--pdeathsig", "TERM"]);
+    if as_nobody && rustix::process::geteuid().is_root() {
+        tied.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]);
+    }
+    tied.arg(command.get_program()).args(command.get_args());
+    Ok(tied)
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after_name) = text.rsplit_once(") ")?;
+    after_name.split(' ').nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Launch, Spawned, parent_of};
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_dropped_process_takes_its_children_along() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' TERM; sleep 60 & sleep 60"]);
+        let launch = Launch { command: shell, cpu: None, errors: None, as_nobody: false };
+        let spawned = Spawned::start(launch).expect("there is a shell");
+        let start = Instant::now();
+        let mut pids = spawned.pids();
+        while pids.len() < 3 && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(5));
+            pids = spawned.pids();
+        }
+        assert_eq!(pids.len(), 3);
+        drop(spawned);
+        let gone = |pid: &u32| {
+            parent_of(*pid).is_none()
+                || std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                    .is_ok_and(|text| text.contains(") Z "))
+        };
+        while !pids.iter().all(gone) && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(pids.iter().all(gone), "{pids:?}");
+    }
+}

@@ -1,0 +1,476 @@
+//! What a comparison found, as a table for people and as JSON.
+
+use super::counters::Event;
+use super::machine::Machine;
+use super::stats::{Ratio, median, paired_ratio};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// One run of one server at one size in one round.
+#[derive(Debug, Clone)]
+pub(crate) struct Trial {
+    /// The round, from 0.
+    pub(crate) round: u64,
+    /// The server's name.
+    pub(crate) target: String,
+    /// The body's bytes.
+    pub(crate) bytes: usize,
+    /// What was measured, or why it does not count.
+    pub(crate) outcome: Result<Measured, String>,
+}
+
+/// What was measured in a valid trial.
+#[derive(Debug, Clone)]
+pub(crate) struct Measured {
+    /// Answers in the time.
+    pub(crate) requests: f64,
+    /// The time in seconds.
+    pub(crate) seconds: f64,
+    /// Median and 99th percentile of the service time in microseconds, in a closed loop.
+    pub(crate) service_us: (f64, f64),
+    /// Totals of the events, in the order of [`Event::ALL`].
+    pub(crate) totals: [Option<f64>; 4],
+    /// The smallest share of the time that a counter was counting.
+    pub(crate) coverage: f64,
+    /// Seconds in which the server's and the client's CPU were busy, with whatever it was.
+    pub(crate) cpus_busy: [Option<f64>; 2],
+}
+
+impl Measured {
+    fn rate(&self) -> f64 {
+        self.requests / self.seconds
+    }
+
+    fn per_request(&self, event: Event) -> Option<f64> {
+        self.totals[event as usize].map(|total| total / self.requests)
+    }
+
+    /// The share of its CPU that the server used.
+    fn busy(&self) -> Option<f64> {
+        self.totals[Event::CpuNanoseconds as usize].map(|ns| ns / 1e9 / self.seconds)
+    }
+
+    /// The share of the server's CPU that something else used, or another guest of the host.
+    fn foreign(&self) -> Option<f64> {
+        Some((self.cpus_busy[0]? / self.seconds - self.busy()?).max(0.0))
+    }
+
+    /// The share of the client's CPU that was used: near 1, the client may be the limit.
+    fn client_busy(&self) -> Option<f64> {
+        self.cpus_busy[1].map(|busy| busy / self.seconds)
+    }
+}
+
+/// Everything that a comparison found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// The machine.
+    pub(crate) machine: Machine,
+    /// How it was measured: one `name: value` a line.
+    pub(crate) method: Vec<(String, String)>,
+    /// The servers in the order of the table, and their versions.
+    pub(crate) targets: Vec<(String, String)>,
+    /// The sizes in the order of the tables.
+    pub(crate) sizes: Vec<usize>,
+    /// Every trial in the order it was run.
+    pub(crate) trials: Vec<Trial>,
+    /// System calls per request by target and size, or why not; from a run of its own.
+    pub(crate) calls: Vec<(String, usize, Result<f64, String>)>,
+    /// What could not be counted, and other things to know.
+    pub(crate) notes: Vec<String>,
+    /// The seed of orders and intervals.
+    pub(crate) seed: u64,
+}
+
+/// A bar of the product: the cost of `above` against `below` at a size.
+struct Bar {
+    bytes: usize,
+    below: &'static str,
+    ratio_max: f64,
+    what: &'static str,
+}
+
+const BARS: [Bar; 3] = [
+    Bar { bytes: 4096, below: "null", ratio_max: 1.10, what: "cycles/request, 4 KiB" },
+    Bar { bytes: 4096, below: "nginx", ratio_max: 0.55, what: "cycles/request, 4 KiB" },
+    Bar { bytes: 1 << 20, below: "null", ratio_max: 1.05, what: "cycles/MiB, 1 MiB" },
+];
+
+/// More than this share of other work on the server's CPU makes a trial noisy.
+const FOREIGN_SHARE_MAX: f64 = 0.05;
+
+impl Report {
+    /// The whole as text.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |text: String| {
+            out.push_str(&text);
+            out.push('\n');
+        };
+        line(format!("machine     {}", self.machine.processor));
+        line(format!("kernel      {}", self.machine.kernel));
+        line(format!("mitigations {}", self.machine.mitigations));
+        line(format!("commit      {}", self.machine.commit));
+        for (name, value) in &self.method {
+            line(format!("{name:11} {value}"));
+        }
+        for (name, version) in &self.targets {
+            line(format!("{name:16} {version}"));
+        }
+        for size in &self.sizes {
+            line(format!("\n{} bodies", size_name(*size)));
+            line(aligned(&self.absolute(*size)));
+            line(aligned(&self.paired(*size)));
+        }
+        for bar in &BARS {
+            if let Some(verdict) = self.verdict(bar) {
+                line(verdict);
+            }
+        }
+        for trial in &self.trials {
+            if let Err(why) = &trial.outcome {
+                let size = size_name(trial.bytes);
+                line(format!("invalid: {} {size} round {}: {why}", trial.target, trial.round + 1));
+            }
+        }
+        for note in self.notes.iter().chain(self.noise().as_ref()) {
+            line(format!("note: {note}"));
+        }
+        out
+    }
+
+    /// Says so if other work shared the server's CPU: times are then noisy, counts much less.
+    fn noise(&self) -> Option<String> {
+        let valid: Vec<&Measured> =
+            self.trials.iter().filter_map(|trial| trial.outcome.as_ref().ok()).collect();
+        let noisy = valid.iter().filter(|one| one.foreign() > Some(FOREIGN_SHARE_MAX)).count();
+        (noisy > 0).then(|| {
+            format!(
+                "NOISY: in {noisy} of {} trials other work used more than {:.0} % of the \
+                 server's CPU; do not trust the times",
+                valid.len(),
+                FOREIGN_SHARE_MAX * 100.0
+            )
+        })
+    }
+
+    fn measured(&self, target: &str, bytes: usize) -> impl Iterator<Item = (u64, &Measured)> {
+        self.trials
+            .iter()
+            .filter(move |trial| trial.target == target && trial.bytes == bytes)
+            .filter_map(|trial| Some((trial.round, trial.outcome.as_ref().ok()?)))
+    }
+
+    /// The table of medians over the rounds.
+    fn absolute(&self, bytes: usize) -> Vec<Vec<String>> {
+        let heads = [
+            "medians",
+            "req/s",
+            "cycles/req",
+            "user instr/req",
+            "kernel instr/req",
+            "CPU us/req",
+            "calls/req",
+            "server %",
+            "foreign %",
+            "client %",
+            "p50 us",
+            "p99 us",
+            "valid",
+        ];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for (name, _) in &self.targets {
+            let all: Vec<&Measured> = self.measured(name, bytes).map(|(_, one)| one).collect();
+            let of = |value: &dyn Fn(&Measured) -> Option<f64>, decimals: usize| {
+                let values: Vec<f64> = all.iter().filter_map(|one| value(one)).collect();
+                median(&values).map_or("-".to_owned(), |middle| grouped(middle, decimals))
+            };
+            let calls = self.calls_of(name, bytes);
+            let tried = self.trials.iter().filter(|t| t.target == *name && t.bytes == bytes);
+            let decimals = if bytes >= 1 << 16 { 1 } else { 2 };
+            rows.push(vec![
+                name.clone(),
+                of(&|one| Some(one.rate()), 0),
+                of(&|one| one.per_request(Event::Cycles), 0),
+                of(&|one| one.per_request(Event::UserInstructions), 0),
+                of(&|one| one.per_request(Event::KernelInstructions), 0),
+                of(&|one| one.per_request(Event::CpuNanoseconds).map(|ns| ns / 1e3), decimals),
+                calls.map_or("-".to_owned(), |calls| grouped(calls, 2)),
+                of(&|one| one.busy().map(|share| share * 100.0), 0),
+                of(&|one| one.foreign().map(|share| share * 100.0), 0),
+                of(&|one| one.client_busy().map(|share| share * 100.0), 0),
+                of(&|one| Some(one.service_us.0), 0),
+                of(&|one| Some(one.service_us.1), 0),
+                format!("{}/{}", all.len(), tried.count()),
+            ]);
+        }
+        rows
+    }
+
+    fn calls_of(&self, target: &str, bytes: usize) -> Option<f64> {
+        let one = self.calls.iter().find(|(name, size, _)| name == target && *size == bytes)?;
+        one.2.as_ref().ok().copied()
+    }
+
+    /// The table of ratios, round by round, with intervals.
+    fn paired(&self, bytes: usize) -> Vec<Vec<String>> {
+        let bases: Vec<&str> = ["null", "nginx"]
+            .into_iter()
+            .filter(|base| self.targets.iter().any(|(name, _)| name == base))
+            .collect();
+        let mut heads = vec!["ratios, pairs by round [95 %]".to_owned()];
+        for base in &bases {
+            heads.push(format!("cycles/req : {base}"));
+            heads.push(format!("req/s : {base}"));
+        }
+        let again = self.targets.iter().any(|(name, _)| name == "regatta-again");
+        if again {
+            heads.push("A/A cycles : regatta".to_owned());
+            heads.push("A/A req/s : regatta".to_owned());
+        }
+        let mut rows = vec![heads];
+        for (name, _) in &self.targets {
+            let mut row = vec![name.clone()];
+            let mut add = |base: &str, shown: bool| {
+                let shown = shown && name != base;
+                let show = |ratio: Option<Ratio>| match ratio {
+                    Some(ratio) if shown => ratio_text(&ratio),
+                    _ => "-".to_owned(),
+                };
+                row.push(show(self.ratio(name, base, bytes, cycles)));
+                row.push(show(self.ratio(name, base, bytes, rate)));
+            };
+            for base in &bases {
+                add(base, true);
+            }
+            if again {
+                add("regatta", name.starts_with("regatta"));
+            }
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// The ratio of a value of two servers over the rounds in which both were valid.
+    fn ratio(
+        &self,
+        above: &str,
+        below: &str,
+        bytes: usize,
+        value: fn(&Measured) -> Option<f64>,
+    ) -> Option<Ratio> {
+        let pairs: Vec<(f64, f64)> = self
+            .measured(above, bytes)
+            .filter_map(|(round, one)| {
+                let (_, other) = self.measured(below, bytes).find(|(other, _)| *other == round)?;
+                Some((value(one)?, value(other)?))
+            })
+            .collect();
+        paired_ratio(&pairs, self.seed)
+    }
+
+    fn verdict(&self, bar: &Bar) -> Option<String> {
+        let ratio = self.ratio("regatta", bar.below, bar.bytes, cycles)?;
+        let word = if ratio.high <= bar.ratio_max {
+            "met"
+        } else if ratio.low > bar.ratio_max {
+            "NOT MET"
+        } else {
+            "cannot tell: the interval holds the bar"
+        };
+        Some(format!(
+            "bar: {} against {} at most {:.2}: {} -> {word}",
+            bar.what,
+            bar.below,
+            bar.ratio_max,
+            ratio_text(&ratio)
+        ))
+    }
+
+    /// The whole as JSON: every trial, also the invalid ones.
+    pub(crate) fn json(&self) -> Value {
+        let trials: Vec<Value> = self
+            .trials
+            .iter()
+            .map(|trial| {
+                let mut value = json!({
+                    "round": trial.round, "target": trial.target, "body_bytes": trial.bytes,
+                });
+                match &trial.outcome {
+                    Err(why) => value["invalid"] = json!(why),
+                    Ok(one) => value["measured"] = measured_json(one),
+                }
+                value
+            })
+            .collect();
+        let calls: Vec<Value> = self
+            .calls
+            .iter()
+            .map(|(target, bytes, calls)| {
+                json!({ "target": target, "body_bytes": bytes,
+                    "system_calls_per_request": calls.as_ref().ok(),
+                    "missing": calls.as_ref().err() })
+            })
+            .collect();
+        json!({
+            "machine": { "processor": self.machine.processor, "kernel": self.machine.kernel,
+                "mitigations": self.machine.mitigations, "commit": self.machine.commit },
+            "method": self.method.iter().cloned()
+                .collect::<std::collections::BTreeMap<String, String>>(),
+            "versions": self.targets.iter().cloned()
+                .collect::<std::collections::BTreeMap<String, String>>(),
+            "seed": self.seed,
+            "trials": trials,
+            "system_calls": calls,
+            "notes": self.notes,
+        })
+    }
+}
+
+fn cycles(one: &Measured) -> Option<f64> {
+    one.per_request(Event::Cycles)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "stands beside values that may be missing")]
+fn rate(one: &Measured) -> Option<f64> {
+    Some(one.rate())
+}
+
+fn measured_json(one: &Measured) -> Value {
+    json!({
+        "requests": one.requests, "seconds": one.seconds, "requests_per_second": one.rate(),
+        "service_us_p50": one.service_us.0, "service_us_p99": one.service_us.1,
+        "user_instructions_per_request": one.per_request(Event::UserInstructions),
+        "kernel_instructions_per_request": one.per_request(Event::KernelInstructions),
+        "cycles_per_request": one.per_request(Event::Cycles),
+        "cpu_ns_per_request": one.per_request(Event::CpuNanoseconds),
+        "counter_coverage": one.coverage,
+        "server_cpu_share": one.busy(), "foreign_cpu_share": one.foreign(),
+        "client_cpu_share": one.client_busy(),
+    })
+}
+
+fn ratio_text(ratio: &Ratio) -> String {
+    if ratio.pairs < 2 {
+        return format!("{:.3} [one pair]", ratio.median);
+    }
+    format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high)
+}
+
+/// `4 KiB`, `1 MiB`, `700 B`.
+pub(crate) fn size_name(bytes: usize) -> String {
+    match bytes {
+        whole if whole >= 1 << 20 && whole % (1 << 20) == 0 => format!("{} MiB", whole >> 20),
+        whole if whole >= 1 << 10 && whole % (1 << 10) == 0 => format!("{} KiB", whole >> 10),
+        other => format!("{other} B"),
+    }
+}
+
+/// A number with thin groups of three: `21 400`, `4.25`.
+fn grouped(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    let (whole, part) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut out = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) && !out.ends_with('-') {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out + part
+}
+
+/// Rows with their columns aligned: words to the left, numbers to the right.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = if at == 0 {
+                write!(line, "  {cell:width$}")
+            } else {
+                write!(line, "  {cell:>width$}")
+            };
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Measured, Report, Trial, aligned, grouped, size_name};
+    use crate::bench::machine::Machine;
+
+    fn report(costs: &[(&str, [f64; 3])]) -> Report {
+        let text = || "-".to_owned();
+        let mut trials = Vec::new();
+        for (target, cycles) in costs {
+            for (round, cycles) in (0_u64..).zip(cycles) {
+                let measured = Measured {
+                    requests: 10.0,
+                    seconds: 2.0,
+                    service_us: (1.0, 2.0),
+                    totals: [Some(1.0), Some(2.0), Some(cycles * 10.0), None],
+                    coverage: 1.0,
+                    cpus_busy: [Some(1.0), None],
+                };
+                let outcome = if *cycles > 0.0 { Ok(measured) } else { Err("broke".to_owned()) };
+                trials.push(Trial { round, target: (*target).to_owned(), bytes: 4096, outcome });
+            }
+        }
+        Report {
+            machine: Machine {
+                processor: text(),
+                kernel: text(),
+                mitigations: text(),
+                commit: text(),
+            },
+            method: Vec::new(),
+            targets: costs.iter().map(|(name, _)| ((*name).to_owned(), text())).collect(),
+            sizes: vec![4096],
+            trials,
+            calls: vec![("nginx".to_owned(), 4096, Ok(6.0))],
+            notes: Vec::new(),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn bars_are_judged_by_the_interval() {
+        let good = report(&[("regatta", [100.0; 3]), ("null", [95.0; 3]), ("nginx", [200.0; 3])]);
+        let text = good.text();
+        assert!(text.contains("null at most 1.10: 1.053 [1.053, 1.053] -> met"), "{text}");
+        assert!(text.contains("nginx at most 0.55: 0.500 [0.500, 0.500] -> met"), "{text}");
+        let torn = report(&[("regatta", [100.0, 111.0, 120.0]), ("null", [100.0; 3])]);
+        assert!(torn.text().contains("cannot tell"), "{}", torn.text());
+        let bad = report(&[("regatta", [120.0; 3]), ("null", [100.0; 3])]);
+        assert!(bad.text().contains("NOT MET"), "{}", bad.text());
+    }
+
+    #[test]
+    fn invalid_trials_are_shown_and_not_counted() {
+        let torn = report(&[("nginx", [100.0, 0.0, 120.0])]);
+        let text = torn.text();
+        assert!(text.contains("2/3") && text.contains("110") && text.contains("6.00"), "{text}");
+        assert!(text.contains("invalid: nginx 4 KiB round 2: broke"), "{text}");
+        assert_eq!(torn.json()["trials"][1]["invalid"], "broke");
+        assert_eq!(torn.json()["trials"][2]["measured"]["cycles_per_request"], 120.0);
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(grouped(1_234_567.4, 0), "1 234 567");
+        assert_eq!(grouped(123.456, 2), "123.46");
+        assert_eq!(size_name(1 << 16), "64 KiB");
+        assert_eq!(size_name(700), "700 B");
+        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["bb".to_owned(), "9".to_owned()]];
+        assert_eq!(aligned(&rows), "  a   10\n  bb   9\n");
+    }
+}

@@ -1,0 +1,105 @@
+//! Running other programs: where the project is, cargo, and Debian packages.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The root of the workspace.
+pub(crate) fn project_root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("xtask lies one folder below the root").to_owned()
+}
+
+/// The cargo that runs us, or the one on the path.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(project_root());
+    command
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| project_root().join("target"), PathBuf::from)
+}
+
+/// What a program prints on standard output, or None if it fails or is missing.
+pub(crate) fn output_of(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The path of a program, looked for where a shell would and in the system's own folders.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(usual)
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
+}
+
+/// Finds a program; if it is missing, installs its Debian package when that is possible.
+///
+/// # Errors
+/// One phrase that says what is needed: `needs X (apt-get install X)`.
+pub(crate) fn require(program: &str, package: &str) -> Result<PathBuf, String> {
+    if let Some(path) = find_program(program) {
+        return Ok(path);
+    }
+    let missing = format!("needs {program} (apt-get install {package})");
+    if !rustix::process::geteuid().is_root() || find_program("apt-get").is_none() {
+        return Err(missing);
+    }
+    install(package);
+    find_program(program).ok_or(missing)
+}
+
+/// Installs a Debian package without letting it start a service.
+fn install(package: &str) {
+    eprintln!("installing {package} ...");
+    let _held = ServicesHeld::new();
+    let installing = ["install", "--yes", "--no-install-recommends", package];
+    if !apt_get(&installing) && apt_get(&["update"]) {
+        apt_get(&installing);
+    }
+}
+
+/// Runs apt-get quietly; true if it succeeded.
+fn apt_get(words: &[&str]) -> bool {
+    Command::new("apt-get")
+        .args(words)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// While it lives, Debian's packages do not start the services they install.
+#[derive(Debug)]
+struct ServicesHeld {
+    ours: bool,
+}
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+impl ServicesHeld {
+    fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        if Path::new(POLICY).exists() {
+            return Self { ours: false };
+        }
+        let ours = std::fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok()
+            && std::fs::set_permissions(POLICY, std::fs::Permissions::from_mode(0o755)).is_ok();
+        Self { ours }
+    }
+}
+
+impl Drop for ServicesHeld {
+    fn drop(&mut self) {
+        if self.ours {
+            let _ = std::fs::remove_file(POLICY);
+        }
+    }
+}

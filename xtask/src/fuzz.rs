@@ -1,0 +1,73 @@
+//! `cargo xtask fuzz`: the fuzz targets under cargo-fuzz, which needs a nightly compiler.
+
+use crate::arguments::Arguments;
+use crate::command::{output_of, project_root};
+use std::process::Command;
+
+/// Runs one target or all; true if none found anything.
+///
+/// # Errors
+/// If the words are not understood, or cargo-fuzz or a target is missing.
+pub(crate) fn run(words: &[String]) -> Result<bool, String> {
+    let mut arguments = Arguments::new(words);
+    let seconds = arguments.number("--seconds", 30)?;
+    let only = arguments.word();
+    arguments.finish()?;
+    ready()?;
+    let mut targets = targets();
+    if let Some(only) = only {
+        if !targets.contains(&only) {
+            return Err(format!("no fuzz target `{only}`; there are: {}", targets.join(", ")));
+        }
+        targets = vec![only];
+    }
+    for target in &targets {
+        println!("fuzz {target}: {seconds} s");
+        if !fuzz(target, seconds)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The names of the fuzz targets; empty if there is no `fuzz/`.
+pub(crate) fn targets() -> Vec<String> {
+    let folder = project_root().join("fuzz/fuzz_targets");
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str().map(str::to_owned))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Whether fuzzing is possible here.
+///
+/// # Errors
+/// One phrase that says what is missing.
+pub(crate) fn ready() -> Result<(), String> {
+    if !project_root().join("fuzz/Cargo.toml").is_file() {
+        return Err("needs fuzz/Cargo.toml".to_owned());
+    }
+    let version = output_of(Command::new("cargo").args(["+nightly", "fuzz", "--version"]));
+    version.map(|_| ()).ok_or_else(|| {
+        "needs cargo-fuzz and a nightly compiler (cargo install cargo-fuzz; \
+         rustup toolchain install nightly)"
+            .to_owned()
+    })
+}
+
+/// Fuzzes one target for a number of seconds; true if nothing was found.
+///
+/// # Errors
+/// If cargo cannot be started.
+pub(crate) fn fuzz(target: &str, seconds: u64) -> Result<bool, String> {
+    let status = Command::new("cargo")
+        .current_dir(project_root())
+        .args(["+nightly", "fuzz", "run", target, "--"])
+        .arg(format!("-max_total_time={seconds}"))
+        .status()
+        .map_err(|error| format!("cargo fuzz: {error}"))?;
+    Ok(status.success())
+}

@@ -1,0 +1,75 @@
+//! `cargo xtask gen`: files that are made from other files.
+
+use crate::arguments::Arguments;
+use crate::command::{project_root, require};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The documents made from tables: path below the root, and text.
+pub(crate) fn documents() -> Vec<(&'static str, String)> {
+    vec![("docs/metrics.md", regatta_metrics::markdown())]
+}
+
+/// Rewrites the documents; with the word `site`, the example site's precompressed siblings.
+///
+/// # Errors
+/// If a word is not understood, a program is missing or a file cannot be written.
+pub(crate) fn run(words: &[String]) -> Result<bool, String> {
+    let mut arguments = Arguments::new(words);
+    let what = arguments.word();
+    arguments.finish()?;
+    match what.as_deref() {
+        None => {
+            for (path, text) in documents() {
+                let path = project_root().join(path);
+                std::fs::write(&path, text)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                println!("wrote {}", path.display());
+            }
+            Ok(true)
+        }
+        Some("site") => compress_site(&project_root().join("examples/site")),
+        Some(other) => Err(format!("gen {other}: there is `gen` and `gen site`")),
+    }
+}
+
+/// Each coding's program, Debian package, arguments and suffix.
+const CODINGS: [(&str, &str, &[&str], &str); 3] = [
+    ("gzip", "gzip", &["--best", "--no-name", "--force", "--keep"], "gz"),
+    ("brotli", "brotli", &["--best", "--force", "--keep"], "br"),
+    ("zstd", "zstd", &["-19", "--quiet", "--force", "--keep"], "zst"),
+];
+
+/// Makes the `.gz`, `.br` and `.zst` siblings of the site's larger text files.
+fn compress_site(site: &Path) -> Result<bool, String> {
+    for file in texts_below(site) {
+        for (program, package, words, suffix) in CODINGS {
+            let program = require(program, package)?;
+            let status = Command::new(program).args(words).arg(&file).status();
+            if !status.is_ok_and(|status| status.success()) {
+                return Err(format!("{}: cannot make its .{suffix} sibling", file.display()));
+            }
+        }
+        println!("compressed {}", file.display());
+    }
+    Ok(true)
+}
+
+/// Text files worth a sibling: below half a kilobyte the fields outweigh what is saved.
+fn texts_below(folder: &Path) -> Vec<PathBuf> {
+    const BYTES_MIN: u64 = 512;
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_text = path
+            .extension()
+            .is_some_and(|suffix| ["html", "css", "js", "svg"].iter().any(|text| suffix == *text));
+        if path.is_dir() {
+            files.extend(texts_below(&path));
+        } else if is_text && entry.metadata().is_ok_and(|facts| facts.len() >= BYTES_MIN) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}

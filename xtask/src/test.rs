@@ -1,0 +1,252 @@
+//! `cargo xtask test`: everything that must hold, in order, ending with a count.
+
+use crate::arguments::Arguments;
+use crate::command::{cargo, output_of, project_root};
+use crate::{fuzz, tidy};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NO_STD_TARGET: &str = "x86_64-unknown-none";
+const NO_STD_CRATES: [&str; 4] = ["op", "http", "origin", "metrics"];
+/// Features that add tests where a crate has them: injected faults, counted allocations.
+const TEST_FEATURES: [&str; 2] = ["chaos", "alloc-count"];
+const FUZZ_SMOKE_SECONDS: u64 = 5;
+
+/// How many things were found to hold, to fail, or could not be tried.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Count {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Count {
+    fn one(held: bool) -> Self {
+        Self { passed: u64::from(held), failed: u64::from(!held), skipped: 0 }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// One step's outcome.
+#[derive(Debug)]
+enum Outcome {
+    /// It ran: tests are counted one by one, any other check as one.
+    Ran(Count),
+    /// It could not run here, and why.
+    Skipped(String),
+}
+
+/// The steps so far.
+#[derive(Debug)]
+struct Report {
+    steps: Vec<(String, Outcome, Duration)>,
+}
+
+impl Report {
+    fn step(&mut self, name: &str, run: impl FnOnce() -> Outcome) {
+        println!("\n=== {name} ===");
+        let start = Instant::now();
+        let outcome = run();
+        if let Outcome::Skipped(why) = &outcome {
+            println!("skipped: {why}");
+        }
+        self.steps.push((name.to_owned(), outcome, start.elapsed()));
+    }
+
+    fn total(&self) -> Count {
+        let mut total = Count::default();
+        for (_, outcome, _) in &self.steps {
+            match outcome {
+                Outcome::Ran(count) => total.add(*count),
+                Outcome::Skipped(_) => total.skipped += 1,
+            }
+        }
+        total
+    }
+
+    /// Prints every step, then the total alone on the last line.
+    fn print(&self) {
+        println!("\n=== summary ===");
+        for (name, outcome, time) in &self.steps {
+            let (word, detail) = match outcome {
+                Outcome::Ran(count) if count.failed > 0 => ("FAILED", count.to_string()),
+                Outcome::Ran(count) => ("ok", count.to_string()),
+                Outcome::Skipped(why) => ("skipped", why.clone()),
+            };
+            println!("{word:8} {:5.0} s  {name}: {detail}", time.as_secs_f64());
+        }
+        println!("\n{}", self.total());
+    }
+}
+
+/// Runs every step; true if none failed.
+///
+/// # Errors
+/// If there are words that it does not understand.
+pub(crate) fn run(words: &[String]) -> Result<bool, String> {
+    Arguments::new(words).finish()?;
+    let mut report = Report { steps: Vec::new() };
+    report.step("format", || held(cargo().args(["fmt", "--all", "--check"])));
+    for (name, features) in [("lints", None), ("lints, all features", Some("--all-features"))] {
+        report.step(name, || {
+            let mut clippy = cargo();
+            clippy.args(["clippy", "--workspace", "--all-targets"]).args(features);
+            held(clippy.args(["--", "-D", "warnings"]))
+        });
+    }
+    report.step("tidy", || Outcome::Ran(Count::one(tidy::run(&[]) == Ok(true))));
+    report.step("tests: unit, table, simulation, conformance", || {
+        tests(cargo().args(["test", "--workspace", "--no-fail-fast"]))
+    });
+    for (package, feature) in packages_with_features(&project_root()) {
+        report.step(&format!("tests: {package} with {feature}"), || {
+            let mut test = cargo();
+            test.args(["test", "--package", &package, "--features", feature]);
+            tests(test.arg("--no-fail-fast"))
+        });
+    }
+    report.step("fuzz smoke", fuzz_smoke);
+    report.step(&format!("no_std: {}", NO_STD_CRATES.join(", ")), no_std);
+    report.print();
+    Ok(report.total().failed == 0)
+}
+
+/// Runs a command whose exit code is its verdict.
+fn held(command: &mut Command) -> Outcome {
+    let ended = command.stdin(Stdio::null()).status();
+    if let Err(error) = &ended {
+        println!("{}: {error}", command.get_program().display());
+    }
+    Outcome::Ran(Count::one(ended.is_ok_and(|status| status.success())))
+}
+
+/// Runs `cargo test`, shows what it prints and adds up what its runners say.
+fn tests(command: &mut Command) -> Outcome {
+    let mut count = Count::default();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = child else { return Outcome::Ran(Count::one(false)) };
+    let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
+    for line in lines.into_iter().flatten().map_while(Result::ok) {
+        if let Some(one) = counted(&line) {
+            count.add(one);
+        }
+        if !is_quiet(&line) {
+            println!("{line}");
+        }
+    }
+    let succeeded = child.wait().is_ok_and(|status| status.success());
+    if !succeeded && count.failed == 0 {
+        // It did not build, or a runner died before its last line.
+        count.failed = 1;
+    }
+    Outcome::Ran(count)
+}
+
+/// Lines that only say that something is as it should be.
+fn is_quiet(line: &str) -> bool {
+    line.is_empty()
+        || line == "running 0 tests"
+        || (line.starts_with("test ") && line.ends_with(" ... ok"))
+        || (line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored"))
+}
+
+/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
+fn counted(line: &str) -> Option<Count> {
+    let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let mut count = Count::default();
+    for part in numbers.split("; ") {
+        let (number, what) = part.split_once(' ')?;
+        match what {
+            "passed" => count.passed = number.parse().ok()?,
+            "failed" => count.failed = number.parse().ok()?,
+            "ignored" => count.skipped = number.parse().ok()?,
+            _ => {}
+        }
+    }
+    Some(count)
+}
+
+/// The packages that have one of the features which add tests.
+fn packages_with_features(root: &Path) -> Vec<(String, &'static str)> {
+    let folders = std::fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
+    let mut found = Vec::new();
+    for folder in folders {
+        let text = std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap_or_default();
+        let manifest: toml::Table = text.parse().unwrap_or_default();
+        let name = manifest.get("package").and_then(|package| package.get("name"));
+        let Some(name) = name.and_then(|name| name.as_str()) else { continue };
+        for feature in TEST_FEATURES {
+            if manifest.get("features").is_some_and(|features| features.get(feature).is_some()) {
+                found.push((name.to_owned(), feature));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Every fuzz target for a few seconds.
+fn fuzz_smoke() -> Outcome {
+    if let Err(why) = fuzz::ready() {
+        return Outcome::Skipped(why);
+    }
+    let mut count = Count::default();
+    for target in fuzz::targets() {
+        count.add(Count::one(fuzz::fuzz(&target, FUZZ_SMOKE_SECONDS) == Ok(true)));
+    }
+    Outcome::Ran(count)
+}
+
+/// Builds the crates that must not need an operating system for one that has none.
+fn no_std() -> Outcome {
+    let mut ask = Command::new("rustc");
+    ask.args(["--print", "target-libdir", "--target", NO_STD_TARGET]);
+    let there = output_of(&mut ask).is_some_and(|folder| Path::new(&folder).is_dir());
+    if !there {
+        return Outcome::Skipped(format!(
+            "needs the target {NO_STD_TARGET} (rustup target add {NO_STD_TARGET})"
+        ));
+    }
+    let mut build = cargo();
+    build.args(["build", "--target", NO_STD_TARGET]);
+    for name in NO_STD_CRATES {
+        build.args(["--package", &format!("regatta-{name}")]);
+    }
+    held(&mut build)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Count, Outcome, Report, counted, is_quiet};
+    use std::time::Duration;
+
+    #[test]
+    fn the_runner_s_last_line_is_read() {
+        let line = "test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered \
+                    out; finished in 0.00s";
+        assert_eq!(counted(line), Some(Count { passed: 3, failed: 2, skipped: 1 }));
+        assert_eq!(counted("test a ... ok"), None);
+        assert!(is_quiet("test a ... ok") && !is_quiet("test a ... FAILED"));
+    }
+
+    #[test]
+    fn the_total_counts_every_step() {
+        let ran = |passed, failed| Outcome::Ran(Count { passed, failed, skipped: 0 });
+        let steps = [ran(1, 0), ran(40, 2), Outcome::Skipped("needs a moon".to_owned())];
+        let steps = steps.map(|outcome| (String::new(), outcome, Duration::ZERO)).into();
+        assert_eq!(Report { steps }.total().to_string(), "41 passed, 2 failed, 1 skipped");
+    }
+}

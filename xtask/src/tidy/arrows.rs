@@ -1,0 +1,189 @@
+//! Which crate may know which: the arrows between crates, and what each root must forbid.
+
+use super::{Source, Violation};
+use std::path::Path;
+
+/// Each crate of ours and the ones of ours it may depend on (tests may use more).
+const ARROWS: [(&str, &[&str]); 13] = [
+    ("op", &[]),
+    ("http", &[]),
+    ("metrics", &[]),
+    ("origin", &["op", "http", "metrics"]),
+    ("tls", &["origin"]),
+    ("sys", &["op"]),
+    ("arch", &["op", "origin", "metrics", "sys"]),
+    ("server", &["op", "http", "origin", "metrics", "sys", "arch"]),
+    ("sim", &["op", "http", "origin", "metrics"]),
+    ("load", &["http", "sys", "metrics"]),
+    ("lab", &["load", "http", "sys", "metrics"]),
+    ("regatta", &["server", "arch", "load", "lab", "sys", "metrics"]),
+    ("xtask", &["metrics"]),
+];
+const NO_STD: [&str; 4] = ["op", "http", "origin", "metrics"];
+
+/// Checks every crate's Cargo.toml, its root file, and the page of dependencies.
+pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let page = std::fs::read_to_string(root.join("docs/dependencies.md")).unwrap_or_default();
+    for manifest in manifests(root) {
+        let path = manifest.strip_prefix(root).unwrap_or(&manifest).to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&manifest).unwrap_or_default();
+        found.extend(check_manifest(&path, &text, &page));
+    }
+    for source in sources {
+        found.extend(check_root(source));
+    }
+    found
+}
+
+/// The manifests of the workspace's members and of the fuzz targets.
+pub(crate) fn manifests(root: &Path) -> Vec<std::path::PathBuf> {
+    let mut folders: Vec<_> = std::fs::read_dir(root.join("crates"))
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    folders.extend([root.join("xtask"), root.join("fuzz")]);
+    folders.sort();
+    folders.into_iter().map(|f| f.join("Cargo.toml")).filter(|m| m.is_file()).collect()
+}
+
+fn check_manifest(path: &str, text: &str, page: &str) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let manifest: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(error) => return vec![Violation::new(path, 0, format!("does not parse: {error}"))],
+    };
+    let folder = path.trim_end_matches("/Cargo.toml").rsplit('/').next().unwrap_or_default();
+    let allowed = ARROWS.iter().find(|(name, _)| *name == folder).map(|(_, allowed)| *allowed);
+    if allowed.is_none() && folder != "fuzz" {
+        let message = format!("`{folder}` has no row in the table of arrows (xtask, arrows.rs)");
+        found.push(Violation::new(path, 0, message));
+    }
+    for (kind, name) in dependencies(&manifest) {
+        let line = text.lines().position(|l| l.starts_with(&name)).map_or(0, |at| at + 1);
+        let ours = name.strip_prefix("regatta-").or((name == "regatta").then_some("regatta"));
+        match (ours, allowed) {
+            (Some(ours), Some(allowed)) => {
+                if kind != "dev-dependencies" && !allowed.contains(&ours) {
+                    let message = format!("`{folder}` may not depend on `{ours}`");
+                    found.push(Violation::new(path, line, message));
+                }
+            }
+            (Some(_), None) => {}
+            (None, _) => {
+                if !page.contains(&format!("`{name}`")) {
+                    let message = format!("docs/dependencies.md does not say why `{name}`");
+                    found.push(Violation::new(path, line, message));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Each dependency with the table that it stands in, also those of one target only.
+fn dependencies(manifest: &toml::Table) -> Vec<(&'static str, String)> {
+    let mut tables = vec![manifest];
+    let targets = manifest.get("target").and_then(|value| value.as_table());
+    tables.extend(targets.into_iter().flatten().filter_map(|(_, value)| value.as_table()));
+    let kinds = ["dependencies", "build-dependencies", "dev-dependencies"];
+    let mut found = Vec::new();
+    for (table, kind) in tables.iter().flat_map(|table| kinds.map(|kind| (table, kind))) {
+        let named = table.get(kind).and_then(|value| value.as_table());
+        found.extend(named.into_iter().flatten().map(|(name, _)| (kind, name.clone())));
+    }
+    found
+}
+
+/// The root file of a crate forbids what the crate must not have.
+fn check_root(source: &Source) -> Option<Violation> {
+    let (folder, file) = source.path.split_once("/src/")?;
+    let is_root = file == "lib.rs" || file == "main.rs" || file.starts_with("bin/");
+    let name = folder.rsplit('/').next()?;
+    if !is_root {
+        return None;
+    }
+    let has = |what: &str| {
+        source.syntax.attrs.iter().any(|attribute| words(&attribute.meta).ends_with(what))
+    };
+    let says = |message| Some(Violation::new(&source.path, 1, message));
+    if NO_STD.contains(&name) && !has("no_std") {
+        return says("lacks #![no_std]");
+    }
+    let forbids = has("forbid(unsafe_code)");
+    if name != "sys" && !forbids {
+        return says("lacks #![forbid(unsafe_code)]");
+    }
+    None
+}
+
+/// An attribute's words without spaces: `forbid(unsafe_code)`, `cfg_attr(not(test),no_std`.
+fn words(meta: &syn::Meta) -> String {
+    match meta {
+        syn::Meta::Path(path) => last(path),
+        syn::Meta::List(list) => {
+            let inner: String = list.tokens.to_string().split_whitespace().collect();
+            let name = last(&list.path);
+            if name == "cfg_attr" { inner } else { format!("{name}({inner})") }
+        }
+        syn::Meta::NameValue(pair) => last(&pair.path),
+    }
+}
+
+fn last(path: &syn::Path) -> String {
+    path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Source, check_manifest, check_root};
+
+    fn manifest(path: &str, text: &str) -> Vec<String> {
+        check_manifest(path, text, "* `serde`: because").iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn arrows_point_one_way() {
+        let up = "[dependencies]\nregatta-origin.workspace = true\n";
+        assert_eq!(
+            manifest("crates/op/Cargo.toml", up),
+            ["crates/op/Cargo.toml:2: `op` may not depend on `origin`"]
+        );
+        assert!(manifest("crates/arch/Cargo.toml", up).is_empty());
+        let target = "[target.'cfg(unix)'.dependencies]\nregatta-origin = { path = \"x\" }\n";
+        assert_eq!(manifest("crates/sys/Cargo.toml", target).len(), 1);
+        let tests = "[dev-dependencies]\nregatta-origin.workspace = true\n";
+        assert!(manifest("crates/op/Cargo.toml", tests).is_empty());
+        assert!(manifest("crates/new/Cargo.toml", "")[0].contains("no row"));
+    }
+
+    #[test]
+    fn every_dependency_has_its_line() {
+        let text = "[dependencies]\nserde = \"1\"\ntokio = \"1\"\n";
+        assert_eq!(
+            manifest("crates/server/Cargo.toml", text),
+            ["crates/server/Cargo.toml:3: docs/dependencies.md does not say why `tokio`"]
+        );
+        assert!(manifest("crates/op/Cargo.toml", "[[").join("").contains("does not parse"));
+    }
+
+    #[test]
+    fn roots_forbid() {
+        let said = |path: &str, text: &str| {
+            let source = Source::new(path, text).expect("the text is Rust");
+            check_root(&source).map(|violation| violation.message)
+        };
+        let both = "#![no_std]\n#![forbid(unsafe_code)]";
+        let forbid = "#![forbid(unsafe_code)]";
+        assert_eq!(said("crates/op/src/lib.rs", both), None);
+        let tested = "#![cfg_attr(not(test), no_std)]\n#![forbid(unsafe_code)]";
+        assert_eq!(said("crates/op/src/lib.rs", tested), None);
+        assert_eq!(said("crates/op/src/lib.rs", forbid).as_deref(), Some("lacks #![no_std]"));
+        assert!(said("crates/op/src/lib.rs", "#![no_std]").is_some());
+        assert_eq!(said("crates/server/src/lib.rs", forbid), None);
+        assert!(said("crates/regatta/src/main.rs", "fn main() {}").is_some());
+        assert_eq!(said("crates/sys/src/lib.rs", ""), None);
+        assert_eq!(said("crates/server/src/a.rs", ""), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! `cargo xtask tidy`: the house rules that a compiler does not check.
+
+mod arrows;
+mod documents;
+mod reach;
+mod source;
+
+use crate::arguments::Arguments;
+use crate::command::project_root;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub(crate) use source::Source;
+
+/// One place that breaks a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Violation {
+    /// The file, relative to the root.
+    pub(crate) path: String,
+    /// The line, from 1; 0 if the whole file is meant.
+    pub(crate) line: usize,
+    /// What is wrong, and what would be right.
+    pub(crate) message: String,
+}
+
+impl Violation {
+    /// A violation at a line of a file.
+    pub(crate) fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            write!(f, "{}: {}", self.path, self.message)
+        } else {
+            write!(f, "{}:{}: {}", self.path, self.line, self.message)
+        }
+    }
+}
+
+/// Runs tidy on the project; true if nothing is wrong.
+///
+/// # Errors
+/// If there are words that it does not understand.
+pub(crate) fn run(words: &[String]) -> Result<bool, String> {
+    Arguments::new(words).finish()?;
+    let found = check(&project_root());
+    for violation in &found {
+        println!("{violation}");
+    }
+    match found.len() {
+        0 => println!("tidy: nothing to say"),
+        1 => println!("tidy: 1 violation"),
+        more => println!("tidy: {more} violations"),
+    }
+    Ok(found.is_empty())
+}
+
+/// Everything that breaks a rule below `root`, sorted by place.
+pub(crate) fn check(root: &Path) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut sources = Vec::new();
+    for path in files_below(root) {
+        let name = relative(root, &path);
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let Some(extension) = path.extension().and_then(|e| e.to_str()) else { continue };
+        match extension {
+            "rs" => match Source::new(&name, &text) {
+                Ok(source) => sources.push(source),
+                Err(violation) => found.push(violation),
+            },
+            "toml" | "sh" | "yml" => found.extend(source::notes(&name, &text, "#")),
+            _ => {}
+        }
+    }
+    for source in &sources {
+        found.extend(source.check());
+    }
+    found.extend(arrows::check(root, &sources));
+    found.extend(reach::check(root, &sources));
+    found.extend(documents::check(root, &sources));
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Every file below `root` but what is built, fetched or recorded.
+fn files_below(root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let skipped = [".git", "target", "results", "artifacts", "corpus"];
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && !skipped.iter().any(|skip| name == *skip) {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// A path as the violations name it.
+fn relative(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::command::project_root;
+
+    #[test]
+    fn the_project_is_tidy() {
+        let found = check(&project_root());
+        let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert!(found.is_empty(), "\n{}", lines.join("\n"));
+    }
+}
