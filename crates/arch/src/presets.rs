@@ -1,5 +1,8 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
-use crate::{Env, event, options::OptionSpec};
+use crate::{
+    Env, event,
+    options::{OptionSpec, Settings},
+};
 
 /// A way to run connections. Presets that share a driver differ only in options.
 #[derive(Clone, Copy, Debug)]
@@ -7,7 +10,7 @@ pub struct Driver {
     /// The driver's options, with their defaults.
     pub options: &'static [OptionSpec],
     /// How many worker processes the master keeps.
-    pub workers: fn(&Env) -> usize,
+    pub workers: fn(&Settings) -> usize,
     /// What a worker process does until it is told to leave.
     pub work: fn(&Env, worker: usize) -> Result<(), String>,
 }
