@@ -1,4 +1,5 @@
 //! The chunked transfer coding, decoded as it arrives (RFC 9112 §7.1).
+use crate::field::is_tchar;
 
 /// The most bytes that chunk extensions and trailer fields may have, all together in one message.
 pub const EXTRA_BYTES_MAX: u32 = 8 << 10;
@@ -164,10 +165,4 @@ impl Decoder {
 /// True for a byte that may be in a field's value: no control character but a tab.
 const fn is_text(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=0x7e | 0x80..)
-}
-
-/// True for a byte that may be in a token (RFC 9110 §5.6.2).
-const fn is_tchar(byte: u8) -> bool {
-    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-'
-        | b'.' | b'^'..=b'`' | b'|' | b'~')
 }

@@ -1,93 +1,163 @@
-//! Field lines, their names and values, and where a parser puts them (RFC 9110 §5).
-use core::{fmt, mem::MaybeUninit};
+//! Field lines, their names and values (RFC 9110 §5).
+use crate::h1::line::{Next, next_field};
+use core::fmt;
 
-/// The most field lines that any head may have, whatever the limits say.
-pub const FIELDS_CAPACITY: usize = 64;
-
-/// One field line: `name` is a token as the peer wrote it, `value` has no whitespace around it.
-pub type Field<'a> = httparse::Header<'a>;
-
-/// Where a parser puts the field lines of one head. Nothing in it is initialised, so that a new one
-/// costs nothing; it belongs on the stack, next to the parsed head.
-pub struct FieldStore<'a> {
-    pub(crate) slots: [MaybeUninit<Field<'a>>; FIELDS_CAPACITY],
+/// One field line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The name as the peer wrote it: a token. Names have no case.
+    pub name: &'a str,
+    /// The value, without whitespace around it.
+    pub value: &'a [u8],
 }
 
-impl FieldStore<'_> {
-    /// An empty store.
-    #[must_use]
-    #[inline]
-    pub const fn new() -> Self {
-        Self { slots: [const { MaybeUninit::uninit() }; FIELDS_CAPACITY] }
-    }
-}
-
-impl Default for FieldStore<'_> {
-    #[inline]
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Debug for FieldStore<'_> {
+impl fmt::Debug for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FieldStore").finish_non_exhaustive()
+        write!(f, "{}: {}", self.name, self.value.escape_ascii())
+    }
+}
+
+/// The field section of a parsed head. It is read again line by line, so that no memory is needed
+/// for fields that nobody asks for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fields<'a> {
+    /// Whole field lines, without the blank line.
+    section: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// The lines in `section`, of which a parser has seen that each is one.
+    #[inline]
+    pub(crate) const fn new(section: &'a [u8]) -> Self {
+        Self { section }
+    }
+
+    /// The field lines in order.
+    #[must_use]
+    pub const fn iter(&self) -> Iter<'a> {
+        Iter { section: self.section, at: 0 }
+    }
+
+    /// The value of the first line named `name`, in any case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        self.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+    }
+
+    /// These lines from the first one named `name` on.
+    #[cold]
+    fn starting_with(&self, name: &[u8]) -> Self {
+        let mut iter = self.iter();
+        loop {
+            let rest = &self.section[iter.at..];
+            match iter.next() {
+                Some(field) if !field.name.as_bytes().eq_ignore_ascii_case(name) => {}
+                _ => return Self { section: rest },
+            }
+        }
+    }
+}
+
+impl<'a> IntoIterator for &Fields<'a> {
+    type Item = Field<'a>;
+    type IntoIter = Iter<'a>;
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for Fields<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Field lines in order: [`Fields::iter`].
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    section: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Field<'a>;
+
+    fn next(&mut self) -> Option<Field<'a>> {
+        let Ok(Next::Field { name, value, end }) = next_field(self.section, self.at) else {
+            return None;
+        };
+        self.at = end;
+        Some(Field { name: core::str::from_utf8(name).unwrap_or(""), value })
     }
 }
 
 /// The lines of one field, in order. Several lines are one list (RFC 9110 §5.3).
-///
-/// It borrows the head's field section from the field's first line to its last, so a field given
-/// twice costs no memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct FieldLines<'a> {
-    span: &'a [Field<'a>],
+    lines: Lines<'a>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Lines<'a> {
+    #[default]
+    Absent,
+    /// The value of the only line.
+    One(&'a [u8]),
+    /// The field section from the first line to the last, with what is between them.
+    Many(Fields<'a>),
 }
 
 impl<'a> FieldLines<'a> {
     /// The field is absent.
-    pub const ABSENT: Self = Self { span: &[] };
+    pub const ABSENT: Self = Self { lines: Lines::Absent };
 
-    /// The lines in `span` that have the name of its first line.
+    /// The field in one line.
     #[must_use]
     #[inline]
-    pub const fn new(span: &'a [Field<'a>]) -> Self {
-        Self { span }
+    pub const fn one(value: &'a [u8]) -> Self {
+        Self { lines: Lines::One(value) }
     }
 
     /// True if the field is absent.
     #[must_use]
     #[inline]
     pub const fn is_absent(&self) -> bool {
-        self.span.is_empty()
+        matches!(self.lines, Lines::Absent)
     }
 
     /// True if the field is present.
     #[must_use]
     #[inline]
     pub const fn is_present(&self) -> bool {
-        !self.span.is_empty()
+        !self.is_absent()
     }
 
-    /// Takes the line at index `at` of `fields` into the list; it comes after those already in it.
+    /// Takes a line `name: value`. `fields` are all lines of the head up to it, with it.
     #[inline]
-    pub(crate) fn extend(&mut self, fields: &'a [Field<'a>], at: usize) {
-        let first = if self.is_absent() { at } else { first_named(fields, at) };
-        self.span = &fields[first..=at];
+    pub(crate) fn extend(&mut self, name: &[u8], value: &'a [u8], fields: &'a [u8]) {
+        self.lines = match self.lines {
+            Lines::Absent => Lines::One(value),
+            _ => Lines::Many(Fields::new(fields).starting_with(name)),
+        };
     }
 
     /// The value of each line.
     pub fn values(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
-        let name = self.span.first().map_or("", |first| first.name);
-        let lines = self.span.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
-        lines.map(|field| field.value)
+        let (only, lines) = match self.lines {
+            Lines::Absent => (None, Fields::default()),
+            Lines::One(value) => (Some(value), Fields::default()),
+            Lines::Many(lines) => (None, lines),
+        };
+        let name = lines.iter().next().map_or("", |first| first.name);
+        let named = lines.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
+        only.into_iter().chain(named.map(|field| field.value))
     }
 
     /// The value of the only line; `None` if there is none or more than one.
     #[must_use]
-    pub fn single(&self) -> Option<&'a [u8]> {
-        match self.span {
-            [only] => Some(only.value),
+    pub const fn single(&self) -> Option<&'a [u8]> {
+        match self.lines {
+            Lines::One(value) => Some(value),
             _ => None,
         }
     }
@@ -99,12 +169,31 @@ impl fmt::Debug for FieldLines<'_> {
     }
 }
 
-/// Index of the first line that has the name of the one at index `at`.
-#[cold]
-fn first_named(fields: &[Field<'_>], at: usize) -> usize {
-    let name = fields[at].name;
-    fields.iter().position(|field| field.name.eq_ignore_ascii_case(name)).unwrap_or(at)
+/// True if `text` is a token (RFC 9110 §5.6.2).
+#[must_use]
+pub(crate) fn is_token(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|&byte| is_tchar(byte))
 }
+
+/// True for a byte that may be in a token.
+#[must_use]
+#[inline]
+pub(crate) fn is_tchar(byte: u8) -> bool {
+    TCHAR[usize::from(byte)]
+}
+
+static TCHAR: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0x21u8;
+    while byte < 0x7f {
+        table[byte as usize] = !matches!(
+            byte,
+            b'"' | b'(' | b')' | b',' | b'/' | b':'..=b'@' | b'['..=b']' | b'{' | b'}'
+        );
+        byte += 1;
+    }
+    table
+};
 
 /// True if `text` is `lower` in any case.
 ///

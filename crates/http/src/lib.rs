@@ -21,6 +21,6 @@ pub mod range;
 pub mod status;
 pub mod target;
 
-pub use field::{FIELDS_CAPACITY, Field, FieldLines, FieldStore};
+pub use field::{Field, FieldLines, Fields};
 pub use method::Method;
 pub use status::Status;

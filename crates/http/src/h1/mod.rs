@@ -1,6 +1,7 @@
 //! HTTP/1.1 and 1.0 messages (RFC 9112).
 mod encode;
 mod framing;
+pub(crate) mod line;
 mod parse;
 mod response;
 mod scan;
@@ -10,6 +11,8 @@ pub use encode::{
     write_request_line, write_status_line,
 };
 pub use framing::{Body, ResponseBody};
-pub use parse::{Expectation, HeadFault, HeadLimits, RequestHead, Version, parse_request};
+pub use parse::{
+    Expectation, HeadFault, HeadLimits, RequestHead, Version, parse_first, parse_request,
+};
 pub use response::{ResponseFault, ResponseHead, parse_response};
 pub use scan::{LEADING_LINES_MAX, Scan, scan_head};

@@ -1,14 +1,15 @@
-//! Request heads (RFC 9112 §3, §5), parsed by `httparse` with stricter rules on top.
+//! Request heads (RFC 9112 §3, §5).
 use super::{
-    Body, Scan,
+    Body,
     framing::{Ambiguous, Framing},
-    scan_head,
+    line::{Malformed, Next, blanks, find, line_end, next_field},
+    scan::skip_empty_lines,
 };
 use crate::{
-    FIELDS_CAPACITY, Field, FieldLines, FieldStore, Method, Status,
+    FieldLines, Fields, Method, Status,
     conditional::RequestConditions,
-    field::{members, same},
-    target::{self, Target},
+    field::{is_token, members, same},
+    target::{self, Target, TargetFault},
 };
 
 /// A protocol version that is spoken here.
@@ -38,13 +39,13 @@ pub struct HeadLimits {
     pub head_bytes_max: usize,
     /// Bytes of the request target.
     pub target_bytes_max: usize,
-    /// Field lines; more than [`FIELDS_CAPACITY`] has no effect.
+    /// Field lines.
     pub fields_max: usize,
 }
 
 impl Default for HeadLimits {
     fn default() -> Self {
-        Self { head_bytes_max: 16 << 10, target_bytes_max: 8 << 10, fields_max: FIELDS_CAPACITY }
+        Self { head_bytes_max: 16 << 10, target_bytes_max: 8 << 10, fields_max: 64 }
     }
 }
 
@@ -129,7 +130,7 @@ pub enum Expectation {
 pub struct RequestHead<'a> {
     /// The method.
     pub method: Method,
-    /// The method as written.
+    /// The method as written: a token.
     pub method_text: &'a str,
     /// The request target as written, for logs.
     pub target: &'a [u8],
@@ -156,81 +157,154 @@ pub struct RequestHead<'a> {
     /// `User-Agent`; the last one, if it was given twice.
     pub user_agent: Option<&'a [u8]>,
     /// All field lines in order.
-    pub fields: &'a [Field<'a>],
+    pub fields: Fields<'a>,
+    /// Bytes of the head, with its blank line and leading empty ones: the content starts there.
+    pub head_bytes: usize,
 }
 
-/// Parses `bytes`, which must be exactly one head as [`scan_head`] found it.
+/// Parses `bytes`, which must be exactly one head as [`super::scan_head`] finds it.
 ///
 /// # Errors
 /// [`HeadFault`] says what is wrong and which status to answer with. After any of them the
 /// connection must be closed: where the next request would start is not known.
 pub fn parse_request<'a>(
     bytes: &'a [u8],
-    store: &'a mut FieldStore<'a>,
     limits: &HeadLimits,
 ) -> Result<RequestHead<'a>, HeadFault> {
-    debug_assert_eq!(scan_head(bytes, 0), Scan::End(bytes.len()), "exactly one scanned head");
-    if bytes.len() > limits.head_bytes_max {
-        return Err(HeadFault::oversized(bytes, limits));
+    match parse_first(bytes, limits) {
+        Ok(Some(head)) if head.head_bytes == bytes.len() => Ok(head),
+        Ok(_) => Err(HeadFault::FieldLine),
+        Err(fault) => Err(fault),
     }
-    let slots = &mut store.slots[..limits.fields_max.min(FIELDS_CAPACITY)];
-    let mut raw = httparse::Request::new(&mut []);
-    match raw.parse_with_uninit_headers(bytes, slots) {
-        Ok(httparse::Status::Complete(_)) => {}
-        Ok(httparse::Status::Partial) => return Err(HeadFault::RequestLine),
-        Err(error) => return Err(fault_of(error, bytes, limits)),
-    }
-    let (Some(method_text), Some(target), Some(minor)) = (raw.method, raw.path, raw.version) else {
-        return Err(HeadFault::RequestLine);
+}
+
+/// Parses the head that `bytes` start with; `None` if its end has not come, and nothing is wrong
+/// with what has. What follows it starts at [`RequestHead::head_bytes`].
+///
+/// It scans what it parses, so a head that came whole needs no [`super::scan_head`]. One that did
+/// not is parsed from its start again: scan it until its end has come.
+///
+/// # Errors
+/// As [`parse_request`].
+pub fn parse_first<'a>(
+    bytes: &'a [u8],
+    limits: &HeadLimits,
+) -> Result<Option<RequestHead<'a>>, HeadFault> {
+    let Some((mut head, start)) = request_line(bytes, limits)? else {
+        return Ok(None);
     };
-    let fields: &'a [Field<'a>] = raw.headers;
-    let target = target.as_bytes();
+    let authority = head.host.take();
+    let mut gathered = Gathered { head, framing: Framing::default(), connection: Options::NONE };
+    let mut count = 0;
+    let mut at = start;
+    let end = loop {
+        match next_field(bytes, at).map_err(|Malformed| HeadFault::FieldLine)? {
+            Next::Field { name, value, end } => {
+                count += 1;
+                if count > limits.fields_max {
+                    return Err(HeadFault::HeadTooLarge);
+                }
+                gathered.take(name, value, &bytes[start..end])?;
+                at = end;
+            }
+            Next::Blank(end) => break end,
+            Next::Partial => return Ok(None),
+        }
+    };
+    gathered.head.head_bytes = end;
+    gathered.head.fields = Fields::new(&bytes[start..at]);
+    if end > limits.head_bytes_max {
+        return Err(HeadFault::HeadTooLarge);
+    }
+    gathered.finish(authority).map(Some)
+}
+
+/// Reads the request line: a head without fields, whose host is the authority in the target, and
+/// where its fields start.
+#[inline]
+fn request_line<'a>(
+    bytes: &'a [u8],
+    limits: &HeadLimits,
+) -> Result<Option<(RequestHead<'a>, usize)>, HeadFault> {
+    let start = skip_empty_lines(bytes).map_err(|Malformed| HeadFault::RequestLine)?;
+    let Some((method, method_end)) = method(bytes, start)? else {
+        return Ok(None);
+    };
+    let method_text = match method {
+        Method::Other => core::str::from_utf8(&bytes[start..method_end]).unwrap_or(""),
+        known => known.name(),
+    };
+    let target_start = method_end + 1;
+    let Some(target_end) = find(bytes, target_start, blanks) else {
+        return Ok(None);
+    };
+    if bytes[target_end] != b' ' || target_end == target_start {
+        return Err(HeadFault::RequestLine);
+    }
+    let target = &bytes[target_start..target_end];
     if target.len() > limits.target_bytes_max {
         return Err(HeadFault::TargetTooLong);
     }
-    let method = Method::from_text(method_text.as_bytes());
-    let (names, authority) = target::parse(method, target).map_err(|_| HeadFault::Target)?;
+    let rest = &bytes[target_end + 1..];
+    let version = match rest.first_chunk::<10>() {
+        Some(b"HTTP/1.1\r\n") => Version::Http11,
+        Some(b"HTTP/1.0\r\n") => Version::Http10,
+        _ => match other_version(rest)? {
+            Some(version) => version,
+            None => return Ok(None),
+        },
+    };
+    let (names, host) = target::parse(method, target).map_err(|TargetFault| HeadFault::Target)?;
     let head = RequestHead {
         method,
         method_text,
         target,
         names,
-        version: if minor == 0 { Version::Http10 } else { Version::Http11 },
-        host: None,
+        version,
+        host,
         body: Body::None,
-        persistent: minor == 1,
+        persistent: false,
         expectation: Expectation::None,
         conditions: RequestConditions::default(),
         range: None,
         accept_encoding: FieldLines::ABSENT,
         referer: None,
         user_agent: None,
-        fields,
+        fields: Fields::default(),
+        head_bytes: 0,
     };
-    collect(head, authority)
+    Ok(Some((head, target_end + 11)))
 }
 
-/// Fills in what the field lines say, in one pass over them.
+/// Reads the method; also where it ends.
 #[inline]
-fn collect<'a>(
-    head: RequestHead<'a>,
-    authority: Option<&'a [u8]>,
-) -> Result<RequestHead<'a>, HeadFault> {
-    let mut gathered = Gathered { head, framing: Framing::default(), connection: Options::NONE };
-    for (at, field) in head.fields.iter().enumerate() {
-        gathered.take(at, field)?;
+fn method(bytes: &[u8], start: usize) -> Result<Option<(Method, usize)>, HeadFault> {
+    if let [b'G', b'E', b'T', b' ', ..] = bytes[start..] {
+        return Ok(Some((Method::Get, start + 3)));
     }
-    let Gathered { mut head, framing, connection } = gathered;
-    if head.host.is_none() && head.version == Version::Http11 {
-        return Err(HeadFault::Host);
+    let end = find(bytes, start, blanks);
+    let text = &bytes[start..end.unwrap_or(bytes.len())];
+    if text.is_empty() && end.is_none() {
+        return Ok(None);
     }
-    head.host = authority.or(head.host);
-    head.body = framing.body(head.version).map_err(ambiguous)?.unwrap_or(Body::None);
-    head.persistent = connection.persistent(head.version);
-    if head.version == Version::Http10 {
-        head.expectation = Expectation::None;
+    if !is_token(text) || end.is_some_and(|end| bytes[end] != b' ') {
+        return Err(HeadFault::RequestLine);
     }
-    Ok(head)
+    Ok(end.map(|end| (Method::from_text(text), end)))
+}
+
+/// Reads what ends a request line, if it is neither HTTP/1.1 nor HTTP/1.0. A higher minor version
+/// is treated as the highest that is known (RFC 9110 §2.5).
+#[cold]
+fn other_version(rest: &[u8]) -> Result<Option<Version>, HeadFault> {
+    let end = line_end(rest, 0).map_err(|Malformed| HeadFault::RequestLine)?;
+    match end.map(|end| &rest[..end]) {
+        None => Ok(None),
+        Some([b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', b'0'..=b'9']) => {
+            if *major == b'1' { Ok(Some(Version::Http11)) } else { Err(HeadFault::Version) }
+        }
+        Some(_) => Err(HeadFault::RequestLine),
+    }
 }
 
 /// A head that is being filled in.
@@ -241,38 +315,39 @@ struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    /// Takes the field line at index `at`. The length of its name says which few it can be.
+    /// Takes a field line, the last of `fields`. The length of its name says which few it can be.
     #[inline]
-    fn take(&mut self, at: usize, field: &Field<'a>) -> Result<(), HeadFault> {
-        let (name, value) = (field.name.as_bytes(), field.value);
+    fn take(&mut self, name: &'a [u8], value: &'a [u8], fields: &'a [u8]) -> Result<(), HeadFault> {
         let head = &mut self.head;
+        let conditions = &mut head.conditions;
         match name.len() {
             4 if same(name, b"host") => return self.host(value),
             5 if same(name, b"range") => once(&mut head.range, value),
             6 if same(name, b"expect") => self.expect(value),
             7 if same(name, b"referer") => head.referer = Some(value),
-            8 if same(name, b"if-match") => {
-                head.conditions.if_match.extend(head.fields, at);
-            }
-            8 if same(name, b"if-range") => once(&mut head.conditions.if_range, value),
+            8 if same(name, b"if-match") => conditions.if_match.extend(name, value, fields),
+            8 if same(name, b"if-range") => once(&mut conditions.if_range, value),
             10 if same(name, b"connection") => self.connection.take(value),
             10 if same(name, b"user-agent") => head.user_agent = Some(value),
             13 if same(name, b"if-none-match") => {
-                head.conditions.if_none_match.extend(head.fields, at);
+                conditions.if_none_match.extend(name, value, fields);
             }
             14 if same(name, b"content-length") => {
                 return self.framing.content_length(value).map_err(ambiguous);
             }
-            15 if same(name, b"accept-encoding") => head.accept_encoding.extend(head.fields, at),
+            15 if same(name, b"accept-encoding") => {
+                head.accept_encoding.extend(name, value, fields);
+            }
             17 if same(name, b"if-modified-since") => {
-                once(&mut head.conditions.if_modified_since, value);
+                once(&mut conditions.if_modified_since, value);
             }
             17 if same(name, b"transfer-encoding") => {
                 return self.framing.transfer_encoding(value).map_err(ambiguous);
             }
             19 if same(name, b"if-unmodified-since") => {
-                once(&mut head.conditions.if_unmodified_since, value);
+                once(&mut conditions.if_unmodified_since, value);
             }
+            _ if !is_token(name) => return Err(HeadFault::FieldLine),
             _ => {}
         }
         Ok(())
@@ -297,6 +372,22 @@ impl<'a> Gathered<'a> {
                 _ => Expectation::Unknown,
             };
         }
+    }
+
+    /// The head, now that all its lines are taken.
+    #[inline]
+    fn finish(self, authority: Option<&'a [u8]>) -> Result<RequestHead<'a>, HeadFault> {
+        let Self { mut head, framing, connection } = self;
+        if head.host.is_none() && head.version == Version::Http11 {
+            return Err(HeadFault::Host);
+        }
+        head.host = authority.or(head.host);
+        head.body = framing.body(head.version).map_err(ambiguous)?.unwrap_or(Body::None);
+        head.persistent = connection.persistent(head.version);
+        if head.version == Version::Http10 {
+            head.expectation = Expectation::None;
+        }
+        Ok(head)
     }
 }
 
@@ -345,30 +436,4 @@ impl Options {
             Version::Http10 => self.keep_alive && !self.close,
         }
     }
-}
-
-/// What `httparse` refused, in our words.
-#[cold]
-fn fault_of(error: httparse::Error, bytes: &[u8], limits: &HeadLimits) -> HeadFault {
-    match error {
-        httparse::Error::TooManyHeaders => HeadFault::HeadTooLarge,
-        httparse::Error::HeaderName | httparse::Error::HeaderValue => HeadFault::FieldLine,
-        httparse::Error::Version => {
-            let line = bytes.trim_ascii_start().split(|&byte| byte == b'\r').next();
-            let mut words = line.unwrap_or(b"").split(|&byte| byte == b' ').skip(1);
-            let target = words.next().map_or(0, <[u8]>::len);
-            match (words.next(), words.next()) {
-                _ if target > limits.target_bytes_max => HeadFault::TargetTooLong,
-                (Some(version), None) if is_version(version) => HeadFault::Version,
-                _ => HeadFault::RequestLine,
-            }
-        }
-        _ => HeadFault::RequestLine,
-    }
-}
-
-/// True for an HTTP version as RFC 9112 §2.3 writes it. That includes 1.2 to 1.9, which do not
-/// exist: whoever sends one is told so instead of guessed at.
-fn is_version(text: &[u8]) -> bool {
-    matches!(text, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
 }

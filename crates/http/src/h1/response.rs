@@ -1,11 +1,15 @@
 //! Response heads, as a client reads them (RFC 9112 §4, §6.3).
 use super::{
-    Body, ResponseBody, Scan, Version,
+    Body, ResponseBody, Version,
     framing::{Ambiguous, Framing},
+    line::{Malformed, Next, line_end, next_field},
     parse::Options,
-    scan_head,
+    scan::skip_empty_lines,
 };
-use crate::{Field, FieldStore, Method, Status, field::same};
+use crate::{
+    Fields, Method, Status,
+    field::{is_token, same},
+};
 
 /// A response head.
 #[derive(Clone, Copy, Debug)]
@@ -15,13 +19,13 @@ pub struct ResponseHead<'a> {
     /// The status code, 100 to 599.
     pub status: Status,
     /// The reason phrase; often empty, never meaningful.
-    pub reason: &'a str,
+    pub reason: &'a [u8],
     /// The content that follows.
     pub body: ResponseBody,
     /// True if the connection may carry another exchange after the content.
     pub persistent: bool,
     /// All field lines in order.
-    pub fields: &'a [Field<'a>],
+    pub fields: Fields<'a>,
 }
 
 /// Why a response head is refused. The connection is of no more use.
@@ -31,15 +35,13 @@ pub enum ResponseFault {
     StatusLine,
     /// A field line that is not one.
     FieldLine,
-    /// More than [`crate::FIELDS_CAPACITY`] field lines.
-    HeadTooLarge,
     /// In doubt where the content ends.
     Framing,
     /// An HTTP version that is not spoken here.
     Version,
 }
 
-/// Parses `bytes`, exactly one head as [`scan_head`] found it, of a response to a request of
+/// Parses `bytes`, exactly one head as [`super::scan_head`] found it, of a response to a request of
 /// `method`, which decides whether there is content.
 ///
 /// A response in HTTP/1.0 may have `Transfer-Encoding` no more than a request; several equal
@@ -47,29 +49,24 @@ pub enum ResponseFault {
 ///
 /// # Errors
 /// [`ResponseFault`] says what is wrong.
-pub fn parse_response<'a>(
-    bytes: &'a [u8],
-    store: &'a mut FieldStore<'a>,
-    method: Method,
-) -> Result<ResponseHead<'a>, ResponseFault> {
-    debug_assert_eq!(scan_head(bytes, 0), Scan::End(bytes.len()), "exactly one scanned head");
-    let mut raw = httparse::Response::new(&mut []);
-    let config = httparse::ParserConfig::default();
-    match config.parse_response_with_uninit_headers(&mut raw, bytes, &mut store.slots) {
-        Ok(httparse::Status::Complete(_)) => {}
-        Ok(httparse::Status::Partial) => return Err(ResponseFault::StatusLine),
-        Err(error) => return Err(fault_of(error)),
-    }
-    let (Some(code @ 100..=599), Some(minor)) = (raw.code, raw.version) else {
-        return Err(ResponseFault::StatusLine);
+pub fn parse_response(bytes: &[u8], method: Method) -> Result<ResponseHead<'_>, ResponseFault> {
+    let start = skip_empty_lines(bytes).map_err(|Malformed| ResponseFault::StatusLine)?;
+    let end = match line_end(bytes, start) {
+        Ok(Some(end)) => end,
+        Ok(None) | Err(Malformed) => return Err(ResponseFault::StatusLine),
     };
-    let fields: &'a [Field<'a>] = raw.headers;
-    let status = Status(code);
-    let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
-    let mut framing = Framing::default();
-    let mut connection = Options::NONE;
-    for field in fields {
-        take(field, &mut framing, &mut connection).map_err(|Ambiguous| ResponseFault::Framing)?;
+    let (version, status, reason) = status_line(&bytes[start..end])?;
+    let (mut framing, mut connection) = (Framing::default(), Options::NONE);
+    let mut at = end + 2;
+    loop {
+        match next_field(bytes, at) {
+            Ok(Next::Field { name, value, end }) => {
+                take(name, value, &mut framing, &mut connection)?;
+                at = end;
+            }
+            Ok(Next::Blank(end)) if end == bytes.len() => break,
+            _ => return Err(ResponseFault::FieldLine),
+        }
     }
     let length = framing.body(version).map_err(|Ambiguous| ResponseFault::Framing)?;
     let body = match length {
@@ -79,33 +76,50 @@ pub fn parse_response<'a>(
         Some(Body::None) | None => ResponseBody::UntilClose,
     };
     let persistent = connection.persistent(version) && body != ResponseBody::UntilClose;
-    let reason = raw.reason.unwrap_or("");
+    let fields = Fields::new(&bytes[end + 2..at]);
     Ok(ResponseHead { version, status, reason, body, persistent, fields })
+}
+
+/// Reads `HTTP/1.1 200 OK`. The reason may be missing, and the space before it with it.
+fn status_line(line: &[u8]) -> Result<(Version, Status, &[u8]), ResponseFault> {
+    let [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, rest @ ..] = line else {
+        return Err(ResponseFault::StatusLine);
+    };
+    let version = match (major, minor) {
+        (b'1', b'0') => Version::Http10,
+        (b'1', b'1'..=b'9') => Version::Http11,
+        (b'0'..=b'9', b'0'..=b'9') => return Err(ResponseFault::Version),
+        _ => return Err(ResponseFault::StatusLine),
+    };
+    let (code, reason) = match rest {
+        [b' ', a, b, c] => ([a, b, c], &[][..]),
+        [b' ', a, b, c, b' ', reason @ ..] => ([a, b, c], reason),
+        _ => return Err(ResponseFault::StatusLine),
+    };
+    let [a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9'] = code.map(|digit| *digit) else {
+        return Err(ResponseFault::StatusLine);
+    };
+    let code = [a, b, c].iter().fold(0, |code, digit| code * 10 + u16::from(digit - b'0'));
+    Ok((version, Status(code), reason))
 }
 
 /// Takes one field line.
 #[inline]
 fn take(
-    field: &Field<'_>,
+    name: &[u8],
+    value: &[u8],
     framing: &mut Framing,
     connection: &mut Options,
-) -> Result<(), Ambiguous> {
-    let name = field.name.as_bytes();
-    match name.len() {
-        10 if same(name, b"connection") => connection.take(field.value),
-        14 if same(name, b"content-length") => return framing.content_length(field.value),
-        17 if same(name, b"transfer-encoding") => return framing.transfer_encoding(field.value),
-        _ => {}
-    }
-    Ok(())
-}
-
-#[cold]
-fn fault_of(error: httparse::Error) -> ResponseFault {
-    match error {
-        httparse::Error::TooManyHeaders => ResponseFault::HeadTooLarge,
-        httparse::Error::HeaderName | httparse::Error::HeaderValue => ResponseFault::FieldLine,
-        httparse::Error::Version => ResponseFault::Version,
-        _ => ResponseFault::StatusLine,
-    }
+) -> Result<(), ResponseFault> {
+    let taken = match name.len() {
+        10 if same(name, b"connection") => {
+            connection.take(value);
+            Ok(())
+        }
+        14 if same(name, b"content-length") => framing.content_length(value),
+        17 if same(name, b"transfer-encoding") => framing.transfer_encoding(value),
+        _ if !is_token(name) => return Err(ResponseFault::FieldLine),
+        _ => Ok(()),
+    };
+    taken.map_err(|Ambiguous| ResponseFault::Framing)
 }

@@ -1,4 +1,5 @@
 //! Finding the end of a head as its bytes arrive (RFC 9112 §2.2).
+use super::line::{Malformed, line_end};
 
 /// The most empty lines that are skipped before a request line.
 pub const LEADING_LINES_MAX: usize = 2;
@@ -18,74 +19,35 @@ pub enum Scan {
 /// there at an earlier call that returned [`Scan::Partial`] (0 at the first call).
 ///
 /// Refuses at once a CR or LF that is not part of a CRLF, any other control character but a tab,
-/// and more than [`LEADING_LINES_MAX`] empty lines at the start. Both kinds of head are scanned
-/// so. The caller limits how long a head may grow: [`super::HeadFault::oversized`].
+/// and more than [`LEADING_LINES_MAX`] empty lines at the start. Request heads and response heads
+/// are scanned alike. The caller limits how long a head may grow:
+/// [`super::HeadFault::oversized`].
 #[must_use]
 pub fn scan_head(bytes: &[u8], seen: usize) -> Scan {
-    let mut at = match bytes {
-        [b'\r', ..] => match leading(bytes) {
-            Some(lead) => lead.max(seen.saturating_sub(1)),
-            None => return Scan::Bad,
-        },
-        _ => seen.saturating_sub(1),
+    let Ok(start) = skip_empty_lines(bytes) else {
+        return Scan::Bad;
     };
-    // Eight bytes at a time; only words with a control character are looked at closely.
-    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let mut controls = controls(u64::from_le_bytes(*word));
-        while controls != 0 {
-            let hit = at + (controls.trailing_zeros() / 8) as usize;
-            match judge(bytes, hit) {
-                None => {}
-                Some(verdict) => return verdict,
-            }
-            controls &= controls - 1;
-        }
-        at += 8;
-    }
-    for hit in at..bytes.len() {
-        if bytes[hit] < b' ' || bytes[hit] == 0x7f {
-            match judge(bytes, hit) {
-                None => {}
-                Some(verdict) => return verdict,
-            }
+    // A CR that came last is looked at again, now that it has a successor.
+    let again = usize::from(matches!(bytes.get(..seen), Some([.., b'\r'])));
+    let mut at = start.max(seen - again);
+    loop {
+        match line_end(bytes, at) {
+            Ok(Some(end)) if bytes[..end].ends_with(b"\r\n") => return Scan::End(end + 2),
+            Ok(Some(end)) => at = end + 2,
+            Ok(None) => return Scan::Partial,
+            Err(Malformed) => return Scan::Bad,
         }
     }
-    Scan::Partial
 }
 
-/// What the control character at `at` means: nothing, or the verdict.
+/// Where the first line that is not empty starts.
 #[inline]
-fn judge(bytes: &[u8], at: usize) -> Option<Scan> {
-    match bytes[at] {
-        b'\n' => match bytes[..at] {
-            [.., b'\n', b'\r'] => Some(Scan::End(at + 1)),
-            [.., b'\r'] => None,
-            _ => Some(Scan::Bad),
-        },
-        b'\r' => match bytes.get(at + 1) {
-            None | Some(b'\n') => None,
-            Some(_) => Some(Scan::Bad),
-        },
-        b'\t' => None,
-        _ => Some(Scan::Bad),
-    }
+pub(super) fn skip_empty_lines(bytes: &[u8]) -> Result<usize, Malformed> {
+    if let [b'\r', ..] = bytes { leading(bytes) } else { Ok(0) }
 }
 
-/// The high bit of each byte that is a control character.
-#[inline]
-const fn controls(word: u64) -> u64 {
-    const LOW: u64 = u64::from_le_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
-    let seven = word & !HIGH;
-    // No carry leaves a byte: 0x7f + 0x60 and 0x7f + 0x01 stay below 0x100.
-    let at_least_space = seven + LOW * 0x60;
-    let delete = seven + LOW;
-    (!at_least_space | delete) & !word & HIGH
-}
-
-/// Bytes of the empty lines at the start of `bytes`, or `None` if there are too many.
 #[cold]
-fn leading(bytes: &[u8]) -> Option<usize> {
+fn leading(bytes: &[u8]) -> Result<usize, Malformed> {
     let lines = bytes.chunks_exact(2).take_while(|&pair| pair == b"\r\n").count();
-    (lines <= LEADING_LINES_MAX).then_some(lines * 2)
+    if lines > LEADING_LINES_MAX { Err(Malformed) } else { Ok(lines * 2) }
 }
