@@ -1,0 +1,484 @@
+//! A file set: names, sizes and classes, computed or listed, and made on disk.
+
+use super::content::Content;
+use super::fault::{At, Fault, Progress, Watch, tell};
+use super::number::{id, index};
+use super::specweb::{DIR_BYTES, DIRS_MAX, FILES_PER_CLASS, FILES_PER_DIR, file_bytes, parse_name};
+use super::uri;
+use std::fs::{self, File};
+use std::io::{BufRead, ErrorKind, Read, Write};
+use std::path::Path;
+
+/// The most files in a listed set.
+pub const LISTED_FILES_MAX: u32 = 10_000_000;
+
+/// A file of one set, by its place in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u32);
+
+/// The files that requests ask for: by formula (SPECweb99-like) or by list.
+#[derive(Clone, Debug)]
+pub struct FileSet {
+    names: Names,
+}
+
+#[derive(Clone, Debug)]
+enum Names {
+    Specweb { dirs: u32, prefixes: Vec<String> },
+    Listed(List),
+}
+
+#[derive(Clone, Debug, Default)]
+struct List {
+    text: String,
+    ends: Vec<u64>,
+    entries: Vec<(u64, f64, Option<Box<str>>)>,
+    by_name: Vec<u32>,
+}
+
+/// One file of a listed set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// Path below the root, without a leading `/`.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Weight of its popularity; only relative sizes count.
+    pub weight: f64,
+    /// SHA-256 of its contents in hexadecimal, when they are the user's and were read.
+    pub sha256: Option<Box<str>>,
+}
+
+impl FileSet {
+    /// The SPECweb99-like set of `dirs` directories (1 to 100,000) [E] [src]. Directory `d`, from
+    /// 0 and hottest first, is `PREFIX/dirNNNNN`; several prefixes take turns, so that a set
+    /// can lie on several disks ([S] used two).
+    ///
+    /// # Errors
+    /// [`Fault::Usage`] for a number of directories or a prefix out of range.
+    pub fn specweb(dirs: u32, prefixes: &[&str]) -> Result<Self, Fault> {
+        let mut problems = Vec::new();
+        if !(1..=DIRS_MAX).contains(&dirs) {
+            problems.push(format!("{dirs} directories: must be 1 to {DIRS_MAX}"));
+        }
+        if prefixes.is_empty() {
+            problems.push("a file set needs a prefix, such as file_set".to_owned());
+        }
+        for prefix in prefixes {
+            let mut target = String::from("/");
+            uri::encode(prefix, &mut target);
+            let plain = uri::file_of_target(&target).as_deref() == Some(*prefix);
+            if !plain || target[1..] != **prefix {
+                problems.push(format!("prefix {prefix:?} is not a plain relative path"));
+            }
+        }
+        if problems.is_empty() {
+            let prefixes = prefixes.iter().map(|&p| p.to_owned()).collect();
+            Ok(Self { names: Names::Specweb { dirs, prefixes } })
+        } else {
+            Err(Fault::Usage(problems))
+        }
+    }
+
+    /// A set from a list, whose order gives the ids.
+    ///
+    /// # Errors
+    /// [`Fault::Usage`] when a path is given twice or there are more than [`LISTED_FILES_MAX`].
+    pub fn listed(files: impl IntoIterator<Item = Listed>) -> Result<Self, Fault> {
+        let mut list = List::default();
+        for file in files {
+            if list.ends.len() >= index(LISTED_FILES_MAX.into()) {
+                return Err(Fault::usage(format!("more than {LISTED_FILES_MAX} files")));
+            }
+            list.text.push_str(&file.path);
+            list.ends.push(list.text.len() as u64);
+            list.entries.push((file.bytes, file.weight, file.sha256));
+        }
+        let mut by_name: Vec<u32> = (0..id(list.ends.len())).collect();
+        by_name.sort_unstable_by(|&a, &b| list.name(a).cmp(list.name(b)));
+        if let Some(pair) = by_name.windows(2).find(|p| list.name(p[0]) == list.name(p[1])) {
+            return Err(Fault::usage(format!("{} is listed twice", list.name(pair[0]))));
+        }
+        list.by_name = by_name;
+        Ok(Self { names: Names::Listed(list) })
+    }
+
+    /// Files in the set.
+    pub fn len(&self) -> u32 {
+        match &self.names {
+            Names::Specweb { dirs, .. } => dirs * FILES_PER_DIR,
+            Names::Listed(list) => id(list.ends.len()),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every file.
+    pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
+        (0..self.len()).map(FileId)
+    }
+
+    /// Directories of a SPECweb99-like set, `None` for a listed one.
+    pub fn dirs(&self) -> Option<u32> {
+        match self.names {
+            Names::Specweb { dirs, .. } => Some(dirs),
+            Names::Listed(_) => None,
+        }
+    }
+
+    /// Prefixes of a SPECweb99-like set, in turn.
+    pub fn prefixes(&self) -> &[String] {
+        match &self.names {
+            Names::Specweb { prefixes, .. } => prefixes,
+            Names::Listed(_) => &[],
+        }
+    }
+
+    /// Bytes of all files.
+    pub fn total_bytes(&self) -> u64 {
+        match &self.names {
+            Names::Specweb { dirs, .. } => u64::from(*dirs) * DIR_BYTES,
+            Names::Listed(list) => list.entries.iter().map(|entry| entry.0).sum(),
+        }
+    }
+
+    /// Bytes of one file.
+    pub fn bytes(&self, file: FileId) -> u64 {
+        match &self.names {
+            Names::Specweb { .. } => {
+                let in_dir = file.0 % FILES_PER_DIR;
+                file_bytes(in_dir / FILES_PER_CLASS, in_dir % FILES_PER_CLASS)
+            }
+            Names::Listed(list) => list.entries[index(file.0.into())].0,
+        }
+    }
+
+    /// Size class, 0 to 3: below 1 KiB, 10 KiB, 100 KiB, and above. For SPEC's files this is the
+    /// class in the name.
+    pub fn class(&self, file: FileId) -> u8 {
+        class_of(self.bytes(file))
+    }
+
+    /// Weight of a listed file; 1 in other sets.
+    pub fn weight(&self, file: FileId) -> f64 {
+        match &self.names {
+            Names::Specweb { .. } => 1.0,
+            Names::Listed(list) => list.entries[index(file.0.into())].1,
+        }
+    }
+
+    /// SHA-256 of a listed file whose contents are the user's.
+    pub fn sha256(&self, file: FileId) -> Option<&str> {
+        match &self.names {
+            Names::Specweb { .. } => None,
+            Names::Listed(list) => list.entries[index(file.0.into())].2.as_deref(),
+        }
+    }
+
+    /// Appends the path below the root, without a leading `/`.
+    pub fn path_into(&self, file: FileId, out: &mut String) {
+        match &self.names {
+            Names::Specweb { prefixes, .. } => {
+                let (dir, in_dir) = (file.0 / FILES_PER_DIR, file.0 % FILES_PER_DIR);
+                out.push_str(&prefixes[index(u64::from(dir)) % prefixes.len()]);
+                out.push_str("/dir");
+                for place in [10_000, 1_000, 100, 10, 1] {
+                    out.push(char::from_digit(dir / place % 10, 10).unwrap_or('0'));
+                }
+                out.push_str("/class");
+                out.push(char::from_digit(in_dir / FILES_PER_CLASS, 10).unwrap_or('0'));
+                out.push('_');
+                out.push(char::from_digit(in_dir % FILES_PER_CLASS, 10).unwrap_or('0'));
+            }
+            Names::Listed(list) => out.push_str(list.name(file.0)),
+        }
+    }
+
+    /// The path below the root.
+    pub fn path(&self, file: FileId) -> String {
+        let mut out = String::new();
+        self.path_into(file, &mut out);
+        out
+    }
+
+    /// Appends the request target of a file: `/` and its path, percent-encoded.
+    pub fn uri_into(&self, file: FileId, out: &mut String) {
+        out.push('/');
+        match &self.names {
+            Names::Specweb { .. } => self.path_into(file, out),
+            Names::Listed(list) => uri::encode(list.name(file.0), out),
+        }
+    }
+
+    /// The file that a request target or a path names; `None` when the set has none such.
+    pub fn find(&self, target: &str) -> Option<FileId> {
+        match &self.names {
+            Names::Specweb { dirs, prefixes } => {
+                let path = target.strip_prefix('/').unwrap_or(target);
+                let (dir, class, k) = parse_name(path)?;
+                let prefix = &prefixes[index(dir.into()) % prefixes.len()];
+                let rest = path.strip_prefix(prefix.as_str())?;
+                // `/dirNNNNN/classC_K` is 18 bytes, so nothing lies between prefix and name.
+                (dir < *dirs && rest.len() == 18)
+                    .then_some(FileId(dir * FILES_PER_DIR + class * FILES_PER_CLASS + k))
+            }
+            Names::Listed(list) => {
+                let path = if target.starts_with('/') {
+                    uri::file_of_target(target)?
+                } else {
+                    target.to_owned()
+                };
+                let at = list.by_name.binary_search_by(|&f| list.name(f).cmp(&path)).ok()?;
+                Some(FileId(list.by_name[at]))
+            }
+        }
+    }
+
+    /// Makes every file below `root`, with generated contents. Existing files are overwritten.
+    ///
+    /// # Errors
+    /// [`Fault::Io`], or [`Fault::Stopped`] when the watcher wished so.
+    pub fn create(&self, root: &Path, watch: Watch<'_>) -> Result<(), Fault> {
+        let mut buffer = vec![0; 64 << 10];
+        let mut dir_made = String::new();
+        for file in self.ids() {
+            let path = self.path(file);
+            let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+            if dir != dir_made || file.0 == 0 {
+                let full = root.join(dir);
+                fs::create_dir_all(&full).at(&full)?;
+                dir.clone_into(&mut dir_made);
+            }
+            write_file(root, &path, self.bytes(file), &mut buffer)?;
+            if file.0.is_multiple_of(64) {
+                let (done, total) = (file.0.into(), self.len().into());
+                tell(watch, Progress { what: "files", done, total })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every file below `root` and compares size and generated contents.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`] with the number of files that differ, and the first.
+    pub fn verify(&self, root: &Path, watch: Watch<'_>) -> Result<(), Fault> {
+        let mut buffer = vec![0; 64 << 10];
+        let (mut files, mut first) = (0, None);
+        for file in self.ids() {
+            let path = self.path(file);
+            if let Some(wrong) = verify_file(root, &path, self.bytes(file), &mut buffer)? {
+                files += 1;
+                first.get_or_insert_with(|| format!("{path}: {wrong}"));
+            }
+            if file.0.is_multiple_of(64) {
+                let (done, total) = (file.0.into(), self.len().into());
+                tell(watch, Progress { what: "files", done, total })?;
+            }
+        }
+        first.map_or(Ok(()), |first| Err(Fault::Damaged { files, first }))
+    }
+
+    /// Writes a listed set: a line `bytes TAB weight TAB sha256 or - TAB target` per file.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_list(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        writeln!(out, "{LIST_HEAD}")?;
+        let mut target = String::new();
+        for file in self.ids() {
+            target.clear();
+            self.uri_into(file, &mut target);
+            let hash = self.sha256(file).unwrap_or("-");
+            writeln!(out, "{}\t{}\t{hash}\t{target}", self.bytes(file), self.weight(file))?;
+        }
+        Ok(())
+    }
+
+    /// Reads what [`FileSet::write_list`] wrote. `path` names it in errors.
+    ///
+    /// # Errors
+    /// [`Fault::Io`] and [`Fault::Format`], with the line.
+    pub fn read_list(input: impl BufRead, path: &Path) -> Result<Self, Fault> {
+        let mut files = Vec::new();
+        for (number, line) in (1..).zip(input.lines()) {
+            let line = line.at(path)?;
+            if line.starts_with('#') || line.is_empty() {
+                continue;
+            }
+            let wrong = || Fault::format(path, number, "not bytes, weight, hash, target");
+            files.push(list_line(&line).ok_or_else(wrong)?);
+        }
+        Self::listed(files)
+    }
+}
+
+const LIST_HEAD: &str = "# regatta file list 1: bytes, weight, sha256 or -, target";
+
+fn list_line(line: &str) -> Option<Listed> {
+    let mut fields = line.split('\t');
+    let bytes = fields.next()?.parse().ok()?;
+    let weight: f64 = fields.next()?.parse().ok()?;
+    let sha256 = Some(fields.next()?).filter(|&hash| hash != "-").map(Into::into);
+    let target = fields.next()?;
+    let path = uri::decode(target.strip_prefix('/')?)?;
+    // A list may come from elsewhere: nothing in it leaves the root.
+    let safe = uri::file_of_target(target)? == path && weight >= 0.0 && weight.is_finite();
+    (safe && fields.next().is_none()).then_some(Listed { path, bytes, weight, sha256 })
+}
+
+/// Size class of a file of `bytes`.
+pub fn class_of(bytes: u64) -> u8 {
+    match bytes {
+        0..1_024 => 0,
+        1_024..10_240 => 1,
+        10_240..102_400 => 2,
+        _ => 3,
+    }
+}
+
+impl List {
+    fn name(&self, at: u32) -> &str {
+        let at = index(at.into());
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.text[index(start)..index(self.ends[at])]
+    }
+}
+
+fn write_file(root: &Path, path: &str, bytes: u64, buffer: &mut [u8]) -> Result<(), Fault> {
+    let full = root.join(path);
+    let content = Content::new(path);
+    let mut file = File::create(&full).at(&full)?;
+    let mut offset = 0;
+    while offset < bytes {
+        let take = index((bytes - offset).min(buffer.len() as u64));
+        content.fill(offset, &mut buffer[..take]);
+        file.write_all(&buffer[..take]).at(&full)?;
+        offset += take as u64;
+    }
+    Ok(())
+}
+
+fn verify_file(
+    root: &Path,
+    path: &str,
+    bytes: u64,
+    buffer: &mut [u8],
+) -> Result<Option<String>, Fault> {
+    let full = root.join(path);
+    let mut file = match File::open(&full) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Some("missing".into())),
+        Err(source) => return Err(Fault::Io { path: full, source }),
+    };
+    let content = Content::new(path);
+    let mut offset = 0;
+    loop {
+        let read = file.read(buffer).at(&full)?;
+        if read == 0 {
+            let wrong = format!("{offset} bytes, not {bytes}");
+            return Ok((offset != bytes).then_some(wrong));
+        }
+        if let Err(mismatch) = content.check(offset, &buffer[..read]) {
+            return Ok(Some(mismatch.to_string()));
+        }
+        offset += read as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::fault::unwatched;
+    use crate::workload::scratch::Scratch;
+
+    /// Files and bytes of a set of `dirs` directories, and a name at an end of it.
+    fn check(dirs: u32, files: u32, bytes: u64, last: &str) {
+        let set = FileSet::specweb(dirs, &["file_set"]).unwrap();
+        assert_eq!((set.len(), set.total_bytes()), (files, bytes));
+        assert_eq!(set.ids().map(|f| set.bytes(f)).sum::<u64>(), bytes);
+        assert_eq!(set.path(FileId(files - 1)), last);
+    }
+
+    #[test]
+    fn totals_are_the_papers() {
+        check(680, 24_480, 3_481_249_120, "file_set/dir00679/class3_8");
+        check(650, 23_400, 3_327_664_600, "file_set/dir00649/class3_8");
+        check(60, 2_160, 307_169_040, "file_set/dir00059/class3_8");
+        check(1, 36, 5_119_484, "file_set/dir00000/class3_8");
+        check(100_000, 3_600_000, 511_948_400_000, "file_set/dir99999/class3_8");
+    }
+
+    #[test]
+    fn every_file_is_found_by_its_name() {
+        let listed =
+            |path: &str| Listed { path: path.to_owned(), bytes: 1, weight: 1.0, sha256: None };
+        for set in [
+            FileSet::specweb(30, &["file_set"]).unwrap(),
+            FileSet::specweb(7, &["disk1/file_set", "disk2/file_set"]).unwrap(),
+            FileSet::listed(["b", "a b/c%.html", "ü", "a"].map(listed)).unwrap(),
+        ] {
+            for file in set.ids() {
+                let mut target = String::new();
+                set.uri_into(file, &mut target);
+                assert_eq!(set.find(&target), Some(file), "{target}");
+                assert_eq!(set.find(&set.path(file)), Some(file), "{target}");
+            }
+            for absent in ["/file_set/dir00030/class0_0", "/x/file_set/dir00000/class0_0", "/c"] {
+                assert_eq!(set.find(absent), None, "{absent}");
+            }
+        }
+    }
+
+    #[test]
+    fn bad_sets_are_refused_with_every_problem() {
+        let Err(Fault::Usage(problems)) = FileSet::specweb(0, &["../x", "a//b", "ok"]) else {
+            panic!("accepted");
+        };
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert!(FileSet::specweb(100_001, &["a"]).is_err());
+        let twice = Listed { path: "a".into(), bytes: 1, weight: 1.0, sha256: None };
+        assert!(FileSet::listed([twice.clone(), twice]).is_err());
+    }
+
+    #[test]
+    fn lists_survive_the_round_trip_and_stay_below_the_root() {
+        let files = [("a b.html", 7, 0.5, None), ("x/y", 0, 3.0, Some("ab"))];
+        let files = files.map(|(path, bytes, weight, hash)| Listed {
+            path: path.to_owned(),
+            bytes,
+            weight,
+            sha256: hash.map(Into::into),
+        });
+        let set = FileSet::listed(files).unwrap();
+        let mut text = Vec::new();
+        set.write_list(&mut text).unwrap();
+        let again = FileSet::read_list(&*text, Path::new("files.tsv")).unwrap();
+        let mut text_again = Vec::new();
+        again.write_list(&mut text_again).unwrap();
+        assert_eq!(String::from_utf8(text_again).unwrap(), String::from_utf8(text).unwrap());
+        for bad in ["1\t1\t-\t/../x", "1\t-1\t-\t/x", "1\t1\t-\tx", "1\t1\t/x", "x\t1\t-\t/x"] {
+            let read = FileSet::read_list(bad.as_bytes(), Path::new("l"));
+            assert!(matches!(read, Err(Fault::Format { line: 1, .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn made_sets_verify_and_damage_is_found() {
+        let scratch = Scratch::new("files");
+        let set = FileSet::specweb(1, &["file_set"]).unwrap();
+        set.create(scratch.path(), &unwatched).unwrap();
+        set.verify(scratch.path(), &unwatched).unwrap();
+        let victim = scratch.path().join("file_set/dir00000/class2_3");
+        let mut bytes = fs::read(&victim).unwrap();
+        bytes[30_000] ^= 4;
+        fs::write(&victim, &bytes).unwrap();
+        fs::remove_file(scratch.path().join("file_set/dir00000/class0_0")).unwrap();
+        let found = set.verify(scratch.path(), &unwatched).unwrap_err().to_string();
+        assert!(found.starts_with("2 files"), "{found}");
+        assert!(found.ends_with("class0_0: missing"), "{found}");
+    }
+}

@@ -1,0 +1,37 @@
+//! File sets and session logs: made, read, inspected, and predicted from.
+//!
+//! The workload of the papers is regenerated from first principles (`systems.md` §3): a
+//! SPECweb99-like [`files::FileSet`], its [`popularity`], session [`think`] patterns, deterministic
+//! [`trace`]s written as httperf [`session_log`]s, and the [`model`]s that predict what a server
+//! will do with them. Marks in brackets name the source of a fact: [E] EuroSys'07, [S] SYSTOR'12,
+//! [H] HPL-2001-314, [G] Genevès, [A] Azzedin and Issa, [src] public source code, [mem] unconfirmed,
+//! [inf] computed.
+
+pub mod content;
+pub mod fault;
+pub mod files;
+pub mod model;
+mod number;
+pub mod popularity;
+pub mod rules;
+pub mod session;
+pub mod session_log;
+pub mod specweb;
+pub mod tally;
+pub mod think;
+pub mod trace;
+pub mod uri;
+
+#[cfg(test)]
+mod scratch;
+
+use sha2::{Digest, Sha256};
+
+/// SHA-256 of `bytes` in hexadecimal.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,333 @@
+//! The papers' verification rules, as pure functions over counts of requests and time-outs (§4.2).
+//!
+//! A run counts only when every rule holds at every rate of its line ([E] §3.4, [S] §5).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one client saw of the files of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Client, from 0.
+    pub client: u32,
+    /// File size, bytes.
+    pub bytes: u64,
+    /// Requests, whatever became of them.
+    pub requests: u64,
+    /// Of these, timed out.
+    pub timeouts: u64,
+    /// Of the time-outs, those that the server never accepted or read. [S] does not count them;
+    /// [E] does.
+    pub unseen: u64,
+}
+
+/// Which requests count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// All ([E]).
+    All,
+    /// Those that the server saw ([S]).
+    Seen,
+}
+
+/// What "the mean" of the rules is: the papers do not say (§11-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mean {
+    /// Time-outs over requests, whatever the size.
+    #[default]
+    Overall,
+    /// The unweighted mean of the sizes' percentages.
+    OfSizes,
+}
+
+/// When a share that is too large counts as a breach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Test {
+    /// When the observed share exceeds the limit: the papers' reading.
+    Observed,
+    /// When its one-sided 95 % lower bound does too, so that one time-out among few requests
+    /// does not condemn a run.
+    #[default]
+    LowerBound,
+}
+
+/// How the rules are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Which requests count.
+    pub counted: Counted,
+    /// What the mean is.
+    pub mean: Mean,
+    /// When a breach is one.
+    pub test: Test,
+}
+
+impl Reading {
+    /// [E]'s: all requests count.
+    pub const EUROSYS07: Self =
+        Self { counted: Counted::All, mean: Mean::Overall, test: Test::LowerBound };
+    /// [S]'s: what the server saw counts.
+    pub const SYSTOR12: Self =
+        Self { counted: Counted::Seen, mean: Mean::Overall, test: Test::LowerBound };
+}
+
+/// One rule broken in one place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Breach {
+    /// The paper and its rule: "E-1".."E-3", "S-1".."S-3".
+    pub rule: &'static str,
+    /// The client, when the rule is about one.
+    pub client: Option<u32>,
+    /// The file size, when the rule is about one, bytes.
+    pub bytes: Option<u64>,
+    /// Requests that counted.
+    pub requests: u64,
+    /// Of these, timed out.
+    pub timeouts: u64,
+    /// The most that was allowed, as a share.
+    pub limit: f64,
+}
+
+impl Breach {
+    /// The observed share.
+    pub fn share(&self) -> f64 {
+        super::number::share(self.timeouts, self.requests)
+    }
+}
+
+/// What the rules say of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Every breach; empty when the run verifies.
+    pub breaches: Vec<Breach>,
+    /// Requests and time-outs that counted.
+    pub counted: (u64, u64),
+    /// Requests and time-outs with the unseen.
+    pub all: (u64, u64),
+    /// Time-outs per size, bytes → (requests, time-outs): print the sizes that fail, since
+    /// large files fail first ([E] §3.4).
+    pub per_size: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Verdict {
+    /// Whether the run may be published.
+    pub fn passes(&self) -> bool {
+        self.breaches.is_empty()
+    }
+}
+
+/// [E] §3.4: at most 10 % of all time out; per size at most 2 points above the mean; per client and
+/// size at most 5 %.
+pub fn eurosys07(cells: &[Cell], reading: Reading) -> Verdict {
+    let sums = Sums::of(cells, reading.counted);
+    let mut judge = Judge { reading, breaches: Vec::new() };
+    judge.limit("E-1", None, None, sums.total, 0.10);
+    let mean = sums.mean(reading.mean);
+    for (&bytes, &sum) in &sums.sizes {
+        judge.limit("E-2", None, Some(bytes), sum, mean + 0.02);
+    }
+    for (&(client, bytes), &sum) in &sums.cells {
+        judge.limit("E-3", Some(client), Some(bytes), sum, 0.05);
+    }
+    judge.verdict(cells, sums)
+}
+
+/// [S] §5: at most 10 % of all time out; per size at most 5 % at one client and 2 % over all; per
+/// size at most 5 points above the mean, at one client (against its own mean) and over all.
+pub fn systor12(cells: &[Cell], reading: Reading) -> Verdict {
+    let sums = Sums::of(cells, reading.counted);
+    let mut judge = Judge { reading, breaches: Vec::new() };
+    judge.limit("S-1", None, None, sums.total, 0.10);
+    let mean = sums.mean(reading.mean);
+    for (&bytes, &sum) in &sums.sizes {
+        judge.limit("S-2", None, Some(bytes), sum, 0.02);
+        judge.limit("S-3", None, Some(bytes), sum, mean + 0.05);
+    }
+    let clients: BTreeSet<u32> = sums.cells.keys().map(|key| key.0).collect();
+    for client in clients {
+        let mine: Vec<Cell> = cells.iter().filter(|c| c.client == client).copied().collect();
+        let mine = Sums::of(&mine, reading.counted);
+        let mean = mine.mean(reading.mean);
+        for (&bytes, &sum) in &mine.sizes {
+            judge.limit("S-2", Some(client), Some(bytes), sum, 0.05);
+            judge.limit("S-3", Some(client), Some(bytes), sum, mean + 0.05);
+        }
+    }
+    judge.verdict(cells, sums)
+}
+
+/// Requests and time-outs.
+type Sum = (u64, u64);
+
+#[derive(Default)]
+struct Sums {
+    total: Sum,
+    sizes: BTreeMap<u64, Sum>,
+    cells: BTreeMap<(u32, u64), Sum>,
+}
+
+impl Sums {
+    fn of(cells: &[Cell], counted: Counted) -> Self {
+        let mut sums = Self::default();
+        for cell in cells {
+            let unseen = if counted == Counted::Seen { cell.unseen.min(cell.timeouts) } else { 0 };
+            let add = (cell.requests.saturating_sub(unseen), cell.timeouts - unseen);
+            for sum in [
+                &mut sums.total,
+                sums.sizes.entry(cell.bytes).or_default(),
+                sums.cells.entry((cell.client, cell.bytes)).or_default(),
+            ] {
+                sum.0 += add.0;
+                sum.1 += add.1;
+            }
+        }
+        sums
+    }
+
+    fn mean(&self, mean: Mean) -> f64 {
+        let share = |sum: &Sum| super::number::share(sum.1, sum.0);
+        match mean {
+            Mean::Overall => share(&self.total),
+            Mean::OfSizes => {
+                let asked: Vec<&Sum> = self.sizes.values().filter(|sum| sum.0 > 0).collect();
+                asked.iter().map(|sum| share(sum)).sum::<f64>() / asked.len().max(1) as f64
+            }
+        }
+    }
+}
+
+struct Judge {
+    reading: Reading,
+    breaches: Vec<Breach>,
+}
+
+impl Judge {
+    fn limit(
+        &mut self,
+        rule: &'static str,
+        client: Option<u32>,
+        bytes: Option<u64>,
+        (requests, timeouts): Sum,
+        limit: f64,
+    ) {
+        let breach = Breach { rule, client, bytes, requests, timeouts, limit };
+        let exceeds = breach.share() > limit;
+        let sure = self.reading.test == Test::Observed || exceeds_surely(requests, timeouts, limit);
+        if exceeds && sure {
+            self.breaches.push(breach);
+        }
+    }
+
+    fn verdict(self, cells: &[Cell], sums: Sums) -> Verdict {
+        let all = Sums::of(cells, Counted::All).total;
+        Verdict { breaches: self.breaches, counted: sums.total, all, per_size: sums.sizes }
+    }
+}
+
+/// Whether the one-sided 95 % lower bound (Clopper and Pearson's) of `found` in `n` exceeds
+/// `limit`: whether that many or more would happen with probability below 5 % at the limit.
+pub fn exceeds_surely(n: u64, found: u64, limit: f64) -> bool {
+    if limit >= 1.0 || found == 0 {
+        return false;
+    }
+    if limit <= 0.0 {
+        return true;
+    }
+    // ln C(n, found) p^found q^(n−found), one factor after another: counts are small.
+    let (p, q) = (limit.ln(), (-limit).ln_1p());
+    let (n, found) = (n as f64, found.min(n));
+    let choose: f64 = (1..=found).map(|i| ((n - found as f64 + i as f64) / i as f64).ln()).sum();
+    let mut ln_term = choose + found as f64 * p + (n - found as f64) * q;
+    let mut tail = 0.0;
+    let mut at = found as f64;
+    while at <= n && tail < 0.05 {
+        let term = ln_term.exp();
+        tail += term;
+        // Past the mean terms only fall; what is below 10^-9 of the answer cannot change it.
+        if at > n * limit && term < 1e-12 {
+            break;
+        }
+        ln_term += ((n - at) / (at + 1.0)).ln() + p - q;
+        at += 1.0;
+    }
+    tail < 0.05
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Row = (u32, u64, u64, u64, u64);
+
+    /// Rules broken by rows of (client, bytes, requests, time-outs, unseen), under both papers.
+    fn check(what: &str, rows: &[Row], test: Test, expected: [&[&str]; 2]) {
+        let cells: Vec<Cell> = rows
+            .iter()
+            .map(|&(client, bytes, requests, timeouts, unseen)| Cell {
+                client,
+                bytes,
+                requests,
+                timeouts,
+                unseen,
+            })
+            .collect();
+        let broken = |verdict: Verdict| -> Vec<&str> {
+            assert_eq!(verdict.passes(), verdict.breaches.is_empty());
+            let rules: BTreeSet<&str> = verdict.breaches.iter().map(|b| b.rule).collect();
+            rules.into_iter().collect()
+        };
+        let e = eurosys07(&cells, Reading { test, ..Reading::EUROSYS07 });
+        let s = systor12(&cells, Reading { test, ..Reading::SYSTOR12 });
+        assert_eq!(broken(e), expected[0], "{what}: EuroSys'07");
+        assert_eq!(broken(s), expected[1], "{what}: SYSTOR'12");
+    }
+
+    #[test]
+    fn rules_are_the_papers() {
+        let exact = Test::Observed;
+        check("nothing", &[], exact, [&[], &[]]);
+        check("no time-out", &[(0, 102, 1000, 0, 0)], exact, [&[], &[]]);
+        check("at 10 %", &[(0, 1, 100, 10, 0)], exact, [&["E-3"], &["S-2"]]);
+        check("over 10 %", &[(0, 1, 1000, 101, 0)], exact, [&["E-1", "E-3"], &["S-1", "S-2"]]);
+        check("unseen do not count", &[(0, 1, 1000, 500, 500)], exact, [&["E-1", "E-3"], &[]]);
+        let large = [(0, 1, 100_000, 0, 0), (0, 2, 1_000, 45, 0)];
+        check("one size at 4.5 %", &large, exact, [&["E-2"], &["S-2"]]);
+        let large = [(0, 1, 100_000, 0, 0), (0, 2, 1_000, 60, 0)];
+        check("one size at 6 %", &large, exact, [&["E-2", "E-3"], &["S-2", "S-3"]]);
+        let lonely = [(0, 1, 1_000, 60, 0), (1, 1, 9_000, 0, 0)];
+        check("one client at 6 %", &lonely, exact, [&["E-3"], &["S-2"]]);
+        let few = [(0, 1, 100_000, 0, 0), (0, 2, 10, 1, 0)];
+        check("1 of 10, as printed", &few, exact, [&["E-2", "E-3"], &["S-2", "S-3"]]);
+        check("1 of 10, tested", &few, Test::LowerBound, [&[], &[]]);
+    }
+
+    #[test]
+    fn means_are_read_both_ways() {
+        let row =
+            |bytes, requests, timeouts| Cell { client: 0, bytes, requests, timeouts, unseen: 0 };
+        let cells = [row(1, 100_000, 0), row(2, 1_000, 40)];
+        let with = |mean| Reading { mean, test: Test::Observed, ..Reading::EUROSYS07 };
+        assert!(!eurosys07(&cells, with(Mean::Overall)).passes(), "mean 0.04 %, limit 2.04 %");
+        assert!(eurosys07(&cells, with(Mean::OfSizes)).passes(), "mean 2 %, limit 4 %");
+    }
+
+    /// Against tables of the exact binomial test.
+    #[test]
+    fn lower_bounds_are_exact() {
+        for (n, found, limit, expected) in [
+            (10, 1, 0.05, false),
+            (10, 2, 0.05, false),
+            (10, 3, 0.05, true),
+            (100, 8, 0.05, false),
+            (100, 10, 0.05, true),
+            (1_000_000, 50_000, 0.05, false),
+            (1_000_000, 50_300, 0.05, false),
+            (1_000_000, 50_400, 0.05, true),
+            (1_000_000, 1_000_000, 0.10, true),
+            (5, 5, 1.0, false),
+            (5, 0, 0.0, false),
+            (5, 1, 0.0, true),
+        ] {
+            assert_eq!(exceeds_surely(n, found, limit), expected, "{found} of {n} at {limit}");
+        }
+    }
+}

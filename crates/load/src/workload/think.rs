@@ -1,0 +1,348 @@
+//! How long sessions are and how their requests are spaced: lengths, gaps and think times.
+
+use super::number::rounded;
+use super::popularity::{Purpose, between, stream, unit};
+use super::session::US_PER_S;
+use rand_distr::{Distribution, Pareto, Weibull};
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
+
+/// Inactive off-period: the user's think time, microseconds ([E] §3.2).
+pub const INACTIVE_US: u64 = 3_000_000;
+/// Active off-period: the browser's, microseconds ([E] §3.2).
+pub const ACTIVE_US: u64 = 343_000;
+/// Longest think time that a distribution may draw, microseconds: Pareto's tail has no end.
+pub const THINK_US_MAX: u64 = 600 * US_PER_S;
+/// Connection time per request that the papers' traces have, seconds: [E]'s cap of 10,000
+/// connections at 7,790 replies/s [inf].
+pub const CONNECTION_S_PER_REQUEST: f64 = 1.284;
+
+/// Requests per session.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lengths {
+    /// Share of sessions with one request.
+    pub single_share: f64,
+    /// Least requests of the others, which are uniform in `least..=most`.
+    pub least: u32,
+    /// Most requests.
+    pub most: u32,
+}
+
+impl Lengths {
+    /// `n` requests each.
+    pub const fn fixed(n: u32) -> Self {
+        Self { single_share: 0.0, least: n, most: n }
+    }
+
+    /// Mean requests per session.
+    pub fn mean(&self) -> f64 {
+        let others = (f64::from(self.least) + f64::from(self.most)) / 2.0;
+        self.single_share + (1.0 - self.single_share) * others
+    }
+}
+
+/// Where the inactive gaps fall; the other gaps are active.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "structure", rename_all = "kebab-case")]
+pub enum Gaps {
+    /// Each gap by itself is inactive with this probability.
+    Independent {
+        /// f of §3.3.
+        inactive_share: f64,
+    },
+    /// Pages of one base request and its embedded ones: 1/f requests on average, rounded down or
+    /// up. A session starts anywhere in a page, so that exactly `f` of all gaps are inactive.
+    Pages {
+        /// f of §3.3.
+        inactive_share: f64,
+    },
+    /// Pages with a Pareto (k = 1, α = 2.43) number of requests, as SURGE has embedded
+    /// references [mem].
+    Surge,
+}
+
+/// Think times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "mode", rename_all = "kebab-case")]
+pub enum Think {
+    /// None: requests follow each other at once.
+    None,
+    /// Two constants, as in the papers' traces ([E] §3.2).
+    Constant {
+        /// Inactive off-period, microseconds.
+        inactive_us: u64,
+        /// Active off-period, microseconds.
+        active_us: u64,
+    },
+    /// SURGE's distributions [mem]: inactive Pareto (k = 1 s, α = 1.5), mean 3.0 s; active Weibull
+    /// (scale 1.46 s, shape 0.382); both cut at [`THINK_US_MAX`].
+    Surge,
+}
+
+impl Think {
+    /// The papers' constants ([E] §3.2).
+    pub const PAPERS: Self = Self::Constant { inactive_us: INACTIVE_US, active_us: ACTIVE_US };
+}
+
+/// SURGE's parameters [mem].
+pub mod surge {
+    /// Inactive off-period: Pareto scale, seconds.
+    pub const INACTIVE_K_S: f64 = 1.0;
+    /// Inactive off-period: Pareto shape.
+    pub const INACTIVE_ALPHA: f64 = 1.5;
+    /// Active off-period: Weibull scale, seconds.
+    pub const ACTIVE_SCALE_S: f64 = 1.46;
+    /// Active off-period: Weibull shape.
+    pub const ACTIVE_SHAPE: f64 = 0.382;
+    /// Requests of a page: Pareto scale.
+    pub const PAGE_K: f64 = 1.0;
+    /// Requests of a page: Pareto shape.
+    pub const PAGE_ALPHA: f64 = 2.43;
+    /// Body of file sizes: lognormal μ of bytes.
+    pub const BODY_MU: f64 = 9.357;
+    /// Body of file sizes: lognormal σ.
+    pub const BODY_SIGMA: f64 = 1.318;
+    /// Where the tail starts, bytes.
+    pub const TAIL_K_BYTES: f64 = 133_000.0;
+    /// Tail of file sizes: Pareto shape.
+    pub const TAIL_ALPHA: f64 = 1.1;
+}
+
+/// How one kind of session is built.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pattern {
+    /// Requests per session.
+    pub lengths: Lengths,
+    /// Kinds of gaps.
+    pub gaps: Gaps,
+    /// Lengths of gaps.
+    pub think: Think,
+    /// Factor on every think time: 1 as in the papers, 0.1 for their scaled replicas (§5.2).
+    pub scale: f64,
+}
+
+impl Pattern {
+    /// `P10` of §3.3: every connection persistent, 5 to 15 requests, f = 0.41; 1.28 s of connection
+    /// time per request.
+    pub const P10: Self = Self {
+        lengths: Lengths { single_share: 0.0, least: 5, most: 15 },
+        gaps: Gaps::Pages { inactive_share: 0.41 },
+        think: Think::PAPERS,
+        scale: 1.0,
+    };
+    /// `SPEC` of §3.3: 30 % of the requests alone on their connection, 70 % on connections of 5 to
+    /// 15, f = 0.64; 2.70 requests per connection and 1.28 s per request.
+    pub const SPEC: Self = Self {
+        lengths: Lengths { single_share: 30.0 / 37.0, least: 5, most: 15 },
+        gaps: Gaps::Pages { inactive_share: 0.64 },
+        think: Think::PAPERS,
+        scale: 1.0,
+    };
+
+    /// Mean time between requests of a session per request, seconds: what a connection lasts per
+    /// request when replies take no time. `None` for SURGE's, whose mean depends on the cut.
+    pub fn off_s_per_request(&self) -> Option<f64> {
+        let share = match self.gaps {
+            Gaps::Independent { inactive_share } | Gaps::Pages { inactive_share } => inactive_share,
+            Gaps::Surge => return None,
+        };
+        let gap_us = match self.think {
+            Think::None => 0.0,
+            Think::Constant { inactive_us, active_us } => {
+                share * inactive_us as f64 + (1.0 - share) * active_us as f64
+            }
+            Think::Surge => return None,
+        };
+        let mean = self.lengths.mean();
+        Some(self.scale * gap_us / US_PER_S as f64 * (mean - 1.0) / mean)
+    }
+
+    /// Every problem of a pattern that came from outside.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let Lengths { single_share, least, most } = self.lengths;
+        if !(0.0..=1.0).contains(&single_share) || least == 0 || least > most || most > 1_000_000 {
+            problems.push(format!("session lengths {:?} are not possible", self.lengths));
+        }
+        if let Gaps::Independent { inactive_share } | Gaps::Pages { inactive_share } = self.gaps
+            && !(0.0..=1.0).contains(&inactive_share)
+        {
+            problems.push(format!("inactive share {inactive_share} is not within 0 and 1"));
+        }
+        if !(0.0..=1e6).contains(&self.scale) {
+            problems.push(format!("scale {} is not within 0 and 10^6", self.scale));
+        }
+        problems
+    }
+
+    /// The lengths and gaps of one client under `seed`.
+    pub fn rhythm(&self, seed: u64, client: u32) -> Rhythm {
+        let pareto = |k, alpha| Pareto::new(k, alpha).expect("SURGE's parameters are positive");
+        Rhythm {
+            pattern: *self,
+            lengths: stream(seed, client, Purpose::Length),
+            gaps: stream(seed, client, Purpose::Gap),
+            thinks: stream(seed, client, Purpose::Think),
+            page: pareto(surge::PAGE_K, surge::PAGE_ALPHA),
+            inactive: pareto(surge::INACTIVE_K_S, surge::INACTIVE_ALPHA),
+            active: Weibull::new(surge::ACTIVE_SCALE_S, surge::ACTIVE_SHAPE)
+                .expect("SURGE's parameters are positive"),
+            page_left: 0,
+        }
+    }
+}
+
+/// One client's sequence of session lengths and gaps.
+#[derive(Debug)]
+pub struct Rhythm {
+    pattern: Pattern,
+    lengths: Pcg64,
+    gaps: Pcg64,
+    thinks: Pcg64,
+    page: Pareto<f64>,
+    inactive: Pareto<f64>,
+    active: Weibull<f64>,
+    page_left: u64,
+}
+
+impl Rhythm {
+    /// Starts a session: how many requests it has.
+    pub fn start(&mut self) -> u32 {
+        let Lengths { single_share, least, most } = self.pattern.lengths;
+        let single = unit(&mut self.lengths) < single_share;
+        let others = between(&mut self.lengths, least, most);
+        self.page_left = self.page_at_start();
+        if single { 1 } else { others }
+    }
+
+    /// The think time after a request that is not the session's last, microseconds; `None` when
+    /// the pattern has none.
+    pub fn gap(&mut self) -> Option<u64> {
+        let inactive = match self.pattern.gaps {
+            Gaps::Independent { inactive_share } => unit(&mut self.gaps) < inactive_share,
+            Gaps::Pages { .. } | Gaps::Surge => {
+                self.page_left -= 1;
+                self.page_left == 0
+            }
+        };
+        if inactive && !matches!(self.pattern.gaps, Gaps::Independent { .. }) {
+            self.page_left = self.page_length();
+        }
+        let us = match self.pattern.think {
+            Think::None => return None,
+            Think::Constant { inactive_us, active_us } => {
+                if inactive {
+                    inactive_us
+                } else {
+                    active_us
+                }
+            }
+            Think::Surge => {
+                let s = if inactive {
+                    self.inactive.sample(&mut self.thinks)
+                } else {
+                    self.active.sample(&mut self.thinks)
+                };
+                rounded(s * US_PER_S as f64).min(THINK_US_MAX)
+            }
+        };
+        Some(rounded(us as f64 * self.pattern.scale))
+    }
+
+    /// Requests of a whole page, 1 or more.
+    fn page_length(&mut self) -> u64 {
+        match self.pattern.gaps {
+            Gaps::Independent { .. } => 1,
+            Gaps::Pages { inactive_share } => {
+                let mean = 1.0 / inactive_share.max(1e-9);
+                let more = unit(&mut self.gaps) < mean.fract();
+                rounded(mean.floor()) + u64::from(more)
+            }
+            Gaps::Surge => rounded(self.page.sample(&mut self.gaps).min(1e6)).max(1),
+        }
+    }
+
+    /// Requests left of the page in which a session starts: any place of any page alike, so long
+    /// pages are met more often. SURGE's sessions start with a page.
+    fn page_at_start(&mut self) -> u64 {
+        let Gaps::Pages { inactive_share } = self.pattern.gaps else { return self.page_length() };
+        let mean = 1.0 / inactive_share.max(1e-9);
+        let (short, long) = (mean.floor(), mean.floor() + 1.0);
+        let long_share = mean.fract() * long / mean;
+        let length = if unit(&mut self.gaps) < long_share { long } else { short };
+        rounded((unit(&mut self.gaps) * length).floor()) + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays 40,000 sessions; mean requests per session and mean off time per request must be as
+    /// the formulas say.
+    fn check(pattern: Pattern, requests: f64, off_s: f64, tolerance: f64) {
+        let mut rhythm = pattern.rhythm(7, 0);
+        let (mut total, mut off_us) = (0_u64, 0);
+        for _ in 0..40_000 {
+            let n = rhythm.start();
+            total += u64::from(n);
+            off_us += (1..n).map(|_| rhythm.gap().unwrap_or(0)).sum::<u64>();
+        }
+        let mean = total as f64 / 40_000.0;
+        assert!((mean / requests - 1.0).abs() < 0.03, "{pattern:?}: {mean} requests");
+        let off = off_us as f64 / total as f64 / US_PER_S as f64;
+        assert!((off - off_s).abs() <= tolerance, "{pattern:?}: {off} s per request");
+        if let Some(formula) = pattern.off_s_per_request() {
+            assert!((off - formula).abs() <= tolerance, "{pattern:?}: {off} is not {formula}");
+        }
+    }
+
+    #[test]
+    fn patterns_have_the_calibrated_means() {
+        let p10 = Pattern::P10;
+        check(p10, 10.0, 1.289, 0.006);
+        check(
+            Pattern { gaps: Gaps::Independent { inactive_share: 0.41 }, ..p10 },
+            10.0,
+            1.289,
+            0.01,
+        );
+        check(Pattern { scale: 0.1, ..p10 }, 10.0, 0.1289, 0.0006);
+        check(Pattern::SPEC, 2.7027, 1.287, 0.02);
+        check(Pattern { think: Think::None, ..p10 }, 10.0, 0.0, 0.0);
+        check(Pattern { lengths: Lengths::fixed(5), ..p10 }, 5.0, 1.146, 0.006);
+        let calibrated = Pattern::P10.off_s_per_request().unwrap();
+        assert!((calibrated / CONNECTION_S_PER_REQUEST - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn surge_draws_its_distributions() {
+        let mut rhythm = Pattern { think: Think::Surge, ..Pattern::P10 }.rhythm(1, 0);
+        let mut inactive: Vec<u64> = Vec::new();
+        rhythm.pattern.gaps = Gaps::Independent { inactive_share: 1.0 };
+        inactive.extend((0..20_001).filter_map(|_| rhythm.gap()));
+        inactive.sort_unstable();
+        // Pareto's median is k · 2^(1/α) = 1.587 s.
+        assert!((inactive[10_000] as f64 / 1.587e6 - 1.0).abs() < 0.03, "{}", inactive[10_000]);
+        assert!(inactive[0] >= US_PER_S && inactive[20_000] <= THINK_US_MAX);
+        rhythm.pattern.gaps = Gaps::Independent { inactive_share: 0.0 };
+        let mut active: Vec<u64> = (0..20_001).filter_map(|_| rhythm.gap()).collect();
+        active.sort_unstable();
+        // Weibull's median is λ · (ln 2)^(1/κ) = 0.559 s.
+        assert!((active[10_000] as f64 / 0.5593e6 - 1.0).abs() < 0.08, "{}", active[10_000]);
+        rhythm.pattern.gaps = Gaps::Surge;
+        assert!((0..1000).all(|_| rhythm.start() >= 5 && rhythm.gap().is_some()));
+    }
+
+    #[test]
+    fn impossible_patterns_are_named() {
+        let pattern = Pattern {
+            lengths: Lengths { single_share: 2.0, least: 0, most: 1 },
+            gaps: Gaps::Pages { inactive_share: f64::NAN },
+            think: Think::None,
+            scale: -1.0,
+        };
+        assert_eq!(pattern.problems().len(), 3);
+        assert!(Pattern::P10.problems().is_empty() && Pattern::SPEC.problems().is_empty());
+    }
+}
