@@ -154,27 +154,47 @@ pub struct Totals {
     histograms: [Snapshot; HISTOGRAMS],
 }
 
+impl Default for Totals {
+    fn default() -> Self {
+        let histograms = array::from_fn(|_| Snapshot::default());
+        Self { counters: [0; COUNTERS], histograms }
+    }
+}
+
 impl Totals {
     /// What these slots hold now. Large (26 KB): keep it off small stacks.
     #[must_use]
     pub fn of<'a>(slots: impl IntoIterator<Item = SlotView<'a>>) -> Self {
-        let histograms = array::from_fn(|_| Snapshot::default());
-        let mut totals = Self { counters: [0; COUNTERS], histograms };
+        let mut totals = Self::default();
         for slot in slots {
             // Backwards, because in the table what raises a gauge comes before what lowers it:
             // gauges err upwards by what a worker does meanwhile, and do not become absurd.
             for &counter in Counter::ALL.iter().rev() {
-                let total = &mut totals.counters[counter as usize];
-                *total = match counter.merge() {
-                    Merge::Sum => total.wrapping_add(slot.get(counter)),
-                    Merge::Max => (*total).max(slot.get(counter)),
-                };
+                totals.merge_counter(counter, slot.get(counter));
             }
             for &histogram in Histogram::ALL {
                 totals.histograms[histogram as usize].merge(&slot.histogram(histogram));
             }
         }
         totals
+    }
+
+    /// Merges what other slots held.
+    pub fn merge(&mut self, other: &Self) {
+        for &counter in Counter::ALL {
+            self.merge_counter(counter, other.get(counter));
+        }
+        for (mine, theirs) in self.histograms.iter_mut().zip(&other.histograms) {
+            mine.merge(theirs);
+        }
+    }
+
+    fn merge_counter(&mut self, counter: Counter, value: u64) {
+        let total = &mut self.counters[counter as usize];
+        *total = match counter.merge() {
+            Merge::Sum => total.wrapping_add(value),
+            Merge::Max => (*total).max(value),
+        };
     }
 
     /// The value of a counter.

@@ -6,6 +6,7 @@ use super::{
 use regatta_metrics::ControlView;
 use std::{
     fmt,
+    fs::File,
     io::Write,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
@@ -71,6 +72,12 @@ impl ErrorLog {
             }
             Err(fault) => Err(LogFault { option: "log.error", destination, fault }),
         }
+    }
+
+    /// The descriptor that workers inherit: what a fork must not close.
+    #[must_use]
+    pub fn inherited(&self) -> Option<Arc<File>> {
+        self.lock().file.as_ref().map(LogFile::shared)
     }
 
     /// Writes one line. Never fails: there is no place left to say so.

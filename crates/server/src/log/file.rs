@@ -8,6 +8,7 @@ use std::{
         unix::fs::{FileTypeExt, OpenOptionsExt},
     },
     path::PathBuf,
+    sync::Arc,
 };
 
 /// The longest write to a pipe that is taken whole or not at all (`PIPE_BUF`, `pipe(7)`).
@@ -82,10 +83,10 @@ impl fmt::Display for LogFault {
 
 impl std::error::Error for LogFault {}
 
-/// An open log.
-#[derive(Debug)]
+/// An open log. A clone is the same open file.
+#[derive(Clone, Debug)]
 pub(super) struct LogFile {
-    file: File,
+    file: Arc<File>,
     write_bytes_max: usize,
 }
 
@@ -124,17 +125,17 @@ impl LogFile {
         };
         let pipe = !file.metadata()?.file_type().is_file();
         let write_bytes_max = if pipe { PIPE_WRITE_BYTES_MAX } else { usize::MAX };
-        Ok(Some(Self { file, write_bytes_max }))
+        Ok(Some(Self { file: Arc::new(file), write_bytes_max }))
     }
 
-    /// The same open file, for another worker.
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { file: self.file.try_clone()?, write_bytes_max: self.write_bytes_max })
+    /// The descriptor: what a fork must not close.
+    pub(super) fn shared(&self) -> Arc<File> {
+        Arc::clone(&self.file)
     }
 
     /// Writes lines: to a file with one call, to a pipe with as few as keep lines whole.
     pub(super) fn write(&mut self, lines: &[u8]) -> Written {
-        write_lines(&mut self.file, lines, self.write_bytes_max)
+        write_lines(&mut &*self.file, lines, self.write_bytes_max)
     }
 }
 

@@ -9,7 +9,7 @@ use regatta_metrics::{ControlView, Counter, Tally};
 use regatta_op::{Now, Tick};
 use regatta_origin::{Log, Record};
 use regatta_sys::clock;
-use std::{cell::RefCell, io, mem};
+use std::{cell::RefCell, fs::File, io, mem, sync::Arc};
 
 /// A buffer that holds as many bytes is written.
 pub const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -65,6 +65,12 @@ impl AccessLog {
         Ok(())
     }
 
+    /// The descriptor that workers inherit: what a fork must not close.
+    #[must_use]
+    pub fn inherited(&self) -> Option<Arc<File>> {
+        self.file.as_ref().map(LogFile::shared)
+    }
+
     /// The log of one worker, to be made in that worker, after it has changed its user.
     ///
     /// A worker that may not open the file by its path writes to the one that the master opened,
@@ -77,22 +83,16 @@ impl AccessLog {
         errors: ErrorLog,
     ) -> LogSink<'a> {
         let options = &self.options;
-        let file = self.file.as_ref().and_then(|inherited| {
-            let own = match options.destination {
-                Destination::Path(_) => LogFile::open(&options.destination, None),
-                Destination::Off | Destination::Stderr => inherited.try_clone().map(Some),
-            };
-            own.or_else(|fault| {
-                let fault = fault_of(&options.destination, fault);
-                errors.note(Level::Warning, format_args!("SIGUSR1 will not work: {fault}"));
-                inherited.try_clone().map(Some)
-            })
-            .unwrap_or_else(|fault| {
-                errors
-                    .note(Level::Error, format_args!("{}", fault_of(&options.destination, fault)));
-                None
-            })
-        });
+        let mut file = self.file.clone();
+        if let Destination::Path(_) = options.destination {
+            match LogFile::open(&options.destination, None) {
+                Ok(own) => file = own,
+                Err(fault) => {
+                    let fault = fault_of(&options.destination, fault);
+                    errors.note(Level::Warning, format_args!("SIGUSR1 will not work: {fault}"));
+                }
+            }
+        }
         let wants = file.is_some();
         LogSink {
             wants,

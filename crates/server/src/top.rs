@@ -1,0 +1,214 @@
+//! `regatta top`: what a running server does, read from its shared counters.
+//!
+//! Nothing is asked of the server: no request, no lock, no signal. It cannot even tell.
+mod find;
+mod json;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use find::attach;
+use regatta_metrics::{ArenaView, Phase, SlotView, Totals};
+use regatta_sys::clock;
+use std::{
+    fs,
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// Exit code: done.
+pub const DONE: u8 = 0;
+/// Exit code: there is no server to look at, or it may not be looked at.
+pub const FAILED: u8 = 1;
+/// Exit code: the command was not clear, such as which server is meant.
+pub const USAGE: u8 = 2;
+
+/// What `regatta top` was told.
+#[derive(Clone, Debug)]
+pub struct TopOptions {
+    /// Which server: its master's process identifier, or a worker's. Without it, the one that runs.
+    pub pid: Option<u32>,
+    /// JSON instead of a table: one document, on one line.
+    pub json: bool,
+    /// Between two readings. 0 is one reading only, with averages since the start in place of
+    /// rates.
+    pub interval: Duration,
+    /// One document, also on a terminal.
+    pub once: bool,
+}
+
+impl Default for TopOptions {
+    fn default() -> Self {
+        Self { pid: None, json: false, interval: Duration::from_secs(1), once: false }
+    }
+}
+
+/// Shows the server's counters on standard output: on a terminal again and again until it ends or
+/// Ctrl-C, elsewhere once. Complaints go to standard error. Returns the exit code.
+#[must_use]
+pub fn run(options: &TopOptions) -> u8 {
+    let stdout = io::stdout();
+    let live = !options.once && stdout.is_terminal();
+    run_to(options, live, &mut stdout.lock(), &mut io::stderr().lock())
+}
+
+fn run_to(options: &TopOptions, live: bool, out: &mut impl Write, err: &mut impl Write) -> u8 {
+    if live && options.interval.is_zero() {
+        return complain(err, USAGE, "an interval of 0 goes with --once only");
+    }
+    let server = match attach(options.pid) {
+        Ok(server) => server,
+        Err(problem) => return complain(err, problem.code, &problem.message),
+    };
+    match show(&server, options, live, out) {
+        Ok(()) => DONE,
+        // Whoever read this has had enough.
+        Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => DONE,
+        Err(fault) => complain(err, FAILED, &format!("cannot write: {fault}")),
+    }
+}
+
+fn complain(err: &mut impl Write, code: u8, message: &str) -> u8 {
+    // Nowhere is left to complain about a standard error that cannot be written.
+    let _ = writeln!(err, "regatta top: {message}");
+    code
+}
+
+fn show(server: &Server, options: &TopOptions, live: bool, out: &mut impl Write) -> io::Result<()> {
+    let print = |earlier: Option<&Sample>, now: &Sample, out: &mut dyn Write| {
+        let text = match (options.json, live) {
+            (true, _) => json::document(now, earlier),
+            (false, true) => view::screen(now, earlier),
+            (false, false) => view::page(now, earlier),
+        };
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    };
+    let mut sample = server.sample();
+    if options.interval.is_zero() {
+        return print(None, &sample, out);
+    }
+    if live {
+        print(None, &sample, out)?;
+    }
+    loop {
+        thread::sleep(options.interval);
+        let now = server.sample();
+        print(Some(&sample), &now, out)?;
+        sample = now;
+        if !live {
+            return Ok(());
+        }
+        if !server.lives() {
+            return writeln!(out, "server {} has ended", server.pid);
+        }
+    }
+}
+
+/// A server that is looked at.
+struct Server {
+    arena: ArenaView<'static>,
+    /// Its master, or the process asked for if the master has not said.
+    pid: u32,
+}
+
+/// One reading.
+struct Sample {
+    at_ns: u64,
+    pid: u32,
+    started_unix_ms: u64,
+    uptime: Duration,
+    phase: Phase,
+    log_generation: u64,
+    workers: Vec<Worker>,
+    totals: Totals,
+}
+
+/// One worker's slot as read.
+struct Worker {
+    slot: usize,
+    /// 0: it has ended, and no other has taken its place.
+    pid: u32,
+    incarnation: u64,
+    heartbeat_age_ms: u64,
+    totals: Totals,
+}
+
+impl Server {
+    fn lives(&self) -> bool {
+        fs::exists(PathBuf::from(format!("/proc/{}", self.pid))).unwrap_or(true)
+    }
+
+    fn sample(&self) -> Sample {
+        let at_ns = clock::nanos();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started_unix_ms = self.arena.started_unix_ms();
+        let control = self.arena.control();
+        let slots: Vec<SlotView<'_>> = self.arena.slots().collect();
+        let used = slots.iter().enumerate().filter(|(_, slot)| slot.incarnation() > 0);
+        let workers = used.map(|(index, slot)| Worker {
+            slot: index,
+            pid: slot.pid(),
+            incarnation: slot.incarnation(),
+            heartbeat_age_ms: (at_ns / 1_000_000).saturating_sub(slot.heartbeat_ms()),
+            totals: Totals::of([*slot]),
+        });
+        let workers: Vec<Worker> = workers.collect();
+        let mut totals = Totals::default();
+        for worker in &workers {
+            totals.merge(&worker.totals);
+        }
+        Sample {
+            at_ns,
+            pid: self.pid,
+            started_unix_ms,
+            uptime: match started_unix_ms {
+                0 => Duration::ZERO,
+                started => unix.saturating_sub(Duration::from_millis(started)),
+            },
+            phase: control.phase(),
+            log_generation: control.log_generation(),
+            workers,
+            totals,
+        }
+    }
+}
+
+impl Sample {
+    /// What happened between two readings and how many seconds that took; without an earlier one,
+    /// since the start.
+    fn since(&self, earlier: Option<&Self>) -> (Totals, f64) {
+        match earlier {
+            Some(earlier) => (self.totals.since(&earlier.totals), self.seconds_since(earlier)),
+            None => (self.totals.clone(), self.uptime.as_secs_f64()),
+        }
+    }
+
+    fn seconds_since(&self, earlier: &Self) -> f64 {
+        Duration::from_nanos(self.at_ns.saturating_sub(earlier.at_ns)).as_secs_f64()
+    }
+
+    /// The same for the worker in one slot.
+    fn worker_since(&self, worker: &Worker, earlier: Option<&Self>) -> Totals {
+        let earlier = earlier.and_then(|sample| sample.worker(worker.slot));
+        match earlier {
+            Some(earlier) => worker.totals.since(&earlier.totals),
+            None => worker.totals.clone(),
+        }
+    }
+
+    fn worker(&self, slot: usize) -> Option<&Worker> {
+        self.workers.iter().find(|worker| worker.slot == slot)
+    }
+}
+
+/// The word for what a server does.
+const fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Run => "run",
+        Phase::Drain => "drain",
+        Phase::Stop => "stop",
+    }
+}

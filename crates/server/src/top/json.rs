@@ -1,0 +1,94 @@
+//! A reading as JSON: every name as in `docs/metrics.md`.
+use super::{Sample, Worker, phase_name};
+use regatta_metrics::{Counter, Gauge, Histogram, Merge, Snapshot, Totals};
+use serde_json::{Map, Value, json};
+
+/// One document, on one line.
+pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
+    let workers = now.workers.iter().map(|worker| object_of(now, earlier, worker));
+    let workers: Vec<Value> = workers.collect();
+    let mut total = values(&now.totals);
+    if let Some(earlier) = earlier {
+        let since = now.totals.since(&earlier.totals);
+        total.insert("interval".to_owned(), interval(&since, now.seconds_since(earlier)));
+    }
+    let document = json!({
+        "server": {
+            "pid": now.pid,
+            "started_unix_ms": now.started_unix_ms,
+            "uptime_s": now.uptime.as_secs_f64(),
+            "phase": phase_name(now.phase),
+            "log_generation": now.log_generation,
+        },
+        "total": total,
+        "workers": workers,
+    });
+    format!("{document}\n")
+}
+
+fn object_of(now: &Sample, earlier: Option<&Sample>, worker: &Worker) -> Value {
+    let mut object = values(&worker.totals);
+    let pid = (worker.pid != 0).then_some(worker.pid);
+    object.insert("slot".to_owned(), json!(worker.slot));
+    object.insert("pid".to_owned(), json!(pid));
+    object.insert("incarnation".to_owned(), json!(worker.incarnation));
+    object.insert("heartbeat_age_ms".to_owned(), json!(worker.heartbeat_age_ms));
+    if let Some(earlier) = earlier {
+        let since = now.worker_since(worker, Some(earlier));
+        object.insert("interval".to_owned(), interval(&since, now.seconds_since(earlier)));
+    }
+    Value::Object(object)
+}
+
+fn values(totals: &Totals) -> Map<String, Value> {
+    let counters = Counter::ALL.iter().map(|&counter| (counter.name(), totals.get(counter).into()));
+    let gauges = Gauge::ALL.iter().map(|&gauge| (gauge.name(), totals.gauge(gauge).into()));
+    [
+        ("counters".to_owned(), object(counters)),
+        ("gauges".to_owned(), object(gauges)),
+        ("histograms".to_owned(), histograms(totals)),
+    ]
+    .into_iter()
+    .collect()
+}
+
+/// What happened in some seconds: rates of the counters, per second, and the distributions.
+fn interval(since: &Totals, seconds: f64) -> Value {
+    let sums = Counter::ALL.iter().filter(|counter| counter.merge() == Merge::Sum);
+    let rates = sums.map(|&counter| {
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        let rate = since.get(counter) as f64 / seconds.max(f64::MIN_POSITIVE);
+        (counter.name(), json!(rate))
+    });
+    json!({
+        "seconds": seconds,
+        "rates": object(rates),
+        "histograms": histograms(since),
+    })
+}
+
+fn histograms(totals: &Totals) -> Value {
+    object(
+        Histogram::ALL
+            .iter()
+            .map(|&histogram| (histogram.name(), distribution(totals.histogram(histogram)))),
+    )
+}
+
+/// Quantiles are upper bounds, at most a sixteenth too large; `null` where nothing was recorded.
+fn distribution(snapshot: &Snapshot) -> Value {
+    let quantile = |per_million| snapshot.quantile(per_million).map(|bounds| bounds.high);
+    json!({
+        "count": snapshot.count(),
+        "sum": snapshot.sum(),
+        "max": snapshot.max(),
+        "p50": quantile(500_000),
+        "p90": quantile(900_000),
+        "p99": quantile(990_000),
+        "p999": quantile(999_000),
+    })
+}
+
+fn object(members: impl Iterator<Item = (&'static str, Value)>) -> Value {
+    Value::Object(members.map(|(name, value)| (name.to_owned(), value)).collect())
+}

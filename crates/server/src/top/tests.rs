@@ -1,0 +1,236 @@
+//! A server in another process, looked at while it counts.
+use super::*;
+use regatta_metrics::{Arena, Counter, Gauge, Histogram, Slot, Tally};
+use serde_json::Value;
+use std::{
+    env,
+    io::{BufRead, BufReader, Read},
+    process::{Child, ChildStdout, Command, Stdio, id},
+    sync::atomic::AtomicU64,
+};
+
+/// How a test tells itself, started once more, to be a server.
+const SERVER: &str = "REGATTA_TEST_TOP_SERVER";
+
+/// A process with an arena whose worker counts until standard input ends.
+struct Counting(Child, BufReader<ChildStdout>);
+
+impl Counting {
+    fn start() -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "top::tests::server", "--nocapture"])
+            .env(SERVER, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        assert!(out.by_ref().lines().any(|line| line.unwrap().contains("counting")));
+        Self(child, out)
+    }
+
+    /// Lets it end.
+    fn stop(self) {}
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.1.read_to_end(&mut Vec::new());
+        let _ = self.0.wait();
+    }
+}
+
+fn count(slot: Slot<'_>, round: u64) {
+    let tally = Tally::Owned(slot);
+    tally.add(Counter::ConnectionsOpened, 2);
+    tally.add(Counter::ConnectionsClosed, 1);
+    tally.add(Counter::Requests, 1);
+    tally.reply(200, 4096);
+    tally.add(Counter::BytesSent, 4200);
+    tally.record(Histogram::TurnNs, round % 10_000);
+}
+
+/// The server; does nothing unless it was started by a test.
+#[test]
+fn server() {
+    if env::var_os(SERVER).is_none() {
+        return;
+    }
+    let shared = regatta_sys::shm::create(Arena::words(3)).unwrap();
+    let arena = Arena::create(shared.words(), 3);
+    arena.set_server(id(), 1_700_000_000_000);
+    arena.slot(1).enter(id());
+    thread::spawn(move || {
+        for round in 0.. {
+            count(arena.slot(1), round);
+        }
+    });
+    println!("counting");
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    // Keeps the memory findable until here.
+    drop(shared);
+}
+
+fn options(pid: u32) -> TopOptions {
+    TopOptions { pid: Some(pid), interval: Duration::ZERO, once: true, ..TopOptions::default() }
+}
+
+fn output(options: &TopOptions, live: bool) -> (u8, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = run_to(options, live, &mut out, &mut err);
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+fn document(options: &TopOptions) -> Value {
+    let (code, out, err) = output(&TopOptions { json: true, ..options.clone() }, false);
+    assert_eq!((code, err.as_str()), (DONE, ""));
+    assert_eq!(out.lines().count(), 1);
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn counters_of_a_running_process_are_seen_to_grow() {
+    let server = Counting::start();
+    let pid = server.0.id();
+    let first = document(&options(pid));
+    thread::sleep(Duration::from_millis(50));
+    let second = document(&options(pid));
+    let requests = |document: &Value| document["total"]["counters"]["requests"].as_u64().unwrap();
+    assert!(requests(&first) < requests(&second));
+    assert_eq!(second["server"]["pid"], pid);
+    assert_eq!(second["server"]["phase"], "run");
+    assert!(second["server"]["uptime_s"].as_f64().unwrap() > 1e6);
+    assert!(second["total"].get("interval").is_none());
+    let workers = second["workers"].as_array().unwrap();
+    assert_eq!(workers.len(), 1);
+    assert_eq!((&workers[0]["slot"], &workers[0]["pid"]), (&Value::from(1), &Value::from(pid)));
+    for (kind, names) in [
+        ("counters", Counter::ALL.iter().map(|counter| counter.name()).collect::<Vec<_>>()),
+        ("gauges", Gauge::ALL.iter().map(|gauge| gauge.name()).collect()),
+        ("histograms", Histogram::ALL.iter().map(|histogram| histogram.name()).collect()),
+    ] {
+        assert!(names.iter().all(|name| workers[0][kind].get(name).is_some()));
+        assert_eq!(workers[0][kind].as_object().unwrap().len(), names.len());
+    }
+    let turns = &second["total"]["histograms"]["turn_ns"];
+    let p50 = turns["p50"].as_f64().unwrap();
+    assert!((4_900.0..5_400.0).contains(&p50), "{p50}");
+    assert_eq!(turns["max"], 9_999);
+    server.stop();
+}
+
+#[test]
+fn two_readings_make_rates() {
+    let server = Counting::start();
+    let interval = Duration::from_millis(100);
+    let document = document(&TopOptions { interval, ..options(server.0.id()) });
+    for part in [&document["total"], &document["workers"][0]] {
+        let interval = &part["interval"];
+        assert!(interval["seconds"].as_f64().unwrap() >= 0.1);
+        let rates = &interval["rates"];
+        let requests = rates["requests"].as_f64().unwrap();
+        assert!(requests > 0.0);
+        let opened = rates["connections_opened"].as_f64().unwrap();
+        assert!((1.5..2.5).contains(&(opened / requests)));
+        assert!(rates.get("connections_open_max").is_none());
+        assert!(interval["histograms"]["turn_ns"]["count"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn a_process_without_counters_is_no_server() {
+    let (code, out, err) = output(&options(id()), false);
+    assert_eq!((code, out.as_str()), (FAILED, ""));
+    assert!(err.contains(&format!("process {} is not a regatta server", id())), "{err}");
+    let (code, _, err) = output(&options(u32::MAX - 1), false);
+    assert_eq!(code, FAILED);
+    assert!(err.contains("there is no process"), "{err}");
+}
+
+#[test]
+fn a_live_view_needs_an_interval_and_ends_with_the_server() {
+    let server = Counting::start();
+    let pid = server.0.id();
+    assert_eq!(output(&options(pid), true).0, USAGE);
+    let interval = Duration::from_millis(20);
+    let options = TopOptions { interval, once: false, ..options(pid) };
+    let end = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        server.stop();
+    });
+    let (code, out, _) = output(&options, true);
+    end.join().unwrap();
+    assert_eq!(code, DONE);
+    assert!(out.matches("\x1b[H").count() > 1);
+    assert!(out.ends_with(&format!("server {pid} has ended\n")));
+}
+
+#[test]
+fn a_reader_who_leaves_is_no_failure() {
+    struct Gone;
+    impl Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let server = Counting::start();
+    assert_eq!(run_to(&options(server.0.id()), false, &mut Gone, &mut Vec::new()), DONE);
+}
+
+/// A server in this process, with much to show.
+fn busy(workers: usize) -> Server {
+    let words: Vec<AtomicU64> = (0..Arena::words(workers)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(words.leak(), workers);
+    for (slot, pid) in arena.slots().zip(4_194_000..) {
+        slot.enter(pid);
+        let tally = Tally::Owned(slot);
+        for &counter in Counter::ALL {
+            tally.add(counter, 1 << 40);
+        }
+        for gauge in Gauge::ALL {
+            tally.add(gauge.up(), 30_000 + (1 << 42));
+        }
+        for &histogram in Histogram::ALL {
+            (0..40).for_each(|bit| tally.record(histogram, 1 << bit));
+        }
+    }
+    Server { arena: arena.view(), pid: 4_193_999 }
+}
+
+#[test]
+fn a_screen_fits_100_columns_and_30_rows() {
+    for workers in [1, 2, view::WORKER_ROWS_MAX, 64] {
+        let server = busy(workers);
+        let mut sample = server.sample();
+        sample.uptime = Duration::from_secs(86_400 * 400);
+        for earlier in [None, Some(&server.sample())] {
+            let screen = view::screen(&sample, earlier);
+            let text = screen.strip_prefix("\x1b[H").unwrap().strip_suffix("\x1b[J").unwrap();
+            let lines: Vec<&str> = text.split_terminator("\x1b[K\n").collect();
+            assert!(lines.len() < 30, "{} lines", lines.len());
+            let page = view::page(&sample, earlier);
+            assert!(page.lines().all(|line| line.chars().count() < view::COLUMNS_MAX), "{page}");
+            assert_eq!(workers > view::WORKER_ROWS_MAX, text.contains(" more"));
+            let pids = page.lines().filter(|line| line.contains(" 4194")).count();
+            assert_eq!(pids, workers);
+        }
+    }
+}
+
+#[test]
+fn rows_show_the_rates_of_each_worker() {
+    let server = busy(2);
+    let earlier = server.sample();
+    let mut now = server.sample();
+    now.at_ns = earlier.at_ns + 2_000_000_000;
+    let page = view::page(&now, Some(&earlier));
+    assert!(page.contains("over 2.0 s"), "{page}");
+    let row: Vec<&str> = page.lines().nth(4).unwrap().split_whitespace().collect();
+    let idle = ["0", "4194000", "0", "4.4T", "0", "0", "-", "-"];
+    assert_eq!(row[..8], idle, "{page}");
+    assert_eq!(row[14..], ["-", "-"]);
+}

@@ -1,0 +1,312 @@
+//! A reading as a table of 100 columns: one row for each worker, then what they do together.
+use super::{Sample, phase_name};
+use regatta_metrics::{Counter, Gauge, Histogram, Snapshot, Totals};
+use std::fmt::Write;
+
+/// The widest line.
+pub(super) const COLUMNS_MAX: usize = 100;
+/// Rows of workers on a screen of 30 lines.
+pub(super) const WORKER_ROWS_MAX: usize = 13;
+
+const STALLS: [Counter; 6] = [
+    Counter::StallOpen,
+    Counter::StallRead,
+    Counter::StallSend,
+    Counter::StallBudget,
+    Counter::StallLog,
+    Counter::StallOther,
+];
+const CLOSES: [(&str, Counter); 12] = [
+    ("peer", Counter::ClosedPeerClosed),
+    ("aborted", Counter::ClosedPeerAborted),
+    ("reset", Counter::ClosedReset),
+    ("finished", Counter::ClosedFinished),
+    ("idle", Counter::ClosedIdleDeadline),
+    ("head", Counter::ClosedHeadDeadline),
+    ("slow", Counter::ClosedSendDeadline),
+    ("bad", Counter::ClosedBadRequest),
+    ("truncated", Counter::ClosedTruncated),
+    ("drained", Counter::ClosedDrained),
+    ("failed", Counter::ClosedFailed),
+    ("died", Counter::ClosedWorkerDied),
+];
+
+/// All workers, for a file or a pipe.
+pub(super) fn page(now: &Sample, earlier: Option<&Sample>) -> String {
+    lines(now, earlier, usize::MAX).concat_lines("\n", "")
+}
+
+/// What fits 100 columns and 30 rows, drawn over what was there before. Whatever ends the program,
+/// the terminal stays as it was: no other screen is switched to, no cursor hidden.
+pub(super) fn screen(now: &Sample, earlier: Option<&Sample>) -> String {
+    let text = lines(now, earlier, WORKER_ROWS_MAX).concat_lines("\x1b[K\n", "\x1b[J");
+    format!("\x1b[H{text}")
+}
+
+struct Lines(Vec<String>);
+
+impl Lines {
+    fn add(&mut self, line: impl Into<String>) {
+        self.0.push(line.into());
+    }
+
+    fn concat_lines(self, end: &str, last: &str) -> String {
+        let mut text = String::new();
+        for line in self.0 {
+            text.extend(line.chars().take(COLUMNS_MAX));
+            text.push_str(end);
+        }
+        text.push_str(last);
+        text
+    }
+}
+
+fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
+    let (since, seconds) = now.since(earlier);
+    let mut lines = Lines(Vec::new());
+    lines.add(title(now, earlier.map(|_| seconds)));
+    lines.add("");
+    lines.add(format!(
+        "{:>3}{:>8}{:>7}{:>7}{:>8}{:>7}{:>6}{:>6}  {:<28}{:>8}{:>8}",
+        "", "", "", "", "", "", "ev/", "cache", "stalls/s by cause", "turn", "turn"
+    ));
+    lines.add(format!(
+        "{:>3}{:>8}{:>7}{:>7}{:>8}{:>7}{:>6}{:>6}{:>5}{:>5}{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}",
+        "#",
+        "pid",
+        "acc/s",
+        "open",
+        "req/s",
+        "MB/s",
+        "wait",
+        "hit%",
+        "open",
+        "read",
+        "send",
+        "budg",
+        "log",
+        "else",
+        "p50",
+        "p99"
+    ));
+    for worker in now.workers.iter().take(rows_max) {
+        let since = now.worker_since(worker, earlier);
+        let pid = if worker.pid == 0 { "ended".to_owned() } else { worker.pid.to_string() };
+        let open = worker.totals.gauge(Gauge::ConnectionsOpen);
+        lines.add(row(&worker.slot.to_string(), &pid, open, &since, seconds));
+    }
+    if let Some(more) = now.workers.len().checked_sub(rows_max).filter(|more| *more > 0) {
+        lines.add(format!("    and {more} more"));
+    }
+    let open = now.totals.gauge(Gauge::ConnectionsOpen);
+    lines.add(row("all", "", open, &since, seconds));
+    lines.add("");
+    summary(&mut lines, now, &since, seconds);
+    lines
+}
+
+fn title(now: &Sample, seconds: Option<f64>) -> String {
+    let secs = now.uptime.as_secs();
+    let (days, hours, minutes) = (secs / 86_400, secs / 3600 % 24, secs / 60 % 60);
+    let span = seconds.map_or("since its start".to_owned(), |secs| format!("over {secs:.1} s"));
+    format!(
+        "regatta {}   up {days}d {hours:02}:{minutes:02}:{:02}   {}   workers {}   {span}",
+        now.pid,
+        secs % 60,
+        phase_name(now.phase),
+        living(now),
+    )
+}
+
+fn row(name: &str, pid: &str, open: u64, since: &Totals, seconds: f64) -> String {
+    let rate = |counter| short(per_second(since.get(counter), seconds));
+    let megabytes = per_second(since.get(Counter::BytesSent), seconds) / 1e6;
+    let events = ratio(since.get(Counter::WaitEvents), since.get(Counter::WaitCalls), 1.0);
+    let hits = ratio(since.get(Counter::CacheHits), since.get(Counter::CacheLookups), 100.0);
+    let turns = since.histogram(Histogram::TurnNs);
+    let mut row = format!(
+        "{name:>3}{pid:>8}{:>7}{:>7}{:>8}{:>7}{events:>6}{hits:>6}",
+        rate(Counter::AcceptOk),
+        whole(open),
+        rate(Counter::Requests),
+        short(megabytes),
+    );
+    for stall in STALLS {
+        write!(row, "{:>5}", rate(stall)).expect("writing to a string cannot fail");
+    }
+    let (p50, p99) = (time(turns, 500_000), time(turns, 990_000));
+    write!(row, "{p50:>8}{p99:>8}").expect("writing to a string cannot fail");
+    row
+}
+
+fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
+    let rate = |counter| short(per_second(since.get(counter), seconds));
+    let of = |histogram, per_million| time(since.histogram(histogram), per_million);
+    lines.add(format!(
+        "requests   p50 {}   p90 {}   p99 {}   p99.9 {}   max {}   open {}   cut/s {}",
+        of(Histogram::RequestNs, 500_000),
+        of(Histogram::RequestNs, 900_000),
+        of(Histogram::RequestNs, 990_000),
+        of(Histogram::RequestNs, 999_000),
+        of(Histogram::RequestNs, 1_000_000),
+        whole(now.totals.gauge(Gauge::RequestsOpen)),
+        rate(Counter::RepliesCut),
+    ));
+    lines.add(format!(
+        "replies/s  2xx {}   3xx {}   4xx {}   5xx {}   200 {}   206 {}   304 {}   404 {}",
+        rate(Counter::Replies2xx),
+        rate(Counter::Replies3xx),
+        rate(Counter::Replies4xx),
+        rate(Counter::Replies5xx),
+        rate(Counter::Replies200),
+        rate(Counter::Replies206),
+        rate(Counter::Replies304),
+        rate(Counter::Replies404),
+    ));
+    lines.add(format!(
+        "calls/s    recv {} ({} again)   send {} ({} again)   sendfile {} ({} again)   open {}",
+        rate(Counter::RecvCalls),
+        rate(Counter::RecvWouldBlock),
+        rate(Counter::SendCalls),
+        rate(Counter::SendWouldBlock),
+        rate(Counter::SendfileCalls),
+        rate(Counter::SendfileWouldBlock),
+        rate(Counter::Opens),
+    ));
+    lines.add(format!(
+        "accepts/s  {}   refused {}   paused {}   a notification p50 {}   p99 {}   most {}",
+        rate(Counter::AcceptOk),
+        rate(Counter::AcceptRefusedFull),
+        rate(Counter::AcceptEmfilePauses),
+        count(since.histogram(Histogram::AcceptsPerNotification), 500_000),
+        count(since.histogram(Histogram::AcceptsPerNotification), 990_000),
+        whole(now.totals.get(Counter::AcceptsPerNotificationMax)),
+    ));
+    lines.add(format!(
+        "loop       p50 {}   p99 {}   events a wait p50 {}   p99 {}   waiting {} %",
+        of(Histogram::LoopNs, 500_000),
+        of(Histogram::LoopNs, 990_000),
+        count(since.histogram(Histogram::EventsPerWait), 500_000),
+        count(since.histogram(Histogram::EventsPerWait), 990_000),
+        waiting(now, since, seconds),
+    ));
+    lines.add(format!(
+        "cache      {} entries   {} files   {} MB   fills/s {}   evictions/s {}   again/s {}",
+        whole(now.totals.gauge(Gauge::CacheEntries)),
+        whole(now.totals.gauge(Gauge::CacheFds)),
+        short(decimal(now.totals.gauge(Gauge::CacheBytes)) / 1e6),
+        rate(Counter::CacheFills),
+        rate(Counter::CacheEvictions),
+        rate(Counter::CacheRevalidations),
+    ));
+    lines.add(format!(
+        "log        {} lines/s   {} writes/s   {} dropped",
+        rate(Counter::LogLines),
+        rate(Counter::LogWrites),
+        whole(now.totals.get(Counter::LogDropped)),
+    ));
+    let closes = CLOSES.map(|(name, counter)| format!("{name} {}", rate(counter)));
+    lines.add(format!("closes/s   {}", closes[..6].join("   ")));
+    lines.add(format!("           {}", closes[6..].join("   ")));
+}
+
+fn living(now: &Sample) -> u64 {
+    now.workers.iter().filter(|worker| worker.pid != 0).count() as u64
+}
+
+/// Of the time that the living workers had, how much they waited for events, per cent.
+fn waiting(now: &Sample, since: &Totals, seconds: f64) -> String {
+    let had = seconds * decimal(living(now));
+    if had <= 0.0 {
+        return "-".to_owned();
+    }
+    let waited = decimal(since.get(Counter::WaitNs)) / 1e9;
+    format!("{:.0}", (waited / had * 100.0).min(100.0))
+}
+
+/// A quantile of nanoseconds, as an upper bound, in at most 6 columns.
+fn time(snapshot: &Snapshot, per_million: u32) -> String {
+    let Some(bounds) = snapshot.quantile(per_million) else { return "-".to_owned() };
+    let ns = decimal(bounds.high);
+    match bounds.high {
+        0..1_000 => format!("{ns:.0}ns"),
+        1_000..10_000 => format!("{:.1}us", ns / 1e3),
+        10_000..1_000_000 => format!("{:.0}us", ns / 1e3),
+        1_000_000..10_000_000 => format!("{:.1}ms", ns / 1e6),
+        10_000_000..1_000_000_000 => format!("{:.0}ms", ns / 1e6),
+        1_000_000_000..10_000_000_000 => format!("{:.1}s", ns / 1e9),
+        _ => format!("{:.0}s", ns / 1e9),
+    }
+}
+
+fn count(snapshot: &Snapshot, per_million: u32) -> String {
+    snapshot.quantile(per_million).map_or("-".to_owned(), |bounds| whole(bounds.high))
+}
+
+fn ratio(part: u64, whole: u64, scale: f64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let value = decimal(part) / decimal(whole) * scale;
+    if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+fn per_second(n: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { decimal(n) / seconds } else { 0.0 }
+}
+
+/// A number of things: exact while it is short.
+fn whole(n: u64) -> String {
+    if n < 1_000_000 { n.to_string() } else { short(decimal(n)) }
+}
+
+/// A number in at most 4 columns up to 999 million million.
+fn short(value: f64) -> String {
+    let (mut value, mut unit) = (value, 0);
+    while value >= 999.5 && unit < 4 {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let unit = ["", "k", "M", "G", "T"][unit];
+    if value >= 9.95 || value == 0.0 {
+        format!("{value:.0}{unit}")
+    } else {
+        format!("{value:.1}{unit}")
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people to read")]
+const fn decimal(n: u64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_numbers_are_short() {
+        let expected = [
+            (0.0, "0"),
+            (0.04, "0.0"),
+            (1.0, "1.0"),
+            (9.94, "9.9"),
+            (9.96, "10"),
+            (999.4, "999"),
+            (999.6, "1.0k"),
+            (123_456.0, "123k"),
+            (1.5e9, "1.5G"),
+        ];
+        for (value, text) in expected {
+            assert_eq!(short(value), text);
+            assert!(short(value).len() <= 4);
+        }
+    }
+
+    #[test]
+    fn ratios_without_a_whole_are_a_dash() {
+        assert_eq!(ratio(1, 0, 1.0), "-");
+        assert_eq!(ratio(1, 3, 100.0), "33.3");
+        assert_eq!(ratio(3, 3, 100.0), "100");
+    }
+}
