@@ -3,6 +3,169 @@
 
 pub mod config;
 pub mod log;
-mod media;
-mod site;
+pub mod machine;
+mod master;
+pub mod media;
+pub mod null;
+pub mod site;
 pub mod supervise;
+pub mod top;
+
+use config::{
+    check::{self, Config},
+    options,
+    raw::{self, Arguments, FILE_BYTES_MAX, FileText, Place, Problem, Said},
+};
+use regatta_arch::ARCHITECTURES;
+use regatta_sys::limits;
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::{self, Read, Write as _},
+    net::SocketAddr,
+    path::Path,
+};
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub enum Failure {
+    /// The configuration is wrong: exit code 2.
+    Configuration(Vec<Problem>),
+    /// The work failed: exit code 1.
+    Work(String),
+}
+
+/// Where a configuration comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Sources<'a> {
+    /// The file that `--config` names.
+    pub file: Option<&'a Path>,
+    /// The rest of the command line.
+    pub arguments: Arguments,
+}
+
+/// Serves until told to stop.
+///
+/// # Errors
+/// What is wrong with the configuration, or why serving failed.
+pub fn serve(sources: &Sources<'_>) -> Result<(), Failure> {
+    // Raised before the fork: workers inherit it.
+    let descriptors_max = limits::raise_descriptors()
+        .map_err(|error| Failure::Work(format!("cannot raise RLIMIT_NOFILE: {error}")))?;
+    master::run(understand(sources, descriptors_max)?)
+}
+
+/// The effective configuration, with every option written out.
+///
+/// # Errors
+/// What is wrong with it; nothing outside the process is looked at but host names.
+pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
+    Ok(options::print(understand(sources, limits::descriptors().hard)?.settings()))
+}
+
+/// Finds everything that is wrong with a configuration, and starts nothing.
+///
+/// # Errors
+/// All of it.
+pub fn check(sources: &Sources<'_>) -> Result<(), Failure> {
+    let config = understand(sources, limits::descriptors().hard)?;
+    let mut problems = machine::find(&config).err().unwrap_or_default();
+    problems.extend(machine::writable(&config));
+    if problems.is_empty() { Ok(()) } else { Err(Failure::Configuration(problems)) }
+}
+
+fn understand(sources: &Sources<'_>, descriptors_max: u64) -> Result<Config, Failure> {
+    let (said, mut problems) = read(sources);
+    match check::understand(said, descriptors_max) {
+        Ok(config) if problems.is_empty() => return Ok(config),
+        Ok(_) => {}
+        Err(more) => problems.extend(more),
+    }
+    Err(Failure::Configuration(problems))
+}
+
+fn read(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
+    let text = sources.file.map(|path| (path.display().to_string(), text_of(path)));
+    match text {
+        None => raw::read(None, &sources.arguments),
+        Some((name, Ok(text))) => {
+            raw::read(Some(FileText { name: &name, text: &text }), &sources.arguments)
+        }
+        Some((name, Err(error))) => {
+            let (said, mut problems) = raw::read(None, &sources.arguments);
+            let place = Place::Argument(format!("--config {name}"));
+            problems.insert(0, Problem::new(place, format!("cannot read the file: {error}")));
+            (said, problems)
+        }
+    }
+}
+
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it is longer than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+/// The architectures, for people.
+#[must_use]
+pub fn architectures() -> String {
+    let mut text = String::new();
+    for architecture in ARCHITECTURES {
+        let _ = writeln!(text, "{}  {}", architecture.name, architecture.summary);
+        let _ = writeln!(text, "    described in {}", architecture.paper);
+        for spec in architecture.driver.options {
+            let default = effective(architecture, spec);
+            let _ = writeln!(text, "    {} = {default}", spec.key);
+            let _ = writeln!(text, "        {}", spec.doc);
+        }
+    }
+    text
+}
+
+/// The architectures, for programs: a JSON array.
+#[must_use]
+pub fn architectures_json() -> String {
+    let option = |architecture, spec: &regatta_arch::options::OptionSpec| {
+        serde_json::json!({
+            "key": spec.key,
+            "default": effective(architecture, spec),
+            "takes": spec.kind.describe(),
+            "doc": spec.doc,
+        })
+    };
+    let all: Vec<_> = ARCHITECTURES
+        .iter()
+        .map(|architecture| {
+            let options = architecture.driver.options.iter();
+            serde_json::json!({
+                "name": architecture.name,
+                "summary": architecture.summary,
+                "paper": architecture.paper,
+                "sets": architecture.axes.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+                "options": options.map(|spec| option(architecture, spec)).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    format!("{:#}\n", serde_json::Value::Array(all))
+}
+
+/// The value that an option has under an architecture where nothing else is said.
+fn effective(
+    architecture: &regatta_arch::Architecture,
+    spec: &regatta_arch::options::OptionSpec,
+) -> &'static str {
+    let axis = architecture.axes.iter().find(|(key, _)| *key == spec.key);
+    axis.map_or(spec.default, |(_, value)| value)
+}
+
+/// Says on standard output where connections are accepted. That nobody reads it is no failure.
+fn announce(addresses: &[SocketAddr]) {
+    let mut out = io::stdout().lock();
+    for address in addresses {
+        let _ = writeln!(out, "listening on http://{address}");
+    }
+    let _ = out.flush();
+}

@@ -5,7 +5,10 @@ use crate::{
     media::{self, Types},
 };
 use regatta_arch::{Architecture, options::Settings};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::{
+    fmt,
+    net::{SocketAddr, ToSocketAddrs},
+};
 
 /// Descriptors that a worker needs besides connections and the cache: listeners, logs, the poller,
 /// standard streams, and some air.
@@ -17,8 +20,8 @@ const CACHE_SHARE: u64 = 4;
 /// A configuration that has been understood.
 #[derive(Debug)]
 pub struct Config {
-    /// The effective value of every option.
-    pub settings: Settings,
+    /// The effective value of every option, and where it was said.
+    pub said: Said,
     /// Where to listen, in the order of the configuration.
     pub listen: Vec<SocketAddr>,
     /// Who serves.
@@ -27,6 +30,20 @@ pub struct Config {
     pub types: Types,
     /// The most connections at once, in each worker process.
     pub connections_max: usize,
+}
+
+impl Config {
+    /// The effective value of every option.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.said.settings
+    }
+
+    /// A problem with an option, where it was said.
+    #[must_use]
+    pub fn problem(&self, key: &str, message: &str) -> Problem {
+        problem(&self.said, key, message)
+    }
 }
 
 /// Understands what was said. `descriptors_max` is the limit on open descriptors that workers will
@@ -50,7 +67,7 @@ pub fn understand(said: Said, descriptors_max: u64) -> Result<Config, Vec<Proble
     let name = said.settings.text("server.architecture");
     match (types, regatta_arch::find(name)) {
         (Ok(types), Some(architecture)) if problems.is_empty() => {
-            Ok(Config { settings: said.settings, listen, architecture, types, connections_max })
+            Ok(Config { said, listen, architecture, types, connections_max })
         }
         // An unknown architecture has been reported where it was read.
         _ => Err(problems),
@@ -93,6 +110,15 @@ pub struct AddressFault {
     pub message: String,
     /// What may have been meant.
     pub hint: Option<String>,
+}
+
+impl fmt::Display for AddressFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.hint {
+            Some(hint) => write!(f, "{}\n  hint: {hint}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
 }
 
 /// Reads an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:0`. A host name is looked up.
@@ -295,7 +321,7 @@ mod tests {
             match (config(sets, limit), expect) {
                 (Ok(config), Ok((connections, cache))) => {
                     assert_eq!(config.connections_max, connections);
-                    assert_eq!(config.settings.number("cache.descriptors_max"), cache);
+                    assert_eq!(config.said.settings.number("cache.descriptors_max"), cache);
                 }
                 (Err(problems), Err(part)) => assert!(problems[0].contains(part), "{problems:?}"),
                 (got, expect) => panic!("{sets:?}: {got:?}, expected {expect:?}"),

@@ -88,13 +88,6 @@ pub static OPTIONS: &[OptionSpec] = &[
         "`regatta architectures` lists them.",
     ),
     option(
-        "server.workers",
-        count(0, 1024),
-        "0",
-        "How many workers serve.",
-        "0 leaves it to the architecture: those that have one worker by definition have one.",
-    ),
-    option(
         "server.user",
         Kind::Text,
         "nobody",
@@ -442,7 +435,21 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool,
         "false",
         "Whether the kernel keeps a connection until its first bytes are there.",
-        "TCP_DEFER_ACCEPT.",
+        "TCP_DEFER_ACCEPT, for ten seconds at most.",
+    ),
+    option(
+        "accept.send_buffer_bytes",
+        bytes(0, GIB),
+        "0",
+        "The send buffer of each connection.",
+        "SO_SNDBUF. 0 leaves it to the kernel, which lets it grow as needed.",
+    ),
+    option(
+        "accept.pacing_rate",
+        Kind::Rate { min: 0, max: TIB },
+        "0",
+        "The fastest that a connection is sent to, bytes per second.",
+        "SO_MAX_PACING_RATE. 0 sets no limit.",
     ),
 ];
 
@@ -511,7 +518,7 @@ pub fn markdown() -> String {
     for section in sections() {
         let doc = SECTIONS.iter().find(|known| known.name == section);
         let doc = doc.map_or_else(|| driver_doc(section), |known| known.doc.to_owned());
-        let _ = write!(text, "\n## `[{section}]`\n\n{doc}\n");
+        let _ = write!(text, "\n## `[{section}]`\n\n{}\n", wrapped(&doc));
         for spec in all().filter(|spec| self::section(spec.key) == section) {
             push_markdown(&mut text, spec);
         }
@@ -553,14 +560,30 @@ every option written out.
 fn push_markdown(text: &mut String, spec: &OptionSpec) {
     let name = spec.key.rsplit_once('.').map_or(spec.key, |(_, name)| name);
     let value = spec.kind.parse(spec.default).map_or_else(|_| String::new(), |value| toml(&value));
-    let _ = write!(text, "\n### `{name} = {value}`\n\n{}", spec.doc);
-    if !spec.long.is_empty() {
-        let _ = write!(text, " {}", spec.long);
-    }
+    let doc = wrapped(format!("{} {}", spec.doc, spec.long).trim_end());
     let flag = FLAGS.iter().find(|(_, key)| *key == spec.key);
     let flag = flag.map_or_else(String::new, |(flag, _)| format!(" Flag: `{flag}`."));
     let takes = spec.kind.describe();
-    let _ = write!(text, "\n\nTakes {takes}.{flag} Since {}.\n", spec.since);
+    let takes = wrapped(&format!("Takes {takes}.{flag} Since {}.", spec.since));
+    let _ = write!(text, "\n### `{name} = {value}`\n\n{doc}\n\n{takes}\n");
+}
+
+/// The text in lines of at most 100 characters, as far as words are not longer.
+fn wrapped(text: &str) -> String {
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split(' ') {
+        let len = word.chars().count();
+        if width > 0 && width + 1 + len > 100 {
+            lines.push('\n');
+            width = 0;
+        } else if width > 0 {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += len;
+    }
+    lines
 }
 
 /// Settings as a configuration file in which every option is written out.

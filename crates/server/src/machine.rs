@@ -1,0 +1,157 @@
+//! What a configuration asks of the machine: users, directories, files. Looks, and changes nothing.
+use crate::config::{check::Config, raw::Problem};
+use regatta_op::{Codings, OpenFault, OpenReq};
+use regatta_sys::{
+    OpenRules, Root, open_below,
+    process::{Exit, User, fork_worker, set_user},
+};
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    path::Path,
+};
+
+/// What was found.
+#[derive(Debug)]
+pub struct Found {
+    /// Whom the workers become; `None` if they stay who they are.
+    pub user: Option<User>,
+    /// The root, open.
+    pub root: Root,
+}
+
+/// Finds the user and opens the root, and tries whether the one can read the other. The process
+/// must have one thread.
+///
+/// # Errors
+/// All that is wrong.
+pub fn find(config: &Config) -> Result<Found, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let user = user(config).unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    });
+    let root = root(config).map_err(|problem| problems.push(problem));
+    match root {
+        Ok(root) if problems.is_empty() => match readable(config, &root, user.as_ref()) {
+            Ok(()) => Ok(Found { user, root }),
+            Err(problem) => Err(vec![problem]),
+        },
+        _ => Err(problems),
+    }
+}
+
+/// Tries whether the files that would be written can be. Leaves none behind that was not there.
+#[must_use]
+pub fn writable(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for key in ["log.access", "log.error", "server.pid_file"] {
+        let text = config.settings().text(key);
+        if matches!(text, "" | "-" | "off") {
+            continue;
+        }
+        if let Err(error) = try_writing(Path::new(text)) {
+            let message = format!("cannot write to \"{text}\": {error}");
+            problems.push(config.problem(key, &message));
+        }
+    }
+    problems
+}
+
+fn try_writing(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        // Opening a pipe would wait for its reader.
+        Ok(there) if !there.is_file() && !there.is_dir() => Ok(()),
+        Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
+        Err(_) => {
+            OpenOptions::new().append(true).create_new(true).open(path)?;
+            fs::remove_file(path)
+        }
+    }
+}
+
+fn user(config: &Config) -> Result<Option<User>, Problem> {
+    // The owner of this process's directory is its effective user.
+    let is_root = fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0);
+    if !is_root {
+        return Ok(None);
+    }
+    let key = "server.user";
+    User::find(config.settings().text(key))
+        .map(Some)
+        .map_err(|error| config.problem(key, &error.to_string()))
+}
+
+fn root(config: &Config) -> Result<Root, Problem> {
+    let key = "server.root";
+    let text = config.settings().text(key);
+    if text.is_empty() {
+        return Err(config.problem(key, "there is nothing to serve").hint("name a directory"));
+    }
+    Root::open(Path::new(text)).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => config.problem(key, &format!("there is no \"{text}\"")),
+        io::ErrorKind::NotADirectory => config
+            .problem(key, &format!("\"{text}\" is not a directory"))
+            .hint("serve the directory that it is in"),
+        _ => config.problem(key, &format!("cannot open \"{text}\": {error}")),
+    })
+}
+
+/// A name that no file has: looking for it shows whether files below the root can be looked for.
+const NOBODY: &[u8] = b".regatta-no-such-file";
+
+const READABLE: i32 = 0;
+const DENIED: i32 = 10;
+const INDEX_DENIED: i32 = 11;
+const NOT_THE_USER: i32 = 12;
+
+/// Tries to look below the root, as the user that is to serve it, in a process of its own.
+fn readable(config: &Config, root: &Root, user: Option<&User>) -> Result<(), Problem> {
+    let key = "server.root";
+    let index = config.settings().list("content.index");
+    let tried = fork_worker(&[root.as_fd()], || try_reading(root, index, user));
+    let ended = tried.and_then(|child| child.wait());
+    let name = match user {
+        Some(_) => format!("user \"{}\"", config.settings().text("server.user")),
+        None => "this user".to_owned(),
+    };
+    let text = config.settings().text(key);
+    let denied = |what: &str, fix: &str| {
+        let found = config.problem(key, &format!("{name} may not {what}"));
+        Err(found.hint(format!("{fix}, or serve as another user with --user")))
+    };
+    match ended {
+        Ok(Exit::Code(READABLE)) => Ok(()),
+        Ok(Exit::Code(DENIED)) => denied(
+            &format!("look for files in \"{text}\""),
+            &format!("chmod o+x \"{text}\" lets everyone do so"),
+        ),
+        Ok(Exit::Code(INDEX_DENIED)) => denied(
+            &format!("read the index file of \"{text}\""),
+            &format!("chmod -R o+rX \"{text}\" lets everyone read what is below"),
+        ),
+        Ok(Exit::Code(NOT_THE_USER)) => {
+            Err(config.problem("server.user", &format!("cannot become {name}")))
+        }
+        Ok(other) => Err(config.problem(key, &format!("looking below it ended with {other:?}"))),
+        Err(error) => Err(config.problem(key, &format!("cannot look below it: {error}"))),
+    }
+}
+
+fn try_reading(root: &Root, index: &[String], user: Option<&User>) -> i32 {
+    if user.is_some_and(|user| set_user(user).is_err()) {
+        return NOT_THE_USER;
+    }
+    let open = |path: &[u8]| {
+        let req = OpenReq { path: path.into(), siblings: Codings::NONE };
+        open_below(root, &req, OpenRules { symlinks: true }).err()
+    };
+    if open(NOBODY) == Some(OpenFault::Denied) {
+        return DENIED;
+    }
+    if index.iter().any(|name| open(name.as_bytes()) == Some(OpenFault::Denied)) {
+        return INDEX_DENIED;
+    }
+    READABLE
+}

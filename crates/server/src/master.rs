@@ -1,0 +1,413 @@
+//! The master: one thread that prepares everything, forks the workers, and sees to it that they
+//! live and leave.
+use crate::{
+    Failure, announce,
+    config::{check::Config, raw::Problem},
+    log::{
+        AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner, STALL_NS_DEFAULT,
+    },
+    machine::{self, Found},
+    site,
+    supervise::{Ending, Gone, Order, Signal, Staff},
+};
+use regatta_arch::{Architecture, Env};
+use regatta_metrics::{Arena, Tally};
+use regatta_sys::{
+    Bell, OpenRules, clock,
+    process::{Child, Exit, User, fork_worker, set_user},
+    shm::{self, Shared},
+    signal::{self, Signals},
+    socket::{self, ListenSpec},
+    wait::{Event, Interest, Poll, Poller},
+};
+use std::{
+    cell::RefCell,
+    fs,
+    hash::{BuildHasher, RandomState},
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    process,
+    rc::Rc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// What a worker exits with when it cannot work.
+const EXIT_CANNOT_WORK: i32 = 1;
+
+/// Added to a wait: the clock that deadlines are compared with is up to so late, milliseconds.
+const CLOCK_LATE_MS_MAX: u64 = 4;
+
+/// `TCP_DEFER_ACCEPT`: how long the kernel keeps a silent connection to itself, seconds.
+const DEFER_ACCEPT_S: u32 = 10;
+
+/// Serves until told to stop.
+///
+/// # Errors
+/// What is wrong with the configuration, or why serving failed.
+pub(crate) fn run(config: Config) -> Result<(), Failure> {
+    // Before anything is forked: children inherit what is blocked.
+    let signals = Signals::block(&[
+        signal::Signal::Terminate,
+        signal::Signal::Interrupt,
+        signal::Signal::Quit,
+        signal::Signal::Hangup,
+        signal::Signal::User1,
+    ])
+    .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
+    signal::ignore_broken_pipes();
+    let found = machine::find(&config).map_err(Failure::Configuration)?;
+    let prepared = prepare(config, found)?;
+    let pid_file = prepared.pid_file()?;
+    let ending = Master::new(signals, prepared).and_then(|mut master| master.run());
+    drop(pid_file);
+    match ending {
+        Ok(Ending::Told) => Ok(()),
+        Ok(Ending::CannotWork) => {
+            Err(Failure::Work("a worker cannot work; the error log says why".to_owned()))
+        }
+        Err(error) => Err(Failure::Work(format!("the master cannot go on: {error}"))),
+    }
+}
+
+/// Everything that workers share, ready.
+struct Prepared {
+    env: Env,
+    architecture: &'static Architecture,
+    workers: usize,
+    user: Option<User>,
+    /// Kept open: others find the counters by this descriptor.
+    _shared: Shared,
+    addresses: Vec<SocketAddr>,
+    errors: ErrorLog,
+    access: Rc<RefCell<AccessLog>>,
+}
+
+fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
+    let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
+    let settings = config.settings().clone();
+    let workers = (config.architecture.driver.workers)(&settings).max(1);
+    let shared = shm::create(Arena::words(workers))
+        .map_err(|error| failed("cannot make the shared counters", error))?;
+    let arena = Arena::create(shared.words(), workers);
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    arena.set_server(process::id(), u64::try_from(started.as_millis()).unwrap_or(0));
+    let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
+    let bells = bells.map_err(|error| failed("cannot make bells", error))?;
+    let (access, errors) = logs(&config, arena, found.user.as_ref())?;
+    let listeners = listeners(&config)?;
+    let addresses: io::Result<Vec<SocketAddr>> =
+        listeners.iter().map(|listener| socket::local_addr(listener.as_fd())).collect();
+    let addresses = addresses.map_err(|error| failed("cannot tell the address", error))?;
+    let opener = (Rc::clone(&access), errors.clone());
+    let env = Env {
+        listeners,
+        root: found.root,
+        rules: OpenRules { symlinks: settings.flag("content.symlinks") },
+        site: site::build(&settings, config.types, 0),
+        arena,
+        bells,
+        connections_max: config.connections_max,
+        settings,
+        open_log: Box::new(move |worker| {
+            let (access, errors) = &opener;
+            let (tally, control) = (Tally::Owned(arena.slot(worker)), *arena.control());
+            Box::new(access.borrow().sink(tally, control, errors.clone()))
+        }),
+    };
+    let (architecture, user) = (config.architecture, found.user);
+    Ok(Prepared { env, architecture, workers, user, _shared: shared, addresses, errors, access })
+}
+
+fn logs(
+    config: &Config,
+    arena: Arena<'static>,
+    user: Option<&User>,
+) -> Result<(Rc<RefCell<AccessLog>>, ErrorLog), Failure> {
+    let settings = config.settings();
+    let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
+    let errors = ErrorLog::open(settings.text("log.error").into(), owner, Some(*arena.control()));
+    let access = AccessLog::open(AccessLogOptions {
+        destination: Destination::from(settings.text("log.access")),
+        format: settings.text("log.format").parse().unwrap_or(Format::Combined),
+        owner,
+        stall_ns: STALL_NS_DEFAULT,
+    });
+    match (access, errors) {
+        (Ok(access), Ok(errors)) => Ok((Rc::new(RefCell::new(access)), errors)),
+        (access, errors) => {
+            let faults = access.err().into_iter().chain(errors.err());
+            let problems = faults
+                .map(|fault| Problem::new(config.said.place(fault.option), fault.to_string()));
+            Err(Failure::Configuration(problems.collect()))
+        }
+    }
+}
+
+fn listeners(config: &Config) -> Result<Vec<OwnedFd>, Failure> {
+    let settings = config.settings();
+    let mut listeners = Vec::new();
+    let mut faults = Vec::new();
+    for address in &config.listen {
+        let spec = ListenSpec {
+            backlog: settings.number_as("accept.backlog"),
+            defer_accept_s: if settings.flag("accept.defer") { DEFER_ACCEPT_S } else { 0 },
+            send_buffer_bytes: settings.number_as("accept.send_buffer_bytes"),
+            pacing_rate: settings.number("accept.pacing_rate"),
+            ..ListenSpec::new(*address)
+        };
+        match socket::listen(&spec) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => faults.push(listen_fault(address, &error)),
+        }
+    }
+    if faults.is_empty() { Ok(listeners) } else { Err(Failure::Work(faults.join("\n"))) }
+}
+
+fn listen_fault(address: &SocketAddr, error: &io::Error) -> String {
+    let port = address.port();
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("another process has it: `ss -ltnp sport = :{port}` shows which")
+        }
+        io::ErrorKind::PermissionDenied => {
+            "ports below net.ipv4.ip_unprivileged_port_start take root, or CAP_NET_BIND_SERVICE"
+                .to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: `ip address` lists those it has".to_owned()
+        }
+        _ => return format!("cannot listen on {address}: {error}"),
+    };
+    format!("cannot listen on {address}: {error}\n  hint: {hint}")
+}
+
+impl Prepared {
+    fn pid_file(&self) -> Result<Option<PidFile>, Failure> {
+        match self.env.settings.path("server.pid_file") {
+            Some(path) => PidFile::write(path).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Forks a worker.
+    fn start(&mut self, worker: usize) -> io::Result<Child> {
+        // A new seed each time: workers that share one would also share its weaknesses.
+        self.env.site.seed = RandomState::new().hash_one(worker);
+        let Self { env, architecture, user, errors, access, .. } = &*self;
+        let access = access.borrow();
+        let mut keep: Vec<BorrowedFd<'_>> = env.listeners.iter().map(AsFd::as_fd).collect();
+        keep.extend([env.root.as_fd(), env.bells[worker].as_fd()]);
+        let logs = [access.inherited(), errors.inherited()];
+        keep.extend(logs.iter().flatten().map(AsFd::as_fd));
+        fork_worker(&keep, || work(env, architecture, worker, user.as_ref(), errors))
+    }
+}
+
+/// The worker's side of a fork.
+fn work(
+    env: &Env,
+    architecture: &Architecture,
+    worker: usize,
+    user: Option<&User>,
+    errors: &ErrorLog,
+) -> i32 {
+    if let Some(Err(error)) = user.map(set_user) {
+        let name = env.settings.text("server.user");
+        errors.note(Level::Error, format_args!("worker {worker} cannot become {name}: {error}"));
+        return EXIT_CANNOT_WORK;
+    }
+    match (architecture.driver.work)(env, worker) {
+        Ok(()) => 0,
+        Err(why) => {
+            errors.note(Level::Error, format_args!("worker {worker}: {why}"));
+            EXIT_CANNOT_WORK
+        }
+    }
+}
+
+/// The file with the master's number, for as long as this value lives.
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn write(path: &Path) -> Result<Self, Failure> {
+        fs::write(path, format!("{}\n", process::id())).map_err(|error| {
+            let path = path.display();
+            Failure::Work(format!("server.pid_file: cannot write to {path}: {error}"))
+        })?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Another server may have taken the file over.
+        if fs::read_to_string(&self.0).is_ok_and(|text| text.trim() == process::id().to_string()) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+const SIGNALS: u64 = u64::MAX;
+
+struct Master {
+    signals: Signals,
+    poller: Poll,
+    prepared: Prepared,
+    staff: Staff,
+    children: Vec<Option<Child>>,
+}
+
+impl Master {
+    fn new(signals: Signals, prepared: Prepared) -> io::Result<Self> {
+        let mut poller = Poll::new();
+        poller.add(signals.as_fd(), SIGNALS, Interest::READ)?;
+        let drain_ms_max = prepared.env.settings.number("server.drain_ms_max");
+        let staff = Staff::new(prepared.workers, drain_ms_max, clock::now().tick);
+        let children = (0..prepared.workers).map(|_| None).collect();
+        Ok(Self { signals, poller, prepared, staff, children })
+    }
+
+    fn run(&mut self) -> io::Result<Ending> {
+        self.orders()?;
+        announce(&self.prepared.addresses);
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            if self.staff.is_hopeless()
+                && let Some(order) = self.staff.stop(clock::now().tick)
+            {
+                self.follow(order)?;
+            }
+            if let Some(ending) = self.staff.ending() {
+                return Ok(ending);
+            }
+            let (now, wake_at) = (clock::now().tick, self.staff.wake_at());
+            let timeout = (wake_at != regatta_op::Tick::NEVER)
+                .then(|| Duration::from_millis(wake_at.since(now) + CLOCK_LATE_MS_MAX));
+            self.poller.wait(&mut events, timeout)?;
+            for event in &events {
+                match usize::try_from(event.key).ok().filter(|_| event.key != SIGNALS) {
+                    Some(worker) => self.reap(worker)?,
+                    None => self.heed()?,
+                }
+            }
+            self.orders()?;
+        }
+    }
+
+    /// Follows all orders that time has brought.
+    fn orders(&mut self) -> io::Result<()> {
+        while let Some(order) = self.staff.due(clock::now().tick) {
+            self.follow(order)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the signals that have come.
+    fn heed(&mut self) -> io::Result<()> {
+        while let Some(signal) = self.signals.read()? {
+            let signal = match signal {
+                signal::Signal::Terminate => Signal::Terminate,
+                signal::Signal::Interrupt => Signal::Interrupt,
+                signal::Signal::Quit => Signal::Quit,
+                signal::Signal::Hangup => Signal::Hangup,
+                signal::Signal::User1 => Signal::ReopenLogs,
+                // Not among those that were blocked for reading.
+                signal::Signal::User2 | signal::Signal::Child | signal::Signal::Kill => continue,
+            };
+            if let Some(order) = self.staff.signal(signal, clock::now().tick) {
+                self.follow(order)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, order: Order) -> io::Result<()> {
+        let control = self.prepared.env.arena.control();
+        match order {
+            Order::Start(worker) => self.start(worker)?,
+            Order::Drain(deadline) => {
+                let ms = self.prepared.env.settings.number("server.drain_ms_max");
+                self.note(Level::Notice, format_args!("draining, for {ms} ms at most"));
+                control.drain(deadline.0);
+            }
+            Order::Stop => control.stop(),
+            Order::Kill(worker) => {
+                self.note(Level::Warning, format_args!("worker {worker} does not leave: killed"));
+                if let Some(child) = &self.children[worker] {
+                    // It may have ended meanwhile.
+                    let _ = child.kill(signal::Signal::Kill);
+                }
+            }
+            Order::ReopenLogs => {
+                if let Err(fault) = self.prepared.access.borrow_mut().renew() {
+                    self.note(Level::Warning, format_args!("still the old file: {fault}"));
+                }
+                control.reopen_logs();
+                self.prepared.errors.tick();
+            }
+            Order::RefuseReload => self.note(
+                Level::Warning,
+                format_args!("SIGHUP: this version cannot reload; start it anew to apply changes"),
+            ),
+        }
+        for bell in &self.prepared.env.bells {
+            bell.ring();
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, worker: usize) -> io::Result<()> {
+        let now = clock::now().tick;
+        match self.prepared.start(worker) {
+            Ok(child) => {
+                self.poller.add(child.as_fd(), worker as u64, Interest::READ)?;
+                self.children[worker] = Some(child);
+                self.staff.started(worker, now);
+            }
+            Err(error) => {
+                let wait = self.staff.gone(worker, Gone::Crashed, now);
+                let wait = wait.unwrap_or_default();
+                self.note(
+                    Level::Error,
+                    format_args!("cannot start worker {worker}: {error}; again in {wait} ms"),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, worker: usize) -> io::Result<()> {
+        let Some(child) = &self.children[worker] else { return Ok(()) };
+        let Some(exit) = child.try_wait()? else { return Ok(()) };
+        let pid = child.pid();
+        self.poller.remove(child.as_fd())?;
+        self.children[worker] = None;
+        self.prepared.env.arena.slot(worker).settle();
+        let (how, what) = match exit {
+            Exit::Code(0) => (Gone::Left, "left".to_owned()),
+            Exit::Code(code @ (EXIT_CANNOT_WORK | regatta_sys::process::EXIT_UNSTARTED)) => {
+                (Gone::Failed, format!("cannot work (exit code {code})"))
+            }
+            Exit::Code(code) => (Gone::Crashed, format!("left with exit code {code}")),
+            Exit::Signal(signal) => (Gone::Crashed, format!("was ended by signal {signal}")),
+        };
+        let wait = self.staff.gone(worker, how, clock::now().tick);
+        match (wait, how) {
+            (Some(ms), _) => self.note(
+                Level::Error,
+                format_args!("worker {worker} (process {pid}) {what}; another in {ms} ms"),
+            ),
+            (None, Gone::Left) => {}
+            (None, Gone::Failed | Gone::Crashed) => {
+                self.note(Level::Error, format_args!("worker {worker} (process {pid}) {what}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, level: Level, message: std::fmt::Arguments<'_>) {
+        self.prepared.errors.note(level, message);
+    }
+}
