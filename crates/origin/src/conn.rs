@@ -1,13 +1,23 @@
 //! One client connection, from its first byte to its close, without doing any I/O.
-use crate::{Cache, Log, Peer, Scratch, Site};
-use core::fmt;
-use regatta_metrics::Tally;
-use regatta_op::{CloseReason, Done, File, Now, Op, OpKind, Tick};
+use crate::{
+    Body, Cache, Deadlines, Log, Outcome, Peer, Representation, Scratch, Site, Wire,
+    exchange::{Filled, Supply},
+    protocol::h1::After,
+    record::Ending,
+    work::{Content, Work},
+};
+use alloc::{boxed::Box, sync::Arc};
+use core::{fmt, mem};
+use regatta_http::{Status, h1::RequestHead};
+use regatta_metrics::{Counter, Tally};
+use regatta_op::{
+    CloseReason, Done, Fault, File, Now, Op, OpKind, OpenFault, Opened, Outbox, ReadReq, Tick,
+    Ticket,
+};
 
 /// Everything a connection may consult besides itself.
 ///
 /// All shared references, so a driver can hold one across a wait.
-#[derive(Clone, Copy)]
 pub struct Cx<'a, F> {
     /// What is served and the limits; fixed after start-up.
     pub site: &'a Site,
@@ -21,6 +31,14 @@ pub struct Cx<'a, F> {
     pub scratch: &'a Scratch,
 }
 
+impl<F> Clone for Cx<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for Cx<'_, F> {}
+
 impl<F> fmt::Debug for Cx<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cx").field("site", &self.site).finish_non_exhaustive()
@@ -31,38 +49,100 @@ impl<F> fmt::Debug for Cx<'_, F> {
 ///
 /// Call [`next_op`](Self::next_op) after [`new`](Self::new) and after every
 /// [`complete`](Self::complete), perform what it says, and tell the outcome. One operation is out
-/// at a time. After [`Op::Close`] the connection is not called again. The connection counts why it
-/// closed; that it was opened and that it is gone is counted by the driver.
+/// at a time. After [`Op::Close`] the connection is not called again.
+///
+/// An idle connection holds no memory but itself. The connection counts requests, replies, bytes
+/// sent, opens, reads, and why it closed; that it was opened and that it is gone
+/// (`connections_opened`, `connections_closed`) is counted by the driver, which also counts
+/// system calls.
 #[derive(Debug)]
 pub struct Conn<F> {
-    lent: Option<OpKind>,
-    closing: Option<CloseReason>,
+    /// What goes to the peer next.
+    pub(crate) out: Outbox<F>,
+    /// The file that is being opened again, or whose body is being read.
+    pub(crate) pending: Option<Arc<Representation<F>>>,
+    work: Option<Box<Work>>,
     deadline: Tick,
-    abandoned: bool,
+    /// Bytes handed to the kernel so far.
+    sent: u64,
+    /// Bytes that the peer had at the last look.
+    delivered: u64,
+    pub(crate) requests: u32,
+    status: u16,
     peer: Peer,
-    out: regatta_op::Outbox<F>,
+    state: State,
+    lent: Option<OpKind>,
+    pub(crate) after: After,
+    /// Why the connection will close, once it does.
+    pub(crate) reason: CloseReason,
+    size_class: u8,
+    pub(crate) draining: bool,
+    abandoned: bool,
+    wire: Wire,
+}
+
+/// Which operation comes next, and what its outcome means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A request head is awaited, or the rest of one: `Recv`.
+    Head,
+    /// A name must be opened: `Open`.
+    Find,
+    /// A body must be read: `Read`.
+    Fill,
+    /// The response is ready, the request's content is being discarded: `Recv`.
+    Content,
+    /// The response goes out: `Send`.
+    Send,
+    /// Our half is to be closed: `Shut`.
+    Shut,
+    /// What the peer still sends is discarded: `Recv`.
+    Linger,
+    /// Over: `Close`.
+    Close,
 }
 
 impl<F: File> Conn<F> {
-    /// A connection that was accepted just now.
+    /// A connection that was accepted just now. It has [`crate::Deadlines::idle_ms_max`] to send
+    /// the first byte of a request.
     #[must_use]
     pub fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
         Self {
-            lent: None,
-            closing: None,
+            out: Outbox::default(),
+            pending: None,
+            work: None,
             deadline: now.tick.after(cx.site.deadlines.idle_ms_max),
-            abandoned: false,
+            sent: 0,
+            delivered: 0,
+            requests: 0,
+            status: 0,
             peer,
-            out: regatta_op::Outbox::default(),
+            state: State::Head,
+            lent: None,
+            after: After::KeepAlive,
+            reason: CloseReason::PeerClosed,
+            size_class: 0,
+            draining: false,
+            abandoned: false,
+            wire: Wire::Clear,
         }
     }
 
     /// The next operation to start, or `None` while one is out.
+    #[inline]
     pub fn next_op(&mut self) -> Option<Op<F>> {
         if self.lent.is_some() {
             return None;
         }
-        let op = self.closing.map_or(Op::Recv, Op::Close);
+        self.abandoned = false;
+        let op = match self.state {
+            State::Head | State::Content | State::Linger => Op::Recv,
+            State::Send => Op::Send(mem::take(&mut self.out)),
+            State::Find => self.open_op(),
+            State::Fill => self.read_op(),
+            State::Shut => Op::Shut,
+            State::Close => Op::Close(self.reason),
+        };
         self.lent = Some(op.kind());
         Some(op)
     }
@@ -71,16 +151,35 @@ impl<F: File> Conn<F> {
     ///
     /// # Panics
     /// If that operation is not out: only a driver that breaks rule 4 of the seam could do that.
+    #[inline]
     pub fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
-        assert_eq!(self.lent.take(), Some(done.kind()), "an operation is completed once");
-        self.deadline = now.tick.after(cx.site.deadlines.idle_ms_max);
-        self.closing = Some(CloseReason::Failed);
+        assert_eq!(self.lent.take(), Some(done.kind()), "an operation is completed once, as it is");
+        match done {
+            Done::Recv(Ok(bytes)) if !bytes.is_empty() => self.on_recv(bytes, now, cx),
+            Done::Recv(Ok(_)) => self.on_end_of_stream(now, cx),
+            Done::Send(out, Ok(n)) => self.on_sent(out, n, now, cx),
+            Done::Open(_, found) => self.on_opened(found, now, cx),
+            Done::Read(_, bytes) => self.on_read(bytes, now, cx),
+            Done::Shut => {
+                self.set_state(State::Linger, now.tick.after(cx.site.deadlines.linger_ms_max));
+            }
+            Done::Recv(Err(fault)) | Done::Send(_, Err(fault)) => {
+                let lingers = self.state == State::Linger;
+                let reason = match fault {
+                    _ if lingers => self.reason,
+                    Fault::Reset => CloseReason::Reset,
+                    Fault::Other(_) => CloseReason::Failed,
+                };
+                self.close(reason, now, cx);
+            }
+        }
     }
 
     /// When [`expire`](Self::expire) is to be called, if nothing else happens before;
     /// [`Tick::NEVER`] while the disk is at work.
     #[must_use]
-    pub fn deadline(&self) -> Tick {
+    #[inline]
+    pub const fn deadline(&self) -> Tick {
         self.deadline
     }
 
@@ -88,16 +187,37 @@ impl<F: File> Conn<F> {
     /// nothing happens.
     ///
     /// `queued` is how many bytes the kernel holds for this socket that the peer has not
-    /// acknowledged (`SIOCOUTQ`): what was sent less `queued` is what the peer has. Afterwards
-    /// either the operation that was out still is, with a later deadline, or it counts as dropped
-    /// ([`abandoned`](Self::abandoned) is true, [`next_op`](Self::next_op) offers another): the
-    /// driver then forgets the operation that it had parked, or cancels it and waits until the
-    /// kernel has let go, and must not complete it.
+    /// acknowledged (`SIOCOUTQ`): what was sent less `queued` is what the peer has. 0 is the
+    /// lenient answer of a driver that cannot know.
+    ///
+    /// * Idle: the connection ends silently ([`CloseReason::IdleDeadline`]).
+    /// * Part of a head, or of content to be discarded: 408, then the end
+    ///   ([`CloseReason::HeadDeadline`]).
+    /// * A response is going out: if the peer took less than `send_rate_min` asks for since the
+    ///   last look, the connection ends ([`CloseReason::SendDeadline`]); otherwise another window
+    ///   begins. The same goes for what the kernel still holds of earlier responses when an idle
+    ///   or lingering connection expires: it is not cut off while the peer is taking it.
+    /// * Lingering: it is over.
+    ///
+    /// Afterwards either the operation that was out still is, with a later deadline, or it counts
+    /// as dropped ([`abandoned`](Self::abandoned) is true, [`next_op`](Self::next_op) offers
+    /// another): the driver then forgets the operation that it had parked, or cancels it and waits
+    /// until the kernel has let go, and must not complete it.
     pub fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
-        let _ = (queued, cx);
-        if now.tick >= self.deadline && self.lent.take().is_some() {
-            self.abandoned = true;
-            self.closing = Some(CloseReason::IdleDeadline);
+        if now.tick < self.deadline {
+            return;
+        }
+        let window = now.tick.after(cx.site.deadlines.send_window_ms);
+        let flows = self.flows(queued, cx.site);
+        match self.state {
+            State::Head if self.has_partial_head() => self.time_out(now, cx),
+            State::Content => self.time_out(now, cx),
+            State::Send if flows => self.deadline = window,
+            State::Head | State::Linger if queued > 0 && flows => self.deadline = window,
+            State::Head => self.end(CloseReason::IdleDeadline, now, cx),
+            State::Send => self.end(CloseReason::SendDeadline, now, cx),
+            State::Linger => self.end(self.reason, now, cx),
+            State::Find | State::Fill | State::Shut | State::Close => self.deadline = Tick::NEVER,
         }
     }
 
@@ -105,27 +225,318 @@ impl<F: File> Conn<F> {
     /// idle closes at once, and the `Recv` that was out counts as dropped, as in
     /// [`expire`](Self::expire).
     pub fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
-        let _ = (now, cx);
-        self.abandoned = self.lent.take().is_some();
-        self.closing = Some(CloseReason::Drained);
+        self.draining = true;
+        if self.is_idle() {
+            self.end(CloseReason::Drained, now, cx);
+        }
     }
 
     /// True if [`expire`](Self::expire) or [`drain`](Self::drain) dropped the operation that was
     /// out, and [`next_op`](Self::next_op) has not been called since.
     #[must_use]
-    pub fn abandoned(&self) -> bool {
+    pub const fn abandoned(&self) -> bool {
         self.abandoned
     }
 
     /// True if no byte of a request has come since the last response.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.is_busy()
+        self.state == State::Head && !self.has_partial_head()
     }
 
-    /// True if a request is being answered, or part of one has come.
+    /// True if a request is being answered, part of one has come, or the connection is ending.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.out.is_empty() && self.peer == self.peer
+        !self.is_idle()
     }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub const fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Checks what must hold between calls; for tests.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn check_invariants(&self) {
+        let work = self.work.as_deref();
+        let kept = work.is_some_and(|work| work.head_bytes > 0);
+        assert_eq!(kept, self.waits_for_disk(), "a head is kept while the disk is asked");
+        if self.state != State::Send || self.lent == Some(OpKind::Send) {
+            assert!(self.out.is_empty() || self.state == State::Content, "{:?}", self.state);
+        }
+        if self.state == State::Fill {
+            assert!(self.pending.is_some(), "a file is pending while its body is read");
+        } else {
+            assert!(self.pending.is_none() || self.state == State::Find);
+        }
+        let content = work.map_or(Content::None, |work| work.content);
+        assert_eq!(content != Content::None, self.state == State::Content);
+        if self.is_idle() || self.state == State::Close {
+            assert!(work.is_none(), "an idle or closed connection holds nothing");
+        }
+        if let Some(lent) = self.lent {
+            let expected = match self.state {
+                State::Head | State::Content | State::Linger => OpKind::Recv,
+                State::Find => OpKind::Open,
+                State::Fill => OpKind::Read,
+                State::Send => OpKind::Send,
+                State::Shut => OpKind::Shut,
+                State::Close => OpKind::Close,
+            };
+            assert_eq!(lent, expected, "what is out is what the state is about");
+        }
+        let disk = self.waits_for_disk() || self.state == State::Close;
+        assert_eq!(self.deadline == Tick::NEVER, disk, "all but the disk has a deadline");
+        assert!(self.delivered <= self.sent);
+        assert!(self.wire.passes_files(), "a response may hold file ranges");
+    }
+}
+
+// What happened.
+impl<F: File> Conn<F> {
+    fn on_end_of_stream(&mut self, now: Now, cx: &Cx<'_, F>) {
+        let reason = match self.state {
+            State::Linger => self.reason,
+            _ if self.is_idle() => CloseReason::PeerClosed,
+            _ => CloseReason::PeerAborted,
+        };
+        self.close(reason, now, cx);
+    }
+
+    pub(crate) fn on_lingering(&mut self, bytes: usize, now: Now, cx: &Cx<'_, F>) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let work = self.work_mut(cx);
+        work.lingered = work.lingered.saturating_add(bytes);
+        if work.lingered > cx.site.limits.linger_bytes_max {
+            self.close(self.reason, now, cx);
+        }
+    }
+
+    #[inline]
+    fn on_sent(&mut self, out: Outbox<F>, n: u64, now: Now, cx: &Cx<'_, F>) {
+        self.sent += n;
+        cx.tally.add(Counter::BytesSent, n);
+        if !out.is_empty() {
+            if n == 0 {
+                return self.close(CloseReason::Truncated, now, cx);
+            }
+            self.out = out;
+            return;
+        }
+        cx.scratch.give_buffer(out.into_buffer());
+        self.finish(Outcome::Complete, now, cx);
+        match self.after {
+            After::KeepAlive if self.draining => self.leave(CloseReason::Drained, now, cx),
+            After::KeepAlive => {
+                self.set_state(State::Head, now.tick.after(cx.site.deadlines.idle_ms_max));
+                if self.work.is_some() {
+                    self.advance_stash(now, cx);
+                }
+            }
+            After::Linger => self.leave(self.reason, now, cx),
+            After::Close => self.close(self.reason, now, cx),
+        }
+    }
+
+    fn on_opened(&mut self, found: Result<Opened<F>, OpenFault>, now: Now, cx: &Cx<'_, F>) {
+        self.resume_kept(Supply::Opened(found), now, cx);
+    }
+
+    fn on_read(&mut self, bytes: Result<Box<[u8]>, Fault>, now: Now, cx: &Cx<'_, F>) {
+        cx.tally.add(Counter::Reads, 1);
+        if let Ok(bytes) = &bytes {
+            cx.tally.add(Counter::ReadBytes, bytes.len() as u64);
+        }
+        match self.filled(bytes.ok(), cx) {
+            Filled::Supply(supply) => self.resume_kept(supply, now, cx),
+            // Nothing has been sent, but what was opened is no longer what is there.
+            Filled::Shrank => self.close(CloseReason::Truncated, now, cx),
+        }
+    }
+}
+
+// How it ends.
+impl<F: File> Conn<F> {
+    /// The exchange in progress is over: counts it and tells the log.
+    fn finish(&mut self, outcome: Outcome, now: Now, cx: &Cx<'_, F>) {
+        if outcome == Outcome::Complete {
+            cx.tally.reply(self.status, SIZE_CLASSES[usize::from(self.size_class)]);
+        } else {
+            cx.tally.add(Counter::RepliesCut, 1);
+        }
+        let ending = Ending {
+            peer: self.peer,
+            status: self.status,
+            sent: self.sent,
+            outcome,
+            keep_alive: self.after == After::KeepAlive && outcome == Outcome::Complete,
+        };
+        if let Some(work) = self.work.as_mut().filter(|work| work.note.is_taken()) {
+            work.note.tell(cx.log, &ending, now);
+            work.note.clear();
+        }
+    }
+
+    /// What was to come did not come in time: says so, then ends.
+    fn time_out(&mut self, now: Now, cx: &Cx<'_, F>) {
+        let (status, reason) = (Status::REQUEST_TIMEOUT, CloseReason::HeadDeadline);
+        self.abandoned = self.lent.take().is_some();
+        if self.state == State::Content {
+            self.drop_out(cx);
+            self.refuse(reason, |terms| terms.page(status, "", |_| {}), now, cx);
+        } else {
+            self.on_no_head(status, "", reason, now, cx);
+        }
+        if let Some(work) = &mut self.work {
+            (work.at, work.content) = (0, Content::None);
+            work.stash.clear();
+        }
+        self.settle(cx);
+    }
+
+    /// Ends it now; the operation that was out counts as dropped.
+    fn end(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        self.abandoned = self.lent.take().is_some();
+        self.close(reason, now, cx);
+    }
+
+    /// Ends it as a peer deserves that may still be sending: half-close, then discard
+    /// (RFC 9112 §9.6).
+    fn leave(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        self.reason = reason;
+        if let Some(work) = self.work.take() {
+            cx.scratch.give_work(work);
+        }
+        self.set_state(State::Shut, now.tick.after(cx.site.deadlines.linger_ms_max));
+    }
+
+    /// Nothing follows but `Close`.
+    fn close(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        if matches!(self.state, State::Find | State::Fill | State::Content | State::Send) {
+            let answered = self.state != State::Send && self.state != State::Content;
+            self.status = if answered { 0 } else { self.status };
+            self.finish(outcome(reason), now, cx);
+        }
+        self.drop_out(cx);
+        self.pending = None;
+        if let Some(work) = self.work.take() {
+            cx.scratch.give_work(work);
+        }
+        cx.tally.add(Counter::closed(reason as usize), 1);
+        self.reason = reason;
+        self.set_state(State::Close, Tick::NEVER);
+    }
+
+    /// Drops a response that was not to be.
+    pub(crate) fn drop_out(&mut self, cx: &Cx<'_, F>) {
+        cx.scratch.give_buffer(mem::take(&mut self.out).into_buffer());
+    }
+
+    /// True if the peer took its due since the last look.
+    fn flows(&mut self, queued: u64, site: &Site) -> bool {
+        let has = self.sent.saturating_sub(queued);
+        let gained = has.saturating_sub(self.delivered);
+        self.delivered = self.delivered.max(has);
+        let Deadlines { send_rate_min, send_window_ms, .. } = site.deadlines;
+        gained >= send_rate_min.saturating_mul(send_window_ms) / 1000
+    }
+}
+
+// Small things.
+impl<F: File> Conn<F> {
+    fn open_op(&mut self) -> Op<F> {
+        let open = self.work.as_mut().and_then(|work| work.open.take());
+        Op::Open(Ticket::default(), open.expect("a name is set with the state"))
+    }
+
+    fn read_op(&self) -> Op<F> {
+        let coding = self.work.as_ref().and_then(|work| work.fill);
+        let coded = self.pending.as_ref().and_then(|file| file.coded(coding));
+        match coded.map(|coded| (&coded.body, coded.len())) {
+            Some((Body::File(file), len)) => {
+                Op::Read(Ticket::default(), ReadReq { file: file.clone(), at: 0, len })
+            }
+            _ => unreachable!("a file is pending while its body is read"),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set_state(&mut self, state: State, deadline: Tick) {
+        self.state = state;
+        self.deadline = deadline;
+    }
+
+    #[inline]
+    pub(crate) const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Sets what is promised to the peer.
+    #[inline]
+    pub(crate) fn promise(&mut self, status: Status, body_bytes: u64) {
+        self.status = status.0;
+        self.size_class = size_class(body_bytes);
+        if let Some(work) = &mut self.work {
+            work.note.promise(body_bytes);
+        }
+    }
+
+    /// Keeps what the log will want, if it wants anything.
+    #[inline]
+    pub(crate) fn take_note(&mut self, head: Option<&RequestHead<'_>>, now: Now, cx: &Cx<'_, F>) {
+        if cx.log.wants() {
+            let sent = self.sent;
+            self.work_mut(cx).note.take(head, sent, now);
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn waits_for_disk(&self) -> bool {
+        matches!(self.state, State::Find | State::Fill)
+    }
+
+    /// True if bytes are kept that are not done with.
+    #[inline]
+    pub(crate) fn has_stash(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.at < work.stash.len())
+    }
+
+    fn has_partial_head(&self) -> bool {
+        self.state == State::Head && self.has_stash()
+    }
+
+    #[inline]
+    pub(crate) fn work(&self) -> Option<&Work> {
+        self.work.as_deref()
+    }
+
+    pub(crate) fn work_mut(&mut self, cx: &Cx<'_, F>) -> &mut Work {
+        self.work.get_or_insert_with(|| cx.scratch.take_work())
+    }
+
+    /// Gives the box back if nothing is in it.
+    pub(crate) fn settle(&mut self, cx: &Cx<'_, F>) {
+        if let Some(work) = self.work.take_if(|work| work.is_spare() && work.lingered == 0) {
+            cx.scratch.give_work(work);
+        }
+    }
+}
+
+const fn outcome(reason: CloseReason) -> Outcome {
+    match reason {
+        CloseReason::Truncated => Outcome::Truncated,
+        CloseReason::SendDeadline => Outcome::Slow,
+        _ => Outcome::Aborted,
+    }
+}
+
+/// The least body of each size class of [`Counter::size_class`], bytes.
+const SIZE_CLASSES: [u64; 5] = [0, 1 << 10, 10 << 10, 100 << 10, 1 << 20];
+
+#[inline]
+fn size_class(body_bytes: u64) -> u8 {
+    SIZE_CLASSES[1..].iter().map(|least| u8::from(body_bytes >= *least)).sum()
 }

@@ -8,17 +8,29 @@
 extern crate alloc;
 
 mod cache;
+mod conditional;
 mod conn;
+mod content;
 mod entry;
+mod exchange;
+mod inbox;
 mod local_cache;
+mod negotiate;
+mod plan;
+mod protocol;
+mod range;
 mod record;
+mod reply;
+mod resolve;
 mod scratch;
 mod site;
+mod validator;
 mod wire;
+mod work;
 
 pub use cache::{Cache, Entry, Lookup};
 pub use conn::{Conn, Cx};
-pub use entry::Representation;
+pub use entry::{Body, Coded, Representation};
 pub use local_cache::LocalCache;
 pub use record::{Log, NoLog, Outcome, Peer, Record};
 pub use scratch::Scratch;

@@ -1,29 +1,374 @@
 //! A cache for one worker: a hash table with SIEVE eviction, bounded in every dimension.
 use crate::{Cache, CachingRules, Entry, Lookup};
-use core::marker::PhantomData;
-use regatta_metrics::Tally;
+use alloc::{boxed::Box, vec::Vec};
+use core::{cell::RefCell, fmt, hash::BuildHasher};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use regatta_metrics::{Counter, Tally};
 use regatta_op::{File, Tick};
 
+/// The longest name of nothing that is remembered, bytes.
+const NEGATIVE_NAME_BYTES_MAX: usize = 256;
+
+/// No node.
+const NONE: u32 = u32::MAX;
+
 /// A cache private to one worker.
-#[derive(Debug)]
+///
+/// Eviction is SIEVE (Zhang et al., NSDI 2024): a hit sets a mark and moves nothing; the hand goes
+/// from the oldest to the newest, clears marks, and puts out the first without. There are three
+/// queues, so that a scan for names of nothing puts out no file, and a shortage of descriptors puts
+/// out only those who hold one.
 pub struct LocalCache<F> {
     rules: CachingRules,
-    seed: u64,
-    file: PhantomData<F>,
+    hasher: FixedState,
+    inner: RefCell<Inner<F>>,
+}
+
+struct Inner<F> {
+    table: HashTable<u32>,
+    nodes: Vec<Node<F>>,
+    free: u32,
+    shelves: [Shelf; 3],
+    bytes: usize,
+    descriptors: usize,
+}
+
+/// Which queue an entry stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Rank {
+    /// Directories, and files whose bodies are in memory.
+    Held = 0,
+    /// Files with at least one descriptor.
+    Open = 1,
+    /// Names of nothing.
+    Negative = 2,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shelf {
+    newest: u32,
+    oldest: u32,
+    hand: u32,
+    len: usize,
+}
+
+struct Node<F> {
+    /// `None` in a free node.
+    slot: Option<Held<F>>,
+    newer: u32,
+    /// In a free node, the next free one.
+    older: u32,
+}
+
+struct Held<F> {
+    path: Box<[u8]>,
+    hash: u64,
+    entry: Entry<F>,
+    checked_at: Tick,
+    visited: bool,
+    rank: Rank,
+    bytes: usize,
+    descriptors: usize,
 }
 
 impl<F: File> LocalCache<F> {
     /// An empty cache within `rules`, hashing with `seed` ([`crate::Site::seed`]).
     #[must_use]
     pub fn new(rules: &CachingRules, seed: u64) -> Self {
-        Self { rules: rules.clone(), seed, file: PhantomData }
+        let empty = Shelf { newest: NONE, oldest: NONE, hand: NONE, len: 0 };
+        let inner = Inner {
+            table: HashTable::new(),
+            nodes: Vec::new(),
+            free: NONE,
+            shelves: [empty; 3],
+            bytes: 0,
+            descriptors: 0,
+        };
+        let hasher = FixedState::with_seed(seed);
+        Self { rules: rules.clone(), hasher, inner: RefCell::new(inner) }
+    }
+
+    /// Files and directories remembered.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.inner.borrow().positives()
+    }
+
+    /// Names of nothing remembered.
+    #[must_use]
+    pub fn negatives(&self) -> usize {
+        self.inner.borrow().shelf(Rank::Negative).len
+    }
+
+    /// Descriptors held.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        self.inner.borrow().descriptors
+    }
+
+    /// Memory for names, heads and bodies, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.inner.borrow().bytes
+    }
+
+    /// Checks that the queues, the table and the sums agree; for tests.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn check_invariants(&self) {
+        let inner = self.inner.borrow();
+        let (mut bytes, mut descriptors, mut entries) = (0, 0, 0);
+        for rank in [Rank::Held, Rank::Open, Rank::Negative] {
+            let shelf = inner.shelf(rank);
+            let (mut at, mut newer, mut len) = (shelf.newest, NONE, 0);
+            while at != NONE {
+                let node = &inner.nodes[at as usize];
+                let held = node.slot.as_ref().expect("a node in a queue is in use");
+                assert_eq!((node.newer, held.rank), (newer, rank));
+                bytes += held.bytes;
+                descriptors += held.descriptors;
+                len += 1;
+                (newer, at) = (at, node.older);
+            }
+            assert_eq!((shelf.oldest, shelf.len), (newer, len));
+            entries += len;
+        }
+        assert_eq!(inner.table.len(), entries);
+        assert_eq!((inner.bytes, inner.descriptors), (bytes, descriptors));
+        assert!(inner.over(&self.rules).is_none(), "the bounds hold after every call");
     }
 }
 
-impl<F: File + core::fmt::Debug> Cache<F> for LocalCache<F> {
-    fn get(&self, _: &[u8], _: Tick, _: &Tally<'_>) -> Lookup<F> {
-        Lookup::Miss
+impl<F: File> Cache<F> for LocalCache<F> {
+    #[inline]
+    fn get(&self, path: &[u8], now: Tick, tally: &Tally<'_>) -> Lookup<F> {
+        tally.add(Counter::CacheLookups, 1);
+        let hash = self.hash(path);
+        let mut inner = self.inner.borrow_mut();
+        let Inner { table, nodes, .. } = &mut *inner;
+        let Some(&at) = table.find(hash, |&at| is_at(nodes, at, hash, path)) else {
+            return Lookup::Miss;
+        };
+        let Some(held) = nodes[at as usize].slot.as_mut() else {
+            return Lookup::Miss;
+        };
+        held.visited = true;
+        let age = now.since(held.checked_at);
+        if held.rank == Rank::Negative {
+            if age >= self.rules.negative_ms {
+                inner.remove(at, tally);
+                return Lookup::Miss;
+            }
+            tally.add(Counter::CacheNegativeHits, 1);
+        } else if age >= self.rules.revalidate_ms {
+            held.checked_at = now;
+            tally.add(Counter::CacheRevalidations, 1);
+            return Lookup::Stale(held.entry.clone());
+        }
+        tally.add(Counter::CacheHits, 1);
+        Lookup::Fresh(held.entry.clone())
     }
-    fn put(&self, _: &[u8], _: &Entry<F>, _: Tick, _: &Tally<'_>) {}
-    fn remove(&self, _: &[u8], _: &Tally<'_>) {}
+
+    fn put(&self, path: &[u8], entry: &Entry<F>, now: Tick, tally: &Tally<'_>) {
+        let held = self.hold(path, entry, now);
+        let mut inner = self.inner.borrow_mut();
+        let Inner { table, nodes, .. } = &mut *inner;
+        let known = table.find(held.hash, |&at| is_at(nodes, at, held.hash, path)).copied();
+        let visited = known.and_then(|at| inner.remove(at, tally)).is_some_and(|old| old.visited);
+        if known.is_none() {
+            tally.add(Counter::CacheFills, 1);
+        }
+        if !self.accepts(&held) {
+            return;
+        }
+        inner.insert(Held { visited, ..held }, tally);
+        while let Some(rank) = inner.over(&self.rules) {
+            inner.evict(rank, tally);
+        }
+    }
+
+    fn remove(&self, path: &[u8], tally: &Tally<'_>) {
+        let hash = self.hash(path);
+        let mut inner = self.inner.borrow_mut();
+        let Inner { table, nodes, .. } = &mut *inner;
+        if let Some(&at) = table.find(hash, |&at| is_at(nodes, at, hash, path)) {
+            inner.remove(at, tally);
+        }
+    }
+}
+
+impl<F: File> LocalCache<F> {
+    #[inline]
+    fn hash(&self, path: &[u8]) -> u64 {
+        self.hasher.hash_one(path)
+    }
+
+    fn hold(&self, path: &[u8], entry: &Entry<F>, now: Tick) -> Held<F> {
+        let (rank, bytes, descriptors) = match entry {
+            Entry::File(file) => {
+                let descriptors = file.descriptors();
+                let rank = if descriptors == 0 { Rank::Held } else { Rank::Open };
+                (rank, file.bytes(), descriptors)
+            }
+            Entry::Directory => (Rank::Held, 0, 0),
+            Entry::Missing(_) => (Rank::Negative, 0, 0),
+        };
+        Held {
+            hash: self.hash(path),
+            path: path.into(),
+            entry: entry.clone(),
+            checked_at: now,
+            visited: false,
+            rank,
+            bytes: bytes + path.len() + size_of::<Node<F>>(),
+            descriptors,
+        }
+    }
+
+    /// False for what would put out everything else, or is not worth its room.
+    fn accepts(&self, held: &Held<F>) -> bool {
+        let rules = &self.rules;
+        let room = match held.rank {
+            Rank::Negative => rules.negatives_max > 0 && held.path.len() <= NEGATIVE_NAME_BYTES_MAX,
+            Rank::Held | Rank::Open => rules.entries_max > 0,
+        };
+        room && held.bytes <= rules.bytes_max && held.descriptors <= rules.descriptors_max
+    }
+}
+
+/// True if the node at `at` holds `path`.
+#[inline]
+fn is_at<F>(nodes: &[Node<F>], at: u32, hash: u64, path: &[u8]) -> bool {
+    let slot = nodes.get(at as usize).and_then(|node| node.slot.as_ref());
+    slot.is_some_and(|held| held.hash == hash && *held.path == *path)
+}
+
+impl<F> Inner<F> {
+    fn shelf(&self, rank: Rank) -> &Shelf {
+        &self.shelves[rank as usize]
+    }
+
+    fn positives(&self) -> usize {
+        self.shelf(Rank::Held).len + self.shelf(Rank::Open).len
+    }
+
+    /// The queue that must give one up for the bounds to hold.
+    fn over(&self, rules: &CachingRules) -> Option<Rank> {
+        if self.shelf(Rank::Negative).len > rules.negatives_max {
+            return Some(Rank::Negative);
+        }
+        if self.descriptors > rules.descriptors_max {
+            return Some(Rank::Open);
+        }
+        if self.positives() > rules.entries_max {
+            let more_held = self.shelf(Rank::Held).len >= self.shelf(Rank::Open).len;
+            return Some(if more_held { Rank::Held } else { Rank::Open });
+        }
+        if self.bytes > rules.bytes_max {
+            // Memory is in bodies first; what has none is only name and heads.
+            let ranks = [Rank::Held, Rank::Open, Rank::Negative];
+            return ranks.into_iter().find(|&rank| self.shelf(rank).len > 0);
+        }
+        None
+    }
+
+    fn insert(&mut self, held: Held<F>, tally: &Tally<'_>) {
+        tally.add(Counter::CacheEntriesAdded, 1);
+        tally.add(Counter::CacheBytesAdded, held.bytes as u64);
+        tally.add(Counter::CacheFdsAdded, held.descriptors as u64);
+        self.bytes += held.bytes;
+        self.descriptors += held.descriptors;
+        let (hash, rank) = (held.hash, held.rank);
+        let older = self.shelf(rank).newest;
+        let node = Node { slot: Some(held), newer: NONE, older };
+        let at = if self.free == NONE {
+            self.nodes.push(node);
+            u32::try_from(self.nodes.len() - 1).expect("bounded by bytes_max")
+        } else {
+            let at = self.free;
+            self.free = self.nodes[at as usize].older;
+            self.nodes[at as usize] = node;
+            at
+        };
+        if older == NONE {
+            self.shelves[rank as usize].oldest = at;
+        } else {
+            self.nodes[older as usize].newer = at;
+        }
+        let shelf = &mut self.shelves[rank as usize];
+        shelf.newest = at;
+        shelf.len += 1;
+        let nodes = &self.nodes;
+        self.table.insert_unique(hash, at, |&at| {
+            nodes[at as usize].slot.as_ref().map_or(0, |held| held.hash)
+        });
+    }
+
+    fn remove(&mut self, at: u32, tally: &Tally<'_>) -> Option<Held<F>> {
+        let node = &mut self.nodes[at as usize];
+        let held = node.slot.take()?;
+        let (newer, older) = (node.newer, node.older);
+        node.older = self.free;
+        self.free = at;
+        let shelf = &mut self.shelves[held.rank as usize];
+        shelf.len -= 1;
+        if shelf.hand == at {
+            shelf.hand = newer;
+        }
+        if newer == NONE {
+            shelf.newest = older;
+        } else {
+            self.nodes[newer as usize].older = older;
+        }
+        let shelf = &mut self.shelves[held.rank as usize];
+        if older == NONE {
+            shelf.oldest = newer;
+        } else {
+            self.nodes[older as usize].newer = newer;
+        }
+        if let Ok(found) = self.table.find_entry(held.hash, |&other| other == at) {
+            found.remove();
+        }
+        tally.add(Counter::CacheEntriesRemoved, 1);
+        tally.add(Counter::CacheBytesRemoved, held.bytes as u64);
+        tally.add(Counter::CacheFdsRemoved, held.descriptors as u64);
+        self.bytes -= held.bytes;
+        self.descriptors -= held.descriptors;
+        Some(held)
+    }
+
+    /// Puts out one entry of a queue that is not empty. The walk ends: it clears marks as it goes.
+    fn evict(&mut self, rank: Rank, tally: &Tally<'_>) {
+        let shelf = *self.shelf(rank);
+        assert!(shelf.len > 0, "only a queue with entries can be over a bound");
+        let mut at = if shelf.hand == NONE { shelf.oldest } else { shelf.hand };
+        loop {
+            let node = &mut self.nodes[at as usize];
+            let newer = if node.newer == NONE { shelf.oldest } else { node.newer };
+            let held = node.slot.as_mut().expect("a node in a queue is in use");
+            if !held.visited {
+                break;
+            }
+            held.visited = false;
+            at = newer;
+        }
+        self.shelves[rank as usize].hand = at; // moves on as the node leaves
+        self.remove(at, tally);
+        tally.add(Counter::CacheEvictions, 1);
+    }
+}
+
+impl<F> fmt::Debug for LocalCache<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.inner.borrow();
+        f.debug_struct("LocalCache")
+            .field("entries", &inner.positives())
+            .field("negatives", &inner.shelf(Rank::Negative).len)
+            .field("descriptors", &inner.descriptors)
+            .field("bytes", &inner.bytes)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,5 +1,9 @@
 //! The facts of a finished exchange, for the access log.
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::ops::Range;
+use regatta_http::h1::{RequestHead, Version};
+use regatta_op::{Now, Tick};
 
 /// Who is at the other end, in 18 bytes: an IPv4 address is kept in its IPv4-mapped form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,4 +105,93 @@ impl Log for NoLog {
     }
 
     fn record(&self, _: &Record<'_>) {}
+}
+
+/// What a [`Record`] will need of a request that is gone by then. Its buffer is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Note {
+    text: Vec<u8>,
+    method: Range<usize>,
+    target: Range<usize>,
+    referer: Option<Range<usize>>,
+    user_agent: Option<Range<usize>>,
+    version: Option<Version>,
+    taken: bool,
+    started: Tick,
+    sent_before: u64,
+    body_bytes: u64,
+}
+
+/// What a [`Record`] says of the response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) peer: Peer,
+    pub(crate) status: u16,
+    pub(crate) sent: u64,
+    pub(crate) outcome: Outcome,
+    pub(crate) keep_alive: bool,
+}
+
+impl Note {
+    /// Keeps what the log will want of a request; `None` if its head could not be read. `sent` is
+    /// how much the connection has sent before.
+    pub(crate) fn take(&mut self, head: Option<&RequestHead<'_>>, sent: u64, now: Now) {
+        self.clear();
+        (self.taken, self.started, self.sent_before) = (true, now.tick, sent);
+        let Some(head) = head else {
+            return;
+        };
+        self.method = self.keep(head.method_text.as_bytes());
+        self.target = self.keep(head.target);
+        self.referer = head.referer.map(|text| self.keep(text));
+        self.user_agent = head.user_agent.map(|text| self.keep(text));
+        self.version = Some(head.version);
+    }
+
+    /// Keeps how long the response's body will be.
+    pub(crate) const fn promise(&mut self, body_bytes: u64) {
+        self.body_bytes = body_bytes;
+    }
+
+    /// True if there is a request to tell of.
+    pub(crate) const fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// Forgets the request but not the buffer.
+    pub(crate) fn clear(&mut self) {
+        let mut text = core::mem::take(&mut self.text);
+        text.clear();
+        *self = Self { text, ..Self::default() };
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.text.capacity()
+    }
+
+    /// Tells the log how the exchange ended.
+    pub(crate) fn tell(&self, log: &dyn Log, ending: &Ending, now: Now) {
+        let text = |range: &Range<usize>| &self.text[range.clone()];
+        log.record(&Record {
+            unix: now.unix,
+            peer: ending.peer,
+            method: text(&self.method),
+            target: text(&self.target),
+            version: self.version.map_or("", Version::name),
+            status: ending.status,
+            body_bytes: self.body_bytes,
+            sent_bytes: ending.sent - self.sent_before,
+            outcome: ending.outcome,
+            referer: self.referer.as_ref().map(text),
+            user_agent: self.user_agent.as_ref().map(text),
+            duration_ms: now.tick.since(self.started),
+            keep_alive: ending.keep_alive,
+        });
+    }
+
+    fn keep(&mut self, text: &[u8]) -> Range<usize> {
+        let start = self.text.len();
+        self.text.extend_from_slice(text);
+        start..self.text.len()
+    }
 }

@@ -1,0 +1,333 @@
+//! One request to one response: find what answers, plan, send.
+use crate::{
+    Conn, Cx, Entry, Lookup, Representation,
+    conn::State,
+    content,
+    plan::plan,
+    protocol::h1::{After, Course, head_limits},
+    reply::{Persistence, Reply, Terms},
+    resolve::{Asked, Found, Search},
+    work::Content,
+};
+use alloc::{boxed::Box, sync::Arc};
+use regatta_http::{
+    Method, Status,
+    h1::{Expectation, RequestHead, parse_request},
+    target::{Target, decode_path},
+};
+use regatta_metrics::Counter;
+use regatta_op::{CloseReason, Coding, Codings, File, Now, OpenFault, OpenReq, Opened, Tick};
+
+/// What the disk brought for an exchange that waited for it.
+#[derive(Debug)]
+pub(crate) enum Supply<F> {
+    /// Nothing was asked yet.
+    Nothing,
+    /// A name was opened.
+    Opened(Result<Opened<F>, OpenFault>),
+    /// A body was read into this file.
+    Filled(Arc<Representation<F>>),
+    /// A body could not be read.
+    Unreadable,
+}
+
+impl<F: File> Conn<F> {
+    /// A request head has come in full.
+    #[inline]
+    pub(crate) fn on_head(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
+        cx.tally.add(Counter::Requests, 1);
+        self.requests = self.requests.saturating_add(1);
+        self.take_note(Some(head), now, cx);
+        if head.method.is_get_or_head() && head.expectation != Expectation::Unknown {
+            self.answer(head, Supply::Nothing, now, cx);
+        } else {
+            self.answer_other(head, now, cx);
+        }
+    }
+
+    /// A request will never come in full, or what came is none.
+    pub(crate) fn on_no_head(
+        &mut self,
+        status: Status,
+        why: &'static str,
+        reason: CloseReason,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        cx.tally.add(Counter::Requests, 1);
+        self.take_note(None, now, cx);
+        self.refuse(reason, |terms| terms.page(status, why, |_| {}), now, cx);
+    }
+
+    /// The disk has answered: the kept head is read again and its exchange goes on.
+    pub(crate) fn resume(&mut self, bytes: &[u8], supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
+        let head = parse_request(bytes, &head_limits(cx.site));
+        let head = head.expect("it was well-formed the first time");
+        self.answer(&head, supply, now, cx);
+    }
+
+    /// Answers what needs no file.
+    fn answer_other(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
+        let course = self.course(head, cx);
+        let terms = terms(head, &course, now, cx);
+        let reply = match head.method {
+            Method::Other => terms.method_refused(Status::NOT_IMPLEMENTED),
+            Method::Get | Method::Head => terms.nothing(Status::EXPECTATION_FAILED),
+            Method::Options if course.too_large => terms.nothing(Status::CONTENT_TOO_LARGE),
+            Method::Options => terms.options(),
+            _ => terms.method_refused(Status::METHOD_NOT_ALLOWED),
+        };
+        self.respond(reply, &course, now, cx);
+    }
+
+    /// Looks for what answers, as far as memory knows; asks the disk for the rest.
+    fn answer(&mut self, head: &RequestHead<'_>, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
+        let course = self.course(head, cx);
+        let terms = terms(head, &course, now, cx);
+        if course.too_large {
+            return self.respond(terms.nothing(Status::CONTENT_TOO_LARGE), &course, now, cx);
+        }
+        let Target::Path(raw) = head.names else {
+            let reply = terms.page(Status::BAD_REQUEST, "no such target", |_| {});
+            return self.respond(reply, &course, now, cx);
+        };
+        let mut decoded = cx.scratch.decoded.borrow_mut();
+        let Ok(path) = decode_path(raw, &mut decoded) else {
+            let reply = terms.page(Status::BAD_REQUEST, "invalid path", |_| {});
+            return self.respond(reply, &course, now, cx);
+        };
+        let asked = Asked { path, head, rules: &cx.site.content };
+        let mut search = Search::default();
+        let mut found = match supply {
+            Supply::Nothing => Search::start(&asked),
+            supply => {
+                search = self.work_mut(cx).search;
+                self.supplied(&asked, search, supply, now, cx)
+            }
+        };
+        let reply = loop {
+            found = match found {
+                Found::Next(next) => {
+                    search = next;
+                    match self.look_up(search, &asked, now, cx) {
+                        Some(entry) => search.consider(&asked, entry),
+                        None => return,
+                    }
+                }
+                Found::File(file, role) => {
+                    let plan = plan(head, &file, role, cx.site.limits.ranges_max, now.unix);
+                    if let Some(coding) = plan.fill(head.method, cx.site.caching.body_bytes_max) {
+                        return self.ask_read(file, coding, search, cx);
+                    }
+                    break terms.planned(&plan, role);
+                }
+                Found::Redirect => break terms.redirect(&path),
+                Found::Nothing(status) => break terms.nothing(status),
+            };
+        };
+        self.respond(reply, &course, now, cx);
+    }
+
+    /// What memory knows of a name; otherwise asks the disk and returns `None`.
+    #[inline]
+    fn look_up(
+        &mut self,
+        search: Search,
+        asked: &Asked<'_>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Option<Entry<F>> {
+        let mut room = cx.scratch.candidate.borrow_mut();
+        let name = search.name(asked, &mut room);
+        let known = if cx.site.caching.enabled {
+            cx.cache.get(name, now.tick, &cx.tally)
+        } else {
+            Lookup::Miss
+        };
+        let stale = match known {
+            Lookup::Fresh(entry) => return Some(entry),
+            Lookup::Stale(Entry::File(file)) => Some(file),
+            Lookup::Stale(_) | Lookup::Miss => None,
+        };
+        let nothing_accepted = asked.head.accept_encoding.is_absent();
+        let siblings = if !cx.site.caching.enabled && nothing_accepted {
+            Codings::NONE
+        } else {
+            content::siblings(name, cx.site)
+        };
+        self.pending = stale;
+        self.set_state(State::Find, Tick::NEVER);
+        let work = self.work_mut(cx);
+        work.search = search;
+        work.siblings = siblings;
+        work.open = Some(OpenReq { path: name.into(), siblings });
+        None
+    }
+
+    /// Takes what the disk brought, remembers it, and goes on with the search.
+    fn supplied(
+        &mut self,
+        asked: &Asked<'_>,
+        search: Search,
+        supply: Supply<F>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Found<F> {
+        let mut room = cx.scratch.candidate.borrow_mut();
+        let name = search.name(asked, &mut room);
+        let (entry, filled) = match supply {
+            Supply::Nothing | Supply::Unreadable => {
+                return Found::Nothing(Status::INTERNAL_SERVER_ERROR);
+            }
+            Supply::Filled(file) => (Entry::File(file), true),
+            Supply::Opened(found) => {
+                cx.tally.add(Counter::Opens, 1);
+                cx.tally.add(Counter::OpenSiblings, count(self.work_mut(cx).siblings));
+                (self.entry(name, found, now, cx), false)
+            }
+        };
+        // A body that is about to be read belongs to the entry: it is remembered once, whole.
+        if cx.site.caching.enabled && (filled || !will_fill(asked.head, search, &entry, now, cx)) {
+            match &entry {
+                // These pass by themselves; what was known before may still be right.
+                Entry::Missing(OpenFault::Exhausted | OpenFault::Other(_)) => {}
+                entry => cx.cache.put(name, entry, now.tick, &cx.tally),
+            }
+        }
+        search.consider(asked, entry)
+    }
+
+    /// The entry for what was found; the one known before, if nothing changed.
+    fn entry(
+        &mut self,
+        name: &[u8],
+        found: Result<Opened<F>, OpenFault>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Entry<F> {
+        let stale = self.pending.take();
+        match found {
+            Ok(Opened::File { file, siblings }) => match stale {
+                Some(stale) if stale.is_same(&file, &siblings) => Entry::File(stale),
+                _ => {
+                    let file = Representation::new(name, file, siblings, cx.site, now);
+                    Entry::File(Arc::new(file))
+                }
+            },
+            Ok(Opened::Directory) => Entry::Directory,
+            Err(fault) => Entry::Missing(fault),
+        }
+    }
+
+    fn ask_read(
+        &mut self,
+        file: Arc<Representation<F>>,
+        coding: Option<Coding>,
+        search: Search,
+        cx: &Cx<'_, F>,
+    ) {
+        self.pending = Some(file);
+        self.set_state(State::Fill, Tick::NEVER);
+        let work = self.work_mut(cx);
+        work.search = search;
+        work.fill = coding;
+    }
+
+    /// The body that was asked for has come; `None` if it could not be read.
+    pub(crate) fn filled(&mut self, bytes: Option<Box<[u8]>>, cx: &Cx<'_, F>) -> Filled<F> {
+        let file = self.pending.take().expect("a file is pending while its body is read");
+        let coding = self.work_mut(cx).fill;
+        let Some(bytes) = bytes else {
+            return Filled::Supply(Supply::Unreadable);
+        };
+        let len = file.coded(coding).map(|coded| coded.len());
+        if len != Some(bytes.len() as u64) {
+            return Filled::Shrank;
+        }
+        let mut file = Arc::try_unwrap(file).unwrap_or_else(|shared| (*shared).clone());
+        file.fill(coding, bytes);
+        Filled::Supply(Supply::Filled(Arc::new(file)))
+    }
+
+    /// Sends a reply, after the request's content has been discarded.
+    #[inline]
+    fn respond(&mut self, reply: Reply<F>, course: &Course, now: Now, cx: &Cx<'_, F>) {
+        self.out = reply.outbox;
+        self.after = course.after;
+        self.reason = if self.draining { CloseReason::Drained } else { CloseReason::Finished };
+        self.promise(reply.status, reply.body_bytes);
+        if course.content == Content::None {
+            self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
+        } else {
+            self.set_state(State::Content, now.tick.after(cx.site.deadlines.head_ms_max));
+            self.work_mut(cx).content = course.content;
+        }
+    }
+
+    /// Answers what no exchange can follow: sends a page, then ends the connection.
+    pub(crate) fn refuse(
+        &mut self,
+        reason: CloseReason,
+        page: impl FnOnce(&Terms<'_>) -> Reply<F>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        let terms = Terms {
+            site: cx.site,
+            scratch: cx.scratch,
+            now,
+            persistence: Persistence::Close,
+            head_only: false,
+        };
+        let reply = page(&terms);
+        self.out = reply.outbox;
+        self.after = After::Linger;
+        self.reason = reason;
+        self.promise(reply.status, reply.body_bytes);
+        self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
+    }
+
+    #[inline]
+    fn course(&self, head: &RequestHead<'_>, cx: &Cx<'_, F>) -> Course {
+        let requests_max = cx.site.limits.requests_max;
+        let last = self.draining || requests_max > 0 && self.requests >= requests_max;
+        Course::of(head, last, cx.site)
+    }
+}
+
+/// What became of a body that was read.
+pub(crate) enum Filled<F> {
+    /// It goes to the exchange.
+    Supply(Supply<F>),
+    /// It is shorter than the file was.
+    Shrank,
+}
+
+#[inline]
+fn terms<'a, F>(head: &RequestHead<'_>, course: &Course, now: Now, cx: &Cx<'a, F>) -> Terms<'a> {
+    Terms {
+        site: cx.site,
+        scratch: cx.scratch,
+        now,
+        persistence: course.persistence,
+        head_only: head.method == Method::Head,
+    }
+}
+
+fn will_fill<F: File>(
+    head: &RequestHead<'_>,
+    search: Search,
+    entry: &Entry<F>,
+    now: Now,
+    cx: &Cx<'_, F>,
+) -> bool {
+    let Entry::File(file) = entry else {
+        return false;
+    };
+    let plan = plan(head, file, search.role(), cx.site.limits.ranges_max, now.unix);
+    plan.fill(head.method, cx.site.caching.body_bytes_max).is_some()
+}
+
+fn count(codings: Codings) -> u64 {
+    Coding::ALL.into_iter().map(|coding| u64::from(codings.has(coding))).sum()
+}

@@ -1,0 +1,192 @@
+//! Bytes in: heads and contents, found in what came, and what is kept until more comes.
+use crate::{
+    Conn, Cx,
+    conn::State,
+    exchange::Supply,
+    protocol::h1::{After, head_limits},
+    work::{Content, ContentFault},
+};
+use alloc::vec::Vec;
+use core::mem;
+use regatta_http::{
+    Status,
+    h1::{HeadFault, Scan, parse_first, scan_head},
+};
+use regatta_op::{CloseReason, File, Now};
+
+/// How far [`Conn::advance`] came.
+struct Advance {
+    /// Bytes that are done with.
+    used: usize,
+    /// How many of the others have been looked at for the end of a head.
+    seen: usize,
+}
+
+impl<F: File> Conn<F> {
+    /// Takes bytes from the peer: there is at least one.
+    #[inline]
+    pub(crate) fn on_recv(&mut self, bytes: &[u8], now: Now, cx: &Cx<'_, F>) {
+        if self.state() == State::Linger {
+            return self.on_lingering(bytes.len(), now, cx);
+        }
+        if self.has_stash() {
+            let work = self.work_mut(cx);
+            work.stash.drain(..mem::take(&mut work.at));
+            work.stash.extend_from_slice(bytes);
+            return self.advance_stash(now, cx);
+        }
+        // The common case: a whole head in one piece is read where the driver put it.
+        let Advance { used, seen } = self.advance(bytes, 0, now, cx);
+        if used < bytes.len() || self.work().is_some() {
+            self.keep(&bytes[used..], seen, cx);
+        }
+    }
+
+    /// Goes on with `bytes`, of which `seen` have been looked at before, until another operation
+    /// than `Recv` is next or more bytes are needed.
+    #[inline]
+    fn advance(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Advance {
+        let (mut used, mut seen) = (0, seen);
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            match self.state() {
+                State::Head => match self.next_head(rest, seen, now, cx) {
+                    Some(len) if self.waits_for_disk() => {
+                        seen = 0;
+                        self.work_mut(cx).head_bytes = len;
+                        break;
+                    }
+                    Some(len) => {
+                        seen = 0;
+                        used += len;
+                    }
+                    None => {
+                        seen = rest.len();
+                        break;
+                    }
+                },
+                State::Content => used += self.on_content(rest, now, cx),
+                _ => break,
+            }
+        }
+        Advance { used, seen }
+    }
+
+    /// Starts on the request that `bytes` start with, and returns how many belong to its head;
+    /// `None` if its end has not come. `seen` of them have been looked at before.
+    #[inline]
+    fn next_head(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Option<usize> {
+        let limits = head_limits(cx.site);
+        // What comes in small pieces is scanned once and parsed once.
+        let parsed = if seen > 0 && scan_head(bytes, seen) == Scan::Partial {
+            Ok(None)
+        } else {
+            parse_first(bytes, &limits)
+        };
+        let fault = match parsed {
+            Ok(Some(head)) => {
+                self.on_head(&head, now, cx);
+                return Some(head.head_bytes);
+            }
+            Ok(None) if bytes.len() <= limits.head_bytes_max => {
+                if seen == 0 {
+                    self.set_state(State::Head, now.tick.after(cx.site.deadlines.head_ms_max));
+                }
+                return None;
+            }
+            Ok(None) => HeadFault::oversized(bytes, &limits),
+            Err(fault) => fault,
+        };
+        let (status, why) = (fault.status(), fault.reason());
+        self.on_no_head(status, why, CloseReason::BadRequest, now, cx);
+        Some(bytes.len())
+    }
+
+    /// Discards content from the front of `bytes`, and returns how much.
+    fn on_content(&mut self, bytes: &[u8], now: Now, cx: &Cx<'_, F>) -> usize {
+        let work = self.work_mut(cx);
+        let discarded = work.content.discard(bytes);
+        let complete = work.content == Content::None;
+        match discarded {
+            Ok(used) => {
+                if complete {
+                    let window = cx.site.deadlines.send_window_ms;
+                    self.set_state(State::Send, now.tick.after(window));
+                }
+                used
+            }
+            Err(fault) => {
+                work.content = Content::None;
+                self.drop_out(cx);
+                let (status, why, reason) = match fault {
+                    ContentFault::TooLarge => {
+                        (Status::CONTENT_TOO_LARGE, "", CloseReason::Finished)
+                    }
+                    ContentFault::Malformed => {
+                        (Status::BAD_REQUEST, "malformed chunks", CloseReason::BadRequest)
+                    }
+                };
+                self.refuse(reason, |terms| terms.page(status, why, |_| {}), now, cx);
+                0
+            }
+        }
+    }
+
+    /// Goes on with the bytes in the stash.
+    pub(crate) fn advance_stash(&mut self, now: Now, cx: &Cx<'_, F>) {
+        let work = self.work_mut(cx);
+        let (stash, at, seen) = (mem::take(&mut work.stash), work.at, work.seen);
+        let Advance { used, seen } = self.advance(&stash[at..], seen, now, cx);
+        self.keep_stash(stash, at + used, seen, cx);
+    }
+
+    /// Goes on with the exchange whose head is kept, now that the disk has answered.
+    pub(crate) fn resume_kept(&mut self, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
+        let work = self.work_mut(cx);
+        let (stash, start, len) = (mem::take(&mut work.stash), work.at, work.head_bytes);
+        let end = start + len;
+        self.resume(&stash[start..end], supply, now, cx);
+        if self.waits_for_disk() {
+            return self.keep_stash(stash, start, 0, cx);
+        }
+        self.work_mut(cx).head_bytes = 0;
+        let Advance { used, seen } = self.advance(&stash[end..], 0, now, cx);
+        self.keep_stash(stash, end + used, seen, cx);
+    }
+
+    /// Keeps a copy of what was received and is not done with.
+    fn keep(&mut self, rest: &[u8], seen: usize, cx: &Cx<'_, F>) {
+        let mut stash = mem::take(&mut self.work_mut(cx).stash);
+        stash.clear();
+        stash.extend_from_slice(rest);
+        self.keep_stash(stash, 0, seen, cx);
+    }
+
+    /// Puts the stash back, with the bytes from `at` on not done with.
+    fn keep_stash(&mut self, mut stash: Vec<u8>, mut at: usize, mut seen: usize, cx: &Cx<'_, F>) {
+        let unread = at < stash.len();
+        if unread && !self.reads_on() && self.after == After::Close {
+            // It said that it was done and went on: closing at once could destroy the response.
+            self.after = After::Linger;
+        }
+        if !unread || !self.reads_on() {
+            stash.clear();
+            (at, seen) = (0, 0);
+        }
+        if stash.is_empty() && self.work().is_none() {
+            return cx.scratch.give_buffer(stash);
+        }
+        let work = self.work_mut(cx);
+        (work.stash, work.at, work.seen) = (stash, at, seen);
+        self.settle(cx);
+    }
+
+    /// True if what comes after the request in progress will be looked at.
+    fn reads_on(&self) -> bool {
+        match self.state() {
+            State::Head | State::Find | State::Fill | State::Content => true,
+            State::Send => self.after == After::KeepAlive,
+            State::Shut | State::Linger | State::Close => false,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Pure: a request and a file make the shape of the response.
+use crate::{Body, Coded, Representation, conditional, negotiate, resolve::Role};
+use regatta_http::{
+    Method, Status,
+    conditional::{Verdict, evaluate, range_applies},
+    h1::RequestHead,
+    range::{ByteRange, Selection, select},
+};
+use regatta_op::{Coding, File};
+
+use alloc::vec::Vec;
+
+/// What is sent of which coding of a file.
+#[derive(Debug)]
+pub(crate) struct Plan<'a, F> {
+    pub(crate) coded: &'a Coded<F>,
+    pub(crate) shape: Shape,
+}
+
+/// What is sent of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// All of it: 200, or 404 if it says that there is nothing.
+    Whole,
+    /// A part: 206.
+    One(ByteRange),
+    /// Several parts: 206, `multipart/byteranges`.
+    Many(Vec<ByteRange>),
+    /// Only that it has not changed.
+    NotModified,
+    /// Not it, but why.
+    Refused(Status),
+}
+
+/// Decides what to send of `file`, in the order of RFC 9110 §13.2.2.
+#[inline]
+pub(crate) fn plan<'a, F: File>(
+    head: &RequestHead<'_>,
+    file: &'a Representation<F>,
+    role: Role,
+    ranges_max: usize,
+    now_unix: u64,
+) -> Plan<'a, F> {
+    if role == Role::NotFound {
+        return Plan { coded: file.identity(), shape: Shape::Whole };
+    }
+    let Ok(coding) = negotiate::coding(head, file) else {
+        return Plan { coded: file.identity(), shape: Shape::Refused(Status::NOT_ACCEPTABLE) };
+    };
+    let coded = file.coded(coding).unwrap_or(file.identity());
+    if head.conditions.is_empty() && head.range.is_none() {
+        return Plan { coded, shape: Shape::Whole };
+    }
+    let shape = shape(head, coded, ranges_max, now_unix);
+    Plan { coded, shape }
+}
+
+fn shape<F>(head: &RequestHead<'_>, coded: &Coded<F>, ranges_max: usize, now_unix: u64) -> Shape {
+    let validators = conditional::validators(coded);
+    match evaluate(head.method, &head.conditions, &validators, now_unix) {
+        Verdict::NotModified => return Shape::NotModified,
+        Verdict::PreconditionFailed => return Shape::Refused(Status::PRECONDITION_FAILED),
+        Verdict::Proceed => {}
+    }
+    // RFC 9110 §14.2: Range means nothing in other methods, so HEAD tells what GET without it does.
+    match head.range {
+        Some(value)
+            if head.method == Method::Get
+                && range_applies(head.conditions.if_range, &validators, now_unix) =>
+        {
+            match select(value, coded.len(), ranges_max) {
+                Selection::Whole => Shape::Whole,
+                Selection::Unsatisfiable => Shape::Refused(Status::RANGE_NOT_SATISFIABLE),
+                Selection::One(range) => Shape::One(range),
+                Selection::Many(ranges) => Shape::Many(ranges),
+            }
+        }
+        _ => Shape::Whole,
+    }
+}
+
+impl<F> Plan<'_, F> {
+    /// The coding whose body must be read into memory first: it is small enough to be kept there,
+    /// and some of it is about to be sent.
+    pub(crate) fn fill(&self, method: Method, body_bytes_max: u64) -> Option<Option<Coding>> {
+        let sends = matches!(self.shape, Shape::Whole | Shape::One(_) | Shape::Many(_));
+        let small = self.coded.len() <= body_bytes_max;
+        let on_disk = matches!(self.coded.body, Body::File(_));
+        (method == Method::Get && sends && small && on_disk).then_some(self.coded.coding)
+    }
+}

@@ -1,0 +1,334 @@
+//! From a plan to bytes: heads, bodies and error pages.
+use crate::{
+    Body, Coded, Scratch, Site,
+    entry::{NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
+    plan::{Plan, Shape},
+    range::{Boundary, write_content_range, write_unsatisfied_range},
+    resolve::Role,
+};
+use alloc::vec::Vec;
+use regatta_http::{
+    Status,
+    h1::{end_head, write_decimal_field, write_field},
+    range::ByteRange,
+    target::Path,
+};
+use regatta_op::{File, Now, Outbox, Segment};
+
+/// The methods that are served.
+pub(crate) const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+
+/// What the response says of the connection (RFC 9112 §9.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// It goes on, as HTTP/1.1 has it without words.
+    Implied,
+    /// It goes on, as HTTP/1.0 must be told.
+    Told,
+    /// It ends.
+    Close,
+}
+
+/// The terms on which any response of an exchange is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) scratch: &'a Scratch,
+    pub(crate) now: Now,
+    pub(crate) persistence: Persistence,
+    /// True for `HEAD`: the same fields and no body.
+    pub(crate) head_only: bool,
+}
+
+/// A response, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Reply<F> {
+    pub(crate) outbox: Outbox<F>,
+    pub(crate) status: Status,
+    /// Bytes of body in the outbox.
+    pub(crate) body_bytes: u64,
+}
+
+impl Terms<'_> {
+    /// The response that a plan describes.
+    #[inline]
+    pub(crate) fn planned<F: File>(&self, plan: &Plan<'_, F>, role: Role) -> Reply<F> {
+        let coded = plan.coded;
+        match &plan.shape {
+            Shape::Whole if role == Role::Itself => self.whole(coded, None),
+            shape => self.other(coded, shape, role),
+        }
+    }
+
+    /// 200 with all of a file: the prebuilt head, the date patched, the body behind it.
+    #[inline]
+    fn whole<F: File>(&self, coded: &Coded<F>, vary: Option<&[u8]>) -> Reply<F> {
+        let mut out = self.scratch.take_buffer();
+        let copied = match &coded.body {
+            Body::Memory(bytes) if self.copies(bytes) => bytes,
+            _ => &[][..],
+        };
+        out.reserve(coded.ok().len() + copied.len() + CONNECTION_BYTES_MAX);
+        out.extend_from_slice(coded.ok());
+        self.scratch.patch_date(&mut out, OK_DATE_AT, self.now.unix);
+        if let Some(vary) = vary {
+            out.truncate(out.len() - 2);
+            write_field(&mut out, "Vary", vary);
+            end_head(&mut out);
+        }
+        self.amend(&mut out);
+        out.extend_from_slice(copied);
+        let mut outbox = Outbox::new(out);
+        if self.head_only {
+            return Reply { outbox, status: Status::OK, body_bytes: 0 };
+        }
+        if copied.is_empty() {
+            outbox.push(match &coded.body {
+                Body::Memory(bytes) => Segment::Mem { bytes: bytes.clone(), at: 0 },
+                Body::File(file) => Segment::File { file: file.clone(), at: 0, len: coded.len() },
+            });
+        }
+        Reply { outbox, status: Status::OK, body_bytes: coded.len() }
+    }
+
+    fn other<F: File>(&self, coded: &Coded<F>, shape: &Shape, role: Role) -> Reply<F> {
+        match shape {
+            Shape::Whole if role == Role::NotFound => self.not_found(coded),
+            // Who asked for a page got it; another who asks for the same gets 404.
+            Shape::Whole => self.whole(coded, Some(b"Accept, Sec-Fetch-Dest")),
+            Shape::One(range) => self.one(coded, range),
+            Shape::Many(ranges) => self.many(coded, ranges),
+            Shape::NotModified => {
+                let mut out = self.scratch.take_buffer();
+                out.extend_from_slice(coded.not_modified());
+                self.scratch.patch_date(&mut out, NOT_MODIFIED_DATE_AT, self.now.unix);
+                self.amend(&mut out);
+                Reply { outbox: Outbox::new(out), status: Status::NOT_MODIFIED, body_bytes: 0 }
+            }
+            Shape::Refused(status) => self.page(*status, "", |out| match *status {
+                Status::RANGE_NOT_SATISFIABLE => write_unsatisfied_range(out, coded.len()),
+                Status::NOT_ACCEPTABLE => write_field(out, "Vary", b"Accept-Encoding"),
+                _ => {}
+            }),
+        }
+    }
+
+    /// 206 with one range.
+    fn one<F: File>(&self, coded: &Coded<F>, range: &ByteRange) -> Reply<F> {
+        let mut out = self.start(Status::PARTIAL_CONTENT);
+        write_decimal_field(&mut out, "Content-Length", range.len());
+        write_content_range(&mut out, range, coded.len());
+        out.extend_from_slice(coded.fields());
+        self.amend(&mut out);
+        let mut outbox = match &coded.body {
+            Body::Memory(bytes) => {
+                out.extend_from_slice(slice(bytes, range));
+                Outbox::new(out)
+            }
+            Body::File(_) => Outbox::new(out),
+        };
+        if let Body::File(file) = &coded.body {
+            outbox.push(Segment::File { file: file.clone(), at: range.first, len: range.len() });
+        }
+        Reply { outbox, status: Status::PARTIAL_CONTENT, body_bytes: range.len() }
+    }
+
+    /// 206 with several ranges: `multipart/byteranges`.
+    fn many<F: File>(&self, coded: &Coded<F>, ranges: &[ByteRange]) -> Reply<F> {
+        let boundary = Boundary::new([self.scratch.random(), self.scratch.random()]);
+        let part = |(at, range)| boundary.part(coded, range, at == 0);
+        let parts: Vec<_> = ranges.iter().enumerate().map(part).collect();
+        let end = boundary.end();
+        let body_bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>()
+            + ranges.iter().map(ByteRange::len).sum::<u64>()
+            + end.len() as u64;
+        let mut out = self.start(Status::PARTIAL_CONTENT);
+        write_decimal_field(&mut out, "Content-Length", body_bytes);
+        write_field(&mut out, "Content-Type", boundary.content_type().as_bytes());
+        out.extend_from_slice(coded.fields_after_type());
+        self.amend(&mut out);
+        let outbox = match &coded.body {
+            Body::Memory(bytes) => {
+                for (part, range) in parts.iter().zip(ranges) {
+                    out.extend_from_slice(part);
+                    out.extend_from_slice(slice(bytes, range));
+                }
+                out.extend_from_slice(&end);
+                Outbox::new(out)
+            }
+            Body::File(file) => {
+                let mut outbox = Outbox::new(out);
+                for (part, range) in parts.into_iter().zip(ranges) {
+                    outbox.push(Segment::Mem { bytes: part.into(), at: 0 });
+                    let (at, len) = (range.first, range.len());
+                    outbox.push(Segment::File { file: file.clone(), at, len });
+                }
+                outbox.push(Segment::Mem { bytes: end.into(), at: 0 });
+                outbox
+            }
+        };
+        Reply { outbox, status: Status::PARTIAL_CONTENT, body_bytes }
+    }
+
+    /// 404 with the site's own page.
+    fn not_found<F: File>(&self, coded: &Coded<F>) -> Reply<F> {
+        let mut out = self.start(Status::NOT_FOUND);
+        write_decimal_field(&mut out, "Content-Length", coded.len());
+        out.extend_from_slice(coded.type_line());
+        self.write_page_fields(&mut out);
+        end_head(&mut out);
+        self.amend(&mut out);
+        let mut outbox = Outbox::new(out);
+        if self.head_only {
+            return Reply { outbox, status: Status::NOT_FOUND, body_bytes: 0 };
+        }
+        outbox.push(match &coded.body {
+            Body::Memory(bytes) => Segment::Mem { bytes: bytes.clone(), at: 0 },
+            Body::File(file) => Segment::File { file: file.clone(), at: 0, len: coded.len() },
+        });
+        Reply { outbox, status: Status::NOT_FOUND, body_bytes: coded.len() }
+    }
+
+    /// A small page that says a status and `why`, which must be a constant: nothing that the peer
+    /// sent is ever in a body. `fields` adds field lines.
+    pub(crate) fn page<F>(
+        &self,
+        status: Status,
+        why: &'static str,
+        fields: impl FnOnce(&mut Vec<u8>),
+    ) -> Reply<F> {
+        let mut body = Vec::with_capacity(160);
+        let mut code = Vec::with_capacity(40);
+        regatta_http::h1::write_decimal(&mut code, u64::from(status.0));
+        code.push(b' ');
+        code.extend_from_slice(status.reason().as_bytes());
+        for text in [b"<!doctype html><title>", &code[..], b"</title><h1>", &code, b"</h1>"] {
+            body.extend_from_slice(text);
+        }
+        if !why.is_empty() {
+            for text in [b"<p>", why.as_bytes(), b"</p>"] {
+                body.extend_from_slice(text);
+            }
+        }
+        body.push(b'\n');
+        let mut out = self.start(status);
+        write_decimal_field(&mut out, "Content-Length", body.len() as u64);
+        write_field(&mut out, "Content-Type", b"text/html; charset=utf-8");
+        write_field(&mut out, "X-Content-Type-Options", b"nosniff");
+        fields(&mut out);
+        end_head(&mut out);
+        self.amend(&mut out);
+        if self.head_only {
+            return Reply { outbox: Outbox::new(out), status, body_bytes: 0 };
+        }
+        out.extend_from_slice(&body);
+        Reply { outbox: Outbox::new(out), status, body_bytes: body.len() as u64 }
+    }
+
+    /// A status that only says that nothing answers, with the fields that go with it.
+    pub(crate) fn nothing<F>(&self, status: Status) -> Reply<F> {
+        self.page(status, "", |out| match status {
+            Status::NOT_FOUND => self.write_caching(out),
+            Status::SERVICE_UNAVAILABLE => write_field(out, "Retry-After", b"1"),
+            _ => {}
+        })
+    }
+
+    /// 405 or 501 and what is allowed (RFC 9110 §15.5.6).
+    pub(crate) fn method_refused<F>(&self, status: Status) -> Reply<F> {
+        self.page(status, "", |out| {
+            if status == Status::METHOD_NOT_ALLOWED {
+                write_field(out, "Allow", ALLOW);
+            }
+        })
+    }
+
+    /// The answer to `OPTIONS`: 204 and what is allowed (RFC 9110 §9.3.7).
+    pub(crate) fn options<F>(&self) -> Reply<F> {
+        let mut out = self.start(Status::NO_CONTENT);
+        write_field(&mut out, "Allow", ALLOW);
+        end_head(&mut out);
+        self.amend(&mut out);
+        Reply { outbox: Outbox::new(out), status: Status::NO_CONTENT, body_bytes: 0 }
+    }
+
+    /// 301 to the same path with a slash.
+    ///
+    /// The reference is relative and starts with `./`: whatever the path, it leads nowhere but to
+    /// its own directory on the same host, and its first segment is no scheme.
+    pub(crate) fn redirect<F>(&self, path: &Path<'_>) -> Reply<F> {
+        let segment = path.raw.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        let mut location = Vec::with_capacity(segment.len() + 8);
+        location.extend_from_slice(b"./");
+        write_encoded(&mut location, segment);
+        location.push(b'/');
+        if let Some(query) = path.query {
+            location.push(b'?');
+            write_encoded(&mut location, query);
+        }
+        self.page(Status::MOVED_PERMANENTLY, "", |out| {
+            write_field(out, "Location", &location);
+            self.write_caching(out);
+        })
+    }
+
+    fn start(&self, status: Status) -> Vec<u8> {
+        let mut out = self.scratch.take_buffer();
+        start_head(&mut out, status, self.now);
+        out
+    }
+
+    fn write_page_fields(&self, out: &mut Vec<u8>) {
+        self.write_caching(out);
+        if self.site.content.nosniff {
+            write_field(out, "X-Content-Type-Options", b"nosniff");
+        }
+    }
+
+    fn write_caching(&self, out: &mut Vec<u8>) {
+        let value = self.site.content.cache_control_page.as_bytes();
+        if !value.is_empty() {
+            write_field(out, "Cache-Control", value);
+        }
+    }
+
+    /// Says in a finished head what becomes of the connection, if that must be said.
+    #[inline]
+    fn amend(&self, out: &mut Vec<u8>) {
+        let value: &[u8] = match self.persistence {
+            Persistence::Implied => return,
+            Persistence::Told => b"keep-alive",
+            Persistence::Close => b"close",
+        };
+        out.truncate(out.len() - 2);
+        write_field(out, "Connection", value);
+        end_head(out);
+    }
+
+    /// True if a body goes into the head's buffer.
+    #[inline]
+    fn copies(&self, body: &[u8]) -> bool {
+        !self.head_only && body.len() <= self.site.caching.copy_bytes_max
+    }
+}
+
+/// Room for the `Connection` field.
+const CONNECTION_BYTES_MAX: usize = 24;
+
+/// The bytes of a range of a body in memory.
+fn slice<'a>(bytes: &'a [u8], range: &ByteRange) -> &'a [u8] {
+    let at = |place: u64| usize::try_from(place).expect("a range lies within its body");
+    &bytes[at(range.first)..=at(range.last)]
+}
+
+/// Appends a path segment or query, encoding what browsers would not leave alone (RFC 3986 §3.3).
+fn write_encoded(out: &mut Vec<u8>, text: &[u8]) {
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {
+            out.push(byte);
+        } else {
+            let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
+            out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+}

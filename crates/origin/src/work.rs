@@ -1,0 +1,118 @@
+//! What a connection needs only while a request is not answered from one receive and one send.
+use crate::{record::Note, resolve::Search};
+use alloc::vec::Vec;
+use regatta_http::{chunked::Decoder, h1};
+use regatta_op::{Coding, Codings, OpenReq};
+
+/// State that most exchanges do without; kept in a box, which goes back to the pool when it holds
+/// nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Bytes received; those before `at` are used.
+    pub(crate) stash: Vec<u8>,
+    pub(crate) at: usize,
+    /// How many of the unused bytes have been looked at for the end of a head.
+    pub(crate) seen: usize,
+    /// Length of the head at `at` that is being answered, kept because the disk is asked; else 0.
+    pub(crate) head_bytes: usize,
+    /// How far the search for what answers it has come.
+    pub(crate) search: Search,
+    /// The siblings that were to be opened last.
+    pub(crate) siblings: Codings,
+    /// What is to be opened next.
+    pub(crate) open: Option<OpenReq>,
+    /// Which coding of the pending file is to be read.
+    pub(crate) fill: Option<Coding>,
+    /// Content of the request that is still to be discarded.
+    pub(crate) content: Content,
+    /// Bytes discarded after our half was closed.
+    pub(crate) lingered: u32,
+    /// What the log will be told.
+    pub(crate) note: Note,
+}
+
+impl Work {
+    /// True if there is nothing to keep it for.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.at == self.stash.len()
+            && self.head_bytes == 0
+            && self.content == Content::None
+            && !self.note.is_taken()
+    }
+
+    /// Makes it as new, but for the room that its buffers have.
+    pub(crate) fn clear(&mut self) {
+        self.stash.clear();
+        self.note.clear();
+        let (stash, note) = (core::mem::take(&mut self.stash), core::mem::take(&mut self.note));
+        *self = Self { stash, note, ..Self::default() };
+    }
+
+    /// Bytes of memory held by its buffers.
+    pub(crate) fn capacity(&self) -> usize {
+        self.stash.capacity() + self.note.capacity()
+    }
+}
+
+/// Content of a request, which means nothing here and is discarded (RFC 9110 §9.3.1).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Content {
+    /// All of it is gone, or there was none.
+    #[default]
+    None,
+    /// So many bytes are left.
+    Length(u64),
+    /// Chunks, of which so many bytes may still come.
+    Chunked(Decoder, u64),
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::None, Self::None))
+    }
+}
+
+/// Why content cannot be discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentFault {
+    /// It is over the limit: 413.
+    TooLarge,
+    /// Its chunks are malformed: 400.
+    Malformed,
+}
+
+impl Content {
+    /// The content that a request announces, of which at most `bytes_max` are to be discarded.
+    pub(crate) fn announced(body: h1::Body, bytes_max: u64) -> Result<Self, ContentFault> {
+        match body {
+            h1::Body::None | h1::Body::Length(0) => Ok(Self::None),
+            h1::Body::Length(length) if length > bytes_max => Err(ContentFault::TooLarge),
+            h1::Body::Length(length) => Ok(Self::Length(length)),
+            h1::Body::Chunked => Ok(Self::Chunked(Decoder::new(), bytes_max)),
+        }
+    }
+
+    /// Takes what belongs to it from the front of `bytes`: how much that was. It becomes `None`
+    /// with its last byte.
+    pub(crate) fn discard(&mut self, bytes: &[u8]) -> Result<usize, ContentFault> {
+        match self {
+            Self::None => Ok(0),
+            Self::Length(left) => {
+                let used = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                *left -= used as u64;
+                if *left == 0 {
+                    *self = Self::None;
+                }
+                Ok(used)
+            }
+            Self::Chunked(decoder, left) => {
+                let fed = decoder.feed(bytes).map_err(|_| ContentFault::Malformed)?;
+                *left = left.checked_sub(fed.used as u64).ok_or(ContentFault::TooLarge)?;
+                if fed.done {
+                    *self = Self::None;
+                }
+                Ok(fed.used)
+            }
+        }
+    }
+}
