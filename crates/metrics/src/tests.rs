@@ -147,6 +147,33 @@ fn settling_a_dead_workers_slot_empties_its_gauges() {
 }
 
 #[test]
+fn totals_merge_and_subtract() {
+    let words = words(2);
+    let arena = Arena::create(&words, 2);
+    let count = |slot, n| {
+        let tally = Tally::Owned(arena.slot(slot));
+        tally.add(Counter::Requests, n);
+        tally.max(Counter::WaitInterestMax, n);
+        tally.record(Histogram::LoopNs, n);
+    };
+    count(0, 10);
+    count(1, 7);
+    let earlier = Totals::of(arena.view().slots());
+    let mut merged = Totals::default();
+    arena.view().slots().for_each(|slot| merged.merge(&Totals::of([slot])));
+    for totals in [&earlier, &merged] {
+        assert_eq!(totals.get(Counter::Requests), 17);
+        assert_eq!(totals.get(Counter::WaitInterestMax), 10);
+        assert_eq!(totals.histogram(Histogram::LoopNs).sum(), 17);
+    }
+    count(1, 5);
+    let since = Totals::of(arena.view().slots()).since(&earlier);
+    assert_eq!((since.get(Counter::Requests), since.get(Counter::WaitInterestMax)), (5, 10));
+    assert_eq!(since.histogram(Histogram::LoopNs).count(), 1);
+    assert_eq!(since.gauge(Gauge::RequestsOpen), 5);
+}
+
+#[test]
 fn control_words_reach_the_workers() {
     let words = words(1);
     let arena = Arena::create(&words, 1);

@@ -103,23 +103,32 @@ impl ErrorLog {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Opens the file anew now: what a master that is still root does before it asks the workers
+    /// to, so that they find a file that is theirs.
+    ///
+    /// # Errors
+    /// If it cannot be opened for appending; the old file remains in use.
+    pub fn renew(&self) -> Result<(), LogFault> {
+        self.renew_open(&mut self.lock())
+    }
+
     fn renew_if_asked(&self, open: &mut Open) -> Option<LogFault> {
         let generation = self.control.map_or(0, |control| control.log_generation());
         if generation == open.generation {
             return None;
         }
         open.generation = generation;
-        let destination = self.destination.clone();
-        if !matches!(destination, Destination::Path(_)) {
-            return None;
+        self.renew_open(open).err()
+    }
+
+    fn renew_open(&self, open: &mut Open) -> Result<(), LogFault> {
+        if let Destination::Path(_) = self.destination {
+            open.file = LogFile::open(&self.destination, self.owner).map_err(|fault| {
+                let destination = self.destination.clone();
+                LogFault { option: "log.error", destination, fault }
+            })?;
         }
-        match LogFile::open(&destination, self.owner) {
-            Ok(file) => {
-                open.file = file;
-                None
-            }
-            Err(fault) => Some(LogFault { option: "log.error", destination, fault }),
-        }
+        Ok(())
     }
 
     fn write(&self, open: &mut Open, level: Level, message: fmt::Arguments<'_>) {

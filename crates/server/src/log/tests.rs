@@ -464,6 +464,10 @@ fn messages_of_the_server_are_one_line_each() {
     arena.control().reopen_logs();
     log.note(Level::Error, format_args!("third"));
     assert!(fs::read_to_string(&path).unwrap().ends_with("error: third\n"));
+
+    fs::remove_file(&path).unwrap();
+    log.renew().unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
 }
 
 #[test]
