@@ -61,7 +61,7 @@ counters! {
     AcceptEmfilePauses "accept_emfile_pauses" "count" Sum
         "Times that the listener was left alone for a while because descriptors had run out.";
     AcceptOnClose "accept_on_close" "count" Sum
-        "Connections accepted right after another one closed, without a notification.";
+        "Times that a connection closed and others were accepted at once, without a notification.";
     AcceptsPerNotificationMax "accepts_per_notification_max" "count" Max
         "The most connections accepted after one notification.";
 
