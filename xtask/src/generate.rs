@@ -55,6 +55,16 @@ fn compress_site(site: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
+/// Each text of a site that has siblings, and its `.gz`, which stands for all three.
+pub(crate) fn siblings(site: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let with_gz = |text: PathBuf| {
+        let mut packed = text.clone().into_os_string();
+        packed.push(".gz");
+        (text, PathBuf::from(packed))
+    };
+    texts_below(site).into_iter().map(with_gz).collect()
+}
+
 /// Text files worth a sibling: below half a kilobyte the fields outweigh what is saved.
 fn texts_below(folder: &Path) -> Vec<PathBuf> {
     const BYTES_MIN: u64 = 512;

@@ -34,7 +34,7 @@ Usage: cargo xtask bench [options]
   --sizes LIST        body sizes (default 4k,64k,1m)
   --connections N     connections kept open by the client (default 64)
   --targets LIST      default regatta,regatta-again,null,nginx,lighttpd,h2o; also
-                      regatta/ARCHITECTURE and regatta-before
+                      regatta/ARCHITECTURE, regatta-before and nginx-copy
   --set KEY=VALUE,... settings for every Regatta target
   --regatta BINARY    measure this binary instead of building one
   --before BINARY     the binary of the target regatta-before
@@ -222,8 +222,8 @@ impl Bench {
     /// One timed trial: a fresh server, verified, warmed, measured, verified again.
     fn trial(&mut self, body: usize, target: usize) -> Result<Measured, String> {
         let (server, address) = self.start(body, target)?;
-        let (_, path, bytes) = &self.bodies[body];
-        client::verify(address, path, bytes)?;
+        let path = &self.bodies[body].1;
+        self.verify(body, target, address)?;
         self.wrk.run(address, path, WARM_SECONDS, &self.interrupt)?;
         let mut counters = Counters::attach(&server.pids());
         for (event, why) in counters.missing() {
@@ -239,7 +239,7 @@ impl Bench {
         let Costs { totals, coverage } = counters.stop();
         let after = busy();
         let spent = |at: usize| Some(after[at]? - before[at]?);
-        client::verify(address, path, bytes)?;
+        self.verify(body, target, address)?;
         match load.fault {
             Some(fault) => Err(fault),
             None => Ok(Measured {
@@ -251,6 +251,13 @@ impl Bench {
                 cpus_busy: [spent(0), spent(1)],
             }),
         }
+    }
+
+    /// Asks once and compares with what the target must answer.
+    fn verify(&self, body: usize, target: usize, address: SocketAddr) -> Result<(), String> {
+        let (bytes, path, file) = &self.bodies[body];
+        let own = self.targets[target].own_body(*bytes);
+        client::verify(address, path, own.as_ref().unwrap_or(file))
     }
 
     /// Starts a server and waits until it accepts connections.
@@ -311,8 +318,8 @@ impl Bench {
 
     fn calls(&self, body: usize, target: usize) -> Result<(f64, &'static str), String> {
         let (server, address) = self.start(body, target)?;
-        let (_, path, bytes) = &self.bodies[body];
-        client::verify(address, path, bytes)?;
+        let path = &self.bodies[body].1;
+        self.verify(body, target, address)?;
         self.wrk.run(address, path, WARM_SECONDS, &self.interrupt)?;
         match SystemCalls::start(&server.pids()) {
             Ok(counter) => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A body of at least this many bytes is sent by the bare loop with `sendfile`.
-pub(crate) const SENDFILE_BYTES_MIN: usize = 64 * 1024;
+const SENDFILE_BYTES_MIN: usize = 64 * 1024;
 const CONNECTIONS_MAX: u64 = 4096;
 
 /// A server under one configuration.
@@ -25,9 +25,16 @@ enum Kind {
     Regatta(String, Vec<String>),
     /// Our bare loop.
     Null,
-    Nginx,
+    /// With or without `sendfile`.
+    Nginx(Sendfile),
     Lighttpd,
     H2o,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sendfile {
+    On,
+    Off,
 }
 
 /// Our own binaries.
@@ -43,7 +50,7 @@ pub(crate) struct Ours {
 
 /// The names that `--targets` takes.
 pub(crate) const NAMES: &str =
-    "regatta regatta-again regatta/ARCHITECTURE regatta-before null nginx lighttpd h2o";
+    "regatta regatta-again regatta/ARCHITECTURE regatta-before null nginx nginx-copy lighttpd h2o";
 
 impl Target {
     /// Finds what a name stands for and, where possible, installs what it needs.
@@ -66,7 +73,8 @@ impl Target {
                 }
                 (Kind::Null, program)
             }
-            "nginx" => (Kind::Nginx, require("nginx", "nginx-light")?),
+            "nginx" => (Kind::Nginx(Sendfile::On), require("nginx", "nginx-light")?),
+            "nginx-copy" => (Kind::Nginx(Sendfile::Off), require("nginx", "nginx-light")?),
             "lighttpd" => (Kind::Lighttpd, require("lighttpd", "lighttpd")?),
             "h2o" => (Kind::H2o, require("h2o", "h2o")?),
             other => match other.strip_prefix("regatta/") {
@@ -82,12 +90,17 @@ impl Target {
         let mut command = Command::new(&self.program);
         match self.kind {
             Kind::Regatta(..) | Kind::Null => command.arg("--version"),
-            Kind::Nginx | Kind::Lighttpd | Kind::H2o => command.arg("-v"),
+            Kind::Nginx(_) | Kind::Lighttpd | Kind::H2o => command.arg("-v"),
         };
         // nginx says it on standard error.
         let said = command.output().map(|output| [output.stdout, output.stderr].concat());
         let said = said.unwrap_or_default();
         String::from_utf8_lossy(&said).lines().next().unwrap_or("unknown").trim().to_owned()
+    }
+
+    /// What it must answer with instead of the file of `bytes` bytes, if it has bytes of its own.
+    pub(crate) fn own_body(&self, bytes: usize) -> Option<Vec<u8>> {
+        (self.kind == Kind::Null && bytes < SENDFILE_BYTES_MIN).then(|| vec![b'x'; bytes])
     }
 
     /// How to start it at `place`. Its own files go into `scratch`, what it says into `errors`.
@@ -115,10 +128,10 @@ impl Target {
                 command.args(null_words(place));
                 None
             }
-            Kind::Nginx => {
+            Kind::Nginx(sendfile) => {
                 command.arg("-p").arg(scratch.path()).arg("-c").arg(&configuration);
                 command.args(["-e", "stderr"]);
-                Some(nginx(place))
+                Some(nginx(place, *sendfile))
             }
             Kind::Lighttpd => {
                 command.arg("-D").arg("-f").arg(&configuration);
@@ -153,15 +166,22 @@ pub(crate) struct Place<'a> {
     pub(crate) cpu: Option<usize>,
 }
 
-/// The bare loop answers every request with one file: from memory if it is small.
+/// The bare loop answers every request alike: with bytes from memory, or with the file.
 fn null_words(place: &Place<'_>) -> Vec<std::ffi::OsString> {
-    let file = place.root.join(place.file);
-    let how = if place.bytes >= SENDFILE_BYTES_MIN { "--file" } else { "--body" };
-    vec![how.into(), file.into()]
+    if place.bytes >= SENDFILE_BYTES_MIN {
+        vec!["--file".into(), place.root.join(place.file).into()]
+    } else {
+        vec!["--body".into(), place.bytes.to_string().into()]
+    }
 }
 
 /// nginx: `sendfile` with `tcp_nopush`, open files cached, no log, connections never closed.
-fn nginx(place: &Place<'_>) -> String {
+fn nginx(place: &Place<'_>, sendfile: Sendfile) -> String {
+    // `tcp_nopush` only has a meaning with `sendfile`.
+    let sendfile = match sendfile {
+        Sendfile::On => "sendfile on;\n  tcp_nopush on;",
+        Sendfile::Off => "sendfile off;",
+    };
     let (address, root) = (place.address, place.root.display());
     format!(
         "daemon off;
@@ -180,8 +200,7 @@ http {{
   server_tokens off;
   default_type application/octet-stream;
   types {{ text/html html; }}
-  sendfile on;
-  tcp_nopush on;
+  {sendfile}
   tcp_nodelay on;
   keepalive_timeout 75s;
   keepalive_requests 1000000000;

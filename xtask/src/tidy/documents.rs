@@ -2,6 +2,7 @@
 
 use super::{Source, Violation};
 use std::path::Path;
+use std::process::Command;
 use syn::visit::Visit;
 
 /// Checks the pages of the architectures and the documents made from tables.
@@ -31,7 +32,19 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
             found.push(Violation::new(path, 0, message));
         }
     }
+    for (text, packed) in crate::generate::siblings(&root.join("examples/site")) {
+        if !is_packed_form(&text, &packed) {
+            let message = "is not its text, compressed: run `cargo xtask gen site`";
+            found.push(Violation::new(&super::relative(root, &packed), 0, message));
+        }
+    }
     found
+}
+
+/// Whether unpacking gives the text; true where there is no gzip to ask.
+fn is_packed_form(text: &Path, packed: &Path) -> bool {
+    let unpacked = Command::new("gzip").args(["-d", "-c"]).arg(packed).output();
+    unpacked.is_err() || unpacked.ok().map(|output| output.stdout) == std::fs::read(text).ok()
 }
 
 /// The tables called ARCHITECTURES in a file.
