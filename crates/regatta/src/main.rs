@@ -1,2 +1,246 @@
-//! The command line.
-fn main() {}
+//! The command line: what each command takes, and what its exit code is.
+#![forbid(unsafe_code)]
+
+use clap::{Args, Parser, Subcommand};
+use regatta_server::{
+    Failure, Sources,
+    config::{
+        options,
+        raw::{Arguments, Flag},
+    },
+    explain, null,
+    top::{self, TopOptions},
+};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+/// Serves static content under a concurrency architecture of your choice.
+#[derive(Debug, Parser)]
+#[command(name = "regatta", version, arg_required_else_help = true)]
+#[command(after_help = "Example: regatta serve ./public")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a directory.
+    #[command(after_help = SERVE_HELP, after_long_help = serve_long_help())]
+    Serve {
+        #[command(flatten)]
+        settings: SettingArgs,
+        /// Print the effective configuration, every option written out, and exit.
+        #[arg(long)]
+        print_config: bool,
+    },
+    /// List the architectures, each with its options and their defaults.
+    #[command(after_help = "Example: regatta architectures --json")]
+    Architectures {
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List everything that is wrong with a configuration; start nothing.
+    #[command(after_help = "Example: regatta check --config /etc/regatta.toml")]
+    Check {
+        #[command(flatten)]
+        settings: SettingArgs,
+    },
+    /// Tell what would be answered to a request, and why.
+    #[command(after_help = "Example: regatta explain GET /docs/ -H 'accept-encoding: br' ./public")]
+    Explain {
+        /// The method.
+        #[arg(value_name = "METHOD")]
+        method: String,
+        /// The request target, as a client would send it.
+        #[arg(value_name = "PATH")]
+        target: String,
+        /// A field line of the request; may be repeated.
+        #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+        headers: Vec<String>,
+        #[command(flatten)]
+        settings: SettingArgs,
+    },
+    /// Watch a running server: what its counters say, without asking it anything.
+    #[command(after_help = "Example: regatta top --once --json")]
+    Top {
+        /// The server's process; without it, the only one there is.
+        #[arg(long)]
+        pid: Option<u32>,
+        /// Seconds between two readings; 0, with --once, takes one and shows averages.
+        #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+        interval: Duration,
+        /// Print once and exit, also on a terminal.
+        #[arg(long)]
+        once: bool,
+        /// Print JSON, one document on each line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run the bare loop: the same bytes for every request, unparsed. What servers are measured
+    /// against; not for serving anything.
+    #[command(after_help = "Example: regatta null --listen 127.0.0.1:0 --body 4096")]
+    Null {
+        /// The address to listen on.
+        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+        listen: String,
+        /// How many bytes to answer, from memory.
+        #[arg(long, value_name = "BYTES", default_value = "4096", conflicts_with = "file")]
+        body: u64,
+        /// A file to answer, with sendfile.
+        #[arg(long, value_name = "PATH")]
+        file: Option<PathBuf>,
+    },
+}
+
+/// Where settings come from.
+#[derive(Debug, Args)]
+struct SettingArgs {
+    #[arg(value_name = "ROOT", help = flag_help("server.root"))]
+    root: Option<String>,
+    #[arg(long, value_name = "ADDR", help = flag_help("server.listen"))]
+    listen: Vec<String>,
+    #[arg(long, value_name = "NAME", help = flag_help("server.architecture"))]
+    architecture: Option<String>,
+    #[arg(long, value_name = "NAME", help = flag_help("server.user"))]
+    user: Option<String>,
+    /// Set an option; may be repeated. `regatta serve --help` lists all.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Read options from this TOML file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+const SERVE_HELP: &str = "Example: regatta serve ./public --listen 127.0.0.1:8080 \
+                          --set limits.idle_ms_max=30s";
+
+fn serve_long_help() -> String {
+    format!("{SERVE_HELP}\n\n{}", options::help())
+}
+
+fn flag_help(key: &str) -> String {
+    let spec = options::find(key).expect("flags name options of the table");
+    format!("{} [default: {}]", spec.doc.trim_end_matches('.'), spec.default)
+}
+
+impl SettingArgs {
+    fn sources(&self) -> Sources<'_> {
+        let one = |key, name, value: &Option<String>| {
+            value.clone().map(|value| Flag { key, name, values: vec![value] })
+        };
+        let mut flags: Vec<Flag> = [
+            one("server.root", "ROOT", &self.root),
+            one("server.architecture", "--architecture", &self.architecture),
+            one("server.user", "--user", &self.user),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if !self.listen.is_empty() {
+            let values = self.listen.clone();
+            flags.push(Flag { key: "server.listen", name: "--listen", values });
+        }
+        let arguments = Arguments { flags, sets: self.sets.clone() };
+        Sources { file: self.config.as_deref(), arguments }
+    }
+}
+
+/// Exit code: done.
+const DONE: u8 = 0;
+/// Exit code: the work failed.
+const FAILED: u8 = 1;
+/// Exit code: bad usage or configuration.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure::Work(message)) => {
+            say(&format!("regatta: {message}\n"));
+            ExitCode::from(FAILED)
+        }
+        Err(Failure::Configuration(problems)) => {
+            let lines: String =
+                problems.iter().map(|problem| format!("regatta: {problem}\n")).collect();
+            let count = match problems.len() {
+                1 => String::new(),
+                count => format!("regatta: {count} problems; nothing has been started\n"),
+            };
+            say(&format!("{lines}{count}"));
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// Runs a command and returns its exit code, unless it fails.
+fn run(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Serve { settings, print_config: false } => {
+            regatta_server::serve(&settings.sources()).map(|()| DONE)
+        }
+        Command::Serve { settings, print_config: true } => {
+            print(&regatta_server::print_config(&settings.sources())?)
+        }
+        Command::Architectures { json: false } => print(&regatta_server::architectures()),
+        Command::Architectures { json: true } => print(&regatta_server::architectures_json()),
+        Command::Check { settings } => regatta_server::check(&settings.sources()).map(|()| DONE),
+        Command::Explain { method, target, headers, settings } => {
+            let request = explain::Request { method, target, headers };
+            print(&explain::run(&request, &settings.sources())?)
+        }
+        Command::Top { pid, interval, once, json } => {
+            Ok(top::run(&TopOptions { pid, json, interval, once }))
+        }
+        Command::Null { listen, body, file } => {
+            let body = file.map_or(null::Body::Bytes(body), null::Body::File);
+            null::run(&null::Options { listen, body }).map(|()| DONE).map_err(Failure::Work)
+        }
+    }
+}
+
+/// Reads a number of seconds, which may have a fraction.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected 0 to 86400 seconds".to_owned())
+}
+
+/// Prints results. A reader that has seen enough is no failure.
+fn print(text: &str) -> Result<u8, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Work(format!("cannot print: {error}")))
+        }
+        _ => Ok(DONE),
+    }
+}
+
+/// Says something on standard error, if anybody is there.
+fn say(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example: regatta "), "{}", command.get_name());
+        }
+    }
+}

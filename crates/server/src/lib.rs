@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod explain;
 pub mod log;
 pub mod machine;
 mod master;
@@ -60,7 +61,7 @@ pub fn serve(sources: &Sources<'_>) -> Result<(), Failure> {
 /// # Errors
 /// What is wrong with it; nothing outside the process is looked at but host names.
 pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
-    Ok(options::print(understand(sources, limits::descriptors().hard)?.settings()))
+    Ok(options::print(checked(sources)?.settings()))
 }
 
 /// Finds everything that is wrong with a configuration, and starts nothing.
@@ -68,10 +69,15 @@ pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
 /// # Errors
 /// All of it.
 pub fn check(sources: &Sources<'_>) -> Result<(), Failure> {
-    let config = understand(sources, limits::descriptors().hard)?;
+    let config = checked(sources)?;
     let mut problems = machine::find(&config).err().unwrap_or_default();
     problems.extend(machine::writable(&config));
     if problems.is_empty() { Ok(()) } else { Err(Failure::Configuration(problems)) }
+}
+
+/// The configuration, for commands that start no workers.
+fn checked(sources: &Sources<'_>) -> Result<Config, Failure> {
+    understand(sources, limits::descriptors().hard)
 }
 
 fn understand(sources: &Sources<'_>, descriptors_max: u64) -> Result<Config, Failure> {
