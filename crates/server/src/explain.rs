@@ -1,9 +1,9 @@
 //! `regatta explain`: runs the origin on one request, performs what it asks for, and tells what
 //! that was.
 use crate::{
-    Failure, Sources, checked,
+    Failure, Sources,
     config::raw::{Place, Problem},
-    machine, site,
+    examine, site,
 };
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{
@@ -37,8 +37,7 @@ pub struct Request {
 /// What is wrong with the configuration or the request.
 pub fn run(request: &Request, sources: &Sources<'_>) -> Result<String, Failure> {
     let bytes = bytes_of(request).map_err(Failure::Configuration)?;
-    let config = checked(sources)?;
-    let found = machine::find(&config).map_err(Failure::Configuration)?;
+    let (config, found) = examine(sources)?;
     let rules = OpenRules { symlinks: config.settings().flag("content.symlinks") };
     let site = site::build(&config.said.settings, config.types, 0);
     let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();

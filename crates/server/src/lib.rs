@@ -17,6 +17,7 @@ use config::{
     options,
     raw::{self, Arguments, FILE_BYTES_MAX, FileText, Place, Problem, Said},
 };
+use machine::Found;
 use regatta_arch::ARCHITECTURES;
 use regatta_sys::limits;
 use std::{
@@ -51,9 +52,10 @@ pub struct Sources<'a> {
 /// What is wrong with the configuration, or why serving failed.
 pub fn serve(sources: &Sources<'_>) -> Result<(), Failure> {
     // Raised before the fork: workers inherit it.
-    let descriptors_max = limits::raise_descriptors()
+    limits::raise_descriptors()
         .map_err(|error| Failure::Work(format!("cannot raise RLIMIT_NOFILE: {error}")))?;
-    master::run(understand(sources, descriptors_max)?)
+    let (config, found) = examine(sources)?;
+    master::run(config, found)
 }
 
 /// The effective configuration, with every option written out.
@@ -61,7 +63,10 @@ pub fn serve(sources: &Sources<'_>) -> Result<(), Failure> {
 /// # Errors
 /// What is wrong with it; nothing outside the process is looked at but host names.
 pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
-    Ok(options::print(checked(sources)?.settings()))
+    match understand(sources) {
+        Ok(config) => Ok(options::print(config.settings())),
+        Err((_, problems)) => Err(Failure::Configuration(problems)),
+    }
 }
 
 /// Finds everything that is wrong with a configuration, and starts nothing.
@@ -69,25 +74,39 @@ pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
 /// # Errors
 /// All of it.
 pub fn check(sources: &Sources<'_>) -> Result<(), Failure> {
-    let config = checked(sources)?;
-    let mut problems = machine::find(&config).err().unwrap_or_default();
-    problems.extend(machine::writable(&config));
+    let (said, mut problems) = match understand(sources) {
+        Ok(config) => (config.said, Vec::new()),
+        Err(wrong) => wrong,
+    };
+    problems.extend(machine::find(&said).err().unwrap_or_default());
+    problems.extend(machine::writable(&said));
     if problems.is_empty() { Ok(()) } else { Err(Failure::Configuration(problems)) }
 }
 
-/// The configuration, for commands that start no workers.
-fn checked(sources: &Sources<'_>) -> Result<Config, Failure> {
-    understand(sources, limits::descriptors().hard)
+/// Understands a configuration and looks whether the machine has what it asks for.
+fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
+    match understand(sources) {
+        Ok(config) => match machine::find(&config.said) {
+            Ok(found) => Ok((config, found)),
+            Err(problems) => Err(Failure::Configuration(problems)),
+        },
+        Err((said, mut problems)) => {
+            problems.extend(machine::find(&said).err().unwrap_or_default());
+            Err(Failure::Configuration(problems))
+        }
+    }
 }
 
-fn understand(sources: &Sources<'_>, descriptors_max: u64) -> Result<Config, Failure> {
+fn understand(sources: &Sources<'_>) -> Result<Config, (Said, Vec<Problem>)> {
     let (said, mut problems) = read(sources);
-    match check::understand(said, descriptors_max) {
-        Ok(config) if problems.is_empty() => return Ok(config),
-        Ok(_) => {}
-        Err(more) => problems.extend(more),
+    match check::understand(said, limits::descriptors().hard) {
+        Ok(config) if problems.is_empty() => Ok(config),
+        Ok(config) => Err((config.said, problems)),
+        Err((said, more)) => {
+            problems.extend(more);
+            Err((said, problems))
+        }
     }
-    Err(Failure::Configuration(problems))
 }
 
 fn read(sources: &Sources<'_>) -> (Said, Vec<Problem>) {

@@ -1,5 +1,5 @@
 //! What a configuration asks of the machine: users, directories, files. Looks, and changes nothing.
-use crate::config::{check::Config, raw::Problem};
+use crate::config::raw::{Problem, Said};
 use regatta_op::{Codings, OpenFault, OpenReq};
 use regatta_sys::{
     OpenRules, Root, open_below,
@@ -26,15 +26,15 @@ pub struct Found {
 ///
 /// # Errors
 /// All that is wrong.
-pub fn find(config: &Config) -> Result<Found, Vec<Problem>> {
+pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     let mut problems = Vec::new();
-    let user = user(config).unwrap_or_else(|problem| {
+    let user = user(said).unwrap_or_else(|problem| {
         problems.push(problem);
         None
     });
-    let root = root(config).map_err(|problem| problems.push(problem));
+    let root = root(said).map_err(|problem| problems.push(problem));
     match root {
-        Ok(root) if problems.is_empty() => match readable(config, &root, user.as_ref()) {
+        Ok(root) if problems.is_empty() => match readable(said, &root, user.as_ref()) {
             Ok(()) => Ok(Found { user, root }),
             Err(problem) => Err(vec![problem]),
         },
@@ -44,16 +44,16 @@ pub fn find(config: &Config) -> Result<Found, Vec<Problem>> {
 
 /// Tries whether the files that would be written can be. Leaves none behind that was not there.
 #[must_use]
-pub fn writable(config: &Config) -> Vec<Problem> {
+pub fn writable(said: &Said) -> Vec<Problem> {
     let mut problems = Vec::new();
     for key in ["log.access", "log.error", "server.pid_file"] {
-        let text = config.settings().text(key);
+        let text = said.settings.text(key);
         if matches!(text, "" | "-" | "off") {
             continue;
         }
         if let Err(error) = try_writing(Path::new(text)) {
             let message = format!("cannot write to \"{text}\": {error}");
-            problems.push(config.problem(key, &message));
+            problems.push(said.problem(key, &message));
         }
     }
     problems
@@ -71,30 +71,30 @@ fn try_writing(path: &Path) -> io::Result<()> {
     }
 }
 
-fn user(config: &Config) -> Result<Option<User>, Problem> {
+fn user(said: &Said) -> Result<Option<User>, Problem> {
     // The owner of this process's directory is its effective user.
     let is_root = fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0);
     if !is_root {
         return Ok(None);
     }
     let key = "server.user";
-    User::find(config.settings().text(key))
+    User::find(said.settings.text(key))
         .map(Some)
-        .map_err(|error| config.problem(key, &error.to_string()))
+        .map_err(|error| said.problem(key, &error.to_string()))
 }
 
-fn root(config: &Config) -> Result<Root, Problem> {
+fn root(said: &Said) -> Result<Root, Problem> {
     let key = "server.root";
-    let text = config.settings().text(key);
+    let text = said.settings.text(key);
     if text.is_empty() {
-        return Err(config.problem(key, "there is nothing to serve").hint("name a directory"));
+        return Err(said.problem(key, "there is nothing to serve").hint("name a directory"));
     }
     Root::open(Path::new(text)).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => config.problem(key, &format!("there is no \"{text}\"")),
-        io::ErrorKind::NotADirectory => config
+        io::ErrorKind::NotFound => said.problem(key, &format!("there is no \"{text}\"")),
+        io::ErrorKind::NotADirectory => said
             .problem(key, &format!("\"{text}\" is not a directory"))
             .hint("serve the directory that it is in"),
-        _ => config.problem(key, &format!("cannot open \"{text}\": {error}")),
+        _ => said.problem(key, &format!("cannot open \"{text}\": {error}")),
     })
 }
 
@@ -107,18 +107,18 @@ const INDEX_DENIED: i32 = 11;
 const NOT_THE_USER: i32 = 12;
 
 /// Tries to look below the root, as the user that is to serve it, in a process of its own.
-fn readable(config: &Config, root: &Root, user: Option<&User>) -> Result<(), Problem> {
+fn readable(said: &Said, root: &Root, user: Option<&User>) -> Result<(), Problem> {
     let key = "server.root";
-    let index = config.settings().list("content.index");
+    let index = said.settings.list("content.index");
     let tried = fork_worker(&[root.as_fd()], || try_reading(root, index, user));
     let ended = tried.and_then(|child| child.wait());
     let name = match user {
-        Some(_) => format!("user \"{}\"", config.settings().text("server.user")),
+        Some(_) => format!("user \"{}\"", said.settings.text("server.user")),
         None => "this user".to_owned(),
     };
-    let text = config.settings().text(key);
+    let text = said.settings.text(key);
     let denied = |what: &str, fix: &str| {
-        let found = config.problem(key, &format!("{name} may not {what}"));
+        let found = said.problem(key, &format!("{name} may not {what}"));
         Err(found.hint(format!("{fix}, or serve as another user with --user")))
     };
     match ended {
@@ -132,10 +132,10 @@ fn readable(config: &Config, root: &Root, user: Option<&User>) -> Result<(), Pro
             &format!("chmod -R o+rX \"{text}\" lets everyone read what is below"),
         ),
         Ok(Exit::Code(NOT_THE_USER)) => {
-            Err(config.problem("server.user", &format!("cannot become {name}")))
+            Err(said.problem("server.user", &format!("cannot become {name}")))
         }
-        Ok(other) => Err(config.problem(key, &format!("looking below it ended with {other:?}"))),
-        Err(error) => Err(config.problem(key, &format!("cannot look below it: {error}"))),
+        Ok(other) => Err(said.problem(key, &format!("looking below it ended with {other:?}"))),
+        Err(error) => Err(said.problem(key, &format!("cannot look below it: {error}"))),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     log::{
         AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner, STALL_NS_DEFAULT,
     },
-    machine::{self, Found},
+    machine::Found,
     site,
     supervise::{Ending, Gone, Order, Signal, Staff},
 };
@@ -46,7 +46,7 @@ const DEFER_ACCEPT_S: u32 = 10;
 ///
 /// # Errors
 /// What is wrong with the configuration, or why serving failed.
-pub(crate) fn run(config: Config) -> Result<(), Failure> {
+pub(crate) fn run(config: Config, found: Found) -> Result<(), Failure> {
     // Before anything is forked: children inherit what is blocked.
     let signals = Signals::block(&[
         signal::Signal::Terminate,
@@ -57,7 +57,6 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     ])
     .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
     signal::ignore_broken_pipes();
-    let found = machine::find(&config).map_err(Failure::Configuration)?;
     let prepared = prepare(config, found)?;
     let pid_file = prepared.pid_file()?;
     let ending = Master::new(signals, prepared).and_then(|mut master| master.run());

@@ -38,27 +38,22 @@ impl Config {
     pub const fn settings(&self) -> &Settings {
         &self.said.settings
     }
-
-    /// A problem with an option, where it was said.
-    #[must_use]
-    pub fn problem(&self, key: &str, message: &str) -> Problem {
-        problem(&self.said, key, message)
-    }
 }
 
 /// Understands what was said. `descriptors_max` is the limit on open descriptors that workers will
 /// have.
 ///
 /// # Errors
-/// All that is wrong; nothing outside the process has been looked at but host names.
-pub fn understand(said: Said, descriptors_max: u64) -> Result<Config, Vec<Problem>> {
+/// All that is wrong, and what was said; nothing outside the process has been looked at but host
+/// names.
+pub fn understand(said: Said, descriptors_max: u64) -> Result<Config, (Said, Vec<Problem>)> {
     let mut problems = Vec::new();
     let listen = addresses(&said, &mut problems);
     content(&said, &mut problems);
     limits(&said, &mut problems);
     let types = Types::new(said.settings.list("content.types")).map_err(|wrong| {
         problems.extend(wrong.iter().map(|item| {
-            problem(&said, "content.types", &format!("\"{item}\" is not ext=type/subtype"))
+            said.problem("content.types", &format!("\"{item}\" is not ext=type/subtype"))
                 .hint("as in log=text/plain, without parameters")
         }));
     });
@@ -70,29 +65,25 @@ pub fn understand(said: Said, descriptors_max: u64) -> Result<Config, Vec<Proble
             Ok(Config { said, listen, architecture, types, connections_max })
         }
         // An unknown architecture has been reported where it was read.
-        _ => Err(problems),
+        _ => Err((said, problems)),
     }
-}
-
-fn problem(said: &Said, key: &str, message: &str) -> Problem {
-    Problem::new(said.place(key), format!("{key}: {message}"))
 }
 
 fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
     let key = "server.listen";
     let texts = said.settings.list(key);
     if texts.is_empty() {
-        problems.push(problem(said, key, "there is no address to listen on"));
+        problems.push(said.problem(key, "there is no address to listen on"));
     }
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for text in texts {
         match address(text) {
             Ok(address) if address.port() != 0 && addresses.contains(&address) => {
-                problems.push(problem(said, key, &format!("{address} is there twice")));
+                problems.push(said.problem(key, &format!("{address} is there twice")));
             }
             Ok(address) => addresses.push(address),
             Err(fault) => {
-                let found = problem(said, key, &format!("\"{text}\": {}", fault.message));
+                let found = said.problem(key, &format!("\"{text}\": {}", fault.message));
                 problems.push(match fault.hint {
                     Some(hint) => found.hint(hint),
                     None => found,
@@ -163,7 +154,7 @@ pub fn address(text: &str) -> Result<SocketAddr, AddressFault> {
 fn content(said: &Said, problems: &mut Vec<Problem>) {
     for name in said.settings.list("content.index") {
         if name.contains('/') || matches!(name.as_str(), "." | "..") {
-            let found = problem(said, "content.index", &format!("\"{name}\" is not a file name"));
+            let found = said.problem("content.index", &format!("\"{name}\" is not a file name"));
             problems.push(found.hint("it is looked for in the directory that was asked for"));
         }
     }
@@ -171,21 +162,21 @@ fn content(said: &Said, problems: &mut Vec<Problem>) {
         let path = said.settings.text(key);
         let bad = |segment: &str| matches!(segment, "" | "." | "..");
         if !path.is_empty() && path.split('/').any(bad) {
-            let found = problem(said, key, &format!("\"{path}\" is not a path below the root"));
+            let found = said.problem(key, &format!("\"{path}\" is not a path below the root"));
             problems.push(found.hint("as in errors/404.html, without a slash at either end"));
         }
     }
     let charset = said.settings.text("content.charset");
     if !charset.is_empty() && !media::is_token(charset) {
         let message = format!("\"{charset}\" is not the name of a charset");
-        problems.push(problem(said, "content.charset", &message));
+        problems.push(said.problem("content.charset", &message));
     }
     for key in
         ["content.cache_control_page", "content.cache_control_asset", "content.cache_control_other"]
     {
         let value = said.settings.text(key);
         if !value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
-            problems.push(problem(said, key, "a field value has only visible ASCII characters"));
+            problems.push(said.problem(key, "a field value has only visible ASCII characters"));
         }
     }
 }
@@ -197,7 +188,7 @@ fn limits(said: &Said, problems: &mut Vec<Problem>) {
         let message = format!(
             "a target of {target} bytes does not fit a head of limits.head_bytes_max = {head}"
         );
-        problems.push(problem(said, "limits.target_bytes_max", &message));
+        problems.push(said.problem("limits.target_bytes_max", &message));
     }
 }
 
@@ -226,7 +217,7 @@ fn descriptors(said: &mut Said, limit: u64, problems: &mut Vec<Problem>) -> usiz
             "{message} do not fit the limit of {limit} descriptors, of which \
              {DESCRIPTORS_RESERVED} are reserved and {cache} are for the cache"
         );
-        let found = problem(said, key, &message);
+        let found = said.problem(key, &message);
         problems.push(found.hint("raise the limit (ulimit -n, LimitNOFILE=), or lower this"));
     }
     let connections = if wanted == 0 { free } else { wanted };
@@ -243,7 +234,7 @@ mod tests {
         let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
         assert_eq!(problems, []);
         understand(said, descriptors_max)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+            .map_err(|(_, problems)| problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]

@@ -120,6 +120,12 @@ impl Said {
         self.places.get(key).cloned().unwrap_or_else(|| Place::Default(key.to_owned()))
     }
 
+    /// A problem with an option, where its value was said.
+    #[must_use]
+    pub fn problem(&self, key: &str, message: &str) -> Problem {
+        Problem::new(self.place(key), format!("{key}: {message}"))
+    }
+
     /// True if an option has been given a value, rather than keeping its default.
     #[must_use]
     pub fn is_said(&self, key: &str) -> bool {
