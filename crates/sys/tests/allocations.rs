@@ -1,0 +1,75 @@
+//! What runs on every request allocates nothing.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use common::Dir;
+use regatta_op::{Codings, OpenReq, Opened, Outbox, Segment};
+use regatta_sys::{
+    OpenRules, Root,
+    alloc_count::{Counting, allocations},
+    clock, open_below, recv, send,
+    socket::{ListenSpec, Mode, accept, listen, local_addr},
+    wait::{Epoll, Interest, Poll, Poller, Select, Trigger},
+};
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpStream},
+    os::fd::AsFd,
+};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often `work` allocates.
+fn count<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let before = allocations();
+    let result = work();
+    (result, allocations() - before)
+}
+
+#[test]
+fn a_request_allocates_nothing() {
+    assert_eq!(count(|| vec![1]).1, 1, "the allocator counts");
+    let listener = listen(&ListenSpec::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
+    let mut client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+    let accepted = count(|| accept(listener.as_fd(), Mode::Blocking).unwrap());
+    let ((server, _), 0) = accepted else { panic!("accept allocates") };
+
+    let dir = Dir::new("allocations");
+    dir.write("file", "body");
+    let root = Root::open(dir.path()).unwrap();
+    let req = OpenReq { path: b"file"[..].into(), siblings: Codings::ALL };
+    let (opened, n) = count(|| open_below(&root, &req, OpenRules::default()).unwrap());
+    assert_eq!(n, 1, "the file's counted descriptor");
+    let Opened::File { file, .. } = opened else { panic!("it is a file") };
+
+    let pollers: [Box<dyn Poller>; 4] = [
+        Box::new(Epoll::new(Trigger::Level).unwrap()),
+        Box::new(Epoll::new(Trigger::Edge).unwrap()),
+        Box::new(Poll::new()),
+        Box::new(Select::new()),
+    ];
+    let mut events = Vec::with_capacity(64);
+    let mut buf = [0; 64];
+    for mut poller in pollers {
+        poller.add(server.as_fd(), 1, Interest::READ).unwrap();
+        poller.wait(&mut events, Some(std::time::Duration::ZERO)).unwrap();
+        for _ in 0..3 {
+            client.write_all(b"request").unwrap();
+            let mut outbox = Outbox::new(b"head".to_vec());
+            outbox.push(Segment::File { file: file.clone(), at: 0, len: 4 });
+            let ((), n) = count(|| {
+                poller.wait(&mut events, None).unwrap();
+                assert_eq!(recv(server.as_fd(), &mut buf).unwrap(), 7);
+                let _ = (clock::now(), clock::nanos());
+                while !outbox.is_empty() {
+                    send(server.as_fd(), &mut outbox, u64::MAX).unwrap();
+                }
+                poller.set(server.as_fd(), 1, Interest::READ).unwrap();
+            });
+            assert_eq!(n, 0, "{}", poller.name());
+            client.read_exact(&mut buf[..8]).unwrap();
+            assert_eq!(&buf[..8], b"headbody");
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Bytes over real connections: what arrives is what the outbox held, one call at a time.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use common::Dir;
+use regatta_op::{Codings, Fault, File, OpenReq, Opened, Outbox, Segment};
+use regatta_sys::{
+    OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, discard, fault, open_below, recv,
+    recv_now, send,
+    socket::{
+        AcceptFault, ListenSpec, Mode, accept, accept_fault, listen, local_addr, prepare,
+        queued_bytes, set_mode, set_timeouts, shutdown_write,
+    },
+};
+use rustix::net::sockopt;
+use std::{
+    fs,
+    io::{ErrorKind, Read, Write},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+fn local() -> ListenSpec {
+    ListenSpec::new((Ipv4Addr::LOCALHOST, 0).into())
+}
+
+/// A connection: the server's side, and the client's.
+fn pair(spec: &ListenSpec, mode: Mode) -> (OwnedFd, TcpStream) {
+    let listener = listen(spec).unwrap();
+    let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+    let (fd, peer) = accept_soon(&listener, mode);
+    assert_eq!(peer, client.local_addr().unwrap());
+    (fd, client)
+}
+
+fn accept_soon(listener: &OwnedFd, mode: Mode) -> (OwnedFd, SocketAddr) {
+    loop {
+        match accept(listener.as_fd(), mode) {
+            Err(error) if accept_fault(&error) == AcceptFault::WouldBlock => thread::yield_now(),
+            result => return result.unwrap(),
+        }
+    }
+}
+
+fn static_file(dir: &Dir, name: &str, bytes: &[u8]) -> StaticFile {
+    dir.write(name, bytes);
+    let root = Root::open(dir.path()).unwrap();
+    let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
+    match open_below(&root, &req, OpenRules::default()).unwrap() {
+        Opened::File { file, .. } => file,
+        Opened::Directory => panic!("it is a file"),
+    }
+}
+
+fn mem(bytes: &[u8]) -> Segment<StaticFile> {
+    Segment::Mem { bytes: bytes.into(), at: 0 }
+}
+
+fn read_exactly(client: &mut TcpStream, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    client.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn accepted_sockets_have_the_listeners_options() {
+    let mut spec = local();
+    spec.send_buffer_bytes = 40_000;
+    spec.pacing_rate = 10_000_000;
+    let listener = listen(&spec).unwrap();
+    let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+    let (fd, peer) = accept_soon(&listener, Mode::Nonblocking);
+    assert_eq!(peer, client.local_addr().unwrap());
+    assert!(sockopt::tcp_nodelay(&fd).unwrap());
+    // The kernel doubles it (socket(7)).
+    assert_eq!(sockopt::socket_send_buffer_size(&fd).unwrap(), 80_000);
+    let flags = rustix::io::fcntl_getfd(&fd).unwrap();
+    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    assert!(rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
+
+    let other = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+    let (fd, _) = accept_soon(&listener, Mode::Blocking);
+    assert!(!rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
+    assert!(sockopt::tcp_nodelay(&fd).unwrap());
+
+    // One that came another way ends up the same.
+    assert!(!sockopt::tcp_nodelay(&other).unwrap());
+    let prepared = prepare(other.into(), Mode::Nonblocking).unwrap();
+    assert!(sockopt::tcp_nodelay(&prepared).unwrap());
+    assert!(rustix::fs::fcntl_getfl(&prepared).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
+
+    spec.nodelay = false;
+    let (fd, _client) = pair(&spec, Mode::Nonblocking);
+    assert!(!sockopt::tcp_nodelay(&fd).unwrap());
+}
+
+#[test]
+fn pacing_slows_a_connection_down() {
+    let mut spec = local();
+    spec.pacing_rate = 2_000_000;
+    let (fd, mut client) = pair(&spec, Mode::Blocking);
+    let sender = thread::spawn(move || {
+        let mut outbox = Outbox::new(vec![1; 4_000_000]);
+        while !outbox.is_empty() {
+            send(fd.as_fd(), &mut outbox, u64::MAX).unwrap();
+        }
+    });
+    let start = Instant::now();
+    read_exactly(&mut client, 4_000_000);
+    // 2 s; much of it may come in a first burst where segments are as large as loopback's.
+    assert!(start.elapsed() > Duration::from_millis(300), "{:?}", start.elapsed());
+    sender.join().unwrap();
+}
+
+#[test]
+fn one_port_can_have_several_listeners_only_if_they_agree() {
+    let mut spec = local();
+    spec.reuse_port = true;
+    let first = listen(&spec).unwrap();
+    spec.addr = local_addr(first.as_fd()).unwrap();
+    let _second = listen(&spec).unwrap();
+    spec.reuse_port = false;
+    assert_eq!(listen(&spec).unwrap_err().kind(), ErrorKind::AddrInUse);
+}
+
+#[test]
+fn ipv6_takes_ipv4_only_if_told_to() {
+    // The mapped loopback address: as a wildcard address would, but for this machine only.
+    let mut spec = ListenSpec::new((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 0).into());
+    spec.dual_stack = true;
+    let Ok(listener) = listen(&spec) else {
+        eprintln!("skipped: this machine has no IPv6");
+        return;
+    };
+    let port = local_addr(listener.as_fd()).unwrap().port();
+    let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let (_fd, peer) = accept_soon(&listener, Mode::Nonblocking);
+    assert!(peer.is_ipv6(), "a mapped address");
+    assert_eq!(peer.ip().to_canonical(), client.local_addr().unwrap().ip());
+    spec.dual_stack = false;
+    assert!(listen(&spec).is_err());
+}
+
+#[test]
+fn a_deferred_connection_is_offered_with_its_first_bytes() {
+    let mut spec = local();
+    spec.defer_accept_s = 5;
+    let listener = listen(&spec).unwrap();
+    let mut client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    let error = accept(listener.as_fd(), Mode::Nonblocking).unwrap_err();
+    assert_eq!(accept_fault(&error), AcceptFault::WouldBlock);
+    client.write_all(b"GET").unwrap();
+    let (fd, _) = accept_soon(&listener, Mode::Nonblocking);
+    assert_eq!(recv(fd.as_fd(), &mut [0; 8]).unwrap(), 3);
+}
+
+#[test]
+fn what_failed_accepts_mean() {
+    let rows = [
+        (libc::EAGAIN, AcceptFault::WouldBlock),
+        (libc::ECONNABORTED, AcceptFault::Aborted),
+        (libc::ENETUNREACH, AcceptFault::Aborted),
+        (libc::EMFILE, AcceptFault::Exhausted),
+        (libc::ENOBUFS, AcceptFault::Exhausted),
+        (libc::EBADF, AcceptFault::Other(libc::EBADF)),
+    ];
+    for (errno, expected) in rows {
+        assert_eq!(accept_fault(&std::io::Error::from_raw_os_error(errno)), expected);
+    }
+}
+
+#[test]
+fn receiving_gives_bytes_then_nothing_yet_then_the_end() {
+    for mode in [Mode::Nonblocking, Mode::Blocking] {
+        let (fd, mut client) = pair(&local(), mode);
+        let mut buf = [0; 8];
+        let empty = recv_now(fd.as_fd(), &mut buf).unwrap_err();
+        assert_eq!(empty.kind(), ErrorKind::WouldBlock);
+        set_mode(&fd, Mode::Nonblocking).unwrap();
+        assert_eq!(recv(fd.as_fd(), &mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
+        set_mode(&fd, Mode::Blocking).unwrap();
+        client.write_all(b"abc").unwrap();
+        assert_eq!(recv(fd.as_fd(), &mut buf).unwrap(), 3);
+        assert_eq!(&buf[..3], b"abc");
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(recv(fd.as_fd(), &mut buf).unwrap(), 0);
+    }
+}
+
+#[test]
+fn bytes_can_be_thrown_away_unseen() {
+    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+    assert_eq!(discard(fd.as_fd(), 100).unwrap_err().kind(), ErrorKind::WouldBlock);
+    client.write_all(&[b'x'; 1000]).unwrap();
+    client.write_all(b"rest").unwrap();
+    let mut left = 1000;
+    while left > 0 {
+        match discard(fd.as_fd(), left) {
+            Ok(n) => left -= n,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    let mut buf = [0; 8];
+    set_mode(&fd, Mode::Blocking).unwrap();
+    assert_eq!(recv(fd.as_fd(), &mut buf).unwrap(), 4);
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(recv(fd.as_fd(), &mut buf).unwrap(), 0);
+    assert_eq!(discard(fd.as_fd(), 100).unwrap(), 0);
+}
+
+#[test]
+fn a_deadline_ends_a_blocking_call() {
+    let (fd, _client) = pair(&local(), Mode::Blocking);
+    let short = Some(Duration::from_millis(20));
+    set_timeouts(fd.as_fd(), short, short).unwrap();
+    assert_eq!(recv(fd.as_fd(), &mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    let mut outbox = Outbox::new(vec![0; 64 << 20]);
+    let left = loop {
+        match send(fd.as_fd(), &mut outbox, u64::MAX) {
+            Ok(sent) => assert!(sent.bytes > 0 && !outbox.is_empty()),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(left.kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn each_send_is_the_simplest_call_for_what_is_at_the_front() {
+    let dir = Dir::new("calls");
+    let file = static_file(&dir, "file", b"0123456789");
+    let part = |at, len| Segment::File { file: file.clone(), at, len };
+    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+    use SendCall::{Send, SendFile, SendMsg};
+    type Row<'a> = (&'a [u8], Vec<Segment<StaticFile>>, u64, &'a [SendCall], &'a [u8]);
+    let rows: [Row<'_>; 8] = [
+        (b"head", vec![], 99, &[Send], b"head"),
+        (b"", vec![mem(b"body")], 99, &[Send], b"body"),
+        (b"head ", vec![mem(b"body")], 99, &[SendMsg], b"head body"),
+        (b"", vec![part(2, 5)], 99, &[SendFile], b"23456"),
+        (b"head ", vec![part(0, 10)], 99, &[Send, SendFile], b"head 0123456789"),
+        (b"head ", vec![part(0, 10)], 4, &[Send, SendFile, SendFile, SendFile], b"head 0123456789"),
+        (
+            b"h ",
+            vec![mem(b"a "), part(0, 2), mem(b" b "), part(4, 1), mem(b" c")],
+            99,
+            &[SendMsg, SendFile, SendMsg, SendFile, Send],
+            b"h a 01 b 4 c",
+        ),
+        (b"", vec![part(0, 1), part(5, 2)], 99, &[SendFile, SendFile], b"056"),
+    ];
+    for (head, segments, budget, calls, expected) in rows {
+        let mut outbox = Outbox::new(head.to_vec());
+        segments.into_iter().for_each(|segment| outbox.push(segment));
+        let mut made = Vec::new();
+        while !outbox.is_empty() {
+            let sent = send(fd.as_fd(), &mut outbox, budget).unwrap();
+            assert!(sent.bytes > 0);
+            made.push(sent.call);
+        }
+        assert_eq!(read_exactly(&mut client, expected.len()), expected);
+        assert_eq!(made, calls);
+    }
+}
+
+#[test]
+fn more_slices_than_fit_one_call_take_several() {
+    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+    let mut outbox = Outbox::new(b"0,".to_vec());
+    let mut expected = b"0,".to_vec();
+    for i in 1..50 {
+        let text = format!("{i},");
+        expected.extend_from_slice(text.as_bytes());
+        outbox.push(mem(text.as_bytes()));
+    }
+    let mut calls = 0;
+    while !outbox.is_empty() {
+        send(fd.as_fd(), &mut outbox, u64::MAX).unwrap();
+        calls += 1;
+    }
+    assert_eq!(calls, 50_usize.div_ceil(SEND_SLICES_MAX));
+    assert_eq!(read_exactly(&mut client, expected.len()), expected);
+}
+
+#[test]
+fn a_head_waits_for_the_file_behind_it_and_both_arrive_whole() {
+    let dir = Dir::new("more");
+    let body: Vec<_> = (0..300_000_u32).map(|i| i.to_le_bytes()[0]).collect();
+    let file = static_file(&dir, "file", &body);
+    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+    let mut outbox = Outbox::new(b"head".to_vec());
+    outbox.push(Segment::File { file, at: 0, len: body.len() as u64 });
+    let sent = send(fd.as_fd(), &mut outbox, u64::MAX).unwrap();
+    assert_eq!((sent.bytes, sent.call), (4, SendCall::Send));
+    client.set_nonblocking(true).unwrap();
+    let early = client.read(&mut [0; 8]).unwrap_err();
+    assert_eq!(early.kind(), ErrorKind::WouldBlock, "the head has not left alone");
+    client.set_nonblocking(false).unwrap();
+    let reader = thread::spawn(move || read_exactly(&mut client, 300_004));
+    while !outbox.is_empty() {
+        match send(fd.as_fd(), &mut outbox, u64::MAX) {
+            Ok(sent) => assert_eq!(sent.call, SendCall::SendFile),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    let all = reader.join().unwrap();
+    assert_eq!(&all[..4], b"head");
+    assert_eq!(&all[4..], body);
+}
+
+#[test]
+fn a_blocking_socket_takes_everything_in_one_call() {
+    let dir = Dir::new("blocking");
+    let body = vec![7; 5_000_000];
+    let file = static_file(&dir, "file", &body);
+    let (fd, mut client) = pair(&local(), Mode::Blocking);
+    let reader = thread::spawn(move || read_exactly(&mut client, 10_000_000));
+    let mut outbox = Outbox::default();
+    outbox.push(Segment::File { file: file.clone(), at: 0, len: file.len() });
+    outbox.push(mem(&body));
+    let sent = send(fd.as_fd(), &mut outbox, u64::MAX).unwrap();
+    assert_eq!((sent.bytes, sent.call), (5_000_000, SendCall::SendFile));
+    let sent = send(fd.as_fd(), &mut outbox, 1).unwrap();
+    assert_eq!((sent.bytes, sent.call), (5_000_000, SendCall::Send), "budgets are for files");
+    assert!(outbox.is_empty());
+    assert!(reader.join().unwrap().iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn a_file_that_shrank_sends_nothing() {
+    let dir = Dir::new("shrunk");
+    let file = static_file(&dir, "file", &[1; 1000]);
+    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+    fs::OpenOptions::new().write(true).open(dir.path().join("file")).unwrap().set_len(300).unwrap();
+    let mut outbox = Outbox::default();
+    outbox.push(Segment::File { file, at: 0, len: 1000 });
+    assert_eq!(send(fd.as_fd(), &mut outbox, u64::MAX).unwrap().bytes, 300);
+    let sent = send(fd.as_fd(), &mut outbox, u64::MAX).unwrap();
+    assert_eq!((sent.bytes, sent.call, outbox.len()), (0, SendCall::SendFile, 700));
+    read_exactly(&mut client, 300);
+}
+
+#[test]
+fn a_peer_that_is_gone_is_a_reset() {
+    regatta_sys::signal::ignore_broken_pipes();
+    let dir = Dir::new("gone");
+    let file = static_file(&dir, "file", &[1; 100]);
+    let ends: [fn(StaticFile) -> Outbox<StaticFile>; 2] = [
+        |_| Outbox::new(vec![0; 100]),
+        |file| {
+            let mut outbox = Outbox::default();
+            outbox.push(Segment::File { file, at: 0, len: 100 });
+            outbox
+        },
+    ];
+    for outbox in ends {
+        let (fd, client) = pair(&local(), Mode::Nonblocking);
+        send(fd.as_fd(), &mut Outbox::new(b"unread".to_vec()), 1).unwrap();
+        client.set_nonblocking(true).unwrap();
+        drop(client);
+        let start = Instant::now();
+        let error = loop {
+            match send(fd.as_fd(), &mut outbox(file.clone()), u64::MAX) {
+                Ok(_) => assert!(start.elapsed() < Duration::from_secs(5)),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(fault(&error), Fault::Reset, "{error}");
+    }
+    let other = std::io::Error::from_raw_os_error(libc::EIO);
+    assert_eq!(fault(&other), Fault::Other(libc::EIO));
+}
+
+#[test]
+fn half_closing_tells_the_peer_and_queued_bytes_are_known() {
+    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+    assert_eq!(queued_bytes(fd.as_fd()).unwrap(), 0);
+    let mut sent = 0;
+    let chunk: Arc<[u8]> = vec![0; 1 << 20].into();
+    loop {
+        let mut outbox = Outbox::default();
+        outbox.push(Segment::Mem { bytes: chunk.clone(), at: 0 });
+        match send(fd.as_fd(), &mut outbox, u64::MAX) {
+            Ok(n) => sent += n.bytes,
+            Err(error) => break assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    let queued = queued_bytes(fd.as_fd()).unwrap();
+    assert!(queued > 0 && queued <= sent, "{queued} of {sent}");
+    shutdown_write(fd.as_fd()).unwrap();
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len() as u64, sent);
+    let start = Instant::now();
+    while queued_bytes(fd.as_fd()).unwrap() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+    assert!(queued_bytes(listen(&local()).unwrap().as_fd()).is_err());
+}

@@ -1,0 +1,271 @@
+//! Forked workers. A program of its own, with one thread: the usual harness has several.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use regatta_sys::{
+    Bell,
+    process::{Child, Exit, User, fork_worker, set_user, threads},
+    shm::{self, AttachError},
+    signal::{Signal, Signals},
+    wait::{Interest, Poll, Poller},
+};
+use std::{
+    fs,
+    io::ErrorKind,
+    os::fd::{AsFd, AsRawFd},
+    process,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+fn main() {
+    let tests: [(&str, fn()); 10] = [
+        ("fork_with_threads_is_refused", fork_with_threads_is_refused),
+        ("exit_codes_and_signals_are_told_apart", exit_codes_and_signals_are_told_apart),
+        ("a_panic_aborts_the_worker_only", a_panic_aborts_the_worker_only),
+        ("only_what_is_kept_stays_open", only_what_is_kept_stays_open),
+        ("memory_is_shared_with_workers", memory_is_shared_with_workers),
+        ("memory_is_found_by_process_number", memory_is_found_by_process_number),
+        ("workers_die_with_their_master", workers_die_with_their_master),
+        ("signals_are_read", signals_are_read),
+        ("a_bell_wakes_another_process", a_bell_wakes_another_process),
+        ("privileges_are_gone_for_good", privileges_are_gone_for_good),
+    ];
+    for (name, test) in tests {
+        test();
+        println!("{name} ... ok");
+    }
+}
+
+fn child(work: impl FnOnce() -> i32) -> Child {
+    fork_worker(&[], work).unwrap()
+}
+
+/// Waits until something is so; for at most 5 s.
+fn eventually(what: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < Duration::from_secs(5), "never became so");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn is_running(pid: u32) -> bool {
+    // The third field is the state; the second is in parentheses.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
+}
+
+fn fork_with_threads_is_refused() {
+    let worker = child(|| {
+        std::panic::set_hook(Box::new(|_| {}));
+        thread::spawn(thread::park);
+        assert_eq!(threads().unwrap(), 2);
+        // Panics, hence aborts this process.
+        fork_worker(&[], || 0).map_or(1, |_| 0)
+    });
+    assert_eq!(worker.wait().unwrap(), Exit::Signal(libc::SIGABRT));
+}
+
+fn exit_codes_and_signals_are_told_apart() {
+    for code in [0, 1, 200] {
+        let worker = child(move || code);
+        assert_ne!(worker.pid(), process::id());
+        assert_eq!(worker.wait().unwrap(), Exit::Code(code));
+        assert!(worker.try_wait().is_err(), "reaped once");
+        assert!(worker.kill(Signal::Terminate).is_err(), "and nobody else gets the signal");
+    }
+    let worker = child(|| {
+        loop {
+            thread::sleep(Duration::from_secs(1));
+        }
+    });
+    assert_eq!(worker.try_wait().unwrap(), None);
+    let mut poller = Poll::new();
+    poller.add(worker.as_fd(), 1, Interest::READ).unwrap();
+    let mut events = Vec::new();
+    assert_eq!(poller.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+    worker.kill(Signal::Kill).unwrap();
+    assert_eq!(poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap(), 1);
+    assert_eq!(worker.try_wait().unwrap(), Some(Exit::Signal(libc::SIGKILL)));
+}
+
+fn a_panic_aborts_the_worker_only() {
+    let worker = child(|| {
+        std::panic::set_hook(Box::new(|_| {}));
+        panic!("in the worker")
+    });
+    assert_eq!(worker.wait().unwrap(), Exit::Signal(libc::SIGABRT));
+}
+
+fn only_what_is_kept_stays_open() {
+    let bells: Vec<_> = (0..6).map(|_| Bell::new().unwrap()).collect();
+    let keep = [bells[4].as_fd(), bells[1].as_fd(), bells[4].as_fd()];
+    let worker = fork_worker(&keep, || {
+        let numbers = |bells: &[&Bell]| -> Vec<_> {
+            bells.iter().map(|bell| bell.as_fd().as_raw_fd()).collect()
+        };
+        let mut open: Vec<_> = (0..1000)
+            .filter(|number| fs::read_link(format!("/proc/self/fd/{number}")).is_ok())
+            .collect();
+        open.retain(|&number| number > 2);
+        i32::from(open != numbers(&[&bells[1], &bells[4]]))
+    })
+    .unwrap();
+    assert_eq!(worker.wait().unwrap(), Exit::Code(0));
+    assert!(!bells[0].clear(), "still open here");
+}
+
+fn memory_is_shared_with_workers() {
+    let shared = shm::create(1000).unwrap();
+    let words = shared.words();
+    assert_eq!(words.len(), 1000);
+    assert!(words.iter().all(|word| word.load(SeqCst) == 0));
+    let workers: Vec<_> = (1..=4)
+        .map(|number| {
+            child(move || {
+                for _ in 0..1000 {
+                    words[999].fetch_add(number, SeqCst);
+                }
+                0
+            })
+        })
+        .collect();
+    assert!(workers.iter().all(|worker| worker.wait().unwrap() == Exit::Code(0)));
+    assert_eq!(words[999].load(SeqCst), 10_000);
+    assert!(shm::create(usize::MAX).is_err());
+}
+
+fn memory_is_found_by_process_number() {
+    let shared = shm::create(600).unwrap();
+    shared.words()[0].store(1, SeqCst);
+    let master = process::id();
+    let reader = child(move || {
+        let words = shm::attach(master).unwrap();
+        assert_eq!((words.len(), words[0].load(SeqCst)), (600, 1));
+        // A store stays here.
+        words[599].store(7, SeqCst);
+        // What the master stores arrives.
+        let start = Instant::now();
+        while words[0].load(SeqCst) != 2 {
+            assert!(start.elapsed() < Duration::from_secs(5));
+        }
+        0
+    });
+    thread::sleep(Duration::from_millis(20));
+    shared.words()[0].store(2, SeqCst);
+    assert_eq!(reader.wait().unwrap(), Exit::Code(0));
+    assert_eq!(shared.words()[599].load(SeqCst), 0);
+
+    drop(shared);
+    assert!(matches!(shm::attach(master), Err(AttachError::NotAServer(_))));
+    assert!(matches!(shm::attach(u32::MAX), Err(AttachError::NoProcess(_))));
+    if rustix::process::geteuid().is_root() {
+        let stranger = child(|| {
+            set_user(&User { uid: 65534, gid: 65534, groups: vec![] }).unwrap();
+            i32::from(!matches!(shm::attach(1), Err(AttachError::Denied(1))))
+        });
+        assert_eq!(stranger.wait().unwrap(), Exit::Code(0));
+    }
+
+    // Memory that could vanish is not mapped.
+    let unsealed = rustix::fs::memfd_create(shm::NAME, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&unsealed, 4096).unwrap();
+    assert!(matches!(shm::attach(master), Err(AttachError::Io(_))));
+}
+
+fn workers_die_with_their_master() {
+    let shared = shm::create(1).unwrap();
+    let pid: &AtomicU64 = &shared.words()[0];
+    let master = child(|| {
+        let worker = child(|| {
+            loop {
+                thread::sleep(Duration::from_secs(1));
+            }
+        });
+        pid.store(worker.pid().into(), SeqCst);
+        loop {
+            thread::sleep(Duration::from_secs(1));
+        }
+    });
+    eventually(|| pid.load(SeqCst) != 0);
+    let worker = u32::try_from(pid.load(SeqCst)).unwrap();
+    assert!(is_running(worker));
+    master.kill(Signal::Kill).unwrap();
+    master.wait().unwrap();
+    eventually(|| !is_running(worker));
+}
+
+fn signals_are_read() {
+    let worker = child(|| {
+        let signals = Signals::block(&[Signal::Terminate, Signal::User1]).unwrap();
+        assert_eq!(signals.read().unwrap(), None);
+        let me = rustix::process::getpid();
+        let raise = |signal| rustix::process::kill_process(me, signal).unwrap();
+        raise(rustix::process::Signal::USR1);
+        raise(rustix::process::Signal::TERM);
+        raise(rustix::process::Signal::TERM);
+        let mut poller = Poll::new();
+        poller.add(signals.as_fd(), 1, Interest::READ).unwrap();
+        assert_eq!(poller.wait(&mut Vec::new(), None).unwrap(), 1);
+        assert_eq!(signals.read().unwrap(), Some(Signal::User1));
+        assert_eq!(signals.read().unwrap(), Some(Signal::Terminate));
+        assert_eq!(signals.read().unwrap(), None);
+
+        // What is pending for the master is not for its workers, and they inherit the block.
+        raise(rustix::process::Signal::USR1);
+        let grandchild = fork_worker(&[signals.as_fd()], || {
+            let mine = signals.read().unwrap();
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)
+                .unwrap();
+            i32::from((mine, signals.read().unwrap()) != (None, Some(Signal::Terminate)))
+        })
+        .unwrap();
+        assert_eq!(grandchild.wait().unwrap(), Exit::Code(0));
+        assert_eq!(signals.read().unwrap(), Some(Signal::User1));
+        0
+    });
+    assert_eq!(worker.wait().unwrap(), Exit::Code(0));
+}
+
+fn a_bell_wakes_another_process() {
+    let bell = Bell::new().unwrap();
+    let worker = fork_worker(&[bell.as_fd()], || {
+        let mut poller = Poll::new();
+        poller.add(bell.as_fd(), 1, Interest::READ).unwrap();
+        let n = poller.wait(&mut Vec::new(), Some(Duration::from_secs(5))).unwrap();
+        i32::from(n != 1 || !bell.clear())
+    })
+    .unwrap();
+    thread::sleep(Duration::from_millis(10));
+    bell.ring();
+    assert_eq!(worker.wait().unwrap(), Exit::Code(0));
+}
+
+fn privileges_are_gone_for_good() {
+    if !rustix::process::geteuid().is_root() {
+        println!("privileges_are_gone_for_good: skipped, needs root");
+        return;
+    }
+    let worker = child(|| {
+        let user = User::find("65534:65534").unwrap();
+        set_user(&user).unwrap();
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let row = |name: &str| {
+            let row = status.lines().find_map(|line| line.strip_prefix(name));
+            row.unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(row("Uid:"), "65534 65534 65534 65534");
+        assert_eq!(row("Gid:"), "65534 65534 65534 65534");
+        assert_eq!(row("Groups:"), "");
+        assert_eq!(row("CapEff:"), "0000000000000000");
+        assert_eq!(row("CapPrm:"), "0000000000000000");
+        let shadow = fs::File::open("/etc/shadow").unwrap_err();
+        assert_eq!(shadow.kind(), ErrorKind::PermissionDenied);
+        let root = User { uid: 0, gid: 0, groups: vec![] };
+        assert_eq!(set_user(&root).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        // Becoming who one is already is allowed.
+        set_user(&User { groups: vec![], ..user }).unwrap();
+        0
+    });
+    assert_eq!(worker.wait().unwrap(), Exit::Code(0));
+}

@@ -1,0 +1,242 @@
+//! One set of expectations for all wait mechanisms.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use regatta_sys::{
+    Bell, limits,
+    wait::{Epoll, Event, Interest, Poll, Poller, Select, Trigger},
+};
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    os::fd::{AsFd, AsRawFd},
+    time::{Duration, Instant},
+};
+
+const SOON: Option<Duration> = Some(Duration::from_secs(5));
+const NOW: Option<Duration> = Some(Duration::ZERO);
+
+fn pollers() -> Vec<Box<dyn Poller>> {
+    vec![
+        Box::new(Epoll::new(Trigger::Level).unwrap()),
+        Box::new(Epoll::new(Trigger::Edge).unwrap()),
+        Box::new(Poll::new()),
+        Box::new(Select::new()),
+    ]
+}
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (ours, listener.accept().unwrap().0)
+}
+
+fn wait(poller: &mut dyn Poller, timeout: Option<Duration>) -> Vec<Event> {
+    let mut events = vec![Event::default(); 3];
+    let n = poller.wait(&mut events, timeout).unwrap();
+    assert_eq!(n, events.len());
+    events.sort_by_key(|event| event.key);
+    events
+}
+
+/// Waits until an event of `key` fulfils `wanted`: under edges there may be others before it.
+fn until(poller: &mut dyn Poller, key: u64, wanted: impl Fn(&Event) -> bool) {
+    let start = Instant::now();
+    while !wait(poller, SOON).iter().any(|event| event.key == key && wanted(event)) {
+        assert!(start.elapsed() < Duration::from_secs(5), "{} never said so", poller.name());
+    }
+}
+
+#[test]
+fn names_are_those_of_the_options() {
+    let pollers = pollers();
+    let names: Vec<_> = pollers.iter().map(|poller| poller.name()).collect();
+    assert_eq!(names, ["epoll", "epoll-edge", "poll", "select"]);
+    let edges: Vec<_> = pollers.iter().map(|poller| poller.edge()).collect();
+    assert_eq!(edges, [false, true, false, false]);
+}
+
+#[test]
+fn what_arrives_makes_readable_for_as_long_as_it_lasts() {
+    for mut poller in pollers() {
+        let (ours, mut theirs) = pair();
+        poller.add(ours.as_fd(), 7, Interest::READ).unwrap();
+        if poller.edge() {
+            until(&mut *poller, 7, |event| event.writable && !event.readable);
+        } else {
+            assert_eq!(wait(&mut *poller, NOW), [], "{}", poller.name());
+        }
+        theirs.write_all(b"hello").unwrap();
+        until(&mut *poller, 7, |event| event.readable && !event.hangup);
+        let again = wait(&mut *poller, NOW);
+        if poller.edge() {
+            assert_eq!(again, []);
+        } else {
+            let event = Event { key: 7, readable: true, writable: false, hangup: false };
+            assert_eq!(again, [event], "{}", poller.name());
+            let mut ours = &ours;
+            assert_eq!(ours.read(&mut [0; 9]).unwrap(), 5);
+            assert_eq!(wait(&mut *poller, NOW), [], "{}", poller.name());
+        }
+    }
+}
+
+#[test]
+fn room_to_send_makes_writable_until_the_buffer_is_full() {
+    for mut poller in pollers() {
+        let (mut ours, mut theirs) = pair();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        poller.add(ours.as_fd(), 8, Interest::WRITE).unwrap();
+        until(&mut *poller, 8, |event| event.writable && !event.readable && !event.hangup);
+        while ours.write(&[0; 65536]).is_ok() {}
+        assert_eq!(wait(&mut *poller, NOW), [], "{}", poller.name());
+        let mut bytes = vec![0; 1 << 20];
+        let start = Instant::now();
+        loop {
+            while theirs.read(&mut bytes).is_ok() {}
+            if wait(&mut *poller, Some(Duration::from_millis(5))).iter().any(|e| e.writable) {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(5), "{}", poller.name());
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_makes_readable_and_a_reset_both() {
+    for mut poller in pollers() {
+        let (ours, theirs) = pair();
+        poller.add(ours.as_fd(), 1, Interest::READ).unwrap();
+        theirs.shutdown(Shutdown::Write).unwrap();
+        until(&mut *poller, 1, |event| event.readable && !event.hangup);
+
+        // Closing with bytes unread resets the connection.
+        let (mut ours, theirs) = pair();
+        poller.add(ours.as_fd(), 2, Interest::BOTH).unwrap();
+        ours.write_all(b"unread").unwrap();
+        drop(theirs);
+        let knows = poller.name() != "select";
+        until(&mut *poller, 2, |event| event.readable && event.writable && event.hangup == knows);
+        assert_eq!(ours.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+#[test]
+fn a_hangup_that_nobody_is_interested_in_does_not_spin() {
+    for mut poller in pollers() {
+        if poller.edge() {
+            continue;
+        }
+        let (mut ours, theirs) = pair();
+        poller.add(ours.as_fd(), 3, Interest::READ).unwrap();
+        poller.set(ours.as_fd(), 3, Interest::NONE).unwrap();
+        ours.write_all(b"unread").unwrap();
+        drop(theirs);
+        let first = wait(&mut *poller, Some(Duration::from_millis(50)));
+        assert!(first.iter().all(|event| event.hangup), "{}: {first:?}", poller.name());
+        assert_eq!(wait(&mut *poller, NOW), [], "{}", poller.name());
+        poller.set(ours.as_fd(), 4, Interest::READ).unwrap();
+        until(&mut *poller, 4, |event| event.readable);
+    }
+}
+
+#[test]
+fn a_removed_descriptor_is_silent_and_its_number_can_come_back_with_another_key() {
+    for mut poller in pollers() {
+        let (ours, mut theirs) = pair();
+        let number = ours.as_raw_fd();
+        theirs.write_all(b"x").unwrap();
+        poller.add(ours.as_fd(), 10, Interest::READ).unwrap();
+        until(&mut *poller, 10, |event| event.readable);
+        poller.remove(ours.as_fd()).unwrap();
+        assert_eq!(wait(&mut *poller, NOW), [], "{}", poller.name());
+        assert!(poller.is_empty());
+        assert!(poller.remove(ours.as_fd()).is_err());
+
+        // Other tests open descriptors too, so the number itself may be taken: put it there.
+        let (other, mut theirs) = pair();
+        drop(ours);
+        let again = rustix::io::fcntl_dupfd_cloexec(&other, number).unwrap();
+        theirs.write_all(b"x").unwrap();
+        poller.add(again.as_fd(), 11, Interest::READ).unwrap();
+        until(&mut *poller, 11, |event| event.readable);
+        assert_eq!(poller.len(), 1);
+    }
+}
+
+#[test]
+fn misuse_is_an_error_and_changes_are_counted() {
+    for mut poller in pollers() {
+        let (ours, theirs) = pair();
+        poller.add(ours.as_fd(), 1, Interest::READ).unwrap();
+        assert!(poller.add(ours.as_fd(), 1, Interest::READ).is_err(), "{}", poller.name());
+        assert!(poller.remove(theirs.as_fd()).is_err());
+        if !poller.edge() {
+            assert!(poller.set(theirs.as_fd(), 1, Interest::READ).is_err());
+        }
+        assert_eq!((poller.len(), poller.changes()), (1, 1));
+        poller.set(ours.as_fd(), 1, Interest::BOTH).unwrap();
+        assert_eq!(poller.changes(), 1 + u64::from(!poller.edge()));
+        poller.remove(ours.as_fd()).unwrap();
+        assert_eq!(poller.changes(), 2 + u64::from(!poller.edge()));
+    }
+}
+
+#[test]
+fn a_wait_lasts_as_long_as_it_was_told() {
+    for mut poller in pollers() {
+        let start = Instant::now();
+        assert_eq!(wait(&mut *poller, Some(Duration::from_millis(20))), []);
+        assert!(start.elapsed() >= Duration::from_millis(20), "{}", poller.name());
+        let bell = Bell::new().unwrap();
+        poller.add_level(bell.as_fd(), 5, Interest::READ).unwrap();
+        assert_eq!(wait(&mut *poller, NOW), []);
+        bell.ring();
+        bell.ring();
+        // Longer than any clock lasts is the same as for ever.
+        for _ in 0..2 {
+            let events = wait(&mut *poller, Some(Duration::MAX));
+            assert_eq!(events.len(), 1, "{}: a bell is level-triggered", poller.name());
+            assert_eq!((events[0].key, events[0].readable), (5, true));
+        }
+        assert!(bell.clear());
+        assert!(!bell.clear());
+        assert_eq!(wait(&mut *poller, NOW), []);
+    }
+}
+
+#[test]
+fn all_of_two_thousand_are_watched() {
+    // Two for each pair, for all of the pollers in turn.
+    assert!(limits::raise_descriptors().unwrap() > 5000, "needs a higher hard limit");
+    for mut poller in pollers() {
+        let bells: Vec<_> = (0..2000).map(|_| Bell::new().unwrap()).collect();
+        assert!(bells.iter().any(|bell| bell.as_fd().as_raw_fd() > 1024));
+        for (key, bell) in bells.iter().enumerate() {
+            poller.add_level(bell.as_fd(), key as u64, Interest::READ).unwrap();
+        }
+        assert_eq!(poller.len(), 2000);
+        let mut seen = vec![0; 2000];
+        bells.iter().for_each(Bell::ring);
+        // Epoll returns as many as it has room for, then others.
+        for _ in 0..2000 {
+            for event in wait(&mut *poller, NOW) {
+                seen[usize::try_from(event.key).unwrap()] += 1;
+                bells[usize::try_from(event.key).unwrap()].clear();
+            }
+        }
+        assert!(seen.iter().all(|&n| n == 1), "{}", poller.name());
+
+        for bell in bells.iter().rev().step_by(2) {
+            poller.remove(bell.as_fd()).unwrap();
+        }
+        bells.iter().for_each(Bell::ring);
+        for _ in 0..1000 {
+            for event in wait(&mut *poller, NOW) {
+                assert_eq!(event.key % 2, 0, "{}", poller.name());
+                seen[usize::try_from(event.key).unwrap()] += 1;
+                bells[usize::try_from(event.key).unwrap()].clear();
+            }
+        }
+        assert_eq!(seen.iter().sum::<i32>(), 3000, "{}", poller.name());
+    }
+}
