@@ -1,5 +1,5 @@
 //! Field lines, their names and values (RFC 9110 §5).
-use crate::h1::line::{Next, next_field};
+use crate::h1::line::{Lines, Next};
 use core::fmt;
 
 /// One field line.
@@ -83,10 +83,11 @@ impl<'a> Iterator for Iter<'a> {
     type Item = Field<'a>;
 
     fn next(&mut self) -> Option<Field<'a>> {
-        let Ok(Next::Field { name, value, end }) = next_field(self.section, self.at) else {
+        let mut lines = Lines::new(self.section, self.at);
+        let Ok(Next::Field { name, value }) = lines.next_field() else {
             return None;
         };
-        self.at = end;
+        self.at = lines.at();
         Some(Field { name: core::str::from_utf8(name).unwrap_or(""), value })
     }
 }
@@ -94,11 +95,11 @@ impl<'a> Iterator for Iter<'a> {
 /// The lines of one field, in order. Several lines are one list (RFC 9110 §5.3).
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct FieldLines<'a> {
-    lines: Lines<'a>,
+    lines: Extent<'a>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Lines<'a> {
+enum Extent<'a> {
     #[default]
     Absent,
     /// The value of the only line.
@@ -109,20 +110,20 @@ enum Lines<'a> {
 
 impl<'a> FieldLines<'a> {
     /// The field is absent.
-    pub const ABSENT: Self = Self { lines: Lines::Absent };
+    pub const ABSENT: Self = Self { lines: Extent::Absent };
 
     /// The field in one line.
     #[must_use]
     #[inline]
     pub const fn one(value: &'a [u8]) -> Self {
-        Self { lines: Lines::One(value) }
+        Self { lines: Extent::One(value) }
     }
 
     /// True if the field is absent.
     #[must_use]
     #[inline]
     pub const fn is_absent(&self) -> bool {
-        matches!(self.lines, Lines::Absent)
+        matches!(self.lines, Extent::Absent)
     }
 
     /// True if the field is present.
@@ -136,17 +137,17 @@ impl<'a> FieldLines<'a> {
     #[inline]
     pub(crate) fn extend(&mut self, name: &[u8], value: &'a [u8], fields: &'a [u8]) {
         self.lines = match self.lines {
-            Lines::Absent => Lines::One(value),
-            _ => Lines::Many(Fields::new(fields).starting_with(name)),
+            Extent::Absent => Extent::One(value),
+            _ => Extent::Many(Fields::new(fields).starting_with(name)),
         };
     }
 
     /// The value of each line.
     pub fn values(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (only, lines) = match self.lines {
-            Lines::Absent => (None, Fields::default()),
-            Lines::One(value) => (Some(value), Fields::default()),
-            Lines::Many(lines) => (None, lines),
+            Extent::Absent => (None, Fields::default()),
+            Extent::One(value) => (Some(value), Fields::default()),
+            Extent::Many(lines) => (None, lines),
         };
         let name = lines.iter().next().map_or("", |first| first.name);
         let named = lines.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
@@ -157,7 +158,7 @@ impl<'a> FieldLines<'a> {
     #[must_use]
     pub const fn single(&self) -> Option<&'a [u8]> {
         match self.lines {
-            Lines::One(value) => Some(value),
+            Extent::One(value) => Some(value),
             _ => None,
         }
     }

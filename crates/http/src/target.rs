@@ -87,11 +87,21 @@ fn absolute(method: Method, raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), T
 #[must_use]
 #[inline]
 pub fn is_host(text: &[u8]) -> bool {
-    let end = text.iter().position(|&byte| HOST[usize::from(byte)] != 1).unwrap_or(text.len());
-    match &text[end..] {
-        [] => true,
-        [b':', port @ ..] => is_port(port),
-        [b'[', rest @ ..] if end == 0 => is_literal(rest),
+    match text.iter().map(|&byte| u32::from(HOST[usize::from(byte)])).sum() {
+        0 => true,
+        COLON => {
+            let name = text.iter().rposition(|&byte| byte == b':').unwrap_or(0);
+            is_port(&text[name + 1..])
+        }
+        _ => is_rare_host(text),
+    }
+}
+
+/// [`is_host`] for literals and encoded names.
+#[cold]
+fn is_rare_host(text: &[u8]) -> bool {
+    match text {
+        [b'[', rest @ ..] => is_literal(rest),
         _ => is_encoded_name(text),
     }
 }
@@ -115,15 +125,17 @@ fn is_future(text: &[u8]) -> bool {
         return false;
     };
     let (version, address) = (&text[..dot], &text[dot + 1..]);
-    let allowed = |&byte: &u8| byte == b':' || HOST[usize::from(byte)] == 1;
+    let allowed = |&byte: &u8| byte == b':' || HOST[usize::from(byte)] == 0;
     let digits = !version.is_empty() && version.iter().all(u8::is_ascii_hexdigit);
     digits && !address.is_empty() && address.iter().all(allowed)
 }
 
 /// A port, which may be empty.
 fn is_port(text: &[u8]) -> bool {
-    let digits = text.iter().all(u8::is_ascii_digit);
-    digits && (text.is_empty() || decimal(text).is_some_and(|port| port <= 0xffff))
+    match text.len() {
+        0..=4 => text.iter().all(u8::is_ascii_digit),
+        _ => decimal(text).is_some_and(|port| port <= 0xffff),
+    }
 }
 
 /// A registered name with percent-encoded bytes, and perhaps a port.
@@ -137,25 +149,30 @@ fn is_encoded_name(text: &[u8]) -> bool {
                 rest
             }
             [b':', port @ ..] => return is_port(port),
-            [byte, rest @ ..] if HOST[usize::from(*byte)] == 1 => rest,
+            [byte, rest @ ..] if HOST[usize::from(*byte)] == 0 => rest,
             _ => return false,
         }
     }
 }
 
-/// 1 for a byte that may be in a registered name as it is (RFC 3986 §3.2.2).
+/// What a colon counts in a host.
+const COLON: u32 = 1;
+
+/// 0 for a byte that may be in a registered name as it is (RFC 3986 §3.2.2), [`COLON`] for a colon,
+/// more for any other.
 static HOST: [u8; 256] = {
-    let mut table = [0; 256];
+    let mut table = [2; 256];
     let mut byte = 0x21u8;
     while byte < 0x7f {
         if byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'('..=b',')
             || matches!(byte, b';' | b'=')
         {
-            table[byte as usize] = 1;
+            table[byte as usize] = 0;
         }
         byte += 1;
     }
+    table[b':' as usize] = 1;
     table
 };
 

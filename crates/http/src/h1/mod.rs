@@ -5,6 +5,7 @@ pub(crate) mod line;
 mod parse;
 mod response;
 mod scan;
+mod word;
 
 pub use encode::{
     Decimal, end_head, write_date_field, write_decimal, write_decimal_field, write_field,

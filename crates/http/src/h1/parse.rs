@@ -2,8 +2,9 @@
 use super::{
     Body,
     framing::{Ambiguous, Framing},
-    line::{Malformed, Next, blanks, find, line_end, next_field},
+    line::{Lines, Malformed, Next},
     scan::skip_empty_lines,
+    word::{blanks, find},
 };
 use crate::{
     FieldLines, Fields, Method, Status,
@@ -190,78 +191,17 @@ pub fn parse_first<'a>(
     bytes: &'a [u8],
     limits: &HeadLimits,
 ) -> Result<Option<RequestHead<'a>>, HeadFault> {
-    let Some((mut head, start)) = request_line(bytes, limits)? else {
+    let Some(line) = request_line(bytes, limits)? else {
         return Ok(None);
     };
-    let authority = head.host.take();
-    let mut gathered = Gathered { head, framing: Framing::default(), connection: Options::NONE };
-    let mut count = 0;
-    let mut at = start;
-    let end = loop {
-        match next_field(bytes, at).map_err(|Malformed| HeadFault::FieldLine)? {
-            Next::Field { name, value, end } => {
-                count += 1;
-                if count > limits.fields_max {
-                    return Err(HeadFault::HeadTooLarge);
-                }
-                gathered.take(name, value, &bytes[start..end])?;
-                at = end;
-            }
-            Next::Blank(end) => break end,
-            Next::Partial => return Ok(None),
-        }
-    };
-    gathered.head.head_bytes = end;
-    gathered.head.fields = Fields::new(&bytes[start..at]);
-    if end > limits.head_bytes_max {
-        return Err(HeadFault::HeadTooLarge);
-    }
-    gathered.finish(authority).map(Some)
-}
-
-/// Reads the request line: a head without fields, whose host is the authority in the target, and
-/// where its fields start.
-#[inline]
-fn request_line<'a>(
-    bytes: &'a [u8],
-    limits: &HeadLimits,
-) -> Result<Option<(RequestHead<'a>, usize)>, HeadFault> {
-    let start = skip_empty_lines(bytes).map_err(|Malformed| HeadFault::RequestLine)?;
-    let Some((method, method_end)) = method(bytes, start)? else {
-        return Ok(None);
-    };
-    let method_text = match method {
-        Method::Other => core::str::from_utf8(&bytes[start..method_end]).unwrap_or(""),
-        known => known.name(),
-    };
-    let target_start = method_end + 1;
-    let Some(target_end) = find(bytes, target_start, blanks) else {
-        return Ok(None);
-    };
-    if bytes[target_end] != b' ' || target_end == target_start {
-        return Err(HeadFault::RequestLine);
-    }
-    let target = &bytes[target_start..target_end];
-    if target.len() > limits.target_bytes_max {
-        return Err(HeadFault::TargetTooLong);
-    }
-    let rest = &bytes[target_end + 1..];
-    let version = match rest.first_chunk::<10>() {
-        Some(b"HTTP/1.1\r\n") => Version::Http11,
-        Some(b"HTTP/1.0\r\n") => Version::Http10,
-        _ => match other_version(rest)? {
-            Some(version) => version,
-            None => return Ok(None),
-        },
-    };
-    let (names, host) = target::parse(method, target).map_err(|TargetFault| HeadFault::Target)?;
-    let head = RequestHead {
-        method,
-        method_text,
-        target,
+    let (names, authority) = line.target_parts()?;
+    let mut head = RequestHead {
+        method: line.method,
+        method_text: line.method_text,
+        target: line.target,
         names,
-        version,
-        host,
+        version: line.version,
+        host: None,
         body: Body::None,
         persistent: false,
         expectation: Expectation::None,
@@ -273,33 +213,139 @@ fn request_line<'a>(
         fields: Fields::default(),
         head_bytes: 0,
     };
-    Ok(Some((head, target_end + 11)))
-}
-
-/// Reads the method; also where it ends.
-#[inline]
-fn method(bytes: &[u8], start: usize) -> Result<Option<(Method, usize)>, HeadFault> {
-    if let [b'G', b'E', b'T', b' ', ..] = bytes[start..] {
-        return Ok(Some((Method::Get, start + 3)));
-    }
-    let end = find(bytes, start, blanks);
-    let text = &bytes[start..end.unwrap_or(bytes.len())];
-    if text.is_empty() && end.is_none() {
+    if !read_fields(&mut head, bytes, line.end, limits)? {
         return Ok(None);
     }
-    if !is_token(text) || end.is_some_and(|end| bytes[end] != b' ') {
-        return Err(HeadFault::RequestLine);
+    if let Some(authority) = authority {
+        head.host = Some(authority);
     }
-    Ok(end.map(|end| (Method::from_text(text), end)))
+    Ok(Some(head))
 }
 
-/// Reads what ends a request line, if it is neither HTTP/1.1 nor HTTP/1.0. A higher minor version
-/// is treated as the highest that is known (RFC 9110 §2.5).
+/// Reads the field lines, which start at `start`, into `head`; false if their end has not come.
+#[inline(always)]
+fn read_fields<'a>(
+    head: &mut RequestHead<'a>,
+    bytes: &'a [u8],
+    start: usize,
+    limits: &HeadLimits,
+) -> Result<bool, HeadFault> {
+    let (mut framing, mut connection) = (Framing::default(), Options::NONE);
+    let mut count = 0;
+    let mut lines = Lines::new(bytes, start);
+    let section_end = loop {
+        let at = lines.at();
+        match lines.next_field().map_err(|Malformed| HeadFault::FieldLine)? {
+            Next::Field { name, value } => {
+                count += 1;
+                if count > limits.fields_max {
+                    return Err(HeadFault::HeadTooLarge);
+                }
+                let line = Line { name, value, bytes, start, end: lines.at() };
+                take(head, &line, &mut framing, &mut connection)?;
+            }
+            Next::Blank => break at,
+            Next::Partial => return Ok(false),
+        }
+    };
+    head.head_bytes = lines.at();
+    head.fields = Fields::new(&bytes[start..section_end]);
+    if head.head_bytes > limits.head_bytes_max {
+        return Err(HeadFault::HeadTooLarge);
+    }
+    head.body = framing.body(head.version).map_err(ambiguous)?.unwrap_or(Body::None);
+    head.persistent = connection.persistent(head.version);
+    match head.version {
+        Version::Http11 if head.host.is_none() => return Err(HeadFault::Host),
+        Version::Http11 => {}
+        Version::Http10 => head.expectation = Expectation::None,
+    }
+    Ok(true)
+}
+
+/// A request line, and where the line after it starts.
+struct RequestLine<'a> {
+    method: Method,
+    method_text: &'a str,
+    target: &'a [u8],
+    version: Version,
+    end: usize,
+}
+
+impl<'a> RequestLine<'a> {
+    /// What the target names, and the authority in it.
+    #[inline(always)]
+    fn target_parts(&self) -> Result<(Target<'a>, Option<&'a [u8]>), HeadFault> {
+        target::parse(self.method, self.target).map_err(|TargetFault| HeadFault::Target)
+    }
+}
+
+/// Reads the request line; `None` if its end has not come.
+#[inline(always)]
+fn request_line<'a>(
+    bytes: &'a [u8],
+    limits: &HeadLimits,
+) -> Result<Option<RequestLine<'a>>, HeadFault> {
+    let start = skip_empty_lines(bytes).map_err(|Malformed| HeadFault::RequestLine)?;
+    let Some((method, method_text)) = method(bytes, start)? else {
+        return Ok(None);
+    };
+    let target_start = start + method_text.len() + 1;
+    let Some(target_end) = find(bytes, target_start, blanks) else {
+        return Ok(None);
+    };
+    if bytes[target_end] != b' ' || target_end == target_start {
+        return Err(HeadFault::RequestLine);
+    }
+    let target = &bytes[target_start..target_end];
+    if target.len() > limits.target_bytes_max {
+        return Err(HeadFault::TargetTooLong);
+    }
+    let rest = &bytes[target_end + 1..];
+    let version = match rest.split_first_chunk::<8>() {
+        Some((text, [b'\r', b'\n', ..])) if *text == *b"HTTP/1.1" => Version::Http11,
+        _ => match other_version(rest)? {
+            Some(version) => version,
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(RequestLine { method, method_text, target, version, end: target_end + 11 }))
+}
+
+/// Reads the method and its text; `None` if its end has not come.
+#[inline(always)]
+fn method(bytes: &[u8], start: usize) -> Result<Option<(Method, &str)>, HeadFault> {
+    let rest = &bytes[start..];
+    match rest.first_chunk() {
+        Some(text) if u32::from_le_bytes(*text) == u32::from_le_bytes(*b"GET ") => {
+            Ok(Some((Method::Get, "GET")))
+        }
+        _ => other_method(rest),
+    }
+}
+
+/// Reads a method at the start of `bytes` that is not `GET`.
+fn other_method(bytes: &[u8]) -> Result<Option<(Method, &str)>, HeadFault> {
+    let end = find(bytes, 0, blanks);
+    let text = &bytes[..end.unwrap_or(bytes.len())];
+    match end {
+        None if text.is_empty() => return Ok(None),
+        _ if !is_token(text) => return Err(HeadFault::RequestLine),
+        None => return Ok(None),
+        Some(end) if bytes[end] != b' ' => return Err(HeadFault::RequestLine),
+        Some(_) => {}
+    }
+    let text = core::str::from_utf8(text).map_err(|_| HeadFault::RequestLine)?;
+    Ok(Some((Method::from_text(text.as_bytes()), text)))
+}
+
+/// Reads what ends a request line, if it is not HTTP/1.1. A higher minor version is treated as the
+/// highest that is known (RFC 9110 §2.5).
 #[cold]
 fn other_version(rest: &[u8]) -> Result<Option<Version>, HeadFault> {
-    let end = line_end(rest, 0).map_err(|Malformed| HeadFault::RequestLine)?;
-    match end.map(|end| &rest[..end]) {
+    match Lines::new(rest, 0).next_line().map_err(|Malformed| HeadFault::RequestLine)? {
         None => Ok(None),
+        Some(b"HTTP/1.0") => Ok(Some(Version::Http10)),
         Some([b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', b'0'..=b'9']) => {
             if *major == b'1' { Ok(Some(Version::Http11)) } else { Err(HeadFault::Version) }
         }
@@ -307,88 +353,79 @@ fn other_version(rest: &[u8]) -> Result<Option<Version>, HeadFault> {
     }
 }
 
-/// A head that is being filled in.
-struct Gathered<'a> {
-    head: RequestHead<'a>,
-    framing: Framing,
-    connection: Options,
+/// A field line of a head.
+struct Line<'a> {
+    name: &'a [u8],
+    value: &'a [u8],
+    bytes: &'a [u8],
+    /// Where the head's field lines start.
+    start: usize,
+    /// Where this one ends.
+    end: usize,
 }
 
-impl<'a> Gathered<'a> {
-    /// Takes a field line, the last of `fields`. The length of its name says which few it can be.
-    #[inline]
-    fn take(&mut self, name: &'a [u8], value: &'a [u8], fields: &'a [u8]) -> Result<(), HeadFault> {
-        let head = &mut self.head;
-        let conditions = &mut head.conditions;
-        match name.len() {
-            4 if same(name, b"host") => return self.host(value),
-            5 if same(name, b"range") => once(&mut head.range, value),
-            6 if same(name, b"expect") => self.expect(value),
-            7 if same(name, b"referer") => head.referer = Some(value),
-            8 if same(name, b"if-match") => conditions.if_match.extend(name, value, fields),
-            8 if same(name, b"if-range") => once(&mut conditions.if_range, value),
-            10 if same(name, b"connection") => self.connection.take(value),
-            10 if same(name, b"user-agent") => head.user_agent = Some(value),
-            13 if same(name, b"if-none-match") => {
-                conditions.if_none_match.extend(name, value, fields);
-            }
-            14 if same(name, b"content-length") => {
-                return self.framing.content_length(value).map_err(ambiguous);
-            }
-            15 if same(name, b"accept-encoding") => {
-                head.accept_encoding.extend(name, value, fields);
-            }
-            17 if same(name, b"if-modified-since") => {
-                once(&mut conditions.if_modified_since, value);
-            }
-            17 if same(name, b"transfer-encoding") => {
-                return self.framing.transfer_encoding(value).map_err(ambiguous);
-            }
-            19 if same(name, b"if-unmodified-since") => {
-                once(&mut conditions.if_unmodified_since, value);
-            }
-            _ if !is_token(name) => return Err(HeadFault::FieldLine),
-            _ => {}
+/// Takes a field line into `head`. The length of its name says which few it can be.
+#[inline(always)]
+fn take<'a>(
+    head: &mut RequestHead<'a>,
+    line: &Line<'a>,
+    framing: &mut Framing,
+    connection: &mut Options,
+) -> Result<(), HeadFault> {
+    let (name, value) = (line.name, line.value);
+    let conditions = &mut head.conditions;
+    match name.len() {
+        4 if same(name, b"host") => return host(&mut head.host, value),
+        5 if same(name, b"range") => once(&mut head.range, value),
+        6 if same(name, b"expect") => expect(&mut head.expectation, value),
+        7 if same(name, b"referer") => head.referer = Some(value),
+        8 if same(name, b"if-match") => list(&mut conditions.if_match, line),
+        8 if same(name, b"if-range") => once(&mut conditions.if_range, value),
+        10 if same(name, b"connection") => connection.take(value),
+        10 if same(name, b"user-agent") => head.user_agent = Some(value),
+        13 if same(name, b"if-none-match") => list(&mut conditions.if_none_match, line),
+        14 if same(name, b"content-length") => {
+            return framing.content_length(value).map_err(ambiguous);
         }
-        Ok(())
+        15 if same(name, b"accept-encoding") => list(&mut head.accept_encoding, line),
+        17 if same(name, b"if-modified-since") => once(&mut conditions.if_modified_since, value),
+        17 if same(name, b"transfer-encoding") => {
+            return framing.transfer_encoding(value).map_err(ambiguous);
+        }
+        19 if same(name, b"if-unmodified-since") => {
+            once(&mut conditions.if_unmodified_since, value);
+        }
+        _ if !is_token(name) => return Err(HeadFault::FieldLine),
+        _ => {}
     }
+    Ok(())
+}
 
-    /// Takes a `Host` line (RFC 9112 §3.2).
-    #[inline]
-    fn host(&mut self, value: &'a [u8]) -> Result<(), HeadFault> {
-        if self.head.host.is_some() || !target::is_host(value) {
-            return Err(HeadFault::Host);
-        }
-        self.head.host = Some(value);
-        Ok(())
+/// Takes a `Host` line (RFC 9112 §3.2).
+#[inline(always)]
+fn host<'a>(host: &mut Option<&'a [u8]>, value: &'a [u8]) -> Result<(), HeadFault> {
+    if host.is_some() || !target::is_host(value) {
+        return Err(HeadFault::Host);
     }
+    *host = Some(value);
+    Ok(())
+}
 
-    /// Takes an `Expect` line: a list whose only known member is `100-continue`.
-    fn expect(&mut self, value: &[u8]) {
-        for member in members(value) {
-            let known = member.eq_ignore_ascii_case(b"100-continue");
-            self.head.expectation = match self.head.expectation {
-                Expectation::None | Expectation::Continue if known => Expectation::Continue,
-                _ => Expectation::Unknown,
-            };
-        }
+/// Takes an `Expect` line: a list whose only known member is `100-continue`.
+fn expect(expectation: &mut Expectation, value: &[u8]) {
+    for member in members(value) {
+        let known = member.eq_ignore_ascii_case(b"100-continue");
+        *expectation = match *expectation {
+            Expectation::None | Expectation::Continue if known => Expectation::Continue,
+            _ => Expectation::Unknown,
+        };
     }
+}
 
-    /// The head, now that all its lines are taken.
-    #[inline]
-    fn finish(self, authority: Option<&'a [u8]>) -> Result<RequestHead<'a>, HeadFault> {
-        let Self { mut head, framing, connection } = self;
-        if head.host.is_none() && head.version == Version::Http11 {
-            return Err(HeadFault::Host);
-        }
-        head.host = authority.or(head.host);
-        head.body = framing.body(head.version).map_err(ambiguous)?.unwrap_or(Body::None);
-        head.persistent = connection.persistent(head.version);
-        if head.version == Version::Http10 {
-            head.expectation = Expectation::None;
-        }
-        Ok(head)
-    }
+/// Takes a line of a field that is a list.
+#[inline(always)]
+fn list<'a>(lines: &mut FieldLines<'a>, line: &Line<'a>) {
+    lines.extend(line.name, line.value, &line.bytes[line.start..line.end]);
 }
 
 /// Notes the value of a field that has one value; an empty one if it is given twice.

@@ -2,7 +2,7 @@
 use super::{
     Body, ResponseBody, Version,
     framing::{Ambiguous, Framing},
-    line::{Malformed, Next, line_end, next_field},
+    line::{Lines, Malformed, Next},
     parse::Options,
     scan::skip_empty_lines,
 };
@@ -51,23 +51,21 @@ pub enum ResponseFault {
 /// [`ResponseFault`] says what is wrong.
 pub fn parse_response(bytes: &[u8], method: Method) -> Result<ResponseHead<'_>, ResponseFault> {
     let start = skip_empty_lines(bytes).map_err(|Malformed| ResponseFault::StatusLine)?;
-    let end = match line_end(bytes, start) {
-        Ok(Some(end)) => end,
-        Ok(None) | Err(Malformed) => return Err(ResponseFault::StatusLine),
+    let mut lines = Lines::new(bytes, start);
+    let Ok(Some(line)) = lines.next_line() else {
+        return Err(ResponseFault::StatusLine);
     };
-    let (version, status, reason) = status_line(&bytes[start..end])?;
+    let (version, status, reason) = status_line(line)?;
     let (mut framing, mut connection) = (Framing::default(), Options::NONE);
-    let mut at = end + 2;
-    loop {
-        match next_field(bytes, at) {
-            Ok(Next::Field { name, value, end }) => {
-                take(name, value, &mut framing, &mut connection)?;
-                at = end;
-            }
-            Ok(Next::Blank(end)) if end == bytes.len() => break,
+    let section_start = lines.at();
+    let section_end = loop {
+        let at = lines.at();
+        match lines.next_field() {
+            Ok(Next::Field { name, value }) => take(name, value, &mut framing, &mut connection)?,
+            Ok(Next::Blank) if lines.at() == bytes.len() => break at,
             _ => return Err(ResponseFault::FieldLine),
         }
-    }
+    };
     let length = framing.body(version).map_err(|Ambiguous| ResponseFault::Framing)?;
     let body = match length {
         _ if method == Method::Head || status.is_bodiless() => ResponseBody::None,
@@ -76,7 +74,7 @@ pub fn parse_response(bytes: &[u8], method: Method) -> Result<ResponseHead<'_>, 
         Some(Body::None) | None => ResponseBody::UntilClose,
     };
     let persistent = connection.persistent(version) && body != ResponseBody::UntilClose;
-    let fields = Fields::new(&bytes[end + 2..at]);
+    let fields = Fields::new(&bytes[section_start..section_end]);
     Ok(ResponseHead { version, status, reason, body, persistent, fields })
 }
 

@@ -1,5 +1,5 @@
 //! Finding the end of a head as its bytes arrive (RFC 9112 §2.2).
-use super::line::{Malformed, line_end};
+use super::line::{Lines, Malformed};
 
 /// The most empty lines that are skipped before a request line.
 pub const LEADING_LINES_MAX: usize = 2;
@@ -28,12 +28,15 @@ pub fn scan_head(bytes: &[u8], seen: usize) -> Scan {
         return Scan::Bad;
     };
     // A CR that came last is looked at again, now that it has a successor.
-    let again = usize::from(matches!(bytes.get(..seen), Some([.., b'\r'])));
-    let mut at = start.max(seen - again);
+    let again = usize::from(bytes[..seen].ends_with(b"\r"));
+    let mut lines = Lines::new(bytes, start.max(seen - again));
     loop {
-        match line_end(bytes, at) {
-            Ok(Some(end)) if bytes[..end].ends_with(b"\r\n") => return Scan::End(end + 2),
-            Ok(Some(end)) => at = end + 2,
+        let at = lines.at();
+        match lines.next_line() {
+            Ok(Some(line)) if bytes[..at + line.len()].ends_with(b"\r\n") => {
+                return Scan::End(lines.at());
+            }
+            Ok(Some(_)) => {}
             Ok(None) => return Scan::Partial,
             Err(Malformed) => return Scan::Bad,
         }

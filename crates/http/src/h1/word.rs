@@ -1,0 +1,101 @@
+//! Looking at eight bytes at once: which of them are of some kind.
+
+/// Bytes that are looked at together.
+pub(crate) const LANES: usize = 8;
+
+/// The high bit of byte `n` is set if byte `n` is of the kind asked for; no other bit is.
+pub(crate) type Marks = u64;
+
+const LOW: u64 = u64::from_le_bytes([0x01; LANES]);
+const HIGH: u64 = u64::from_le_bytes([0x80; LANES]);
+
+/// Marks control characters: below 0x20, and 0x7f.
+#[inline(always)]
+pub(crate) const fn controls(word: u64) -> Marks {
+    outside(word, 0x20)
+}
+
+/// Marks control characters and spaces.
+#[inline(always)]
+pub(crate) const fn blanks(word: u64) -> Marks {
+    outside(word, 0x21)
+}
+
+/// Marks colons.
+#[inline(always)]
+pub(crate) const fn colons(word: u64) -> Marks {
+    let other = word ^ (LOW * b':' as u64);
+    !(((other & !HIGH) + !HIGH) | other) & HIGH
+}
+
+/// Marks bytes below `least`, and 0x7f. No sum leaves its byte: 0x7f + 0x80 - 0x20 < 0x100.
+#[inline(always)]
+const fn outside(word: u64, least: u64) -> Marks {
+    let seven = word & !HIGH;
+    let at_least = seven + LOW * (0x80 - least);
+    let delete = seven + LOW;
+    // A delete is at least that too, so the two differ where a byte is not marked.
+    !(at_least ^ delete | word) & HIGH
+}
+
+/// Index of the first byte of `kind` at or after `from`.
+#[inline(always)]
+pub(crate) fn find(bytes: &[u8], from: usize, kind: impl Fn(u64) -> Marks) -> Option<usize> {
+    let (words, tail) = bytes.get(from..)?.as_chunks::<LANES>();
+    let mut at = from;
+    for word in words {
+        let marks = kind(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return Some(at + first(marks));
+        }
+        at += LANES;
+    }
+    if tail.is_empty() {
+        return None;
+    }
+    // The last few bytes are the upper ones of the last whole word, shifted down.
+    let Some(word) = bytes.last_chunk() else {
+        return find_short(tail, kind).map(|hit| at + hit);
+    };
+    let marks = kind(u64::from_le_bytes(*word)) >> (8 * (LANES - tail.len()));
+    (marks != 0).then_some(at + first(marks))
+}
+
+/// As [`find`], in less than a word.
+#[cold]
+fn find_short(bytes: &[u8], kind: impl Fn(u64) -> Marks) -> Option<usize> {
+    bytes.iter().position(|&byte| kind(LOW * u64::from(byte)) != 0)
+}
+
+/// Index of the first byte that is marked.
+#[inline(always)]
+const fn first(marks: Marks) -> usize {
+    (marks.trailing_zeros() / 8) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// Looks for what `is` says in texts that have one such byte at each place, or none.
+    fn check(kind: impl Fn(u64) -> Marks + Copy, is: impl Fn(u8) -> bool) {
+        for (len, byte) in (0..20).flat_map(|len| (0..=255).map(move |byte| (len, byte))) {
+            for (place, filler) in (0..len).flat_map(|at| [(at, b'a'), (at, 0x80), (at, 0xff)]) {
+                let mut text = vec![filler; len];
+                text[place] = byte;
+                for from in 0..=len + 1 {
+                    let expected = (from..len).find(|&at| is(text[at]));
+                    assert_eq!(find(&text, from, kind), expected, "{text:?} {from}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn finders_find_the_bytes_of_their_kind() {
+        check(controls, |byte| byte.is_ascii_control());
+        check(blanks, |byte| byte.is_ascii_control() || byte == b' ');
+        check(colons, |byte| byte == b':');
+    }
+}
