@@ -62,7 +62,7 @@ pub(crate) enum Content {
     None,
     /// So many bytes are left.
     Length(u64),
-    /// Chunks, of which so many bytes may still come.
+    /// Chunks, of which so many bytes may still come, their sizes and ends included.
     Chunked(Decoder, u64),
 }
 
@@ -106,7 +106,10 @@ impl Content {
                 Ok(used)
             }
             Self::Chunked(decoder, left) => {
-                let fed = decoder.feed(bytes).map_err(|_| ContentFault::Malformed)?;
+                // One byte more than may come tells that it is too large, before what is behind it
+                // can look malformed.
+                let look = usize::try_from(*left + 1).map_or(bytes.len(), |n| n.min(bytes.len()));
+                let fed = decoder.feed(&bytes[..look]).map_err(|_| ContentFault::Malformed)?;
                 *left = left.checked_sub(fed.used as u64).ok_or(ContentFault::TooLarge)?;
                 if fed.done {
                     *self = Self::None;

@@ -1,0 +1,193 @@
+//! What is remembered, for how long, and within which bounds.
+use crate::rig::{Expected, Rig, check, pattern};
+use regatta_metrics::Counter;
+use regatta_op::OpKind;
+use regatta_origin::{CachingRules, ContentRules, Site};
+
+fn with(caching: CachingRules) -> Rig {
+    Rig::new(Site { caching, ..Site::default() })
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+fn body(rig: &Rig, path: &str) -> Vec<u8> {
+    let output = rig.ask(&get(path));
+    crate::rig::Response::parse(&output, false).0.body
+}
+
+#[test]
+fn a_change_shows_after_the_time_to_revalidate() {
+    let rig = Rig::new(Site::default());
+    assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
+    rig.put("ten.txt", b"9876543210");
+    rig.pass(999);
+    assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
+    rig.pass(1);
+    assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
+    rig.delete("ten.txt");
+    rig.pass(1_000);
+    assert_eq!(body(&rig, "/ten.txt"), b"<h1>lost</h1>\n");
+    rig.put("ten.txt", b"back");
+    assert_eq!(body(&rig, "/ten.txt"), b"<h1>lost</h1>\n", "a name of nothing is remembered");
+    assert!(rig.count(Counter::CacheNegativeHits) > 0);
+    rig.pass(1_000);
+    assert_eq!(body(&rig, "/ten.txt"), b"back");
+}
+
+#[test]
+fn what_did_not_change_is_opened_again_but_not_read() {
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.feed(get("/ten.txt").as_bytes());
+    rig.pass(1_000);
+    client.kinds.clear();
+    client.feed(get("/ten.txt").as_bytes());
+    client.feed(get("/ten.txt").as_bytes());
+    use OpKind::{Open, Recv, Send};
+    assert_eq!(client.kinds, [Open, Send, Recv, Send, Recv]);
+    assert_eq!(rig.count(Counter::CacheRevalidations), 1);
+    assert_eq!(rig.count(Counter::Reads), 1);
+    // A sibling that appears is a change, too.
+    rig.put("ten.txt.gz", b"zip");
+    rig.pass(1_000);
+    let request = "GET /ten.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
+    let fields = [("content-encoding", "gzip")];
+    check(&rig, request, &Expected { status: 200, fields: &fields, body: Some(b"zip") });
+}
+
+#[test]
+fn one_asker_revalidates() {
+    let rig = Rig::new(Site::default());
+    body(&rig, "/big.bin");
+    let opens = rig.opens.get();
+    rig.pass(5_000);
+    for _ in 0..10 {
+        body(&rig, "/big.bin");
+    }
+    assert_eq!(rig.opens.get(), opens + 1);
+}
+
+#[test]
+fn descriptors_are_held_only_for_bodies_on_disk() {
+    let rig = Rig::new(Site::default());
+    for path in ["/ten.txt", "/app.js", "/big.bin", "/small.bin", "/empty.txt"] {
+        body(&rig, path);
+    }
+    // big.bin, and the two siblings of app.js that nobody wanted yet.
+    assert_eq!(rig.cache.descriptors(), 3);
+    let ask = "GET /app.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\r\n";
+    rig.ask(ask);
+    assert_eq!(rig.cache.descriptors(), 2);
+    let fds = rig.count(Counter::CacheFdsAdded) - rig.count(Counter::CacheFdsRemoved);
+    assert_eq!(fds, 2);
+}
+
+#[test]
+fn without_a_cache_every_request_opens_and_closes() {
+    let rig = with(CachingRules { enabled: false, ..CachingRules::default() });
+    let small = rig.put("small.bin", &pattern(4096));
+    let big = rig.put("big.bin", &pattern(200 << 10));
+    let mut client = rig.connect();
+    for _ in 0..2 {
+        client.kinds.clear();
+        client.feed(get("/small.bin").as_bytes());
+        use OpKind::{Open, Read, Recv, Send};
+        assert_eq!(client.kinds, [Open, Read, Send, Recv]);
+        client.kinds.clear();
+        client.feed(get("/big.bin").as_bytes());
+        assert_eq!(client.kinds[..2], [Open, Send]);
+    }
+    assert_eq!((small.holders(), big.holders()), (2, 2), "one here, one in the file system");
+    assert_eq!(rig.cache.entries(), 0);
+    assert_eq!(rig.count(Counter::CacheLookups), 0);
+    assert_eq!(rig.count(Counter::OpenSiblings), 0);
+}
+
+#[test]
+fn a_sender_keeps_its_file_when_the_cache_lets_go() {
+    let rig = with(CachingRules { descriptors_max: 1, ..CachingRules::default() });
+    let file = rig.put("a.bin", &pattern(100_000));
+    rig.put("b.bin", &pattern(100_000));
+    let mut client = rig.connect();
+    client.room = 50_000;
+    client.feed(get("/a.bin").as_bytes());
+    body(&rig, "/b.bin");
+    assert_eq!(rig.cache.descriptors(), 1);
+    assert_eq!(file.holders(), 3, "here, the file system, the sender");
+    client.room = u64::MAX;
+    client.run();
+    assert_eq!(client.responses(&[])[0].body, pattern(100_000));
+    drop(client);
+    assert_eq!(file.holders(), 2);
+}
+
+#[test]
+fn every_bound_holds() {
+    let rules = CachingRules {
+        entries_max: 100,
+        negatives_max: 50,
+        descriptors_max: 20,
+        bytes_max: 300_000,
+        ..CachingRules::default()
+    };
+    let content = ContentRules { precompressed: false, ..ContentRules::default() };
+    let rig = Rig::new(Site { caching: rules, content, ..Site::default() });
+    for at in 0..300 {
+        rig.put(&format!("f{at}"), &pattern(10 * at));
+        rig.put(&format!("d{at}/x"), b"");
+    }
+    for at in 0..60 {
+        rig.put(&format!("large{at}"), &pattern(100_000));
+    }
+    let mut client = rig.connect();
+    for at in 0..5_000 {
+        let name = at * 7919 % 4001;
+        let path = match at % 4 {
+            0 => format!("/f{}", name % 300),
+            1 => format!("/d{}", name % 300),
+            2 => format!("/large{}", name % 60),
+            _ => format!("/none{name}{}", "x".repeat(name % 400)),
+        };
+        client.feed(get(&path).as_bytes());
+        client.output.clear();
+        assert!(rig.cache.entries() <= 100 && rig.cache.negatives() <= 50);
+        assert!(rig.cache.descriptors() <= 20 && rig.cache.bytes() <= 300_000);
+    }
+    let count = |counter| rig.count(counter);
+    assert!(count(Counter::CacheEvictions) > 1_000);
+    let entries = count(Counter::CacheEntriesAdded) - count(Counter::CacheEntriesRemoved);
+    assert_eq!(entries, (rig.cache.entries() + rig.cache.negatives()) as u64);
+    let bytes = count(Counter::CacheBytesAdded) - count(Counter::CacheBytesRemoved);
+    assert_eq!(bytes, rig.cache.bytes() as u64);
+}
+
+#[test]
+fn what_is_asked_for_often_stays() {
+    let rig = with(CachingRules { entries_max: 10, ..CachingRules::default() });
+    for at in 0..200 {
+        rig.put(&format!("f{at}"), b"x");
+    }
+    let mut client = rig.connect();
+    for at in 0..200 {
+        client.feed(get("/f0").as_bytes());
+        client.feed(get(&format!("/f{at}")).as_bytes());
+    }
+    let opens = rig.opens.get();
+    client.feed(get("/f0").as_bytes());
+    assert_eq!(rig.opens.get(), opens, "a scan does not put out what is popular");
+}
+
+#[test]
+fn a_scan_for_nothing_puts_out_no_file() {
+    let rig = with(CachingRules { entries_max: 10, negatives_max: 10, ..CachingRules::default() });
+    body(&rig, "/ten.txt");
+    for at in 0..1_000 {
+        body(&rig, &format!("/none{at}"));
+    }
+    let opens = rig.opens.get();
+    body(&rig, "/ten.txt");
+    assert_eq!(rig.opens.get(), opens);
+    assert_eq!(rig.cache.negatives(), 10);
+}

@@ -1,0 +1,310 @@
+//! How connections end: who says so, in which time, and what becomes of what is on its way.
+use crate::rig::{Client, Expected, Rig, check};
+use regatta_metrics::Counter;
+use regatta_op::{CloseReason, Fault, OpKind};
+use regatta_origin::{Deadlines, Limits, Outcome, Site};
+
+const TEN: &[u8] = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+const BIG: &[u8] = b"GET /big.bin HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[track_caller]
+fn ends(client: &Client<'_>, reason: CloseReason) {
+    assert_eq!(client.closed, Some(reason));
+    assert_eq!(client.rig.count(Counter::closed(reason as usize)), 1);
+}
+
+#[test]
+fn who_ends_the_connection() {
+    let rows: &[(&str, &str, bool)] = &[
+        ("GET /ten.txt HTTP/1.1\r\nHost: a\r\n", "", true),
+        ("GET /ten.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", "close", false),
+        ("GET /ten.txt HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n", "close", false),
+        ("GET /ten.txt HTTP/1.0\r\n", "close", false),
+        ("GET /ten.txt HTTP/1.0\r\nConnection: Keep-Alive\r\n", "keep-alive", true),
+        ("GET /nothing HTTP/1.0\r\nConnection: keep-alive\r\n", "keep-alive", true),
+        ("GET /docs HTTP/1.0\r\n", "close", false),
+        ("GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", "close", false),
+    ];
+    for (head, connection, goes_on) in rows {
+        let rig = Rig::new(Site::default());
+        let request = format!("{head}\r\n");
+        let fields = [("connection", *connection)];
+        let status = match head.split(' ').nth(1) {
+            Some("/ten.txt") => 200,
+            Some("/docs") => 301,
+            _ => 404,
+        };
+        check(&rig, &request, &Expected { status, fields: &fields, body: None });
+        let mut client = rig.connect();
+        client.feed(request.as_bytes());
+        // Who asked for the end and sent nothing more needs no lingering.
+        assert!(!client.shut);
+        assert_eq!(client.closed.is_none(), *goes_on, "{head}");
+        // One who sends more after all might not get the answer without.
+        let mut client = rig.connect();
+        client.feed(format!("{request}GET / HTTP/1.1\r\n").as_bytes());
+        assert_eq!(client.shut, !goes_on, "{head}");
+    }
+}
+
+#[test]
+fn the_last_request_of_a_connection_says_so() {
+    let limits = Limits { requests_max: 2, ..Limits::default() };
+    let rig = Rig::new(Site { limits, ..Site::default() });
+    let mut client = rig.connect();
+    client.feed(&TEN.repeat(3));
+    let fields: Vec<_> =
+        client.responses(&[]).iter().map(|response| response.field("connection")).collect();
+    assert_eq!(fields, [None, Some("close".into())]);
+    assert!(client.shut);
+    client.end();
+    ends(&client, CloseReason::Finished);
+}
+
+#[test]
+fn half_closed_peers_get_their_answers() {
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.feed(&TEN.repeat(2));
+    client.end();
+    assert_eq!(client.statuses(), [200, 200]);
+    ends(&client, CloseReason::PeerClosed);
+}
+
+#[test]
+fn a_peer_that_leaves_too_early() {
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.feed(b"GET / HT");
+    client.end();
+    ends(&client, CloseReason::PeerAborted);
+    assert!(client.output.is_empty());
+
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.feed(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
+    client.end();
+    ends(&client, CloseReason::PeerAborted);
+    assert_eq!(rig.count(Counter::RepliesCut), 1);
+
+    for (fault, reason) in
+        [(Fault::Reset, CloseReason::Reset), (Fault::Other(5), CloseReason::Failed)]
+    {
+        let rig = Rig::new(Site::default());
+        let mut client = rig.connect();
+        client.fail(fault);
+        ends(&client, reason);
+
+        let rig = Rig::new(Site::default());
+        let mut client = rig.connect();
+        client.room = 1000;
+        client.feed(BIG);
+        client.fail(fault);
+        ends(&client, reason);
+        assert_eq!(rig.count(Counter::RepliesCut), 1);
+        assert_eq!(rig.count(Counter::Replies), 0);
+    }
+}
+
+#[test]
+fn idle_connections_end_silently() {
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    assert!(!client.expire(59_999, 0));
+    client.feed(TEN);
+    assert!(client.conn.is_idle());
+    assert!(!client.expire(59_999, 0), "the time starts again with each response");
+    let sent = client.output.len();
+    assert!(client.expire(1, 0));
+    ends(&client, CloseReason::IdleDeadline);
+    assert_eq!(client.output.len(), sent);
+}
+
+#[test]
+fn a_head_has_a_total_time() {
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.feed(b"GET / HTTP/1.1\r\n");
+    for _ in 0..9 {
+        assert!(!client.expire(1_000, 0));
+        client.feed(b"X: y\r\n"); // a byte now and then buys no time
+    }
+    assert!(!client.conn.is_idle());
+    assert!(client.expire(1_000, 0));
+    assert_eq!(client.statuses(), [408]);
+    assert!(client.shut);
+    assert_eq!(client.waits_for(), Some(OpKind::Recv));
+    assert!(client.expire(2_000, 0));
+    ends(&client, CloseReason::HeadDeadline);
+}
+
+#[test]
+fn a_content_has_a_total_time() {
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.feed(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n");
+    for _ in 0..9 {
+        assert!(!client.expire(1_000, 0));
+        client.feed(b"x");
+    }
+    assert!(client.expire(1_000, 0));
+    assert_eq!(client.statuses(), [408]);
+    client.end();
+    ends(&client, CloseReason::HeadDeadline);
+    assert_eq!(rig.count(Counter::Requests), rig.count(Counter::Replies));
+}
+
+#[test]
+fn a_slow_reader_may_be_slow_but_not_too_slow() {
+    let deadlines = Deadlines { send_window_ms: 1_000, send_rate_min: 100, ..Deadlines::default() };
+    let rig = Rig::new(Site { deadlines, ..Site::default() });
+    rig.log.on.set(true);
+    let mut client = rig.connect();
+    client.room = 50_000;
+    client.feed(BIG);
+    assert_eq!(client.waits_for(), Some(OpKind::Send));
+    // The kernel took 50,000 bytes. The peer takes 100 in each window: just enough.
+    for window in 1..=20 {
+        assert!(!client.expire(1_000, 50_000 - window * 100), "window {window}");
+    }
+    // It takes 99: too slow.
+    assert!(client.expire(1_000, 50_000 - 2_099));
+    ends(&client, CloseReason::SendDeadline);
+    assert_eq!(rig.count(Counter::RepliesCut), 1);
+    let told = rig.log.told.borrow();
+    assert_eq!((told[0].outcome, told[0].sent_bytes), (Outcome::Slow, 50_000));
+    assert_eq!(told[0].body_bytes, 200 << 10);
+}
+
+#[test]
+fn bytes_in_the_kernel_are_not_cut_off_while_they_flow() {
+    let deadlines = Deadlines {
+        idle_ms_max: 1_000,
+        linger_ms_max: 1_000,
+        send_window_ms: 1_000,
+        send_rate_min: 100,
+        ..Deadlines::default()
+    };
+    let site = || Site { deadlines: deadlines.clone(), ..Site::default() };
+    // Idle after a large response, of which the kernel still has most.
+    let rig = Rig::new(site());
+    let mut client = rig.connect();
+    client.feed(BIG);
+    assert!(client.conn.is_idle());
+    for window in 1..5 {
+        assert!(!client.expire(1_000, 200_000 - window * 100));
+    }
+    assert!(client.expire(1_000, 199_600));
+    ends(&client, CloseReason::IdleDeadline);
+    // Lingering after one.
+    let limits = Limits { requests_max: 1, ..Limits::default() };
+    let rig = Rig::new(Site { limits, ..site() });
+    let mut client = rig.connect();
+    client.feed(BIG);
+    assert!(client.shut);
+    for window in 1..5 {
+        assert!(!client.expire(1_000, 200_000 - window * 100));
+    }
+    assert!(client.expire(1_000, 0));
+    ends(&client, CloseReason::Finished);
+}
+
+#[test]
+fn lingering_is_bounded_in_bytes() {
+    let limits = Limits { linger_bytes_max: 1_000, ..Limits::default() };
+    let rig = Rig::new(Site { limits, ..Site::default() });
+    let mut client = rig.connect();
+    client.feed(b"rubbish\n");
+    assert!(client.shut);
+    client.feed(&[b'x'; 1_000]);
+    assert_eq!(client.closed, None);
+    client.feed(b"x");
+    ends(&client, CloseReason::BadRequest);
+}
+
+#[test]
+fn a_file_that_shrinks_ends_the_connection() {
+    let rig = Rig::new(Site::default());
+    rig.log.on.set(true);
+    let file = rig.put("shrinks.bin", &[7; 100_000]);
+    let mut client = rig.connect();
+    client.room = 30_000;
+    client.feed(b"GET /shrinks.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    file.truncate(40_000);
+    client.room = u64::MAX;
+    client.run();
+    ends(&client, CloseReason::Truncated);
+    let head = client.output.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!(client.output.len() - head, 40_000, "never padded");
+    let told = rig.log.told.borrow();
+    assert_eq!((told[0].outcome, told[0].sent_bytes), (Outcome::Truncated, 40_000 + head as u64));
+    assert_eq!(rig.count(Counter::RepliesCut), 1);
+}
+
+#[test]
+fn a_file_that_shrinks_before_it_is_read_is_not_answered() {
+    let rig = Rig::new(Site::default());
+    rig.put("shrinks.txt", &[7; 100]).truncate(99);
+    let mut client = rig.connect();
+    client.feed(b"GET /shrinks.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    ends(&client, CloseReason::Truncated);
+    assert!(client.output.is_empty());
+    // Nor remembered.
+    rig.put("shrinks.txt", b"new");
+    let request = "GET /shrinks.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+    check(&rig, request, &Expected { status: 200, fields: &[], body: Some(b"new") });
+}
+
+#[test]
+fn draining() {
+    let rig = Rig::new(Site::default());
+    // Idle: at once.
+    let mut client = rig.connect();
+    assert!(client.drain());
+    ends(&client, CloseReason::Drained);
+    // In a response: after it.
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.room = 1_000;
+    client.feed(&[BIG, TEN].concat());
+    assert!(!client.drain());
+    client.room = u64::MAX;
+    client.run();
+    assert_eq!(client.statuses(), [200]);
+    assert!(client.shut);
+    client.end();
+    ends(&client, CloseReason::Drained);
+    // In a head: it is answered, and told that it is the last.
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.feed(b"GET /ten.txt HTTP/1.1\r\n");
+    assert!(!client.drain());
+    client.feed(b"Host: a\r\n\r\n");
+    assert_eq!(client.responses(&[])[0].field("connection").as_deref(), Some("close"));
+    client.end();
+    ends(&client, CloseReason::Drained);
+}
+
+#[test]
+fn the_log_is_told() {
+    let rig = Rig::new(Site::default());
+    rig.log.on.set(true);
+    let mut client = rig.connect();
+    let request = "GET /ten.txt?q HTTP/1.1\r\nHost: a\r\nUser-Agent: me\r\n\r\n";
+    client.feed(format!("{request}{request}HEAD / HTTP/1.0\r\n\r\n").as_bytes());
+    assert!(client.rig.log.told.borrow().iter().all(|told| told.outcome == Outcome::Complete));
+    let told = rig.log.told.borrow().clone();
+    assert_eq!(told.len(), 3);
+    assert_eq!(told[0].line, "GET /ten.txt?q HTTP/1.1");
+    assert_eq!((told[0].status, told[0].body_bytes, told[0].keep_alive), (200, 10, true));
+    assert_eq!(told[0], told[1]);
+    assert_eq!((told[2].body_bytes, told[2].keep_alive), (0, false));
+    assert_eq!(told[0].agent, "me");
+    let sent: u64 = told.iter().map(|told| told.sent_bytes).sum();
+    assert_eq!(sent, client.output.len() as u64);
+    // A head that takes its time, and one that is none.
+    let mut client = rig.connect();
+    client.feed(b"rubbish\n");
+    let told = rig.log.told.borrow().last().cloned().unwrap();
+    assert_eq!((told.line.as_str(), told.status), ("  ", 400));
+}

@@ -1,0 +1,116 @@
+//! Byte ranges, of files in memory and of files on disk.
+use crate::rig::{Expected, Rig, check, pattern};
+use regatta_origin::{CachingRules, Site};
+
+/// Every row holds for the same file in memory, copied or not, and on disk.
+fn rigs() -> Vec<Rig> {
+    let caching = [
+        CachingRules::default(),
+        CachingRules { copy_bytes_max: 0, ..CachingRules::default() },
+        CachingRules { body_bytes_max: 0, ..CachingRules::default() },
+        CachingRules { enabled: false, ..CachingRules::default() },
+    ];
+    caching.map(|caching| Rig::new(Site { caching, ..Site::default() })).into()
+}
+
+fn ask(range: &str, more: &str) -> String {
+    format!("GET /ten.txt HTTP/1.1\r\nHost: a\r\nRange: {range}\r\n{more}\r\n")
+}
+
+#[test]
+fn one_range() {
+    let rows: &[(&str, u16, &str, &[u8])] = &[
+        ("bytes=0-0", 206, "bytes 0-0/10", b"0"),
+        ("bytes=2-4", 206, "bytes 2-4/10", b"234"),
+        ("bytes=5-", 206, "bytes 5-9/10", b"56789"),
+        ("bytes=-3", 206, "bytes 7-9/10", b"789"),
+        ("bytes=-99", 206, "bytes 0-9/10", b"0123456789"),
+        ("bytes=8-99999999999999999999999", 206, "bytes 8-9/10", b"89"),
+        ("bytes=0-1,2-3", 206, "bytes 0-3/10", b"0123"),
+        ("bytes=10-", 416, "bytes */10", b""),
+        ("bytes=-0", 416, "bytes */10", b""),
+        ("bytes=5-4", 200, "", b"0123456789"),
+        ("bytes=a-b", 200, "", b"0123456789"),
+        ("lines=1-2", 200, "", b"0123456789"),
+        ("bytes=0-9,0-9", 200, "", b"0123456789"),
+        ("bytes=", 200, "", b"0123456789"),
+    ];
+    for rig in rigs() {
+        for (range, status, content_range, body) in rows {
+            let fields = [("content-range", *content_range)];
+            let body = (*status != 416).then_some(*body);
+            check(&rig, &ask(range, ""), &Expected { status: *status, fields: &fields, body });
+            let head = ask(range, "").replace("GET", "HEAD");
+            check(
+                &rig,
+                &head,
+                &Expected { status: 200, fields: &[("content-range", "")], body: None },
+            );
+        }
+    }
+}
+
+#[test]
+fn many_ranges() {
+    for rig in rigs() {
+        let request = ask("bytes=0-1, 4-5, -1", "");
+        let got = check(&rig, &request, &Expected { status: 206, fields: &[], body: None });
+        let content_type = got.field("content-type").unwrap();
+        let boundary = content_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
+        let mut expected = String::new();
+        for (range, text) in [("0-1", "01"), ("4-5", "45"), ("9-9", "9")] {
+            expected += &format!(
+                "\r\n--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                 Content-Range: bytes {range}/10\r\n\r\n{text}"
+            );
+        }
+        expected += &format!("\r\n--{boundary}--\r\n");
+        assert_eq!(String::from_utf8(got.body.clone()).unwrap(), expected[2..]);
+        assert!(got.field("etag").is_some() && got.field("content-range").is_none());
+        // Another response, another boundary.
+        let again = check(&rig, &request, &Expected { status: 206, fields: &[], body: None });
+        assert_ne!(again.field("content-type").unwrap(), content_type);
+    }
+}
+
+#[test]
+fn more_ranges_than_allowed_are_none() {
+    let rig = Rig::new(Site::default());
+    let many: Vec<_> = (0..40).map(|at| format!("{at}-{at}")).step_by(2).collect();
+    let request =
+        format!("GET /small.bin HTTP/1.1\r\nHost: a\r\nRange: bytes={}\r\n\r\n", many.join(","));
+    check(&rig, &request, &Expected { status: 200, fields: &[], body: Some(&pattern(4096)) });
+}
+
+#[test]
+fn if_range() {
+    for rig in rigs() {
+        let got =
+            check(&rig, &ask("bytes=0-0", ""), &Expected { status: 206, fields: &[], body: None });
+        let tag = got.field("etag").unwrap();
+        let date = got.field("last-modified").unwrap();
+        let rows = [
+            (format!("If-Range: {tag}\r\n"), 206),
+            (format!("If-Range: {date}\r\n"), 206),
+            (format!("If-Range: W/{tag}\r\n"), 200),
+            ("If-Range: \"x\"\r\n".into(), 200),
+            ("If-Range: Sun, 13 Sep 2020 12:26:41 GMT\r\n".into(), 200),
+        ];
+        for (more, status) in rows {
+            check(&rig, &ask("bytes=0-0", &more), &Expected { status, fields: &[], body: None });
+        }
+    }
+}
+
+#[test]
+fn ranges_of_a_large_file_and_of_a_coding() {
+    let rig = Rig::new(Site::default());
+    let big = pattern(200 << 10);
+    let request = "GET /big.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=100000-150000\r\n\r\n";
+    let body = Some(&big[100_000..=150_000]);
+    check(&rig, request, &Expected { status: 206, fields: &[], body });
+    let request = "GET /app.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\
+                   Range: bytes=690-\r\n\r\n";
+    let fields = [("content-encoding", "br"), ("content-range", "bytes 690-699/700")];
+    check(&rig, request, &Expected { status: 206, fields: &fields, body: Some(&[b'b'; 10]) });
+}

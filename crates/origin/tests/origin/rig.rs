@@ -1,0 +1,461 @@
+//! A little driver: connections over an in-memory file system, with every byte in the test's hand.
+use regatta_metrics::{Arena, Counter, Tally};
+use regatta_op::{
+    CloseReason, Coding, Done, Fault, File, FileId, Modified, Now, Op, OpKind, OpenFault, OpenReq,
+    Opened, Outbox, ReadReq, Segment, Tick,
+};
+use regatta_origin::{Conn, Cx, LocalCache, Log, Outcome, Record, Scratch, Site};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    sync::atomic::AtomicU64,
+};
+
+/// A file: its bytes may shrink behind its facts.
+#[derive(Clone, Debug)]
+pub(crate) struct FakeFile(Rc<(FileId, RefCell<Vec<u8>>)>);
+
+impl File for FakeFile {
+    fn id(&self) -> FileId {
+        self.0.0
+    }
+}
+
+impl FakeFile {
+    pub(crate) fn truncate(&self, len: usize) {
+        self.0.1.borrow_mut().truncate(len);
+    }
+
+    pub(crate) fn holders(&self) -> usize {
+        Rc::strong_count(&self.0)
+    }
+
+    fn bytes(&self, at: u64, len: u64) -> Vec<u8> {
+        let bytes = self.0.1.borrow();
+        let start = usize::try_from(at).unwrap().min(bytes.len());
+        let end = usize::try_from(at + len).unwrap().min(bytes.len());
+        bytes[start..end].to_vec()
+    }
+}
+
+/// What the log was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) line: String,
+    pub(crate) status: u16,
+    pub(crate) body_bytes: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) outcome: Outcome,
+    pub(crate) agent: String,
+    pub(crate) duration_ms: u64,
+    pub(crate) keep_alive: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct TestLog {
+    pub(crate) on: Cell<bool>,
+    pub(crate) told: RefCell<Vec<Told>>,
+}
+
+impl Log for TestLog {
+    fn wants(&self) -> bool {
+        self.on.get()
+    }
+
+    fn record(&self, record: &Record<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        self.told.borrow_mut().push(Told {
+            line: format!("{} {} {}", text(record.method), text(record.target), record.version),
+            status: record.status,
+            body_bytes: record.body_bytes,
+            sent_bytes: record.sent_bytes,
+            outcome: record.outcome,
+            agent: record.user_agent.map(text).unwrap_or_default(),
+            duration_ms: record.duration_ms,
+            keep_alive: record.keep_alive,
+        });
+    }
+}
+
+/// A worker's world: a site, its files, and a clock that only tests move.
+pub(crate) struct Rig {
+    pub(crate) site: Site,
+    pub(crate) cache: LocalCache<FakeFile>,
+    pub(crate) scratch: Scratch,
+    pub(crate) log: TestLog,
+    pub(crate) files: RefCell<BTreeMap<Vec<u8>, FakeFile>>,
+    pub(crate) faults: RefCell<BTreeMap<Vec<u8>, OpenFault>>,
+    pub(crate) opens: Cell<u64>,
+    pub(crate) tick: Cell<u64>,
+    generation: Cell<u32>,
+    arena: Arena<'static>,
+}
+
+pub(crate) const UNIX: u64 = 1_700_000_000;
+
+impl Rig {
+    pub(crate) fn new(site: Site) -> Self {
+        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let rig = Self {
+            cache: LocalCache::new(&site.caching, site.seed),
+            scratch: Scratch::new(7),
+            log: TestLog::default(),
+            files: RefCell::default(),
+            faults: RefCell::default(),
+            opens: Cell::new(0),
+            tick: Cell::new(1_000),
+            generation: Cell::new(0),
+            arena: Arena::create(Vec::leak(words), 1),
+            site,
+        };
+        rig.put("index.html", b"<h1>home</h1>\n");
+        rig.put("404.html", b"<h1>lost</h1>\n");
+        rig.put("app.js", &[b'j'; 3000]);
+        rig.put("app.js.br", &[b'b'; 700]);
+        rig.put("app.js.gz", &[b'g'; 900]);
+        rig.put("docs/index.html", b"docs");
+        rig.put("docs/guide.html", b"guide");
+        rig.put("empty.txt", b"");
+        rig.put("ten.txt", b"0123456789");
+        rig.put("small.bin", &pattern(4 << 10));
+        rig.put("mid.bin", &pattern(40 << 10));
+        rig.put("big.bin", &pattern(200 << 10));
+        rig.put("with space.txt", b"spaced");
+        rig.put(".hidden", b"no");
+        rig.put(".well-known/acme", b"yes");
+        rig
+    }
+
+    /// Writes a file: a new one each time, even with the same bytes.
+    pub(crate) fn put(&self, path: &str, bytes: &[u8]) -> FakeFile {
+        self.generation.set(self.generation.get() + 1);
+        let time = Modified { secs: 1_600_000_000, nanos: self.generation.get() };
+        let id = FileId {
+            device: 1,
+            inode: u64::from(self.generation.get()),
+            len: bytes.len() as u64,
+            modified: time,
+            changed: time,
+        };
+        let file = FakeFile(Rc::new((id, RefCell::new(bytes.to_vec()))));
+        self.files.borrow_mut().insert(path.into(), file.clone());
+        file
+    }
+
+    pub(crate) fn delete(&self, path: &str) {
+        self.files.borrow_mut().remove(path.as_bytes());
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        let tick = self.tick.get();
+        Now { tick: Tick(tick), unix: UNIX + tick / 1000 }
+    }
+
+    pub(crate) fn pass(&self, ms: u64) {
+        self.tick.set(self.tick.get() + ms);
+    }
+
+    pub(crate) fn cx(&self) -> Cx<'_, FakeFile> {
+        Cx {
+            site: &self.site,
+            cache: &self.cache,
+            tally: Tally::Owned(self.arena.slot(0)),
+            log: &self.log,
+            scratch: &self.scratch,
+        }
+    }
+
+    pub(crate) fn count(&self, counter: Counter) -> u64 {
+        self.arena.slot(0).get(counter)
+    }
+
+    fn open(&self, req: &OpenReq) -> Result<Opened<FakeFile>, OpenFault> {
+        self.opens.set(self.opens.get() + 1);
+        assert!(!req.path.starts_with(b"/") && !req.path.ends_with(b"/"), "{req:?}");
+        if let Some(fault) = self.faults.borrow().get(&*req.path) {
+            return Err(*fault);
+        }
+        let files = self.files.borrow();
+        let Some(file) = files.get(&*req.path) else {
+            let mut below = req.path.to_vec();
+            below.push(b'/');
+            let directory =
+                req.path.is_empty() || files.keys().any(|path| path.starts_with(&below));
+            return if directory { Ok(Opened::Directory) } else { Err(OpenFault::NotFound) };
+        };
+        let siblings = Coding::ALL.map(|coding| {
+            let path = [&*req.path, coding.suffix().as_bytes()].concat();
+            files.get(&path).filter(|_| req.siblings.has(coding)).cloned()
+        });
+        Ok(Opened::File { file: file.clone(), siblings })
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&self) -> Client<'_> {
+        let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 4000)).into();
+        let conn = Conn::new(peer, self.now(), &self.cx());
+        let mut client = Client {
+            rig: self,
+            conn,
+            parked: None,
+            kinds: Vec::new(),
+            output: Vec::new(),
+            room: u64::MAX,
+            send_bytes_max: u64::MAX,
+            shut: false,
+            closed: None,
+        };
+        client.run();
+        client
+    }
+
+    /// Sends `request` on a connection of its own: all that comes back.
+    pub(crate) fn ask(&self, request: &str) -> Vec<u8> {
+        let mut client = self.connect();
+        client.feed(request.as_bytes());
+        client.output
+    }
+}
+
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()
+}
+
+/// One connection, driven.
+pub(crate) struct Client<'a> {
+    pub(crate) rig: &'a Rig,
+    pub(crate) conn: Conn<FakeFile>,
+    parked: Option<Op<FakeFile>>,
+    pub(crate) kinds: Vec<OpKind>,
+    pub(crate) output: Vec<u8>,
+    /// How many more bytes the kernel takes.
+    pub(crate) room: u64,
+    pub(crate) send_bytes_max: u64,
+    pub(crate) shut: bool,
+    pub(crate) closed: Option<CloseReason>,
+}
+
+impl Client<'_> {
+    pub(crate) fn waits_for(&self) -> Option<OpKind> {
+        self.parked.as_ref().map(Op::kind)
+    }
+
+    fn done(&mut self, done: Done<'_, FakeFile>) {
+        self.conn.complete(done, self.rig.now(), &self.rig.cx());
+        self.conn.check_invariants();
+        self.rig.cache.check_invariants();
+    }
+
+    /// Performs operations until the connection waits for the peer.
+    pub(crate) fn run(&mut self) {
+        loop {
+            let op = match self.parked.take() {
+                Some(op) => op,
+                None => match self.conn.next_op() {
+                    Some(op) => {
+                        self.kinds.push(op.kind());
+                        self.conn.check_invariants();
+                        op
+                    }
+                    None => return,
+                },
+            };
+            match op {
+                Op::Recv => {
+                    self.parked = Some(op);
+                    return;
+                }
+                Op::Send(outbox) if self.room == 0 => {
+                    self.parked = Some(Op::Send(outbox));
+                    return;
+                }
+                Op::Send(outbox) => self.send(outbox),
+                Op::Open(ticket, req) => {
+                    let found = self.rig.open(&req);
+                    self.done(Done::Open(ticket, found));
+                }
+                Op::Read(ticket, ReadReq { file, at, len }) => {
+                    let bytes = file.bytes(at, len).into_boxed_slice();
+                    self.done(Done::Read(ticket, Ok(bytes)));
+                }
+                Op::Shut => {
+                    self.shut = true;
+                    self.done(Done::Shut);
+                }
+                Op::Close(reason) => {
+                    self.closed = Some(reason);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends at most what the kernel takes, as one call would: memory, or one file range.
+    fn send(&mut self, mut outbox: Outbox<FakeFile>) {
+        let limit = self.room.min(self.send_bytes_max);
+        let mut bytes: Vec<u8> = outbox.slices().flatten().copied().collect();
+        if let Some(Segment::File { file, at, len }) =
+            outbox.segments().next().filter(|_| bytes.is_empty())
+        {
+            bytes = file.bytes(*at, *len);
+        }
+        bytes.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        let n = bytes.len() as u64;
+        outbox.advance(n);
+        self.output.extend_from_slice(&bytes);
+        self.room = self.room.saturating_sub(n);
+        self.done(Done::Send(outbox, Ok(n)));
+    }
+
+    /// The peer sends bytes.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.run();
+        if self.closed.is_some() {
+            return;
+        }
+        assert_eq!(self.waits_for(), Some(OpKind::Recv), "it reads when nothing else is to do");
+        self.parked = None;
+        self.done(Done::Recv(Ok(bytes)));
+        self.run();
+    }
+
+    /// The peer ends its half.
+    pub(crate) fn end(&mut self) {
+        self.feed(b"");
+    }
+
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        match self.parked.take() {
+            Some(Op::Recv) => self.done(Done::Recv(Err(fault))),
+            Some(Op::Send(outbox)) => self.done(Done::Send(outbox, Err(fault))),
+            other => panic!("{other:?} has no fault"),
+        }
+        self.run();
+    }
+
+    /// Lets time pass and tells the connection. True if it dropped what was out.
+    pub(crate) fn expire(&mut self, ms: u64, queued: u64) -> bool {
+        self.rig.pass(ms);
+        self.conn.expire(queued, self.rig.now(), &self.rig.cx());
+        self.after_abandoning()
+    }
+
+    pub(crate) fn drain(&mut self) -> bool {
+        self.conn.drain(self.rig.now(), &self.rig.cx());
+        self.after_abandoning()
+    }
+
+    fn after_abandoning(&mut self) -> bool {
+        self.conn.check_invariants();
+        let abandoned = self.conn.abandoned();
+        if abandoned {
+            self.parked = None;
+        }
+        self.run();
+        abandoned
+    }
+
+    /// The responses so far; `heads` says which are to `HEAD` requests.
+    pub(crate) fn responses(&self, heads: &[usize]) -> Vec<Response> {
+        let mut rest = &self.output[..];
+        let mut all = Vec::new();
+        while !rest.is_empty() {
+            let (response, used) = Response::parse(rest, heads.contains(&all.len()));
+            all.push(response);
+            rest = &rest[used..];
+        }
+        all
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<u16> {
+        self.responses(&[]).iter().map(|response| response.status).collect()
+    }
+}
+
+/// A response as a client reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Response {
+    pub(crate) fn parse(bytes: &[u8], head_only: bool) -> (Self, usize) {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head") + 4;
+        let head = std::str::from_utf8(&bytes[..end]).unwrap().to_owned();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut response = Self { status, head, body: Vec::new() };
+        let bodiless = head_only || status == 304 || status == 204;
+        let len = if bodiless {
+            0
+        } else {
+            response.field("content-length").expect("a length").parse().unwrap()
+        };
+        response.body = bytes[end..].get(..len).expect("all of the body").to_vec();
+        (response, end + len)
+    }
+
+    /// The value of a field; those of several lines are joined.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        let values: Vec<_> =
+            lines.filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v).collect();
+        (!values.is_empty()).then(|| values.join(", "))
+    }
+}
+
+/// What a request must be answered with.
+pub(crate) struct Expected<'a> {
+    pub(crate) status: u16,
+    /// Fields and their values; an empty value means that the field is absent.
+    pub(crate) fields: &'a [(&'a str, &'a str)],
+    pub(crate) body: Option<&'a [u8]>,
+}
+
+/// Asks twice, first of an empty cache and then of a full one, on one connection, and once with
+/// the bytes one at a time: the answer must be the same.
+#[track_caller]
+pub(crate) fn check(rig: &Rig, request: &str, expected: &Expected<'_>) -> Response {
+    let head_only = request.starts_with("HEAD");
+    let heads: &[usize] = if head_only { &[0, 1] } else { &[] };
+    let mut client = rig.connect();
+    client.feed(request.as_bytes());
+    let first = client.responses(heads).remove(0);
+    if client.closed.is_none() && !client.shut {
+        client.feed(request.as_bytes());
+        let again = client.responses(heads).remove(1);
+        assert_eq!(normal(&again), normal(&first), "the cache must not show");
+    }
+    let mut slow = rig.connect();
+    for byte in request.as_bytes() {
+        slow.feed(std::slice::from_ref(byte));
+    }
+    assert_eq!(normal(&slow.responses(heads)[0]), normal(&first), "nor how bytes come");
+    assert_eq!(first.status, expected.status, "{request}\n{}", first.head);
+    for (name, value) in expected.fields {
+        let found = first.field(name);
+        assert_eq!(found.as_deref().unwrap_or(""), *value, "{request}\n{}", first.head);
+    }
+    if let Some(body) = expected.body {
+        assert!(first.body == body, "{request}\n{}", first.head);
+    }
+    first
+}
+
+/// A response without what is random in it.
+fn normal(response: &Response) -> Response {
+    let Some(boundary) = response
+        .field("content-type")
+        .and_then(|value| value.split_once("boundary=").map(|(_, boundary)| boundary.to_owned()))
+    else {
+        return response.clone();
+    };
+    let replace = |text: &str| text.replace(&boundary, "BOUNDARY");
+    Response {
+        status: response.status,
+        head: replace(&response.head),
+        body: replace(&String::from_utf8_lossy(&response.body)).into_bytes(),
+    }
+}
