@@ -7,16 +7,24 @@
 //! [H] HPL-2001-314, [G] Genevès, [A] Azzedin and Issa, [src] public source code, [mem] unconfirmed,
 //! [inf] computed.
 
+pub mod access_log;
+pub mod alter;
 pub mod content;
 pub mod fault;
 pub mod files;
+pub mod from_dir;
+pub mod from_log;
+pub mod manifest;
 pub mod model;
 mod number;
+mod partial;
 pub mod popularity;
+pub mod presets;
 pub mod rules;
 pub mod session;
 pub mod session_log;
 pub mod specweb;
+mod spill;
 pub mod tally;
 pub mod think;
 pub mod trace;

@@ -1,0 +1,311 @@
+//! Access logs of real servers, line by line: common, combined and JSON forms.
+
+use std::borrow::Cow;
+
+/// Longest line that is read, bytes; longer ones count as malformed.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// One line of an access log, as far as a workload needs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line<'a> {
+    /// The client's address, as written.
+    pub client: Cow<'a, str>,
+    /// The client's user agent, when the form has it.
+    pub agent: Cow<'a, str>,
+    /// Microseconds since 1970.
+    pub at_us: u64,
+    /// Whether the time is in whole seconds, so that the order within one is unknown.
+    pub whole_second: bool,
+    /// Method, as written.
+    pub method: Cow<'a, str>,
+    /// Request target, as written.
+    pub target: Cow<'a, str>,
+    /// Status code.
+    pub status: u16,
+    /// Bytes of the body that were sent, when the line says so.
+    pub bytes: Option<u64>,
+}
+
+/// Reads a line in whichever form it is; `None` when it is in none.
+pub fn parse(line: &[u8]) -> Option<Line<'_>> {
+    let line = line.trim_ascii();
+    if line.first() == Some(&b'{') {
+        return json(line);
+    }
+    common(core::str::from_utf8(line).ok()?)
+}
+
+/// `host ident user [time] "request" status bytes`, with `"referer" "agent"` when combined, and
+/// anything after.
+fn common(line: &str) -> Option<Line<'_>> {
+    let (client, rest) = line.split_once(' ')?;
+    let (_, rest) = rest.split_once('[')?;
+    let (time, rest) = rest.split_once(']')?;
+    let (at_us, whole_second) = clf_time(time)?;
+    let (request, rest) = quoted(rest)?;
+    let mut words = rest.split_ascii_whitespace();
+    let status = words.next()?.parse().ok()?;
+    let bytes = words.next().and_then(|word| word.parse().ok());
+    let agent = quoted(rest).and_then(|(_, rest)| quoted(rest)).map_or("", |(agent, _)| agent);
+    let (method, target) = request_line(request)?;
+    Some(Line {
+        client: client.into(),
+        agent: agent.into(),
+        at_us,
+        whole_second,
+        method: method.into(),
+        target: target.into(),
+        status,
+        bytes,
+    })
+}
+
+/// Text between the next two quotes, and what follows; a backslash protects a quote.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let (_, rest) = text.split_once('"')?;
+    let mut escaped = false;
+    let end = rest.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    Some((&rest[..end], &rest[end + 1..]))
+}
+
+/// Method and target of `GET /path HTTP/1.1`.
+fn request_line(request: &str) -> Option<(&str, &str)> {
+    let (method, rest) = request.split_once(' ')?;
+    let target = rest.rsplit_once(' ').map_or(rest, |(target, _)| target);
+    let token = !method.is_empty() && method.bytes().all(|b| b.is_ascii_uppercase());
+    (token && !target.is_empty()).then_some((method, target))
+}
+
+/// `10/Oct/2000:13:55:36 -0700`, with a fraction of a second if there is one.
+fn clf_time(text: &str) -> Option<(u64, bool)> {
+    const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let (stamp, zone) = text.split_once(' ').unwrap_or((text, "+0000"));
+    let (date, clock) = stamp.split_once(':')?;
+    let mut date = date.split('/');
+    let day = number(date.next()?, 2)?;
+    let month = date.next()?.as_bytes();
+    let month = (1..).zip(MONTHS.chunks(3)).find(|&(_, name)| name == month)?.0;
+    let year = number(date.next()?, 4)?;
+    instant((year, month, day), clock, zone)
+}
+
+/// `2026-01-02T03:04:05.678+01:00`, `Z` or a space for `T` included.
+fn iso_time(text: &str) -> Option<(u64, bool)> {
+    let (date, rest) = text.split_at_checked(10)?;
+    let mut date = date.split('-');
+    let year = number(date.next()?, 4)?;
+    let (month, day) = (number(date.next()?, 2)?, number(date.next()?, 2)?);
+    let rest = rest.strip_prefix(['T', 't', ' '])?;
+    let zone_at = rest.find(['Z', 'z', '+', '-']).unwrap_or(rest.len());
+    let (clock, zone) = rest.split_at(zone_at);
+    instant((year, month, day), clock.trim_end(), zone)
+}
+
+fn number(text: &str, digits: usize) -> Option<i64> {
+    let plain = text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| text.parse().ok())?
+}
+
+/// Microseconds since 1970 of a civil date, `HH:MM:SS[.fraction]` and a zone.
+fn instant(date: (i64, i64, i64), clock: &str, zone: &str) -> Option<(u64, bool)> {
+    let (clock, fraction) = clock.split_once(['.', ',']).unwrap_or((clock, ""));
+    let mut parts = clock.split(':');
+    let hour = number(parts.next()?, 2)?;
+    let (minute, second) = (number(parts.next()?, 2)?, number(parts.next()?, 2)?);
+    let (year, month, day) = date;
+    let real = (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !real || hour > 24 || minute > 59 || second > 60 || parts.next().is_some() {
+        return None;
+    }
+    let offset_s = match zone.as_bytes().first() {
+        None | Some(b'Z' | b'z') => 0,
+        Some(sign) => {
+            let digits: String = zone[1..].chars().filter(|&c| c != ':').collect();
+            let all = number(&digits, 4)?;
+            (all / 100 * 60 + all % 100) * if *sign == b'-' { -60 } else { 60 }
+        }
+    };
+    let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - offset_s;
+    let us: u64 = match fraction.len() {
+        0 => 0,
+        _ => format!("{fraction:0<6}").get(..6)?.parse().ok()?,
+    };
+    Some((u64::try_from(seconds).ok()? * 1_000_000 + us, fraction.is_empty()))
+}
+
+/// Days from 1970-01-01 to a date of the proleptic Gregorian calendar.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    // Years that start in March put the leap day last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    year * 365 + leaps + (month * 153 + 2) / 5 + day - 1 - 719_468
+}
+
+/// A JSON object per line, with the usual names of nginx, Caddy, Apache, and our own.
+fn json(line: &[u8]) -> Option<Line<'_>> {
+    let root: serde_json::Value = serde_json::from_slice(line).ok()?;
+    let at = |names: &[&str]| -> Option<&serde_json::Value> {
+        names.iter().find_map(|name| {
+            name.split('.').try_fold(&root, |value, key| value.get(key)).filter(|v| !v.is_null())
+        })
+    };
+    let text = |names: &[&str]| -> Option<String> {
+        at(names).and_then(|value| value.as_str()).map(str::to_owned)
+    };
+    let whole = |names: &[&str]| -> Option<u64> {
+        at(names).and_then(|v| v.as_u64().or_else(|| v.as_str()?.trim().parse().ok()))
+    };
+    let (at_us, whole_second) = json_time(at(TIME_NAMES)?)?;
+    let request = text(&["request", "request_line"]);
+    let split = request.as_deref().and_then(request_line);
+    let method = text(METHOD_NAMES).or_else(|| Some(split?.0.to_owned()))?;
+    let target = text(TARGET_NAMES).or_else(|| Some(split?.1.to_owned()))?;
+    Some(Line {
+        client: text(CLIENT_NAMES)?.into(),
+        agent: text(AGENT_NAMES).unwrap_or_default().into(),
+        at_us,
+        whole_second,
+        method: method.into(),
+        target: target.into(),
+        status: whole(STATUS_NAMES).and_then(|status| u16::try_from(status).ok())?,
+        bytes: whole(BYTES_NAMES),
+    })
+}
+
+const TIME_NAMES: &[&str] = &[
+    "ts",
+    "time",
+    "timestamp",
+    "@timestamp",
+    "time_unix",
+    "msec",
+    "time_iso8601",
+    "time_local",
+    "unix_ms",
+];
+const METHOD_NAMES: &[&str] = &["method", "request_method", "request.method"];
+const TARGET_NAMES: &[&str] = &["target", "request_uri", "uri", "path", "url", "request.uri"];
+const CLIENT_NAMES: &[&str] = &[
+    "remote_addr",
+    "client",
+    "peer",
+    "remote_ip",
+    "client_ip",
+    "clientip",
+    "remote_host",
+    "host",
+    "request.remote_ip",
+    "request.client_ip",
+];
+const AGENT_NAMES: &[&str] = &["user_agent", "http_user_agent", "agent"];
+const STATUS_NAMES: &[&str] = &["status", "response", "status_code"];
+const BYTES_NAMES: &[&str] =
+    &["body_bytes_sent", "bytes_sent", "bytes", "size", "response_size", "bytes_promised"];
+
+/// Seconds, milliseconds, microseconds or nanoseconds since 1970, by magnitude; or a date.
+fn json_time(value: &serde_json::Value) -> Option<(u64, bool)> {
+    let text = value.as_str().unwrap_or_default();
+    if let Some(seconds) = value.as_f64().or_else(|| text.parse().ok()) {
+        let us = match seconds {
+            s if s < 0.0 => return None,
+            s if s < 1e11 => s * 1e6,
+            ms if ms < 1e14 => ms * 1e3,
+            us if us < 1e17 => us,
+            ns => ns / 1e3,
+        };
+        let whole = value.is_u64() && seconds < 1e11;
+        return (us < 1e17).then(|| (super::number::rounded(us), whole));
+    }
+    iso_time(text).or_else(|| clf_time(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// client, agent, time µs, method, target, status, bytes.
+    type Row<'a> = (&'a str, &'a str, u64, &'a str, &'a str, u16, Option<u64>);
+
+    fn check(line: &str, expected: Option<Row<'_>>) {
+        let found = parse(line.as_bytes());
+        let row = found
+            .as_ref()
+            .map(|l| (&*l.client, &*l.agent, l.at_us, &*l.method, &*l.target, l.status, l.bytes));
+        assert_eq!(row, expected, "{line}");
+    }
+
+    #[test]
+    fn common_and_combined_lines_are_read() {
+        let at = 971_211_336_000_000;
+        check(
+            r#"127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326"#,
+            Some(("127.0.0.1", "", at, "GET", "/a.gif", 200, Some(2326))),
+        );
+        check(
+            "::1 - a b [10/Oct/2000:20:55:36 +0000] \"HEAD /x y HTTP/1.1\" 304 - \"http://r/\" \
+             \"Mozilla/5.0 (\\\"q\\\")\" 0.003 extra\r\n",
+            Some(("::1", r#"Mozilla/5.0 (\"q\")"#, at, "HEAD", "/x y", 304, None)),
+        );
+        check(
+            r#"h - - [10/Oct/2000:20:55:36.250 +0000] "GET /" 200 0 "-" "-""#,
+            Some(("h", "-", at + 250_000, "GET", "/", 200, Some(0))),
+        );
+        for bad in [
+            "",
+            "garbage",
+            r#"h - - [10/Oct/2000:20:55:36 +0000] "-" 400 0"#,
+            r#"h - - [10/Oct/2000:20:55:36 +0000] "\x16\x03 x y" 400 0"#,
+            r#"h - - [10/Xxx/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 0"#,
+            r#"h - - [40/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 0"#,
+            r#"h - - [10/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1" x 0"#,
+            r#"h - - [10/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1"#,
+            r#"h - - [10/Oct/1960:20:55:36 +0000] "GET / HTTP/1.1" 200 0"#,
+            "{not json}",
+            r#"{"status": 200}"#,
+        ] {
+            check(bad, None);
+        }
+    }
+
+    #[test]
+    fn json_lines_are_read() {
+        let at = 1_700_000_000_000_000;
+        check(
+            r#"{"ts":1700000000.25,"request":{"remote_ip":"1.2.3.4","method":"GET",
+                "uri":"/c"},"status":200,"size":77}"#,
+            Some(("1.2.3.4", "", at + 250_000, "GET", "/c", 200, Some(77))),
+        );
+        check(
+            r#"{"time":"2023-11-14T23:13:20.5+01:00","remote_addr":"::1","request":"GET /n HTTP/2.0",
+                "status":"206","body_bytes_sent":"9","http_user_agent":"curl"}"#,
+            Some(("::1", "curl", at + 500_000, "GET", "/n", 206, Some(9))),
+        );
+        check(
+            r#"{"timestamp":1700000000000,"client":"c","method":"GET","target":"/m","status":200}"#,
+            Some(("c", "", at, "GET", "/m", 200, None)),
+        );
+        check(
+            r#"{"time_local":"14/Nov/2023:22:13:20 +0000","client":"c","method":"GET",
+                "path":"/l","status":304,"bytes":0}"#,
+            Some(("c", "", at, "GET", "/l", 304, Some(0))),
+        );
+    }
+
+    #[test]
+    fn dates_count_days() {
+        for (date, expected) in [
+            ((1970, 1, 1), 0),
+            ((1969, 12, 31), -1),
+            ((2000, 2, 29), 11_016),
+            ((2000, 3, 1), 11_017),
+            ((2100, 3, 1), 47_541),
+            ((2026, 8, 21), 20_686),
+        ] {
+            assert_eq!(days(date.0, date.1, date.2), expected, "{date:?}");
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! A workload from a real access log: popularity, sizes, sessions by client and gap, arrivals.
+//!
+//! One pass in bounded memory. What the bounds cut off is counted and reported, never silent.
+
+use super::access_log::{self, LINE_BYTES_MAX, Line};
+use super::fault::{At, Fault, Progress, Watch, tell};
+use super::files::{FileSet, Listed};
+use super::model::zipf_exponent;
+use super::number::{id, index, share};
+use super::popularity::{Purpose, stream};
+use super::session::{Method, Request, Session};
+use super::spill::{Spill, Spilled};
+use super::uri;
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufRead, Read};
+use std::path::Path;
+use std::rc::Rc;
+
+/// How a log is read, and how much memory that may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// A client that is silent for longer starts a new session, seconds.
+    pub session_gap_s: u64,
+    /// Requests closer than this to the one before belong to its burst, milliseconds. Logs in
+    /// whole seconds cannot tell less than 1,000.
+    pub burst_gap_ms: u32,
+    /// Tell clients behind one address apart by their user agent.
+    pub split_agents: bool,
+    /// Seed of the times within a second when the log has whole seconds.
+    pub seed: u64,
+    /// Distinct files kept; requests for later ones are dropped and counted. About 200 bytes each.
+    pub files_max: usize,
+    /// Sessions open at once; beyond, the one silent longest ends early. About 150 bytes each.
+    pub open_sessions_max: usize,
+    /// Requests of all open sessions; beyond, likewise. 8 bytes each.
+    pub open_requests_max: usize,
+    /// Requests of one session; beyond, it ends and another starts.
+    pub session_requests_max: usize,
+    /// Bytes of finished sessions held before they are written to a run on disk.
+    pub run_bytes_max: usize,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            session_gap_s: 60,
+            burst_gap_ms: 1_000,
+            split_agents: false,
+            seed: 1,
+            files_max: 1_000_000,
+            open_sessions_max: 200_000,
+            open_requests_max: 4_000_000,
+            session_requests_max: 10_000,
+            run_bytes_max: 16 << 20,
+        }
+    }
+}
+
+/// What was found in a log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// Lines read.
+    pub lines: u64,
+    /// Lines in no form that is known.
+    pub malformed: u64,
+    /// Requests by other methods than GET, left out.
+    pub other_methods: u64,
+    /// Requests not answered with 200, 206 or 304, left out.
+    pub other_statuses: u64,
+    /// Requests whose target names no file, left out.
+    pub odd_targets: u64,
+    /// Requests for files beyond `files_max`, left out.
+    pub beyond_files_max: u64,
+    /// Requests for a file whose name is also a directory, left out.
+    pub name_clashes: u64,
+    /// Files whose size no line told; they have the median of the others.
+    pub sizes_unknown: u64,
+    /// Requests kept.
+    pub requests: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Sessions that ended early because of a bound on memory.
+    pub sessions_cut: u64,
+    /// Lines per status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// From the first request to the last, seconds.
+    pub span_s: u64,
+    /// Most requests in one second.
+    pub peak_per_s: u64,
+    /// Variance over mean of the requests per second: 1 is Poisson, more is bursty.
+    pub dispersion: f64,
+    /// The Zipf exponent that fits the popularity best.
+    pub zipf_exponent: Option<f64>,
+}
+
+/// A log read to its end: the file set that it implies, and its sessions.
+#[derive(Debug)]
+pub struct Distilled {
+    /// Files by falling popularity, with counts as weights.
+    pub set: FileSet,
+    /// What was found.
+    pub observed: Observed,
+    spill: Spill,
+    place: Vec<Option<u32>>,
+    burst_gap_ms: u32,
+}
+
+/// Reads a whole log. Runs go to `runs_dir`, which must exist. `path` names the log in errors.
+///
+/// # Errors
+/// [`Fault::Io`]; [`Fault::Format`] when no line was usable; [`Fault::Stopped`].
+pub fn distil(
+    mut input: impl BufRead,
+    path: &Path,
+    rules: Rules,
+    runs_dir: &Path,
+    watch: Watch<'_>,
+) -> Result<Distilled, Fault> {
+    let mut still = Still::new(rules, runs_dir);
+    let mut line = Vec::new();
+    while next_line(&mut input, &mut line).at(path)? {
+        still.observed.lines += 1;
+        match (line.len() <= LINE_BYTES_MAX).then(|| access_log::parse(&line)).flatten() {
+            Some(line) => still.take(&line)?,
+            None => still.observed.malformed += 1,
+        }
+        if still.observed.lines.is_multiple_of(1 << 16) {
+            tell(watch, Progress { what: "lines", done: still.observed.lines, total: 0 })?;
+        }
+    }
+    if still.observed.requests == 0 {
+        let Observed { lines, malformed, .. } = still.observed;
+        let what = format!("no usable request in {lines} lines, {malformed} of them malformed");
+        return Err(Fault::format(path, 0, what));
+    }
+    still.finish()
+}
+
+/// Reads a line without its end into `line`; one that is too long comes out one byte over the
+/// limit, and its rest is skipped.
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
+    line.clear();
+    let max = LINE_BYTES_MAX + 1;
+    let read = input.take(max as u64).read_until(b'\n', line)?;
+    if read == max && line.last() != Some(&b'\n') {
+        input.skip_until(b'\n')?;
+    }
+    Ok(read > 0)
+}
+
+struct Still {
+    rules: Rules,
+    observed: Observed,
+    files: Files,
+    open: HashMap<u64, Open>,
+    /// (when, session, client), one per open session.
+    due: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    open_requests: usize,
+    spill: Spill,
+    hasher: RandomState,
+    jitter: Pcg64,
+    now_us: u64,
+    rate: Rate,
+}
+
+#[derive(Default)]
+struct Files {
+    by_name: HashMap<Rc<str>, u32>,
+    names: Vec<Rc<str>>,
+    seen: Vec<Seen>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    requests: u64,
+    bytes: Option<u64>,
+}
+
+struct Open {
+    session: Spilled,
+    last_us: u64,
+}
+
+impl Still {
+    fn new(rules: Rules, runs_dir: &Path) -> Self {
+        Self {
+            rules,
+            observed: Observed::default(),
+            files: Files::default(),
+            open: HashMap::new(),
+            due: BinaryHeap::new(),
+            open_requests: 0,
+            spill: Spill::new(runs_dir, rules.run_bytes_max),
+            hasher: RandomState::new(),
+            jitter: stream(rules.seed, 0, Purpose::Arrival),
+            now_us: 0,
+            rate: Rate::default(),
+        }
+    }
+
+    fn take(&mut self, line: &Line<'_>) -> Result<(), Fault> {
+        *self.observed.statuses.entry(line.status).or_default() += 1;
+        if line.method != "GET" {
+            self.observed.other_methods += 1;
+            return Ok(());
+        }
+        if !matches!(line.status, 200 | 206 | 304) {
+            self.observed.other_statuses += 1;
+            return Ok(());
+        }
+        let Some(name) = uri::file_of_target(&line.target) else {
+            self.observed.odd_targets += 1;
+            return Ok(());
+        };
+        let Some(file) = self.files.intern(&name, self.rules.files_max) else {
+            self.observed.beyond_files_max += 1;
+            return Ok(());
+        };
+        let seen = &mut self.files.seen[index(file.into())];
+        seen.requests += 1;
+        if line.status == 200 {
+            seen.bytes = seen.bytes.max(line.bytes);
+        }
+        self.observed.requests += 1;
+        self.rate.add(line.at_us / 1_000_000);
+        self.now_us = self.now_us.max(line.at_us);
+        self.expire()?;
+        self.add(line, file)
+    }
+
+    fn add(&mut self, line: &Line<'_>, file: u32) -> Result<(), Fault> {
+        let agent = if self.rules.split_agents { &*line.agent } else { "" };
+        let client = self.hasher.hash_one((&*line.client, agent));
+        let gap_us = self.rules.session_gap_s * 1_000_000;
+        if let Some(open) = self.open.get_mut(&client) {
+            let fits = open.session.requests.len() < self.rules.session_requests_max;
+            if fits && line.at_us.saturating_sub(open.last_us) <= gap_us {
+                let gap_ms = line.at_us.saturating_sub(open.last_us) / 1_000;
+                open.session.requests.push((file, u32::try_from(gap_ms).unwrap_or(u32::MAX)));
+                open.last_us = open.last_us.max(line.at_us);
+                self.open_requests += 1;
+                return self.shed();
+            }
+            self.observed.sessions_cut += u64::from(!fits);
+            self.close(client)?;
+        }
+        let jitter = if line.whole_second { self.jitter.next_u64() % 1_000_000 } else { 0 };
+        let session = Spilled {
+            start_us: line.at_us + jitter,
+            number: self.observed.sessions,
+            requests: vec![(file, 0)],
+        };
+        self.due.push(Reverse((line.at_us + gap_us, session.number, client)));
+        self.observed.sessions += 1;
+        self.open.insert(client, Open { session, last_us: line.at_us });
+        self.open_requests += 1;
+        self.shed()
+    }
+
+    /// Ends the sessions whose client has been silent for the gap.
+    fn expire(&mut self) -> Result<(), Fault> {
+        while self.due.peek().is_some_and(|&Reverse((due, ..))| due < self.now_us) {
+            self.settle(false)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the bounds on memory.
+    fn shed(&mut self) -> Result<(), Fault> {
+        while self.open.len() > self.rules.open_sessions_max
+            || self.open_requests > self.rules.open_requests_max
+        {
+            self.settle(true)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the session that was due first: it has ended, or is due later, or must go.
+    fn settle(&mut self, must_go: bool) -> Result<(), Fault> {
+        let Some(Reverse((due, number, client))) = self.due.pop() else { return Ok(()) };
+        let open = self.open.get(&client).filter(|open| open.session.number == number);
+        let Some(open) = open else { return Ok(()) };
+        let due_now = open.last_us + self.rules.session_gap_s * 1_000_000;
+        if due_now > due {
+            // It was active since. Only the least recently active may be cut.
+            self.due.push(Reverse((due_now, number, client)));
+            return Ok(());
+        }
+        self.observed.sessions_cut += u64::from(must_go);
+        self.close(client)
+    }
+
+    fn close(&mut self, client: u64) -> Result<(), Fault> {
+        let Some(open) = self.open.remove(&client) else { return Ok(()) };
+        self.open_requests -= open.session.requests.len();
+        self.spill.push(open.session)
+    }
+
+    fn finish(mut self) -> Result<Distilled, Fault> {
+        let mut rest: Vec<Open> = core::mem::take(&mut self.open).into_values().collect();
+        rest.sort_unstable_by_key(|open| open.session.number);
+        for open in rest {
+            self.spill.push(open.session)?;
+        }
+        let mut observed = self.observed;
+        observed.span_s = self.rate.span_s();
+        observed.peak_per_s = self.rate.peak.max(self.rate.now);
+        observed.dispersion = self.rate.dispersion();
+        let (set, place) = self.files.finish(&mut observed)?;
+        let burst_gap_ms = self.rules.burst_gap_ms;
+        Ok(Distilled { set, observed, spill: self.spill, place, burst_gap_ms })
+    }
+}
+
+impl Files {
+    fn intern(&mut self, name: &str, files_max: usize) -> Option<u32> {
+        if let Some(&file) = self.by_name.get(name) {
+            return Some(file);
+        }
+        if self.names.len() >= files_max {
+            return None;
+        }
+        let (name, file) = (Rc::<str>::from(name), id(self.names.len()));
+        self.by_name.insert(Rc::clone(&name), file);
+        self.names.push(name);
+        self.seen.push(Seen::default());
+        Some(file)
+    }
+
+    /// The set by falling popularity, and the place in it of each file as numbered while reading.
+    fn finish(mut self, observed: &mut Observed) -> Result<(FileSet, Vec<Option<u32>>), Fault> {
+        let mut clashes = vec![false; self.names.len()];
+        for name in &self.names {
+            for (slash, _) in name.match_indices('/') {
+                if let Some(&file) = self.by_name.get(&name[..slash]) {
+                    clashes[index(file.into())] = true;
+                }
+            }
+        }
+        self.by_name = HashMap::new();
+        let mut known: Vec<u64> = self.seen.iter().filter_map(|seen| seen.bytes).collect();
+        known.sort_unstable();
+        let median = known.get(known.len() / 2).copied().unwrap_or(0);
+        let mut order: Vec<u32> = (0..id(self.names.len())).collect();
+        order.retain(|&file| !clashes[index(file.into())]);
+        let requests = |file: u32| self.seen[index(file.into())].requests;
+        order.sort_by_key(|&file| Reverse(requests(file)));
+        let mut place = vec![None; self.names.len()];
+        for (at, &file) in order.iter().enumerate() {
+            place[index(file.into())] = Some(id(at));
+        }
+        for (seen, _) in self.seen.iter().zip(&clashes).filter(|&(_, &clash)| clash) {
+            observed.name_clashes += seen.requests;
+            observed.requests -= seen.requests;
+        }
+        let mut counts: Vec<u64> = order.iter().map(|&file| requests(file)).collect();
+        observed.zipf_exponent = zipf_exponent(&mut counts);
+        let set = FileSet::listed(order.iter().map(|&file| {
+            let seen = self.seen[index(file.into())];
+            observed.sizes_unknown += u64::from(seen.bytes.is_none());
+            Listed {
+                path: self.names[index(file.into())].as_ref().to_owned(),
+                bytes: seen.bytes.unwrap_or(median),
+                weight: seen.requests as f64,
+                sha256: None,
+            }
+        }))?;
+        Ok((set, place))
+    }
+}
+
+impl Distilled {
+    /// Gives every session to `each` by start time, with its start in the hints, and answers the
+    /// set and what was found. Sessions left empty by clashes of names are left out.
+    ///
+    /// # Errors
+    /// [`Fault::Io`] and those of `each`.
+    pub fn sessions(
+        mut self,
+        mut each: impl FnMut(&Session) -> Result<(), Fault>,
+    ) -> Result<(FileSet, Observed), Fault> {
+        let (mut first_us, mut sessions) = (None, 0);
+        let (mut session, mut target) = (Session::default(), String::new());
+        let (set, place, burst_gap_ms) = (&self.set, &self.place, self.burst_gap_ms);
+        self.spill.drain(|spilled| {
+            session.clear();
+            let mut waited_ms = 0_u64;
+            for &(file, gap_ms) in &spilled.requests {
+                waited_ms += u64::from(gap_ms);
+                let Some(file) = place[index(file.into())] else { continue };
+                let starts = waited_ms >= u64::from(burst_gap_ms);
+                if starts && !session.is_empty() {
+                    session.think(waited_ms * 1_000);
+                }
+                target.clear();
+                set.uri_into(super::files::FileId(file), &mut target);
+                let request = Request {
+                    method: Method::Get,
+                    target: &target,
+                    contents: b"",
+                    reply_bytes: None,
+                };
+                session.push(request, starts);
+                waited_ms = 0;
+            }
+            if session.is_empty() {
+                return Ok(());
+            }
+            let first = *first_us.get_or_insert(spilled.start_us);
+            session.hints.at_us = Some(spilled.start_us - first);
+            sessions += 1;
+            each(&session)
+        })?;
+        self.observed.sessions = sessions;
+        Ok((self.set, self.observed))
+    }
+}
+
+/// Requests per second, counted as they come.
+#[derive(Default)]
+struct Rate {
+    first: Option<u64>,
+    second: u64,
+    now: u64,
+    peak: u64,
+    total: u64,
+    squares: f64,
+}
+
+impl Rate {
+    fn add(&mut self, second: u64) {
+        self.first.get_or_insert(second);
+        if second > self.second {
+            self.peak = self.peak.max(self.now);
+            self.squares += (self.now as f64).powi(2);
+            self.second = second;
+            self.now = 0;
+        }
+        // Lines a little out of order count in the second that is running.
+        self.now += 1;
+        self.total += 1;
+    }
+
+    fn span_s(&self) -> u64 {
+        self.first.map_or(0, |first| self.second.saturating_sub(first) + 1)
+    }
+
+    fn dispersion(&self) -> f64 {
+        let seconds = self.span_s().max(1);
+        let mean = share(self.total, seconds);
+        let squares = (self.squares + (self.now as f64).powi(2)) / seconds as f64;
+        if mean > 0.0 { (squares - mean * mean) / mean } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::fault::unwatched;
+    use crate::workload::scratch::Scratch;
+
+    /// (client, second, target, status, bytes) as a common log.
+    fn log(rows: &[(&str, u64, &str, u16, u64)]) -> String {
+        let line = |&(client, second, target, status, bytes): &(&str, u64, &str, u16, u64)| {
+            let (minute, second) = (second / 60, second % 60);
+            format!(
+                "{client} - - [10/Oct/2000:20:{minute:02}:{second:02} +0000] \
+                 \"GET {target} HTTP/1.1\" {status} {bytes}\n"
+            )
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// Sessions as `target+target ~think target` each, without their start.
+    fn check(name: &str, log: &str, rules: Rules, expected: &[&str]) -> (FileSet, Observed) {
+        let scratch = Scratch::new(&format!("from-log-{name}"));
+        let distilled =
+            distil(log.as_bytes(), Path::new("log"), rules, scratch.path(), &unwatched).unwrap();
+        let (mut shown, mut last) = (Vec::new(), 0);
+        let found = distilled
+            .sessions(|session| {
+                let at = session.hints.at_us.unwrap();
+                assert!(at >= last, "by start");
+                last = at;
+                let bursts = session.bursts().map(|burst| {
+                    let targets: Vec<&str> = burst.requests().map(|r| r.target).collect();
+                    let think = burst.think_us().map(|us| format!(" ~{}", us / 1000));
+                    targets.join("+") + &think.unwrap_or_default()
+                });
+                shown.push(bursts.collect::<Vec<_>>().join(" "));
+                Ok(())
+            })
+            .unwrap();
+        shown.sort();
+        assert_eq!(shown, expected, "{name}");
+        found
+    }
+
+    #[test]
+    fn sessions_are_split_by_client_and_gap() {
+        let rows = [
+            ("a", 0, "/", 200, 100),
+            ("a", 0, "/x.css", 200, 7),
+            ("b", 1, "/", 200, 100),
+            ("a", 5, "/p?q=1", 200, 50),
+            ("a", 5, "/missing", 404, 9),
+            ("a", 4, "/x.css", 304, 0),
+            ("a", 90, "/", 206, 3),
+        ];
+        let (set, observed) = check(
+            "gap",
+            &log(&rows),
+            Rules::default(),
+            &["/index.html", "/index.html", "/index.html+/x.css ~5000 /p+/x.css"],
+        );
+        assert_eq!((observed.requests, observed.sessions, observed.lines), (6, 3, 7));
+        assert_eq!((observed.other_statuses, observed.span_s), (1, 91));
+        assert_eq!(set.path(crate::workload::files::FileId(0)), "index.html");
+        assert_eq!(set.total_bytes(), 157);
+    }
+
+    #[test]
+    fn odd_lines_are_counted_not_kept() {
+        let mut text = log(&[
+            ("a", 0, "/d", 200, 1),
+            ("a", 0, "/d/e", 200, 1),
+            ("a", 0, "/../x", 200, 1),
+            ("a", 0, "/only-304", 304, 0),
+            ("a", 1, "/big", 200, 900),
+        ]);
+        text.push_str("garbage\n\n");
+        text.push_str(&"x".repeat(LINE_BYTES_MAX + 5));
+        text.push_str("\nh - - [10/Oct/2000:20:00:02 +0000] \"POST / HTTP/1.1\" 200 5\n");
+        let (set, observed) = check("odd", &text, Rules::default(), &["/d/e+/only-304 ~1000 /big"]);
+        let Observed { malformed, other_methods, odd_targets, name_clashes, .. } = observed;
+        assert_eq!((malformed, other_methods, odd_targets, name_clashes), (3, 1, 1, 1));
+        assert_eq!((observed.sizes_unknown, set.len()), (1, 3));
+    }
+
+    #[test]
+    fn bounds_cut_and_say_so() {
+        let rows = [
+            ("a", 0, "/1", 200, 1),
+            ("b", 1, "/2", 200, 1),
+            ("c", 2, "/3", 200, 1),
+            ("a", 3, "/1", 200, 1),
+            ("a", 4, "/2", 200, 1),
+        ];
+        let tight = Rules { run_bytes_max: 1, ..Rules::default() };
+        let two = Rules { open_sessions_max: 2, ..tight };
+        let (_, observed) = check("open", &log(&rows), two, &["/1", "/1 ~1000 /2", "/2", "/3"]);
+        assert_eq!(observed.sessions_cut, 2);
+        let short = Rules { session_requests_max: 2, ..tight };
+        let (_, observed) = check("long", &log(&rows), short, &["/1 ~3000 /1", "/2", "/2", "/3"]);
+        assert_eq!(observed.sessions_cut, 1);
+        let few = Rules { files_max: 2, ..tight };
+        let (_, observed) = check("files", &log(&rows), few, &["/1 ~3000 /1 ~1000 /2", "/2"]);
+        assert_eq!(observed.beyond_files_max, 1);
+        let requests = Rules { open_requests_max: 1, ..tight };
+        check("requests", &log(&rows), requests, &["/1", "/1 ~1000 /2", "/2", "/3"]);
+    }
+
+    #[test]
+    fn a_log_without_requests_is_refused() {
+        let scratch = Scratch::new("from-log-none");
+        for text in ["", "x\ny\n"] {
+            let rules = Rules::default();
+            let found =
+                distil(text.as_bytes(), Path::new("log"), rules, scratch.path(), &unwatched);
+            assert!(matches!(found, Err(Fault::Format { line: 0, .. })), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! `workload.json`: everything that says what a workload is, so that it can be made again.
+
+use super::alter::Altered;
+use super::fault::{At, Fault};
+use super::files::FileSet;
+use super::from_log::Observed;
+use super::popularity::{Law, Popularity};
+use super::session::Session;
+use super::session_log;
+use super::tally::Tally;
+use super::think::Pattern;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// The format of this version.
+pub const FORMAT: u32 = 1;
+/// The manifest's name in a workload's directory.
+pub const NAME: &str = "workload.json";
+/// The list of files, when they are listed.
+pub const LIST: &str = "files.tsv";
+/// Where generated files are.
+pub const ROOT: &str = "root";
+
+/// A workload: what is asked for, by whom, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The preset's name, `from-dir` or `from-log`.
+    pub name: String,
+    /// Where it is from.
+    pub source: String,
+    /// One sentence on what it is for.
+    pub about: String,
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// The random generator.
+    pub algorithm: String,
+    /// The files.
+    pub files: Files,
+    /// Their popularity.
+    pub law: Law,
+    /// Sessions; `None` when they are a real log's.
+    pub pattern: Option<Pattern>,
+    /// Line speed of each session, bit/s.
+    pub line_bits_per_s: Option<u64>,
+    /// How it is offered.
+    pub offer: Offer,
+    /// Session logs, one per client.
+    pub logs: Vec<Log>,
+    /// What a real log held.
+    pub observed: Option<Observed>,
+}
+
+/// Which files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Files {
+    /// By formula (§3.1).
+    Specweb {
+        /// Directories.
+        dirs: u32,
+        /// Prefixes, in turn.
+        prefixes: Vec<String>,
+    },
+    /// By [`LIST`], with generated contents.
+    Listed,
+    /// By [`LIST`], the user's own below `root`, with their hashes in the list.
+    Users {
+        /// Their directory.
+        root: PathBuf,
+    },
+}
+
+/// How requests arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    /// Sessions arrive on their own; inside one, a request follows the reply before ([E] §3.2).
+    #[default]
+    PartlyOpen,
+    /// A fixed number of clients, each of which waits for its reply.
+    Closed,
+    /// The arrival times of a real log.
+    Replay,
+}
+
+/// A stretch of time with its own load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Length, seconds.
+    pub seconds: u32,
+    /// Load as a share of the requested rate, or of the clients.
+    pub share: f64,
+}
+
+/// What a load generator needs to know besides the logs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    /// How requests arrive.
+    pub model: Model,
+    /// Time-out of a request, milliseconds; 0 for the player's default.
+    pub timeout_ms: u64,
+    /// Requested rates that the paper swept, requests/s: least and most.
+    pub requests_per_s: Option<(f64, f64)>,
+    /// Closed model: clients, least and most.
+    pub clients: Option<(u32, u32)>,
+    /// Page cache over file set that the workload wants; `None`: all of it fits.
+    pub cache_ratio: Option<f64>,
+    /// Idle connections held open meanwhile.
+    pub idle_connections: u32,
+    /// Stretches of load, in order; empty for a constant one.
+    pub phases: Vec<Phase>,
+    /// Warm-up, seconds.
+    pub warm_up_s: u32,
+    /// The file that is rewritten while it is served.
+    pub altered: Option<Altered>,
+}
+
+/// One session log and what is in it (§3.4).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Log {
+    /// Path in the workload's directory.
+    pub path: String,
+    /// SHA-256 of its bytes.
+    pub sha256: String,
+    /// Sessions.
+    pub sessions: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Distinct files asked for.
+    pub distinct_files: u64,
+    /// Their bytes.
+    pub distinct_bytes: u64,
+    /// Mean requests per session.
+    pub requests_per_session: f64,
+    /// Mean off time per request, seconds.
+    pub off_s_per_request: f64,
+    /// Requests per file size, bytes → requests; empty when there are over 1,000 sizes.
+    pub per_size: BTreeMap<u64, u64>,
+}
+
+/// The most sizes that a log's entry counts one by one.
+const SIZES_MAX: usize = 1_000;
+
+impl Workload {
+    /// The file set, read from `dir` when it is listed.
+    ///
+    /// # Errors
+    /// [`Fault::Io`], [`Fault::Format`], [`Fault::Usage`] for what no version of ours writes.
+    pub fn file_set(&self, dir: &Path) -> Result<FileSet, Fault> {
+        match &self.files {
+            Files::Specweb { dirs, prefixes } => {
+                let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
+                FileSet::specweb(*dirs, &prefixes)
+            }
+            Files::Listed | Files::Users { .. } => {
+                let path = dir.join(LIST);
+                let file = File::open(&path).at(&path)?;
+                FileSet::read_list(BufReader::new(file), &path)
+            }
+        }
+    }
+
+    /// The popularity of `set`.
+    ///
+    /// # Errors
+    /// [`Fault::Usage`] when the set is empty or the law does not suit it.
+    pub fn popularity(&self, set: &FileSet) -> Result<Popularity, Fault> {
+        popularity(self.law, set)
+    }
+
+    /// Where the files are, for a workload in `dir`.
+    pub fn root(&self, dir: &Path) -> PathBuf {
+        match &self.files {
+            Files::Users { root } => root.clone(),
+            Files::Specweb { .. } | Files::Listed => dir.join(ROOT),
+        }
+    }
+
+    /// Reads the manifest of the workload in `dir`.
+    ///
+    /// # Errors
+    /// [`Fault::Io`]; [`Fault::Format`] for another format or impossible values.
+    pub fn read(dir: &Path) -> Result<Self, Fault> {
+        let path = dir.join(NAME);
+        let text = fs::read(&path).at(&path)?;
+        let wrong = |error: serde_json::Error| {
+            Fault::format(&path, u64::try_from(error.line()).unwrap_or(0), error.to_string())
+        };
+        let workload: Self = serde_json::from_slice(&text).map_err(wrong)?;
+        if workload.format != FORMAT {
+            return Err(Fault::format(&path, 0, format!("format {} is not 1", workload.format)));
+        }
+        let problems = workload.pattern.map(|p| p.problems()).unwrap_or_default();
+        if problems.is_empty() {
+            Ok(workload)
+        } else {
+            Err(Fault::format(&path, 0, problems.join("; ")))
+        }
+    }
+
+    /// Writes the manifest, and the list of `set` when it is listed, into `dir`.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn write(&self, set: &FileSet, dir: &Path) -> Result<(), Fault> {
+        if !matches!(self.files, Files::Specweb { .. }) {
+            let path = dir.join(LIST);
+            let mut out = BufWriter::new(File::create(&path).at(&path)?);
+            set.write_list(&mut out).and_then(|()| out.flush()).at(&path)?;
+        }
+        let path = dir.join(NAME);
+        let text = serde_json::to_string_pretty(self).expect("numbers, strings and lists");
+        fs::write(&path, text + "\n").at(&path)
+    }
+}
+
+/// The popularity that `law` gives to `set`.
+///
+/// # Errors
+/// [`Fault::Usage`] when the set is empty or the law does not suit it.
+pub fn popularity(law: Law, set: &FileSet) -> Result<Popularity, Fault> {
+    if set.is_empty() {
+        return Err(Fault::usage("a file set without files cannot be asked for"));
+    }
+    match (law, set.dirs()) {
+        (Law::Specweb { mix }, Some(dirs)) => Ok(Popularity::specweb(dirs, mix)),
+        (Law::Specweb { .. }, None) => {
+            Err(Fault::usage("SPEC's popularity is for SPECweb99-like sets"))
+        }
+        (Law::Zipf { exponent }, _) if !(0.0..=10.0).contains(&exponent) => {
+            Err(Fault::usage(format!("Zipf exponent {exponent} is not within 0 and 10")))
+        }
+        (Law::Zipf { exponent }, _) => Ok(Popularity::zipf(set.len(), exponent)),
+        (Law::Uniform, _) => Ok(Popularity::uniform(set.len())),
+        (Law::Counted, _) => {
+            let weights: Vec<f64> = set.ids().map(|file| set.weight(file)).collect();
+            if weights.iter().any(|&weight| weight > 0.0) {
+                Ok(Popularity::counted(weights))
+            } else {
+                Err(Fault::usage("every weight in the list is 0"))
+            }
+        }
+    }
+}
+
+/// Writes one session log, counting and hashing what goes by.
+#[derive(Debug)]
+pub struct LogWriter<'a> {
+    out: BufWriter<Hashed<File>>,
+    set: &'a FileSet,
+    name: String,
+    path: PathBuf,
+    tally: Tally,
+}
+
+impl<'a> LogWriter<'a> {
+    /// Starts log number `client` of a workload in `dir`.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn create(set: &'a FileSet, dir: &Path, client: u32, head: &str) -> Result<Self, Fault> {
+        let name = format!("logs/client-{client:03}.log");
+        let path = dir.join(&name);
+        let logs = dir.join("logs");
+        fs::create_dir_all(&logs).at(&logs)?;
+        let file = File::create(&path).at(&path)?;
+        let mut out = BufWriter::with_capacity(1 << 16, Hashed { file, hash: Sha256::new() });
+        for line in head.lines() {
+            writeln!(out, "# {line}").at(&path)?;
+        }
+        out.write_all(b"\n").at(&path)?;
+        Ok(Self { out, set, name, path, tally: Tally::new(set) })
+    }
+
+    /// Adds a session.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn write(&mut self, session: &Session) -> Result<(), Fault> {
+        self.tally.add(self.set, session);
+        session_log::write(session, &mut self.out).at(&self.path)
+    }
+
+    /// Ends the log: its entry for the manifest, and the counts.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn finish(self) -> Result<(Log, Tally), Fault> {
+        let hashed = self.out.into_inner().map_err(io::IntoInnerError::into_error);
+        let sha256 = super::hex(&hashed.at(&self.path)?.hash.finalize());
+        let tally = self.tally;
+        let (distinct_files, distinct_bytes) = tally.distinct(self.set);
+        let mut per_size = tally.per_size(self.set);
+        if per_size.len() > SIZES_MAX {
+            per_size.clear();
+        }
+        let log = Log {
+            path: self.name,
+            sha256,
+            sessions: tally.sessions,
+            requests: tally.requests,
+            distinct_files,
+            distinct_bytes,
+            requests_per_session: tally.mean_requests(),
+            off_s_per_request: tally.off_s_per_request(),
+            per_size,
+        };
+        Ok((log, tally))
+    }
+}
+
+#[derive(Debug)]
+struct Hashed<W> {
+    file: W,
+    hash: Sha256,
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
