@@ -1,0 +1,186 @@
+//! The access log: one line for each request, true, and forged by nobody.
+
+use crate::client::{Client, request};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::site::{Site, common};
+use std::fs;
+use std::path::PathBuf;
+
+/// A server that logs in this format, and its log.
+fn start(variant: &Variant, site: &Site, format: &str) -> (Server, PathBuf) {
+    let log = site.beside("access.log");
+    let launch = Launch::new(variant, common()).set(format!("log.access={}", log.display()));
+    (launch.set(format!("log.format={format}")).start(), log)
+}
+
+/// The lines of the log, once there are so many.
+fn lines(log: &PathBuf, count: usize) -> Vec<String> {
+    let read = || fs::read_to_string(log).unwrap_or_default();
+    eventually(PATIENCE, || read().lines().count() >= count);
+    let text = read();
+    assert!(text.is_empty() || text.ends_with('\n'), "a partial line: {text:?}");
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), count, "{lines:#?}");
+    lines
+}
+
+pub(crate) fn common_format(variant: &Variant) {
+    let site = Site::new();
+    let (server, log) = start(variant, &site, "common");
+    let mut client = server.connect();
+    client.get("/small.txt?a=b").expect(200);
+    client.get("/missing.txt").expect(404);
+    client.ask("HEAD", "/size-4096.bin", &[]).expect(200);
+    client.ask("GET", "/size-4096.bin", &[("Range", "bytes=0-9")]).expect(206);
+    let lines = lines(&log, 4);
+    for (line, (text, status, bytes)) in lines.iter().zip([
+        ("\"GET /small.txt?a=b HTTP/1.1\"", "200", Some("6")),
+        ("\"GET /missing.txt HTTP/1.1\"", "404", None),
+        ("\"HEAD /size-4096.bin HTTP/1.1\"", "200", None),
+        ("\"GET /size-4096.bin HTTP/1.1\"", "206", Some("10")),
+    ]) {
+        assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+        let (_, rest) = line.split_once("] ").expect("a time in brackets");
+        let rest = rest.strip_prefix(text).unwrap_or_else(|| panic!("{line}"));
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        assert_eq!(words[0], status, "{line}");
+        assert!(bytes.is_none_or(|bytes| words[1] == bytes), "{line}");
+        assert!(line.contains(&year()), "{line}");
+    }
+}
+
+/// The year as it stands in every line of today.
+fn year() -> String {
+    let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+    format!("/{}:", &date[12..16])
+}
+
+pub(crate) fn combined_format(variant: &Variant) {
+    let site = Site::new();
+    let (server, log) = start(variant, &site, "combined");
+    let fields = [("Referer", "http://from.test/x"), ("User-Agent", "Tester/1.0 (a; b)")];
+    let mut client = server.connect();
+    client.ask("GET", "/small.txt", &fields).expect(200);
+    client.get("/small.txt").expect(200);
+    let lines = lines(&log, 2);
+    let end = " 200 6 \"http://from.test/x\" \"Tester/1.0 (a; b)\"";
+    assert!(lines[0].ends_with(end), "{}", lines[0]);
+    assert!(lines[1].ends_with(" 200 6 \"-\" \"-\""), "{}", lines[1]);
+}
+
+/// Everything a peer could put into a line to forge another, or to break a reader of it.
+const FORGERIES: [&str; 8] = [
+    "a\" 200 5 \"-\" \"-",
+    "\\",
+    "\\\" \\\\\" x",
+    "tab\there",
+    "caf\u{e9} \u{2028} \u{202e}",
+    "\u{85}",
+    "%0a%0d",
+    "</script><!-- ${jndi:x}",
+];
+
+pub(crate) fn no_forgery(variant: &Variant) {
+    for format in ["common", "combined", "json"] {
+        let site = Site::new();
+        let (server, log) = start(variant, &site, format);
+        let mut client = server.connect();
+        for value in FORGERIES {
+            client.ask("GET", "/small.txt", &[("User-Agent", value), ("Referer", value)]);
+        }
+        client.get("/x%0a127.0.0.1%20-%20-%20forged%00%22").expect_one_of(&[400, 404]);
+        let lines = lines(&log, FORGERIES.len() + 1);
+        for line in lines {
+            let plain = line.bytes().all(|b| matches!(b, b' '..=b'~'));
+            assert!(plain || format == "json", "raw bytes in {line:?}");
+            if format == "json" {
+                let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+                assert!(value.is_object(), "{line}");
+            }
+            if format == "combined" {
+                assert_eq!(quotes(&line), 6, "{line}");
+            }
+        }
+    }
+}
+
+/// Quotes that are not escaped.
+fn quotes(line: &str) -> usize {
+    let mut escaped = false;
+    let mut count = 0;
+    for c in line.chars() {
+        count += usize::from(c == '"' && !escaped);
+        escaped = c == '\\' && !escaped;
+    }
+    count
+}
+
+pub(crate) fn json_format(variant: &Variant) {
+    let site = Site::new();
+    let (server, log) = start(variant, &site, "json");
+    let mut client = server.connect();
+    let agent = "Te\"st\\er/1.0";
+    client.ask("GET", "/small.txt?x=y", &[("User-Agent", agent)]).expect(200);
+    client.ask("DELETE", "/small.txt", &[("Content-Length", "0")]).expect(405);
+    let lines = lines(&log, 2);
+    let values: Vec<serde_json::Value> =
+        lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let has = |of: usize, wanted: serde_json::Value| {
+        let object = values[of].as_object().expect("an object");
+        assert!(object.values().any(|value| *value == wanted), "no {wanted} in {}", lines[of]);
+    };
+    has(0, "GET".into());
+    has(0, "/small.txt?x=y".into());
+    has(0, 200.into());
+    has(0, 6.into());
+    has(0, agent.into());
+    has(1, "DELETE".into());
+    has(1, 405.into());
+}
+
+/// Bad requests are logged too, and a torn transfer is not logged as a whole one.
+pub(crate) fn failures_are_logged(variant: &Variant) {
+    let site = Site::new();
+    let (server, log) = start(variant, &site, "json");
+    let mut client = server.connect();
+    client.send("GET /small.txt HTTP/1.1\r\nBad Field: x\r\n\r\n");
+    client.answer("GET").expect(400);
+    assert!(lines(&log, 1)[0].contains("400"));
+    let mut torn = Client::connect_narrow(server.address());
+    torn.send(request("GET", "/sparse.bin", &[]));
+    torn.take(10_000);
+    torn.abort();
+    let line = lines(&log, 2).remove(1);
+    assert!(line.contains("/sparse.bin"), "{line}");
+    assert!(line.contains("aborted"), "the outcome: {line}");
+}
+
+pub(crate) fn nothing_is_logged_when_off(variant: &Variant) {
+    let site = Site::new();
+    let log = site.beside("access.log");
+    let server = Launch::new(variant, common()).start();
+    server.connect().get("/small.txt").expect(200);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(!log.exists());
+    assert!(!server.stderr().contains("/small.txt"), "{}", server.stderr());
+}
+
+/// Lines of many connections at once never mix.
+pub(crate) fn lines_stay_whole(variant: &Variant) {
+    let site = Site::new();
+    let (server, log) = start(variant, &site, "common");
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    for round in 0..10 {
+        for (i, client) in clients.iter_mut().enumerate() {
+            let long = "x".repeat(i * 20);
+            client.send(request("GET", &format!("/small.txt?{round}-{i}-{long}"), &[]));
+        }
+        for client in &mut clients {
+            client.answer("GET").expect(200);
+        }
+    }
+    for line in lines(&log, 200) {
+        assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+        assert!(line.ends_with(" HTTP/1.1\" 200 6"), "{line}");
+    }
+}

@@ -1,0 +1,204 @@
+//! Files that change while they are served: what is answered is always whole, and soon the new.
+
+use crate::client::{Answer, Client, request};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::site::{Site, set_modified};
+use std::fs::{self, File};
+use std::time::Duration;
+
+fn start(variant: &Variant, site: &Site) -> Server {
+    let launch = Launch::new(variant, &site.root());
+    launch.set("cache.revalidate_ms=50").set("cache.negative_ms=50").start()
+}
+
+/// Asks until an answer is as wanted; every answer on the way is read strictly.
+fn until(server: &Server, target: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    let mut client = server.connect();
+    let mut last = client.get(target);
+    eventually(PATIENCE, || {
+        if !wanted(&last) {
+            last = client.get(target);
+        }
+        wanted(&last)
+    });
+    assert!(wanted(&last), "never as wanted: {}", last.brief());
+    last
+}
+
+pub(crate) fn replaced(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "the old text")]);
+    let server = start(variant, &site);
+    let old = until(&server, "/file.txt", |a| a.status == 200);
+    // A deployment: a new file, renamed over the old, even with the same time and size.
+    site.put("new.tmp", "the new text");
+    fs::rename(site.path("new.tmp"), site.path("file.txt")).expect("a rename");
+    let new = until(&server, "/file.txt", |a| a.body == b"the new text");
+    assert_ne!(old.must("ETag"), new.must("ETag"));
+    let fields = [("If-None-Match", old.must("ETag"))];
+    assert_eq!(server.connect().ask("GET", "/file.txt", &fields).expect(200).body, b"the new text");
+}
+
+pub(crate) fn written_in_place(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "the old text")]);
+    let server = start(variant, &site);
+    let old = until(&server, "/file.txt", |a| a.status == 200);
+    fs::write(site.path("file.txt"), "a longer new text").expect("a file");
+    let new = until(&server, "/file.txt", |a| a.body == b"a longer new text");
+    assert_ne!(old.must("ETag"), new.must("ETag"));
+    assert_ne!(old.must("Last-Modified"), new.must("Last-Modified"));
+    fs::write(site.path("file.txt"), "a LONGER new text").expect("a file");
+    until(&server, "/file.txt", |a| a.body == b"a LONGER new text");
+}
+
+pub(crate) fn touched(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "text")]);
+    let server = start(variant, &site);
+    until(&server, "/file.txt", |a| a.status == 200);
+    set_modified(&site.path("file.txt"), 1_600_000_000);
+    let touched = "Sun, 13 Sep 2020 12:26:40 GMT";
+    until(&server, "/file.txt", |a| a.must("Last-Modified") == touched);
+}
+
+pub(crate) fn removed_and_created(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "text")]);
+    let server = start(variant, &site);
+    until(&server, "/file.txt", |a| a.status == 200);
+    fs::remove_file(site.path("file.txt")).expect("a file");
+    until(&server, "/file.txt", |a| a.status == 404);
+    site.put("file.txt", "back again");
+    until(&server, "/file.txt", |a| a.body == b"back again");
+    server.connect().get("/later.txt").expect(404);
+    site.put("later.txt", "later");
+    until(&server, "/later.txt", |a| a.body == b"later");
+}
+
+pub(crate) fn a_file_becomes_a_folder(variant: &Variant) {
+    let site = Site::with(&[("thing", "a file"), ("other/index.html", "a folder")]);
+    let server = start(variant, &site);
+    until(&server, "/thing", |a| a.status == 200);
+    until(&server, "/other/", |a| a.status == 200);
+    fs::remove_file(site.path("thing")).expect("a file");
+    fs::rename(site.path("other"), site.path("thing")).expect("a rename");
+    until(&server, "/thing", |a| matches!(a.status, 301 | 308));
+    until(&server, "/thing/", |a| a.body == b"a folder");
+    until(&server, "/other/", |a| a.status == 404);
+}
+
+pub(crate) fn siblings_come_and_go(variant: &Variant) {
+    let site = Site::with(&[("page.html", "identity")]);
+    let server = start(variant, &site);
+    let coded = |client: &mut Client| {
+        client.ask("GET", "/page.html", &[("Accept-Encoding", "gzip")]).expect(200)
+    };
+    let mut client = server.connect();
+    assert_eq!(coded(&mut client).body, b"identity");
+    site.put("page.html.gz", "coded");
+    assert!(eventually(PATIENCE, || coded(&mut client).body == b"coded"), "never coded");
+    fs::remove_file(site.path("page.html.gz")).expect("a file");
+    assert!(eventually(PATIENCE, || coded(&mut client).body == b"identity"), "never back");
+}
+
+pub(crate) fn without_a_cache_at_once(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "one")]);
+    let server = Launch::new(variant, &site.root()).set("cache.enabled=false").start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/file.txt").expect(200).body, b"one");
+    fs::write(site.path("file.txt"), "two").expect("a file");
+    assert_eq!(client.get("/file.txt").expect(200).body, b"two");
+    fs::remove_file(site.path("file.txt")).expect("a file");
+    client.get("/file.txt").expect(404);
+}
+
+/// Readers during rewrites: each answer is one of the versions, whole.
+pub(crate) fn replaced_again_and_again(variant: &Variant) {
+    let site = Site::new();
+    let version = |i: usize| vec![b'a' + u8::try_from(i % 26).expect("small"); 1000 + 3000 * i];
+    site.put("file.txt", version(0));
+    let server = start(variant, &site);
+    let mut client = server.connect();
+    for i in 1..30 {
+        site.put("new.tmp", version(i));
+        fs::rename(site.path("new.tmp"), site.path("file.txt")).expect("a rename");
+        std::thread::sleep(Duration::from_millis(5));
+        let answer = client.get("/file.txt").expect(200);
+        let letter = answer.body[0];
+        let seen = usize::from(letter - b'a');
+        assert!(answer.body.iter().all(|b| *b == letter), "a mixture of versions");
+        let lens = [1000 + 3000 * seen, 1000 + 3000 * (seen + 26)];
+        assert!(lens.contains(&answer.body.len()), "{letter}: {} bytes", answer.body.len());
+    }
+}
+
+/// A file that shrinks while it is sent: the connection ends, nothing is padded, nothing spins.
+pub(crate) fn shrunk_while_sent(variant: &Variant) {
+    const LEN: u64 = 64 << 20;
+    let site = Site::new();
+    File::create(site.path("big.bin")).expect("a file").set_len(LEN).expect("sparse");
+    site.put("small.txt", "small\n");
+    let server = start(variant, &site);
+    let mut slow = Client::connect_narrow(server.address());
+    slow.send(request("GET", "/big.bin", &[]));
+    let head = slow.head_only().expect(200);
+    assert_eq!(head.must("Content-Length"), LEN.to_string());
+    slow.take(20_000);
+    let file = File::options().write(true).open(site.path("big.bin")).expect("a file");
+    file.set_len(10).expect("a length");
+    let before = server.cpu();
+    let received = 20_000 + slow.drain();
+    assert!(received < LEN, "padded to {received}");
+    std::thread::sleep(Duration::from_millis(300));
+    let used = server.cpu() - before;
+    assert!(used < Duration::from_millis(250), "{used:?} of processor time after the end");
+    assert_eq!(server.connect().get("/small.txt").expect(200).body, b"small\n");
+    until(&server, "/big.bin", |a| a.body == [0; 10]);
+}
+
+/// The same for a file that was cached whole or in part, between two requests.
+pub(crate) fn shrunk_between_requests(variant: &Variant) {
+    for len in [5000_u64, 200_000] {
+        let site = Site::new();
+        site.put("file.bin", vec![b'x'; usize::try_from(len).expect("small")]);
+        let server = start(variant, &site);
+        server.connect().get("/file.bin").expect(200);
+        let file = File::options().write(true).open(site.path("file.bin")).expect("a file");
+        file.set_len(100).expect("a length");
+        // At once the old length may still be promised; the bytes are then missing, not made up.
+        let mut client = server.connect();
+        client.send(request("GET", "/file.bin", &[("Connection", "close")]));
+        let promised: u64 = client.head_only().must("Content-Length").parse().expect("a length");
+        let received = client.drain();
+        assert!(received <= promised && (received == promised || received == 100), "{received}");
+        until(&server, "/file.bin", |a| a.body == [b'x'; 100]);
+    }
+}
+
+/// A file that grows while it is sent: what was promised, no more.
+pub(crate) fn grown_while_sent(variant: &Variant) {
+    const LEN: u64 = 8 << 20;
+    let site = Site::new();
+    File::create(site.path("big.bin")).expect("a file").set_len(LEN).expect("sparse");
+    site.put("small.txt", "small\n");
+    let server = start(variant, &site);
+    let mut slow = Client::connect_narrow(server.address());
+    slow.send(request("GET", "/big.bin", &[]));
+    slow.send(request("GET", "/small.txt", &[]));
+    slow.head_only().expect(200);
+    let file = File::options().write(true).open(site.path("big.bin")).expect("a file");
+    file.set_len(LEN * 2).expect("a length");
+    slow.take(usize::try_from(LEN).expect("small"));
+    assert_eq!(slow.answer("GET").expect(200).body, b"small\n");
+}
+
+/// A file that is removed while it is sent arrives whole: the server holds it open.
+pub(crate) fn removed_while_sent(variant: &Variant) {
+    const LEN: usize = 8 << 20;
+    let site = Site::new();
+    File::create(site.path("big.bin")).expect("a file").set_len(LEN as u64).expect("sparse");
+    let server = start(variant, &site);
+    let mut slow = Client::connect_narrow(server.address());
+    slow.send(request("GET", "/big.bin", &[]));
+    slow.head_only().expect(200);
+    fs::remove_file(site.path("big.bin")).expect("a file");
+    slow.take(LEN);
+    until(&server, "/big.bin", |a| a.status == 404);
+}

@@ -1,0 +1,167 @@
+//! The command line as product.md promises it: help, exit codes, `architectures`, `explain`.
+
+use crate::harness::{Said, run};
+use crate::site::{Site, common};
+use crate::structure::listed;
+
+fn root() -> &'static str {
+    common().to_str().expect("text")
+}
+
+/// Fails unless the command failed as bad usage, with something said about it.
+#[track_caller]
+fn bad_usage(args: &[&str], words: &[&str]) -> Said {
+    let said = run(args);
+    assert_eq!(said.code, Some(2), "{args:?}: {said:?}");
+    for word in words {
+        assert!(said.stderr.contains(word), "{args:?} does not name {word}: {said:?}");
+    }
+    said
+}
+
+#[test]
+fn help_of_every_command() {
+    let said = run(&["--help"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for command in ["serve", "architectures", "check", "explain", "top"] {
+        assert!(said.stdout.contains(command), "{said:?}");
+        let help = run(&[command, "--help"]);
+        assert_eq!(help.code, Some(0), "{help:?}");
+        let example = format!("regatta {command}");
+        assert!(help.stdout.contains(&example), "no example of {command}: {}", help.stdout);
+    }
+    let said = run(&["--version"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.to_lowercase().starts_with("regatta"), "{said:?}");
+}
+
+#[test]
+fn bad_usage_is_two() {
+    bad_usage(&["no-such-command"], &["no-such-command"]);
+    bad_usage(&["serve", root(), "--no-such-flag"], &["--no-such-flag"]);
+    bad_usage(&["serve", root(), "--listen", "nonsense"], &["nonsense"]);
+    bad_usage(&["serve", root(), "--listen", "127.0.0.1:99999"], &["99999"]);
+    bad_usage(&["serve", root(), "--architecture", "nonsense"], &["nonsense"]);
+    bad_usage(&["serve", "/no/such/folder", "--listen", "127.0.0.1:0"], &["/no/such/folder"]);
+    let file = format!("{}/small.txt", root());
+    bad_usage(&["serve", &file, "--listen", "127.0.0.1:0"], &["small.txt"]);
+    bad_usage(&["top", "--pid", "nonsense"], &["nonsense"]);
+}
+
+#[test]
+fn a_bad_start_prints_no_address() {
+    let args = ["serve", root(), "--listen", "127.0.0.1:0", "--set", "limits.nonsense=1"];
+    let said = bad_usage(&args, &["limits.nonsense"]);
+    assert_eq!(said.stdout, "", "{said:?}");
+}
+
+#[test]
+fn every_bad_setting_is_listed() {
+    let args = [
+        "serve",
+        root(),
+        "--listen",
+        "127.0.0.1:0",
+        "--set",
+        "limits.head_bytes_max=many",
+        "--set",
+        "cache.nonsense=1",
+        "--set",
+        "arch.sped.poller=magic",
+        "--set",
+        "no-equals-sign",
+    ];
+    let words = ["limits.head_bytes_max", "cache.nonsense", "arch.sped.poller"];
+    bad_usage(&args, &words);
+}
+
+#[test]
+fn nobody_and_other_users() {
+    if rustix::process::getuid().is_root() {
+        let args = ["serve", root(), "--listen", "127.0.0.1:0", "--user", "no-such-user-here"];
+        bad_usage(&args, &["no-such-user-here"]);
+    } else {
+        let said = run(&["serve", root(), "--listen", "127.0.0.1:0", "--user", "root"]);
+        assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
+    }
+}
+
+#[test]
+fn architectures_are_described() {
+    let said = run(&["architectures"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let json: serde_json::Value =
+        serde_json::from_str(&run(&["architectures", "--json"]).stdout).expect("JSON");
+    let text = json.to_string();
+    for name in listed() {
+        assert!(said.stdout.contains(&name), "{name} is not in {}", said.stdout);
+    }
+    // Options with their defaults.
+    assert!(text.contains("arch.sped.poller") && text.contains("epoll"), "{text}");
+}
+
+fn explain(args: &[&str]) -> Said {
+    let said = run(&[&["explain"], args].concat());
+    assert_eq!(said.code, Some(0), "{args:?}: {said:?}");
+    said
+}
+
+#[test]
+fn explain_says_what_would_be_answered() {
+    let said = explain(&["GET", "/small.txt", root()]);
+    for word in ["200", "small.txt", "text/plain; charset=utf-8"] {
+        assert!(said.stdout.contains(word), "no {word}: {}", said.stdout);
+    }
+    for (args, word) in [
+        (&["GET", "/missing.txt", root()][..], "404"),
+        (&["GET", "/.env", root()], "404"),
+        (&["GET", "/sub", root()], "301"),
+        (&["GET", "/../x", root()], "400"),
+        (&["POST", "/small.txt", root()], "405"),
+        (&["GET", "/small.txt", "-H", "Range: bytes=0-1", root()], "206"),
+        (&["GET", "/small.txt", "-H", "range: bytes=99-", root()], "416"),
+        (&["GET", "/small.txt", "-H", "If-None-Match: *", root()], "304"),
+        (&["GET", "/page.html", "-H", "Accept-Encoding: br", root()], "page.html.br"),
+    ] {
+        let said = explain(args);
+        assert!(said.stdout.contains(word), "{args:?}: no {word} in {}", said.stdout);
+    }
+}
+
+/// `explain` and `serve` are the same program: their heads agree.
+#[test]
+fn explain_agrees_with_serve() {
+    let variant = crate::harness::Variant::named("sped_epoll");
+    let server = crate::harness::serve(variant);
+    for (target, fields) in [
+        ("/small.txt", vec![]),
+        ("/page.html", vec![("Accept-Encoding", "gzip")]),
+        ("/missing.txt", vec![]),
+        ("/size-4096.bin", vec![("Range", "bytes=5-6")]),
+    ] {
+        let answer = server.connect().ask("GET", target, &fields);
+        let lines: Vec<String> = fields.iter().map(|(n, v)| format!("{n}: {v}")).collect();
+        let mut args = vec!["GET", target];
+        lines.iter().for_each(|line| args.extend(["-H", line]));
+        args.push(root());
+        let said = explain(&args);
+        for (name, value) in &answer.fields {
+            if name.eq_ignore_ascii_case("Date") {
+                continue;
+            }
+            let line = format!("{name}: {value}").to_ascii_lowercase();
+            let text = said.stdout.to_ascii_lowercase();
+            assert!(text.contains(&line), "{target}: no {line} in {}", said.stdout);
+        }
+    }
+}
+
+#[test]
+fn explain_of_an_own_site() {
+    let site = Site::with(&[("about.html", "about")]);
+    let root = site.root();
+    let root = root.to_str().expect("text");
+    assert!(explain(&["GET", "/about", root]).stdout.contains("404"));
+    let said = explain(&["GET", "/about", root, "--set", "content.clean_urls=true"]);
+    assert!(said.stdout.contains("200") && said.stdout.contains("about.html"), "{said:?}");
+}

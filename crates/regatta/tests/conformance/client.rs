@@ -1,0 +1,354 @@
+//! A client of explicit bytes with a strict reader: any doubt about an answer fails the test.
+
+use crate::harness::PATIENCE;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A field's name and value.
+pub(crate) type Field<'a> = (&'a str, &'a str);
+
+/// A request with a `Host` and these fields.
+pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut text = format!("{method} {target} HTTP/1.1\r\nHost: regatta.test\r\n");
+    for (name, value) in fields {
+        text += &format!("{name}: {value}\r\n");
+    }
+    (text + "\r\n").into_bytes()
+}
+
+/// A GET without further fields.
+pub(crate) fn get(target: &str) -> Vec<u8> {
+    request("GET", target, &[])
+}
+
+/// One final response, with the interim ones that came before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) interim: Vec<u16>,
+}
+
+impl Answer {
+    /// The value of a field, when it is there. The reader has made sure that it is there once.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let mut named = self.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        named.next().map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a field that must be there.
+    pub(crate) fn must(&self, name: &str) -> &str {
+        self.field(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    /// Fails unless this is the status.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.brief());
+        self
+    }
+
+    /// Fails unless the status is one of these.
+    #[track_caller]
+    pub(crate) fn expect_one_of(self, statuses: &[u16]) -> Self {
+        assert!(statuses.contains(&self.status), "none of {statuses:?}: {}", self.brief());
+        self
+    }
+
+    /// Whether the server says that it closes the connection after this answer.
+    pub(crate) fn closes(&self) -> bool {
+        self.lists("Connection", "close")
+    }
+
+    /// Whether a list field names this member, letter case aside.
+    pub(crate) fn lists(&self, name: &str, member: &str) -> bool {
+        let value = self.field(name).unwrap_or_default();
+        value.split(',').any(|part| part.trim().eq_ignore_ascii_case(member))
+    }
+
+    /// The head and how long the body is, for messages.
+    pub(crate) fn brief(&self) -> String {
+        let start = &self.body[..self.body.len().min(200)];
+        let start = start.escape_ascii();
+        format!("{} {:?}, {} bytes: {start}", self.status, self.fields, self.body.len())
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: TcpStream,
+    /// Received and not yet read.
+    unread: Vec<u8>,
+}
+
+impl Client {
+    /// Connects; every later wait is bounded.
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("connects");
+        Self::over(stream)
+    }
+
+    /// Connects with a small receive buffer, so that the server soon has to wait for us.
+    pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
+        use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        sockopt::set_socket_recv_buffer_size(&socket, 16 << 10).expect("a size");
+        connect(&socket, &address).expect("connects");
+        Self::over(socket.into())
+    }
+
+    fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a time");
+        stream.set_nodelay(true).expect("TCP");
+        Self { stream, unread: Vec::new() }
+    }
+
+    /// Sends these bytes.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("the server takes the bytes");
+    }
+
+    /// Sends these bytes as far as the server takes them; says whether it took them all.
+    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    /// No more bytes from us.
+    pub(crate) fn half_close(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("connected");
+    }
+
+    /// No more bytes from us, if the connection still is one.
+    pub(crate) fn send_nothing_more(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Ends the connection with a reset.
+    pub(crate) fn abort(self) {
+        let none = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&self.stream, none).expect("TCP");
+    }
+
+    /// A second handle on the same connection that only sends.
+    pub(crate) fn sender(&self) -> TcpStream {
+        self.stream.try_clone().expect("a descriptor")
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) fn ask(&mut self, method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
+        self.send(request(method, target, fields));
+        self.answer(method)
+    }
+
+    /// Asks for a target with GET.
+    pub(crate) fn get(&mut self, target: &str) -> Answer {
+        self.ask("GET", target, &[])
+    }
+
+    /// Reads one answer to a request of this method, interim ones included.
+    pub(crate) fn answer(&mut self, method: &str) -> Answer {
+        let mut interim = Vec::new();
+        loop {
+            let mut answer = read_head(&self.head());
+            if (100..200).contains(&answer.status) {
+                assert_ne!(answer.status, 101, "nobody asked for an upgrade");
+                assert!(answer.field("Content-Length").is_none(), "{answer:?}");
+                interim.push(answer.status);
+                continue;
+            }
+            answer.interim = interim;
+            let len = body_len(method, &answer);
+            answer.body = self.take(len);
+            return answer;
+        }
+    }
+
+    /// Reads the head of an answer and leaves its body.
+    pub(crate) fn head_only(&mut self) -> Answer {
+        read_head(&self.head())
+    }
+
+    /// Reads exactly so many bytes.
+    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+        while self.unread.len() < len {
+            assert!(self.fill(), "ended after {} of {len} bytes", self.unread.len());
+        }
+        self.unread.drain(..len).collect()
+    }
+
+    /// Reads until the server has closed in order; returns what came before.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        while self.fill() {}
+        std::mem::take(&mut self.unread)
+    }
+
+    /// Reads until the connection has ended in any way; returns what came before.
+    pub(crate) fn rest_or_reset(&mut self) -> Vec<u8> {
+        let mut piece = [0; 4096];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(n) if n > 0 => self.unread.extend_from_slice(&piece[..n]),
+                Err(e) if timed_out(&e) => panic!("not ended"),
+                Ok(_) | Err(_) => return std::mem::take(&mut self.unread),
+            }
+        }
+    }
+
+    /// Reads what there is, at most so many bytes; nothing when the connection has ended.
+    pub(crate) fn take_some(&mut self, at_most: usize) {
+        let mut piece = vec![0; at_most];
+        let _ = self.stream.read(&mut piece);
+    }
+
+    /// How long a send may wait from now on.
+    pub(crate) fn send_timeout(&mut self, time: Duration) {
+        self.stream.set_write_timeout(Some(time)).expect("a time");
+    }
+
+    /// Fails unless the server closes in order and sends nothing more.
+    #[track_caller]
+    pub(crate) fn finish(&mut self) {
+        let rest = self.rest();
+        assert!(rest.is_empty(), "after the last answer: {}", rest.escape_ascii());
+    }
+
+    /// Reads until the connection has ended in any way; returns how many bytes came.
+    pub(crate) fn drain(&mut self) -> u64 {
+        let mut count = self.unread.len() as u64;
+        self.unread.clear();
+        let mut piece = vec![0; 1 << 18];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return count,
+                Ok(n) => count += n as u64,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if timed_out(&e) => panic!("not ended after {count} bytes"),
+                Err(_) => return count,
+            }
+        }
+    }
+
+    /// Whether the server stays silent, and the connection open, for this long.
+    pub(crate) fn silent_for(&mut self, time: Duration) -> bool {
+        if !self.unread.is_empty() {
+            return false;
+        }
+        self.stream.set_read_timeout(Some(time)).expect("a time");
+        let result = self.stream.read(&mut [0; 1]);
+        self.stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        result.is_err_and(|e| timed_out(&e))
+    }
+
+    fn head(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(at) = self.unread.windows(4).position(|w| w == b"\r\n\r\n") {
+                return self.unread.drain(..at + 4).collect();
+            }
+            assert!(self.unread.len() < 64 << 10, "an answer's head without end");
+            assert!(self.fill(), "ended within a head: {}", self.unread.escape_ascii());
+        }
+    }
+
+    /// Receives something; false at the end of the stream.
+    fn fill(&mut self) -> bool {
+        let mut piece = [0; 16 << 10];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(n) => {
+                    self.unread.extend_from_slice(&piece[..n]);
+                    return n > 0;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => panic!(
+                    "{e}; unread so far: {} bytes {}",
+                    self.unread.len(),
+                    self.unread[..self.unread.len().min(300)].escape_ascii()
+                ),
+            }
+        }
+    }
+}
+
+fn timed_out(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Reads a head strictly: RFC 9112 §4 and §5, RFC 9110 §5, with no leniency.
+fn read_head(bytes: &[u8]) -> Answer {
+    let clean = |b: &u8| matches!(b, b' '..=b'~' | b'\r' | b'\n');
+    assert!(bytes.iter().all(clean), "odd bytes in a head: {}", bytes.escape_ascii());
+    let text = std::str::from_utf8(bytes).expect("ASCII");
+    let mut lines = text.strip_suffix("\r\n\r\n").expect("a whole head").split("\r\n");
+    let status = read_status(lines.next().expect("a first line"));
+    let mut fields: Vec<(String, String)> = Vec::new();
+    for line in lines {
+        assert!(!line.contains(['\r', '\n']), "a bare CR or LF in {line:?}");
+        let (name, value) = line.split_once(": ").unwrap_or_else(|| panic!("field {line:?}"));
+        assert!(!name.is_empty() && name.bytes().all(is_token), "name {name:?}");
+        assert_eq!(value, value.trim(), "space around the value of {name}");
+        let again = fields.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        assert!(!again, "{name} twice in {text:?}");
+        fields.push((name.to_owned(), value.to_owned()));
+    }
+    let answer = Answer { status, fields, body: Vec::new(), interim: Vec::new() };
+    check_fields(&answer);
+    answer
+}
+
+fn read_status(line: &str) -> u16 {
+    let rest = line.strip_prefix("HTTP/1.1 ").unwrap_or_else(|| panic!("status line {line:?}"));
+    let (code, reason) = rest.split_once(' ').unwrap_or_else(|| panic!("status line {line:?}"));
+    assert!(code.len() == 3 && code.bytes().all(|b| b.is_ascii_digit()), "{line:?}");
+    assert!(!reason.is_empty(), "no reason in {line:?}");
+    code.parse().expect("three digits")
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// What holds for every answer of ours.
+fn check_fields(answer: &Answer) {
+    let brief = || answer.brief();
+    assert!(answer.field("Transfer-Encoding").is_none(), "a length is known: {}", brief());
+    if (200..500).contains(&answer.status) {
+        // RFC 9110 §6.6.1: a Date in all of them.
+        let date = httpdate::parse_http_date(answer.must("Date")).expect("a date");
+        assert_eq!(httpdate::fmt_http_date(date), answer.must("Date"), "IMF-fixdate");
+        let (date, now) = (seconds(date), seconds(SystemTime::now()));
+        assert!(date.abs_diff(now) <= 5, "Date is {date}, now is {now}");
+    }
+    match answer.status {
+        // RFC 9110 §15.5.6, §15.4.
+        405 => assert!(answer.field("Allow").is_some(), "{}", brief()),
+        301 | 302 | 303 | 307 | 308 => assert!(answer.field("Location").is_some(), "{}", brief()),
+        204 => assert!(answer.field("Content-Length").is_none(), "{}", brief()),
+        206 => {
+            let many = answer.must("Content-Type").starts_with("multipart/byteranges");
+            assert_eq!(many, answer.field("Content-Range").is_none(), "{}", brief());
+        }
+        200 | 304 | 404 => assert!(answer.field("Content-Range").is_none(), "{}", brief()),
+        _ => {}
+    }
+}
+
+/// Seconds since the epoch.
+pub(crate) fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
+/// RFC 9112 §6.3, for a server that always knows its lengths.
+fn body_len(method: &str, answer: &Answer) -> usize {
+    let len = answer.field("Content-Length").map(|value| {
+        assert!(value.bytes().all(|b| b.is_ascii_digit()), "{}", answer.brief());
+        value.parse::<usize>().expect("a length")
+    });
+    if method == "HEAD" || matches!(answer.status, 204 | 304) {
+        return 0;
+    }
+    len.unwrap_or_else(|| panic!("no Content-Length: {}", answer.brief()))
+}

@@ -1,0 +1,123 @@
+//! How connections end: half-close, lingering close (RFC 9112 §9.6), aborts.
+
+use crate::client::{Client, get, request};
+use crate::harness::{Variant, serve};
+use crate::site::sized;
+use std::time::Duration;
+
+pub(crate) fn half_closed_client_is_answered(variant: &Variant) {
+    let server = serve(variant);
+    for size in [0, 4096, 65_537, 5 << 20] {
+        let mut client = server.connect();
+        client.send(get(&format!("/size-{size}.bin")));
+        client.half_close();
+        assert!(client.answer("GET").expect(200).body == sized(size));
+        client.finish();
+    }
+}
+
+pub(crate) fn half_closed_pipeline_is_answered(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.send(get("/size-65537.bin").repeat(30));
+    client.half_close();
+    for _ in 0..30 {
+        assert!(client.answer("GET").expect(200).body == sized(65_537));
+    }
+    client.finish();
+}
+
+pub(crate) fn half_close_within_a_head(variant: &Variant) {
+    let server = serve(variant);
+    for text in ["G", "GET /small.txt", "GET /small.txt HTTP/1.1\r\nHost: x\r\n", "\r\n"] {
+        let mut client = server.connect();
+        client.send(text);
+        client.half_close();
+        // An incomplete request is not answered as if it were whole (RFC 9112 §8).
+        let rest = client.rest();
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 4"), "{}", rest.escape_ascii());
+    }
+}
+
+/// The client goes on sending; the server must not reset the answer away.
+pub(crate) fn error_is_read_while_sending(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.send("GET /small.txt HTTP/1.1\r\nHost: x\r\nBad Field: y\r\n\r\n");
+    for _ in 0..20 {
+        if !client.try_send(vec![b'x'; 16 << 10]) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(client.answer("GET").expect(400).closes());
+    client.finish();
+}
+
+/// After `Connection: close` too: what the client had sent already must not cost it the answer.
+pub(crate) fn last_answer_is_read_while_sending(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.send(request("GET", "/size-1048577.bin", &[("Connection", "close")]));
+    for _ in 0..20 {
+        if !client.try_send(get("/small.txt").repeat(100)) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(client.answer("GET").expect(200).body == sized((1 << 20) + 1));
+    client.finish();
+}
+
+/// The server half-closes first, so that the client sees the end before it closes itself.
+pub(crate) fn end_is_seen_before_our_close(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    assert!(client.ask("GET", "/small.txt", &[("Connection", "close")]).expect(200).closes());
+    client.finish();
+    client.send_nothing_more();
+    server.connect().get("/small.txt").expect(200);
+}
+
+pub(crate) fn aborts_harm_nobody(variant: &Variant) {
+    let server = serve(variant);
+    let mut steady = server.connect();
+    for i in 0..40 {
+        let mut client = Client::connect_narrow(server.address());
+        match i % 5 {
+            0 => {}
+            1 => client.send("GET /sma"),
+            2 => client.send(get("/size-5242880.bin")),
+            3 => {
+                client.send(get("/size-5242880.bin").repeat(3));
+                client.take(10_000);
+            }
+            _ => client.send(request("GET", "/small.txt", &[("Content-Length", "50")])),
+        }
+        client.abort();
+        assert_eq!(steady.get("/small.txt").expect(200).body, b"small\n", "after abort {i}");
+    }
+    server.connect().get("/small.txt").expect(200);
+}
+
+pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
+    let site = crate::site::common();
+    let server = crate::harness::Launch::new(variant, site).start();
+    server.connect().get("/size-5242880.bin").expect(200);
+    let sockets = || -> usize { server.workers().into_iter().map(count_sockets).sum() };
+    let before = sockets();
+    for _ in 0..30 {
+        let mut client = Client::connect_narrow(server.address());
+        client.send(get("/size-5242880.bin"));
+        client.take(1000);
+        client.abort();
+    }
+    let gone = crate::harness::eventually(crate::harness::PATIENCE, || sockets() <= before);
+    assert!(gone, "{} sockets, {before} before", sockets());
+}
+
+fn count_sockets(pid: u32) -> usize {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
+    let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+}

@@ -1,0 +1,182 @@
+//! Configurations: every error at once with its position; what is printed can be read again.
+
+use crate::harness::{Launch, Variant, run};
+use crate::site::{Site, common};
+use std::fs;
+use std::path::PathBuf;
+
+fn write(site: &Site, text: &str) -> PathBuf {
+    let path = site.beside("regatta.toml");
+    fs::write(&path, text).expect("a file");
+    path
+}
+
+fn root() -> &'static str {
+    common().to_str().expect("text")
+}
+
+/// Every option of the contract, with its default.
+const OPTIONS: &[(&str, &[(&str, &str)])] = &[
+    ("server", &[("drain_ms_max", "8000")]),
+    (
+        "limits",
+        &[
+            ("head_bytes_max", "16384"),
+            ("target_bytes_max", "8192"),
+            ("fields_max", "64"),
+            ("head_ms_max", "10000"),
+            ("idle_ms_max", "60000"),
+            ("send_window_ms", "10000"),
+            ("send_rate_min", "256"),
+            ("linger_ms_max", "2000"),
+            ("drain_body_bytes_max", "65536"),
+            ("requests_max", "0"),
+            ("ranges_max", "16"),
+        ],
+    ),
+    (
+        "content",
+        &[
+            ("clean_urls", "false"),
+            ("fallback", "\"\""),
+            ("not_found", "\"404.html\""),
+            ("precompressed", "true"),
+            ("dotfiles", "false"),
+            ("symlinks", "false"),
+            ("charset", "\"utf-8\""),
+            ("nosniff", "true"),
+        ],
+    ),
+    ("cache", &[("enabled", "true"), ("revalidate_ms", "1000"), ("negative_ms", "1000")]),
+    ("accept", &[("count", "0"), ("eager_read", "false"), ("on_close", "false")]),
+];
+
+/// `--print-config` prints the effective configuration, whole and explicit.
+fn printed(args: &[&str]) -> toml::Table {
+    let said =
+        run(&[&["serve", root(), "--listen", "127.0.0.1:0", "--print-config"], args].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said.stdout.parse().unwrap_or_else(|e| panic!("{e}: {}", said.stdout))
+}
+
+#[test]
+fn defaults_are_as_promised() {
+    let table = printed(&[]);
+    for (section, options) in OPTIONS {
+        for (key, default) in *options {
+            let value = table.get(*section).and_then(|section| section.get(key));
+            let value = value.unwrap_or_else(|| panic!("no {section}.{key}"));
+            assert_eq!(value.to_string(), *default, "{section}.{key}");
+        }
+    }
+    let arch = table.get("arch").and_then(|arch| arch.get("sped")).expect("arch.sped");
+    assert_eq!(arch.get("poller").and_then(toml::Value::as_str), Some("epoll"));
+    assert_eq!(arch.get("turn_bytes_max").and_then(toml::Value::as_integer), Some(2 << 20));
+}
+
+#[test]
+fn settings_are_printed() {
+    let table = printed(&["--set", "limits.idle_ms_max=1234", "--set", "content.charset=koi8-r"]);
+    assert_eq!(table["limits"]["idle_ms_max"].as_integer(), Some(1234));
+    assert_eq!(table["content"]["charset"].as_str(), Some("koi8-r"));
+}
+
+#[test]
+fn what_is_printed_is_a_configuration() {
+    let site = Site::new();
+    let said = run(&[
+        "serve",
+        root(),
+        "--listen",
+        "127.0.0.1:0",
+        "--set",
+        "limits.fields_max=33",
+        "--print-config",
+    ]);
+    let path = write(&site, &said.stdout);
+    let path = path.to_str().expect("text");
+    let checked = run(&["check", "--config", path]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    let again = run(&["serve", "--config", path, "--print-config"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert_eq!(again.stdout, said.stdout, "printed again, it is the same");
+}
+
+#[test]
+fn a_good_configuration_passes() {
+    let site = Site::with(&[("index.html", "x")]);
+    let text = format!(
+        "[server]\nroot = {:?}\nlisten = [\"127.0.0.1:0\"]\n[limits]\nidle_ms_max = 5000\n",
+        site.root()
+    );
+    let path = write(&site, &text);
+    let said = run(&["check", "--config", path.to_str().expect("text")]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+/// Every error, each with the line it is on.
+#[test]
+fn every_error_at_once() {
+    let site = Site::new();
+    let text = "\
+[server]
+root = \"/no/such/folder\"
+listen = [\"nonsense\"]
+
+[limits]
+head_bytes_max = \"many\"
+idle_ms_maxx = 5
+ranges_max = -3
+
+[nosection]
+x = 1
+
+[arch.sped]
+poller = \"magic\"
+";
+    let path = write(&site, text);
+    let said = run(&["check", "--config", path.to_str().expect("text")]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let all = format!("{}{}", said.stdout, said.stderr);
+    for (word, line) in [
+        ("/no/such/folder", 2),
+        ("nonsense", 3),
+        ("head_bytes_max", 6),
+        ("idle_ms_maxx", 7),
+        ("ranges_max", 8),
+        ("nosection", 10),
+        ("magic", 14),
+    ] {
+        assert!(all.contains(word), "{word} is not listed: {all}");
+        let place = format!(":{line}:");
+        assert!(all.contains(&place), "no position {place} for {word}: {all}");
+    }
+    let serve = run(&["serve", "--config", path.to_str().expect("text")]);
+    assert_eq!(serve.code, Some(2), "{serve:?}");
+    assert!(serve.stderr.contains("idle_ms_maxx") && serve.stderr.contains("magic"), "{serve:?}");
+}
+
+#[test]
+fn syntax_errors_have_a_position() {
+    let site = Site::new();
+    let path = write(&site, "[limits]\nidle_ms_max = = 5\n");
+    let said = run(&["check", "--config", path.to_str().expect("text")]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(format!("{}{}", said.stdout, said.stderr).contains(":2:"), "{said:?}");
+    let said = run(&["check", "--config", "/no/such/file.toml"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("/no/such/file.toml"), "{said:?}");
+}
+
+/// The command line wins over the file, and the file over the defaults.
+pub(crate) fn precedence(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "text")]);
+    let text = "[content]\ncharset = \"koi8-r\"\nnosniff = false\n";
+    let path = write(&site, text);
+    let launch = Launch::new(variant, &site.root()).arg("--config");
+    let launch = launch.arg(path.to_str().expect("text")).set("content.charset=utf-8");
+    let server = launch.start();
+    let answer = server.connect().get("/file.txt").expect(200);
+    assert_eq!(answer.must("Content-Type"), "text/plain; charset=utf-8");
+    assert_eq!(answer.field("X-Content-Type-Options"), None);
+}

@@ -1,0 +1,129 @@
+//! Index files, clean URLs, the fallback of single-page applications, and pages for 404.
+
+use crate::harness::{Variant, serve, serve_root};
+use crate::protection::check_location;
+use crate::site::Site;
+
+pub(crate) fn index_of_a_folder(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    assert_eq!(client.get("/").expect(200).body, b"<!doctype html><title>Home</title>\n");
+    assert_eq!(client.get("/sub/").expect(200).body, b"<!doctype html><title>Sub</title>\n");
+    let by_name = client.get("/sub/index.html").expect(200);
+    let by_folder = client.get("/sub/").expect(200);
+    assert_eq!(by_name.must("ETag"), by_folder.must("ETag"));
+    client.ask("GET", "/", &[("If-None-Match", client_tag(variant).as_str())]).expect(304);
+}
+
+fn client_tag(variant: &Variant) -> String {
+    serve(variant).connect().get("/").expect(200).must("ETag").to_owned()
+}
+
+pub(crate) fn index_is_a_list(variant: &Variant) {
+    let site = Site::with(&[
+        ("both/home.html", "home"),
+        ("both/index.html", "index"),
+        ("second/index.html", "index"),
+        ("neither/other.html", "other"),
+    ]);
+    let settings = ["content.index=[\"home.html\", \"index.html\"]"];
+    let server = serve_root(variant, &site.root(), &settings);
+    let mut client = server.connect();
+    assert_eq!(client.get("/both/").expect(200).body, b"home");
+    assert_eq!(client.get("/second/").expect(200).body, b"index");
+    client.get("/neither/").expect_one_of(&[403, 404]);
+}
+
+pub(crate) fn index_that_is_a_folder(variant: &Variant) {
+    let site = Site::with(&[("odd/index.html/file.txt", "x")]);
+    let server = serve_root(variant, &site.root(), &[]);
+    server.connect().get("/odd/").expect_one_of(&[403, 404]);
+}
+
+pub(crate) fn clean_urls(variant: &Variant) {
+    let site = Site::with(&[
+        ("about.html", "about"),
+        ("docs/guide.html", "guide"),
+        ("file", "exact"),
+        ("file.html", "with suffix"),
+        ("folder/index.html", "folder"),
+        (".hidden.html", "hidden"),
+    ]);
+    let server = serve_root(variant, &site.root(), &["content.clean_urls=true"]);
+    let mut client = server.connect();
+    for (target, text) in
+        [("/about", "about"), ("/docs/guide", "guide"), ("/file", "exact"), ("/about?q", "about")]
+    {
+        let answer = client.get(target).expect(200);
+        assert_eq!(String::from_utf8_lossy(&answer.body), text, "{target}");
+    }
+    assert_eq!(client.get("/about").must("Content-Type"), "text/html; charset=utf-8");
+    check_location(&client.get("/folder"), "/folder", "/folder/");
+    for target in ["/missing", "/about/", "/.hidden", "/docs/about"] {
+        client.get(target).expect(404);
+    }
+    let off = serve_root(variant, &site.root(), &[]);
+    off.connect().get("/about").expect(404);
+}
+
+const NAVIGATION: (&str, &str) =
+    ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
+
+pub(crate) fn fallback_for_navigations(variant: &Variant) {
+    let site = Site::with(&[("index.html", "the application"), ("app.js", "code")]);
+    let server = serve_root(variant, &site.root(), &["content.fallback=index.html"]);
+    let mut client = server.connect();
+    for target in ["/route", "/deep/er/route", "/route?q=1", "/users/42"] {
+        let answer = client.ask("GET", target, &[NAVIGATION]).expect(200);
+        assert_eq!(answer.body, b"the application", "{target}");
+        assert_eq!(answer.must("Content-Type"), "text/html; charset=utf-8");
+        let head = client.ask("HEAD", target, &[NAVIGATION]).expect(200);
+        assert_eq!(head.must("Content-Length"), answer.body.len().to_string());
+    }
+    assert_eq!(client.get("/app.js").expect(200).body, b"code");
+}
+
+/// A missing asset answered with a page breaks deployments in ways that take days to find.
+pub(crate) fn no_fallback_for_assets(variant: &Variant) {
+    let site = Site::with(&[("index.html", "the application")]);
+    let server = serve_root(variant, &site.root(), &["content.fallback=index.html"]);
+    let mut client = server.connect();
+    for target in ["/missing.js", "/assets/missing.css", "/missing.png", "/missing.json"] {
+        client.get(target).expect(404);
+        client.ask("GET", target, &[("Accept", "*/*")]).expect(404);
+    }
+    client.ask("GET", "/route", &[("Accept", "image/avif,image/webp")]).expect(404);
+    client.ask("GET", "/route", &[("Accept", "application/json")]).expect(404);
+    client.ask("GET", "/.env", &[NAVIGATION]).expect_one_of(&[404, 200]);
+}
+
+pub(crate) fn own_page_for_not_found(variant: &Variant) {
+    let site = Site::with(&[("404.html", "our own page"), ("index.html", "home")]);
+    let server = serve_root(variant, &site.root(), &[]);
+    let mut client = server.connect();
+    let plain = client.get("/missing").expect(404);
+    assert_eq!(plain.body, b"our own page");
+    assert_eq!(plain.must("Content-Type"), "text/html; charset=utf-8");
+    let head = client.ask("HEAD", "/missing", &[]).expect(404);
+    assert_eq!(head.must("Content-Length"), "12");
+    // It is an answer about an error: neither conditions nor ranges apply (RFC 9110 §13.2.1).
+    let direct = client.get("/404.html").expect(200);
+    for field in [
+        ("If-None-Match", "*"),
+        ("If-None-Match", direct.must("ETag")),
+        ("Range", "bytes=0-1"),
+        ("If-Modified-Since", "Wed, 15 Nov 2023 22:13:20 GMT"),
+    ] {
+        let answer = client.ask("GET", "/missing", &[field]).expect(404);
+        assert_eq!(answer.body, b"our own page", "{field:?}");
+    }
+    assert_eq!(client.get("/.env").expect(404).body, b"our own page");
+}
+
+pub(crate) fn page_for_not_found_is_a_setting(variant: &Variant) {
+    let site = Site::with(&[("404.html", "the default"), ("gone/lost.html", "lost")]);
+    let server = serve_root(variant, &site.root(), &["content.not_found=gone/lost.html"]);
+    assert_eq!(server.connect().get("/missing").expect(404).body, b"lost");
+    let server = serve_root(variant, &site.root(), &["content.not_found=nowhere.html"]);
+    assert_ne!(server.connect().get("/missing").expect(404).body, b"the default");
+}

@@ -1,0 +1,230 @@
+//! `regatta top --json`: the counters agree with what was asked of the server.
+
+use crate::client::{Client, get, request};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, run};
+use crate::site::common;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// The value of a counter summed over all workers: `counters.NAME`, wherever it stands.
+fn counter(top: &Value, name: &str) -> u64 {
+    find(top, name).unwrap_or_else(|| panic!("no counter {name} in {top}"))
+}
+
+/// The first number of that name, outermost first.
+fn find(value: &Value, name: &str) -> Option<u64> {
+    let object = value.as_object()?;
+    let here = object.get(name).and_then(Value::as_u64);
+    here.or_else(|| object.values().find_map(|inner| find(inner, name)))
+}
+
+/// Reads the counters until one has this value, for a little while.
+fn read(server: &Server, name: &str, value: u64) -> Value {
+    let mut top = server.top();
+    eventually(PATIENCE, || {
+        if counter(&top, name) != value {
+            top = server.top();
+        }
+        counter(&top, name) == value
+    });
+    top
+}
+
+fn expect(top: &Value, values: &[(&str, u64)]) {
+    for (name, value) in values {
+        assert_eq!(counter(top, name), *value, "{name}");
+    }
+}
+
+/// A server of one worker, so that a private cache is the cache.
+fn start(variant: &Variant) -> Server {
+    Launch::new(variant, common()).set("server.workers=1").start()
+}
+
+pub(crate) fn of_replies(variant: &Variant) {
+    let server = start(variant);
+    let mut client = server.connect();
+    let etag = client.get("/small.txt").expect(200).must("ETag").to_owned();
+    client.get("/size-4096.bin").expect(200);
+    client.get("/size-5242880.bin").expect(200);
+    client.ask("HEAD", "/size-5242880.bin", &[]).expect(200);
+    client.get("/missing.txt").expect(404);
+    client.ask("GET", "/small.txt", &[("If-None-Match", &etag)]).expect(304);
+    client.ask("GET", "/small.txt", &[("If-Match", "\"x\"")]).expect(412);
+    client.ask("GET", "/size-4096.bin", &[("Range", "bytes=0-1")]).expect(206);
+    client.ask("GET", "/size-4096.bin", &[("Range", "bytes=9999-")]).expect(416);
+    client.ask("DELETE", "/small.txt", &[("Content-Length", "0")]).expect(405);
+    client.get("/sub").expect(301);
+    drop(client);
+    let mut bad = server.connect();
+    bad.send("nonsense\r\n\r\n");
+    bad.answer("GET").expect(400);
+    bad.finish();
+    drop(bad);
+    let top = read(&server, "connections_closed", 2);
+    expect(
+        &top,
+        &[
+            ("accept_ok", 2),
+            ("connections_opened", 2),
+            ("connections_open", 0),
+            ("requests", 12),
+            ("replies", 12),
+            ("replies_cut", 0),
+            ("replies_200", 4),
+            ("replies_206", 1),
+            ("replies_2xx", 5),
+            ("replies_304", 1),
+            ("replies_3xx", 2),
+            ("replies_404", 1),
+            ("replies_4xx", 5),
+            ("replies_5xx", 0),
+            ("replies_from_1m", 1),
+            ("replies_below_10k", 1),
+            ("closed_peer_closed", 1),
+            ("closed_bad_request", 1),
+        ],
+    );
+    assert!(counter(&top, "bytes_sent") > (5 << 20) + 4096);
+    assert!(counter(&top, "bytes_sent") < (5 << 20) + 16_384);
+}
+
+pub(crate) fn of_the_cache(variant: &Variant) {
+    if variant.has("cache.enabled=false") {
+        return of_no_cache(variant);
+    }
+    let server = start(variant);
+    let mut client = server.connect();
+    client.send(get("/small.txt").repeat(50));
+    (0..50).for_each(|_| assert_eq!(client.answer("GET").status, 200));
+    client.send(get("/missing.txt").repeat(10));
+    (0..10).for_each(|_| assert_eq!(client.answer("GET").status, 404));
+    drop(client);
+    let top = read(&server, "connections_closed", 1);
+    expect(&top, &[("requests", 60), ("cache_fills", 2 + extra(&top)), ("cache_evictions", 0)]);
+    let hits = counter(&top, "cache_hits");
+    // Nothing is older than its second of grace, unless this machine is very busy.
+    assert!((50..=58).contains(&hits), "{hits} hits of 58");
+    assert!(counter(&top, "cache_lookups") >= 60);
+    assert!(counter(&top, "cache_negative_hits") >= 5);
+    assert_eq!(find(&top, "cache_entries").expect("a gauge"), 2 + extra(&top));
+}
+
+/// The page for 404 has an entry of its own, or not: its absence is a fact worth keeping too.
+fn extra(top: &Value) -> u64 {
+    let fills = counter(top, "cache_fills");
+    assert!((2..=4).contains(&fills), "{fills} fills");
+    fills - 2
+}
+
+/// Without a cache every request opens its file.
+fn of_no_cache(variant: &Variant) {
+    let server = start(variant);
+    let mut client = server.connect();
+    client.send(get("/small.txt").repeat(50));
+    (0..50).for_each(|_| assert_eq!(client.answer("GET").status, 200));
+    drop(client);
+    let top = read(&server, "connections_closed", 1);
+    expect(&top, &[("requests", 50), ("cache_hits", 0), ("cache_entries", 0)]);
+    assert!(counter(&top, "opens") >= 50);
+}
+
+pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
+    let launch =
+        Launch::new(variant, common()).sets(&["server.workers=1", "limits.idle_ms_max=300"]);
+    let server = launch.set("limits.head_ms_max=300").start();
+    let mut idle = server.connect();
+    idle.get("/small.txt").expect(200);
+    let mut partial = server.connect();
+    partial.send("GET /sm");
+    idle.rest();
+    partial.rest();
+    let mut last = server.connect();
+    last.ask("GET", "/small.txt", &[("Connection", "close")]).expect(200);
+    last.finish();
+    drop((idle, partial, last));
+    let mut torn = Client::connect_narrow(server.address());
+    torn.send(request("GET", "/sparse.bin", &[]));
+    torn.take(1000);
+    torn.abort();
+    let top = read(&server, "connections_closed", 4);
+    expect(
+        &top,
+        &[
+            ("closed_idle_deadline", 1),
+            ("closed_head_deadline", 1),
+            ("closed_finished", 1),
+            ("closed_reset", 1),
+            ("replies_cut", 1),
+            ("connections_open", 0),
+            ("requests_open", 0),
+        ],
+    );
+}
+
+pub(crate) fn of_accepts(variant: &Variant) {
+    let server = start(variant);
+    let mut clients: Vec<Client> = (0..25).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/small.txt").expect(200);
+    }
+    let top = read(&server, "connections_open", 25);
+    expect(&top, &[("accept_ok", 25), ("connections_open_max", 25), ("accept_refused_full", 0)]);
+    let most = counter(&top, "accepts_per_notification_max");
+    assert!((1..=25).contains(&most), "{most} accepts at one notification");
+    if variant.has("accept.count=1") {
+        assert_eq!(most, 1, "systems.md §8.6: Accept1 takes one a notification");
+    }
+    drop(clients);
+    read(&server, "connections_open", 0);
+}
+
+/// systems.md §2.1: AcceptN takes at most N at one notification.
+pub(crate) fn accept_count_is_a_bound(variant: &Variant) {
+    for count in [1, 3] {
+        let launch = Launch::new(variant, common()).set("server.workers=1");
+        let server = launch.set(format!("accept.count={count}")).start();
+        let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.get("/small.txt").expect(200);
+        }
+        let top = read(&server, "accept_ok", 40);
+        let most = counter(&top, "accepts_per_notification_max");
+        assert!((1..=count).contains(&most), "{most} of {count}");
+    }
+}
+
+/// A hit costs its system calls and no more: one to read, one to write.
+pub(crate) fn calls_of_a_hit(variant: &Variant) {
+    let server = start(variant);
+    let mut client = server.connect();
+    client.get("/small.txt").expect(200);
+    let before = server.top();
+    let begin = Instant::now();
+    for _ in 0..100 {
+        client.get("/small.txt").expect(200);
+    }
+    let quick = begin.elapsed() < Duration::from_millis(800);
+    let after = server.top();
+    let used = |name| counter(&after, name) - counter(&before, name);
+    let sends = used("send_calls") + used("sendfile_calls");
+    assert!(used("recv_calls") <= 200 + 2, "{} reads", used("recv_calls"));
+    if variant.has("cache.enabled=false") {
+        // A body that is not kept may go out by a call of its own.
+        assert!((100..=200).contains(&sends), "{sends} sends");
+        return;
+    }
+    assert_eq!(sends, 100);
+    if quick {
+        assert_eq!(used("cache_hits"), 100);
+        assert_eq!(used("opens"), 0);
+    }
+}
+
+/// A process that is no server has no counters, and that is said.
+#[test]
+fn top_of_another_process() {
+    let said = run(&["top", "--pid", &std::process::id().to_string(), "--json"]);
+    assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
+    assert!(!said.stderr.is_empty(), "{said:?}");
+}

@@ -1,0 +1,385 @@
+//! Starts the real program and ends it: one `Server` is one master process and its workers.
+
+use crate::client::Client;
+use rustix::process::{Pid, Signal};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// The longest that anything which should happen at once may take on a crowded machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An architecture with settings under which every case holds.
+#[derive(Debug)]
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    pub(crate) architecture: &'static str,
+    pub(crate) settings: &'static [&'static str],
+}
+
+/// Every variant; `structure.rs` asserts that each architecture the program lists is here.
+pub(crate) const VARIANTS: &[Variant] = &[
+    sped("sped_epoll", &["arch.sped.poller=epoll"]),
+    sped("sped_epoll_edge", &["arch.sped.poller=epoll-edge"]),
+    sped("sped_poll", &["arch.sped.poller=poll"]),
+    sped("sped_select", &["arch.sped.poller=select"]),
+    sped("sped_blocking", &["arch.sped.poller=epoll", "arch.sped.send=blocking"]),
+    // Everything that cuts work into small turns, so that every resumption is taken.
+    sped(
+        "sped_small_turns",
+        &[
+            "arch.sped.poller=epoll-edge",
+            "arch.sped.turn_ops_max=1",
+            "arch.sped.turn_bytes_max=65536",
+            "accept.count=1",
+            "accept.eager_write=false",
+        ],
+    ),
+    // The accept strategies that read before they wait, and nothing remembered between requests.
+    sped(
+        "sped_eager_uncached",
+        &[
+            "arch.sped.poller=poll",
+            "accept.eager_read=true",
+            "accept.full_read=true",
+            "accept.on_close=true",
+            "cache.enabled=false",
+        ],
+    ),
+];
+
+const fn sped(name: &'static str, settings: &'static [&'static str]) -> Variant {
+    Variant { name, architecture: "sped", settings }
+}
+
+impl Variant {
+    /// The variant of that name.
+    pub(crate) fn named(name: &str) -> &'static Self {
+        VARIANTS.iter().find(|variant| variant.name == name).expect("a name of the table")
+    }
+
+    /// Whether the settings of the variant include this one.
+    pub(crate) fn has(&self, setting: &str) -> bool {
+        self.settings.contains(&setting)
+    }
+}
+
+/// The program under test.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("REGATTA_BIN")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_regatta")), PathBuf::from)
+}
+
+/// What a finished command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs a command of the program that must end by itself; kills it when it does not.
+pub(crate) fn run(args: &[&str]) -> Said {
+    let mut child = Command::new(program())
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let stdout = collect(child.stdout.take().expect("piped"));
+    let stderr = collect(child.stderr.take().expect("piped"));
+    let status = wait_for(&mut child, PATIENCE);
+    if status.is_none() {
+        child.kill().expect("our child");
+        child.wait().expect("our child");
+    }
+    let text = |part: Receiver<String>| part.recv_timeout(PATIENCE).expect("output ends");
+    let (stdout, stderr) = (text(stdout), text(stderr));
+    let status =
+        status.unwrap_or_else(|| panic!("regatta {args:?} did not end: {stdout}\n{stderr}"));
+    Said { code: status.code(), stdout, stderr }
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> Receiver<String> {
+    let (to, text) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        let _ = to.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    text
+}
+
+fn wait_for(child: &mut Child, at_most: Duration) -> Option<ExitStatus> {
+    let mut status = None;
+    eventually(at_most, || {
+        status = child.try_wait().expect("our child");
+        status.is_some()
+    });
+    status
+}
+
+/// Asks until the answer is yes or the time is over; says which it was.
+pub(crate) fn eventually(at_most: Duration, mut ask: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if ask() {
+            return true;
+        }
+        if start.elapsed() > at_most {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// How to start a server.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    args: Vec<String>,
+    listeners: usize,
+}
+
+impl Launch {
+    /// A server of this variant over this root, on one port of the kernel's choice.
+    pub(crate) fn new(variant: &Variant, root: &Path) -> Self {
+        let root = root.to_str().expect("our paths are text").to_owned();
+        let launch = Self { args: vec!["serve".into(), root], listeners: 0 }.listen("127.0.0.1:0");
+        let launch = launch.arg("--architecture").arg(variant.architecture);
+        launch.sets(variant.settings)
+    }
+
+    /// One more argument.
+    pub(crate) fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// One more address to listen on.
+    pub(crate) fn listen(mut self, address: &str) -> Self {
+        self.listeners += 1;
+        self.arg("--listen").arg(address)
+    }
+
+    /// One more `--set key=value`.
+    pub(crate) fn set(self, setting: impl Into<String>) -> Self {
+        self.arg("--set").arg(setting)
+    }
+
+    /// Several settings.
+    pub(crate) fn sets(self, settings: &[&str]) -> Self {
+        settings.iter().fold(self, |launch, setting| launch.set(*setting))
+    }
+
+    /// Starts the server and waits until it accepts connections.
+    pub(crate) fn start(self) -> Server {
+        let mut child = Command::new(program())
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let stdout = Mutex::new(lines(child.stdout.take().expect("piped")));
+        let stderr = Arc::new(Mutex::new(VecDeque::new()));
+        keep_last(child.stderr.take().expect("piped"), Arc::clone(&stderr));
+        let mut server = Server { child, addresses: Vec::new(), stdout, stderr };
+        for _ in 0..self.listeners {
+            let line = server.stdout_line(PATIENCE);
+            let line = line.unwrap_or_else(|| panic!("no `listening on` for {:?}", self.args));
+            let address = line.strip_prefix("listening on http://").map(str::parse);
+            let Some(Ok(address)) = address else { panic!("stdout said {line:?}") };
+            server.addresses.push(address);
+        }
+        server
+    }
+}
+
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (to, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines() {
+            let Ok(line) = line else { return };
+            if to.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+const STDERR_LINES_MAX: usize = 200;
+
+fn keep_last(from: impl Read + Send + 'static, to: Arc<Mutex<VecDeque<String>>>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n') {
+            let Ok(line) = line else { return };
+            let mut kept = lock(&to);
+            if kept.len() == STDERR_LINES_MAX {
+                kept.pop_front();
+            }
+            kept.push_back(String::from_utf8_lossy(&line).into_owned());
+        }
+    });
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A running server. Dropping it kills the master and every worker, whatever state they are in.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    addresses: Vec<SocketAddr>,
+    stdout: Mutex<Receiver<String>>,
+    stderr: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Server {
+    /// Where it listens (the first address).
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Every address it said it listens on.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    /// The master's process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The process ids of its children.
+    pub(crate) fn workers(&self) -> Vec<u32> {
+        children(self.pid())
+    }
+
+    /// Every process of the server: the master first.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let mut all = vec![self.pid()];
+        all.extend(self.workers());
+        all
+    }
+
+    /// Processor time that all its processes have used.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.processes().into_iter().map(cpu_of).sum()
+    }
+
+    /// Sends the master a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal);
+    }
+
+    /// Waits for the master to end; its exit code, or nothing when it did not in time.
+    pub(crate) fn exit_within(&mut self, at_most: Duration) -> Option<ExitStatus> {
+        wait_for(&mut self.child, at_most)
+    }
+
+    /// The next line of standard output, if there is one in time.
+    pub(crate) fn stdout_line(&self, at_most: Duration) -> Option<String> {
+        lock(&self.stdout).recv_timeout(at_most).ok()
+    }
+
+    /// What it said on standard error.
+    pub(crate) fn stderr(&self) -> String {
+        lock(&self.stderr).iter().fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    /// The counters as `regatta top --json` prints them.
+    pub(crate) fn top(&self) -> serde_json::Value {
+        let said = run(&["top", "--pid", &self.pid().to_string(), "--json"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        serde_json::from_str(&said.stdout).unwrap_or_else(|e| panic!("{e}: {}", said.stdout))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let workers = self.workers();
+        if self.child.try_wait().ok().flatten().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        for worker in workers {
+            if alive(worker) {
+                kill(worker, Signal::KILL);
+            }
+        }
+        if std::thread::panicking() {
+            eprintln!("--- the server's standard error:\n{}---", self.stderr());
+        }
+    }
+}
+
+/// Sends a signal; a process that is gone already is no error.
+pub(crate) fn kill(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
+/// Whether a process exists and is not a zombie.
+pub(crate) fn alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
+}
+
+/// The children of a process.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The fields of `/proc/PID/stat` from the state (the third) on.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = &text[text.rfind(')')? + 1..];
+    Some(rest.split_whitespace().map(str::to_owned).collect())
+}
+
+fn cpu_of(pid: u32) -> Duration {
+    let Some(fields) = stat(pid) else { return Duration::ZERO };
+    let ticks: u64 = [11, 12].iter().filter_map(|at| fields[*at].parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
+/// Servers in use by several tests at once, by how they were started.
+static SHARED: Mutex<Vec<(String, Weak<Server>)>> = Mutex::new(Vec::new());
+
+/// A server over the common site; tests that run at the same time share it.
+pub(crate) fn serve(variant: &Variant) -> Arc<Server> {
+    serve_with(variant, &[])
+}
+
+/// A server over the common site with more settings; shared likewise.
+pub(crate) fn serve_with(variant: &Variant, settings: &[&str]) -> Arc<Server> {
+    serve_root(variant, crate::site::common(), settings)
+}
+
+/// A server over a site that no test changes, with more settings; shared likewise.
+pub(crate) fn serve_root(variant: &Variant, root: &Path, settings: &[&str]) -> Arc<Server> {
+    let launch = Launch::new(variant, root).sets(settings);
+    let key = launch.args.join("\n");
+    let mut shared = lock(&SHARED);
+    shared.retain(|(_, server)| server.strong_count() > 0);
+    let known = shared.iter().find(|(of, _)| *of == key).and_then(|(_, server)| server.upgrade());
+    known.unwrap_or_else(|| {
+        let server = Arc::new(launch.start());
+        shared.push((key, Arc::downgrade(&server)));
+        server
+    })
+}

@@ -1,0 +1,159 @@
+//! The end of a server: drain, deadlines, exit codes; and a worker that dies.
+
+use crate::client::{Client, get, request};
+use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill};
+use crate::site::{SIZES, SPARSE_BYTES, common, sized};
+use rustix::process::Signal;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+fn start(variant: &Variant) -> Server {
+    Launch::new(variant, common()).start()
+}
+
+/// Fails unless the server ends by itself within the time, with exit code 0.
+fn ends(server: &mut Server, at_most: Duration) {
+    let begin = Instant::now();
+    let workers = server.workers();
+    let status = server.exit_within(at_most);
+    let status = status.unwrap_or_else(|| panic!("still there after {:?}", begin.elapsed()));
+    assert_eq!(status.code(), Some(0), "{status}: {}", server.stderr());
+    assert!(workers.iter().all(|worker| !alive(*worker)), "a worker outlived its master");
+}
+
+const PROMPTLY: Duration = Duration::from_millis(1500);
+
+pub(crate) fn idle_ends_promptly(variant: &Variant) {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut server = start(variant);
+        server.connect().get("/small.txt").expect(200);
+        server.signal(signal);
+        ends(&mut server, PROMPTLY);
+    }
+}
+
+/// An idle kept-alive connection is closed in order, and holds nothing up.
+pub(crate) fn idle_connections_are_closed(variant: &Variant) {
+    let mut server = start(variant);
+    let mut idle: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    for client in &mut idle {
+        client.get("/small.txt").expect(200);
+    }
+    let mut silent = server.connect();
+    // So that the last one has been accepted too.
+    server.connect().get("/small.txt").expect(200);
+    server.signal(Signal::TERM);
+    for client in &mut idle {
+        client.finish();
+    }
+    silent.rest_or_reset();
+    ends(&mut server, PROMPTLY);
+}
+
+pub(crate) fn transfers_are_completed(variant: &Variant) {
+    let mut server = start(variant);
+    let mut client = Client::connect_narrow(server.address());
+    client.send(get("/size-5242880.bin"));
+    client.head_only().expect(200);
+    server.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(server.exit_within(Duration::ZERO).is_none(), "ended within a transfer");
+    assert!(client.take(5 << 20) == sized(5 << 20), "other bytes");
+    client.finish();
+    ends(&mut server, PATIENCE);
+}
+
+/// A head that is being sent when the drain begins is answered, or its connection ends in order.
+pub(crate) fn requests_in_progress_are_answered(variant: &Variant) {
+    let mut server = start(variant);
+    let mut client = server.connect();
+    client.get("/small.txt").expect(200);
+    client.send("GET /a.txt HTTP/1.1\r\nHo");
+    std::thread::sleep(Duration::from_millis(50));
+    server.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(100));
+    if client.try_send("st: x\r\n\r\n") {
+        let rest = client.rest_or_reset();
+        assert!(rest.is_empty() || rest.ends_with(b"the letter a\n"), "{}", rest.escape_ascii());
+    }
+    ends(&mut server, PATIENCE);
+}
+
+/// The drain is finite: a client that does not read is left behind at the deadline.
+pub(crate) fn drain_has_a_deadline(variant: &Variant) {
+    let mut server = Launch::new(variant, common()).set("server.drain_ms_max=400").start();
+    let mut stuck = Client::connect_narrow(server.address());
+    stuck.send(get("/sparse.bin"));
+    stuck.head_only().expect(200);
+    let begin = Instant::now();
+    server.signal(Signal::TERM);
+    let status = server.exit_within(PATIENCE);
+    assert!(status.is_some(), "never ended: {}", server.stderr());
+    assert!(begin.elapsed() >= Duration::from_millis(300), "did not wait: {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?} for 400 ms", begin.elapsed());
+    assert!(stuck.drain() < SPARSE_BYTES);
+}
+
+pub(crate) fn quit_ends_at_once(variant: &Variant) {
+    let mut server = start(variant);
+    let workers = server.workers();
+    let mut client = Client::connect_narrow(server.address());
+    client.send(get("/sparse.bin"));
+    client.head_only().expect(200);
+    server.signal(Signal::QUIT);
+    let status = server.exit_within(PROMPTLY);
+    assert!(status.is_some(), "SIGQUIT waits: {}", server.stderr());
+    let gone = eventually(PATIENCE, || workers.iter().all(|worker| !alive(*worker)));
+    assert!(gone, "a worker outlived SIGQUIT");
+    assert!(client.drain() < SPARSE_BYTES);
+}
+
+/// A second signal during a drain does not wait for its end.
+pub(crate) fn quit_cuts_a_drain_short(variant: &Variant) {
+    let mut server = start(variant);
+    let mut client = Client::connect_narrow(server.address());
+    client.send(get("/sparse.bin"));
+    client.head_only().expect(200);
+    server.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(100));
+    server.signal(Signal::QUIT);
+    assert!(server.exit_within(PROMPTLY).is_some(), "SIGQUIT waits for the drain");
+}
+
+/// A worker that is killed is replaced; the listening socket outlives it.
+pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
+    let mut server = start(variant);
+    server.connect().get("/small.txt").expect(200);
+    for _ in 0..2 {
+        let workers = server.workers();
+        assert!(!workers.is_empty(), "no worker process");
+        workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
+        let begin = Instant::now();
+        // Connects at once: the port never closes.
+        let mut client = server.connect();
+        client.send(request("GET", "/a.txt", &[("Connection", "close")]));
+        assert_eq!(client.answer("GET").expect(200).body, b"the letter a\n");
+        assert!(begin.elapsed() < Duration::from_secs(5), "back after {:?}", begin.elapsed());
+        let now = server.workers();
+        assert!(workers.iter().all(|worker| !now.contains(worker)), "{workers:?} {now:?}");
+    }
+    let mut client = server.connect();
+    for size in SIZES {
+        assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
+    }
+    drop(client);
+    server.signal(Signal::TERM);
+    ends(&mut server, PATIENCE);
+}
+
+/// A master that is killed takes its workers along: nothing is left behind.
+pub(crate) fn a_killed_master_leaves_nothing(variant: &Variant) {
+    let server = start(variant);
+    let workers = server.workers();
+    assert!(!workers.is_empty(), "no worker process");
+    kill(server.pid(), Signal::KILL);
+    let gone = eventually(PATIENCE, || workers.iter().all(|worker| !alive(*worker)));
+    assert!(gone, "a worker outlives its master");
+    let address = server.address();
+    assert!(eventually(PATIENCE, || TcpStream::connect(address).is_err()), "the port is open");
+}

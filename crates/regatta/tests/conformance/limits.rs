@@ -1,0 +1,114 @@
+//! Limits on heads and targets: 431 and 414 (RFC 6585 §5, RFC 9110 §15.5.15), then the end.
+
+use crate::client::Client;
+use crate::harness::{Variant, serve, serve_with};
+
+/// A GET whose head is exactly so long.
+fn head_of(len: usize) -> String {
+    let start = "GET /small.txt HTTP/1.1\r\nHost: x\r\nX-Padding: ";
+    format!("{start}{}\r\n\r\n", "p".repeat(len - start.len() - 4))
+}
+
+fn refused(mut client: Client, bytes: &str, status: u16) {
+    client.try_send(bytes);
+    assert!(client.answer("GET").expect(status).closes(), "{status}");
+    client.finish();
+}
+
+pub(crate) fn head_at_the_limit(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.send(head_of(16_384));
+    client.answer("GET").expect(200);
+    client.get("/small.txt").expect(200);
+    refused(server.connect(), &head_of(16_385), 431);
+    refused(server.connect(), &head_of(100_000), 431);
+}
+
+pub(crate) fn head_limit_is_a_setting(variant: &Variant) {
+    let server =
+        serve_with(variant, &["limits.head_bytes_max=1024", "limits.target_bytes_max=512"]);
+    let mut client = server.connect();
+    client.send(head_of(1024));
+    client.answer("GET").expect(200);
+    refused(server.connect(), &head_of(1025), 431);
+}
+
+pub(crate) fn head_without_end(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.send("GET /small.txt HTTP/1.1\r\nHost: x\r\n");
+    let mut sent = 0;
+    while sent < 4 << 20 && client.try_send("X-Again: and again and again\r\n".repeat(100)) {
+        sent += 3000;
+    }
+    assert!(client.answer("GET").expect(431).closes());
+}
+
+pub(crate) fn too_many_fields(variant: &Variant) {
+    let with = |count: usize| {
+        let lines: String = (1..count).map(|i| format!("X-{i}: y\r\n")).collect();
+        format!("GET /small.txt HTTP/1.1\r\nHost: x\r\n{lines}\r\n")
+    };
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.send(with(64));
+    client.answer("GET").expect(200);
+    refused(server.connect(), &with(65), 431);
+    refused(server.connect(), &with(500), 431);
+    let server = serve_with(variant, &["limits.fields_max=8"]);
+    let mut client = server.connect();
+    client.send(with(8));
+    client.answer("GET").expect(200);
+    refused(server.connect(), &with(9), 431);
+}
+
+/// A target of exactly so many bytes, of short segments.
+fn target_of(len: usize) -> String {
+    let target = "/0123456789abcdef".repeat(len / 17 + 1);
+    target[..len].to_owned()
+}
+
+pub(crate) fn target_at_the_limit(variant: &Variant) {
+    let server = serve(variant);
+    let text = |len| format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", target_of(len));
+    let mut client = server.connect();
+    client.send(text(8192));
+    client.answer("GET").expect(404);
+    client.get("/small.txt").expect(200);
+    refused(server.connect(), &text(8193), 414);
+    refused(server.connect(), &text(12_000), 414);
+}
+
+pub(crate) fn query_counts_as_target(variant: &Variant) {
+    let server = serve_with(variant, &["limits.target_bytes_max=100"]);
+    let text =
+        |len: usize| format!("GET /small.txt?{} HTTP/1.1\r\nHost: x\r\n\r\n", "q".repeat(len - 11));
+    let mut client = server.connect();
+    client.send(text(100));
+    client.answer("GET").expect(200);
+    refused(server.connect(), &text(101), 414);
+}
+
+pub(crate) fn request_line_without_end(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.send("GET /");
+    let mut sent = 0;
+    while sent < 4 << 20 && client.try_send("x".repeat(4096)) {
+        sent += 4096;
+    }
+    assert!(client.answer("GET").expect_one_of(&[414, 431]).closes());
+}
+
+pub(crate) fn empty_lines_without_end(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    let mut sent = 0;
+    while sent < 4 << 20 && client.try_send("\r\n".repeat(2048)) {
+        sent += 4096;
+    }
+    // Some are skipped (RFC 9112 §2.2); without bound they are not a request.
+    client.send_nothing_more();
+    assert!(client.answer("GET").expect_one_of(&[400, 431]).closes());
+}

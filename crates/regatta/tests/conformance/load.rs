@@ -1,0 +1,141 @@
+//! Many connections at once, and the limit on them.
+
+use crate::client::{Client, get};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve};
+use crate::site::{SIZES, common, sized};
+use crate::structure::open_connections;
+use std::time::Duration;
+
+/// Two hundred connections at once, each asking several times, all sizes mixed.
+pub(crate) fn two_hundred_connections(variant: &Variant) {
+    let server = serve(variant);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut clients: Vec<Client> = (0..50).map(|_| server.connect()).collect();
+                for round in 0..4 {
+                    let size = |i: usize| SIZES[(i + round + thread) % 8];
+                    for (i, client) in clients.iter_mut().enumerate() {
+                        client.send(get(&format!("/size-{}.bin", size(i))));
+                    }
+                    for (i, client) in clients.iter_mut().enumerate() {
+                        let answer = client.answer("GET").expect(200);
+                        assert!(answer.body == sized(size(i)), "{}", answer.brief());
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// A storm of short connections.
+pub(crate) fn a_thousand_short_connections(variant: &Variant) {
+    let server = serve(variant);
+    for _ in 0..50 {
+        let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.send("GET /small.txt HTTP/1.0\r\n\r\n");
+        }
+        for client in &mut clients {
+            assert_eq!(client.answer("GET").expect(200).body, b"small\n");
+            client.finish();
+        }
+    }
+}
+
+/// At the limit further connections wait; each that closes lets one in; nobody is turned away.
+fn full(variant: &Variant, setting: &str) {
+    let launch = Launch::new(variant, common()).set("limits.connections_max=4");
+    let server = launch.set(setting).start();
+    let mut inside: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut inside {
+        client.get("/small.txt").expect(200);
+    }
+    let mut waiting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut waiting {
+        client.send(get("/a.txt"));
+    }
+    let mut first = waiting.remove(0);
+    assert!(first.silent_for(Duration::from_millis(200)), "a fifth connection was served");
+    assert_eq!(open_connections(&server), 4);
+    for client in &mut inside {
+        client.get("/small.txt").expect(200);
+    }
+    inside.pop();
+    assert_eq!(first.answer("GET").expect(200).body, b"the letter a\n");
+    drop(inside);
+    for client in &mut waiting {
+        assert_eq!(client.answer("GET").expect(200).body, b"the letter a\n");
+    }
+    drop(waiting);
+    drop(first);
+    assert!(eventually(PATIENCE, || open_connections(&server) == 0), "connections are left");
+    server.connect().get("/small.txt").expect(200);
+}
+
+pub(crate) fn full_and_leaving_them(variant: &Variant) {
+    full(variant, "accept.when_full=leave");
+}
+
+pub(crate) fn full_and_not_listening(variant: &Variant) {
+    full(variant, "accept.when_full=stop");
+}
+
+/// Waiting at the limit costs no processor time when the listener is not watched.
+pub(crate) fn full_is_free(variant: &Variant) {
+    let launch = Launch::new(variant, common()).set("limits.connections_max=2");
+    let server = launch.set("accept.when_full=stop").start();
+    let mut inside: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    for client in &mut inside {
+        client.get("/small.txt").expect(200);
+    }
+    let _waiting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    std::thread::sleep(Duration::from_millis(50));
+    let before = server.cpu();
+    std::thread::sleep(Duration::from_millis(400));
+    let used = server.cpu() - before;
+    assert!(used < Duration::from_millis(80), "{used:?} at the limit");
+}
+
+/// Descriptors run out: those inside are served, those outside wait, none is lost.
+pub(crate) fn more_files_than_the_cache_may_hold(variant: &Variant) {
+    let settings = ["cache.descriptors_max=4", "cache.entries_max=6", "cache.bytes_max=70000"];
+    let server: Server = Launch::new(variant, common()).sets(&settings).start();
+    let mut client = server.connect();
+    for _ in 0..3 {
+        for size in SIZES {
+            assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
+        }
+        for missing in 0..30 {
+            client.get(&format!("/missing-{missing}")).expect(404);
+        }
+    }
+    for worker in server.workers() {
+        let held = std::fs::read_dir(format!("/proc/{worker}/fd")).expect("alive").count();
+        assert!(held < 40, "{held} descriptors with a cache of four");
+    }
+}
+
+/// A body kept in memory, one copied behind its head, and one sent from its file are the same.
+pub(crate) fn every_way_to_send(variant: &Variant) {
+    for settings in [
+        ["cache.body_bytes_max=0", "cache.copy_bytes_max=0"],
+        ["cache.body_bytes_max=1000000", "cache.copy_bytes_max=0"],
+        ["cache.body_bytes_max=100000", "cache.copy_bytes_max=70000"],
+    ] {
+        let server = Launch::new(variant, common()).sets(&settings).start();
+        let mut client = server.connect();
+        for _ in 0..2 {
+            client.send(SIZES.map(|size| get(&format!("/size-{size}.bin"))).concat());
+            for size in SIZES {
+                assert!(
+                    client.answer("GET").expect(200).body == sized(size),
+                    "{settings:?} {size}"
+                );
+            }
+        }
+        let answer = client.ask("GET", "/size-65537.bin", &[("Range", "bytes=65000-")]);
+        assert!(answer.expect(206).body == sized(65_537)[65_000..], "{settings:?}");
+    }
+}

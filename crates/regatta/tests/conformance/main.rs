@@ -1,0 +1,39 @@
+//! Black-box conformance: HTTP over loopback against the real binary, for every architecture.
+//!
+//! Nothing here knows how the server is built. A case says what RFC 9110, 9111, 9112 or the
+//! product promise, sends explicit bytes over TCP, and reads the answer with a strict reader. Every
+//! case of `matrix.rs` runs for every variant (an architecture with settings) of `harness.rs`.
+//!
+//! `REGATTA_BIN=/path/to/regatta` runs the suite against another build of the program.
+
+mod access_log;
+mod bodies;
+mod changes;
+mod cli;
+mod client;
+mod closing;
+mod conditionals;
+mod config;
+mod content;
+mod counters;
+mod equality;
+mod fields;
+mod framing;
+mod harness;
+mod life;
+mod limits;
+mod load;
+mod matrix;
+mod methods;
+mod negotiation;
+mod paths;
+mod persistence;
+mod pipelining;
+mod protection;
+mod ranges;
+mod signals;
+mod site;
+mod slow_heads;
+mod slow_readers;
+mod structure;
+mod targets;

@@ -1,0 +1,124 @@
+//! Every case, run for every variant: `matrix::sped_epoll::ranges::suffix` and so on.
+//!
+//! A case is a function of a variant in the module of its topic. One that is missing here is dead
+//! code, and the build says so.
+
+macro_rules! variants {
+    ($($variant:ident: $($set:ident)+;)*) => { $(mod $variant { $($set! { $variant })+ })* };
+}
+
+macro_rules! topics {
+    ($variant:ident $($topic:ident: $($case:ident)*;)*) => {
+        $(mod $topic {
+            $(#[test]
+            fn $case() {
+                crate::$topic::$case(crate::harness::Variant::named(stringify!($variant)));
+            })*
+        })*
+    };
+}
+
+/// What holds for every variant.
+macro_rules! always {
+    ($variant:ident) => {
+        topics! { $variant
+            access_log: common_format combined_format no_forgery json_format failures_are_logged
+                nothing_is_logged_when_off lines_stay_whole;
+            bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
+                small_body_is_drained body_at_the_limit body_that_comes_late
+                chunked_body_is_drained chunked_body_byte_by_byte large_body_is_refused
+                endless_chunks_are_refused endless_chunk_lines_are_refused body_that_stops
+                continue_is_sent_or_not_needed continue_with_the_body_at_once
+                continue_of_a_large_body_is_refused no_continue_in_the_old_version
+                no_continue_without_a_body unknown_expectations;
+            changes: replaced written_in_place touched removed_and_created a_file_becomes_a_folder
+                siblings_come_and_go without_a_cache_at_once replaced_again_and_again
+                shrunk_while_sent shrunk_between_requests grown_while_sent removed_while_sent;
+            closing: half_closed_client_is_answered half_closed_pipeline_is_answered
+                half_close_within_a_head error_is_read_while_sending
+                last_answer_is_read_while_sending end_is_seen_before_our_close aborts_harm_nobody
+                aborts_leave_nothing_open;
+            conditionals: every_combination not_modified_has_the_fields_of_ok
+                tags_in_several_lines odd_lists_of_tags every_form_of_date no_conditions_on_errors
+                conditions_come_before_ranges;
+            config: precedence;
+            content: index_of_a_folder index_is_a_list index_that_is_a_folder clean_urls
+                fallback_for_navigations no_fallback_for_assets own_page_for_not_found
+                page_for_not_found_is_a_setting;
+            counters: of_replies of_the_cache of_the_ends_of_connections of_accepts
+                accept_count_is_a_bound calls_of_a_hit;
+            fields: of_every_file tags_tell_files_apart media_types charset_is_a_setting
+                nosniff_is_a_setting pages_revalidate_and_hashed_assets_live
+                cache_control_is_a_setting no_modification_in_the_future modification_at_the_epoch
+                error_bodies_are_safe errors_carry_no_validators;
+            framing: request_lines versions field_lines bare_line_ends content_lengths
+                transfer_encodings transfer_encoding_in_the_old_version chunks faults_in_pieces
+                fault_after_good_requests;
+            life: idle_ends_promptly idle_connections_are_closed transfers_are_completed
+                requests_in_progress_are_answered drain_has_a_deadline
+                quit_ends_at_once quit_cuts_a_drain_short a_killed_worker_is_replaced
+                a_killed_master_leaves_nothing;
+            limits: head_at_the_limit head_limit_is_a_setting head_without_end too_many_fields
+                target_at_the_limit query_counts_as_target request_line_without_end
+                empty_lines_without_end;
+            load: two_hundred_connections a_thousand_short_connections full_and_leaving_them
+                full_and_not_listening full_is_free more_files_than_the_cache_may_hold
+                every_way_to_send;
+            methods: get_and_head_answer known_but_not_allowed unknown_are_not_implemented
+                refusal_keeps_the_order options_of_a_resource options_of_the_server
+                trace_does_not_echo head_equals_get;
+            negotiation: without_the_field weights nothing_acceptable
+                malformed_weights_break_nothing field_in_two_lines only_the_siblings_that_exist
+                siblings_that_are_no_files a_sibling_asked_for_by_name each_form_has_its_tag
+                ranges_of_a_coded_form head_of_a_coded_form siblings_are_a_setting;
+            paths: decoded_once bad_escapes encoded_slashes dot_segments climbing_above_the_root
+                disguised_climbs empty_segments queries_are_no_path files_are_no_folders
+                long_paths;
+            persistence: stays_open_by_default stays_open_after_errors_of_content
+                closes_when_asked close_in_a_second_line words_that_are_not_close
+                old_version_closes old_version_keeps_alive old_version_close_wins
+                at_most_so_many_requests empty_lines_before_a_request client_that_only_connects;
+            pipelining: in_order burst_of_a_hundred answers_larger_than_buffers
+                requests_without_end_while_reading split_at_every_byte byte_at_a_time
+                nothing_after_close all_kinds_of_answers;
+            protection: folders_redirect_to_their_slash redirects_do_not_lead_away
+                hidden_files_do_not_exist well_known_is_served hidden_files_are_a_setting
+                no_links_by_default links_inside_are_a_setting no_special_files no_listings;
+            ranges: single_against_a_model partial_has_the_fields_of_ok of_an_empty_file
+                malformed_are_ignored numbers_beyond_every_integer unit_in_any_letter_case
+                only_for_get several several_that_are_one several_without_any_satisfiable too_many
+                how_many_is_a_setting boundaries_are_random several_in_a_pipeline if_range;
+            signals: one_line_for_each_address accepts_when_it_says_so hangup_reloads
+                hangup_with_an_error_changes_nothing usr1_reopens_the_log
+                other_signals_end_nothing workers_are_not_root workers_have_no_capabilities
+                unreadable_root_is_an_error pid_file a_port_in_use_is_an_error;
+            slow_heads: a_head_that_stops a_head_that_trickles a_connection_without_a_request
+                an_idle_connection a_second_head_that_stops a_body_that_stops
+                a_client_that_lingers many_at_once;
+            structure: sped_is_one_task poller_is_the_one_asked_for idle_is_free;
+            targets: host_is_required_once host_is_optional_in_the_old_version host_must_be_valid
+                absolute_form absolute_form_answers_the_resource other_forms;
+        }
+    };
+}
+
+/// What holds where one slow peer does not hold up a worker, as a blocking send does.
+macro_rules! nonblocking {
+    ($variant:ident) => {
+        topics! { $variant
+            slow_readers: one_that_never_reads_is_ended one_below_the_rate_is_ended
+                an_honest_slow_one_is_served others_do_not_wait waiting_is_free
+                half_closed_waiting_is_free draining_accepts_nobody unread_answers_stop_the_requests;
+        }
+    };
+}
+
+variants! {
+    sped_epoll: always nonblocking;
+    sped_epoll_edge: always nonblocking;
+    sped_poll: always nonblocking;
+    sped_select: always nonblocking;
+    sped_small_turns: always nonblocking;
+    sped_eager_uncached: always nonblocking;
+    sped_blocking: always;
+}

@@ -1,0 +1,108 @@
+//! Methods: RFC 9110 §9, and what the product says of each.
+
+use crate::client::{Field, get, request};
+use crate::harness::{Variant, serve};
+use crate::site::sized;
+
+pub(crate) fn get_and_head_answer(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    let got = client.get("/size-4097.bin").expect(200);
+    assert_eq!(got.body, sized(4097));
+    let head = client.ask("HEAD", "/size-4097.bin", &[]).expect(200);
+    assert_eq!(head.must("Content-Length"), "4097");
+    client.get("/small.txt").expect(200);
+}
+
+pub(crate) fn known_but_not_allowed(variant: &Variant) {
+    let server = serve(variant);
+    for method in ["POST", "PUT", "DELETE", "TRACE", "PATCH"] {
+        for target in ["/small.txt", "/missing.txt", "/sub/"] {
+            let mut client = server.connect();
+            let answer = client.ask(method, target, &[("Content-Length", "0")]).expect(405);
+            for allowed in ["GET", "HEAD", "OPTIONS"] {
+                assert!(answer.lists("Allow", allowed), "{method}: {}", answer.brief());
+            }
+            assert!(!answer.lists("Allow", method), "{method}: {}", answer.brief());
+        }
+    }
+}
+
+pub(crate) fn unknown_are_not_implemented(variant: &Variant) {
+    let server = serve(variant);
+    // Methods are case-sensitive (RFC 9110 §9.1): `get` is not GET.
+    for method in ["BREW", "get", "Get", "GETT", "GE", "M-SEARCH", "X!#$%&'*+-.^_`|~1"] {
+        server.connect().ask(method, "/small.txt", &[]).expect(501);
+    }
+}
+
+pub(crate) fn refusal_keeps_the_order(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.send([request("DELETE", "/small.txt", &[]), get("/small.txt")].concat());
+    let refused = client.answer("DELETE").expect(405);
+    if refused.closes() {
+        client.finish();
+    } else {
+        assert_eq!(client.answer("GET").expect(200).body, b"small\n");
+    }
+}
+
+pub(crate) fn options_of_a_resource(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    for target in ["/small.txt", "/"] {
+        let answer = client.ask("OPTIONS", target, &[]).expect_one_of(&[200, 204]);
+        for allowed in ["GET", "HEAD", "OPTIONS"] {
+            assert!(answer.lists("Allow", allowed), "{}", answer.brief());
+        }
+        assert_eq!(answer.body, b"");
+    }
+}
+
+pub(crate) fn options_of_the_server(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    let answer = client.ask("OPTIONS", "*", &[]).expect_one_of(&[200, 204]);
+    assert!(answer.lists("Allow", "GET"), "{}", answer.brief());
+    client.get("/small.txt").expect(200);
+}
+
+pub(crate) fn trace_does_not_echo(variant: &Variant) {
+    let server = serve(variant);
+    let fields = [("X-Probe", "echo-me-not")];
+    let answer = server.connect().ask("TRACE", "/small.txt", &fields).expect(405);
+    assert!(!String::from_utf8_lossy(&answer.body).contains("echo-me-not"));
+}
+
+pub(crate) fn head_equals_get(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    let etag = client.get("/small.txt").expect(200).must("ETag").to_owned();
+    let cases: &[(&str, &[Field], u16)] = &[
+        ("/small.txt", &[], 200),
+        ("/size-0.bin", &[], 200),
+        ("/size-5242880.bin", &[], 200),
+        ("/", &[], 200),
+        ("/page.html", &[("Accept-Encoding", "br")], 200),
+        ("/small.txt", &[("If-None-Match", &etag)], 304),
+        ("/small.txt", &[("If-Match", "\"other\"")], 412),
+        ("/missing.txt", &[], 404),
+        ("/.env", &[], 404),
+        ("/sub", &[], 301),
+    ];
+    for (target, fields, status) in cases {
+        let got = client.ask("GET", target, fields);
+        let head = client.ask("HEAD", target, fields);
+        if *status != 301 {
+            assert_eq!(got.status, *status, "{target}: {}", got.brief());
+        }
+        // RFC 9110 §9.3.2: the same fields as for GET, body length included.
+        let fields = |answer: &crate::client::Answer| {
+            let mut fields = answer.fields.clone();
+            fields.retain(|(name, _)| !name.eq_ignore_ascii_case("Date"));
+            (answer.status, fields)
+        };
+        assert_eq!(fields(&got), fields(&head), "GET and HEAD of {target}");
+    }
+}

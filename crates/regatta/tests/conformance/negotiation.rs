@@ -1,0 +1,193 @@
+//! Precompressed siblings by Accept-Encoding: RFC 9110 §12.5.3, §12.5.5 and §8.4.
+
+use crate::client::{Answer, Client};
+use crate::harness::{Variant, serve, serve_with};
+use std::collections::HashSet;
+
+const IDENTITY: &[u8] = b"<!doctype html><title>Page</title> the identity form\n";
+
+fn body_of(coding: &str) -> &'static [u8] {
+    match coding {
+        "br" => b"the br form, not really brotli",
+        "zstd" => b"the zst form, not really zstandard",
+        "gzip" => b"the gz form, not really gzip at all",
+        _ => IDENTITY,
+    }
+}
+
+fn page(client: &mut Client, accept: &str) -> Answer {
+    client.ask("GET", "/page.html", &[("Accept-Encoding", accept)])
+}
+
+/// Fails unless the answer is the page in this coding, with everything that goes with it.
+fn check(answer: &Answer, accept: &str, coding: &str) {
+    assert_eq!(answer.status, 200, "{accept}: {}", answer.brief());
+    let expected = if coding == "identity" { None } else { Some(coding) };
+    assert_eq!(answer.field("Content-Encoding"), expected, "{accept}: {}", answer.brief());
+    assert_eq!(answer.body, body_of(coding), "{accept}: {}", answer.brief());
+    // §12.5.5: on every form, or a cache gives the wrong one to the next.
+    assert!(answer.lists("Vary", "Accept-Encoding"), "{accept}: {}", answer.brief());
+    assert_eq!(answer.must("Content-Type"), "text/html; charset=utf-8");
+}
+
+pub(crate) fn without_the_field(variant: &Variant) {
+    let server = serve(variant);
+    check(&server.connect().get("/page.html"), "none", "identity");
+}
+
+pub(crate) fn weights(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    for (accept, coding) in [
+        ("br", "br"),
+        ("zstd", "zstd"),
+        ("gzip", "gzip"),
+        ("GZip", "gzip"),
+        ("BR", "br"),
+        ("gzip, deflate, br, zstd", "br"),
+        ("gzip, zstd", "zstd"),
+        ("gzip,br", "br"),
+        ("gzip ,\tbr", "br"),
+        ("gzip;q=1.0, br;q=0.5", "gzip"),
+        ("gzip; q=0.9, br; q=0.8, zstd ; q=0.7", "gzip"),
+        ("br;q=0.001, gzip;q=0.002", "gzip"),
+        ("br;Q=0.5, gzip;Q=0.6", "gzip"),
+        ("gzip;q=1.000", "gzip"),
+        ("br;q=0, gzip", "gzip"),
+        ("br;q=0.0, zstd;q=0.000, gzip", "gzip"),
+        ("*", "br"),
+        ("*;q=0.5, gzip", "gzip"),
+        ("br;q=0, *", "zstd"),
+        ("br;q=0, zstd;q=0, *;q=0.1", "gzip"),
+        ("gzip, *;q=0", "gzip"),
+        ("identity;q=0, gzip", "gzip"),
+        ("deflate", "identity"),
+        ("deflate, compress", "identity"),
+        ("identity", "identity"),
+        ("gzip;q=0", "identity"),
+        ("gzip;q=0, br;q=0, zstd;q=0", "identity"),
+        ("gzip;q=0.5, identity", "identity"),
+        ("gzip;q=0.5, identity;q=0.9", "identity"),
+        ("identity;q=0.5, gzip", "gzip"),
+        ("", "identity"),
+        (",", "identity"),
+        ("gzipped", "identity"),
+        ("x-br", "identity"),
+    ] {
+        check(&page(&mut client, accept), accept, coding);
+    }
+}
+
+pub(crate) fn nothing_acceptable(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    for accept in ["identity;q=0", "*;q=0", "identity;q=0, deflate", "*;q=0, deflate"] {
+        // §12.5.3: without any coding, unless that is what was refused; 406 is §15.5.7.
+        let answer = page(&mut client, accept).expect_one_of(&[200, 406]);
+        if answer.status == 200 {
+            check(&answer, accept, "identity");
+        }
+    }
+}
+
+pub(crate) fn malformed_weights_break_nothing(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    for accept in
+        ["gzip;q=abc", "gzip;q=", "gzip;q=2", "gzip;q=-1", ";q=1", "gzip;q=0.0001", "gzip;x"]
+    {
+        let answer = page(&mut client, accept).expect(200);
+        let coding = answer.field("Content-Encoding").unwrap_or("identity");
+        assert!(matches!(coding, "identity" | "gzip"), "{accept}: {}", answer.brief());
+        check(&answer, accept, coding);
+    }
+}
+
+pub(crate) fn field_in_two_lines(variant: &Variant) {
+    let server = serve(variant);
+    let fields = [("Accept-Encoding", "gzip;q=0.5"), ("Accept-Encoding", "zstd")];
+    check(&server.connect().ask("GET", "/page.html", &fields), "two lines", "zstd");
+}
+
+pub(crate) fn only_the_siblings_that_exist(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    let accept = [("Accept-Encoding", "br, zstd, gzip")];
+    let style = client.ask("GET", "/style.css", &accept).expect(200);
+    assert_eq!(style.must("Content-Encoding"), "gzip");
+    assert_eq!(style.body, b"style in gz");
+    let plain = client.ask("GET", "/plain.css", &accept).expect(200);
+    assert_eq!(plain.field("Content-Encoding"), None);
+    assert_eq!(plain.body, b"p { color: black }\n");
+}
+
+/// A sibling that is a FIFO, a link out of the root or a folder is no sibling.
+pub(crate) fn siblings_that_are_no_files(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    for accept in ["br", "gzip", "zstd", "br, gzip, zstd"] {
+        let answer = client.ask("GET", "/odd.html", &[("Accept-Encoding", accept)]).expect(200);
+        assert_eq!(answer.field("Content-Encoding"), None, "{accept}");
+        assert_eq!(answer.body, b"<!doctype html><title>Odd</title>\n", "{accept}");
+    }
+}
+
+pub(crate) fn a_sibling_asked_for_by_name(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    let answer = client.ask("GET", "/page.html.gz", &[("Accept-Encoding", "gzip")]).expect(200);
+    assert_eq!(answer.field("Content-Encoding"), None, "{}", answer.brief());
+    assert_eq!(answer.body, body_of("gzip"));
+}
+
+pub(crate) fn each_form_has_its_tag(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    let forms = ["identity", "br", "zstd", "gzip"];
+    let tags = forms.map(|coding| page(&mut client, coding).must("ETag").to_owned());
+    assert_eq!(tags.iter().collect::<HashSet<_>>().len(), 4, "{tags:?}");
+    for (i, coding) in forms.iter().enumerate() {
+        for (j, tag) in tags.iter().enumerate() {
+            let fields = [("Accept-Encoding", *coding), ("If-None-Match", tag.as_str())];
+            let answer = client.ask("GET", "/page.html", &fields);
+            assert_eq!(answer.status, if i == j { 304 } else { 200 }, "{coding} {tag}");
+            assert!(answer.lists("Vary", "Accept-Encoding"), "{}", answer.brief());
+        }
+    }
+}
+
+pub(crate) fn ranges_of_a_coded_form(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    for coding in ["br", "zstd", "gzip"] {
+        let whole = body_of(coding);
+        let fields = [("Accept-Encoding", coding), ("Range", "bytes=4-9")];
+        let answer = client.ask("GET", "/page.html", &fields).expect(206);
+        assert_eq!(answer.must("Content-Encoding"), coding);
+        assert_eq!(answer.must("Content-Range"), format!("bytes 4-9/{}", whole.len()));
+        assert_eq!(answer.body, &whole[4..=9]);
+        let fields = [("Accept-Encoding", coding), ("Range", "bytes=40-")];
+        let answer = client.ask("GET", "/page.html", &fields).expect(416);
+        assert_eq!(answer.must("Content-Range"), format!("bytes */{}", whole.len()));
+    }
+    let identity = page(&mut client, "identity").must("ETag").to_owned();
+    let fields =
+        [("Accept-Encoding", "br"), ("Range", "bytes=0-3"), ("If-Range", identity.as_str())];
+    check(&client.ask("GET", "/page.html", &fields), "another form's tag", "br");
+}
+
+pub(crate) fn head_of_a_coded_form(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    let answer = client.ask("HEAD", "/page.html", &[("Accept-Encoding", "gzip")]).expect(200);
+    assert_eq!(answer.must("Content-Encoding"), "gzip");
+    assert_eq!(answer.must("Content-Length"), body_of("gzip").len().to_string());
+}
+
+pub(crate) fn siblings_are_a_setting(variant: &Variant) {
+    let server = serve_with(variant, &["content.precompressed=false"]);
+    let answer = page(&mut server.connect(), "br, gzip").expect(200);
+    assert_eq!(answer.field("Content-Encoding"), None);
+    assert_eq!(answer.field("Vary"), None);
+    assert_eq!(answer.body, IDENTITY);
+}

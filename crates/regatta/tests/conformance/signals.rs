@@ -1,0 +1,190 @@
+//! Signals that do not end a server, who it runs as, and what it prints.
+
+use crate::client::Client;
+use crate::harness::{Launch, PATIENCE, Said, Server, Variant, eventually, run};
+use crate::site::{Site, common};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+pub(crate) fn one_line_for_each_address(variant: &Variant) {
+    let server = Launch::new(variant, common()).listen("127.0.0.1:0").start();
+    let [one, two] = server.addresses() else { panic!("{:?}", server.addresses()) };
+    assert_ne!(one, two);
+    for address in [one, two] {
+        assert_ne!(address.port(), 0);
+        Client::connect(*address).get("/small.txt").expect(200);
+    }
+    assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "and nothing else");
+}
+
+/// The line is printed when connections are accepted, not before.
+pub(crate) fn accepts_when_it_says_so(variant: &Variant) {
+    for _ in 0..5 {
+        let server = Launch::new(variant, common()).start();
+        server.connect().get("/small.txt").expect(200);
+    }
+}
+
+/// SIGHUP reloads the configuration; nobody is cut off.
+pub(crate) fn hangup_reloads(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "text")]);
+    let config = site.beside("regatta.toml");
+    fs::write(&config, "[content]\nnosniff = true\n").expect("a file");
+    let launch = Launch::new(variant, &site.root());
+    let server = launch.arg("--config").arg(config.to_str().expect("text")).start();
+    let mut client = server.connect();
+    assert!(client.get("/file.txt").expect(200).field("X-Content-Type-Options").is_some());
+    fs::write(&config, "[content]\nnosniff = false\n").expect("a file");
+    server.signal(Signal::HUP);
+    let reloaded = eventually(PATIENCE, || {
+        let answer = server.connect().get("/file.txt").expect(200);
+        answer.field("X-Content-Type-Options").is_none()
+    });
+    assert!(reloaded, "the old configuration stays: {}", server.stderr());
+}
+
+/// A configuration that has become wrong changes nothing.
+pub(crate) fn hangup_with_an_error_changes_nothing(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "text")]);
+    let config = site.beside("regatta.toml");
+    fs::write(&config, "[content]\nnosniff = true\n").expect("a file");
+    let launch = Launch::new(variant, &site.root());
+    let mut server = launch.arg("--config").arg(config.to_str().expect("text")).start();
+    fs::write(&config, "[content]\nnosniff = 17\nnonsense = [\n").expect("a file");
+    server.signal(Signal::HUP);
+    std::thread::sleep(Duration::from_millis(200));
+    for _ in 0..10 {
+        let answer = server.connect().get("/file.txt").expect(200);
+        assert!(answer.field("X-Content-Type-Options").is_some(), "{}", answer.brief());
+    }
+    assert!(server.exit_within(Duration::ZERO).is_none(), "ended: {}", server.stderr());
+}
+
+/// SIGUSR1 reopens the logs: after a rename, lines go to the new file.
+pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "text")]);
+    let folder = site.beside("logs");
+    fs::create_dir(&folder).expect("a folder");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("ours");
+    let (log, old) = (folder.join("access.log"), folder.join("access.log.1"));
+    let launch = Launch::new(variant, &site.root());
+    let server = launch.set(format!("log.access={}", log.display())).start();
+    let has = |path: &std::path::Path, word: &str| {
+        fs::read_to_string(path).is_ok_and(|text| text.contains(word))
+    };
+    server.connect().get("/file.txt?before").expect(200);
+    assert!(eventually(PATIENCE, || has(&log, "?before")), "no line");
+    fs::rename(&log, &old).expect("a rename");
+    server.connect().get("/file.txt?between").expect(200);
+    server.signal(Signal::USR1);
+    assert!(eventually(PATIENCE, || log.exists()), "no new log: {}", server.stderr());
+    std::thread::sleep(Duration::from_millis(100));
+    server.connect().get("/file.txt?after").expect(200);
+    assert!(eventually(PATIENCE, || has(&log, "?after")), "no line in the new log");
+    assert!(has(&log, "?between") || has(&old, "?between"), "a line is lost");
+    assert!(!has(&old, "?after"), "the old log goes on");
+}
+
+/// Signals that have no meaning here end nothing.
+pub(crate) fn other_signals_end_nothing(variant: &Variant) {
+    let mut server = Launch::new(variant, common()).start();
+    for signal in [Signal::PIPE, Signal::WINCH, Signal::CHILD] {
+        server.signal(signal);
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    server.connect().get("/small.txt").expect(200);
+    assert!(server.exit_within(Duration::ZERO).is_none());
+}
+
+fn uid_of(pid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
+    let line = status.lines().find(|line| line.starts_with("Uid:")).expect("a Uid");
+    line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+}
+
+/// Started as root, workers are nobody; as anyone else, they stay that user.
+pub(crate) fn workers_are_not_root(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    server.connect().get("/small.txt").expect(200);
+    let own = rustix::process::getuid().as_raw();
+    for worker in server.workers() {
+        let uids = uid_of(worker);
+        if own == 0 {
+            let nobody = fs::metadata("/proc/self").map(|_| nobody()).expect("proc");
+            assert_eq!(uids, [nobody.as_str(); 4].join(" "), "worker {worker}");
+        } else {
+            assert_eq!(uids, [own.to_string().as_str(); 4].join(" "), "worker {worker}");
+        }
+    }
+}
+
+/// The user id of `nobody`.
+fn nobody() -> String {
+    let users = fs::read_to_string("/etc/passwd").expect("users");
+    let line = users.lines().find(|line| line.starts_with("nobody:")).expect("nobody");
+    line.split(':').nth(2).expect("an id").to_owned()
+}
+
+/// Workers hold no capability to get back what they gave up.
+pub(crate) fn workers_have_no_capabilities(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    for worker in server.workers() {
+        let status = fs::read_to_string(format!("/proc/{worker}/status")).expect("alive");
+        for name in ["CapEff:", "CapPrm:"] {
+            let line = status.lines().find(|line| line.starts_with(name)).expect("a set");
+            let set = line.split_whitespace().nth(1).expect("a number");
+            assert_eq!(set.trim_start_matches('0'), "", "{name} of worker {worker}: {set}");
+        }
+    }
+}
+
+fn refused_root(variant: &Variant, site: &Site) -> Said {
+    let root = site.root();
+    let root = root.to_str().expect("text");
+    run(&["serve", root, "--listen", "127.0.0.1:0", "--architecture", variant.architecture])
+}
+
+/// A root that the serving user may not read is an error at start that says so.
+pub(crate) fn unreadable_root_is_an_error(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "text")]);
+    fs::set_permissions(site.root(), fs::Permissions::from_mode(0o700)).expect("ours");
+    if rustix::process::getuid().is_root() {
+        let said = refused_root(variant, &site);
+        assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
+        assert!(!said.stdout.contains("listening"), "{said:?}");
+        let root = site.root().display().to_string();
+        assert!(said.stderr.contains(&root), "{said:?}");
+        assert!(said.stderr.contains("nobody"), "who may not read it: {said:?}");
+    } else {
+        fs::set_permissions(site.root(), fs::Permissions::from_mode(0o000)).expect("ours");
+        let said = refused_root(variant, &site);
+        assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
+    }
+    fs::set_permissions(site.root(), fs::Permissions::from_mode(0o755)).expect("ours");
+}
+
+/// The process id is written where asked, and removed at the end.
+pub(crate) fn pid_file(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "text")]);
+    let path = site.beside("regatta.pid");
+    let launch = Launch::new(variant, &site.root());
+    let mut server = launch.set(format!("server.pid_file={}", path.display())).start();
+    let text = fs::read_to_string(&path).expect("a pid file");
+    assert_eq!(text.trim(), server.pid().to_string());
+    server.signal(Signal::TERM);
+    assert!(server.exit_within(PATIENCE).is_some());
+    assert!(!path.exists(), "the pid file is left behind");
+}
+
+/// Two servers on one port: the second fails and says so.
+pub(crate) fn a_port_in_use_is_an_error(variant: &Variant) {
+    let server: Server = Launch::new(variant, common()).start();
+    let address = server.address().to_string();
+    let root = common().to_str().expect("text");
+    let said = run(&["serve", root, "--listen", &address, "--architecture", variant.architecture]);
+    assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
+    assert!(said.stderr.contains(&address), "{said:?}");
+    server.connect().get("/small.txt").expect(200);
+}

@@ -1,0 +1,281 @@
+//! What the servers under test serve: one common site that no case changes, and small own ones.
+
+use rustix::fs::{FileType, Mode, mknodat};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The modification time of every file of the common site, unless said: long ago.
+pub(crate) const MODIFIED_S: u64 = 1_700_000_000;
+/// The same as a date.
+pub(crate) const MODIFIED: &str = "Tue, 14 Nov 2023 22:13:20 GMT";
+/// Sizes of `/size-N.bin`, at and around every power that buffers like.
+pub(crate) const SIZES: [usize; 10] =
+    [0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, (1 << 20) + 1, 5 << 20];
+/// The size of `/sparse.bin`: more than all buffers of a connection together.
+pub(crate) const SPARSE_BYTES: u64 = 64 << 20;
+/// What lies beside the root and must never be answered.
+pub(crate) const SECRET: &str = "the secret beside the root";
+
+/// Bytes that look random and differ for every seed.
+pub(crate) fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ (seed as u64 + 1);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// The bytes of `/size-N.bin`.
+pub(crate) fn sized(len: usize) -> Vec<u8> {
+    pattern(len, len)
+}
+
+/// The root of the common site.
+pub(crate) fn common() -> &'static Path {
+    static COMMON: OnceLock<PathBuf> = OnceLock::new();
+    COMMON.get_or_init(|| {
+        remove_leftovers();
+        let outer = fresh_folder("site");
+        let site = Site { outer };
+        build(&site);
+        let root = site.root();
+        std::mem::forget(site); // Removed by a later run: nothing runs at the end of this one.
+        root
+    })
+}
+
+/// A site of a case's own; removed with it.
+#[derive(Debug)]
+pub(crate) struct Site {
+    outer: PathBuf,
+}
+
+impl Site {
+    /// An empty site.
+    pub(crate) fn new() -> Self {
+        let site = Self { outer: fresh_folder("own") };
+        site.folder("");
+        site
+    }
+
+    /// A site with these files.
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+        let site = Self::new();
+        for (path, text) in files {
+            site.put(path, text);
+        }
+        site
+    }
+
+    /// The document root.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.outer.join("root")
+    }
+
+    /// A place beside the root, for logs and configurations, that any user may write.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.outer.join(name)
+    }
+
+    /// The path of a file below the root.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root().join(path)
+    }
+
+    /// Makes a folder.
+    pub(crate) fn folder(&self, path: &str) {
+        fs::create_dir_all(self.path(path)).expect("a folder");
+    }
+
+    /// Writes a file, and the folders above it, with the old modification time.
+    pub(crate) fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("below the root")).expect("a folder");
+        fs::write(&path, bytes).expect("a file");
+        set_modified(&path, MODIFIED_S);
+    }
+
+    fn link(&self, path: &str, to: &str) {
+        symlink(to, self.path(path)).expect("a link");
+    }
+
+    fn node(&self, path: &str, kind: FileType, device: u64) -> bool {
+        let mode = Mode::from_raw_mode(0o666);
+        mknodat(rustix::fs::CWD, self.path(path), kind, mode, device).is_ok()
+    }
+
+    fn mode(&self, path: &str, mode: u32) {
+        fs::set_permissions(self.path(path), Permissions::from_mode(mode)).expect("ours");
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.outer);
+    }
+}
+
+/// Sets when a file was modified.
+pub(crate) fn set_modified(path: &Path, at_s: u64) {
+    let time = UNIX_EPOCH + Duration::from_secs(at_s);
+    let file = File::options().write(true).open(path).expect("a file");
+    file.set_modified(time).expect("a time");
+}
+
+/// Where this run's folders lie, and how those of a run are told from another's.
+fn fresh_folder(kind: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{kind}-{}-{count}", std::process::id());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).expect("a folder");
+    // The server runs as another user when the tests run as root; logs go beside the root.
+    fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("ours");
+    folder
+}
+
+/// Removes the folders of runs that have ended.
+fn remove_leftovers() {
+    let Ok(entries) = fs::read_dir(env!("CARGO_TARGET_TMPDIR")) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let mut words = name.split('-');
+        let (kind, pid) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let ours = matches!(kind, "site" | "own") && pid.parse::<u32>().is_ok();
+        if ours && !Path::new("/proc").join(pid).exists() {
+            let locked = entry.path().join("root/locked");
+            let _ = fs::set_permissions(locked, Permissions::from_mode(0o700));
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A plain file of the common site and its text, by its path on disk.
+const TEXTS: &[(&str, &str)] = &[
+    ("index.html", "<!doctype html><title>Home</title>\n"),
+    ("small.txt", "small\n"),
+    ("a.txt", "the letter a\n"),
+    ("%61.txt", "a percent sign\n"),
+    ("with space.txt", "space\n"),
+    ("café.txt", "coffee\n"),
+    ("100%.txt", "percent\n"),
+    ("a+b.txt", "plus\n"),
+    ("dots..name.txt", "dots\n"),
+    ("semi;colon:x=y,z.txt", "delimiters\n"),
+    ("back\\slash.txt", "backslash\n"),
+    ("sub/index.html", "<!doctype html><title>Sub</title>\n"),
+    ("sub/file.txt", "file in sub\n"),
+    ("sub/deep/file.txt", "file in deep\n"),
+    ("noindex/listed-name.txt", "not listed\n"),
+    ("sp ace/index.html", "sp ace\n"),
+    ("a:b/index.html", "a:b\n"),
+    ("q?m#h/index.html", "q?m#h\n"),
+    ("50%/index.html", "50%\n"),
+    ("evil.example/index.html", "evil\n"),
+    ("x\r\nSet-Cookie: a=b/index.html", "injected\n"),
+    (".env", "hidden\n"),
+    (".git/config", "hidden\n"),
+    ("..hidden", "hidden\n"),
+    ("sub/.hidden", "hidden\n"),
+    ("sub/.d/file.txt", "hidden\n"),
+    ("sub/.well-known/x.txt", "hidden\n"),
+    (".well-known/security.txt", "Contact: mailto:x@regatta.test\n"),
+    (".well-known/.secret", "hidden\n"),
+    ("page.html", "<!doctype html><title>Page</title> the identity form\n"),
+    ("page.html.br", "the br form, not really brotli"),
+    ("page.html.zst", "the zst form, not really zstandard"),
+    ("page.html.gz", "the gz form, not really gzip at all"),
+    ("style.css", "body { color: black }\n"),
+    ("style.css.gz", "style in gz"),
+    ("plain.css", "p { color: black }\n"),
+    ("odd.html", "<!doctype html><title>Odd</title>\n"),
+    ("app.3f2a9c1b4d5e6f70.js", "let hashed = 1;\n"),
+    ("assets/index-BdH3bPq2.js", "let hashed = 2;\n"),
+    ("unreadable.txt", "nobody reads this\n"),
+    ("locked/file.txt", "nobody reads this\n"),
+];
+
+/// Extensions and the media type each must have; the text ones with their charset.
+pub(crate) const TYPES: &[(&str, &str)] = &[
+    ("html", "text/html; charset=utf-8"),
+    ("htm", "text/html; charset=utf-8"),
+    ("css", "text/css; charset=utf-8"),
+    ("js", "text/javascript; charset=utf-8"),
+    ("mjs", "text/javascript; charset=utf-8"),
+    ("txt", "text/plain; charset=utf-8"),
+    ("csv", "text/csv; charset=utf-8"),
+    ("json", "application/json"),
+    ("wasm", "application/wasm"),
+    ("svg", "image/svg+xml"),
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("gif", "image/gif"),
+    ("webp", "image/webp"),
+    ("avif", "image/avif"),
+    ("ico", "image/x-icon"),
+    ("pdf", "application/pdf"),
+    ("mp4", "video/mp4"),
+    ("woff2", "font/woff2"),
+    ("zip", "application/zip"),
+    ("PNG", "image/png"),
+    ("unheard-of", "application/octet-stream"),
+];
+
+fn build(site: &Site) {
+    site.folder("empty");
+    for (path, text) in TEXTS {
+        site.put(path, text);
+    }
+    for len in SIZES {
+        site.put(&format!("size-{len}.bin"), sized(len));
+    }
+    for (extension, _) in TYPES {
+        site.put(&format!("types/file.{extension}"), extension);
+    }
+    site.put("types/none", "no extension");
+    File::create(site.path("sparse.bin")).expect("a file").set_len(SPARSE_BYTES).expect("sparse");
+    set_modified(&site.path("sparse.bin"), MODIFIED_S);
+    site.put("future.txt", "from the future\n");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    set_modified(&site.path("future.txt"), now + 86_400);
+    site.put("epoch.txt", "from the epoch\n");
+    set_modified(&site.path("epoch.txt"), 0);
+    build_links(site);
+    build_oddities(site);
+}
+
+fn build_links(site: &Site) {
+    fs::create_dir(site.beside("outside")).expect("a folder");
+    fs::write(site.beside("outside/secret.txt"), SECRET).expect("a file");
+    fs::write(site.beside("secret.txt"), SECRET).expect("a file");
+    let secret = site.beside("outside/secret.txt");
+    site.link("link-in.txt", "small.txt");
+    site.link("link-sub", "sub");
+    site.link("link-out.txt", "../outside/secret.txt");
+    site.link("link-absolute.txt", secret.to_str().expect("text"));
+    site.link("link-outside", "../outside");
+    site.link("link-loop", "link-loop");
+    site.link("link-dangling.txt", "nowhere.txt");
+    site.link("link-proc", "/proc/self/environ");
+}
+
+fn build_oddities(site: &Site) {
+    assert!(site.node("fifo", FileType::Fifo, 0), "a FIFO");
+    assert!(site.node("socket", FileType::Socket, 0), "a socket");
+    // Only root may make a device: `/device` is then /dev/null, else it does not exist.
+    site.node("device", FileType::CharacterDevice, rustix::fs::makedev(1, 3));
+    assert!(site.node("odd.html.br", FileType::Fifo, 0), "a FIFO");
+    site.link("odd.html.gz", "../outside/secret.txt");
+    site.folder("odd.html.zst");
+    site.mode("unreadable.txt", 0);
+    site.mode("locked", 0);
+}

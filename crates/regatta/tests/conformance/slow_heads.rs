@@ -1,0 +1,126 @@
+//! Clients that send slowly or not at all: ended by their deadlines, whatever they do.
+
+use crate::client::{Client, get, request};
+use crate::harness::{Server, Variant, serve_with};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SETTINGS: [&str; 3] =
+    ["limits.head_ms_max=400", "limits.idle_ms_max=400", "limits.linger_ms_max=200"];
+
+fn start(variant: &Variant) -> Arc<Server> {
+    serve_with(variant, &SETTINGS)
+}
+
+/// Fails unless the server ends the connection not before its deadline and not long after; what
+/// it says before, if anything, is 408 (RFC 9110 §15.5.9).
+fn ended(client: &mut Client, start: Instant) {
+    let rest = client.rest();
+    let took = start.elapsed();
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "), "{}", rest.escape_ascii());
+    assert!(took >= Duration::from_millis(300), "ended early, after {took:?}");
+    assert!(took < Duration::from_secs(5), "ended late, after {took:?}");
+}
+
+pub(crate) fn a_head_that_stops(variant: &Variant) {
+    let server = start(variant);
+    for text in ["G", "GET /small.txt HTTP/1.1\r\nHost: x\r\nX-Part"] {
+        let mut client = server.connect();
+        let start = Instant::now();
+        client.send(text);
+        ended(&mut client, start);
+    }
+}
+
+/// A byte now and then does not extend the deadline of a head.
+pub(crate) fn a_head_that_trickles(variant: &Variant) {
+    let server = start(variant);
+    let mut client = server.connect();
+    let mut sender = client.sender();
+    let begin = Instant::now();
+    let writer = std::thread::spawn(move || {
+        let head = format!("GET /small.txt HTTP/1.1\r\nHost: x\r\nX: {}", "y".repeat(1000));
+        for byte in head.bytes() {
+            if sender.write_all(&[byte]).is_err() || begin.elapsed() > Duration::from_secs(8) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let rest = client.rest_or_reset();
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "), "{}", rest.escape_ascii());
+    assert!(begin.elapsed() < Duration::from_secs(5), "trickled {:?}", begin.elapsed());
+    drop(client);
+    writer.join().expect("the writer sees the end");
+}
+
+pub(crate) fn a_connection_without_a_request(variant: &Variant) {
+    let server = start(variant);
+    let mut client = server.connect();
+    ended(&mut client, Instant::now());
+}
+
+pub(crate) fn an_idle_connection(variant: &Variant) {
+    let server = start(variant);
+    let mut client = server.connect();
+    for _ in 0..3 {
+        client.get("/small.txt").expect(200);
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    client.get("/small.txt").expect(200);
+    ended(&mut client, Instant::now());
+}
+
+pub(crate) fn a_second_head_that_stops(variant: &Variant) {
+    let server = start(variant);
+    let mut client = server.connect();
+    let start = Instant::now();
+    client.send([get("/small.txt"), b"GET /sm".to_vec()].concat());
+    client.answer("GET").expect(200);
+    ended(&mut client, start);
+}
+
+pub(crate) fn a_body_that_stops(variant: &Variant) {
+    let server = start(variant);
+    let mut client = server.connect();
+    client.send(request("GET", "/small.txt", &[("Content-Length", "100")]));
+    client.send("only the start");
+    let begin = Instant::now();
+    // It may be answered before its body has come; the connection must end all the same.
+    let rest = client.rest_or_reset();
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 "), "{}", rest.escape_ascii());
+    assert!(begin.elapsed() < Duration::from_secs(5), "kept {:?}", begin.elapsed());
+}
+
+/// A client that never closes its side does not keep a refused connection for ever.
+pub(crate) fn a_client_that_lingers(variant: &Variant) {
+    let server = start(variant);
+    let mut client = server.connect();
+    client.send("BAD\r\n\r\n");
+    client.answer("GET").expect(400);
+    client.finish();
+    let mut sender = client.sender();
+    let refused = crate::harness::eventually(Duration::from_secs(5), || {
+        std::thread::sleep(Duration::from_millis(20));
+        sender.write_all(b"still here").is_err()
+    });
+    assert!(refused, "the server never closed");
+}
+
+/// Many slow ones at once are ended all, and an honest one is served meanwhile.
+pub(crate) fn many_at_once(variant: &Variant) {
+    let server = start(variant);
+    let mut slow: Vec<Client> = (0..60).map(|_| server.connect()).collect();
+    for client in &mut slow {
+        client.send("GET /small.txt HTTP/1.1\r\nHost:");
+    }
+    let begin = Instant::now();
+    server.connect().get("/size-65537.bin").expect(200);
+    assert!(begin.elapsed() < Duration::from_secs(2), "an honest client waited");
+    for client in &mut slow {
+        let rest = client.rest();
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "), "{}", rest.escape_ascii());
+    }
+    assert!(begin.elapsed() < Duration::from_secs(5), "took {:?}", begin.elapsed());
+}

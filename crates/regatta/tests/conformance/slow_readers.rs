@@ -1,0 +1,128 @@
+//! Clients that read slowly: ended below the minimum rate, served above it, no harm to others.
+
+use crate::client::{Client, get, request};
+use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
+use crate::site::{SIZES, SPARSE_BYTES, common, sized};
+use rustix::process::Signal;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const SETTINGS: [&str; 2] = ["limits.send_window_ms=400", "limits.send_rate_min=10000"];
+
+pub(crate) fn one_that_never_reads_is_ended(variant: &Variant) {
+    let server = Launch::new(variant, common()).sets(&SETTINGS).start();
+    let mut stuck = Client::connect_narrow(server.address());
+    stuck.send(get("/sparse.bin"));
+    stuck.head_only().expect(200);
+    let idle = crate::structure::open_connections(&server);
+    assert_eq!(idle, 1);
+    let ended = eventually(PATIENCE, || crate::structure::open_connections(&server) == 0);
+    assert!(ended, "a client that reads nothing keeps its connection");
+    assert!(stuck.drain() < SPARSE_BYTES);
+    server.connect().get("/small.txt").expect(200);
+}
+
+pub(crate) fn one_below_the_rate_is_ended(variant: &Variant) {
+    let server = Launch::new(variant, common()).sets(&SETTINGS).start();
+    let mut slow = Client::connect_narrow(server.address());
+    slow.send(get("/sparse.bin"));
+    slow.head_only().expect(200);
+    let begin = Instant::now();
+    let ended = eventually(PATIENCE, || {
+        slow.take_some(50);
+        std::thread::sleep(Duration::from_millis(20));
+        crate::structure::open_connections(&server) == 0
+    });
+    assert!(ended, "2500 bytes a second pass for 10000, after {:?}", begin.elapsed());
+}
+
+/// About 80 KiB a second against a minimum of 10 000 bytes, for several windows.
+pub(crate) fn an_honest_slow_one_is_served(variant: &Variant) {
+    let settings = ["limits.send_window_ms=1000", "limits.send_rate_min=10000"];
+    let server = serve_with(variant, &settings);
+    let mut slow = Client::connect_narrow(server.address());
+    slow.send(request("GET", "/size-5242880.bin", &[]));
+    slow.head_only().expect(200);
+    let mut body = Vec::new();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(3500) {
+        body.extend(slow.take(8 << 10));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    body.extend(slow.take((5 << 20) - body.len()));
+    assert!(body == sized(5 << 20), "other bytes");
+    slow.get("/small.txt").expect(200);
+}
+
+pub(crate) fn others_do_not_wait(variant: &Variant) {
+    let server = serve(variant);
+    let mut slow: Vec<Client> = (0..10).map(|_| Client::connect_narrow(server.address())).collect();
+    for client in &mut slow {
+        client.send(get("/sparse.bin").repeat(2));
+        client.head_only().expect(200);
+    }
+    let begin = Instant::now();
+    let mut client = server.connect();
+    for size in SIZES {
+        assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(3), "waited {:?}", begin.elapsed());
+}
+
+/// Clients that do not read cost no processor time.
+pub(crate) fn waiting_is_free(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut slow: Vec<Client> = (0..20).map(|_| Client::connect_narrow(server.address())).collect();
+    for client in &mut slow {
+        client.send(get("/sparse.bin").repeat(2));
+        client.head_only().expect(200);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let before = server.cpu();
+    std::thread::sleep(Duration::from_millis(500));
+    let used = server.cpu() - before;
+    assert!(used < Duration::from_millis(100), "{used:?} in half a second of waiting");
+}
+
+/// A client that reads nothing and has closed its sending side is no different.
+pub(crate) fn half_closed_waiting_is_free(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut slow = Client::connect_narrow(server.address());
+    slow.send(get("/sparse.bin"));
+    slow.head_only().expect(200);
+    slow.half_close();
+    std::thread::sleep(Duration::from_millis(100));
+    let before = server.cpu();
+    std::thread::sleep(Duration::from_millis(500));
+    let used = server.cpu() - before;
+    assert!(used < Duration::from_millis(100), "{used:?}: the hang-up is reported and spun on");
+    assert_eq!(slow.drain(), SPARSE_BYTES);
+}
+
+/// Once the drain has begun the port is closed, however long the last transfer takes.
+pub(crate) fn draining_accepts_nobody(variant: &Variant) {
+    let mut server = Launch::new(variant, common()).start();
+    let mut client = Client::connect_narrow(server.address());
+    client.send(get("/size-5242880.bin"));
+    client.head_only().expect(200);
+    server.signal(Signal::TERM);
+    let refused =
+        eventually(PATIENCE, || TcpStream::connect_timeout(&server.address(), PATIENCE).is_err());
+    assert!(refused, "still accepting while it drains");
+    client.take(5 << 20);
+    assert!(server.exit_within(PATIENCE).is_some(), "{}", server.stderr());
+}
+
+/// Pipelined requests are not read without bound while their answers wait.
+pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = Client::connect_narrow(server.address());
+    client.send_timeout(Duration::from_millis(300));
+    let batch = get("/size-65537.bin").repeat(500);
+    let mut taken = 0_usize;
+    while taken < 64 << 20 && client.try_send(&batch) {
+        taken += batch.len();
+    }
+    assert!(taken < 64 << 20, "64 MiB of requests taken, and none of their answers read");
+    server.connect().get("/small.txt").expect(200);
+}

@@ -1,0 +1,87 @@
+//! What an architecture claims to be, seen from outside: tasks, pollers, coverage of the table.
+
+use crate::client::get;
+use crate::harness::{Launch, Server, VARIANTS, Variant, run, serve};
+use crate::site::common;
+use std::fs;
+
+/// Connections to the server that it holds open, as the kernel lists them.
+pub(crate) fn open_connections(server: &Server) -> usize {
+    let port = format!(":{:04X}", server.address().port());
+    let table = fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Local address, state other than LISTEN, and an inode: somebody has a descriptor of it.
+    rows.filter(|row| row[1].ends_with(&port) && row[3] != "0A" && row[9] != "0").count()
+}
+
+/// The names of the architectures as `architectures --json` lists them.
+pub(crate) fn listed() -> Vec<String> {
+    let said = run(&["architectures", "--json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let value: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let list = value.as_array().or_else(|| value["architectures"].as_array());
+    let list = list.unwrap_or_else(|| panic!("no list in {value}"));
+    let name = |entry: &serde_json::Value| entry["name"].as_str().expect("a name").to_owned();
+    list.iter().map(name).collect()
+}
+
+/// An architecture that nobody tests is not one.
+#[test]
+fn every_architecture_has_a_variant() {
+    let listed = listed();
+    assert!(!listed.is_empty());
+    for name in &listed {
+        let covered = VARIANTS.iter().any(|variant| variant.architecture == name);
+        assert!(covered, "{name} is listed and has no variant in harness.rs");
+    }
+    for variant in VARIANTS {
+        let known = listed.iter().any(|name| name == variant.architecture);
+        assert!(known, "{} is not listed: {listed:?}", variant.architecture);
+    }
+}
+
+/// systems.md §8.6, SPED: exactly one task does all the work, whatever the load.
+pub(crate) fn sped_is_one_task(variant: &Variant) {
+    assert_eq!(variant.architecture, "sped");
+    let server = Launch::new(variant, common()).start();
+    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(get("/size-65537.bin"));
+    }
+    let workers = server.workers();
+    assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
+    for pid in server.processes() {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("alive").count();
+        assert_eq!(tasks, 1, "tasks of process {pid}");
+    }
+    for client in &mut clients {
+        client.answer("GET").expect(200);
+    }
+}
+
+/// The poller that was asked for is the one that is used.
+pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
+    let server = serve(variant);
+    server.connect().get("/small.txt").expect(200);
+    for worker in server.workers() {
+        let entries = fs::read_dir(format!("/proc/{worker}/fd")).expect("alive");
+        let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        let epolls = links.filter(|link| link.to_string_lossy().contains("[eventpoll]")).count();
+        let asked = variant.settings.iter().any(|setting| setting.contains("poller=epoll"));
+        assert_eq!(epolls > 0, asked, "worker {worker} has {epolls} epoll descriptors");
+    }
+}
+
+/// An idle server sleeps.
+pub(crate) fn idle_is_free(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/small.txt").expect(200);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let before = server.cpu();
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    let used = server.cpu() - before;
+    assert!(used < std::time::Duration::from_millis(80), "{used:?} while idle");
+}

@@ -1,0 +1,410 @@
+//! The program from outside: what it prints, how it ends, and what it leaves behind.
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta");
+
+/// Longer than anything here takes, on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "regatta-master-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(folder.join("www")).unwrap();
+        fs::write(folder.join("www/index.html"), "hello\n").unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A program that listens; killed at the end if it still runs.
+struct Server {
+    child: Child,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Server {
+    fn start(addresses: usize, arguments: &[&str]) -> Self {
+        let mut child = Command::new(PROGRAM)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let addresses = (0..addresses)
+            .map(|_| {
+                let line = lines.next().expect("a line for each address").unwrap();
+                line.strip_prefix("listening on http://").expect(&line).parse().unwrap()
+            })
+            .collect();
+        // From here on nobody reads what it prints.
+        Self { child, addresses }
+    }
+
+    fn serve(folder: &Folder, more: &[&str]) -> Self {
+        let root = folder.path("www");
+        let first = ["serve", &root, "--listen", "127.0.0.1:0"];
+        Self::start(1, &[&first, more].concat())
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    fn worker(&self) -> u32 {
+        let pid = self.child.id();
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        let start = Instant::now();
+        loop {
+            let children = fs::read_to_string(&children).unwrap();
+            if let Some(worker) = children.split_whitespace().next() {
+                return worker.parse().unwrap();
+            }
+            assert!(start.elapsed() < PATIENCE, "no worker");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.addresses[0]).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn get(&self) -> String {
+        let mut stream = self.connect();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Waits for the end; the exit code, what it said, and how long it took.
+    fn end(mut self) -> (Option<i32>, String, Duration) {
+        let start = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < PATIENCE, "it does not end");
+            thread::sleep(Duration::from_millis(2));
+        }
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said, start.elapsed())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(pid: u32, name: &str) {
+    let kill = format!("kill -{name} {pid}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+/// True if the process has ended, reaped or not.
+fn is_gone(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .map_or(true, |stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn it_says_where_it_listens_serves_and_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let pid_file = folder.path("pid");
+    let set = format!("server.pid_file={pid_file}");
+    let root = folder.path("www");
+    let listen = ["--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"];
+    let server = Server::start(2, &[&["serve", &root, "--set", &set][..], &listen].concat());
+    assert_eq!(server.addresses[1].ip().to_string(), "127.0.0.2");
+    assert!(server.get().starts_with("HTTP/1.1 200 OK\r\n"));
+    let pid = server.child.id();
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), format!("{pid}\n"));
+    let worker = server.worker();
+    server.signal("TERM");
+    let (code, said, _) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!Path::new(&pid_file).exists());
+    assert!(is_gone(worker));
+}
+
+#[test]
+fn a_worker_that_dies_is_replaced_at_once() {
+    let folder = Folder::new();
+    let server = Server::serve(&folder, &[]);
+    let first = server.worker();
+    signal(first, "KILL");
+    let start = Instant::now();
+    assert!(server.get().ends_with("hello\n"));
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert_ne!(server.worker(), first);
+    server.signal("TERM");
+    let (code, said, _) = server.end();
+    assert_eq!(code, Some(0));
+    let expect = format!("worker 0 (process {first}) was ended by signal 9; another in 0 ms");
+    assert!(said.contains(&expect), "{said}");
+}
+
+#[test]
+fn draining_lets_exchanges_finish_within_its_time() {
+    let folder = Folder::new();
+    let server = Server::serve(&folder, &[]);
+    let mut stream = server.connect();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n").unwrap();
+    thread::sleep(Duration::from_millis(100));
+    server.signal("TERM");
+    thread::sleep(Duration::from_millis(100));
+    stream.write_all(b"\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("hello\n"));
+    drop(stream);
+    let (code, _, took) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+#[test]
+fn draining_ends_when_its_time_is_over() {
+    let folder = Folder::new();
+    let server = Server::serve(&folder, &["--set", "server.drain_ms_max=300"]);
+    let mut stream = server.connect();
+    stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    thread::sleep(Duration::from_millis(100));
+    server.signal("INT");
+    let (code, _, took) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(took >= Duration::from_millis(290) && took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn a_second_interrupt_or_a_quit_ends_at_once() {
+    for signals in [&["INT", "INT"][..], &["QUIT"]] {
+        let folder = Folder::new();
+        let server = Server::serve(&folder, &[]);
+        let mut stream = server.connect();
+        stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        thread::sleep(Duration::from_millis(100));
+        let worker = server.worker();
+        for name in signals {
+            server.signal(name);
+            thread::sleep(Duration::from_millis(50));
+        }
+        let (code, _, took) = server.end();
+        assert_eq!(code, Some(0));
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        assert!(is_gone(worker));
+    }
+}
+
+#[test]
+fn a_worker_that_hangs_is_killed_at_the_end() {
+    let folder = Folder::new();
+    let server = Server::serve(&folder, &["--set", "server.drain_ms_max=0"]);
+    let worker = server.worker();
+    signal(worker, "STOP");
+    server.signal("TERM");
+    let (code, said, _) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(said.contains("worker 0 does not leave: killed"), "{said}");
+    assert!(is_gone(worker));
+}
+
+#[test]
+fn workers_do_not_outlive_their_master() {
+    let folder = Folder::new();
+    let mut server = Server::serve(&folder, &[]);
+    let worker = server.worker();
+    assert!(server.get().ends_with("hello\n"));
+    server.child.kill().unwrap();
+    let start = Instant::now();
+    while !is_gone(worker) {
+        assert!(start.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn started_by_root_it_serves_as_nobody() {
+    let folder = Folder::new();
+    let server = Server::serve(&folder, &["--set", "limits.idle_ms_max=1s"]);
+    let ours = fs::read_to_string("/proc/self/status").unwrap();
+    if !ours.contains("\nUid:\t0\t") {
+        return;
+    }
+    assert!(server.get().ends_with("hello\n"));
+    let status = fs::read_to_string(format!("/proc/{}/status", server.worker())).unwrap();
+    let uid = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+    assert!(!uid.split_whitespace().skip(1).any(|number| number == "0"), "{uid}");
+    assert!(status.contains("\nCapEff:\t0000000000000000\n"), "{status}");
+}
+
+#[test]
+fn logs_are_opened_anew_and_reloading_is_declined() {
+    let folder = Folder::new();
+    let log = folder.path("access.log");
+    let server = Server::serve(&folder, &["--set", &format!("log.access={log}")]);
+    let _ = server.get();
+    fs::rename(&log, folder.path("access.1")).unwrap();
+    server.signal("HUP");
+    server.signal("USR1");
+    let start = Instant::now();
+    while !Path::new(&log).exists() {
+        assert!(start.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(5));
+    }
+    // The worker has it open once it has passed its bell.
+    thread::sleep(Duration::from_millis(200));
+    let _ = server.get();
+    server.signal("TERM");
+    let (code, said, _) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(said.contains("SIGHUP: this version cannot reload"), "{said}");
+    for name in ["access.log", "access.1"] {
+        let lines = fs::read_to_string(folder.path(name)).unwrap();
+        assert_eq!(lines.matches("\"GET / HTTP/1.1\" 200").count(), 1, "{name}: {lines}");
+    }
+}
+
+#[test]
+fn nobody_needs_to_read_what_it_prints() {
+    let folder = Folder::new();
+    let mut server = Server::serve(&folder, &["--set", "log.access=-"]);
+    drop(server.child.stderr.take());
+    for _ in 0..3 {
+        assert!(server.get().ends_with("hello\n"));
+        signal(server.worker(), "KILL");
+    }
+    assert!(server.get().ends_with("hello\n"));
+    server.signal("TERM");
+    let start = Instant::now();
+    while server.child.try_wait().unwrap().is_none() {
+        assert!(start.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn all_problems_are_listed_and_nothing_is_started() {
+    let folder = Folder::new();
+    let config = folder.path("r.toml");
+    fs::write(&config, "[limits]\nidel_ms_max = 1\n[server]\nroot = \"nowhere\"\n").unwrap();
+    let pid = format!("server.pid_file={}", folder.path("pid"));
+    for command in ["serve", "check"] {
+        let output =
+            run(&[command, "--config", &config, "--listen", "80", "--set", "x.y=1", "--set", &pid]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(text(&output.stdout), "");
+        let said = text(&output.stderr);
+        for expect in [
+            "r.toml:2:1: unknown option limits.idel_ms_max\n  hint: did you mean limits.idle_ms_max?",
+            "r.toml:4:8: server.root: there is no \"nowhere\"",
+            "--listen: server.listen: \"80\": an address has a host and a port",
+            "--set x.y=1: unknown option x.y",
+            "4 problems; nothing has been started",
+        ] {
+            assert!(said.contains(expect), "{command}: {said}");
+        }
+        assert!(!Path::new(&folder.path("pid")).exists());
+    }
+    let root = folder.path("www");
+    assert_eq!(run(&["check", &root]).status.code(), Some(0));
+    assert_eq!(run(&["serve", "--frobnicate"]).status.code(), Some(2));
+}
+
+#[test]
+fn an_address_that_is_taken_is_a_failure() {
+    let folder = Folder::new();
+    let server = Server::serve(&folder, &[]);
+    let root = folder.path("www");
+    let output = run(&["serve", &root, "--listen", &server.addresses[0].to_string()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("another process has it"));
+    assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
+fn a_printed_configuration_is_one() {
+    let folder = Folder::new();
+    let sets = ["--set", "limits.idle_ms_max=3 s", "--set", "content.index=a.html,b.html"];
+    let first = run(&[&["serve", "--print-config"][..], &sets].concat());
+    assert_eq!(first.status.code(), Some(0));
+    assert!(text(&first.stdout).contains("\nidle_ms_max = 3000\n"));
+    let config = folder.path("r.toml");
+    fs::write(&config, &first.stdout).unwrap();
+    let again = run(&["serve", "--config", &config, "--print-config"]);
+    assert_eq!(text(&again.stdout), text(&first.stdout));
+}
+
+#[test]
+fn explanations_and_lists() {
+    let folder = Folder::new();
+    let root = folder.path("www");
+    let output = run(&["explain", "GET", "/", "-H", "accept-encoding: br", &root]);
+    let said = text(&output.stdout);
+    for expect in ["open      index.html: a file of 6 bytes\n", "HTTP/1.1 200 OK\n", "6 bytes"] {
+        assert!(said.contains(expect), "{said}");
+    }
+    assert!(text(&run(&["architectures"]).stdout).starts_with("sped"));
+    assert!(text(&run(&["architectures", "--json"]).stdout).contains("\"name\": \"sped\""));
+}
+
+#[test]
+fn the_bare_loop_answers_whatever_comes() {
+    let folder = Folder::new();
+    let file = folder.path("www/index.html");
+    for (what, expect) in [(["--body", "5"], "xxxxx"), (["--file", &file], "hello\n")] {
+        let server = Server::start(1, &[&["null", "--listen", "127.0.0.1:0"][..], &what].concat());
+        let mut stream = server.connect();
+        for _ in 0..3 {
+            stream.write_all(b"anything\r\n\r\n").unwrap();
+            let mut response = Vec::new();
+            while !response.ends_with(expect.as_bytes()) {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                response.push(byte[0]);
+            }
+            let head = format!("Content-Length: {}\r\n\r\n", expect.len());
+            assert!(text(&response).contains(&head), "{}", text(&response));
+        }
+    }
+}
