@@ -199,7 +199,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         }
         Command::Null { listen, body, file } => {
             let body = file.map_or(null::Body::Bytes(body), null::Body::File);
-            null::run(&null::Options { listen, body }).map(|()| DONE).map_err(Failure::Work)
+            null::run(&null::Options { listen, body }).map(|()| DONE)
         }
     }
 }

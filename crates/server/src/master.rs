@@ -164,7 +164,7 @@ fn listeners(config: &Config) -> Result<Vec<OwnedFd>, Failure> {
     if faults.is_empty() { Ok(listeners) } else { Err(Failure::Work(faults.join("\n"))) }
 }
 
-fn listen_fault(address: &SocketAddr, error: &io::Error) -> String {
+pub(crate) fn listen_fault(address: &SocketAddr, error: &io::Error) -> String {
     let port = address.port();
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {

@@ -2,7 +2,14 @@
 //! server is measured against.
 //!
 //! One read is taken as one request if it ends with a blank line; what is in it is not looked at.
-use crate::{announce, config::check};
+use crate::{
+    Failure, announce,
+    config::{
+        check,
+        raw::{Place, Problem},
+    },
+    master::listen_fault,
+};
 use regatta_op::{Codings, File, OpenReq, Opened};
 use regatta_sys::{
     OpenRules, Root, StaticFile, open_below, recv, send_last, send_more, send_range,
@@ -46,15 +53,18 @@ pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// Runs the bare loop until the process is killed.
 ///
 /// # Errors
-/// What failed, as a sentence.
-pub fn run(options: &Options) -> Result<(), String> {
+/// What is wrong with the options, or what failed.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let wrong = |name: &str, message: String| {
+        Failure::Configuration(vec![Problem::new(Place::Argument(name.to_owned()), message)])
+    };
     let address = check::address(&options.listen)
-        .map_err(|fault| format!("--listen {}: {fault}", options.listen))?;
-    let canned = Canned::new(&options.body)?;
+        .map_err(|fault| wrong("--listen", format!("\"{}\": {fault}", options.listen)))?;
+    let canned = Canned::new(&options.body).map_err(|(name, message)| wrong(name, message))?;
     let listener = socket::listen(&ListenSpec::new(address))
-        .map_err(|error| format!("cannot listen on {address}: {error}"))?;
+        .map_err(|error| Failure::Work(listen_fault(&address, &error)))?;
     regatta_sys::signal::ignore_broken_pipes();
-    let fault = |error: io::Error| format!("the bare loop cannot go on: {error}");
+    let fault = |error: io::Error| Failure::Work(format!("the bare loop cannot go on: {error}"));
     announce(&[socket::local_addr(listener.as_fd()).map_err(fault)?]);
     Loop::new(&listener, canned).and_then(Loop::run).map_err(fault)
 }
@@ -67,12 +77,15 @@ struct Canned {
 }
 
 impl Canned {
-    fn new(body: &Body) -> Result<Self, String> {
+    fn new(body: &Body) -> Result<Self, (&'static str, String)> {
         let (len, file) = match body {
             Body::Bytes(len) if *len <= BODY_BYTES_MAX => (*len, None),
-            Body::Bytes(len) => return Err(format!("--body {len}: at most {BODY_BYTES_MAX}")),
+            Body::Bytes(len) => {
+                return Err(("--body", format!("{len} is more than {BODY_BYTES_MAX} bytes")));
+            }
             Body::File(path) => {
-                let file = open(path).map_err(|why| format!("--file {}: {why}", path.display()))?;
+                let file = open(path)
+                    .map_err(|why| ("--file", format!("\"{}\": {why}", path.display())))?;
                 (file.len(), Some((file.clone(), file.len())))
             }
         };
