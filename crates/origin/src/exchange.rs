@@ -5,14 +5,14 @@ use crate::{
     content,
     plan::plan,
     protocol::h1::{After, Course, head_limits},
-    reply::{Persistence, Reply, Terms},
+    reply::{Persistence, Reply, Terms, needs_file},
     resolve::{Asked, Found, Search},
     work::Content,
 };
 use alloc::{boxed::Box, sync::Arc};
 use regatta_http::{
     Method, Status,
-    h1::{Expectation, RequestHead, parse_request},
+    h1::{RequestHead, parse_request},
     target::{Target, decode_path},
 };
 use regatta_metrics::Counter;
@@ -38,10 +38,12 @@ impl<F: File> Conn<F> {
         cx.tally.add(Counter::Requests, 1);
         self.requests = self.requests.saturating_add(1);
         self.take_note(Some(head), now, cx);
-        if head.method.is_get_or_head() && head.expectation != Expectation::Unknown {
+        if needs_file(head) {
             self.answer(head, Supply::Nothing, now, cx);
         } else {
-            self.answer_other(head, now, cx);
+            let course = self.course(head, cx);
+            let reply = terms(head, &course, now, cx).without_file(head, &course);
+            self.respond(reply, &course, now, cx);
         }
     }
 
@@ -64,20 +66,6 @@ impl<F: File> Conn<F> {
         let head = parse_request(bytes, &head_limits(cx.site));
         let head = head.expect("it was well-formed the first time");
         self.answer(&head, supply, now, cx);
-    }
-
-    /// Answers what needs no file.
-    fn answer_other(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
-        let course = self.course(head, cx);
-        let terms = terms(head, &course, now, cx);
-        let reply = match head.method {
-            Method::Other => terms.method_refused(Status::NOT_IMPLEMENTED),
-            Method::Get | Method::Head => terms.nothing(Status::EXPECTATION_FAILED),
-            Method::Options if course.too_large => terms.nothing(Status::CONTENT_TOO_LARGE),
-            Method::Options => terms.options(),
-            _ => terms.method_refused(Status::METHOD_NOT_ALLOWED),
-        };
-        self.respond(reply, &course, now, cx);
     }
 
     /// Looks for what answers, as far as memory knows; asks the disk for the rest.

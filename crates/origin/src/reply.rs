@@ -3,20 +3,27 @@ use crate::{
     Body, Coded, Scratch, Site,
     entry::{NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
     plan::{Plan, Shape},
+    protocol::h1::Course,
     range::{Boundary, write_content_range, write_unsatisfied_range},
     resolve::Role,
 };
 use alloc::vec::Vec;
 use regatta_http::{
-    Status,
-    h1::{end_head, write_decimal_field, write_field},
+    Method, Status,
+    h1::{Expectation, RequestHead, end_head, write_decimal, write_decimal_field, write_field},
     range::ByteRange,
     target::Path,
 };
 use regatta_op::{File, Now, Outbox, Segment};
 
+/// True if a file is looked for: `GET` and `HEAD` that expect nothing unknown.
+#[inline]
+pub(crate) fn needs_file(head: &RequestHead<'_>) -> bool {
+    head.method.is_get_or_head() && head.expectation != Expectation::Unknown
+}
+
 /// The methods that are served.
-pub(crate) const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
 /// What the response says of the connection (RFC 9112 §9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +206,7 @@ impl Terms<'_> {
     ) -> Reply<F> {
         let mut body = Vec::with_capacity(160);
         let mut code = Vec::with_capacity(40);
-        regatta_http::h1::write_decimal(&mut code, u64::from(status.0));
+        write_decimal(&mut code, u64::from(status.0));
         code.push(b' ');
         code.extend_from_slice(status.reason().as_bytes());
         for text in [b"<!doctype html><title>", &code[..], b"</title><h1>", &code, b"</h1>"] {
@@ -229,22 +236,26 @@ impl Terms<'_> {
     pub(crate) fn nothing<F>(&self, status: Status) -> Reply<F> {
         self.page(status, "", |out| match status {
             Status::NOT_FOUND => self.write_caching(out),
+            // RFC 9110 §15.5.6.
+            Status::METHOD_NOT_ALLOWED => write_field(out, "Allow", ALLOW),
             Status::SERVICE_UNAVAILABLE => write_field(out, "Retry-After", b"1"),
             _ => {}
         })
     }
 
-    /// 405 or 501 and what is allowed (RFC 9110 §15.5.6).
-    pub(crate) fn method_refused<F>(&self, status: Status) -> Reply<F> {
-        self.page(status, "", |out| {
-            if status == Status::METHOD_NOT_ALLOWED {
-                write_field(out, "Allow", ALLOW);
-            }
-        })
+    /// The response to a request that [`needs_file`] says needs none.
+    pub(crate) fn without_file<F>(&self, head: &RequestHead<'_>, course: &Course) -> Reply<F> {
+        match head.method {
+            Method::Other => self.nothing(Status::NOT_IMPLEMENTED),
+            Method::Get | Method::Head => self.nothing(Status::EXPECTATION_FAILED),
+            Method::Options if course.too_large => self.nothing(Status::CONTENT_TOO_LARGE),
+            Method::Options => self.options(),
+            _ => self.nothing(Status::METHOD_NOT_ALLOWED),
+        }
     }
 
     /// The answer to `OPTIONS`: 204 and what is allowed (RFC 9110 §9.3.7).
-    pub(crate) fn options<F>(&self) -> Reply<F> {
+    fn options<F>(&self) -> Reply<F> {
         let mut out = self.start(Status::NO_CONTENT);
         write_field(&mut out, "Allow", ALLOW);
         end_head(&mut out);

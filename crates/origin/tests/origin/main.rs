@@ -1,7 +1,10 @@
 //! Table tests of whole connections: what a request on a set of files is answered with.
+#![allow(clippy::unwrap_used, clippy::type_complexity, reason = "tests are tables, and may panic")]
+
 mod answers;
 mod caching;
 mod closing;
+mod explaining;
 mod framing;
 mod ranges;
 mod rig;

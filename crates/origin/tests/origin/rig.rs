@@ -170,7 +170,7 @@ impl Rig {
         self.arena.slot(0).get(counter)
     }
 
-    fn open(&self, req: &OpenReq) -> Result<Opened<FakeFile>, OpenFault> {
+    pub(crate) fn open(&self, req: &OpenReq) -> Result<Opened<FakeFile>, OpenFault> {
         self.opens.set(self.opens.get() + 1);
         assert!(!req.path.starts_with(b"/") && !req.path.ends_with(b"/"), "{req:?}");
         if let Some(fault) = self.faults.borrow().get(&*req.path) {

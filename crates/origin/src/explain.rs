@@ -1,0 +1,206 @@
+//! The decisions behind one response, in words: for `regatta explain`.
+use crate::{
+    Entry, Representation, Scratch, Site, content,
+    plan::{Shape, plan},
+    protocol::h1::{After, Course, head_limits},
+    reply::{Persistence, Reply, Terms, needs_file},
+    resolve::{Asked, Found, Role, Search},
+    work::Content,
+};
+use alloc::{
+    format,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+use regatta_http::{
+    Status,
+    h1::{RequestHead, parse_request},
+    target::{Target, decode_path},
+};
+use regatta_op::{Coding, File, Now, OpenFault, OpenReq, Opened};
+
+/// What would be answered, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The decisions, in the order in which they are made; one line each.
+    pub lines: Vec<String>,
+    /// The head of the response, as it would be sent.
+    pub head: Vec<u8>,
+}
+
+/// Explains the answer to `request`, a whole request head, by the code that would give it. `open`
+/// performs [`regatta_op::Op::Open`]; nothing is read, cached, counted or logged.
+pub fn explain<F: File>(
+    request: &[u8],
+    open: &mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
+    site: &Site,
+    now: Now,
+) -> Explanation {
+    let scratch = Scratch::new(site.seed);
+    let mut explainer = Explainer { lines: Vec::new(), open, site, scratch: &scratch, now };
+    let head = explainer.request(request);
+    Explanation { lines: explainer.lines, head }
+}
+
+struct Explainer<'a, F> {
+    lines: Vec<String>,
+    open: &'a mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
+    site: &'a Site,
+    scratch: &'a Scratch,
+    now: Now,
+}
+
+impl<F: File> Explainer<'_, F> {
+    fn say(&mut self, line: impl Into<String>) {
+        self.lines.push(line.into());
+    }
+
+    fn request(&mut self, request: &[u8]) -> Vec<u8> {
+        let parsed = parse_request(request, &head_limits(self.site));
+        let head = match parsed {
+            Ok(head) => head,
+            Err(fault) => {
+                self.say(format!("request: refused, {}; the connection ends", fault.reason()));
+                let (status, why) = (fault.status(), fault.reason());
+                return bytes(self.refusing().page::<F>(status, why, |_| {}));
+            }
+        };
+        self.say(format!("request: {} {}", head.method_text, head.target.escape_ascii()));
+        let course = Course::of(&head, false, self.site);
+        self.say(match course.after {
+            After::KeepAlive => "connection: goes on after the response",
+            After::Linger => "connection: ends; what the peer still sends is discarded",
+            After::Close => "connection: ends, as the request asks",
+        });
+        if course.content != Content::None {
+            self.say("content: read and discarded before the response");
+        }
+        let terms = Terms {
+            site: self.site,
+            scratch: self.scratch,
+            now: self.now,
+            persistence: course.persistence,
+            head_only: true,
+        };
+        if course.too_large {
+            self.say("content: longer than limits.drain_body_bytes_max");
+        }
+        if !needs_file(&head) {
+            return bytes(terms.without_file::<F>(&head, &course));
+        }
+        if course.too_large {
+            return bytes(terms.nothing::<F>(Status::CONTENT_TOO_LARGE));
+        }
+        self.target(&head, &terms)
+    }
+
+    fn target(&mut self, head: &RequestHead<'_>, terms: &Terms<'_>) -> Vec<u8> {
+        let mut room = Vec::new();
+        let path = match head.names {
+            Target::Path(raw) => decode_path(raw, &mut room).ok(),
+            Target::Server => None,
+        };
+        let Some(path) = path else {
+            self.say("path: invalid");
+            return bytes(terms.page::<F>(Status::BAD_REQUEST, "invalid path", |_| {}));
+        };
+        self.say(format!("path: \"{}\"", path.relative.escape_ascii()));
+        if path.hidden && !self.site.content.dotfiles {
+            self.say("path: a name starts with a dot (content.dotfiles is off)");
+        }
+        let asked = Asked { path, head, rules: &self.site.content };
+        let mut found = Search::start(&asked);
+        loop {
+            found = match found {
+                Found::Next(search) => {
+                    let entry = self.look_up(search, &asked);
+                    search.consider(&asked, entry)
+                }
+                Found::File(file, role) => return self.file(head, &file, role, terms),
+                Found::Redirect => {
+                    self.say("answer: a directory; its name should end in a slash");
+                    return bytes(terms.redirect::<F>(&path));
+                }
+                Found::Nothing(status) => {
+                    self.say(format!("answer: nothing, {} {}", status.0, status.reason()));
+                    return bytes(terms.nothing::<F>(status));
+                }
+            }
+        }
+    }
+
+    fn look_up(&mut self, search: Search, asked: &Asked<'_>) -> Entry<F> {
+        let mut room = Vec::new();
+        let name = search.name(asked, &mut room);
+        let req = OpenReq { path: name.into(), siblings: content::siblings(name, self.site) };
+        let found = (self.open)(&req);
+        let (entry, what) = match found {
+            Ok(Opened::File { file, siblings }) => {
+                let file = Representation::new(name, file, siblings, self.site, self.now);
+                let what = format!("a file of {} bytes", file.identity().len());
+                (Entry::File(Arc::new(file)), what)
+            }
+            Ok(Opened::Directory) => (Entry::Directory, "a directory".to_string()),
+            Err(fault) => (Entry::Missing(fault), fault_text(fault)),
+        };
+        self.say(format!("look: \"{}\", {}: {what}", name.escape_ascii(), search.reason()));
+        entry
+    }
+
+    fn file(
+        &mut self,
+        head: &RequestHead<'_>,
+        file: &Representation<F>,
+        role: Role,
+        terms: &Terms<'_>,
+    ) -> Vec<u8> {
+        let codings = file.codings();
+        let names = Coding::ALL.into_iter().filter(|&coding| codings.has(coding));
+        let names: Vec<_> = names.map(Coding::name).collect();
+        let names = if names.is_empty() { "none".into() } else { names.join(", ") };
+        let plan = plan(head, file, role, self.site.limits.ranges_max, self.now.unix);
+        let chosen = plan.coded.coding.map_or("identity", Coding::name);
+        self.say(format!("codings: precompressed {names}; chosen {chosen}"));
+        self.say(format!("validator: {}", plan.coded.etag_text().escape_ascii()));
+        let len = plan.coded.len();
+        self.say(match &plan.shape {
+            Shape::Whole => format!("answer: all {len} bytes"),
+            Shape::One(range) => format!("answer: bytes {} to {}", range.first, range.last),
+            Shape::Many(ranges) => format!("answer: {} ranges", ranges.len()),
+            Shape::NotModified => "answer: not modified, as the conditions find".to_string(),
+            Shape::Refused(status) => format!("answer: refused, {}", status.reason()),
+        });
+        if len <= self.site.caching.body_bytes_max {
+            self.say("body: kept in memory (cache.body_bytes_max)");
+        } else {
+            self.say("body: sent from the file");
+        }
+        bytes(terms.planned(&plan, role))
+    }
+
+    fn refusing(&self) -> Terms<'_> {
+        Terms {
+            site: self.site,
+            scratch: self.scratch,
+            now: self.now,
+            persistence: Persistence::Close,
+            head_only: true,
+        }
+    }
+}
+
+fn bytes<F>(reply: Reply<F>) -> Vec<u8> {
+    reply.outbox.into_buffer()
+}
+
+fn fault_text(fault: OpenFault) -> String {
+    match fault {
+        OpenFault::NotFound => "nothing".to_string(),
+        OpenFault::Denied => "not readable by this process".to_string(),
+        OpenFault::Outside => "outside the root, or through a symbolic link".to_string(),
+        OpenFault::NotAFile => "neither a file nor a directory".to_string(),
+        OpenFault::Exhausted => "no descriptor or memory left".to_string(),
+        OpenFault::Other(error) => format!("error {error}"),
+    }
+}

@@ -1,0 +1,53 @@
+//! What `explain` says is what is answered.
+use crate::rig::{Response, Rig};
+use regatta_origin::{ContentRules, Site, explain};
+
+#[test]
+fn the_explained_head_is_the_sent_one() {
+    let content =
+        ContentRules { clean_urls: true, fallback: "index.html".into(), ..ContentRules::default() };
+    let rig = Rig::new(Site { content, ..Site::default() });
+    let rows = [
+        ("GET /", "", "answer: all 14 bytes"),
+        (
+            "GET /docs/guide",
+            "",
+            "look: \"docs/guide.html\", the path with .html (content.clean_urls): a file of 5 bytes",
+        ),
+        ("GET /docs", "", "answer: a directory; its name should end in a slash"),
+        (
+            "GET /app.js",
+            "Accept-Encoding: gzip, br\r\n",
+            "codings: precompressed br, gzip; chosen br",
+        ),
+        ("GET /ten.txt", "Range: bytes=1-2\r\n", "answer: bytes 1 to 2"),
+        ("GET /ten.txt", "Range: bytes=99-\r\n", "answer: refused, Range Not Satisfiable"),
+        ("GET /ten.txt", "If-None-Match: *\r\n", "answer: not modified, as the conditions find"),
+        (
+            "GET /none",
+            "Accept: text/html\r\n",
+            "look: \"index.html\", what answers navigations (content.fallback): a file of 14 bytes",
+        ),
+        (
+            "GET /none.js",
+            "",
+            "look: \"404.html\", the body of 404 responses (content.not_found): a file of 14 bytes",
+        ),
+        ("GET /.hidden", "", "path: a name starts with a dot (content.dotfiles is off)"),
+        ("GET /%2f", "", "path: invalid"),
+        ("GET /big.bin", "", "body: sent from the file"),
+        ("POST /", "Content-Length: 99999\r\n", "content: longer than limits.drain_body_bytes_max"),
+        ("OPTIONS *", "", "connection: goes on after the response"),
+        ("BREW /", "", "request: BREW /"),
+        ("GET x", "", "request: refused, invalid request target; the connection ends"),
+    ];
+    for (line, fields, expected) in rows {
+        let request = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let mut open = |req: &regatta_op::OpenReq| rig.open(req);
+        let explained = explain(request.as_bytes(), &mut open, &rig.site, rig.now());
+        let found = explained.lines.iter().any(|line| line == expected);
+        assert!(found, "{line}: {:#?}", explained.lines);
+        let sent = Response::parse(&rig.ask(&request), false).0;
+        assert_eq!(String::from_utf8(explained.head).unwrap(), sent.head);
+    }
+}
