@@ -91,9 +91,9 @@ impl AsFd for Child {
 ///
 /// The worker keeps standard input, output and error and the descriptors in `keep`; all others are
 /// closed first, because a fork inherits them whatever their close-on-exec flag says, and a socket
-/// that a sibling holds open never comes to its end. So everything that `work` reaches and that owns
-/// a descriptor must be in `keep`. The worker is killed when this process ends. It leaves without
-/// unwinding or running destructors, and a panic aborts it. Blocked signals stay blocked.
+/// that a sibling holds open never comes to its end. So every descriptor that `work` reaches must
+/// be in `keep`. The worker is killed when this process ends. It leaves without unwinding or
+/// running destructors, and a panic aborts it. Blocked signals stay blocked.
 ///
 /// Create epoll instances, rings and timers inside `work`: shared with the parent they do not do
 /// what they say.

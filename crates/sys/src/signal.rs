@@ -68,9 +68,9 @@ impl Signal {
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks these signals in this thread and all that it starts or forks from now on, so that they
-    /// wait to be read. Call it before the first thread or fork. They stay blocked when the value is
-    /// dropped.
+    /// Blocks these signals in this thread and all that it starts or forks from now on, so that
+    /// they wait to be read. Call it before the first thread or fork. They stay blocked when the
+    /// value is dropped.
     ///
     /// # Errors
     /// No descriptors or memory left.
@@ -83,7 +83,7 @@ impl Signals {
             return Err(io::Error::from_raw_os_error(errno));
         }
         let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
-        // SAFETY: as above; -1 asks for a new descriptor.
+        // SAFETY: `set` is an initialised set, live across the call; -1 asks for a new descriptor.
         let fd = unsafe { libc::signalfd(-1, &raw const set, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
@@ -129,9 +129,9 @@ pub fn ignore_broken_pipes() {
 
 fn set_of(signals: &[Signal]) -> libc::sigset_t {
     let mut set = mem::MaybeUninit::uninit();
-    // SAFETY: the pointer leads to room for one set.
+    // SAFETY: writes one set, and the pointer leads to room for one.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: sigemptyset has just initialised it.
+    // SAFETY: the set is initialised: sigemptyset has just written all of it.
     let mut set = unsafe { set.assume_init() };
     for signal in signals {
         // SAFETY: the set is initialised and the number is a signal's.

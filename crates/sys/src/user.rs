@@ -114,19 +114,19 @@ pub fn set_user(user: &User) -> io::Result<()> {
 fn become_user(user: &User) -> io::Result<()> {
     let (uid, gid) = (user.uid, user.gid);
     if rustix::process::geteuid().is_root() {
-        // SAFETY: the pointer and the length describe `user.groups`.
+        // SAFETY: the pointer and the length describe `user.groups`, which is live and only read.
         check(unsafe { libc::setgroups(user.groups.len(), user.groups.as_ptr()) })?;
     }
-    // SAFETY: integers only.
+    // SAFETY: takes three integers and no memory, so nothing has to hold.
     check(unsafe { libc::setresgid(gid, gid, gid) })?;
-    // SAFETY: integers only.
+    // SAFETY: takes three integers and no memory, so nothing has to hold.
     check(unsafe { libc::setresuid(uid, uid, uid) })?;
     if uid == 0 {
         return Ok(());
     }
-    // SAFETY: integers only; meant to fail.
+    // SAFETY: takes three integers and no memory, so nothing has to hold. Meant to fail.
     let back = unsafe { libc::setresuid(0, 0, 0) };
-    // SAFETY: no groups are read for a length of 0; meant to fail.
+    // SAFETY: for a length of 0 the null pointer is not read through. Meant to fail.
     let groups = unsafe { libc::setgroups(0, ptr::null()) };
     if back == 0 || groups == 0 {
         return Err(io::Error::other("the process could become root again"));

@@ -5,20 +5,22 @@ mod common;
 use common::Dir;
 use regatta_op::{Codings, File, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
-    OpenRules, Root,
+    OpenRules, Root, StaticFile,
     chaos::{self, Plan},
     open_below, read_range, recv, send,
     socket::{AcceptFault, ListenSpec, Mode, accept, accept_fault, listen, local_addr},
     wait::{Epoll, Interest, Poller, Trigger},
 };
 use std::{
-    collections::BTreeSet,
     io::{ErrorKind, Read, Write},
     net::{Ipv4Addr, TcpStream},
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     thread,
     time::{Duration, Instant},
 };
+
+const LEN: u32 = 20_000;
+const RESPONSES: usize = 40;
 
 #[test]
 fn every_byte_arrives_once_whatever_strikes() {
@@ -31,43 +33,16 @@ fn every_byte_arrives_once_whatever_strikes() {
         slow_open_per_mille: 500,
         slow_open_us: 2000,
     });
-    let listener = listen(&ListenSpec::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
-    let mut client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
-    let mut seen = BTreeSet::new();
-    let server = loop {
-        match accept(listener.as_fd(), Mode::Nonblocking) {
-            Ok((fd, _)) => break fd,
-            Err(error) => match accept_fault(&error) {
-                fault @ (AcceptFault::WouldBlock | AcceptFault::Exhausted) => {
-                    seen.insert(format!("{fault:?}"));
-                }
-                fault => panic!("{fault:?}"),
-            },
-        }
-    };
-
+    let (server, mut client) = connection();
     let dir = Dir::new("chaos");
-    let body: Vec<_> = (0..20_000_u32).map(|i| (i % 251).to_le_bytes()[0]).collect();
+    let body: Vec<_> = (0..LEN).map(|i| (i % 251).to_le_bytes()[0]).collect();
     dir.write("file", &body);
-    let root = Root::open(dir.path()).unwrap();
-    let req = OpenReq { path: b"file"[..].into(), siblings: Codings::ALL };
-    let start = Instant::now();
-    let opened: Vec<_> =
-        (0..20).map(|_| open_below(&root, &req, OpenRules::default()).unwrap()).collect();
-    assert!(start.elapsed() > Duration::from_millis(4), "some opens are slow");
-    let Opened::File { file, .. } = &opened[0] else { panic!("it is a file") };
+    let file = open(&dir);
     let read = read_range(&ReadReq { file: file.clone(), at: 0, len: file.len() }).unwrap();
     assert_eq!(&*read, body);
 
-    let response = || {
-        let mut outbox = Outbox::new(b"head".to_vec());
-        outbox.push(Segment::Mem { bytes: body.clone().into(), at: 0 });
-        outbox.push(Segment::File { file: file.clone(), at: 0, len: 20_000 });
-        outbox.push(Segment::Mem { bytes: b"middle"[..].into(), at: 0 });
-        outbox.push(Segment::File { file: file.clone(), at: 10_000, len: 10_000 });
-        outbox
-    };
-    let expected = [b"head", &body[..], &body[..], b"middle", &body[10_000..]].concat().repeat(40);
+    let one = [b"head", &body[..], &body[..], b"middle", &body[10_000..]].concat();
+    let expected = one.repeat(RESPONSES);
     let len = expected.len();
     let reader = thread::spawn(move || {
         let mut all = vec![0; len];
@@ -77,9 +52,60 @@ fn every_byte_arrives_once_whatever_strikes() {
     });
     let mut poller = Epoll::new(Trigger::Level).unwrap();
     poller.add(server.as_fd(), 1, Interest::WRITE).unwrap();
+    send_all(&server, &mut poller, || {
+        let mut outbox = Outbox::new(b"head".to_vec());
+        outbox.push(Segment::Mem { bytes: body.clone().into(), at: 0 });
+        outbox.push(Segment::File { file: file.clone(), at: 0, len: LEN.into() });
+        outbox.push(Segment::Mem { bytes: b"middle"[..].into(), at: 0 });
+        outbox.push(Segment::File { file: file.clone(), at: 10_000, len: 10_000 });
+        outbox
+    });
+    poller.set(server.as_fd(), 1, Interest::READ).unwrap();
+    let back = recv_all(&server, &mut poller, len);
+    let (all, _client) = reader.join().unwrap();
+    assert_eq!(all, expected);
+    assert_eq!(back, expected);
+    assert!(chaos::struck() > 100);
+
+    // An edge that was missed would not come again.
+    let _edge = Epoll::new(Trigger::Edge).unwrap();
+    for _ in 0..500 {
+        assert!(send(server.as_fd(), &mut Outbox::new(b"x".to_vec()), 1).is_ok());
+    }
+}
+
+/// Accepts until it works, which must have failed for the right reasons.
+fn connection() -> (OwnedFd, TcpStream) {
+    let listener = listen(&ListenSpec::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
+    let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+    loop {
+        match accept(listener.as_fd(), Mode::Nonblocking) {
+            Ok((server, _)) => return (server, client),
+            Err(error) => assert!(matches!(
+                accept_fault(&error),
+                AcceptFault::WouldBlock | AcceptFault::Exhausted
+            )),
+        }
+    }
+}
+
+fn open(dir: &Dir) -> StaticFile {
+    let root = Root::open(dir.path()).unwrap();
+    let req = OpenReq { path: b"file"[..].into(), siblings: Codings::ALL };
+    let start = Instant::now();
+    let mut opened: Vec<_> =
+        (0..20).map(|_| open_below(&root, &req, OpenRules::default()).unwrap()).collect();
+    assert!(start.elapsed() > Duration::from_millis(4), "some opens are slow");
+    match opened.remove(0) {
+        Opened::File { file, .. } => file,
+        Opened::Directory => panic!("it is a file"),
+    }
+}
+
+fn send_all(server: &OwnedFd, poller: &mut Epoll, response: impl Fn() -> Outbox<StaticFile>) {
     let mut events = Vec::new();
     let (mut waits, mut idle, mut sends) = (0, 0, 0);
-    for mut outbox in (0..40).map(|_| response()) {
+    for mut outbox in (0..RESPONSES).map(|_| response()) {
         while !outbox.is_empty() {
             sends += 1;
             match send(server.as_fd(), &mut outbox, u64::MAX) {
@@ -92,29 +118,22 @@ fn every_byte_arrives_once_whatever_strikes() {
             }
         }
     }
+    // Four calls would send a response if nothing struck.
     assert!(waits > 0 && idle > 0 && sends > 250, "{waits} waits, {idle} idle, {sends} sends");
+}
 
-    poller.set(server.as_fd(), 1, Interest::READ).unwrap();
-    let mut back = Vec::new();
+fn recv_all(server: &OwnedFd, poller: &mut Epoll, len: usize) -> Vec<u8> {
+    let mut events = Vec::new();
     let mut buf = vec![0; 65536];
-    while back.len() < len {
+    let mut all = Vec::new();
+    while all.len() < len {
         match recv(server.as_fd(), &mut buf) {
-            Ok(n) => back.extend_from_slice(&buf[..n]),
+            Ok(n) => all.extend_from_slice(&buf[..n]),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::WouldBlock);
                 poller.wait(&mut events, None).unwrap();
             }
         }
     }
-    let (all, _client) = reader.join().unwrap();
-    assert_eq!(all, expected);
-    assert_eq!(back, expected);
-    assert!(chaos::struck() > 100);
-
-    // An edge that was missed would not come again.
-    let _edge = Epoll::new(Trigger::Edge).unwrap();
-    for _ in 0..500 {
-        assert!(send(server.as_fd(), &mut Outbox::new(b"x".to_vec()), 1).is_ok());
-    }
-    eprintln!("faults at accept: {seen:?}");
+    all
 }

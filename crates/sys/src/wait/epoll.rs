@@ -1,7 +1,14 @@
 //! epoll(7), level- or edge-triggered.
 use super::{Event, Interest, Poller};
 use crate::chaos::{self, Hook};
-use rustix::event::{Timespec, epoll};
+use rustix::{
+    buffer::spare_capacity,
+    event::{
+        Timespec,
+        epoll::{self, EventFlags as Flags},
+    },
+    io::Errno,
+};
 use std::{
     fmt, io,
     os::fd::{BorrowedFd, OwnedFd},
@@ -17,7 +24,10 @@ pub enum Trigger {
     Edge,
 }
 
-/// A [`Poller`] on an epoll instance. Create it after forking: children share what they inherit.
+/// A [`Poller`] on an epoll instance. Timeouts are rounded up to milliseconds.
+///
+/// Create it after forking: children share the instance that they inherit. A descriptor that is
+/// closed without being removed stays watched as long as another process has it open.
 pub struct Epoll {
     fd: OwnedFd,
     trigger: Trigger,
@@ -42,16 +52,15 @@ impl Epoll {
         if trigger == Trigger::Edge {
             chaos::edge_triggered();
         }
-        Ok(Self { fd, trigger, len: 0, changes: 0, ready: Vec::with_capacity(512) })
+        Ok(Self { fd, trigger, len: 0, changes: 0, ready: Vec::with_capacity(EVENTS_PER_WAIT) })
     }
-}
 
-fn level(interest: Interest) -> epoll::EventFlags {
-    let mut flags = epoll::EventFlags::empty();
-    flags.set(epoll::EventFlags::IN, interest.read);
-    flags.set(epoll::EventFlags::OUT, interest.write);
-    flags.set(epoll::EventFlags::ET, interest == Interest::NONE);
-    flags
+    fn watch(&mut self, fd: BorrowedFd<'_>, key: u64, flags: Flags) -> io::Result<()> {
+        epoll::add(&self.fd, fd, epoll::EventData::new_u64(key), flags)?;
+        self.len += 1;
+        self.changes += 1;
+        Ok(())
+    }
 }
 
 impl Poller for Epoll {
@@ -70,23 +79,11 @@ impl Poller for Epoll {
         if self.trigger == Trigger::Level {
             return self.add_level(fd, key, interest);
         }
-        use epoll::EventFlags as E;
-        epoll::add(
-            &self.fd,
-            fd,
-            epoll::EventData::new_u64(key),
-            E::IN | E::OUT | E::RDHUP | E::ET,
-        )?;
-        self.len += 1;
-        self.changes += 1;
-        Ok(())
+        self.watch(fd, key, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
     }
 
     fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        epoll::add(&self.fd, fd, epoll::EventData::new_u64(key), level(interest))?;
-        self.len += 1;
-        self.changes += 1;
-        Ok(())
+        self.watch(fd, key, level(interest))
     }
 
     fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
@@ -106,26 +103,25 @@ impl Poller for Epoll {
     }
 
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
-        use epoll::EventFlags as E;
         events.clear();
         self.ready.clear();
         if chaos::fault(Hook::Wait).is_some() {
             return Ok(0);
         }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let spare = rustix::buffer::spare_capacity(&mut self.ready);
+        let spare = spare_capacity(&mut self.ready);
         match epoll::wait(&self.fd, spare, timeout.as_ref()) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(0),
+            Err(Errno::INTR) => return Ok(0),
             Err(errno) => return Err(errno.into()),
         }
         events.extend(self.ready.iter().map(|event| {
             let flags = event.flags;
-            let hangup = flags.intersects(E::HUP | E::ERR);
+            let hangup = flags.intersects(Flags::HUP | Flags::ERR);
             Event {
                 key: event.data.u64(),
-                readable: hangup || flags.intersects(E::IN | E::RDHUP),
-                writable: hangup || flags.contains(E::OUT),
+                readable: hangup || flags.intersects(Flags::IN | Flags::RDHUP),
+                writable: hangup || flags.contains(Flags::OUT),
                 hangup,
             }
         }));
@@ -140,3 +136,15 @@ impl Poller for Epoll {
         self.changes
     }
 }
+
+/// [`Interest::NONE`] is watched for edges: a hangup, which comes unasked, then comes once.
+fn level(interest: Interest) -> Flags {
+    let mut flags = Flags::empty();
+    flags.set(Flags::IN, interest.read);
+    flags.set(Flags::OUT, interest.write);
+    flags.set(Flags::ET, interest == Interest::NONE);
+    flags
+}
+
+/// How many events one wait returns at most; more come with the next.
+const EVENTS_PER_WAIT: usize = 512;

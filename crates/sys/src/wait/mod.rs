@@ -110,6 +110,6 @@ pub trait Poller: fmt::Debug {
 /// A timeout as ppoll(2) and pselect(2) want it; one beyond their range is as good as none.
 fn timespec(timeout: Option<Duration>) -> Option<libc::timespec> {
     let timeout = timeout?;
-    let tv_sec = libc::time_t::try_from(timeout.as_secs()).ok()?;
+    let tv_sec = timeout.as_secs().try_into().ok()?;
     Some(libc::timespec { tv_sec, tv_nsec: timeout.subsec_nanos().into() })
 }
