@@ -4,6 +4,7 @@ use super::counters::Event;
 use super::machine::Machine;
 use super::stats::{Ratio, median, paired_ratio};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// One run of one server at one size in one round.
@@ -127,11 +128,9 @@ impl Report {
                 line(verdict);
             }
         }
-        for trial in &self.trials {
-            if let Err(why) = &trial.outcome {
-                let size = size_name(trial.bytes);
-                line(format!("invalid: {} {size} round {}: {why}", trial.target, trial.round + 1));
-            }
+        for ((target, bytes, why), rounds) in self.invalid() {
+            let size = size_name(bytes);
+            line(format!("invalid: {target}, {size}, in round {}: {why}", rounds.join(", ")));
         }
         for note in self.notes.iter().chain(self.noise().as_ref()) {
             line(format!("note: {note}"));
@@ -152,6 +151,18 @@ impl Report {
                 FOREIGN_SHARE_MAX * 100.0
             )
         })
+    }
+
+    /// Trials that do not count, those of one cause together, with their rounds.
+    fn invalid(&self) -> BTreeMap<(&str, usize, &str), Vec<String>> {
+        let mut found: BTreeMap<_, Vec<String>> = BTreeMap::new();
+        for trial in &self.trials {
+            if let Err(why) = &trial.outcome {
+                let key = (trial.target.as_str(), trial.bytes, why.as_str());
+                found.entry(key).or_default().push((trial.round + 1).to_string());
+            }
+        }
+        found
     }
 
     fn measured(&self, target: &str, bytes: usize) -> impl Iterator<Item = (u64, &Measured)> {
@@ -218,15 +229,13 @@ impl Report {
             .into_iter()
             .filter(|base| self.targets.iter().any(|(name, _)| name == base))
             .collect();
-        let mut heads = vec!["ratios, pairs by round [95 %]".to_owned()];
+        let mut heads = vec!["ratios by round [95 %]".to_owned()];
         for base in &bases {
-            heads.push(format!("cycles/req : {base}"));
-            heads.push(format!("req/s : {base}"));
+            heads.extend(["cycles", "instr", "req/s"].map(|what| format!("{what} : {base}")));
         }
         let again = self.targets.iter().any(|(name, _)| name == "regatta-again");
         if again {
-            heads.push("A/A cycles : regatta".to_owned());
-            heads.push("A/A req/s : regatta".to_owned());
+            heads.extend(["cycles", "instr", "req/s"].map(|what| format!("{what} : regatta")));
         }
         let mut rows = vec![heads];
         for (name, _) in &self.targets {
@@ -237,8 +246,9 @@ impl Report {
                     Some(ratio) if shown => ratio_text(&ratio),
                     _ => "-".to_owned(),
                 };
-                row.push(show(self.ratio(name, base, bytes, cycles)));
-                row.push(show(self.ratio(name, base, bytes, rate)));
+                for value in [cycles, instructions, rate] {
+                    row.push(show(self.ratio(name, base, bytes, value)));
+                }
             };
             for base in &bases {
                 add(base, true);
@@ -278,8 +288,9 @@ impl Report {
         } else {
             "cannot tell: the interval holds the bar"
         };
+        let doubt = if self.noise().is_some() { ", in a noisy run" } else { "" };
         Some(format!(
-            "bar: {} against {} at most {:.2}: {} -> {word}",
+            "bar: {} against {} at most {:.2}: {} -> {word}{doubt}",
             bar.what,
             bar.below,
             bar.ratio_max,
@@ -316,9 +327,9 @@ impl Report {
             "machine": { "processor": self.machine.processor, "kernel": self.machine.kernel,
                 "mitigations": self.machine.mitigations, "commit": self.machine.commit },
             "method": self.method.iter().cloned()
-                .collect::<std::collections::BTreeMap<String, String>>(),
+                .collect::<BTreeMap<String, String>>(),
             "versions": self.targets.iter().cloned()
-                .collect::<std::collections::BTreeMap<String, String>>(),
+                .collect::<BTreeMap<String, String>>(),
             "seed": self.seed,
             "trials": trials,
             "system_calls": calls,
@@ -329,6 +340,10 @@ impl Report {
 
 fn cycles(one: &Measured) -> Option<f64> {
     one.per_request(Event::Cycles)
+}
+
+fn instructions(one: &Measured) -> Option<f64> {
+    Some(one.per_request(Event::UserInstructions)? + one.per_request(Event::KernelInstructions)?)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "stands beside values that may be missing")]
@@ -459,7 +474,7 @@ mod tests {
         let torn = report(&[("nginx", [100.0, 0.0, 120.0])]);
         let text = torn.text();
         assert!(text.contains("2/3") && text.contains("110") && text.contains("6.00"), "{text}");
-        assert!(text.contains("invalid: nginx 4 KiB round 2: broke"), "{text}");
+        assert!(text.contains("invalid: nginx, 4 KiB, in round 2: broke"), "{text}");
         assert_eq!(torn.json()["trials"][1]["invalid"], "broke");
         assert_eq!(torn.json()["trials"][2]["measured"]["cycles_per_request"], 120.0);
     }

@@ -119,7 +119,7 @@ impl Target {
             Kind::Regatta(architecture, set) => {
                 command.arg("serve").arg(place.root);
                 command.args(["--listen", &place.address.to_string()]);
-                command.args(["--architecture", architecture, "--set", "server.workers=1"]);
+                command.args(["--architecture", architecture]);
                 command.args(set.iter().flat_map(|pair| ["--set", pair]));
                 None
             }
