@@ -77,6 +77,35 @@ pub fn scan(
     Ok((FileSet::listed(files)?, left_out))
 }
 
+/// Reads every file below `root` and compares size and hash; files without a hash by size alone.
+///
+/// # Errors
+/// [`Fault::Damaged`] with the number of files that differ, and the first.
+pub fn verify(set: &FileSet, root: &Path, watch: Watch<'_>) -> Result<(), Fault> {
+    let (mut files, mut first) = (0, None);
+    for file in set.ids() {
+        let path = root.join(set.path(file));
+        let same = match fs::metadata(&path) {
+            Ok(found) if found.len() != set.bytes(file) => false,
+            Ok(_) => match set.sha256(file) {
+                Some(hash) => hash_file(&path)? == hash,
+                None => true,
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+            Err(source) => return Err(Fault::Io { path, source }),
+        };
+        if !same {
+            files += 1;
+            first.get_or_insert_with(|| format!("{}: changed since", set.path(file)));
+        }
+        if file.0.is_multiple_of(64) {
+            let (done, total) = (file.0.into(), set.len().into());
+            tell(watch, Progress { what: "files", done, total })?;
+        }
+    }
+    first.map_or(Ok(()), |first| Err(Fault::Damaged { files, first }))
+}
+
 struct Scan<'a> {
     files: Vec<Listed>,
     left_out: LeftOut,
@@ -138,7 +167,8 @@ impl Scan<'_> {
     }
 }
 
-fn hash_file(path: &Path) -> Result<String, Fault> {
+/// SHA-256 of a file, in hexadecimal.
+pub(crate) fn hash_file(path: &Path) -> Result<String, Fault> {
     let mut file = File::open(path).at(path)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
     loop {

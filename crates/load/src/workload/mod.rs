@@ -9,6 +9,7 @@
 
 pub mod access_log;
 pub mod alter;
+pub mod cli;
 pub mod content;
 pub mod fault;
 pub mod files;
@@ -20,12 +21,14 @@ mod number;
 mod partial;
 pub mod popularity;
 pub mod presets;
+pub mod report;
 pub mod rules;
 pub mod session;
 pub mod session_log;
 pub mod specweb;
 mod spill;
 pub mod tally;
+pub mod text;
 pub mod think;
 pub mod trace;
 pub mod uri;

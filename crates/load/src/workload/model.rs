@@ -36,18 +36,23 @@ pub fn mean_bytes(items: &[Item]) -> f64 {
 pub struct Distinct {
     /// Σ (1 − (1 − p)^N).
     pub files: f64,
+    /// Standard deviation of the number of files, at most (draws exclude each other).
+    pub files_sigma: f64,
     /// Σ s·(1 − (1 − p)^N), bytes.
     pub bytes: f64,
 }
 
 /// Distinct files and bytes after `requests` independent draws [inf].
 pub fn distinct(items: &[Item], requests: f64) -> Distinct {
-    let mut sum = Distinct { files: 0.0, bytes: 0.0 };
+    let mut sum = Distinct { files: 0.0, files_sigma: 0.0, bytes: 0.0 };
+    let mut variance = 0.0;
     for item in items {
         let touched = -(requests * (-item.share).ln_1p()).exp_m1();
         sum.files += touched;
+        variance += touched * (1.0 - touched);
         sum.bytes += touched * item.bytes as f64;
     }
+    sum.files_sigma = variance.sqrt();
     sum
 }
 

@@ -1,0 +1,665 @@
+//! `regatta workload new | inspect | from-dir | from-log`: options in, files and text out.
+//!
+//! The command line proper only fills in the options; every check of their values is here, and all
+//! problems are named at once.
+
+use super::fault::{At, Fault, Progress, Watch, tell};
+use super::files::{FileSet, Listed};
+use super::from_dir::{self, Ranks};
+use super::from_log::{self, Rules};
+use super::manifest::{self, FORMAT, Files, Log, LogWriter, Model, Offer, Workload};
+use super::partial::Partial;
+use super::popularity::{ALGORITHM, Law, Mix, Popularity};
+use super::presets::{self, Preset, Shape};
+use super::report::{self, Questions, Report, Subject};
+use super::session::Session;
+use super::session_log::Reader;
+use super::specweb::{self, dirs_for_load};
+use super::tally::Tally;
+use super::think::Pattern;
+use super::trace::{Trace, TraceSpec};
+use super::{alter, text};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes of files that `new` and `from-log` make without being told more: 16 GiB.
+pub const BYTES_MAX: u64 = 16 << 30;
+/// The most load generators of a workload.
+pub const CLIENTS_MAX: u32 = 10_000;
+
+/// `workload new`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewOptions {
+    /// Name of a preset.
+    pub preset: String,
+    /// Directory to make.
+    pub out: PathBuf,
+    /// Seed.
+    pub seed: u64,
+    /// Directories of a SPECweb99-like set, instead of the preset's.
+    pub dirs: Option<u32>,
+    /// SPEC load, which gives the directories by SPEC's formula.
+    pub load: Option<u64>,
+    /// Prefixes of the directories, in turn; `file_set` when empty.
+    pub prefixes: Vec<String>,
+    /// Load generators, instead of the preset's.
+    pub clients: Option<u32>,
+    /// Requests in each log, instead of the preset's.
+    pub requests: Option<u64>,
+    /// Sessions in each log at most; 1,000 for the packaged httperf.
+    pub sessions_max: u64,
+    /// Session pattern, instead of the preset's.
+    pub pattern: Option<Pattern>,
+    /// Factor on think times, instead of the pattern's.
+    pub scale: Option<f64>,
+    /// How classes are drawn, in SPECweb99-like sets.
+    pub mix: Option<Mix>,
+    /// Line speed of each session, bit/s, instead of the preset's.
+    pub line_bits_per_s: Option<u64>,
+    /// Do not make the files, only logs and manifest.
+    pub without_files: bool,
+    /// Refuse to make more bytes than this.
+    pub bytes_max: u64,
+    /// Print the report as JSON.
+    pub json: bool,
+}
+
+impl NewOptions {
+    /// Preset `preset` into `out`, seed 1, nothing changed.
+    pub fn new(preset: &str, out: &Path) -> Self {
+        Self {
+            preset: preset.to_owned(),
+            out: out.to_owned(),
+            seed: 1,
+            dirs: None,
+            load: None,
+            prefixes: Vec::new(),
+            clients: None,
+            requests: None,
+            sessions_max: 0,
+            pattern: None,
+            scale: None,
+            mix: None,
+            line_bits_per_s: None,
+            without_files: false,
+            bytes_max: BYTES_MAX,
+            json: false,
+        }
+    }
+
+    /// The preset with these options applied, or every problem.
+    fn preset(&self) -> Result<Preset, Fault> {
+        let Some(mut preset) = presets::find(&self.preset) else {
+            let names: Vec<&str> = presets::all().iter().map(|preset| preset.name).collect();
+            let what = format!("no preset {:?}; there are {}", self.preset, names.join(", "));
+            return Err(Fault::usage(what));
+        };
+        let mut problems = Vec::new();
+        self.apply_dirs(&mut preset, &mut problems);
+        preset.clients = self.clients.unwrap_or(preset.clients);
+        preset.requests = self.requests.unwrap_or(preset.requests);
+        preset.pattern = self.pattern.unwrap_or(preset.pattern);
+        preset.pattern.scale = self.scale.unwrap_or(preset.pattern.scale);
+        preset.line_bits_per_s = self.line_bits_per_s.or(preset.line_bits_per_s);
+        match (self.mix, preset.law) {
+            (Some(mix), Law::Specweb { .. }) => preset.law = Law::Specweb { mix },
+            (Some(_), _) => problems.push("a mix is for SPECweb99-like sets".to_owned()),
+            (None, _) => {}
+        }
+        problems.extend(preset.pattern.problems());
+        if !(1..=CLIENTS_MAX).contains(&preset.clients) {
+            problems.push(format!("clients must be 1 to {CLIENTS_MAX}"));
+        }
+        if preset.requests == 0 {
+            problems.push("requests must be at least 1".to_owned());
+        }
+        if preset.line_bits_per_s == Some(0) {
+            problems.push("a line of 0 bit/s never delivers".to_owned());
+        }
+        if problems.is_empty() { Ok(preset) } else { Err(Fault::Usage(problems)) }
+    }
+
+    fn apply_dirs(&self, preset: &mut Preset, problems: &mut Vec<String>) {
+        let by_load = self.load.map(|load| u32::try_from(dirs_for_load(load.min(1 << 40))));
+        let dirs = match (self.dirs, by_load) {
+            (Some(_), Some(_)) => {
+                problems.push("give directories or a load, not both".to_owned());
+                return;
+            }
+            (dirs, load) => dirs.or(load.map(|load| load.unwrap_or(u32::MAX))),
+        };
+        match (dirs, &mut preset.shape) {
+            (None, _) => {}
+            (Some(given), Shape::Specweb { dirs }) => *dirs = given,
+            (Some(_), _) => problems.push(format!("{} has no directories", self.preset)),
+        }
+    }
+
+    fn workload(&self, preset: &Preset) -> Workload {
+        Workload {
+            format: FORMAT,
+            name: preset.name.to_owned(),
+            source: preset.source.to_owned(),
+            about: preset.about.to_owned(),
+            seed: self.seed,
+            algorithm: ALGORITHM.to_owned(),
+            files: preset.shape.files(&self.prefixes()),
+            law: preset.law,
+            pattern: Some(preset.pattern),
+            line_bits_per_s: preset.line_bits_per_s,
+            offer: preset.offer.clone(),
+            logs: Vec::new(),
+            observed: None,
+        }
+    }
+
+    fn prefixes(&self) -> Vec<&str> {
+        if self.prefixes.is_empty() {
+            vec!["file_set"]
+        } else {
+            self.prefixes.iter().map(String::as_str).collect()
+        }
+    }
+}
+
+/// Makes a workload: files, session logs, manifest; prints what [`inspect`] says of it.
+///
+/// # Errors
+/// Every [`Fault`]; nothing is left behind.
+pub fn new(options: &NewOptions, watch: Watch<'_>, out: &mut dyn Write) -> Result<u8, Fault> {
+    let preset = options.preset()?;
+    let set = preset.shape.file_set(options.seed, &options.prefixes())?;
+    let mut workload = options.workload(&preset);
+    let popularity = workload.popularity(&set)?;
+    if !options.without_files {
+        room_for(&set, options.bytes_max)?;
+    }
+    let partial = Partial::begin(&options.out)?;
+    if !options.without_files {
+        make_files(&set, &workload, &partial, watch)?;
+    }
+    let spec = TraceSpec {
+        seed: options.seed,
+        client: 0,
+        requests: preset.requests,
+        sessions_max: options.sessions_max,
+        pattern: preset.pattern,
+        line_bits_per_s: preset.line_bits_per_s,
+    };
+    let tally;
+    (workload.logs, tally) =
+        make_logs(&set, &popularity, &spec, preset.clients, partial.path(), watch)?;
+    workload.write(&set, partial.path())?;
+    partial.commit()?;
+    show(&workload.name, &set, &popularity, Some(&workload), Some(&tally), options.json, out)
+}
+
+fn room_for(set: &FileSet, bytes_max: u64) -> Result<(), Fault> {
+    let bytes = set.total_bytes();
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    Err(Fault::usage(format!("the set has {bytes} bytes, over the limit of {bytes_max}")))
+}
+
+fn make_files(
+    set: &FileSet,
+    workload: &Workload,
+    partial: &Partial,
+    watch: Watch<'_>,
+) -> Result<(), Fault> {
+    let root = partial.path().join(manifest::ROOT);
+    set.create(&root, watch)?;
+    if let Some(altered) = workload.offer.altered {
+        for file in set.ids() {
+            alter::write(&root, &set.path(file), set.bytes(file), 0, altered.way)?;
+        }
+    }
+    Ok(())
+}
+
+/// One log per client, and the counts over all.
+fn make_logs(
+    set: &FileSet,
+    popularity: &Popularity,
+    spec: &TraceSpec,
+    clients: u32,
+    dir: &Path,
+    watch: Watch<'_>,
+) -> Result<(Vec<Log>, Tally), Fault> {
+    let (mut logs, mut tally) = (Vec::new(), Tally::new(set));
+    let mut session = Session::default();
+    let (mut done, total) = (0, spec.requests * u64::from(clients));
+    for client in 0..clients {
+        let head = format!("regatta session log 1: seed {}, client {client}", spec.seed);
+        let mut log = LogWriter::create(set, dir, client, &head)?;
+        let mut trace = Trace::new(set, popularity, &TraceSpec { client, ..*spec });
+        while trace.read(&mut session) {
+            log.write(&session)?;
+            done += session.len() as u64;
+            if done % 4_096 < session.len() as u64 {
+                tell(watch, Progress { what: "requests", done, total })?;
+            }
+        }
+        let (entry, counts) = log.finish()?;
+        logs.push(entry);
+        tally.merge(&counts);
+    }
+    Ok((logs, tally))
+}
+
+fn show(
+    name: &str,
+    set: &FileSet,
+    popularity: &Popularity,
+    workload: Option<&Workload>,
+    tally: Option<&Tally>,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    let logs = workload.map_or(1, |workload| workload.logs.len() as u64);
+    let logs = tally.map(|tally| (tally, logs));
+    let subject = Subject { name, set, popularity, workload, logs };
+    print(&report::inspect(&subject, &Questions::default())?, json, out)
+}
+
+fn print(report: &Report, json: bool, out: &mut dyn Write) -> Result<u8, Fault> {
+    let written = if json {
+        let text = serde_json::to_string_pretty(report).expect("numbers, strings and lists");
+        writeln!(out, "{text}")
+    } else {
+        text::write(report, out)
+    };
+    written.at(Path::new("standard output"))?;
+    let accepted = report.logs.as_ref().is_none_or(|logs| logs.problems.is_empty());
+    Ok(u8::from(!accepted))
+}
+
+/// What `workload inspect` looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A preset as it would be made: nothing is read.
+    Preset(String),
+    /// A workload's directory, a directory of files, or a session log.
+    Path(PathBuf),
+}
+
+/// `workload inspect`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InspectOptions {
+    /// What.
+    pub what: What,
+    /// Directories instead of the preset's.
+    pub dirs: Option<u32>,
+    /// What the calculator is asked.
+    pub questions: Questions,
+    /// Read every file and log, and compare contents and hashes.
+    pub check: bool,
+    /// Print JSON.
+    pub json: bool,
+}
+
+/// Prints what a file set and its logs contain, and what the models predict of them. Answers 1
+/// when logs miss the acceptance rules of §3.4.
+///
+/// # Errors
+/// Every [`Fault`]; [`Fault::Damaged`] when `check` finds something.
+pub fn inspect(
+    options: &InspectOptions,
+    watch: Watch<'_>,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    let found = match &options.what {
+        What::Preset(name) => find_preset(name, options.dirs)?,
+        What::Path(path) if path.join(manifest::NAME).exists() => find_workload(path, watch)?,
+        What::Path(path) if path.is_dir() => find_root(path, watch)?,
+        What::Path(path) => find_log(path)?,
+    };
+    if options.check
+        && let What::Path(path) = &options.what
+    {
+        check(&found, path, watch)?;
+    }
+    let mut questions = options.questions;
+    questions.cache_bytes = questions.cache_bytes.or(found.cache_bytes());
+    let subject = Subject {
+        name: &found.name,
+        set: &found.set,
+        popularity: &found.popularity,
+        workload: found.workload.as_ref(),
+        logs: found.logs.as_ref().map(|(tally, logs)| (tally, *logs)),
+    };
+    print(&report::inspect(&subject, &questions)?, options.json, out)
+}
+
+struct Found {
+    name: String,
+    set: FileSet,
+    popularity: Popularity,
+    workload: Option<Workload>,
+    logs: Option<(Tally, u64)>,
+}
+
+impl Found {
+    /// The page cache that the workload wants, bytes.
+    fn cache_bytes(&self) -> Option<u64> {
+        let ratio = self.workload.as_ref()?.offer.cache_ratio?;
+        Some(super::number::rounded(ratio * self.set.total_bytes() as f64))
+    }
+}
+
+fn find_preset(name: &str, dirs: Option<u32>) -> Result<Found, Fault> {
+    let options = NewOptions { dirs, ..NewOptions::new(name, Path::new("-")) };
+    let preset = options.preset()?;
+    let set = preset.shape.file_set(options.seed, &options.prefixes())?;
+    let workload = options.workload(&preset);
+    let popularity = workload.popularity(&set)?;
+    Ok(Found { name: name.to_owned(), set, popularity, workload: Some(workload), logs: None })
+}
+
+fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Found, Fault> {
+    let workload = Workload::read(dir)?;
+    let set = workload.file_set(dir)?;
+    let popularity = workload.popularity(&set)?;
+    let mut tally = Tally::new(&set);
+    let mut session = Session::default();
+    for log in &workload.logs {
+        let path = dir.join(&log.path);
+        let mut reader = Reader::new(BufReader::new(File::open(&path).at(&path)?), &path);
+        while reader.read(&mut session)? {
+            tally.add(&set, &session);
+            if tally.sessions.is_multiple_of(1 << 14) {
+                let done = tally.sessions;
+                tell(watch, Progress { what: "sessions", done, total: 0 })?;
+            }
+        }
+    }
+    let logs = (!workload.logs.is_empty()).then_some((tally, workload.logs.len() as u64));
+    Ok(Found { name: workload.name.clone(), set, popularity, workload: Some(workload), logs })
+}
+
+/// A directory without a manifest: SPECweb99-like when its names say so, uniform otherwise.
+fn find_root(root: &Path, watch: Watch<'_>) -> Result<Found, Fault> {
+    let (listed, _) = from_dir::scan(root, Ranks::ByName, false, 0, watch)?;
+    let (set, law) = match as_specweb(&listed) {
+        Some(set) => (set, Law::Specweb { mix: Mix::Iid }),
+        None => (listed, Law::Uniform),
+    };
+    let popularity = manifest::popularity(law, &set)?;
+    Ok(Found { name: root.display().to_string(), set, popularity, workload: None, logs: None })
+}
+
+/// The SPECweb99-like set that has exactly these files, if there is one with a single prefix.
+fn as_specweb(listed: &FileSet) -> Option<FileSet> {
+    let first = listed.path(super::files::FileId(0));
+    let prefix = first.rsplitn(3, '/').nth(2)?;
+    let set = FileSet::specweb(listed.len() / specweb::FILES_PER_DIR, &[prefix]).ok()?;
+    let same = set.len() == listed.len()
+        && set.ids().all(|file| {
+            let there = listed.find(&set.path(file));
+            there.is_some_and(|there| listed.bytes(there) == set.bytes(file))
+        });
+    same.then_some(set)
+}
+
+/// A session log on its own: the files it asks for, with the sizes that names or hints tell.
+fn find_log(path: &Path) -> Result<Found, Fault> {
+    let open = || -> Result<_, Fault> {
+        Ok(Reader::new(BufReader::new(File::open(path).at(path)?), path))
+    };
+    let mut targets = BTreeMap::<String, (u64, u64)>::new();
+    let mut session = Session::default();
+    let mut reader = open()?;
+    while reader.read(&mut session)? {
+        for request in session.requests() {
+            let Some(file) = super::uri::file_of_target(request.target) else { continue };
+            let bytes = request.reply_bytes.or_else(|| specweb::bytes_of_name(&file));
+            let seen = targets.entry(file).or_default();
+            *seen = (seen.0 + 1, seen.1.max(bytes.unwrap_or(0)));
+        }
+    }
+    let listed =
+        |(path, (count, bytes))| Listed { path, bytes, weight: count as f64, sha256: None };
+    let set = FileSet::listed(targets.into_iter().map(listed))?;
+    let popularity = manifest::popularity(Law::Counted, &set)?;
+    let mut tally = Tally::new(&set);
+    let mut reader = open()?;
+    while reader.read(&mut session)? {
+        tally.add(&set, &session);
+    }
+    let name = path.display().to_string();
+    Ok(Found { name, set, popularity, workload: None, logs: Some((tally, 1)) })
+}
+
+/// Compares files with their contents, and logs with their hashes.
+fn check(found: &Found, path: &Path, watch: Watch<'_>) -> Result<(), Fault> {
+    let Some(workload) = &found.workload else {
+        return if path.is_dir() { found.set.verify(path, watch) } else { Ok(()) };
+    };
+    for log in &workload.logs {
+        let full = path.join(&log.path);
+        if from_dir::hash_file(&full)? != log.sha256 {
+            return Err(Fault::Damaged { files: 1, first: format!("{}: its hash", log.path) });
+        }
+    }
+    let root = workload.root(path);
+    match workload.files {
+        Files::Users { .. } => from_dir::verify(&found.set, &root, watch),
+        // What is rewritten while it is served has any version.
+        _ if workload.offer.altered.is_some() || !root.exists() => Ok(()),
+        _ => found.set.verify(&root, watch),
+    }
+}
+
+/// `workload from-dir`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FromDirOptions {
+    /// The user's content.
+    pub root: PathBuf,
+    /// Directory to make for logs and manifest.
+    pub out: PathBuf,
+    /// Zipf's exponent; 0 is uniform.
+    pub exponent: f64,
+    /// Which files are popular.
+    pub ranks: Ranks,
+    /// Seed.
+    pub seed: u64,
+    /// Load generators.
+    pub clients: u32,
+    /// Requests in each log.
+    pub requests: u64,
+    /// Sessions.
+    pub pattern: Pattern,
+    /// Read and hash every file, so that replies can be verified.
+    pub hash: bool,
+    /// Print the report as JSON.
+    pub json: bool,
+}
+
+impl FromDirOptions {
+    /// Zipf 1.0 in shuffled order, two logs of 50,000 requests, sessions as in the papers with
+    /// think times scaled by 0.1, hashes.
+    pub fn new(root: &Path, out: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            out: out.to_owned(),
+            exponent: 1.0,
+            ranks: Ranks::default(),
+            seed: 1,
+            clients: 2,
+            requests: 50_000,
+            pattern: Pattern { scale: 0.1, ..Pattern::P10 },
+            hash: true,
+            json: false,
+        }
+    }
+}
+
+/// Makes a workload over the user's own files, which are only read.
+///
+/// # Errors
+/// Every [`Fault`]; nothing is left behind.
+pub fn from_dir(
+    options: &FromDirOptions,
+    watch: Watch<'_>,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    let mut problems = options.pattern.problems();
+    if !(1..=CLIENTS_MAX).contains(&options.clients) || options.requests == 0 {
+        problems.push(format!("clients must be 1 to {CLIENTS_MAX}, requests at least 1"));
+    }
+    if !problems.is_empty() {
+        return Err(Fault::Usage(problems));
+    }
+    let root = fs::canonicalize(&options.root).at(&options.root)?;
+    let (set, _) = from_dir::scan(&root, options.ranks, options.hash, options.seed, watch)?;
+    let law = if options.exponent == 0.0 {
+        Law::Uniform
+    } else {
+        Law::Zipf { exponent: options.exponent }
+    };
+    let mut workload = Workload {
+        format: FORMAT,
+        name: "from-dir".to_owned(),
+        source: root.display().to_string(),
+        about: "the user's own content".to_owned(),
+        seed: options.seed,
+        algorithm: ALGORITHM.to_owned(),
+        files: Files::Users { root },
+        law,
+        pattern: Some(options.pattern),
+        line_bits_per_s: None,
+        offer: Offer::default(),
+        logs: Vec::new(),
+        observed: None,
+    };
+    let popularity = workload.popularity(&set)?;
+    let partial = Partial::begin(&options.out)?;
+    let spec = TraceSpec {
+        seed: options.seed,
+        client: 0,
+        requests: options.requests,
+        sessions_max: 0,
+        pattern: options.pattern,
+        line_bits_per_s: None,
+    };
+    let tally;
+    (workload.logs, tally) =
+        make_logs(&set, &popularity, &spec, options.clients, partial.path(), watch)?;
+    workload.write(&set, partial.path())?;
+    partial.commit()?;
+    show(&workload.name, &set, &popularity, Some(&workload), Some(&tally), options.json, out)
+}
+
+/// `workload from-log`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FromLogOptions {
+    /// The access log; `-` is standard input.
+    pub log: PathBuf,
+    /// Directory to make.
+    pub out: PathBuf,
+    /// How the log is read.
+    pub rules: Rules,
+    /// Load generators: sessions are dealt out in turn.
+    pub clients: u32,
+    /// Make files with the names and sizes of the log.
+    pub with_files: bool,
+    /// Refuse to make more bytes than this.
+    pub bytes_max: u64,
+    /// Print the report as JSON.
+    pub json: bool,
+}
+
+impl FromLogOptions {
+    /// The default rules, one load generator, files made.
+    pub fn new(log: &Path, out: &Path) -> Self {
+        Self {
+            log: log.to_owned(),
+            out: out.to_owned(),
+            rules: Rules::default(),
+            clients: 1,
+            with_files: true,
+            bytes_max: BYTES_MAX,
+            json: false,
+        }
+    }
+}
+
+/// Makes a workload from a real access log: its files by name and size, its sessions at their
+/// times.
+///
+/// # Errors
+/// Every [`Fault`]; nothing is left behind.
+pub fn from_log(
+    options: &FromLogOptions,
+    watch: Watch<'_>,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    if options.log == Path::new("-") {
+        return from_log_stream(std::io::stdin().lock(), options, watch, out);
+    }
+    let file = File::open(&options.log).at(&options.log)?;
+    from_log_stream(BufReader::with_capacity(1 << 18, file), options, watch, out)
+}
+
+/// [`from_log`] on any stream; `options.log` names it.
+///
+/// # Errors
+/// Those of [`from_log`].
+pub fn from_log_stream(
+    input: impl BufRead,
+    options: &FromLogOptions,
+    watch: Watch<'_>,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    if !(1..=CLIENTS_MAX).contains(&options.clients) {
+        return Err(Fault::usage(format!("clients must be 1 to {CLIENTS_MAX}")));
+    }
+    let partial = Partial::begin(&options.out)?;
+    let distilled = from_log::distil(input, &options.log, options.rules, partial.path(), watch)?;
+    let set = distilled.set.clone();
+    if options.with_files {
+        room_for(&set, options.bytes_max)?;
+        set.create(&partial.path().join(manifest::ROOT), watch)?;
+    }
+    let head = format!("regatta session log 1: from {}", options.log.display());
+    let writers = (0..options.clients)
+        .map(|client| LogWriter::create(&set, partial.path(), client, &head))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut writers = std::collections::VecDeque::from(writers);
+    let (_, observed) = distilled.sessions(|session| {
+        let mut writer = writers.pop_front().expect("there is at least one");
+        writer.write(session)?;
+        writers.push_back(writer);
+        Ok(())
+    })?;
+    let turn = usize::try_from(observed.sessions % u64::from(options.clients)).unwrap_or(0);
+    writers.rotate_right(turn);
+    let (mut logs, mut tally) = (Vec::new(), Tally::new(&set));
+    for writer in writers {
+        let (log, counts) = writer.finish()?;
+        logs.push(log);
+        tally.merge(&counts);
+    }
+    let workload = Workload {
+        format: FORMAT,
+        name: "from-log".to_owned(),
+        source: options.log.display().to_string(),
+        about: "the sessions of a real access log, at their times".to_owned(),
+        seed: options.rules.seed,
+        algorithm: ALGORITHM.to_owned(),
+        files: Files::Listed,
+        law: Law::Counted,
+        pattern: None,
+        line_bits_per_s: None,
+        offer: Offer { model: Model::Replay, ..Offer::default() },
+        logs,
+        observed: Some(observed),
+    };
+    let popularity = workload.popularity(&set)?;
+    workload.write(&set, partial.path())?;
+    partial.commit()?;
+    show(&workload.name, &set, &popularity, Some(&workload), Some(&tally), options.json, out)
+}

@@ -1,0 +1,433 @@
+//! What `inspect` finds: a file set, its logs, and the predictions of §3.9, as one value.
+
+use super::fault::Fault;
+use super::files::FileSet;
+use super::manifest::Workload;
+use super::model::{self, Item, REACHES, Reach};
+use super::number::rounded;
+use super::popularity::Popularity;
+use super::specweb::FILES_PER_DIR;
+use super::tally::Tally;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Everything that `inspect` prints; its JSON form is this, field by field.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The workload's name, or the path inspected.
+    pub name: String,
+    /// The files.
+    pub files: Files,
+    /// [S] Table 1 of this set.
+    pub table_1: Vec<ReachRow>,
+    /// Sizes, smallest first; empty when there are over 100.
+    pub sizes: Vec<Size>,
+    /// Session logs; `None` when there are none.
+    pub logs: Option<Logs>,
+    /// Predictions with their formulas.
+    pub predictions: Vec<Prediction>,
+}
+
+/// A file set in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Files {
+    /// Files.
+    pub files: u32,
+    /// Directories of a SPECweb99-like set.
+    pub dirs: Option<u32>,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Mean reply body, bytes: Σ p·s.
+    pub mean_reply_bytes: f64,
+    /// Share of requests that the most popular directory gets; of the most popular file in a set
+    /// without directories.
+    pub hottest_share: f64,
+    /// Which that is.
+    pub hottest: String,
+    /// The four size classes.
+    pub classes: Vec<Class>,
+}
+
+/// One size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Class {
+    /// Files.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Share of requests.
+    pub share: f64,
+    /// Share of reply bytes.
+    pub byte_share: f64,
+}
+
+/// The files of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Size {
+    /// Bytes of each.
+    pub bytes: u64,
+    /// How many.
+    pub files: u64,
+    /// Share of requests.
+    pub share: f64,
+    /// Share of requests up to and with this size.
+    pub requests_upto: f64,
+    /// Share of reply bytes up to and with this size.
+    pub bytes_upto: f64,
+    /// Bytes of all files up to and with this size.
+    pub memory_upto: u64,
+}
+
+/// A column of [S] Table 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ReachRow {
+    /// Share of requests.
+    pub requests: f64,
+    /// First size that reaches it, bytes.
+    pub file_bytes: u64,
+    /// Bytes of all files up to and with this size.
+    pub memory: u64,
+    /// Bytes up to where the share is reached within the size: what [S] prints.
+    pub memory_within: u64,
+    /// The same, counting only files that the logs, or the number of requests asked about, touch.
+    pub memory_touched: u64,
+}
+
+/// Session logs in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Logs {
+    /// Logs read.
+    pub logs: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Bursts.
+    pub bursts: u64,
+    /// Requests for targets outside the set.
+    pub unknown: u64,
+    /// Mean requests per session.
+    pub requests_per_session: f64,
+    /// Sessions per length.
+    pub lengths: BTreeMap<usize, u64>,
+    /// Mean off time per request, seconds.
+    pub off_s_per_request: f64,
+    /// Mean reply body, bytes.
+    pub mean_reply_bytes: f64,
+    /// Requests per size class.
+    pub classes: [u64; 4],
+    /// Distinct files asked for.
+    pub distinct_files: u64,
+    /// Their bytes.
+    pub distinct_bytes: u64,
+    /// Σ (1 − (1 − p)^N).
+    pub distinct_expected: f64,
+    /// What §3.4's acceptance rules object to.
+    pub problems: Vec<String>,
+}
+
+/// One number that a model predicts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// What.
+    pub what: String,
+    /// How much.
+    pub value: f64,
+    /// Of what unit.
+    pub unit: &'static str,
+    /// By which formula, with its numbers.
+    pub formula: String,
+}
+
+/// What the calculator is asked (§3.9). Absent numbers leave their predictions out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Questions {
+    /// Requested rate, requests/s.
+    pub requests_per_s: Option<f64>,
+    /// Page cache, bytes.
+    pub cache_bytes: Option<u64>,
+    /// Cap on connections.
+    pub connections_max: Option<u32>,
+    /// Mean response time, seconds.
+    pub response_s: f64,
+    /// Off time per request, seconds; the logs' or the pattern's when absent.
+    pub off_s_per_request: Option<f64>,
+    /// Processor time of a request, seconds.
+    pub cpu_s: Option<f64>,
+    /// Time of one disk read, seconds.
+    pub read_s: Option<f64>,
+    /// Blocking event loops that share processor and disk; 1 when absent.
+    pub processes: Option<u32>,
+    /// Requests in all logs; those of the logs when absent.
+    pub requests: Option<u64>,
+    /// Load-generator processes; the number of logs when absent.
+    pub generators: Option<u32>,
+}
+
+/// What is inspected.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its files.
+    pub set: &'a FileSet,
+    /// Their popularity.
+    pub popularity: &'a Popularity,
+    /// Its manifest, if it has one.
+    pub workload: Option<&'a Workload>,
+    /// Its logs, counted, and how many.
+    pub logs: Option<(&'a Tally, u64)>,
+}
+
+/// Inspects a workload.
+///
+/// # Errors
+/// [`Fault::Usage`], every question that makes no sense.
+pub fn inspect(subject: &Subject<'_>, questions: &Questions) -> Result<Report, Fault> {
+    let problems = questions.problems();
+    if !problems.is_empty() {
+        return Err(Fault::Usage(problems));
+    }
+    let items = model::items(subject.set, subject.popularity);
+    let logs = subject.logs.map(|(tally, logs)| logs_of(subject, &items, tally, logs));
+    let requests = questions.requests.or(logs.as_ref().map(|logs| logs.requests));
+    Ok(Report {
+        name: subject.name.to_owned(),
+        files: files_of(subject, &items),
+        table_1: table_1(&items, requests),
+        sizes: sizes_of(&items),
+        predictions: predict(subject, questions, &items, logs.as_ref()),
+        logs,
+    })
+}
+
+impl Questions {
+    fn problems(&self) -> Vec<String> {
+        let reals = [
+            ("rate", self.requests_per_s),
+            ("response time", Some(self.response_s)),
+            ("off time", self.off_s_per_request),
+            ("processor time", self.cpu_s),
+            ("read time", self.read_s),
+        ];
+        let bad = |&(_, value): &(&str, Option<f64>)| {
+            value.is_some_and(|value| !value.is_finite() || value < 0.0)
+        };
+        let bad = reals.iter().filter(|real| bad(real));
+        let mut problems: Vec<String> = bad
+            .map(|(name, value)| format!("{name} {} is not possible", value.unwrap_or(0.0)))
+            .collect();
+        if self.processes.is_some_and(|p| !(1..=100_000).contains(&p)) {
+            problems.push("processes must be 1 to 100,000".to_owned());
+        }
+        problems
+    }
+}
+
+fn files_of(subject: &Subject<'_>, items: &[Item]) -> Files {
+    let set = subject.set;
+    let mean_reply_bytes = model::mean_bytes(items);
+    let mut classes = vec![Class::default(); 4];
+    for (file, item) in set.ids().zip(items) {
+        let class = &mut classes[usize::from(set.class(file))];
+        class.files += 1;
+        class.bytes += item.bytes;
+        class.share += item.share;
+        class.byte_share += item.share * item.bytes as f64 / mean_reply_bytes.max(1e-300);
+    }
+    let group = if set.dirs().is_some() { FILES_PER_DIR } else { 1 };
+    let size = usize::try_from(group).expect("36 or 1");
+    let shares = items.chunks(size).map(|group| group.iter().map(|i| i.share).sum::<f64>());
+    let (hottest_at, hottest_share) =
+        (0..).zip(shares).fold((0, 0.0), |best, next| if next.1 > best.1 { next } else { best });
+    let hottest = set.path(super::files::FileId(hottest_at * group));
+    let hottest = match hottest.rsplit_once('/') {
+        Some((dir, _)) if group > 1 => dir.to_owned(),
+        _ => hottest,
+    };
+    Files {
+        files: set.len(),
+        dirs: set.dirs(),
+        bytes: set.total_bytes(),
+        mean_reply_bytes,
+        hottest_share,
+        hottest,
+        classes,
+    }
+}
+
+fn table_1(items: &[Item], requests: Option<u64>) -> Vec<ReachRow> {
+    let whole = model::reaches(items, &REACHES, f64::INFINITY);
+    let touched = requests.map_or(f64::INFINITY, |n| n as f64);
+    let touched = model::reaches(items, &REACHES, touched);
+    let row = |(whole, touched): (&Reach, &Reach)| ReachRow {
+        requests: whole.requests,
+        file_bytes: whole.bytes,
+        memory: whole.memory,
+        memory_within: whole.memory_within,
+        memory_touched: touched.memory_within,
+    };
+    whole.iter().zip(&touched).map(row).collect()
+}
+
+fn sizes_of(items: &[Item]) -> Vec<Size> {
+    let mut groups = BTreeMap::<u64, (u64, f64)>::new();
+    for item in items {
+        let group = groups.entry(item.bytes).or_default();
+        group.0 += 1;
+        group.1 += item.share;
+    }
+    if groups.len() > 100 {
+        return Vec::new();
+    }
+    let mean = model::mean_bytes(items).max(1e-300);
+    let (mut requests_upto, mut bytes_upto, mut memory_upto) = (0.0, 0.0, 0);
+    let size = |(&bytes, &(files, share)): (&u64, &(u64, f64))| {
+        requests_upto += share;
+        bytes_upto += share * bytes as f64 / mean;
+        memory_upto += files * bytes;
+        Size { bytes, files, share, requests_upto, bytes_upto, memory_upto }
+    };
+    groups.iter().map(size).collect()
+}
+
+fn logs_of(subject: &Subject<'_>, items: &[Item], tally: &Tally, logs: u64) -> Logs {
+    let set = subject.set;
+    let (distinct_files, distinct_bytes) = tally.distinct(set);
+    let known = tally.requests - tally.unknown;
+    // A real log is its own popularity: only made ones have a law to be held against.
+    let made = subject.workload.is_some_and(|workload| workload.pattern.is_some());
+    Logs {
+        logs,
+        sessions: tally.sessions,
+        requests: tally.requests,
+        bursts: tally.bursts,
+        unknown: tally.unknown,
+        requests_per_session: tally.mean_requests(),
+        lengths: tally.lengths().clone(),
+        off_s_per_request: tally.off_s_per_request(),
+        mean_reply_bytes: super::number::share(tally.reply_bytes(set), known),
+        classes: tally.per_class(set),
+        distinct_files,
+        distinct_bytes,
+        distinct_expected: model::distinct(items, known as f64).files,
+        problems: if made { tally.problems(set, subject.popularity) } else { Vec::new() },
+    }
+}
+
+/// Collects predictions in the order in which they are made.
+struct Predictions(Vec<Prediction>);
+
+impl Predictions {
+    fn add(&mut self, what: &str, value: f64, unit: &'static str, formula: String) {
+        self.0.push(Prediction { what: what.to_owned(), value, unit, formula });
+    }
+}
+
+fn predict(
+    subject: &Subject<'_>,
+    questions: &Questions,
+    items: &[Item],
+    logs: Option<&Logs>,
+) -> Vec<Prediction> {
+    let mut out = Predictions(Vec::new());
+    let pattern = subject.workload.and_then(|workload| workload.pattern);
+    let off = questions
+        .off_s_per_request
+        .or(logs.map(|logs| logs.off_s_per_request))
+        .or(pattern.and_then(|pattern| pattern.off_s_per_request()));
+    let mean_requests = logs
+        .map(|logs| logs.requests_per_session)
+        .or(pattern.map(|pattern| pattern.lengths.mean()));
+    if let Some(n) = questions.requests {
+        let found = model::distinct(items, n as f64);
+        let formula = format!("Σ(1 − (1 − p)^N), N = {n}");
+        out.add("distinct files asked for", found.files, "files", formula);
+        let formula = format!("Σ s·(1 − (1 − p)^N), N = {n}");
+        out.add("their bytes", found.bytes / f64::from(1 << 20), "MiB", formula);
+    }
+    if let (Some(rate), Some(mean)) = (questions.requests_per_s, mean_requests) {
+        offered(&mut out, subject, questions, items, rate, mean);
+    }
+    if let Some(off) = off {
+        connections(&mut out, questions, off);
+    }
+    if let Some(bytes) = questions.cache_bytes {
+        disk(&mut out, questions, items, bytes);
+    }
+    out.0
+}
+
+fn offered(
+    out: &mut Predictions,
+    subject: &Subject<'_>,
+    questions: &Questions,
+    items: &[Item],
+    rate: f64,
+    mean: f64,
+) {
+    let logs = subject.logs.map_or(1, |(_, logs)| u32::try_from(logs).unwrap_or(u32::MAX)).max(1);
+    let generators = questions.generators.unwrap_or(logs).max(1);
+    let sessions = model::session_rate(rate, mean, f64::from(generators));
+    out.add(
+        "session rate of each load generator",
+        sessions,
+        "sessions/s",
+        format!("rate / (requests per session · generators) = {rate} / ({mean:.3} · {generators})"),
+    );
+    let mean_bytes = model::mean_bytes(items);
+    let formula = format!("8 · rate · mean body = 8 · {rate} · {mean_bytes:.1} B");
+    out.add("body throughput if all is answered", 8e-6 * rate * mean_bytes, "Mbit/s", formula);
+}
+
+fn connections(out: &mut Predictions, questions: &Questions, off: f64) {
+    let response = questions.response_s;
+    if let Some(rate) = questions.requests_per_s {
+        out.add(
+            "open connections",
+            model::open_connections(rate, off, response),
+            "connections",
+            format!("Little: rate · (off + response) = {rate} · ({off:.3} + {response:.3} s)"),
+        );
+    }
+    if let Some(cap) = questions.connections_max {
+        out.add(
+            "rate at which the connection cap binds",
+            model::rate_cap(cap.into(), off, response),
+            "requests/s",
+            format!("Little: cap / (off + response) = {cap} / ({off:.3} + {response:.3} s)"),
+        );
+    }
+}
+
+fn disk(out: &mut Predictions, questions: &Questions, items: &[Item], bytes: u64) {
+    let found = model::page_cache(items, bytes);
+    let mib = bytes as f64 / f64::from(1 << 20);
+    let che = |what: &str| {
+        format!("Che: {what}, Σ s(1 − e^−pT) = {mib:.1} MiB, T = {:.0}", found.horizon)
+    };
+    out.add(
+        "cache over file set",
+        found.ratio,
+        "",
+        format!("{mib:.1} MiB / whole pages of the set"),
+    );
+    out.add("page-cache hits by request", 100.0 * found.request_hit, "%", che("1 − Σ p·e^−pT"));
+    out.add("page-cache hits by byte", 100.0 * found.byte_hit, "%", che("by Σ p·s"));
+    out.add("disk bytes per request", found.miss_bytes, "bytes", che("Σ p·s·e^−pT"));
+    let reads = che("Σ p·⌈s/128 KiB⌉·e^−pT");
+    out.add("disk reads per request", found.reads, "reads of 128 KiB", reads);
+    if let Some(rate) = questions.requests_per_s {
+        let formula = format!("rate · disk bytes per request = {rate} · {:.1}", found.miss_bytes);
+        out.add("disk throughput", rate * found.miss_bytes / 1e6, "MB/s", formula);
+    }
+    let (Some(cpu_s), Some(read_s)) = (questions.cpu_s, questions.read_s) else { return };
+    let n = questions.processes.unwrap_or(1);
+    let disk_s = found.reads * read_s;
+    let capacity = model::processes(n, cpu_s, disk_s);
+    let (cpu_us, disk_us) = (rounded(cpu_s * 1e6), rounded(disk_s * 1e6));
+    let formula = format!("{n} loops, D_cpu = {cpu_us} µs, D_disk = {disk_us} µs, mean values");
+    out.add("capacity of blocking loops", capacity.requests_per_s, "requests/s", formula.clone());
+    out.add("of the peak without disk", 100.0 * capacity.of_peak, "%", formula.clone());
+    out.add("processor idle", 100.0 * capacity.cpu_idle, "%", formula);
+}

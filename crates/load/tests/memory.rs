@@ -1,0 +1,96 @@
+//! `from-log` on two million lines that exist only while they are read, in bounded memory.
+
+use regatta_load::workload::fault::unwatched;
+use regatta_load::workload::from_log::{Rules, distil};
+use std::fs;
+use std::io::{BufReader, Read};
+use std::path::Path;
+use std::time::Instant;
+
+const LINES: u64 = 2_000_000;
+/// Resident memory that reading may add, bytes; the lines themselves are 200 MB.
+const GROWTH_BYTES_MAX: u64 = 96 << 20;
+
+/// Combined log lines by formula: 120,000 clients, Zipf-like over 40,000 files, one second per 50
+/// lines.
+struct Lines {
+    next: u64,
+    bytes: u64,
+    rest: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Lines {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.at == self.rest.len() {
+            if self.next == LINES {
+                return Ok(0);
+            }
+            self.rest = line(self.next).into_bytes();
+            self.next += 1;
+            self.at = 0;
+        }
+        let take = out.len().min(self.rest.len() - self.at);
+        out[..take].copy_from_slice(&self.rest[self.at..self.at + take]);
+        self.at += take;
+        self.bytes += take as u64;
+        Ok(take)
+    }
+}
+
+fn line(n: u64) -> String {
+    let scattered = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+    let client = scattered % 120_000;
+    let file = 40_000 / (1 + scattered % 39_989) + scattered / 7 % 3 * (n % 13_000);
+    let second = n / 50;
+    format!(
+        "10.{}.{}.{} - - [{:02}/Oct/2000:{:02}:{:02}:{:02} +0000] \"GET /f/{file}.html HTTP/1.1\" \
+         200 {} \"http://example.org/\" \"Mozilla/5.0 (X11; Linux)\"\n",
+        client >> 16,
+        client >> 8 & 255,
+        client & 255,
+        1 + second / 86_400,
+        second / 3_600 % 24,
+        second / 60 % 60,
+        second % 60,
+        500 + file,
+    )
+}
+
+/// Most memory that was ever resident, bytes.
+fn peak_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn two_million_lines_fit_in_little_memory() {
+    let dir = std::env::temp_dir().join(format!("regatta-memory-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let mut lines = Lines { next: 0, bytes: 0, rest: Vec::new(), at: 0 };
+    let before = peak_bytes();
+    let start = Instant::now();
+    let input = BufReader::with_capacity(1 << 16, &mut lines);
+    let rules = Rules { run_bytes_max: 4 << 20, ..Rules::default() };
+    let distilled = distil(input, Path::new("generated"), rules, &dir, &unwatched).unwrap();
+    let mut requests = 0;
+    let (set, observed) = distilled
+        .sessions(|session| {
+            requests += session.len() as u64;
+            Ok(())
+        })
+        .unwrap();
+    let growth = peak_bytes() - before;
+    fs::remove_dir_all(&dir).unwrap();
+    println!(
+        "{LINES} lines, {} bytes in {:.1} s: {} files, {} sessions, {} MiB resident more",
+        lines.bytes,
+        start.elapsed().as_secs_f64(),
+        set.len(),
+        observed.sessions,
+        growth >> 20,
+    );
+    assert_eq!((observed.lines, observed.requests, requests), (LINES, LINES, LINES));
+    assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes");
+}
