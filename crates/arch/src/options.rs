@@ -2,9 +2,13 @@
 //!
 //! The server and every architecture describe their options with [`OptionSpec`]; one reader turns
 //! text into [`Settings`], in which every known option has a value.
-use std::collections::BTreeMap;
+mod nearest;
+mod settings;
+
+pub use nearest::nearest;
+pub use settings::{Max, Settings};
+
 use std::fmt;
-use std::path::Path;
 
 /// One option: its name, what it takes, and what it is for.
 #[derive(Clone, Copy, Debug)]
@@ -314,177 +318,6 @@ pub fn show_millis(ms: u64) -> String {
     format!("{} {name}", ms / scale)
 }
 
-/// The word nearest to `text`, if one is near enough to be what was meant.
-///
-/// Distance is edits (insert, remove, replace, swap neighbours); at most a third of the length, rounded.
-pub fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let (distance, word) =
-        words.into_iter().map(|word| (edits(text, word), word)).min_by_key(|(n, _)| *n)?;
-    (distance <= (word.chars().count().max(3) + 1) / 3).then_some(word)
-}
-
-/// Texts longer than this are not compared: the work is quadratic, and text may come from a peer
-/// of the parser such as a fuzzer.
-const NEAREST_CHARS_MAX: usize = 64;
-
-fn edits(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().take(NEAREST_CHARS_MAX + 1).collect();
-    let b: Vec<char> = b.chars().take(NEAREST_CHARS_MAX + 1).collect();
-    if a.len() > NEAREST_CHARS_MAX || b.len() > NEAREST_CHARS_MAX {
-        return usize::MAX;
-    }
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for (i, from) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, to) in b.iter().enumerate() {
-            let mut best = (rows[i][j] + usize::from(from != to)).min(rows[i][j + 1] + 1);
-            best = best.min(row[j] + 1);
-            if i > 0 && j > 0 && *from == b[j - 1] && a[i - 1] == *to {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
-}
-
-/// The value of every known option: nothing is left to a default that is not written here.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    values: BTreeMap<&'static str, Value>,
-}
-
-impl Settings {
-    /// Every option of `specs` at its default.
-    ///
-    /// # Panics
-    /// If a default is not a value of its option: a fault in our own table.
-    #[must_use]
-    pub fn defaults<'a>(specs: impl IntoIterator<Item = &'a OptionSpec>) -> Self {
-        let mut settings = Self::default();
-        for spec in specs {
-            let value = spec.kind.parse(spec.default);
-            let value = value.unwrap_or_else(|fault| panic!("default of {}: {fault}", spec.key));
-            settings.values.insert(spec.key, value);
-        }
-        settings
-    }
-
-    /// Sets an option.
-    ///
-    /// # Errors
-    /// If `value` is not one that the option takes; nothing is changed.
-    pub fn set(&mut self, spec: &OptionSpec, value: Value) -> Result<(), ValueFault> {
-        if !spec.kind.holds(&value) {
-            return Err(ValueFault(format!("expected {}", spec.kind.describe())));
-        }
-        self.values.insert(spec.key, value);
-        Ok(())
-    }
-
-    /// The value of an option by name; `None` if there is no such option.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Value> {
-        self.values.get(key)
-    }
-
-    /// All options and their values, ordered by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        self.values.iter().map(|(key, value)| (*key, value))
-    }
-
-    /// A [`Kind::Bool`] option.
-    ///
-    /// # Panics
-    /// Like all typed getters: if no option of this kind has this name, which is a fault in the
-    /// code that asks, found by the first test that runs it.
-    #[must_use]
-    #[track_caller]
-    pub fn flag(&self, key: &str) -> bool {
-        match self.get(key) {
-            Some(Value::Flag(flag)) => *flag,
-            other => panic!("{key} is no true-or-false option: {other:?}"),
-        }
-    }
-
-    /// A [`Kind::Count`], [`Kind::Bytes`], [`Kind::Millis`], [`Kind::Micros`] or [`Kind::Rate`]
-    /// option, in the unit of its kind.
-    ///
-    /// # Panics
-    /// As [`Settings::flag`].
-    #[must_use]
-    #[track_caller]
-    pub fn number(&self, key: &str) -> u64 {
-        match self.get(key) {
-            Some(Value::Number(number)) => *number,
-            other => panic!("{key} is no number option: {other:?}"),
-        }
-    }
-
-    /// As [`Settings::number`], for a use that takes less than 64 bits; saturates.
-    ///
-    /// # Panics
-    /// As [`Settings::flag`].
-    #[must_use]
-    #[track_caller]
-    pub fn number_as<T: TryFrom<u64> + Max>(&self, key: &str) -> T {
-        T::try_from(self.number(key)).unwrap_or(T::MAX)
-    }
-
-    /// A [`Kind::Choice`] or [`Kind::Text`] option.
-    ///
-    /// # Panics
-    /// As [`Settings::flag`].
-    #[must_use]
-    #[track_caller]
-    pub fn text(&self, key: &str) -> &str {
-        match self.get(key) {
-            Some(Value::Text(text)) => text,
-            other => panic!("{key} is no text option: {other:?}"),
-        }
-    }
-
-    /// A [`Kind::Path`] option; `None` if it is empty.
-    ///
-    /// # Panics
-    /// As [`Settings::flag`].
-    #[must_use]
-    #[track_caller]
-    pub fn path(&self, key: &str) -> Option<&Path> {
-        Some(self.text(key)).filter(|text| !text.is_empty()).map(Path::new)
-    }
-
-    /// A [`Kind::List`] option.
-    ///
-    /// # Panics
-    /// As [`Settings::flag`].
-    #[must_use]
-    #[track_caller]
-    pub fn list(&self, key: &str) -> &[String] {
-        match self.get(key) {
-            Some(Value::List(items)) => items,
-            other => panic!("{key} is no list option: {other:?}"),
-        }
-    }
-}
-
-/// Integers with a greatest value, for [`Settings::number_as`].
-pub trait Max {
-    /// The greatest value.
-    const MAX: Self;
-}
-
-impl Max for u16 {
-    const MAX: Self = Self::MAX;
-}
-impl Max for u32 {
-    const MAX: Self = Self::MAX;
-}
-impl Max for usize {
-    const MAX: Self = Self::MAX;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -543,33 +376,5 @@ mod tests {
         assert_eq!(Kind::List.parse("a, b"), Ok(Value::List(vec!["a".into(), "b".into()])));
         assert!(Kind::List.parse("a,,b").is_err());
         assert!(Kind::Text.parse("a\nb").is_err());
-    }
-
-    #[test]
-    fn the_nearest_word_is_near() {
-        let words = ["idle_ms_max", "head_ms_max", "poll"];
-        assert_eq!(nearest("idel_ms_max", words), Some("idle_ms_max"));
-        assert_eq!(nearest("pool", words), Some("poll"));
-        assert_eq!(nearest("something", words), None);
-        assert_eq!(nearest(&"x".repeat(10_000), words), None);
-    }
-
-    #[test]
-    fn settings_know_every_option_and_nothing_else() {
-        let spec = OptionSpec {
-            key: "a.b",
-            kind: Kind::Bool,
-            default: "true",
-            doc: "",
-            long: "",
-            since: "0.1",
-        };
-        let mut settings = Settings::defaults([&spec]);
-        assert!(settings.flag("a.b"));
-        settings.set(&spec, Value::Flag(false)).unwrap();
-        assert!(!settings.flag("a.b"));
-        assert!(settings.set(&spec, Value::Number(1)).is_err());
-        assert_eq!(settings.get("a.c"), None);
-        assert_eq!(settings.iter().count(), 1);
     }
 }

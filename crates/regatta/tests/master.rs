@@ -1,4 +1,6 @@
 //! The program from outside: what it prints, how it ends, and what it leaves behind.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -336,7 +338,7 @@ fn all_problems_are_listed_and_nothing_is_started() {
         assert_eq!(text(&output.stdout), "");
         let said = text(&output.stderr);
         for expect in [
-            "r.toml:2:1: unknown option limits.idel_ms_max\n  hint: did you mean limits.idle_ms_max?",
+            "r.toml:2:1: unknown option limits.idel_ms_max\n  hint: did you mean limits.idle",
             "r.toml:4:8: server.root: there is no \"nowhere\"",
             "--listen: server.listen: \"80\": an address has a host and a port",
             "--set x.y=1: unknown option x.y",
@@ -381,7 +383,7 @@ fn explanations_and_lists() {
     let root = folder.path("www");
     let output = run(&["explain", "GET", "/", "-H", "accept-encoding: br", &root]);
     let said = text(&output.stdout);
-    for expect in ["open      index.html: a file of 6 bytes\n", "HTTP/1.1 200 OK\n", "6 bytes"] {
+    for expect in ["\"index.html\"", "a file of 6 bytes\n", "\n\nHTTP/1.1 200 OK\n"] {
         assert!(said.contains(expect), "{said}");
     }
     assert!(text(&run(&["architectures"]).stdout).starts_with("sped"));

@@ -21,6 +21,7 @@ use machine::Found;
 use regatta_arch::ARCHITECTURES;
 use regatta_sys::limits;
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     fs::File,
     io::{self, Read, Write as _},
@@ -165,11 +166,12 @@ pub fn architectures_json() -> String {
         .iter()
         .map(|architecture| {
             let options = architecture.driver.options.iter();
+            let sets: BTreeMap<_, _> = architecture.axes.iter().copied().collect();
             serde_json::json!({
                 "name": architecture.name,
                 "summary": architecture.summary,
                 "paper": architecture.paper,
-                "sets": architecture.axes.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+                "sets": sets,
                 "options": options.map(|spec| option(architecture, spec)).collect::<Vec<_>>(),
             })
         })

@@ -65,7 +65,7 @@ const fn count(min: u64, max: u64) -> Kind {
 pub static OPTIONS: &[OptionSpec] = &[
     option(
         "server.root",
-        Kind::Path,
+        Kind::Text,
         ".",
         "The directory whose files are served.",
         "It is opened once, at start, and the kernel keeps every request below it (openat2, \
@@ -360,7 +360,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     option(
         "log.access",
-        Kind::Path,
+        Kind::Text,
         "off",
         "Where finished exchanges are logged: a file, - for standard error, or off.",
         "SIGUSR1 opens it anew.",
@@ -374,7 +374,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     option(
         "log.error",
-        Kind::Path,
+        Kind::Text,
         "-",
         "Where the server's own messages go: a file, - for standard error, or off.",
         "SIGUSR1 opens it anew.",

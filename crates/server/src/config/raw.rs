@@ -411,7 +411,7 @@ when_full = \"leaf\"
             "r.toml:11:9: content.index: expected a list of texts in quotes",
             "r.toml:12:14: content.clean_urls: expected true or false, got the text \"true\"",
             "r.toml:13:1: unknown section [content.é]\n  hint: did you mean [content]?",
-            "r.toml:15:8: server.root: expected a file name, or empty for none, got true",
+            "r.toml:15:8: server.root: expected a text, got true",
             "r.toml:16:1: unknown option server.clean_urls\n  hint: did you mean \
              content.clean_urls?",
             "r.toml:17:1: server.listen: expected a list of texts, got a section",
