@@ -166,3 +166,133 @@ impl Decoder {
 const fn is_text(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=0x7e | 0x80..)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{format, string::String, vec::Vec};
+
+    /// Decodes `text` in pieces of `step` bytes: the data and the bytes used, if it is complete.
+    fn decode(text: &[u8], step: usize) -> Result<Option<(Vec<u8>, usize)>, ChunkFault> {
+        let (mut decoder, mut data, mut used) = (Decoder::new(), Vec::new(), 0);
+        for piece in text.chunks(step) {
+            let fed = decoder.feed_data(piece, |bytes| {
+                assert!(!bytes.is_empty());
+                data.extend_from_slice(bytes);
+            })?;
+            used += fed.used;
+            assert_eq!(fed.done, decoder.is_done());
+            if fed.done {
+                return Ok(Some((data, used)));
+            }
+            assert_eq!(fed.used, piece.len());
+        }
+        Ok(None)
+    }
+
+    fn check(text: &str, expected: Result<Option<(&str, usize)>, ChunkFault>) {
+        let expected =
+            expected.map(|done| done.map(|(data, used)| (data.as_bytes().to_vec(), used)));
+        for step in 1..=text.len().clamp(1, 40) {
+            assert_eq!(decode(text.as_bytes(), step), expected, "{text:?} {step}");
+        }
+        assert_eq!(decode(text.as_bytes(), usize::MAX), expected, "{text:?}");
+    }
+
+    #[test]
+    fn complete_messages() {
+        for (text, data) in [
+            ("0\r\n\r\n", ""),
+            ("000\r\n\r\n", ""),
+            ("5\r\nhello\r\n0\r\n\r\n", "hello"),
+            ("1\r\na\r\nA\r\n0123456789\r\n0\r\n\r\n", "a0123456789"),
+            ("a\r\n\r\n\r\n\r\n\r\n\r\n\r\n0\r\n\r\n", "\r\n\r\n\r\n\r\n\r\n"),
+            ("0000000000000001\r\na\r\n0\r\n\r\n", "a"),
+            ("1;\r\na\r\n0\r\n\r\n", "a"),
+            ("1;a\r\na\r\n0;b=c\r\n\r\n", "a"),
+            ("1 ;\ta=\"\u{fc};\"\r\na\r\n0\t;b\r\n\r\n", "a"),
+            ("0\r\nA: b\r\nC:\r\n\r\n", ""),
+            ("0\r\nA:\tb: \u{fc}\r\n\r\n", ""),
+        ] {
+            check(text, Ok(Some((data, text.len()))));
+            check(&format!("{text}GET / HTTP/1.1\r\n"), Ok(Some((data, text.len()))));
+            for end in 0..text.len() {
+                assert_eq!(decode(&text.as_bytes()[..end], 3), Ok(None), "{text:?} {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn anything_else_is_a_fault() {
+        for text in [
+            "\r\n",
+            "\n",
+            "x\r\n",
+            " 1\r\n",
+            "-1\r\n",
+            "+1\r\n",
+            "0x1\r\n",
+            "1 \r\n",
+            "1\t\r\n",
+            "1 1\r\n",
+            "1\n",
+            "1\r\r",
+            "1\ra",
+            "1g\r\n",
+            ";a\r\n",
+            "1,\r\n",
+            "1;a\n",
+            "1;a\rb",
+            "1;\0",
+            "1;\x7f",
+            "1\r\nab",
+            "1\r\na\n",
+            "1\r\na\r\r",
+            "1\r\na1",
+            "1\r\na\r\n\r\n",
+            "0\n",
+            "0\r\n\n",
+            "0\r\n\r\r",
+            "0\r\n:",
+            "0\r\n a:",
+            "0\r\na :",
+            "0\r\na\r",
+            "0\r\na:\0",
+            "0\r\na:\n",
+            "0\r\na: b\rc",
+            "0\r\na: b\r\n c",
+            "0\r\na\u{fc}:",
+            "00000000000000000\r\n",
+            "fffffffffffffffff",
+            "10000000000000000\r\n",
+        ] {
+            check(text, Err(ChunkFault));
+        }
+    }
+
+    #[test]
+    fn the_largest_chunk_is_counted_right() {
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.feed(b"ffffffffffffffff\r\nabc"), Ok(Fed { used: 21, done: false }));
+        assert_eq!(decoder.left, u64::MAX - 3);
+    }
+
+    #[test]
+    fn extensions_and_trailers_are_bounded_together() {
+        let max = EXTRA_BYTES_MAX as usize;
+        let extension = |bytes: usize| format!("0;{}\r\n\r\n", "a".repeat(bytes - 1));
+        let trailer = |bytes: usize| format!("0\r\nA:{}\r\n\r\n", "b".repeat(bytes - 2));
+        let many = |count: usize| -> String {
+            let chunks: String = (0..count).map(|_| "1;a\r\nx\r\n").collect();
+            format!("{chunks}0\r\n\r\n")
+        };
+        for (fits, too_long) in [
+            (extension(max), extension(max + 1)),
+            (trailer(max), trailer(max + 1)),
+            (many(max / 2), many(max / 2 + 1)),
+        ] {
+            assert_eq!(decode(fits.as_bytes(), 1000).unwrap().unwrap().1, fits.len());
+            assert_eq!(decode(too_long.as_bytes(), 1000), Err(ChunkFault));
+        }
+    }
+}

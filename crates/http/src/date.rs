@@ -5,7 +5,7 @@ pub const DATE_BYTES: usize = 29;
 
 /// Seconds in a day.
 const DAY_SECS: i64 = 86_400;
-/// 0000-03-01T00:00:00Z and 9999-12-31T23:59:59Z: what [`format`] can write is within.
+/// 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z: what [`format`] can write is within.
 const YEAR_0_SECS: i64 = -62_167_219_200;
 const YEAR_9999_END_SECS: i64 = 253_402_300_799;
 
@@ -159,4 +159,141 @@ const DIGITS: &[u8; 10] = b"0123456789";
 /// A small number that counts from 0, as an index.
 fn index(value: i64) -> usize {
     usize::try_from(value).expect("parts of a date are not negative")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    /// 2026-11-21T00:00:00Z
+    const NOW: u64 = 1_795_219_200;
+
+    fn check(text: &str, expected: Option<i64>) {
+        assert_eq!(parse(text.as_bytes(), NOW), expected, "{text}");
+    }
+
+    #[test]
+    fn the_three_formats() {
+        check("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777));
+        check("Sunday, 06-Nov-94 08:49:37 GMT", Some(784_111_777));
+        check("Sun Nov  6 08:49:37 1994", Some(784_111_777));
+        check("Thu, 01 Jan 1970 00:00:00 GMT", Some(0));
+        check("Wed, 31 Dec 1969 23:59:59 GMT", Some(-1));
+        check("Fri, 31 Dec 9999 23:59:59 GMT", Some(YEAR_9999_END_SECS));
+        check("Sat, 01 Jan 0000 00:00:00 GMT", Some(YEAR_0_SECS));
+        check("Thu, 29 Feb 2024 00:00:00 GMT", Some(1_709_164_800));
+        check("Sat, 31 Dec 2016 23:59:60 GMT", Some(1_483_228_800));
+        check("Mon, 06 Nov 1994 08:49:37 GMT", Some(784_111_777));
+        check("Sun Nov 16 08:49:37 1994", Some(784_975_777));
+    }
+
+    #[test]
+    fn other_texts_are_no_dates() {
+        for text in [
+            "",
+            "0",
+            "784111777",
+            "Sun",
+            "Sun,",
+            "Sun, 06 Nov 1994 08:49:37",
+            "*",
+            "Sun, 06 Nov 1994 08:49:37 GMT ",
+            " Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37 UTC",
+            "Sun, 06 Nov 1994 08:49:37 gmt",
+            "sun, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 nov 1994 08:49:37 GMT",
+            "Son, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 6 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 24:00:00 GMT",
+            "Sun, 06 Nov 1994 08:60:37 GMT",
+            "Sun, 06 Nov 1994 08:49:61 GMT",
+            "Sun, 31 Nov 1994 08:49:37 GMT",
+            "Sun, 00 Nov 1994 08:49:37 GMT",
+            "Sun, 29 Feb 1900 08:49:37 GMT",
+            "Sun, 29 Feb 2023 08:49:37 GMT",
+            "Sun,  6 Nov 1994 08:49:37 GMT",
+            "Sun, +6 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov +994 08:49:37 GMT",
+            "Sun, 06-Nov-1994 08:49:37 GMT",
+            "Sun, 06-Nov-94 08:49:37 GMT",
+            "Sunday, 06-Nov-1994 08:49:37 GMT",
+            "Sunday, 06 Nov 94 08:49:37 GMT",
+            "sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov 6 08:49:37 1994",
+            "Sun Nov 06 08:49:37 94",
+            "Sun Nov  6 08:49:37 1994 GMT",
+            "Sun Nov  0 08:49:37 1994",
+            "Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sun\u{fc} 06",
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn two_digits_of_year_are_at_most_fifty_years_ahead() {
+        for (text, year) in [
+            ("Friday, 01-Jan-26 00:00:00 GMT", 2026),
+            ("Friday, 01-Jan-76 00:00:00 GMT", 2076),
+            ("Friday, 21-Nov-76 00:00:00 GMT", 2076),
+            ("Friday, 21-Nov-76 00:00:01 GMT", 1976),
+            ("Friday, 01-Jan-77 00:00:00 GMT", 1977),
+            ("Friday, 01-Jan-99 00:00:00 GMT", 1999),
+            ("Friday, 01-Jan-00 00:00:00 GMT", 2000),
+        ] {
+            let secs = parse(text.as_bytes(), NOW).unwrap();
+            assert_eq!(civil_from_days(secs.div_euclid(DAY_SECS)).0, year, "{text}");
+        }
+        let late = u64::try_from(days_from_civil(2099, 6, 1) * DAY_SECS).unwrap();
+        let secs = parse(b"Friday, 01-Jan-01 00:00:00 GMT", late).unwrap();
+        assert_eq!(civil_from_days(secs / DAY_SECS).0, 2101);
+        assert!(parse(b"Friday, 01-Jan-01 00:00:00 GMT", u64::MAX).is_some());
+    }
+
+    #[test]
+    fn httpdate_agrees() {
+        let last = u64::try_from(YEAR_9999_END_SECS).unwrap();
+        let spread = (0..20_000).map(|step| step * (last / 20_000) + step * 7_919 % 86_400);
+        let days = (0..60_000).map(|day| day * 86_400 + 86_399);
+        for secs in spread.chain(days).chain([0, last]).filter(|&secs| secs <= last) {
+            let time = UNIX_EPOCH + Duration::from_secs(secs);
+            let text = httpdate::fmt_http_date(time);
+            let signed = i64::try_from(secs).unwrap();
+            assert_eq!(format(signed), text.as_bytes(), "{secs}");
+            check(&text, Some(signed));
+        }
+    }
+
+    #[test]
+    fn httpdate_agrees_on_changed_dates() {
+        for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sun Nov 16 08:49:37 1994"] {
+            for (at, byte) in (0..text.len()).flat_map(|at| (0x20..0x7fu8).map(move |b| (at, b))) {
+                let mut changed = text.as_bytes().to_vec();
+                changed[at] = byte;
+                let found = parse(&changed, NOW);
+                if let Some(secs) = found {
+                    // It wants the right name of the day.
+                    changed[..3].copy_from_slice(&format(secs)[..3]);
+                }
+                let changed = core::str::from_utf8(&changed).unwrap();
+                let expected = httpdate::parse_http_date(changed).ok().map(seconds_of);
+                // It knows no year before 1970, and no leap second.
+                let known = found.filter(|&secs| secs >= 0 && !changed.contains(":60"));
+                assert_eq!(known, expected, "{changed}");
+            }
+        }
+    }
+
+    fn seconds_of(time: SystemTime) -> i64 {
+        i64::try_from(time.duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
+    }
+
+    #[test]
+    fn times_beyond_the_format_are_at_its_ends() {
+        assert_eq!(&format(i64::MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(&format(i64::MIN), b"Sat, 01 Jan 0000 00:00:00 GMT");
+        assert_eq!(&format(-1), b"Wed, 31 Dec 1969 23:59:59 GMT");
+    }
 }

@@ -114,3 +114,108 @@ fn tags(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
         Some(tag)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fields;
+    use alloc::{format, string::String};
+
+    #[test]
+    fn tags_are_read_exactly() {
+        let check = |text: &'static str, expected: Option<(bool, &str)>| {
+            let found = EntityTag::parse(text.as_bytes()).map(|tag| (tag.weak, tag.opaque));
+            assert_eq!(found, expected.map(|(weak, opaque)| (weak, opaque.as_bytes())), "{text}");
+        };
+        check("\"a\"", Some((false, "a")));
+        check("\"\"", Some((false, "")));
+        check("W/\"a\"", Some((true, "a")));
+        check("\"a,b\\!~\u{fc}\"", Some((false, "a,b\\!~\u{fc}")));
+        for text in [
+            "",
+            "a",
+            "\"",
+            "\"a",
+            "a\"",
+            "w/\"a\"",
+            "W\"a\"",
+            "W/a",
+            "W/ \"a\"",
+            "\"a b\"",
+            "\"a\"\"",
+            "\"a\" ",
+            " \"a\"",
+            "\"a\\\"b\"",
+            "\"a\", \"b\"",
+            "*",
+            "\"a\tb\"",
+            "\"\x7f\"",
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn comparison_is_that_of_the_table_in_the_rfc() {
+        let tag = |text: &'static str| EntityTag::parse(text.as_bytes()).unwrap();
+        for (a, b, strong, weak) in [
+            ("W/\"1\"", "W/\"1\"", false, true),
+            ("W/\"1\"", "W/\"2\"", false, false),
+            ("W/\"1\"", "\"1\"", false, true),
+            ("\"1\"", "\"1\"", true, true),
+        ] {
+            assert_eq!(tag(a).matches_strongly(&tag(b)), strong, "{a} {b}");
+            assert_eq!(tag(b).matches_strongly(&tag(a)), strong, "{a} {b}");
+            assert_eq!(tag(a).matches_weakly(&tag(b)), weak, "{a} {b}");
+        }
+        assert_eq!(EntityTag::strong(b"1"), tag("\"1\""));
+    }
+
+    /// `strong` and `weak` say whether the list holds the current tag `"x"`.
+    fn check(lines: &[&str], strong: bool, weak: bool) {
+        let section: String = lines.iter().map(|line| format!("If-Match: {line}\r\n")).collect();
+        let mut list = FieldLines::ABSENT;
+        let mut end = 0;
+        for field in &Fields::new(section.as_bytes()) {
+            end += field.value.len() + "If-Match: \r\n".len();
+            list.extend(b"if-match", field.value, &section.as_bytes()[..end]);
+        }
+        let current = EntityTag::strong(b"x");
+        assert_eq!(lists(list, Some(&current), Comparison::Strong), strong, "{lines:?}");
+        assert_eq!(lists(list, Some(&current), Comparison::Weak), weak, "{lines:?}");
+        let weak_current = EntityTag { weak: true, opaque: b"x" };
+        let star = lines == ["*"];
+        assert_eq!(lists(list, Some(&weak_current), Comparison::Strong), star, "{lines:?}");
+        assert_eq!(lists(list, None, Comparison::Weak), star, "{lines:?}");
+    }
+
+    #[test]
+    fn lists_of_tags() {
+        check(&["*"], true, true);
+        check(&["\"x\""], true, true);
+        check(&["W/\"x\""], false, true);
+        check(&["\"a\", \"x\""], true, true);
+        check(&["\"a\",\"x\",\"b\""], true, true);
+        check(&[",\t, \"a\" \t, ,\"x\","], true, true);
+        check(&["\"a\"", "\"x\""], true, true);
+        check(&["\"a\"", "\"b\"", "W/\"x\""], false, true);
+        check(&["\"a,\"", "\"x\""], true, true);
+        check(&["\"x\", junk"], true, true);
+        check(&["junk", "\"x\""], true, true);
+        for lines in [
+            &["\"a\""][..],
+            &["\"X\""],
+            &["x"],
+            &["\"a, x\""],
+            &["junk, \"x\""],
+            &["\"a\" \"x\""],
+            &["\"a\"\"x\""],
+            &["*, \"y\""],
+            &["*", "*"],
+            &["**"],
+            &["\"*\""],
+        ] {
+            check(lines, false, false);
+        }
+    }
+}

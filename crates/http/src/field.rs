@@ -246,3 +246,57 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
         value.checked_mul(10)?.checked_add(u64::from(digit))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn tokens() {
+        for byte in 0..=255u8 {
+            let expected = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            assert_eq!(is_token(&[byte]), expected, "{byte}");
+            assert_eq!(is_token(&[b'a', byte]), expected, "{byte}");
+        }
+        assert!(!is_token(b""));
+    }
+
+    #[test]
+    fn only_case_is_ignored_in_names() {
+        for byte in 0x20..=255u8 {
+            assert_eq!(same(&[b'x', byte], b"x-"), byte == b'-', "{byte}");
+            assert_eq!(same(&[byte, b'x'], b"kx"), byte.eq_ignore_ascii_case(&b'k'), "{byte}");
+        }
+        assert!(!same(b"ranges", b"range"));
+        assert!(!same(b"rang", b"range"));
+    }
+
+    fn check(list: &str, expected: &[&str]) {
+        let found: Vec<&[u8]> = members(list.as_bytes()).collect();
+        assert_eq!(found, expected.iter().map(|text| text.as_bytes()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn lists() {
+        check("", &[]);
+        check(" ,\t, ", &[]);
+        check("a", &["a"]);
+        check(" a\t,b c ,,d", &["a", "b c", "d"]);
+    }
+
+    #[test]
+    fn decimals() {
+        for (text, value) in [
+            ("0", Some(0)),
+            ("007", Some(7)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("", None),
+            ("1a", None),
+            ("-1", None),
+        ] {
+            assert_eq!(decimal(text.as_bytes()), value, "{text}");
+        }
+    }
+}

@@ -93,3 +93,110 @@ fn weight(text: &[u8]) -> Option<u16> {
     }
     (value <= 1000).then_some(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AVAILABLE: [&str; 3] = ["br", "zstd", "gzip"];
+
+    /// `expected` is the coding, `identity`, or `none`.
+    fn check(value: &str, available: &[&str], expected: &str) {
+        let found = match choose(FieldLines::one(value.as_bytes()), available) {
+            Choice::Coding(at) => available[at],
+            Choice::Identity => "identity",
+            Choice::NotAcceptable => "none",
+        };
+        assert_eq!(found, expected, "{value:?} {available:?}");
+    }
+
+    #[test]
+    fn the_heaviest_coding_wins_and_then_the_first() {
+        for (value, expected) in [
+            ("", "identity"),
+            ("gzip", "gzip"),
+            ("GZip", "gzip"),
+            ("x-gzip", "gzip"),
+            ("gzip, deflate, br, zstd", "br"),
+            ("gzip, deflate", "gzip"),
+            ("deflate", "identity"),
+            ("gzip;q=1.0, br;q=0.9", "gzip"),
+            ("gzip;q=0.5, br;q=0.5", "br"),
+            ("gzip ; q=0.001", "gzip"),
+            ("gzip\t;\tQ=0.5", "gzip"),
+            ("br;q=0", "identity"),
+            ("br;q=0.000, gzip", "gzip"),
+            ("*", "br"),
+            ("*;q=0.5", "br"),
+            ("*, br;q=0", "zstd"),
+            ("gzip, *;q=0.1", "gzip"),
+            ("*;q=0, gzip", "gzip"),
+            ("gzip;q=0.4, gzip;q=0.6, br;q=0.5", "gzip"),
+        ] {
+            check(value, &AVAILABLE, expected);
+        }
+    }
+
+    #[test]
+    fn identity_is_acceptable_unless_it_is_excluded() {
+        for (value, expected) in [
+            ("identity", "identity"),
+            ("identity, gzip;q=0.5", "identity"),
+            ("identity;q=0.5, gzip", "gzip"),
+            ("identity;q=0.5, gzip;q=0.5", "gzip"),
+            ("identity;q=0", "none"),
+            ("*;q=0", "none"),
+            ("*;q=0, identity", "identity"),
+            ("*;q=0, identity;q=0.001", "identity"),
+            ("identity;q=0, br", "br"),
+            ("identity;q=0, *", "br"),
+            ("identity;q=0, deflate", "none"),
+            ("gzip;q=0", "identity"),
+            ("*, gzip;q=0, br;q=0, zstd;q=0", "identity"),
+        ] {
+            check(value, &AVAILABLE, expected);
+        }
+        check("gzip, br", &[], "identity");
+        check("identity;q=0", &[], "none");
+        check("gzip, br", &["gzip"], "gzip");
+        assert_eq!(choose(FieldLines::ABSENT, &AVAILABLE), Choice::Identity);
+    }
+
+    #[test]
+    fn malformed_members_are_ignored() {
+        for value in [
+            "br;q=",
+            "br;q=2",
+            "br;q=1.001",
+            "br;q=0.0001",
+            "br;q=.5",
+            "br;q=-1",
+            "br;q=a",
+            "br;q",
+            "br;",
+            "br;level=1",
+            "br;q=0.5;a=b",
+            "br q=1",
+            "br;q = 1",
+            "\"br\"",
+            "br;q=1.",
+            "b r",
+            "br;q=0,5",
+            ";q=1",
+            "brotli",
+            "b",
+            "br\u{fc}",
+        ] {
+            // RFC 9110 §12.4.2 allows a point without digits.
+            let expected = if value == "br;q=1." { "br" } else { "gzip" };
+            check(&alloc::format!("{value}, gzip;q=0.1"), &AVAILABLE, expected);
+        }
+    }
+
+    #[test]
+    fn only_so_many_codings_are_looked_at() {
+        let many = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+        check("h", &many, "h");
+        check("i", &many, "identity");
+    }
+}

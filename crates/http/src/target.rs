@@ -194,10 +194,9 @@ pub fn decode_path<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Path<'
         }
         Some(_) => return Err(PathFault::Malformed),
     };
-    if !simple {
-        return resolve(raw, query, scratch);
-    }
     match raw {
+        [first, ..] if *first != b'/' => Err(PathFault::Malformed),
+        _ if !simple => resolve(raw, query, scratch),
         [] | b"/" => {
             Ok(Path { relative: b"", raw: b"/", query, trailing_slash: true, hidden: false })
         }
@@ -343,3 +342,251 @@ static CLASS: [Class; 256] = {
     }
     table
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{format, string::String};
+
+    fn check_target(method: Method, raw: &str, expected: Result<(Target<'_>, &str), TargetFault>) {
+        let found = parse(method, raw.as_bytes());
+        let found = found.map(|(target, host)| (target, host.unwrap_or(b"-")));
+        let expected = expected.map(|(target, host)| (target, host.as_bytes()));
+        assert_eq!(found, expected, "{method:?} {raw}");
+    }
+
+    #[test]
+    fn forms() {
+        let path = |text: &'static str| Target::Path(text.as_bytes());
+        check_target(Method::Get, "/", Ok((path("/"), "-")));
+        check_target(Method::Get, "//h/a?b", Ok((path("//h/a?b"), "-")));
+        check_target(Method::Options, "*", Ok((Target::Server, "-")));
+        check_target(Method::Get, "http://h:80/a?b", Ok((path("/a?b"), "h:80")));
+        check_target(Method::Get, "HTTPS://[::1]", Ok((path(""), "[::1]")));
+        check_target(Method::Get, "http://h?b", Ok((path("?b"), "h")));
+        check_target(Method::Options, "http://h", Ok((Target::Server, "h")));
+        check_target(Method::Options, "http://h/", Ok((path("/"), "h")));
+        for raw in [
+            "",
+            "*",
+            "a",
+            "h:80",
+            "http:/h/",
+            "http//h",
+            "http://",
+            "http:///a",
+            "http://:80/",
+            "http://u@h/",
+            "http://u:p@h/",
+            "http://h:x/",
+            "http://h i/",
+            "ws://h/",
+            "file:///a",
+            "http://h#f",
+            "?a",
+            "#a",
+            "http://h\\@i/",
+            "mailto:a@b",
+        ] {
+            check_target(
+                Method::Get,
+                raw,
+                if raw == "http://h#f" { Ok((path("#f"), "h")) } else { Err(TargetFault) },
+            );
+        }
+        check_target(Method::Connect, "h:80", Err(TargetFault));
+        check_target(Method::Connect, "/", Err(TargetFault));
+    }
+
+    #[test]
+    fn hosts() {
+        let check = |text: &str, expected| assert_eq!(is_host(text.as_bytes()), expected, "{text}");
+        for text in [
+            "",
+            ":",
+            ":80",
+            "a",
+            "a:",
+            "a:0",
+            "a:65535",
+            "a:00080",
+            "1.2.3.4:5",
+            "a_b.c",
+            "%41:1",
+            "a%2fb",
+            "[::]",
+            "[::1]:80",
+            "[::ffff:1.2.3.4]",
+            "[v1.a:b]",
+            "[vF.1]:",
+            "a.",
+        ] {
+            check(text, true);
+        }
+        for text in [
+            "a b",
+            "a/b",
+            "a@b",
+            "a:b",
+            "a:65536",
+            "a:1:2",
+            "::1",
+            "[",
+            "]",
+            "[]",
+            "[::1",
+            "::1]",
+            "[::1]a",
+            "[::1]:a",
+            "[g::]",
+            "[fe80::1%25en0]",
+            "[v.a]",
+            "[v1.]",
+            "[v1]",
+            "[vg.a]",
+            "%",
+            "%4",
+            "%4g",
+            "a\u{fc}",
+            "a\0",
+            "a\"",
+            "{a}",
+            "a|b",
+            "a^b",
+            "a`b",
+            "a:99999999999",
+        ] {
+            check(text, false);
+        }
+    }
+
+    /// `expected` is the decoded path, then `/` for a trailing slash, `h` for hidden and `?query`.
+    fn check(raw: &str, expected: Result<&str, PathFault>) {
+        let mut scratch = Vec::new();
+        let found = decode_path(raw.as_bytes(), &mut scratch).map(|path| {
+            let mut text = String::from(core::str::from_utf8(path.relative).unwrap());
+            text.push_str(if path.trailing_slash { "/" } else { "" });
+            text.push_str(if path.hidden { " h" } else { "" });
+            path.query.map_or(text.clone(), |query| format!("{text}?{}", query.escape_ascii()))
+        });
+        assert_eq!(found.as_deref(), expected.as_ref().map(|text| *text), "{raw:?}");
+        assert!(scratch.capacity() <= raw.len().max(8) * 2, "bounded by what was asked for");
+    }
+
+    #[test]
+    fn paths_are_decoded_once_and_resolved() {
+        for (raw, expected) in [
+            ("/", "/"),
+            ("", "/"),
+            ("?q", "/?q"),
+            ("/a", "a"),
+            ("/a/b.c", "a/b.c"),
+            ("/a/", "a/"),
+            ("/a?", "a?"),
+            ("/a/?b/../%zz?c", "a/?b/../%zz?c"),
+            ("//", "/"),
+            ("//a//b//", "a/b/"),
+            ("/./a/./b/.", "a/b/"),
+            ("/a/..", "/"),
+            ("/a/../b", "b"),
+            ("/a/b/../../c", "c"),
+            ("/a/b/..", "a/"),
+            ("/a//../b", "b"),
+            ("/%61%2E%62", "a.b"),
+            ("/%2e/a", "a"),
+            ("/a/%2e%2E", "/"),
+            ("/a/.%2e/b", "b"),
+            ("/%2561", "%61"),
+            ("/%252e%252e/a", "%2e%2e/a"),
+            ("/a%3fb%23c", "a?b#c"),
+            ("/%20%c3%BC", " \u{fc}"),
+            ("/a\\..\\b", "a\\..\\b"),
+            ("/%5c..", "\\.."),
+            ("/a|{b}^`\"<>[]", "a|{b}^`\"<>[]"),
+            ("/a;b=c/d,e", "a;b=c/d,e"),
+            ("/a.", "a."),
+            ("/a..b/c..", "a..b/c.."),
+        ] {
+            check(raw, Ok(expected));
+        }
+    }
+
+    #[test]
+    fn segments_that_start_with_a_dot_are_hidden() {
+        for (raw, expected) in [
+            ("/.git", ".git h"),
+            ("/a/.b/c", "a/.b/c h"),
+            ("/%2egit/", ".git/ h"),
+            ("/...", "... h"),
+            ("/..a?b", "..a h?b"),
+            ("/.well-known", ".well-known"),
+            ("/.well-known/a", ".well-known/a"),
+            ("/.well-known?a", ".well-known?a"),
+            ("/.well-known/%61", ".well-known/a"),
+            ("/%2ewell-known/a", ".well-known/a"),
+            ("/.well-known/.a", ".well-known/.a h"),
+            ("/.well-knownx", ".well-knownx h"),
+            ("/.well-know", ".well-know h"),
+            ("/a/.well-known", "a/.well-known h"),
+            ("/a/../.well-known/b", ".well-known/b"),
+            ("/.git/../a", "a"),
+        ] {
+            check(raw, Ok(expected));
+        }
+    }
+
+    #[test]
+    fn bad_paths_are_refused() {
+        use PathFault::{AboveRoot, Malformed};
+        for raw in [
+            "/%",
+            "/%4",
+            "/%4g",
+            "/%g4",
+            "/%%41",
+            "/%00",
+            "/a%00b",
+            "/%2f",
+            "/a%2Fb",
+            "/..%2f..",
+            "/a#b",
+            "/a?b#c",
+            "/a b",
+            "/a\tb",
+            "/\u{fc}",
+            "/a?\u{fc}",
+            "/a?b c",
+            "/\x7f",
+            "a",
+            "a/b",
+            "/%u0041",
+            "/% 1",
+            "/%+1",
+            "/%-1",
+        ] {
+            check(raw, Err(Malformed));
+        }
+        for raw in ["/..", "/../", "/../a", "/a/../..", "/./..", "//..", "/%2e%2e/a", "/a/../../b"]
+        {
+            check(raw, Err(AboveRoot));
+        }
+    }
+
+    /// Every path of a few pieces: what comes out has no segment that could lead elsewhere.
+    #[test]
+    fn no_path_leads_out() {
+        let pieces = ["/", "/.", "/..", "%2e", "%2f", "a", ".", "//", "\\", "%5c", "%00"];
+        let count = pieces.len();
+        for number in 0..count.pow(5) {
+            let at = |place: u32| pieces[number / count.pow(place) % count];
+            let raw = format!("/{}{}{}{}{}", at(0), at(1), at(2), at(3), at(4));
+            let mut scratch = Vec::new();
+            let Ok(path) = decode_path(raw.as_bytes(), &mut scratch) else {
+                continue;
+            };
+            let fine = |segment: &[u8]| !matches!(segment, b"" | b"." | b"..");
+            assert!(path.relative.is_empty() || path.relative.split(|&b| b == b'/').all(fine));
+            assert!(!path.relative.contains(&0), "{raw}");
+        }
+    }
+}

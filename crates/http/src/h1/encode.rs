@@ -82,3 +82,35 @@ pub fn write_decimal(out: &mut Vec<u8>, value: u64) {
 pub fn end_head(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn check(write: impl Fn(&mut Vec<u8>), expected: &str) {
+        let mut out = b"+".to_vec();
+        write(&mut out);
+        assert_eq!(out.escape_ascii().to_string(), expected);
+    }
+
+    #[test]
+    fn heads_are_written_as_they_are_read() {
+        check(|out| write_status_line(out, Status::OK), r"+HTTP/1.1 200 OK\r\n");
+        check(|out| write_status_line(out, Status(299)), r"+HTTP/1.1 299 \r\n");
+        check(|out| write_request_line(out, "GET", b"/a?b"), r"+GET /a?b HTTP/1.1\r\n");
+        check(|out| write_field(out, "A", b"b c"), r"+A: b c\r\n");
+        check(|out| write_decimal_field(out, "Age", 0), r"+Age: 0\r\n");
+        let date = r"+Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n";
+        check(|out| write_date_field(out, "Date", 1), date);
+        check(|out| write_decimal(out, u64::MAX), "+18446744073709551615");
+        check(end_head, r"+\r\n");
+    }
+
+    #[test]
+    fn numbers_have_as_many_digits_as_they_need() {
+        for value in [0, 1, 9, 10, 99, 100, 12_345, u64::MAX - 1, u64::MAX] {
+            assert_eq!(Decimal::new(value).as_bytes(), value.to_string().as_bytes());
+        }
+    }
+}

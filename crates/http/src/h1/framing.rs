@@ -71,3 +71,37 @@ impl Framing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        length: Option<&str>,
+        coding: Option<&str>,
+        expected: Result<Option<Body>, Ambiguous>,
+    ) {
+        let body = || {
+            let mut framing = Framing::default();
+            length.map_or(Ok(()), |value| framing.content_length(value.as_bytes()))?;
+            coding.map_or(Ok(()), |value| framing.transfer_encoding(value.as_bytes()))?;
+            framing.body(Version::Http11)
+        };
+        assert_eq!(body(), expected, "{length:?} {coding:?}");
+    }
+
+    #[test]
+    fn one_length_or_one_coding() {
+        check(None, None, Ok(None));
+        check(Some("00"), None, Ok(Some(Body::Length(0))));
+        check(Some("18446744073709551615"), None, Ok(Some(Body::Length(u64::MAX))));
+        check(None, Some("Chunked"), Ok(Some(Body::Chunked)));
+        for value in ["", " 1", "1 ", "+1", "-0", "1,1", "1\r", "18446744073709551616"] {
+            check(Some(value), None, Err(Ambiguous));
+        }
+        for value in ["", " chunked", "chunked ", "chunked,", "gzip"] {
+            check(None, Some(value), Err(Ambiguous));
+        }
+        check(Some("1"), Some("chunked"), Err(Ambiguous));
+    }
+}

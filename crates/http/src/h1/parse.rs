@@ -4,7 +4,7 @@ use super::{
     framing::{Ambiguous, Framing},
     line::{Lines, Malformed, Next},
     scan::skip_empty_lines,
-    word::{blanks, find},
+    word::{find, invisibles},
 };
 use crate::{
     FieldLines, Fields, Method, Status,
@@ -291,7 +291,7 @@ fn request_line<'a>(
         return Ok(None);
     };
     let target_start = start + method_text.len() + 1;
-    let Some(target_end) = find(bytes, target_start, blanks) else {
+    let Some(target_end) = find(bytes, target_start, invisibles) else {
         return Ok(None);
     };
     if bytes[target_end] != b' ' || target_end == target_start {
@@ -326,10 +326,11 @@ fn method(bytes: &[u8], start: usize) -> Result<Option<(Method, &str)>, HeadFaul
 
 /// Reads a method at the start of `bytes` that is not `GET`.
 fn other_method(bytes: &[u8]) -> Result<Option<(Method, &str)>, HeadFault> {
-    let end = find(bytes, 0, blanks);
+    let end = find(bytes, 0, invisibles);
     let text = &bytes[..end.unwrap_or(bytes.len())];
     match end {
         None if text.is_empty() => return Ok(None),
+        Some(0) if bytes == b"\r" => return Ok(None), // perhaps of an empty line
         _ if !is_token(text) => return Err(HeadFault::RequestLine),
         None => return Ok(None),
         Some(end) if bytes[end] != b' ' => return Err(HeadFault::RequestLine),
@@ -474,3 +475,6 @@ impl Options {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,3 +121,100 @@ fn take(
     };
     taken.map_err(|Ambiguous| ResponseFault::Framing)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ResponseFault::{FieldLine, Framing as BadFraming, StatusLine};
+    use alloc::format;
+
+    /// What is known of a head: status, body, persistence.
+    type Known = (u16, ResponseBody, bool);
+
+    fn check(method: Method, text: &str, expected: Result<Known, ResponseFault>) {
+        let head = parse_response(text.as_bytes(), method);
+        let known = head.map(|head| (head.status.0, head.body, head.persistent));
+        assert_eq!(known, expected, "{text:?}");
+    }
+
+    #[test]
+    fn status_lines() {
+        let check = |line: &str, expected: Result<u16, ResponseFault>| {
+            let expected = expected.map(|status| (status, ResponseBody::UntilClose, false));
+            check(Method::Get, &format!("{line}\r\n\r\n"), expected);
+        };
+        check("HTTP/1.1 200 OK", Ok(200));
+        check("HTTP/1.0 404 Not Found", Ok(404));
+        check("HTTP/1.2 200 OK", Ok(200));
+        check("HTTP/1.1 200 ", Ok(200));
+        check("HTTP/1.1 200", Ok(200));
+        check("HTTP/1.1 599 \u{fc}\t-", Ok(599));
+        for line in [
+            "HTTP/1.1 20 OK",
+            "HTTP/1.1 2000 OK",
+            "HTTP/1.1 600 OK",
+            "HTTP/1.1 099 OK",
+            "HTTP/1.1  200 OK",
+            "HTTP/1.1 200OK",
+            "HTTP/1.1",
+            "",
+            "http/1.1 200 OK",
+            "HTTP/1 200 OK",
+            "ICY 200 OK",
+            "HTTP/1.1 +20 OK",
+            "HTTP/1.1 200 O\rK",
+            "HTTP/1.1\t200",
+        ] {
+            check(line, Err(StatusLine));
+        }
+        check("HTTP/2.0 200 OK", Err(ResponseFault::Version));
+    }
+
+    #[test]
+    fn content_ends_where_the_fields_say() {
+        use ResponseBody::{Chunked, Length, None as Nothing, UntilClose};
+        let ok = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
+        let length = ok("Content-Length: 5\r\n");
+        let chunked = ok("Transfer-Encoding: Chunked\r\n");
+        check(Method::Get, &length, Ok((200, Length(5), true)));
+        check(Method::Head, &length, Ok((200, Nothing, true)));
+        check(Method::Get, &chunked, Ok((200, Chunked, true)));
+        check(Method::Head, &chunked, Ok((200, Nothing, true)));
+        check(Method::Get, &ok(""), Ok((200, UntilClose, false)));
+        check(Method::Head, &ok(""), Ok((200, Nothing, true)));
+        for status in [100, 103, 204, 304] {
+            let text = format!("HTTP/1.1 {status} x\r\nContent-Length: 5\r\n\r\n");
+            check(Method::Get, &text, Ok((status, Nothing, true)));
+        }
+        let close = ok("Content-Length: 5\r\nConnection: close\r\n");
+        check(Method::Get, &close, Ok((200, Length(5), false)));
+        let old = "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n";
+        check(Method::Get, &format!("{old}\r\n"), Ok((200, Length(5), false)));
+        let kept = format!("{old}Connection: keep-alive\r\n\r\n");
+        check(Method::Get, &kept, Ok((200, Length(5), true)));
+    }
+
+    #[test]
+    fn doubtful_heads_are_refused() {
+        for (lines, fault) in [
+            ("Content-Length: 5\r\nContent-Length: 5\r\n", BadFraming),
+            ("Content-Length: 5, 5\r\n", BadFraming),
+            ("Content-Length: x\r\n", BadFraming),
+            ("Transfer-Encoding: gzip, chunked\r\n", BadFraming),
+            ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", BadFraming),
+            ("A : b\r\n", FieldLine),
+            ("A: b\r\n c\r\n", FieldLine),
+            ("A: \0\r\n", FieldLine),
+            ("A: b\n", FieldLine),
+            ("\r\nmore", FieldLine),
+        ] {
+            check(Method::Get, &format!("HTTP/1.1 200 OK\r\n{lines}\r\n"), Err(fault));
+        }
+        check(Method::Get, "HTTP/1.1 200 OK\r\n", Err(FieldLine));
+        check(
+            Method::Get,
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            Err(BadFraming),
+        );
+    }
+}

@@ -54,3 +54,48 @@ fn leading(bytes: &[u8]) -> Result<usize, Malformed> {
     let lines = bytes.chunks_exact(2).take_while(|&pair| pair == b"\r\n").count();
     if lines > LEADING_LINES_MAX { Err(Malformed) } else { Ok(lines * 2) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Scan::{Bad, End, Partial};
+
+    /// Scans `text` whole, and as it grows from each length to each other one.
+    fn check(text: &str, expected: Scan) {
+        let bytes = text.as_bytes();
+        assert_eq!(scan_head(bytes, 0), expected, "{text:?}");
+        for first in 0..bytes.len() {
+            for second in first..bytes.len() {
+                let seen = [0, first, second].into_iter().zip([first, second, bytes.len()]);
+                let found = seen.map(|(seen, end)| scan_head(&bytes[..end], seen));
+                let found = found.clone().find(|&found| found != Partial);
+                assert_eq!(found.unwrap_or(Partial), expected, "{text:?} {first} {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn heads_end_where_they_end() {
+        check("", Partial);
+        check("G", Partial);
+        check("\r", Partial);
+        check("\r\n", Partial);
+        check("GET / HTTP/1.1\r\nA: b\r\n\r", Partial);
+        check("a\r\n\r\n", End(5));
+        check("GET / HTTP/1.1\r\nA:\t\u{fc}\r\n\r\n", End(25));
+        check("\r\na\r\n\r\n", End(7));
+        check("\r\n\r\na\r\n\r\n", End(9));
+        check("a\r\n\r\n\x01\n\r", End(5));
+        check("\r\n\r\n\r\n", Bad);
+        check("a\n\n", Bad);
+        check("a\r\n\n", Bad);
+        check("a\n\r\n", Bad);
+        check("a\rb\r\n", Bad);
+        check("a\r\r\n", Bad);
+        check("\na", Bad);
+        check("\ra", Bad);
+        check("a\0", Bad);
+        check("a\x7f", Bad);
+        check("abcdefgh\x1b[0m", Bad);
+    }
+}

@@ -12,13 +12,13 @@ const HIGH: u64 = u64::from_le_bytes([0x80; LANES]);
 /// Marks control characters: below 0x20, and 0x7f.
 #[inline(always)]
 pub(crate) const fn controls(word: u64) -> Marks {
-    outside(word, 0x20)
+    !(inside(word, 0x20) | word) & HIGH
 }
 
-/// Marks control characters and spaces.
+/// Marks what is not a visible ASCII character: control characters, spaces, and above 0x7f.
 #[inline(always)]
-pub(crate) const fn blanks(word: u64) -> Marks {
-    outside(word, 0x21)
+pub(crate) const fn invisibles(word: u64) -> Marks {
+    (!inside(word, 0x21) | word) & HIGH
 }
 
 /// Marks colons.
@@ -28,14 +28,14 @@ pub(crate) const fn colons(word: u64) -> Marks {
     !(((other & !HIGH) + !HIGH) | other) & HIGH
 }
 
-/// Marks bytes below `least`, and 0x7f. No sum leaves its byte: 0x7f + 0x80 - 0x20 < 0x100.
+/// Sets the high bit of each byte whose lower seven bits are `least` to 0x7e; the other bits may be
+/// anything. No sum leaves its byte: 0x7f + 0x80 - 0x20 < 0x100.
 #[inline(always)]
-const fn outside(word: u64, least: u64) -> Marks {
+const fn inside(word: u64, least: u64) -> u64 {
     let seven = word & !HIGH;
     let at_least = seven + LOW * (0x80 - least);
     let delete = seven + LOW;
-    // A delete is at least that too, so the two differ where a byte is not marked.
-    !(at_least ^ delete | word) & HIGH
+    at_least ^ delete
 }
 
 /// Index of the first byte of `kind` at or after `from`.
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn finders_find_the_bytes_of_their_kind() {
         check(controls, |byte| byte.is_ascii_control());
-        check(blanks, |byte| byte.is_ascii_control() || byte == b' ');
+        check(invisibles, |byte| !byte.is_ascii_graphic());
         check(colons, |byte| byte == b':');
     }
 }

@@ -1,0 +1,522 @@
+//! Request heads: what is accepted, what is refused, and why.
+use super::*;
+use crate::h1::{Scan, scan_head};
+use HeadFault::{FieldLine, Framing, HeadTooLarge, Host, RequestLine, Target as BadTarget};
+use alloc::{format, string::String, vec, vec::Vec};
+
+const LIMITS: HeadLimits = HeadLimits { head_bytes_max: 512, target_bytes_max: 64, fields_max: 8 };
+
+/// Parses `text`, alone, in front of other bytes, and in every prefix; `Err` is the fault.
+fn parse(text: &[u8]) -> Result<RequestHead<'_>, HeadFault> {
+    let whole = parse_request(text, &LIMITS);
+    let mut longer = text.to_vec();
+    longer.extend_from_slice(b"\rmore");
+    let first = parse_first(&longer, &LIMITS);
+    match (&whole, &first) {
+        (Ok(one), Ok(Some(other))) => assert_eq!(format!("{one:?}"), format!("{other:?}")),
+        (Err(one), Err(other)) => assert_eq!(one, other, "{}", text.escape_ascii()),
+        _ => panic!("{} {whole:?} {first:?}", text.escape_ascii()),
+    }
+    for end in 0..text.len() {
+        match parse_first(&text[..end], &LIMITS) {
+            Ok(None) => {}
+            Ok(Some(head)) => panic!("a head within {head:?}"),
+            // What is wrong already cannot become right.
+            Err(fault) => assert_eq!(whole.err(), Some(fault), "{}", text.escape_ascii()),
+        }
+    }
+    whole
+}
+
+fn check(text: &str, expected: Result<(), HeadFault>) {
+    assert_eq!(parse(text.as_bytes()).map(|_| ()), expected, "{text:?}");
+}
+
+#[test]
+fn request_lines() {
+    let check_line = |line: &str, expected| check(&format!("{line}\r\nHost: a\r\n\r\n"), expected);
+    for line in [
+        "GET / HTTP/1.1",
+        "GET / HTTP/1.0",
+        "GET / HTTP/1.2",
+        "GET / HTTP/1.9",
+        "HEAD /a?b HTTP/1.1",
+        "OPTIONS * HTTP/1.1",
+        "OPTIONS /a HTTP/1.1",
+        "BREW /pot HTTP/1.1",
+        "get / HTTP/1.1",
+        "G!#$%&'*+-.^_`|~9 / HTTP/1.1",
+        "GET http://h/ HTTP/1.1",
+        "\r\nGET / HTTP/1.1",
+        "\r\n\r\nGET / HTTP/1.1",
+    ] {
+        check_line(line, Ok(()));
+    }
+    for line in [
+        "GET /",
+        "GET",
+        "GET / ",
+        "GET  / HTTP/1.1",
+        "GET /  HTTP/1.1",
+        "GET / HTTP/1.1 ",
+        " GET / HTTP/1.1",
+        "GET\t/ HTTP/1.1",
+        "GET /\tHTTP/1.1",
+        "GET /a\tb HTTP/1.1",
+        "GET / HTTP/1.1\t",
+        "GET / http/1.1",
+        "GET / HTTP/11",
+        "GET / HTTP/1.10",
+        "GET / HTTP/1",
+        "GET / HTTP/1.",
+        "GET / HTTP/+1.1",
+        "GET / HTCPCP/1.0",
+        "GET / HTTP 1.1",
+        "GET /a b HTTP/1.1",
+        "G(T / HTTP/1.1",
+        "GET: / HTTP/1.1",
+        "GÉT / HTTP/1.1",
+        "GET /\0 HTTP/1.1",
+        "GET /\x7f HTTP/1.1",
+        "GET /\u{fc} HTTP/1.1",
+        "GET / HTTP/1.1\r",
+        "\nGET / HTTP/1.1",
+        "\rGET / HTTP/1.1",
+        "\r\n\r\n\r\nGET / HTTP/1.1",
+        "\r\n GET / HTTP/1.1",
+        "\x16\x03\x01\x02",
+    ] {
+        check_line(line, Err(RequestLine));
+    }
+    for line in ["GET / HTTP/2.0", "GET / HTTP/0.9", "PRI * HTTP/2.0", "GET / HTTP/3.0"] {
+        check_line(line, Err(HeadFault::Version));
+    }
+    for line in [
+        "CONNECT a:80 HTTP/1.1",
+        "CONNECT / HTTP/1.1",
+        "GET a:80 HTTP/1.1",
+        "GET * HTTP/1.1",
+        "OPTIONS ** HTTP/1.1",
+        "GET a/b HTTP/1.1",
+        "GET ftp://h/ HTTP/1.1",
+        "GET http:/// HTTP/1.1",
+        "GET http://u@h/ HTTP/1.1",
+        "GET http:h HTTP/1.1",
+        "GET ?a HTTP/1.1",
+    ] {
+        check_line(line, Err(BadTarget));
+    }
+}
+
+#[test]
+fn field_lines() {
+    let check_fields = |lines: &str, expected| {
+        check(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"), expected)
+    };
+    for lines in [
+        "",
+        "A:b\r\n",
+        "A: b\r\n",
+        "A:\t \tb \t\r\n",
+        "A:\r\n",
+        "A: \r\n",
+        "A: b\tc\r\n",
+        "A: \u{fc}\r\n",
+        "A: b:c::\r\n",
+        "!#$%&'*+-.^_`|~9aZ: b\r\n",
+        "A-very-long-name-of-a-field-that-nobody-knows: b\r\n",
+    ] {
+        check_fields(lines, Ok(()));
+    }
+    for lines in [
+        ": b\r\n",
+        "A : b\r\n",
+        "A\t: b\r\n",
+        " A: b\r\n",
+        "\tA: b\r\n",
+        "A: b\r\n c\r\n",
+        "A: b\r\n\tc\r\n",
+        "A: b\r\n \r\n",
+        "A b\r\n",
+        "A\r\n",
+        "A(: b\r\n",
+        "\u{fc}: b\r\n",
+        "A: b\nc: d\r\n",
+        "A: b\rc: d\r\n",
+        "A: b\r\r\n",
+        "A: b\n\r\n",
+        "A: \0\r\n",
+        "A: b\x0bc\r\n",
+        "A: b\x7f\r\n",
+        "A\0: b\r\n",
+        "A\n: b\r\n",
+        "\n",
+        "\r",
+    ] {
+        check_fields(lines, Err(FieldLine));
+    }
+}
+
+#[test]
+fn hosts() {
+    let check_host =
+        |lines: &str, expected| check(&format!("GET / HTTP/1.1\r\n{lines}\r\n"), expected);
+    for lines in [
+        "Host:\r\n",
+        "Host: a\r\n",
+        "hOST: a.b-c_d~!$&'()*+,;=:80\r\n",
+        "Host: 127.0.0.1:8080\r\n",
+        "Host: [::1]:80\r\n",
+        "Host: a%20b\r\n",
+    ] {
+        check_host(lines, Ok(()));
+    }
+    for lines in [
+        "",
+        "Hos: a\r\n",
+        "Host: a\r\nHost: a\r\n",
+        "Host: a\r\nhost:\r\n",
+        "Host: a b\r\n",
+        "Host: a/b\r\n",
+        "Host: u@a\r\n",
+        "Host: a:b\r\n",
+        "Host: a:80:80\r\n",
+        "Host: a:65536\r\n",
+        "Host: a:080808\r\n",
+        "Host: http://a\r\n",
+        "Host: a?b\r\n",
+        "Host: a#b\r\n",
+        "Host: a\\b\r\n",
+        "Host: <a>\r\n",
+        "Host: a\tb\r\n",
+        "Host: \u{fc}\r\n",
+        "Host: a%2\r\n",
+        "Host: a%zz\r\n",
+        "Host: [::1\r\n",
+        "Host: ::1\r\n",
+        "Host: [::1]80\r\n",
+        "Host: [::1]:x\r\n",
+        "Host: a[::1]\r\n",
+        "Host: [1.2.3.4]\r\n",
+    ] {
+        check_host(lines, Err(Host));
+    }
+    check("GET / HTTP/1.0\r\n\r\n", Ok(()));
+    check("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", Err(Host));
+    check("GET http://b/ HTTP/1.1\r\n\r\n", Err(Host));
+    check("GET http://b/ HTTP/1.1\r\nHost: /\r\n\r\n", Err(Host));
+    let head = parse(b"GET http://b:8/?q HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert_eq!((head.host, head.names), (Some(&b"b:8"[..]), Target::Path(b"/?q")));
+}
+
+#[test]
+fn framing() {
+    let head = |version: &str, lines: &str| {
+        format!("POST / HTTP/{version}\r\nHost: a\r\n{lines}\r\n").into_bytes()
+    };
+    let check_body = |version: &str, lines: &str, expected: Result<Body, HeadFault>| {
+        let head = head(version, lines);
+        assert_eq!(parse(&head).map(|head| head.body), expected, "{version} {lines:?}");
+    };
+    let max = format!("Content-Length: {}\r\n", u64::MAX);
+    for (lines, body) in [
+        ("", Body::None),
+        ("Content-Length: 0\r\n", Body::Length(0)),
+        ("content-LENGTH:007 \r\n", Body::Length(7)),
+        (max.as_str(), Body::Length(u64::MAX)),
+    ] {
+        check_body("1.1", lines, Ok(body));
+        check_body("1.0", lines, Ok(body));
+    }
+    for lines in ["Transfer-Encoding: chunked\r\n", "transfer-encoding:\tCHUNKED \r\n"] {
+        check_body("1.1", lines, Ok(Body::Chunked));
+        check_body("1.0", lines, Err(Framing));
+    }
+    for value in [
+        "",
+        "+1",
+        "-1",
+        "1,1",
+        "1, 1",
+        "1 1",
+        "1;",
+        "0x1",
+        "1.0",
+        "a",
+        "1a",
+        "\u{661}",
+        "1\t1",
+        "18446744073709551616",
+        "99999999999999999999999",
+    ] {
+        check_body("1.1", &format!("Content-Length: {value}\r\n"), Err(Framing));
+    }
+    for value in [
+        "",
+        "chunked, chunked",
+        "gzip, chunked",
+        "chunked, gzip",
+        "identity",
+        "chunked,",
+        ",chunked",
+        "chunked;q=1",
+        "\"chunked\"",
+        "xchunked",
+        "chunke",
+        "chunkedx",
+        "chun ked",
+        "chunked\t,",
+        "\u{0b}chunked",
+    ] {
+        let expected = if value.starts_with('\u{0b}') { FieldLine } else { Framing };
+        check_body("1.1", &format!("Transfer-Encoding: {value}\r\n"), Err(expected));
+    }
+    for lines in [
+        "Content-Length: 1\r\nContent-Length: 1\r\n",
+        "Content-Length: 1\r\nContent-Length: 2\r\n",
+        "Content-Length: 0\r\ncontent-length: 0\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",
+        "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n",
+    ] {
+        check_body("1.1", lines, Err(Framing));
+    }
+}
+
+#[test]
+fn persistence() {
+    let check_persistence = |version: &str, lines: &str, expected: bool| {
+        let text = format!("GET / HTTP/{version}\r\nHost: a\r\n{lines}\r\n");
+        assert_eq!(parse(text.as_bytes()).unwrap().persistent, expected, "{version} {lines:?}");
+    };
+    for (lines, in_11, in_10) in [
+        ("", true, false),
+        ("Connection: keep-alive\r\n", true, true),
+        ("Connection: Keep-Alive\r\n", true, true),
+        ("Connection: close\r\n", false, false),
+        ("CONNECTION: CLOSE\r\n", false, false),
+        ("Connection: upgrade, close\r\n", false, false),
+        ("Connection: close, keep-alive\r\n", false, false),
+        ("Connection: x\r\nConnection: ,\tclose ,\r\n", false, false),
+        ("Connection: TE,keep-alive\r\n", true, true),
+        ("Connection: closed\r\n", true, false),
+        ("Connection:\r\n", true, false),
+        ("Proxy-Connection: close\r\n", true, false),
+    ] {
+        check_persistence("1.1", lines, in_11);
+        check_persistence("1.0", lines, in_10);
+    }
+}
+
+#[test]
+fn expectations() {
+    let check_expectation = |version: &str, lines: &str, expected: Expectation| {
+        let text = format!("GET / HTTP/{version}\r\nHost: a\r\n{lines}\r\n");
+        assert_eq!(parse(text.as_bytes()).unwrap().expectation, expected, "{version} {lines:?}");
+    };
+    for (lines, expected) in [
+        ("", Expectation::None),
+        ("Expect:\r\n", Expectation::None),
+        ("Expect: 100-continue\r\n", Expectation::Continue),
+        ("expect: 100-Continue\r\nExpect: 100-continue\r\n", Expectation::Continue),
+        ("Expect: 200-ok\r\n", Expectation::Unknown),
+        ("Expect: 200-ok, 100-continue\r\n", Expectation::Unknown),
+        ("Expect: 100-continue;a=b\r\n", Expectation::Unknown),
+    ] {
+        check_expectation("1.1", lines, expected);
+        check_expectation("1.0", lines, Expectation::None);
+    }
+}
+
+#[test]
+fn known_fields_are_found_in_any_case() {
+    let names = [
+        "range",
+        "referer",
+        "if-range",
+        "user-agent",
+        "if-match",
+        "if-none-match",
+        "accept-encoding",
+        "if-modified-since",
+        "if-unmodified-since",
+    ];
+    for name in names {
+        for written in [String::from(name), name.to_uppercase()] {
+            let other = format!("{}X", &written[..written.len() - 1]);
+            for (count, lines) in [
+                (0, format!("{other}: v\r\n")),
+                (1, format!("{written}: v\r\n")),
+                (2, format!("{written}: v\r\nb: c\r\n{name}: w\r\n")),
+                (3, format!("a: b\r\n{name}: v\r\n{written}: w\r\nc: d\r\n{written}: x\r\n")),
+            ] {
+                let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+                let head = parse(text.as_bytes()).unwrap();
+                check_field(&head, name, count);
+            }
+        }
+    }
+}
+
+/// Checks what is known of a field whose `count` lines were `v`, `w` and `x`.
+fn check_field(head: &RequestHead<'_>, name: &str, count: usize) {
+    let conditions = &head.conditions;
+    let list = match name {
+        "if-match" => Some(conditions.if_match),
+        "if-none-match" => Some(conditions.if_none_match),
+        "accept-encoding" => Some(head.accept_encoding),
+        _ => None,
+    };
+    if let Some(lines) = list {
+        let values: Vec<&[u8]> = lines.values().collect();
+        assert_eq!(values, [b"v", b"w", b"x"][..count], "{name}");
+        assert_eq!((lines.is_absent(), lines.is_present()), (count == 0, count > 0));
+        assert_eq!(lines.single(), (count == 1).then_some(&b"v"[..]));
+        return;
+    }
+    let (value, last_wins) = match name {
+        "range" => (head.range, false),
+        "if-range" => (conditions.if_range, false),
+        "if-modified-since" => (conditions.if_modified_since, false),
+        "if-unmodified-since" => (conditions.if_unmodified_since, false),
+        "referer" => (head.referer, true),
+        _ => (head.user_agent, true),
+    };
+    let expected: [&[u8]; 4] =
+        if last_wins { [b"", b"v", b"w", b"x"] } else { [b"", b"v", b"", b""] };
+    assert_eq!(value, (count > 0).then_some(expected[count]), "{name}");
+}
+
+#[test]
+fn all_fields_can_be_asked_for() {
+    let text = b"GET / HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nx-two:\r\nX-One: 3\r\n\r\n";
+    let head = parse(text).unwrap();
+    let fields: Vec<(&str, &[u8])> = head.fields.iter().map(|f| (f.name, f.value)).collect();
+    let expected: [(&str, &[u8]); 4] =
+        [("Host", b"a"), ("X-One", b"1"), ("x-two", b""), ("X-One", b"3")];
+    assert_eq!(fields, expected);
+    assert_eq!(head.fields.get("x-ONE"), Some(&b"1"[..]));
+    assert_eq!(head.fields.get("x-none"), None);
+    assert_eq!((head.method_text, head.target), ("GET", &b"/"[..]));
+    assert_eq!(head.head_bytes, text.len());
+}
+
+#[test]
+fn limits() {
+    let filled = |bytes: usize| {
+        let fixed = "GET / HTTP/1.1\r\nHost: a\r\nA: \r\n\r\n".len();
+        format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "b".repeat(bytes - fixed))
+    };
+    check(&filled(512), Ok(()));
+    check(&filled(513), Err(HeadTooLarge));
+    let target =
+        |bytes: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "b".repeat(bytes - 1));
+    check(&target(64), Ok(()));
+    check(&target(65), Err(HeadFault::TargetTooLong));
+    let fields =
+        |count: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(count - 1));
+    check(&fields(8), Ok(()));
+    check(&fields(9), Err(HeadTooLarge));
+    for (bytes, fault) in [
+        ("GET / HTTP/1.1\r\nA: b", HeadTooLarge),
+        ("GET /", HeadTooLarge),
+        ("", HeadTooLarge),
+        (&target(64)[..60], HeadTooLarge),
+        (&target(80)[..80], HeadFault::TargetTooLong),
+        (&format!("\r\n{}", target(80))[..80], HeadFault::TargetTooLong),
+    ] {
+        assert_eq!(HeadFault::oversized(bytes.as_bytes(), &LIMITS), fault, "{bytes:?}");
+    }
+}
+
+#[test]
+fn faults_have_their_statuses() {
+    for (fault, status) in [
+        (RequestLine, 400),
+        (FieldLine, 400),
+        (Host, 400),
+        (Framing, 400),
+        (BadTarget, 400),
+        (HeadFault::TargetTooLong, 414),
+        (HeadTooLarge, 431),
+        (HeadFault::Version, 505),
+    ] {
+        assert_eq!(fault.status(), Status(status), "{}", fault.reason());
+    }
+}
+
+/// What `httparse` makes of the same bytes: the fields, if it takes them at all.
+fn oracle(text: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut fields);
+    let complete = request.parse(text).is_ok_and(|status| status.is_complete());
+    let pairs = request.headers.iter().map(|field| (field.name.into(), field.value.to_vec()));
+    complete.then(|| pairs.collect())
+}
+
+/// Every change of one byte of a head: no panic, the scanner agrees, and what is accepted means the
+/// same to `httparse`, which is laxer.
+#[test]
+fn one_changed_byte_is_read_as_httparse_reads_it() {
+    let text = b"GET /a?b HTTP/1.1\r\nHost: h:80\r\nRange: bytes=0-1\r\nContent-Length: 12\r\n\r\n";
+    let bytes = (0..text.len()).flat_map(|at| (0..=255u8).map(move |byte| (at, byte)));
+    for (at, byte) in bytes {
+        let mut changed = text.to_vec();
+        changed[at] = byte;
+        let scanned = scan_head(&changed, 0);
+        let Ok(Some(head)) = parse_first(&changed, &LIMITS) else {
+            continue;
+        };
+        assert_eq!(scanned, Scan::End(head.head_bytes), "{}", changed.escape_ascii());
+        let fields: Vec<_> =
+            head.fields.iter().map(|field| (field.name.into(), field.value.to_vec())).collect();
+        match oracle(&changed[..head.head_bytes]) {
+            Some(expected) => assert_eq!(fields, expected, "{}", changed.escape_ascii()),
+            None => assert!(changed[at - 1] == b'.', "only higher minor versions"),
+        }
+    }
+}
+
+/// Random cuts and repeats of pieces of heads: the two never differ on where a head ends.
+#[test]
+fn scanner_and_parser_agree_on_random_heads() {
+    let pieces: [&[u8]; 16] = [
+        b"GET ",
+        b"/",
+        b" HTTP/1.1\r\n",
+        b"Host: a\r\n",
+        b"\r\n",
+        b"\r",
+        b"\n",
+        b" ",
+        b"\t",
+        b":",
+        b"a",
+        b"Content-Length: 1\r\n",
+        b"\0",
+        b"X: y\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n",
+        b"\xff",
+    ];
+    let mut seed = 1u64;
+    for _ in 0..200_000 {
+        let mut text = vec![];
+        for _ in 0..8 {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            text.extend_from_slice(pieces[(seed >> 60) as usize]);
+        }
+        let scanned = scan_head(&text, 0);
+        match parse_first(&text, &LIMITS) {
+            Ok(Some(head)) => assert_eq!(scanned, Scan::End(head.head_bytes)),
+            Ok(None) => assert_eq!(scanned, Scan::Partial, "{}", text.escape_ascii()),
+            Err(_) => {}
+        }
+        let cut = (seed >> 33) as usize % (text.len() + 1);
+        if scan_head(&text[..cut], 0) == Scan::Partial {
+            assert_eq!(scan_head(&text, cut), scanned, "{} {cut}", text.escape_ascii());
+        }
+    }
+}
