@@ -116,3 +116,186 @@ pub fn range_applies(if_range: Option<&[u8]>, validators: &Validators<'_>, now_u
 fn date_of(value: Option<&[u8]>, now_unix: u64) -> Option<i64> {
     value.and_then(|value| date::parse(value, now_unix))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sun, 06 Nov 1994 08:49:37 GMT
+    const MODIFIED: i64 = 784_111_777;
+    const LATER: u64 = 784_111_778;
+
+    /// What the oracle knows of a list of entity tags, without reading it.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Tags {
+        Star,
+        /// Holds the current tag, written strong.
+        Strong,
+        /// Holds the current tag, but written weak.
+        Weak,
+        Others,
+    }
+
+    const LISTS: [Option<(&str, Tags)>; 8] = [
+        None,
+        Some(("*", Tags::Star)),
+        Some(("\"x\"", Tags::Strong)),
+        Some(("\"a\" , W/\"b\",\"x\"", Tags::Strong)),
+        Some(("W/\"x\"", Tags::Weak)),
+        Some(("\"y\", W/\"z\"", Tags::Others)),
+        Some(("x", Tags::Others)),
+        Some(("", Tags::Others)),
+    ];
+
+    /// Dates, and how they stand to the current one; `None` for what is no date.
+    const DATES: [Option<(&str, Option<i64>)>; 7] = [
+        None,
+        Some(("Sun, 06 Nov 1994 08:49:36 GMT", Some(-1))),
+        Some(("Sun, 06 Nov 1994 08:49:37 GMT", Some(0))),
+        Some(("Sunday, 06-Nov-94 08:49:37 GMT", Some(0))),
+        Some(("Sun Nov  6 08:49:38 1994", Some(1))),
+        Some(("yesterday", None)),
+        Some(("", None)),
+    ];
+
+    const METHODS: [Method; 4] = [Method::Get, Method::Head, Method::Post, Method::Delete];
+
+    /// The current representation as the oracle sees it.
+    #[derive(Clone, Copy, Debug)]
+    struct Current {
+        /// Weak or strong.
+        tag: Option<bool>,
+        dated: bool,
+    }
+
+    const CURRENT: [Current; 6] = [
+        Current { tag: Some(false), dated: true },
+        Current { tag: Some(true), dated: true },
+        Current { tag: None, dated: true },
+        Current { tag: Some(false), dated: false },
+        Current { tag: Some(true), dated: false },
+        Current { tag: None, dated: false },
+    ];
+
+    impl Current {
+        fn validators(self) -> Validators<'static> {
+            Validators {
+                etag: self.tag.map(|weak| EntityTag { weak, opaque: b"x" }),
+                modified_secs: self.dated.then_some(MODIFIED),
+            }
+        }
+    }
+
+    /// RFC 9110 §13.2.2, step by step as it is written, over what the fields mean.
+    fn oracle(
+        method: Method,
+        current: Current,
+        (if_match, if_none_match): (Option<Tags>, Option<Tags>),
+        (if_modified, if_unmodified): (Option<Option<i64>>, Option<Option<i64>>),
+    ) -> Verdict {
+        // A field that is no date, or for which there is nothing to compare, is ignored.
+        let usable = |date: Option<Option<i64>>| date.flatten().filter(|_| current.dated);
+        let mut step = 1;
+        loop {
+            step = match step {
+                1 => match if_match {
+                    Some(Tags::Star) => 3,
+                    Some(Tags::Strong) if current.tag == Some(false) => 3,
+                    Some(_) => return Verdict::PreconditionFailed,
+                    None => 2,
+                },
+                2 => match usable(if_unmodified) {
+                    Some(date) if date < 0 => return Verdict::PreconditionFailed,
+                    _ => 3,
+                },
+                3 => match if_none_match {
+                    Some(Tags::Others) => 5,
+                    Some(Tags::Strong | Tags::Weak) if current.tag.is_none() => 5,
+                    Some(_) if matches!(method, Method::Get | Method::Head) => {
+                        return Verdict::NotModified;
+                    }
+                    Some(_) => return Verdict::PreconditionFailed,
+                    None => 4,
+                },
+                4 => match usable(if_modified) {
+                    Some(date) if date >= 0 && matches!(method, Method::Get | Method::Head) => {
+                        return Verdict::NotModified;
+                    }
+                    _ => 5,
+                },
+                _ => return Verdict::Proceed,
+            }
+        }
+    }
+
+    fn check(method: Method, current: Current, choice: [usize; 4]) {
+        let (if_match, if_none_match) = (LISTS[choice[0]], LISTS[choice[1]]);
+        let (if_modified, if_unmodified) = (DATES[choice[2]], DATES[choice[3]]);
+        let lines = |list: Option<(&'static str, Tags)>| {
+            list.map_or(FieldLines::ABSENT, |(text, _)| FieldLines::one(text.as_bytes()))
+        };
+        let date =
+            |date: Option<(&'static str, Option<i64>)>| date.map(|(text, _)| text.as_bytes());
+        let conditions = RequestConditions {
+            if_match: lines(if_match),
+            if_none_match: lines(if_none_match),
+            if_modified_since: date(if_modified),
+            if_unmodified_since: date(if_unmodified),
+            if_range: None,
+        };
+        let expected = oracle(
+            method,
+            current,
+            (if_match.map(|list| list.1), if_none_match.map(|list| list.1)),
+            (if_modified.map(|date| date.1), if_unmodified.map(|date| date.1)),
+        );
+        let found = evaluate(method, &conditions, &current.validators(), LATER);
+        assert_eq!(found, expected, "{method:?} {current:?} {conditions:?}");
+        assert_eq!(conditions.is_empty(), choice == [0; 4]);
+    }
+
+    #[test]
+    fn all_combinations_are_as_the_rfc_orders_them() {
+        for method in METHODS {
+            for current in CURRENT {
+                for number in 0..LISTS.len().pow(2) * DATES.len().pow(2) {
+                    let (lists, dates) = (number % 64, number / 64);
+                    check(method, current, [lists % 8, lists / 8, dates % 7, dates / 7]);
+                }
+            }
+        }
+    }
+
+    /// The fifth condition, step 5: independent of the others once they let the request through.
+    fn check_range(value: Option<&str>, current: Current, now_unix: u64, expected: bool) {
+        let value = value.map(str::as_bytes);
+        let found = range_applies(value, &current.validators(), now_unix);
+        assert_eq!(found, expected, "{value:?} {current:?} {now_unix}");
+    }
+
+    #[test]
+    fn if_range_wants_the_very_same_representation() {
+        for current in CURRENT {
+            let strong = current.tag == Some(false);
+            for (value, expected) in [
+                (None, true),
+                (Some("\"x\""), strong),
+                (Some("W/\"x\""), false),
+                (Some("\"y\""), false),
+                (Some("\"x\", \"x\""), false),
+                (Some("*"), false),
+                (Some("x"), false),
+                (Some(""), false),
+                (Some("Sun, 06 Nov 1994 08:49:36 GMT"), false),
+                (Some("Sun, 06 Nov 1994 08:49:37 GMT"), current.dated),
+                (Some("Sunday, 06-Nov-94 08:49:37 GMT"), current.dated),
+                (Some("Sun, 06 Nov 1994 08:49:38 GMT"), false),
+            ] {
+                check_range(value, current, LATER, expected);
+            }
+            let date = Some("Sun, 06 Nov 1994 08:49:37 GMT");
+            check_range(date, current, LATER - 1, false);
+            check_range(date, current, 0, false);
+        }
+    }
+}
