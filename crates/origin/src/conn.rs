@@ -81,6 +81,9 @@ pub struct Conn<F> {
     wire: Wire,
 }
 
+// What an idle connection costs besides its socket and the driver's slot.
+const _: () = assert!(size_of::<Conn<u64>>() <= 144);
+
 /// Which operation comes next, and what its outcome means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -361,12 +364,20 @@ impl<F: File> Conn<F> {
 // How it ends.
 impl<F: File> Conn<F> {
     /// The exchange in progress is over: counts it and tells the log.
+    #[inline]
     fn finish(&mut self, outcome: Outcome, now: Now, cx: &Cx<'_, F>) {
         if outcome == Outcome::Complete {
             cx.tally.reply(self.status, SIZE_CLASSES[usize::from(self.size_class)]);
         } else {
             cx.tally.add(Counter::RepliesCut, 1);
         }
+        if self.work.as_ref().is_some_and(|work| work.note.is_taken()) {
+            self.tell(outcome, now, cx);
+        }
+    }
+
+    #[inline(never)]
+    fn tell(&mut self, outcome: Outcome, now: Now, cx: &Cx<'_, F>) {
         let ending = Ending {
             peer: self.peer,
             status: self.status,
@@ -374,7 +385,7 @@ impl<F: File> Conn<F> {
             outcome,
             keep_alive: self.after == After::KeepAlive && outcome == Outcome::Complete,
         };
-        if let Some(work) = self.work.as_mut().filter(|work| work.note.is_taken()) {
+        if let Some(work) = &mut self.work {
             work.note.tell(cx.log, &ending, now);
             work.note.clear();
         }

@@ -4,7 +4,7 @@ use crate::{
     conn::State,
     content,
     plan::plan,
-    protocol::h1::{After, Course, head_limits},
+    protocol::h1::{After, Announced, Course, head_limits},
     reply::{Persistence, Reply, Terms, needs_file},
     resolve::{Asked, Found, Search},
     work::Content,
@@ -41,10 +41,15 @@ impl<F: File> Conn<F> {
         if needs_file(head) {
             self.answer(head, Supply::Nothing, now, cx);
         } else {
-            let course = self.course(head, cx);
-            let reply = terms(head, &course, now, cx).without_file(head, &course);
-            self.respond(reply, &course, now, cx);
+            self.answer_without_file(head, now, cx);
         }
+    }
+
+    #[cold]
+    fn answer_without_file(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
+        let course = self.course(head, cx);
+        let reply = terms(head, &course, now, cx).without_file(head, &course);
+        self.respond(reply, head, &course, now, cx);
     }
 
     /// A request will never come in full, or what came is none.
@@ -62,6 +67,7 @@ impl<F: File> Conn<F> {
     }
 
     /// The disk has answered: the kept head is read again and its exchange goes on.
+    #[cold]
     pub(crate) fn resume(&mut self, bytes: &[u8], supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
         let head = parse_request(bytes, &head_limits(cx.site));
         let head = head.expect("it was well-formed the first time");
@@ -69,22 +75,25 @@ impl<F: File> Conn<F> {
     }
 
     /// Looks for what answers, as far as memory knows; asks the disk for the rest.
+    ///
+    /// Inlined where a request starts and where it resumes: the first is the path of every hit.
+    #[inline(always)]
     fn answer(&mut self, head: &RequestHead<'_>, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
         let course = self.course(head, cx);
         let terms = terms(head, &course, now, cx);
-        if course.too_large {
-            return self.respond(terms.nothing(Status::CONTENT_TOO_LARGE), &course, now, cx);
+        if course.is_too_large() {
+            return self.respond(terms.nothing(Status::CONTENT_TOO_LARGE), head, &course, now, cx);
         }
         let Target::Path(raw) = head.names else {
             let reply = terms.page(Status::BAD_REQUEST, "no such target", |_| {});
-            return self.respond(reply, &course, now, cx);
+            return self.respond(reply, head, &course, now, cx);
         };
         let mut decoded = cx.scratch.decoded.borrow_mut();
         let Ok(path) = decode_path(raw, &mut decoded) else {
             let reply = terms.page(Status::BAD_REQUEST, "invalid path", |_| {});
-            return self.respond(reply, &course, now, cx);
+            return self.respond(reply, head, &course, now, cx);
         };
-        let asked = Asked { path, head, rules: &cx.site.content };
+        let asked = Asked { path: &path, head, rules: &cx.site.content };
         let mut search = Search::default();
         let mut found = match supply {
             Supply::Nothing => Search::start(&asked),
@@ -113,12 +122,26 @@ impl<F: File> Conn<F> {
                 Found::Nothing(status) => break terms.nothing(status),
             };
         };
-        self.respond(reply, &course, now, cx);
+        self.respond(reply, head, &course, now, cx);
     }
 
     /// What memory knows of a name; otherwise asks the disk and returns `None`.
-    #[inline]
+    #[inline(always)]
     fn look_up(
+        &mut self,
+        search: Search,
+        asked: &Asked<'_>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Option<Entry<F>> {
+        if search.is_itself() {
+            return self.look_up_name(asked.path.relative, search, asked, now, cx);
+        }
+        self.look_up_other(search, asked, now, cx)
+    }
+
+    #[inline(never)]
+    fn look_up_other(
         &mut self,
         search: Search,
         asked: &Asked<'_>,
@@ -127,18 +150,41 @@ impl<F: File> Conn<F> {
     ) -> Option<Entry<F>> {
         let mut room = cx.scratch.candidate.borrow_mut();
         let name = search.name(asked, &mut room);
-        let known = if cx.site.caching.enabled {
-            cx.cache.get(name, now.tick, &cx.tally)
-        } else {
-            Lookup::Miss
-        };
-        let stale = match known {
+        self.look_up_name(name, search, asked, now, cx)
+    }
+
+    #[inline(always)]
+    fn look_up_name(
+        &mut self,
+        name: &[u8],
+        search: Search,
+        asked: &Asked<'_>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Option<Entry<F>> {
+        if !cx.site.caching.enabled {
+            self.ask_open(name, None, search, asked, cx);
+            return None;
+        }
+        match cx.cache.get(name, now.tick, &cx.tally) {
             Lookup::Fresh(entry) => return Some(entry),
-            Lookup::Stale(Entry::File(file)) => Some(file),
-            Lookup::Stale(_) | Lookup::Miss => None,
-        };
-        let nothing_accepted = asked.head.accept_encoding.is_absent();
-        let siblings = if !cx.site.caching.enabled && nothing_accepted {
+            Lookup::Stale(Entry::File(file)) => self.ask_open(name, Some(file), search, asked, cx),
+            Lookup::Stale(_) | Lookup::Miss => self.ask_open(name, None, search, asked, cx),
+        }
+        None
+    }
+
+    #[cold]
+    fn ask_open(
+        &mut self,
+        name: &[u8],
+        stale: Option<Arc<Representation<F>>>,
+        search: Search,
+        asked: &Asked<'_>,
+        cx: &Cx<'_, F>,
+    ) {
+        // Without a cache, what this request will not take need not be opened.
+        let siblings = if !cx.site.caching.enabled && asked.head.accept_encoding.is_absent() {
             Codings::NONE
         } else {
             content::siblings(name, cx.site)
@@ -149,10 +195,10 @@ impl<F: File> Conn<F> {
         work.search = search;
         work.siblings = siblings;
         work.open = Some(OpenReq { path: name.into(), siblings });
-        None
     }
 
     /// Takes what the disk brought, remembers it, and goes on with the search.
+    #[cold]
     fn supplied(
         &mut self,
         asked: &Asked<'_>,
@@ -238,17 +284,25 @@ impl<F: File> Conn<F> {
     }
 
     /// Sends a reply, after the request's content has been discarded.
-    #[inline]
-    fn respond(&mut self, reply: Reply<F>, course: &Course, now: Now, cx: &Cx<'_, F>) {
+    #[inline(always)]
+    fn respond(
+        &mut self,
+        reply: Reply<F>,
+        head: &RequestHead<'_>,
+        course: &Course,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        self.promise(reply.status, reply.body_bytes);
         self.out = reply.outbox;
         self.after = course.after;
         self.reason = if self.draining { CloseReason::Drained } else { CloseReason::Finished };
-        self.promise(reply.status, reply.body_bytes);
-        if course.content == Content::None {
-            self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
-        } else {
+        if course.content == Announced::Some {
             self.set_state(State::Content, now.tick.after(cx.site.deadlines.head_ms_max));
-            self.work_mut(cx).content = course.content;
+            let content = Content::new(head.body, cx.site.limits.drain_body_bytes_max);
+            self.work_mut(cx).content = content;
+        } else {
+            self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
         }
     }
 
@@ -275,7 +329,7 @@ impl<F: File> Conn<F> {
         self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
     }
 
-    #[inline]
+    #[inline(always)]
     fn course(&self, head: &RequestHead<'_>, cx: &Cx<'_, F>) -> Course {
         let requests_max = cx.site.limits.requests_max;
         let last = self.draining || requests_max > 0 && self.requests >= requests_max;
@@ -291,7 +345,7 @@ pub(crate) enum Filled<F> {
     Shrank,
 }
 
-#[inline]
+#[inline(always)]
 fn terms<'a, F>(head: &RequestHead<'_>, course: &Course, now: Now, cx: &Cx<'a, F>) -> Terms<'a> {
     Terms {
         site: cx.site,

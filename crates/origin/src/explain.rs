@@ -2,10 +2,9 @@
 use crate::{
     Entry, Representation, Scratch, Site, content,
     plan::{Shape, plan},
-    protocol::h1::{After, Course, head_limits},
+    protocol::h1::{After, Announced, Course, head_limits},
     reply::{Persistence, Reply, Terms, needs_file},
     resolve::{Asked, Found, Role, Search},
-    work::Content,
 };
 use alloc::{
     format,
@@ -73,7 +72,7 @@ impl<F: File> Explainer<'_, F> {
             After::Linger => "connection: ends; what the peer still sends is discarded",
             After::Close => "connection: ends, as the request asks",
         });
-        if course.content != Content::None {
+        if course.content == Announced::Some {
             self.say("content: read and discarded before the response");
         }
         let terms = Terms {
@@ -83,13 +82,13 @@ impl<F: File> Explainer<'_, F> {
             persistence: course.persistence,
             head_only: true,
         };
-        if course.too_large {
+        if course.is_too_large() {
             self.say("content: longer than limits.drain_body_bytes_max");
         }
         if !needs_file(&head) {
             return bytes(terms.without_file::<F>(&head, &course));
         }
-        if course.too_large {
+        if course.is_too_large() {
             return bytes(terms.nothing::<F>(Status::CONTENT_TOO_LARGE));
         }
         self.target(&head, &terms)
@@ -109,7 +108,7 @@ impl<F: File> Explainer<'_, F> {
         if path.hidden && !self.site.content.dotfiles {
             self.say("path: a name starts with a dot (content.dotfiles is off)");
         }
-        let asked = Asked { path, head, rules: &self.site.content };
+        let asked = Asked { path: &path, head, rules: &self.site.content };
         let mut found = Search::start(&asked);
         loop {
             found = match found {

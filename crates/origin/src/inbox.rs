@@ -83,9 +83,9 @@ impl<F: File> Conn<F> {
         } else {
             parse_first(bytes, &limits)
         };
-        let fault = match parsed {
+        let fault = match &parsed {
             Ok(Some(head)) => {
-                self.on_head(&head, now, cx);
+                self.on_head(head, now, cx);
                 return Some(head.head_bytes);
             }
             Ok(None) if bytes.len() <= limits.head_bytes_max => {
@@ -95,7 +95,7 @@ impl<F: File> Conn<F> {
                 return None;
             }
             Ok(None) => HeadFault::oversized(bytes, &limits),
-            Err(fault) => fault,
+            Err(fault) => *fault,
         };
         let (status, why) = (fault.status(), fault.reason());
         self.on_no_head(status, why, CloseReason::BadRequest, now, cx);

@@ -1,36 +1,29 @@
 //! Which content coding of a file to send (RFC 9110 §12.5.3).
-use crate::Representation;
+use crate::{Coded, Representation};
 use regatta_http::{
     h1::RequestHead,
     negotiate::{self, Choice},
 };
 use regatta_op::{Coding, File};
 
-/// The request refuses every coding that there is, and the file as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotAcceptable;
-
-/// The coding to send; `None` is the file as it is.
-#[inline]
-pub(crate) fn coding<F: File>(
+/// The coding to send of a file; `None` if the request refuses every one that there is, and the
+/// file as it is.
+pub(crate) fn choose<'a, F: File>(
     head: &RequestHead<'_>,
-    file: &Representation<F>,
-) -> Result<Option<Coding>, NotAcceptable> {
-    if head.accept_encoding.is_absent() {
-        return Ok(None);
-    }
-    let mut codings = [Coding::Brotli; 3];
+    file: &'a Representation<F>,
+) -> Option<&'a Coded<F>> {
+    let mut available = [file.identity(); 3];
     let mut names = [""; 3];
     let mut count = 0;
     for coding in Coding::ALL {
-        if file.coded(Some(coding)).is_some() {
-            (codings[count], names[count]) = (coding, coding.name());
+        if let Some(coded) = file.coded(Some(coding)) {
+            (available[count], names[count]) = (coded, coding.name());
             count += 1;
         }
     }
     match negotiate::choose(head.accept_encoding, &names[..count]) {
-        Choice::Coding(at) => Ok(Some(codings[at])),
-        Choice::Identity => Ok(None),
-        Choice::NotAcceptable => Err(NotAcceptable),
+        Choice::Coding(at) => Some(available[at]),
+        Choice::Identity => Some(file.identity()),
+        Choice::NotAcceptable => None,
     }
 }

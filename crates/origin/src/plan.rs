@@ -33,7 +33,7 @@ pub(crate) enum Shape {
 }
 
 /// Decides what to send of `file`, in the order of RFC 9110 §13.2.2.
-#[inline]
+#[inline(always)]
 pub(crate) fn plan<'a, F: File>(
     head: &RequestHead<'_>,
     file: &'a Representation<F>,
@@ -44,10 +44,17 @@ pub(crate) fn plan<'a, F: File>(
     if role == Role::NotFound {
         return Plan { coded: file.identity(), shape: Shape::Whole };
     }
-    let Ok(coding) = negotiate::coding(head, file) else {
-        return Plan { coded: file.identity(), shape: Shape::Refused(Status::NOT_ACCEPTABLE) };
+    let coded = if head.accept_encoding.is_absent() {
+        file.identity()
+    } else {
+        match negotiate::choose(head, file) {
+            Some(coded) => coded,
+            None => {
+                let shape = Shape::Refused(Status::NOT_ACCEPTABLE);
+                return Plan { coded: file.identity(), shape };
+            }
+        }
     };
-    let coded = file.coded(coding).unwrap_or(file.identity());
     if head.conditions.is_empty() && head.range.is_none() {
         return Plan { coded, shape: Shape::Whole };
     }
@@ -55,6 +62,7 @@ pub(crate) fn plan<'a, F: File>(
     Plan { coded, shape }
 }
 
+#[inline(never)]
 fn shape<F>(head: &RequestHead<'_>, coded: &Coded<F>, ranges_max: usize, now_unix: u64) -> Shape {
     let validators = conditional::validators(coded);
     match evaluate(head.method, &head.conditions, &validators, now_unix) {
@@ -62,7 +70,8 @@ fn shape<F>(head: &RequestHead<'_>, coded: &Coded<F>, ranges_max: usize, now_uni
         Verdict::PreconditionFailed => return Shape::Refused(Status::PRECONDITION_FAILED),
         Verdict::Proceed => {}
     }
-    // RFC 9110 §14.2: Range means nothing in other methods, so HEAD tells what GET without it does.
+    // RFC 9110 §14.2: Range means nothing in other methods, so HEAD tells what GET without it
+    // does.
     match head.range {
         Some(value)
             if head.method == Method::Get

@@ -58,7 +58,7 @@ pub(crate) struct Reply<F> {
 
 impl Terms<'_> {
     /// The response that a plan describes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn planned<F: File>(&self, plan: &Plan<'_, F>, role: Role) -> Reply<F> {
         let coded = plan.coded;
         match &plan.shape {
@@ -68,7 +68,7 @@ impl Terms<'_> {
     }
 
     /// 200 with all of a file: the prebuilt head, the date patched, the body behind it.
-    #[inline]
+    #[inline(always)]
     fn whole<F: File>(&self, coded: &Coded<F>, vary: Option<&[u8]>) -> Reply<F> {
         let mut out = self.scratch.take_buffer();
         let copied = match &coded.body {
@@ -98,6 +98,7 @@ impl Terms<'_> {
         Reply { outbox, status: Status::OK, body_bytes: coded.len() }
     }
 
+    #[inline(never)]
     fn other<F: File>(&self, coded: &Coded<F>, shape: &Shape, role: Role) -> Reply<F> {
         match shape {
             Shape::Whole if role == Role::NotFound => self.not_found(coded),
@@ -248,7 +249,7 @@ impl Terms<'_> {
         match head.method {
             Method::Other => self.nothing(Status::NOT_IMPLEMENTED),
             Method::Get | Method::Head => self.nothing(Status::EXPECTATION_FAILED),
-            Method::Options if course.too_large => self.nothing(Status::CONTENT_TOO_LARGE),
+            Method::Options if course.is_too_large() => self.nothing(Status::CONTENT_TOO_LARGE),
             Method::Options => self.options(),
             _ => self.nothing(Status::METHOD_NOT_ALLOWED),
         }

@@ -30,7 +30,7 @@ enum Step {
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
-    pub(crate) path: Path<'a>,
+    pub(crate) path: &'a Path<'a>,
     pub(crate) head: &'a RequestHead<'a>,
     pub(crate) rules: &'a ContentRules,
 }
@@ -61,6 +61,7 @@ pub(crate) enum Found<F> {
 
 impl Search {
     /// The first name to look at.
+    #[inline]
     pub(crate) fn start<F>(asked: &Asked<'_>) -> Found<F> {
         if asked.path.hidden && !asked.rules.dotfiles {
             return Self::not_found(asked.rules);
@@ -74,8 +75,13 @@ impl Search {
         Found::Next(Self::at(Step::Index(0)))
     }
 
-    /// The name to look at; `room` is used if it must be put together.
+    /// True if the name to look at is the path itself.
     #[inline]
+    pub(crate) fn is_itself(self) -> bool {
+        self.step == Step::Itself
+    }
+
+    /// The name to look at; `room` is used if it must be put together.
     pub(crate) fn name<'b>(self, asked: &Asked<'b>, room: &'b mut Vec<u8>) -> &'b [u8] {
         let path = asked.path.relative;
         match self.step {

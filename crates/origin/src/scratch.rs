@@ -20,7 +20,8 @@ pub struct Scratch {
     /// Where paths are decoded, and where names of candidates are put together.
     pub(crate) decoded: RefCell<Vec<u8>>,
     pub(crate) candidate: RefCell<Vec<u8>>,
-    date: Cell<(u64, [u8; DATE_BYTES])>,
+    second: Cell<u64>,
+    date: Cell<[u8; DATE_BYTES]>,
     random: Cell<u64>,
 }
 
@@ -34,7 +35,8 @@ impl Scratch {
             works: RefCell::default(),
             decoded: RefCell::default(),
             candidate: RefCell::default(),
-            date: Cell::new((0, date::format(0))),
+            second: Cell::new(0),
+            date: Cell::new(date::format(0)),
             random: Cell::new(seed),
         }
     }
@@ -70,13 +72,11 @@ impl Scratch {
     /// Writes the date over 29 bytes at `at`, formatting it once a second.
     #[inline]
     pub(crate) fn patch_date(&self, head: &mut [u8], at: usize, unix: u64) {
-        let (mut second, mut text) = self.date.get();
-        if second != unix {
-            second = unix;
-            text = date::format(i64::try_from(unix).unwrap_or(i64::MAX));
-            self.date.set((second, text));
+        if self.second.get() != unix {
+            self.second.set(unix);
+            self.date.set(date::format(i64::try_from(unix).unwrap_or(i64::MAX)));
         }
-        head[at..at + DATE_BYTES].copy_from_slice(&text);
+        head[at..at + DATE_BYTES].copy_from_slice(&self.date.get());
     }
 
     /// The next number of the seeded sequence (splitmix64).

@@ -1,4 +1,4 @@
-//! Between the wire and HTTP: whether bytes must pass through memory is known here and nowhere else.
+//! Between the wire and HTTP: whether bytes must pass through memory is known here alone.
 
 /// What carries a connection's bytes.
 ///

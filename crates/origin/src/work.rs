@@ -82,13 +82,12 @@ pub(crate) enum ContentFault {
 }
 
 impl Content {
-    /// The content that a request announces, of which at most `bytes_max` are to be discarded.
-    pub(crate) fn announced(body: h1::Body, bytes_max: u64) -> Result<Self, ContentFault> {
+    /// The content that a request announces; of chunks, at most `bytes_max` may come.
+    pub(crate) const fn new(body: h1::Body, bytes_max: u64) -> Self {
         match body {
-            h1::Body::None | h1::Body::Length(0) => Ok(Self::None),
-            h1::Body::Length(length) if length > bytes_max => Err(ContentFault::TooLarge),
-            h1::Body::Length(length) => Ok(Self::Length(length)),
-            h1::Body::Chunked => Ok(Self::Chunked(Decoder::new(), bytes_max)),
+            h1::Body::None | h1::Body::Length(0) => Self::None,
+            h1::Body::Length(length) => Self::Length(length),
+            h1::Body::Chunked => Self::Chunked(Decoder::new(), bytes_max),
         }
     }
 

@@ -1,10 +1,6 @@
 //! HTTP/1.1 and 1.0: what a request head says of its connection (RFC 9112 §9.3).
-use crate::{
-    Site,
-    reply::Persistence,
-    work::{Content, ContentFault},
-};
-use regatta_http::h1::{Expectation, HeadLimits, RequestHead, Version};
+use crate::{Site, reply::Persistence};
+use regatta_http::h1::{Body, Expectation, HeadLimits, RequestHead, Version};
 
 /// How large a head may be.
 #[inline]
@@ -32,10 +28,20 @@ pub(crate) enum After {
 pub(crate) struct Course {
     pub(crate) after: After,
     pub(crate) persistence: Persistence,
-    /// Content to discard before the response is sent.
-    pub(crate) content: Content,
-    /// True if the content is too large to be discarded.
-    pub(crate) too_large: bool,
+    pub(crate) content: Announced,
+}
+
+/// The content that a request announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Announced {
+    /// None.
+    None,
+    /// Some, to be discarded before the response is sent.
+    Some,
+    /// Some that waits for `100 Continue`.
+    Withheld,
+    /// More than is discarded.
+    TooLarge,
 }
 
 impl Course {
@@ -46,14 +52,16 @@ impl Course {
     /// connection ends; it does not if no content was announced.
     #[inline]
     pub(crate) fn of(head: &RequestHead<'_>, last: bool, site: &Site) -> Self {
-        let announced = Content::announced(head.body, site.limits.drain_body_bytes_max);
-        let too_large = announced == Err(ContentFault::TooLarge);
-        let mut content = announced.unwrap_or_default();
-        let withheld = content != Content::None && head.expectation == Expectation::Continue;
-        if withheld {
-            content = Content::None;
-        }
-        let after = if last || too_large || withheld {
+        let content = match head.body {
+            Body::None | Body::Length(0) => Announced::None,
+            Body::Length(length) if length > site.limits.drain_body_bytes_max => {
+                Announced::TooLarge
+            }
+            _ if head.expectation == Expectation::Continue => Announced::Withheld,
+            Body::Length(_) | Body::Chunked => Announced::Some,
+        };
+        let readable = matches!(content, Announced::None | Announced::Some);
+        let after = if last || !readable {
             After::Linger
         } else if head.persistent {
             After::KeepAlive
@@ -65,6 +73,10 @@ impl Course {
             (After::KeepAlive, Version::Http10) => Persistence::Told,
             (After::Linger | After::Close, _) => Persistence::Close,
         };
-        Self { after, persistence, content, too_large }
+        Self { after, persistence, content }
+    }
+
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.content == Announced::TooLarge
     }
 }

@@ -1,0 +1,119 @@
+//! A hit allocates nothing: counted.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use regatta_metrics::{Arena, Tally};
+use regatta_op::{Coding, Done, File, FileId, Modified, Now, Op, OpenFault, OpenReq, Opened, Tick};
+use regatta_origin::{Conn, Cx, LocalCache, Log, Record, Scratch, Site};
+use regatta_sys::alloc_count::{Counting, allocations};
+use std::{net::SocketAddr, sync::Arc, sync::atomic::AtomicU64};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[derive(Clone, Debug)]
+struct FakeFile(Arc<FileId>);
+
+impl File for FakeFile {
+    fn id(&self) -> FileId {
+        *self.0
+    }
+}
+
+struct Listening;
+
+impl Log for Listening {
+    fn wants(&self) -> bool {
+        true
+    }
+
+    fn record(&self, record: &Record<'_>) {
+        assert!(record.status < 400);
+    }
+}
+
+const NOW: Now = Now { tick: Tick(5), unix: 1_700_000_000 };
+
+fn open(req: &OpenReq) -> Result<Opened<FakeFile>, OpenFault> {
+    let len = match &*req.path {
+        b"small.html" | b"docs/index.html" | b"index.html" => 4_096,
+        b"mid.css" => 40_000,
+        b"large.bin" => 1 << 20,
+        b"docs" => return Ok(Opened::Directory),
+        _ => return Err(OpenFault::NotFound),
+    };
+    let time = Modified { secs: 1_600_000_000, nanos: 1 };
+    let id = FileId { len, modified: time, changed: time, ..FileId::default() };
+    let siblings = Coding::ALL.map(|coding| {
+        let id = FileId { len: len / 3, ..id };
+        req.siblings.has(coding).then(|| FakeFile(Arc::new(id)))
+    });
+    Ok(Opened::File { file: FakeFile(Arc::new(id)), siblings })
+}
+
+/// Feeds `request` and performs what follows, until the next request is awaited.
+fn exchange(conn: &mut Conn<FakeFile>, request: &[u8], cx: &Cx<'_, FakeFile>) {
+    while let Some(op) = conn.next_op() {
+        match op {
+            Op::Recv => conn.complete(Done::Recv(Ok(request)), NOW, cx),
+            Op::Send(mut outbox) => {
+                let len = outbox.len();
+                outbox.advance(len);
+                conn.complete(Done::Send(outbox, Ok(len)), NOW, cx);
+                if conn.is_idle() {
+                    return;
+                }
+            }
+            Op::Open(ticket, req) => conn.complete(Done::Open(ticket, open(&req)), NOW, cx),
+            Op::Read(ticket, read) => {
+                let bytes = vec![b'x'; usize::try_from(read.len).unwrap()];
+                conn.complete(Done::Read(ticket, Ok(bytes.into())), NOW, cx);
+            }
+            Op::Shut | Op::Close(_) => panic!("it goes on"),
+        }
+    }
+}
+
+fn check(request: &str, log: &dyn Log) {
+    let site = Site::default();
+    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    let cache = LocalCache::new(&site.caching, 7);
+    let scratch = Scratch::new(7);
+    let tally = Tally::Owned(arena.slot(0));
+    let cx = Cx { site: &site, cache: &cache, tally, log, scratch: &scratch };
+    let peer = SocketAddr::from(([127, 0, 0, 1], 80)).into();
+    let mut conn = Conn::new(peer, NOW, &cx);
+    for _ in 0..3 {
+        exchange(&mut conn, request.as_bytes(), &cx);
+    }
+    let before = allocations();
+    for _ in 0..100 {
+        exchange(&mut conn, request.as_bytes(), &cx);
+    }
+    assert_eq!(allocations() - before, 0, "{request}");
+    assert!(before > 0, "the allocator counts");
+}
+
+#[test]
+fn a_hit_allocates_nothing() {
+    let rows = [
+        "GET /small.html HTTP/1.1\r\nHost: a\r\n\r\n",
+        "HEAD /small.html HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /small.html HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+        "GET /%73mall.html?x=y HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /docs/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /mid.css HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /mid.css HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip, br\r\n\r\n",
+        "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=5-99\r\n\r\n",
+        "GET /small.html HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n",
+        "GET /small.html HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nxyz",
+    ];
+    for request in rows {
+        check(request, &regatta_origin::NoLog);
+        check(request, &Listening);
+        let twice = format!("{request}{request}");
+        check(&twice, &Listening);
+    }
+}
