@@ -6,7 +6,7 @@ use common::Dir;
 use regatta_op::{Codings, Fault, File, OpenReq, Opened, Outbox, Segment};
 use regatta_sys::{
     OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, discard, fault, open_below, recv,
-    recv_now, send,
+    recv_now, send, send_last, send_more, send_range,
     socket::{
         AcceptFault, ListenSpec, Mode, accept, accept_fault, listen, local_addr, prepare,
         queued_bytes, set_mode, set_timeouts, shutdown_write,
@@ -309,6 +309,21 @@ fn a_head_waits_for_the_file_behind_it_and_both_arrive_whole() {
     let all = reader.join().unwrap();
     assert_eq!(&all[..4], b"head");
     assert_eq!(&all[4..], body);
+}
+
+#[test]
+fn the_bare_calls_send_the_same() {
+    let dir = Dir::new("bare");
+    let file = static_file(&dir, "file", b"0123456789");
+    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+    assert_eq!(send_more(fd.as_fd(), b"head ").unwrap(), 5);
+    client.set_nonblocking(true).unwrap();
+    assert_eq!(client.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    client.set_nonblocking(false).unwrap();
+    assert_eq!(send_range(fd.as_fd(), &file, 2, 3).unwrap(), 3);
+    assert_eq!(send_range(fd.as_fd(), &file, 10, 3).unwrap(), 0, "behind the end");
+    assert_eq!(send_last(fd.as_fd(), b" end").unwrap(), 4);
+    assert_eq!(read_exactly(&mut client, 12), b"head 234 end");
 }
 
 #[test]

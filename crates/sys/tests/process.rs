@@ -18,7 +18,7 @@ use std::{
 };
 
 fn main() {
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 11] = [
         ("fork_with_threads_is_refused", fork_with_threads_is_refused),
         ("exit_codes_and_signals_are_told_apart", exit_codes_and_signals_are_told_apart),
         ("a_panic_aborts_the_worker_only", a_panic_aborts_the_worker_only),
@@ -26,6 +26,7 @@ fn main() {
         ("memory_is_shared_with_workers", memory_is_shared_with_workers),
         ("memory_is_found_by_process_number", memory_is_found_by_process_number),
         ("workers_die_with_their_master", workers_die_with_their_master),
+        ("workers_that_become_another_user_die_too", workers_that_become_another_user_die_too),
         ("signals_are_read", signals_are_read),
         ("a_bell_wakes_another_process", a_bell_wakes_another_process),
         ("privileges_are_gone_for_good", privileges_are_gone_for_good),
@@ -174,18 +175,32 @@ fn memory_is_found_by_process_number() {
 }
 
 fn workers_die_with_their_master() {
+    dies_with_its_master(|| {});
+}
+
+fn workers_that_become_another_user_die_too() {
+    if !rustix::process::geteuid().is_root() {
+        println!("workers_that_become_another_user_die_too: skipped, needs root");
+        return;
+    }
+    // The kernel forgets the parent-death signal here.
+    let nobody = User { uid: 65534, gid: 65534, groups: vec![] };
+    dies_with_its_master(move || set_user(&nobody).unwrap());
+}
+
+fn dies_with_its_master(first: impl FnOnce()) {
     let shared = shm::create(1).unwrap();
     let pid: &AtomicU64 = &shared.words()[0];
+    let wait_for_ever = || loop {
+        thread::sleep(Duration::from_secs(1));
+    };
     let master = child(|| {
-        let worker = child(|| {
-            loop {
-                thread::sleep(Duration::from_secs(1));
-            }
+        let _worker = child(|| {
+            first();
+            pid.store(process::id().into(), SeqCst);
+            wait_for_ever()
         });
-        pid.store(worker.pid().into(), SeqCst);
-        loop {
-            thread::sleep(Duration::from_secs(1));
-        }
+        wait_for_ever()
     });
     eventually(|| pid.load(SeqCst) != 0);
     let worker = u32::try_from(pid.load(SeqCst)).unwrap();
