@@ -220,11 +220,11 @@ struct Plain {
 fn plain(raw: &[u8]) -> Plain {
     let (mut simple, mut hidden) = (true, false);
     let mut end = 0;
-    while let Some(&byte) = raw.get(end) {
-        match class(byte) {
-            Class::Ordinary => {}
-            Class::Percent => simple = false,
-            Class::Slash => match &raw[end + 1..] {
+    loop {
+        end += raw[end..].iter().take_while(|&&byte| class(byte) == Class::Ordinary).count();
+        match raw.get(end).map(|&byte| class(byte)) {
+            Some(Class::Percent) => simple = false,
+            Some(Class::Slash) => match &raw[end + 1..] {
                 [b'/', ..] => simple = false,
                 [b'.', rest @ ..] => match rest {
                     [] | [b'/' | b'?' | b'.' | b'%', ..] => simple = false,
@@ -232,11 +232,10 @@ fn plain(raw: &[u8]) -> Plain {
                 },
                 _ => {}
             },
-            Class::Query | Class::Invalid => break,
+            _ => return Plain { end, hidden, simple },
         }
         end += 1;
     }
-    Plain { end, hidden, simple }
 }
 
 /// True if a path that goes on with `rest` after `/.` starts with the segment `.well-known`.

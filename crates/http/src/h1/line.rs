@@ -1,6 +1,6 @@
 //! The lines of a head (RFC 9112 §2.2, §5).
-use super::word::{colons, controls, find};
-use crate::field::trim;
+use super::word::{controls, find, not_in_plain_names};
+use crate::field::{is_tchar, trim};
 
 /// Not what a line of a head may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,7 @@ pub(crate) struct Lines<'a> {
 /// What stands where a field line may start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next<'a> {
-    /// A field line. The name is not yet known to be a token, but has no control character; the
-    /// value is without whitespace around it.
+    /// A field line. The name is a token; the value is without whitespace around it.
     Field { name: &'a [u8], value: &'a [u8] },
     /// The blank line that ends the head.
     Blank,
@@ -76,13 +75,33 @@ impl<'a> Lines<'a> {
             return Ok(Next::Partial);
         };
         let end = start + line.len();
-        let colon = find(self.bytes, start, colons).ok_or(Malformed)?;
+        let colon = self.name_end(start)?;
         let (Some(name), Some(value)) =
             (self.bytes.get(start..colon), self.bytes.get(colon + 1..end))
         else {
             return Err(Malformed);
         };
         Ok(Next::Field { name, value: trim_value(value) })
+    }
+
+    /// Index of the colon behind the field name at `start`, in a line that has been looked at for
+    /// control characters.
+    #[inline(always)]
+    fn name_end(&self, start: usize) -> Result<usize, Malformed> {
+        match find(self.bytes, start, not_in_plain_names) {
+            Some(end) if self.bytes[end] == b':' && end > start => Ok(end),
+            _ => rare_name_end(self.bytes, start),
+        }
+    }
+}
+
+/// Index of the colon behind a field name that is not only letters and hyphens.
+#[inline(never)]
+fn rare_name_end(bytes: &[u8], start: usize) -> Result<usize, Malformed> {
+    let name = bytes[start..].iter().take_while(|&&byte| is_tchar(byte)).count();
+    match bytes.get(start + name) {
+        Some(b':') if name > 0 => Ok(start + name),
+        _ => Err(Malformed),
     }
 }
 

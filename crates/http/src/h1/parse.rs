@@ -183,7 +183,8 @@ pub fn parse_request<'a>(
 /// with what has. What follows it starts at [`RequestHead::head_bytes`].
 ///
 /// It scans what it parses, so a head that came whole needs no [`super::scan_head`]. One that did
-/// not is parsed from its start again: scan it until its end has come.
+/// not is parsed from its start again: scan it until its end has come. The caller limits how much
+/// it keeps of a head without an end: [`HeadFault::oversized`].
 ///
 /// # Errors
 /// As [`parse_request`].
@@ -396,7 +397,6 @@ fn take<'a>(
         19 if same(name, b"if-unmodified-since") => {
             once(&mut conditions.if_unmodified_since, value);
         }
-        _ if !is_token(name) => return Err(HeadFault::FieldLine),
         _ => {}
     }
     Ok(())

@@ -6,10 +6,7 @@ use super::{
     parse::Options,
     scan::skip_empty_lines,
 };
-use crate::{
-    Fields, Method, Status,
-    field::{is_token, same},
-};
+use crate::{Fields, Method, Status, field::same};
 
 /// A response head.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +113,6 @@ fn take(
         }
         14 if same(name, b"content-length") => framing.content_length(value),
         17 if same(name, b"transfer-encoding") => framing.transfer_encoding(value),
-        _ if !is_token(name) => return Err(ResponseFault::FieldLine),
         _ => Ok(()),
     };
     taken.map_err(|Ambiguous| ResponseFault::Framing)

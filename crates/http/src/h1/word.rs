@@ -21,11 +21,17 @@ pub(crate) const fn invisibles(word: u64) -> Marks {
     (!inside(word, 0x21) | word) & HIGH
 }
 
-/// Marks colons.
+/// Marks what is neither an ASCII letter nor a hyphen, of which nearly all field names consist. For
+/// text without control characters: setting bit 5 makes a hyphen of a CR.
 #[inline(always)]
-pub(crate) const fn colons(word: u64) -> Marks {
-    let other = word ^ (LOW * b':' as u64);
-    !(((other & !HIGH) + !HIGH) | other) & HIGH
+pub(crate) const fn not_in_plain_names(word: u64) -> Marks {
+    let lower = word | (LOW * 0x20);
+    let seven = lower & !HIGH;
+    let at_least_a = seven + LOW * (0x80 - b'a' as u64);
+    let above_z = seven + LOW * (0x7f - b'z' as u64);
+    let not_a_hyphen = (seven ^ (LOW * b'-' as u64)) + !HIGH;
+    // Only what is a letter is at least `a` and not above `z`.
+    (!(at_least_a ^ above_z) & not_a_hyphen | word) & HIGH
 }
 
 /// Sets the high bit of each byte whose lower seven bits are `least` to 0x7e; the other bits may be
@@ -96,6 +102,7 @@ mod tests {
     fn finders_find_the_bytes_of_their_kind() {
         check(controls, |byte| byte.is_ascii_control());
         check(invisibles, |byte| !byte.is_ascii_graphic());
-        check(colons, |byte| byte == b':');
+        let plain = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'\r');
+        check(not_in_plain_names, |byte| !plain(byte));
     }
 }
