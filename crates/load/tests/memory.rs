@@ -1,9 +1,10 @@
 //! `from-log` on two million lines that exist only while they are read, in bounded memory.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use regatta_load::workload::fault::unwatched;
-use regatta_load::workload::from_log::{Rules, distil};
+use regatta_load::workload::from_log::{Distilled, Rules, distil};
 use std::fs;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
@@ -11,8 +12,8 @@ const LINES: u64 = 2_000_000;
 /// Resident memory that reading may add, bytes; the lines themselves are 200 MB.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
 
-/// Combined log lines by formula: 120,000 clients, Zipf-like over 40,000 files, one second per 50
-/// lines.
+/// Combined log lines by formula: 500 clients at a time out of 200,000, 40,000 files, 50 lines a
+/// second.
 struct Lines {
     next: u64,
     bytes: u64,
@@ -26,7 +27,8 @@ impl Read for Lines {
             if self.next == LINES {
                 return Ok(0);
             }
-            self.rest = line(self.next).into_bytes();
+            self.rest.clear();
+            write_line(self.next, &mut self.rest)?;
             self.next += 1;
             self.at = 0;
         }
@@ -38,23 +40,15 @@ impl Read for Lines {
     }
 }
 
-fn line(n: u64) -> String {
+fn write_line(n: u64, out: &mut Vec<u8>) -> std::io::Result<()> {
     let scattered = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-    let client = scattered % 120_000;
+    let client = n / 5_000 * 500 + scattered % 500;
     let file = 40_000 / (1 + scattered % 39_989) + scattered / 7 % 3 * (n % 13_000);
     let second = n / 50;
-    format!(
-        "10.{}.{}.{} - - [{:02}/Oct/2000:{:02}:{:02}:{:02} +0000] \"GET /f/{file}.html HTTP/1.1\" \
-         200 {} \"http://example.org/\" \"Mozilla/5.0 (X11; Linux)\"\n",
-        client >> 16,
-        client >> 8 & 255,
-        client & 255,
-        1 + second / 86_400,
-        second / 3_600 % 24,
-        second / 60 % 60,
-        second % 60,
-        500 + file,
-    )
+    let (day, hour, minute) = (1 + second / 86_400, second / 3_600 % 24, second / 60 % 60);
+    write!(out, "host-{client} - - [{day:02}/Oct/2000:{hour:02}:{minute:02}:")?;
+    write!(out, "{:02} +0000] \"GET /f/{file}.html HTTP/1.1\" 200 ", second % 60)?;
+    writeln!(out, "{} \"http://example.org/\" \"Mozilla/5.0 (X11; Linux)\"", 500 + file)
 }
 
 /// Most memory that was ever resident, bytes.
@@ -75,8 +69,9 @@ fn two_million_lines_fit_in_little_memory() {
     let rules = Rules { run_bytes_max: 4 << 20, ..Rules::default() };
     let distilled = distil(input, Path::new("generated"), rules, &dir, &unwatched).unwrap();
     let mut requests = 0;
-    let (set, observed) = distilled
-        .sessions(|session| {
+    let Distilled { set, observed, sessions } = distilled;
+    sessions
+        .drain(&set, |session| {
             requests += session.len() as u64;
             Ok(())
         })

@@ -6,7 +6,7 @@
 use super::fault::{At, Fault, Progress, Watch, tell};
 use super::files::{FileSet, Listed};
 use super::from_dir::{self, Ranks};
-use super::from_log::{self, Rules};
+use super::from_log::{self, Distilled, Rules};
 use super::manifest::{self, FORMAT, Files, Log, LogWriter, Model, Offer, Workload};
 use super::partial::Partial;
 use super::popularity::{ALGORITHM, Law, Mix, Popularity};
@@ -619,7 +619,7 @@ pub fn from_log_stream(
     }
     let partial = Partial::begin(&options.out)?;
     let distilled = from_log::distil(input, &options.log, options.rules, partial.path(), watch)?;
-    let set = distilled.set.clone();
+    let Distilled { set, mut observed, sessions } = distilled;
     if options.with_files {
         room_for(&set, options.bytes_max)?;
         set.create(&partial.path().join(manifest::ROOT), watch)?;
@@ -629,7 +629,7 @@ pub fn from_log_stream(
         .map(|client| LogWriter::create(&set, partial.path(), client, &head))
         .collect::<Result<Vec<_>, _>>()?;
     let mut writers = std::collections::VecDeque::from(writers);
-    let (_, observed) = distilled.sessions(|session| {
+    observed.sessions = sessions.drain(&set, |session| {
         let mut writer = writers.pop_front().expect("there is at least one");
         writer.write(session)?;
         writers.push_back(writer);

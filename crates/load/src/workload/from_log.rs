@@ -105,6 +105,13 @@ pub struct Distilled {
     pub set: FileSet,
     /// What was found.
     pub observed: Observed,
+    /// The sessions, to be given out once.
+    pub sessions: Sessions,
+}
+
+/// The sessions of a log, on disk until they are given out.
+#[derive(Debug)]
+pub struct Sessions {
     spill: Spill,
     place: Vec<Option<u32>>,
     burst_gap_ms: u32,
@@ -313,7 +320,8 @@ impl Still {
         observed.dispersion = self.rate.dispersion();
         let (set, place) = self.files.finish(&mut observed)?;
         let burst_gap_ms = self.rules.burst_gap_ms;
-        Ok(Distilled { set, observed, spill: self.spill, place, burst_gap_ms })
+        let sessions = Sessions { spill: self.spill, place, burst_gap_ms };
+        Ok(Distilled { set, observed, sessions })
     }
 }
 
@@ -374,19 +382,20 @@ impl Files {
     }
 }
 
-impl Distilled {
-    /// Gives every session to `each` by start time, with its start in the hints, and answers the
-    /// set and what was found. Sessions left empty by clashes of names are left out.
+impl Sessions {
+    /// Gives every session to `each` by start time, with its start in the hints; answers how many
+    /// they were. `set` is the log's own. Sessions left empty by clashes of names are left out.
     ///
     /// # Errors
     /// [`Fault::Io`] and those of `each`.
-    pub fn sessions(
-        mut self,
+    pub fn drain(
+        self,
+        set: &FileSet,
         mut each: impl FnMut(&Session) -> Result<(), Fault>,
-    ) -> Result<(FileSet, Observed), Fault> {
+    ) -> Result<u64, Fault> {
         let (mut first_us, mut sessions) = (None, 0);
         let (mut session, mut target) = (Session::default(), String::new());
-        let (set, place, burst_gap_ms) = (&self.set, &self.place, self.burst_gap_ms);
+        let (place, burst_gap_ms) = (&self.place, self.burst_gap_ms);
         self.spill.drain(|spilled| {
             session.clear();
             let mut waited_ms = 0_u64;
@@ -416,8 +425,7 @@ impl Distilled {
             sessions += 1;
             each(&session)
         })?;
-        self.observed.sessions = sessions;
-        Ok((self.set, self.observed))
+        Ok(sessions)
     }
 }
 
@@ -482,8 +490,9 @@ mod tests {
         let distilled =
             distil(log.as_bytes(), Path::new("log"), rules, scratch.path(), &unwatched).unwrap();
         let (mut shown, mut last) = (Vec::new(), 0);
-        let found = distilled
-            .sessions(|session| {
+        let Distilled { set, observed, sessions } = distilled;
+        sessions
+            .drain(&set, |session| {
                 let at = session.hints.at_us.unwrap();
                 assert!(at >= last, "by start");
                 last = at;
@@ -498,7 +507,7 @@ mod tests {
             .unwrap();
         shown.sort();
         assert_eq!(shown, expected, "{name}");
-        found
+        (set, observed)
     }
 
     #[test]
