@@ -220,7 +220,8 @@ impl<F: File> Conn<F> {
             State::Head => self.end(CloseReason::IdleDeadline, now, cx),
             State::Send => self.end(CloseReason::SendDeadline, now, cx),
             State::Linger => self.end(self.reason, now, cx),
-            State::Find | State::Fill | State::Shut | State::Close => self.deadline = Tick::NEVER,
+            State::Shut => self.deadline = window,
+            State::Find | State::Fill | State::Close => self.deadline = Tick::NEVER,
         }
     }
 
@@ -427,8 +428,9 @@ impl<F: File> Conn<F> {
     /// Nothing follows but `Close`.
     fn close(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         if matches!(self.state, State::Find | State::Fill | State::Content | State::Send) {
-            let answered = self.state != State::Send && self.state != State::Content;
-            self.status = if answered { 0 } else { self.status };
+            if self.waits_for_disk() {
+                self.status = 0; // that of the response before
+            }
             self.finish(outcome(reason), now, cx);
         }
         self.drop_out(cx);

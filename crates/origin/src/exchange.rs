@@ -223,8 +223,7 @@ impl<F: File> Conn<F> {
         // A body that is about to be read belongs to the entry: it is remembered once, whole.
         if cx.site.caching.enabled && (filled || !will_fill(asked.head, search, &entry, now, cx)) {
             match &entry {
-                // These pass by themselves; what was known before may still be right.
-                Entry::Missing(OpenFault::Exhausted | OpenFault::Other(_)) => {}
+                Entry::Missing(fault) if passes(*fault) => {}
                 entry => cx.cache.put(name, entry, now.tick, &cx.tally),
             }
         }
@@ -249,7 +248,11 @@ impl<F: File> Conn<F> {
                 }
             },
             Ok(Opened::Directory) => Entry::Directory,
-            Err(fault) => Entry::Missing(fault),
+            Err(fault) => match stale {
+                // No descriptor to look again with is no reason not to serve what is known.
+                Some(stale) if passes(fault) => Entry::File(stale),
+                _ => Entry::Missing(fault),
+            },
         }
     }
 
@@ -368,6 +371,11 @@ fn will_fill<F: File>(
     };
     let plan = plan(head, file, search.role(), cx.site.limits.ranges_max, now.unix);
     plan.fill(head.method, cx.site.caching.body_bytes_max).is_some()
+}
+
+/// True for faults of the moment, which say nothing of the file and are not remembered.
+fn passes(fault: OpenFault) -> bool {
+    matches!(fault, OpenFault::Exhausted | OpenFault::Other(_))
 }
 
 fn count(codings: Codings) -> u64 {

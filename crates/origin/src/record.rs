@@ -69,7 +69,7 @@ pub struct Record<'a> {
     pub target: &'a [u8],
     /// `HTTP/1.0` or `HTTP/1.1`; empty if the request line could not be read.
     pub version: &'static str,
-    /// The status code.
+    /// The status code; 0 if the connection ended before there was one.
     pub status: u16,
     /// Bytes of the response's body, as promised.
     pub body_bytes: u64,

@@ -1,7 +1,7 @@
 //! What is remembered, for how long, and within which bounds.
 use crate::rig::{Expected, Rig, check, pattern};
 use regatta_metrics::Counter;
-use regatta_op::OpKind;
+use regatta_op::{OpKind, OpenFault};
 use regatta_origin::{CachingRules, ContentRules, Site};
 
 fn with(caching: CachingRules) -> Rig {
@@ -190,4 +190,37 @@ fn a_scan_for_nothing_puts_out_no_file() {
     body(&rig, "/ten.txt");
     assert_eq!(rig.opens.get(), opens);
     assert_eq!(rig.cache.negatives(), 10);
+}
+
+#[test]
+fn a_fault_of_the_moment_is_not_remembered_and_hides_nothing() {
+    let rig = Rig::new(Site::default());
+    let get_ten = get("/ten.txt");
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
+    let fields = [("retry-after", "1")];
+    check(&rig, &get_ten, &Expected { status: 503, fields: &fields, body: None });
+    rig.faults.borrow_mut().clear();
+    let served = Expected { status: 200, fields: &[], body: Some(b"0123456789") };
+    check(&rig, &get_ten, &served);
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
+    rig.pass(5_000);
+    check(&rig, &get_ten, &served);
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Denied);
+    rig.pass(5_000);
+    check(&rig, &get_ten, &Expected { status: 403, fields: &[], body: None });
+}
+
+#[test]
+fn index_names_are_tried_in_order() {
+    let content = ContentRules::default().with_index(&["a.html", "b.html", "index.html"]);
+    let rig = Rig::new(Site { content, ..Site::default() });
+    rig.put("x/b.html", b"b");
+    rig.put("y/a.html", b"a");
+    rig.put("y/b.html", b"b");
+    rig.put("z/a.html/deep", b"");
+    rig.put("z/index.html", b"i");
+    for (path, expected) in [("/x/", "b"), ("/y/", "a"), ("/z/", "i"), ("/docs/", "docs")] {
+        let body = Some(expected.as_bytes());
+        check(&rig, &get(path), &Expected { status: 200, fields: &[], body });
+    }
 }

@@ -1,7 +1,7 @@
 //! How connections end: who says so, in which time, and what becomes of what is on its way.
 use crate::rig::{Client, Expected, Rig, check};
 use regatta_metrics::Counter;
-use regatta_op::{CloseReason, Fault, OpKind};
+use regatta_op::{CloseReason, Done, Fault, OpKind};
 use regatta_origin::{Deadlines, Limits, Outcome, Site};
 
 const TEN: &[u8] = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -307,4 +307,35 @@ fn the_log_is_told() {
     client.feed(b"rubbish\n");
     let told = rig.log.told.borrow().last().cloned().unwrap();
     assert_eq!((told.line.as_str(), told.status), ("  ", 400));
+}
+
+#[test]
+fn expiry_leaves_the_disk_and_the_half_close_alone() {
+    use OpKind::{Close, Open, Read, Recv, Send, Shut};
+    let rig = Rig::new(Site::default());
+    let cx = rig.cx();
+    let mut client = rig.connect();
+    // By hand: what is out when the time comes is an Open, a Read, a Shut.
+    let mut conn = client.take_conn();
+    conn.complete(Done::Recv(Ok(b"GET /ten.txt HTTP/1.0\r\n\r\nx")), rig.now(), &cx);
+    let mut kinds = Vec::new();
+    while let Some(op) = conn.next_op() {
+        kinds.push(op.kind());
+        rig.pass(1_000_000);
+        let held = matches!(op.kind(), Open | Read | Shut);
+        if held {
+            conn.expire(0, rig.now(), &cx);
+            assert!(!conn.abandoned() && conn.next_op().is_none());
+        }
+        conn.check_invariants();
+        if op.kind() == Recv {
+            conn.expire(0, rig.now(), &cx);
+            assert!(conn.abandoned());
+            continue;
+        }
+        let Some(done) = rig.perform(op) else { break };
+        conn.complete(done, rig.now(), &cx);
+        conn.check_invariants();
+    }
+    assert_eq!(kinds, [Open, Read, Send, Shut, Recv, Close]);
 }

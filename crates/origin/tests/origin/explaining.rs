@@ -12,7 +12,8 @@ fn the_explained_head_is_the_sent_one() {
         (
             "GET /docs/guide",
             "",
-            "look: \"docs/guide.html\", the path with .html (content.clean_urls): a file of 5 bytes",
+            "look: \"docs/guide.html\", the path with .html (content.clean_urls): \
+             a file of 5 bytes",
         ),
         ("GET /docs", "", "answer: a directory; its name should end in a slash"),
         (

@@ -191,6 +191,23 @@ impl Rig {
         Ok(Opened::File { file: file.clone(), siblings })
     }
 
+    /// Performs what needs no peer; `None` for `Close`.
+    pub(crate) fn perform(&self, op: Op<FakeFile>) -> Option<Done<'static, FakeFile>> {
+        match op {
+            Op::Open(ticket, req) => Some(Done::Open(ticket, self.open(&req))),
+            Op::Read(ticket, ReadReq { file, at, len }) => {
+                Some(Done::Read(ticket, Ok(file.bytes(at, len).into())))
+            }
+            Op::Send(mut outbox) => {
+                let n = outbox.len();
+                outbox.advance(n);
+                Some(Done::Send(outbox, Ok(n)))
+            }
+            Op::Shut => Some(Done::Shut),
+            Op::Recv | Op::Close(_) => None,
+        }
+    }
+
     /// A new connection.
     pub(crate) fn connect(&self) -> Client<'_> {
         let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 4000)).into();
@@ -239,6 +256,13 @@ pub(crate) struct Client<'a> {
 impl Client<'_> {
     pub(crate) fn waits_for(&self) -> Option<OpKind> {
         self.parked.as_ref().map(Op::kind)
+    }
+
+    /// The connection itself, with a `Recv` out, for a test that drives it.
+    pub(crate) fn take_conn(&mut self) -> Conn<FakeFile> {
+        assert!(matches!(self.parked, Some(Op::Recv)));
+        let fresh = self.rig.connect().conn;
+        std::mem::replace(&mut self.conn, fresh)
     }
 
     fn done(&mut self, done: Done<'_, FakeFile>) {
