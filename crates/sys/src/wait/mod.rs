@@ -36,10 +36,11 @@ pub struct Event {
     pub key: u64,
     /// Receiving will not block. True on every hangup too.
     pub readable: bool,
-    /// Sending will not block. True on every hangup too.
+    /// Sending will not block. True on a broken connection too.
     pub writable: bool,
-    /// Both directions are over, or the connection broke: the next operation says which. A
-    /// [`Select`] cannot tell, and says so by readiness alone.
+    /// The peer sends no more (where that is watched: edge-triggered epoll), both directions are
+    /// over, or the connection broke: the next operation says which. A short read does not mean
+    /// that everything has been read. A [`Select`] cannot tell, and says so by readiness alone.
     pub hangup: bool,
 }
 
