@@ -332,6 +332,7 @@ impl<F: File> Conn<F> {
         }
         cx.scratch.give_buffer(out.into_buffer());
         self.finish(Outcome::Complete, now, cx);
+        self.state = State::Head; // no exchange is in progress
         match self.after {
             After::KeepAlive if self.draining => self.leave(CloseReason::Drained, now, cx),
             After::KeepAlive => {

@@ -8,3 +8,4 @@ mod explaining;
 mod framing;
 mod ranges;
 mod rig;
+mod soup;
