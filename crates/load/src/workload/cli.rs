@@ -614,8 +614,12 @@ pub fn from_log_stream(
     watch: Watch<'_>,
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
+    let mut problems = options.rules.problems();
     if !(1..=CLIENTS_MAX).contains(&options.clients) {
-        return Err(Fault::usage(format!("clients must be 1 to {CLIENTS_MAX}")));
+        problems.push(format!("clients must be 1 to {CLIENTS_MAX}"));
+    }
+    if !problems.is_empty() {
+        return Err(Fault::Usage(problems));
     }
     let partial = Partial::begin(&options.out)?;
     let distilled = from_log::distil(input, &options.log, options.rules, partial.path(), watch)?;

@@ -4,11 +4,12 @@
 
 use super::access_log::{self, LINE_BYTES_MAX, Line};
 use super::fault::{At, Fault, Progress, Watch, tell};
-use super::files::{FileSet, Listed};
+use super::files::{FileSet, LISTED_FILES_MAX, Listed};
 use super::model::zipf_exponent;
 use super::number::{id, index, share};
 use super::popularity::{Purpose, stream};
 use super::session::{Method, Request, Session};
+use super::session_log::REQUESTS_MAX;
 use super::spill::{Spill, Spilled};
 use super::uri;
 use rand_pcg::Pcg64;
@@ -58,6 +59,24 @@ impl Default for Rules {
             session_requests_max: 10_000,
             run_bytes_max: 16 << 20,
         }
+    }
+}
+
+impl Rules {
+    /// Every problem of rules that came from outside.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !(1..=1_000_000_000).contains(&self.session_gap_s) {
+            problems.push("the session gap must be 1 to 10^9 seconds".to_owned());
+        }
+        if !(1..=index(LISTED_FILES_MAX.into())).contains(&self.files_max) {
+            problems.push(format!("files must be 1 to {LISTED_FILES_MAX}"));
+        }
+        let bounds = [self.open_sessions_max, self.open_requests_max, self.session_requests_max];
+        if bounds.contains(&0) || self.session_requests_max > REQUESTS_MAX {
+            problems.push(format!("bounds on sessions must be 1 or more, {REQUESTS_MAX} at most"));
+        }
+        problems
     }
 }
 
@@ -572,6 +591,13 @@ mod tests {
         assert_eq!(observed.beyond_files_max, 1);
         let requests = Rules { open_requests_max: 1, ..tight };
         check("requests", &log(&rows), requests, &["/1", "/1 ~1000 /2", "/2", "/3"]);
+    }
+
+    #[test]
+    fn impossible_rules_are_named() {
+        let zero =
+            Rules { open_sessions_max: 0, files_max: 0, session_gap_s: 0, ..Rules::default() };
+        assert_eq!((zero.problems().len(), Rules::default().problems().len()), (3, 0));
     }
 
     #[test]

@@ -426,7 +426,7 @@ fn disk(out: &mut Predictions, questions: &Questions, items: &[Item], bytes: u64
     let disk_s = found.reads * read_s;
     let capacity = model::processes(n, cpu_s, disk_s);
     let (cpu_us, disk_us) = (rounded(cpu_s * 1e6), rounded(disk_s * 1e6));
-    let formula = format!("{n} loops, D_cpu = {cpu_us} µs, D_disk = {disk_us} µs, mean values");
+    let formula = format!("mean values: p = {n}, D_cpu = {cpu_us} µs, D_disk = {disk_us} µs");
     out.add("capacity of blocking loops", capacity.requests_per_s, "requests/s", formula.clone());
     out.add("of the peak without disk", 100.0 * capacity.of_peak, "%", formula.clone());
     out.add("processor idle", 100.0 * capacity.cpu_idle, "%", formula);

@@ -2,6 +2,8 @@
 //!
 //! A run counts only when every rule holds at every rate of its line ([E] §3.4, [S] §5).
 
+use super::number::share;
+use super::specweb::CLASS_PER_MILLE;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one client saw of the files of one size.
@@ -90,7 +92,7 @@ pub struct Breach {
 impl Breach {
     /// The observed share.
     pub fn share(&self) -> f64 {
-        super::number::share(self.timeouts, self.requests)
+        share(self.timeouts, self.requests)
     }
 }
 
@@ -155,6 +157,44 @@ pub fn systor12(cells: &[Cell], reading: Reading) -> Verdict {
     judge.verdict(cells, sums)
 }
 
+/// What a SPECweb99-like run saw, for [`conforming`] [src].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// Connections, each on a line of [`LINE_BITS_PER_S`].
+    pub connections: u64,
+    /// Of these, faster than [`CONFORMING_BITS_PER_S`].
+    pub fast: u64,
+    /// Requests of each class.
+    pub classes: [u64; 4],
+    /// Requests that failed.
+    pub errors: u64,
+}
+
+/// SPECweb99's rules of a conforming run [src]: at least 95 % of the connections faster than
+/// 320,000 bit/s, at most 1 % errors, each class within 10 % of its share. Answers what is broken.
+///
+/// [`LINE_BITS_PER_S`]: super::specweb::LINE_BITS_PER_S
+/// [`CONFORMING_BITS_PER_S`]: super::specweb::CONFORMING_BITS_PER_S
+pub fn conforming(lines: &Lines) -> Vec<String> {
+    let mut broken = Vec::new();
+    let fast = share(lines.fast, lines.connections);
+    if lines.connections == 0 || fast < 0.95 {
+        broken.push(format!("{:.1} % of the connections were fast enough, not 95", 100.0 * fast));
+    }
+    let requests: u64 = lines.classes.iter().sum();
+    if share(lines.errors, requests) > 0.01 {
+        broken.push(format!("{} of {requests} requests failed, over 1 %", lines.errors));
+    }
+    for (class, (&count, per_mille)) in lines.classes.iter().zip(CLASS_PER_MILLE).enumerate() {
+        let (found, wanted) = (share(count, requests), f64::from(per_mille) / 1000.0);
+        if (found / wanted - 1.0).abs() > 0.10 {
+            let (found, wanted) = (100.0 * found, 100.0 * wanted);
+            broken.push(format!("class {class} had {found:.2} % of the requests, not {wanted} %"));
+        }
+    }
+    broken
+}
+
 /// Requests and time-outs.
 type Sum = (u64, u64);
 
@@ -184,12 +224,11 @@ impl Sums {
     }
 
     fn mean(&self, mean: Mean) -> f64 {
-        let share = |sum: &Sum| super::number::share(sum.1, sum.0);
         match mean {
-            Mean::Overall => share(&self.total),
+            Mean::Overall => share(self.total.1, self.total.0),
             Mean::OfSizes => {
                 let asked: Vec<&Sum> = self.sizes.values().filter(|sum| sum.0 > 0).collect();
-                asked.iter().map(|sum| share(sum)).sum::<f64>() / asked.len().max(1) as f64
+                asked.iter().map(|sum| share(sum.1, sum.0)).sum::<f64>() / asked.len().max(1) as f64
             }
         }
     }
@@ -308,6 +347,21 @@ mod tests {
         let with = |mean| Reading { mean, test: Test::Observed, ..Reading::EUROSYS07 };
         assert!(!eurosys07(&cells, with(Mean::Overall)).passes(), "mean 0.04 %, limit 2.04 %");
         assert!(eurosys07(&cells, with(Mean::OfSizes)).passes(), "mean 2 %, limit 4 %");
+    }
+
+    #[test]
+    fn conforming_runs_are_specs() {
+        let good = Lines { connections: 100, fast: 95, classes: [350, 500, 140, 10], errors: 10 };
+        for (lines, broken) in [
+            (good, 0),
+            (Lines { fast: 94, ..good }, 1),
+            (Lines { errors: 11, ..good }, 1),
+            (Lines { classes: [350, 500, 138, 12], ..good }, 1),
+            (Lines { classes: [350, 500, 130, 9], errors: 9, ..good }, 0),
+            (Lines::default(), 5),
+        ] {
+            assert_eq!(conforming(&lines).len(), broken, "{lines:?}: {:?}", conforming(&lines));
+        }
     }
 
     /// Against tables of the exact binomial test.

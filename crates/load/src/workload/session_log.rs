@@ -238,7 +238,7 @@ fn micros(seconds: &str) -> Option<u64> {
 
 /// Writes a session in the format that [`Reader`] and httperf read, with the empty line after it.
 ///
-/// Targets must not be empty, start with `#`, or contain white space: those of this crate are
+/// Targets must not be empty or contain white space: those of this crate are
 /// percent-encoded.
 ///
 /// # Errors
@@ -276,7 +276,8 @@ fn write_request(
     if let Some(bytes) = request.reply_bytes {
         writeln!(out, "#! bytes={bytes}")?;
     }
-    if place > 0 {
+    // A first target that starts with `#` can only have been read behind white space.
+    if place > 0 || request.target.starts_with('#') {
         out.write_all(b"\t")?;
     }
     out.write_all(request.target.as_bytes())?;
@@ -389,6 +390,7 @@ mod tests {
         check("/a\r\n\r\n/b\r\n", &["GET /a", "GET /b"]);
         check("\n\n/a think=0.343\n\n\n\n/b\n\n", &["GET /a ~343000", "GET /b"]);
         check("\t/a\n /b\n", &["GET /a + GET /b"]);
+        check(" #a\n\t#b\n", &["GET #a + GET #b"]);
         check("/a\n\t/b think=3\n/c\n", &["GET /a + GET /b ~3000000 | GET /c"]);
         check("/a#b think=1e-3\n", &["GET /a#b ~1000"]);
         check("/a contents=bare method=PUT\n", &["PUT /a \"bare\""]);

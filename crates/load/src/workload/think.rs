@@ -82,6 +82,16 @@ pub enum Think {
 impl Think {
     /// The papers' constants ([E] §3.2).
     pub const PAPERS: Self = Self::Constant { inactive_us: INACTIVE_US, active_us: ACTIVE_US };
+
+    /// `constant` (the papers'), `surge` or `none`.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "constant" => Some(Self::PAPERS),
+            "surge" => Some(Self::Surge),
+            "none" => Some(Self::None),
+            _ => None,
+        }
+    }
 }
 
 /// SURGE's parameters [mem].
@@ -138,6 +148,15 @@ impl Pattern {
         think: Think::PAPERS,
         scale: 1.0,
     };
+
+    /// `p10` or `spec`.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "p10" => Some(Self::P10),
+            "spec" => Some(Self::SPEC),
+            _ => None,
+        }
+    }
 
     /// Mean time between requests of a session per request, seconds: what a connection lasts per
     /// request when replies take no time. `None` for SURGE's, whose mean depends on the cut.
@@ -343,6 +362,14 @@ mod tests {
             scale: -1.0,
         };
         assert_eq!(pattern.problems().len(), 3);
-        assert!(Pattern::P10.problems().is_empty() && Pattern::SPEC.problems().is_empty());
+        for name in ["p10", "spec"] {
+            assert!(Pattern::named(name).unwrap().problems().is_empty());
+        }
+        assert_eq!((Pattern::named("none"), Think::named("p10")), (None, None));
+        assert_eq!(Think::named("constant"), Some(Pattern::P10.think));
+        assert_eq!(
+            (Think::named("none"), Think::named("surge")),
+            (Some(Think::None), Some(Think::Surge))
+        );
     }
 }
