@@ -226,12 +226,10 @@ fn an_access_log_becomes_a_workload() {
     let mut text = String::new();
     for n in 0..3_000_u32 {
         let (client, page) = (n % 37, 1 + n * n % 50);
+        let (minute, second, bytes) = (n / 60 % 60, n % 60, page * 100);
         text.push_str(&format!(
-            "10.0.0.{client} - - [10/Oct/2000:13:{:02}:{:02} -0700] \"GET /p/{page}.html HTTP/1.1\" \
-             200 {}\n",
-            n / 60 % 60,
-            n % 60,
-            page * 100,
+            "10.0.0.{client} - - [10/Oct/2000:13:{minute:02}:{second:02} -0700] \
+             \"GET /p/{page}.html HTTP/1.1\" 200 {bytes}\n",
         ));
     }
     fs::write(&log, text).unwrap();

@@ -12,8 +12,8 @@ use std::path::Path;
 const SESSIONS: &[u8] = b"#! at=1.5 line=400000 client=7\n/a think=0.343\n\t/b\n\
     /c method=POST contents='x\\\ny \"z\"'\n\n#! bytes=9\n/d contents=\"\\\\\" think=3\n";
 const ACCESS: &[u8] = b"::1 - a b [10/Oct/2000:20:55:36.5 -0730] \"GET /x%20y?q HTTP/1.1\" 200 17 \
-    \"http://r/\" \"Mozilla \\\"q\\\"\"\n{\"ts\":1700000000.25,\"request\":{\"remote_ip\":\"1.2.3.4\",\
-    \"method\":\"GET\",\"uri\":\"/c\"},\"status\":200,\"size\":77}\n";
+    \"http://r/\" \"Mozilla \\\"q\\\"\"\n{\"ts\":1700000000.25,\"request\":{\
+    \"remote_ip\":\"1.2.3.4\",\"method\":\"GET\",\"uri\":\"/c\"},\"status\":200,\"size\":77}\n";
 const LIST: &[u8] = b"# list\n12\t0.5\t-\t/a%20b\n7\t1\tabcd\t/c/d\n";
 
 /// Gives `read` 20,000 copies of `text`, each with one to four bytes changed, lost or doubled.

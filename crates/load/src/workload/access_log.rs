@@ -204,7 +204,7 @@ const CLIENT_NAMES: &[&str] = &[
 const AGENT_NAMES: &[&str] = &["user_agent", "http_user_agent", "agent"];
 const STATUS_NAMES: &[&str] = &["status", "response", "status_code"];
 const BYTES_NAMES: &[&str] =
-    &["body_bytes_sent", "bytes_sent", "bytes", "size", "response_size", "bytes_promised"];
+    &["body_bytes", "body_bytes_sent", "bytes_sent", "bytes", "size", "response_size"];
 
 /// Seconds, milliseconds, microseconds or nanoseconds since 1970, by magnitude; or a date.
 fn json_time(value: &serde_json::Value) -> Option<(u64, bool)> {
@@ -280,9 +280,16 @@ mod tests {
             Some(("1.2.3.4", "", at + 250_000, "GET", "/c", 200, Some(77))),
         );
         check(
-            r#"{"time":"2023-11-14T23:13:20.5+01:00","remote_addr":"::1","request":"GET /n HTTP/2.0",
-                "status":"206","body_bytes_sent":"9","http_user_agent":"curl"}"#,
+            r#"{"time":"2023-11-14T23:13:20.5+01:00","remote_addr":"::1",
+                "request":"GET /n HTTP/2.0","status":"206","body_bytes_sent":"9",
+                "http_user_agent":"curl"}"#,
             Some(("::1", "curl", at + 500_000, "GET", "/n", 206, Some(9))),
+        );
+        check(
+            r#"{"time":"1994-11-06T08:49:37Z","peer":"192.0.2.7","port":4711,"method":"GET",
+                "target":"/a?b=c","version":"HTTP/1.1","status":200,"body_bytes":1000,
+                "sent_bytes":1200,"outcome":"complete","referer":null,"user_agent":"curl/8"}"#,
+            Some(("192.0.2.7", "curl/8", 784_111_777_000_000, "GET", "/a?b=c", 200, Some(1000))),
         );
         check(
             r#"{"timestamp":1700000000000,"client":"c","method":"GET","target":"/m","status":200}"#,
