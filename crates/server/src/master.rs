@@ -79,6 +79,8 @@ struct Prepared {
     /// Kept open: others find the counters by this descriptor.
     _shared: Shared,
     addresses: Vec<SocketAddr>,
+    /// Each is rung by its worker once that is who it should be and about to serve.
+    ready: Vec<Bell>,
     errors: ErrorLog,
     access: Rc<RefCell<AccessLog>>,
 }
@@ -92,8 +94,11 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
     let arena = Arena::create(shared.words(), workers);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     arena.set_server(process::id(), u64::try_from(started.as_millis()).unwrap_or(0));
-    let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
-    let bells = bells.map_err(|error| failed("cannot make bells", error))?;
+    let bells = || {
+        let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
+        bells.map_err(|error| failed("cannot make bells", error))
+    };
+    let (bells, ready) = (bells()?, bells()?);
     let (access, errors) = logs(&config, arena, found.user.as_ref())?;
     let listeners = listeners(&config)?;
     let addresses: io::Result<Vec<SocketAddr>> =
@@ -116,7 +121,8 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
         }),
     };
     let (architecture, user) = (config.architecture, found.user);
-    Ok(Prepared { env, architecture, workers, user, _shared: shared, addresses, errors, access })
+    let _shared = shared;
+    Ok(Prepared { env, architecture, workers, user, _shared, addresses, ready, errors, access })
 }
 
 fn logs(
@@ -194,29 +200,29 @@ impl Prepared {
     fn start(&mut self, worker: usize) -> io::Result<Child> {
         // A new seed each time: workers that share one would also share its weaknesses.
         self.env.site.seed = RandomState::new().hash_one(worker);
-        let Self { env, architecture, user, errors, access, .. } = &*self;
+        let Self { env, architecture, user, ready, errors, access, .. } = &*self;
         let access = access.borrow();
         let mut keep: Vec<BorrowedFd<'_>> = env.listeners.iter().map(AsFd::as_fd).collect();
-        keep.extend([env.root.as_fd(), env.bells[worker].as_fd()]);
+        keep.extend([env.root.as_fd(), env.bells[worker].as_fd(), ready[worker].as_fd()]);
         let logs = [access.inherited(), errors.inherited()];
         keep.extend(logs.iter().flatten().map(AsFd::as_fd));
-        fork_worker(&keep, || work(env, architecture, worker, user.as_ref(), errors))
+        fork_worker(&keep, || {
+            if let Some(Err(error)) = user.as_ref().map(set_user) {
+                let name = env.settings.text("server.user");
+                errors.note(
+                    Level::Error,
+                    format_args!("worker {worker} cannot become {name}: {error}"),
+                );
+                return EXIT_CANNOT_WORK;
+            }
+            ready[worker].ring();
+            work(env, architecture, worker, errors)
+        })
     }
 }
 
-/// The worker's side of a fork.
-fn work(
-    env: &Env,
-    architecture: &Architecture,
-    worker: usize,
-    user: Option<&User>,
-    errors: &ErrorLog,
-) -> i32 {
-    if let Some(Err(error)) = user.map(set_user) {
-        let name = env.settings.text("server.user");
-        errors.note(Level::Error, format_args!("worker {worker} cannot become {name}: {error}"));
-        return EXIT_CANNOT_WORK;
-    }
+/// What a worker does.
+fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog) -> i32 {
     match (architecture.driver.work)(env, worker) {
         Ok(()) => 0,
         Err(why) => {
@@ -248,6 +254,8 @@ impl Drop for PidFile {
     }
 }
 
+/// Keys of the master's poller: children by number, their bells by number and this bit, signals.
+const READY: u64 = 1 << 32;
 const SIGNALS: u64 = u64::MAX;
 
 struct Master {
@@ -256,6 +264,8 @@ struct Master {
     prepared: Prepared,
     staff: Staff,
     children: Vec<Option<Child>>,
+    /// Workers that have not said yet that they are ready.
+    awaited: usize,
 }
 
 impl Master {
@@ -264,13 +274,16 @@ impl Master {
         poller.add(signals.as_fd(), SIGNALS, Interest::READ)?;
         let drain_ms_max = prepared.env.settings.number("server.drain_ms_max");
         let staff = Staff::new(prepared.workers, drain_ms_max, clock::now().tick);
+        for (worker, bell) in prepared.ready.iter().enumerate() {
+            poller.add(bell.as_fd(), READY | worker as u64, Interest::READ)?;
+        }
         let children = (0..prepared.workers).map(|_| None).collect();
-        Ok(Self { signals, poller, prepared, staff, children })
+        let awaited = prepared.workers;
+        Ok(Self { signals, poller, prepared, staff, children, awaited })
     }
 
     fn run(&mut self) -> io::Result<Ending> {
         self.orders()?;
-        announce(&self.prepared.addresses);
         let mut events: Vec<Event> = Vec::new();
         loop {
             if self.staff.is_hopeless()
@@ -286,9 +299,11 @@ impl Master {
                 .then(|| Duration::from_millis(wake_at.since(now) + CLOCK_LATE_MS_MAX));
             self.poller.wait(&mut events, timeout)?;
             for event in &events {
-                match usize::try_from(event.key).ok().filter(|_| event.key != SIGNALS) {
-                    Some(worker) => self.reap(worker)?,
-                    None => self.heed()?,
+                let worker = usize::try_from(event.key & !READY).unwrap_or(usize::MAX);
+                match event.key {
+                    SIGNALS => self.heed()?,
+                    key if key & READY != 0 => self.greet(worker)?,
+                    _ => self.reap(worker)?,
                 }
             }
             self.orders()?;
@@ -299,6 +314,16 @@ impl Master {
     fn orders(&mut self) -> io::Result<()> {
         while let Some(order) = self.staff.due(clock::now().tick) {
             self.follow(order)?;
+        }
+        Ok(())
+    }
+
+    /// A worker is ready. Once all are, the world may know.
+    fn greet(&mut self, worker: usize) -> io::Result<()> {
+        self.poller.remove(self.prepared.ready[worker].as_fd())?;
+        self.awaited -= 1;
+        if self.awaited == 0 {
+            announce(&self.prepared.addresses);
         }
         Ok(())
     }
