@@ -35,6 +35,21 @@ pub(crate) fn cpus() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
+/// Whether two CPUs are threads of one core, so that each slows the other.
+pub(crate) fn share_a_core(one: usize, other: usize) -> bool {
+    let path = format!("/sys/devices/system/cpu/cpu{one}/topology/thread_siblings_list");
+    holds(&std::fs::read_to_string(path).unwrap_or_default(), other)
+}
+
+/// Whether a list such as `0-3,8` holds a CPU.
+fn holds(list: &str, cpu: usize) -> bool {
+    list.trim().split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let ends = first.parse::<usize>().ok().zip(last.parse::<usize>().ok());
+        ends.is_some_and(|(first, last)| (first..=last).contains(&cpu))
+    })
+}
+
 /// Seconds since boot in which a CPU did something, or another guest took it from us; None where
 /// `/proc/stat` does not have it. In steps of 10 ms.
 pub(crate) fn busy_seconds(cpu: usize) -> Option<f64> {
@@ -108,7 +123,13 @@ fn commit() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::busy_in;
+    use super::{busy_in, holds};
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert!(holds("0-3,8\n", 2) && holds("0-3,8", 8) && holds("1", 1));
+        assert!(!holds("0-3,8", 4) && !holds("", 0));
+    }
 
     #[test]
     fn a_cpu_s_line_is_read() {

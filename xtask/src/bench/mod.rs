@@ -180,6 +180,14 @@ impl Bench {
                 [None, None]
             }
         };
+        if let [Some(server), Some(client)] = cpus
+            && machine::share_a_core(server, client)
+        {
+            notes.push(format!(
+                "CPUs {server} and {client} are threads of one core: the client's work slows the \
+                 server's, so cycles move with it; instructions do not"
+            ));
+        }
         let scratch = Scratch::new(&options.folder)?;
         let root = scratch.path().join("root");
         let bodies = make_bodies(&root, &options.sizes)?;
