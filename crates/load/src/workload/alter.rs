@@ -1,4 +1,4 @@
-//! The altered file of [A]'s second experiment: rewritten again and again while it is served.
+//! The altered file of \[A\]'s second experiment: rewritten again and again while it is served.
 
 use super::content::Content;
 use super::fault::{At, Fault};
@@ -14,7 +14,7 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// In place, through the page cache: what [A] says, and what forces no disk read, since the
+    /// In place, through the page cache: what \[A\] says, and what forces no disk read, since the
     /// new pages are cached. A reply may be torn between two versions.
     Literal,
     /// A new file renamed over the old one: replies are whole; servers must notice the change.

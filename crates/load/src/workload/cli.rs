@@ -604,10 +604,10 @@ pub fn from_log(
     from_log_stream(BufReader::with_capacity(1 << 18, file), options, watch, out)
 }
 
-/// [`from_log`] on any stream; `options.log` names it.
+/// [`from_log()`] on any stream; `options.log` names it.
 ///
 /// # Errors
-/// Those of [`from_log`].
+/// Those of [`from_log()`].
 pub fn from_log_stream(
     input: impl BufRead,
     options: &FromLogOptions,

@@ -1,6 +1,6 @@
 //! File contents as a pure function of (path, offset), made and checked without a stored copy.
 //!
-//! The layout is SPEC's [src]: a first line with the size in nine columns and the file's name; a
+//! The layout is SPEC's \[src\]: a first line with the size in nine columns and the file's name; a
 //! newline at the end of every 64 bytes; the file's marker character at every 4,096; printable
 //! bytes (33 to 123) elsewhere. The random bytes depend on the path, the version and the line
 //! number, so a byte that is missing, doubled, swapped or from another file is found.
@@ -8,9 +8,9 @@
 use super::specweb;
 use core::fmt;
 
-/// Bytes of a line with its newline [src].
+/// Bytes of a line with its newline \[src\].
 pub const LINE_BYTES: u64 = 64;
-/// A marker character stands at every multiple of this many bytes [src].
+/// A marker character stands at every multiple of this many bytes \[src\].
 pub const MARKER_BYTES: u64 = 4_096;
 
 /// The first byte that is not what it should be.
@@ -51,7 +51,7 @@ impl Content {
     }
 
     /// The contents of `path` as rewritten for the `version`-th time: the version follows the name
-    /// in the first line and changes every line, so a torn reply is found ([A], altered file).
+    /// in the first line and changes every line, so a torn reply is found (\[A\], altered file).
     pub fn at_version(path: &str, version: u64) -> Self {
         Self::build(path, Some(version))
     }

@@ -50,9 +50,9 @@ pub struct Listed {
 }
 
 impl FileSet {
-    /// The SPECweb99-like set of `dirs` directories (1 to 100,000) [E] [src]. Directory `d`, from
-    /// 0 and hottest first, is `PREFIX/dirNNNNN`; several prefixes take turns, so that a set
-    /// can lie on several disks ([S] used two).
+    /// The SPECweb99-like set of `dirs` directories (1 to 100,000) \[E\] \[src\]. Directory `d`,
+    /// from 0 and hottest first, is `PREFIX/dirNNNNN`; several prefixes take turns, so that a set
+    /// can lie on several disks (\[S\] used two).
     ///
     /// # Errors
     /// [`Fault::Usage`] for a number of directories or a prefix out of range.

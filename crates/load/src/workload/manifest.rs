@@ -81,7 +81,7 @@ pub enum Files {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// Sessions arrive on their own; inside one, a request follows the reply before ([E] §3.2).
+    /// Sessions arrive on their own; inside one, a request follows the reply before (\[E\] §3.2).
     #[default]
     PartlyOpen,
     /// A fixed number of clients, each of which waits for its reply.

@@ -3,9 +3,9 @@
 //! The workload of the papers is regenerated from first principles (`systems.md` §3): a
 //! SPECweb99-like [`files::FileSet`], its [`popularity`], session [`think`] patterns, deterministic
 //! [`trace`]s written as httperf [`session_log`]s, and the [`model`]s that predict what a server
-//! will do with them. Marks in brackets name the source: [E] EuroSys'07, [S] SYSTOR'12,
-//! [H] HPL-2001-314, [G] Genevès, [A] Azzedin and Issa, [src] public source code, [mem] not
-//! confirmed, [inf] computed.
+//! will do with them. Marks in brackets name the source: \[E\] EuroSys'07, \[S\] SYSTOR'12,
+//! \[H\] HPL-2001-314, \[G\] Genevès, \[A\] Azzedin and Issa, \[src\] public source code, \[mem\]
+//! not confirmed, \[inf\] computed.
 
 pub mod access_log;
 pub mod alter;

@@ -42,7 +42,7 @@ pub struct Distinct {
     pub bytes: f64,
 }
 
-/// Distinct files and bytes after `requests` independent draws [inf].
+/// Distinct files and bytes after `requests` independent draws \[inf\].
 pub fn distinct(items: &[Item], requests: f64) -> Distinct {
     let mut sum = Distinct { files: 0.0, files_sigma: 0.0, bytes: 0.0 };
     let mut variance = 0.0;
@@ -74,7 +74,7 @@ pub struct PageCache {
 }
 
 /// Che's approximation: T solves Σ s·(1 − e^(−p·T)) = M, with s in whole pages and M the cache's
-/// bytes; file i is found with probability 1 − e^(−p·T) (§3.9) [inf].
+/// bytes; file i is found with probability 1 − e^(−p·T) (§3.9) \[inf\].
 pub fn page_cache(items: &[Item], cache_bytes: u64) -> PageCache {
     let pages = |item: &Item| (item.bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES) as f64;
     let whole: f64 = items.iter().map(pages).sum();
@@ -118,18 +118,18 @@ fn solve_horizon(items: &[Item], cache: f64, whole: f64) -> f64 {
 }
 
 /// Connections open at a reply rate, by Little's law:
-/// N = rate · (off time per request + response time) (§3.3) [inf].
+/// N = rate · (off time per request + response time) (§3.3) \[inf\].
 pub fn open_connections(replies_per_s: f64, off_s_per_request: f64, response_s: f64) -> f64 {
     replies_per_s * (off_s_per_request + response_s)
 }
 
 /// The reply rate at which a cap on connections stops the workload, by Little's law:
-/// cap / (off time per request + response time) (§0.3-4) [inf].
+/// cap / (off time per request + response time) (§0.3-4) \[inf\].
 pub fn rate_cap(connections_max: f64, off_s_per_request: f64, response_s: f64) -> f64 {
     connections_max / (off_s_per_request + response_s)
 }
 
-/// The session rate that offers `requests_per_s` from `processes` load generators (§3.6) [inf].
+/// The session rate that offers `requests_per_s` from `processes` load generators (§3.6) \[inf\].
 pub fn session_rate(requests_per_s: f64, requests_per_session: f64, processes: f64) -> f64 {
     requests_per_s / (requests_per_session * processes)
 }
@@ -146,7 +146,7 @@ pub struct Capacity {
 }
 
 /// `processes` event loops that block on a disk (SPED is one): a closed network of two queues with
-/// `cpu_s` and `disk_s` of service per request, by mean value analysis (§3.9) [inf]. With one
+/// `cpu_s` and `disk_s` of service per request, by mean value analysis (§3.9) \[inf\]. With one
 /// process, X = 1/(D_cpu + D_disk) and the idle share is X·D_disk.
 pub fn processes(processes: u32, cpu_s: f64, disk_s: f64) -> Capacity {
     let (mut at_cpu, mut at_disk, mut rate) = (0.0, 0.0, 0.0);
@@ -158,7 +158,7 @@ pub fn processes(processes: u32, cpu_s: f64, disk_s: f64) -> Capacity {
     Capacity { requests_per_s: rate, of_peak: rate * cpu_s, cpu_idle: 1.0 - rate * cpu_s }
 }
 
-/// [S] Table 1, and ours: memory that answers a share of the requests, in order of file size.
+/// \[S\] Table 1, and ours: memory that answers a share of the requests, in order of file size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach {
     /// Share of requests asked about.
@@ -168,11 +168,11 @@ pub struct Reach {
     /// Bytes of all files up to and with this size.
     pub memory: u64,
     /// Bytes up to where the share is reached, when the files of one size lie in any order: the
-    /// line between the sizes. [S]'s row lies on it.
+    /// line between the sizes. \[S\]'s row lies on it.
     pub memory_within: u64,
 }
 
-/// The shares of [S] Table 1.
+/// The shares of \[S\] Table 1.
 pub const REACHES: [f64; 8] = [0.10, 0.30, 0.50, 0.70, 0.80, 0.90, 0.95, 1.0];
 
 /// Answers each share of `wanted`, in ascending order. `requests` bounds the memory to the files
@@ -247,8 +247,8 @@ mod tests {
         assert!((found - expected).abs() <= tolerance, "{what}: {found} is not {expected}");
     }
 
-    /// §3.9's table: (directories, cache MB, bytes of that MB) and its columns. [E]'s megabytes
-    /// are 1,000 KiB, [S]'s are MiB.
+    /// §3.9's table: (directories, cache MB, bytes of that MB) and its columns. \[E\]'s megabytes
+    /// are 1,000 KiB, \[S\]'s are MiB.
     #[test]
     fn page_cache_table_is_recovered() {
         let (kkib, mib) = (1_024_000, 1 << 20);
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// [S] Table 3 against the model: (page cache MB, replies/s, model MB/s, measured MB/s).
+    /// \[S\] Table 3 against the model: (page cache MB, replies/s, model MB/s, measured MB/s).
     #[test]
     fn disk_reads_of_six_servers_are_recovered() {
         let items = specweb(650);
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// [S] Table 1: sizes exact, memory of whole sizes as §3.2 computes it, and the printed row
+    /// \[S\] Table 1: sizes exact, memory of whole sizes as §3.2 computes it, and the printed row
     /// within 1.5 % of the line between the sizes.
     #[test]
     fn table_1_is_recovered() {

@@ -107,7 +107,7 @@ impl Alias {
     }
 }
 
-/// How the class of each request is chosen [src].
+/// How the class of each request is chosen \[src\].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
@@ -123,7 +123,7 @@ pub enum Mix {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "law", rename_all = "kebab-case")]
 pub enum Law {
-    /// Zipf (1.0) over directories, SPEC's class mix, Zipf (1.0) within a class [src].
+    /// Zipf (1.0) over directories, SPEC's class mix, Zipf (1.0) within a class \[src\].
     Specweb {
         /// How classes are drawn.
         mix: Mix,
@@ -153,7 +153,7 @@ enum Shape {
 }
 
 impl Popularity {
-    /// SPEC's law over `dirs` directories (1 or more) of 36 files [src].
+    /// SPEC's law over `dirs` directories (1 or more) of 36 files \[src\].
     pub fn specweb(dirs: u32, mix: Mix) -> Self {
         let weights: Vec<f64> = (1..=dirs).map(|d| 1.0 / f64::from(d)).collect();
         let files: Vec<f64> = (0..FILES_PER_CLASS).map(file_share).collect();

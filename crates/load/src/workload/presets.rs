@@ -49,14 +49,14 @@ pub enum Shape {
         /// Bytes of each.
         bytes: u64,
     },
-    /// SURGE's sizes [mem]: lognormal below 133 KB, Pareto above, in random order.
+    /// SURGE's sizes \[mem\]: lognormal below 133 KB, Pareto above, in random order.
     Surge {
         /// How many.
         files: u32,
     },
 }
 
-/// Files of SURGE above the lognormal body, as a share [mem].
+/// Files of SURGE above the lognormal body, as a share \[mem\].
 const SURGE_TAIL_SHARE: f64 = 0.07;
 /// Largest file of the `surge` set, bytes: Pareto's tail has no end.
 const SURGE_BYTES_MAX: f64 = 1e8;

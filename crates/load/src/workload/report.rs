@@ -18,7 +18,7 @@ pub struct Report {
     pub name: String,
     /// The files.
     pub files: Files,
-    /// [S] Table 1 of this set.
+    /// \[S\] Table 1 of this set.
     pub table_1: Vec<ReachRow>,
     /// Sizes, smallest first; empty when there are over 100.
     pub sizes: Vec<Size>,
@@ -78,7 +78,7 @@ pub struct Size {
     pub memory_upto: u64,
 }
 
-/// A column of [S] Table 1.
+/// A column of \[S\] Table 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReachRow {
     /// Share of requests.
@@ -87,7 +87,7 @@ pub struct ReachRow {
     pub file_bytes: u64,
     /// Bytes of all files up to and with this size.
     pub memory: u64,
-    /// Bytes up to where the share is reached within the size: what [S] prints.
+    /// Bytes up to where the share is reached within the size: what \[S\] prints.
     pub memory_within: u64,
     /// The same, counting only files that the logs, or the number of requests asked about, touch.
     pub memory_touched: u64,

@@ -1,6 +1,6 @@
 //! The papers' verification rules, as pure functions over counts of requests and time-outs (§4.2).
 //!
-//! A run counts only when every rule holds at every rate of its line ([E] §3.4, [S] §5).
+//! A run counts only when every rule holds at every rate of its line (\[E\] §3.4, \[S\] §5).
 
 use super::number::share;
 use super::specweb::CLASS_PER_MILLE;
@@ -17,17 +17,17 @@ pub struct Cell {
     pub requests: u64,
     /// Of these, timed out.
     pub timeouts: u64,
-    /// Of the time-outs, those that the server never accepted or read. [S] does not count them;
-    /// [E] does.
+    /// Of the time-outs, those that the server never accepted or read. \[S\] does not count them;
+    /// \[E\] does.
     pub unseen: u64,
 }
 
 /// Which requests count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// All ([E]).
+    /// All (\[E\]).
     All,
-    /// Those that the server saw ([S]).
+    /// Those that the server saw (\[S\]).
     Seen,
 }
 
@@ -64,10 +64,10 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// [E]'s: all requests count.
+    /// \[E\]'s: all requests count.
     pub const EUROSYS07: Self =
         Self { counted: Counted::All, mean: Mean::Overall, test: Test::LowerBound };
-    /// [S]'s: what the server saw counts.
+    /// \[S\]'s: what the server saw counts.
     pub const SYSTOR12: Self =
         Self { counted: Counted::Seen, mean: Mean::Overall, test: Test::LowerBound };
 }
@@ -106,7 +106,7 @@ pub struct Verdict {
     /// Requests and time-outs with the unseen.
     pub all: (u64, u64),
     /// Time-outs per size, bytes → (requests, time-outs): print the sizes that fail, since
-    /// large files fail first ([E] §3.4).
+    /// large files fail first (\[E\] §3.4).
     pub per_size: BTreeMap<u64, (u64, u64)>,
 }
 
@@ -117,8 +117,8 @@ impl Verdict {
     }
 }
 
-/// [E] §3.4: at most 10 % of all time out; per size at most 2 points above the mean; per client and
-/// size at most 5 %.
+/// \[E\] §3.4: at most 10 % of all time out; per size at most 2 points above the mean; per client
+/// and size at most 5 %.
 pub fn eurosys07(cells: &[Cell], reading: Reading) -> Verdict {
     let sums = Sums::of(cells, reading.counted);
     let mut judge = Judge { reading, breaches: Vec::new() };
@@ -133,7 +133,7 @@ pub fn eurosys07(cells: &[Cell], reading: Reading) -> Verdict {
     judge.verdict(cells, sums)
 }
 
-/// [S] §5: at most 10 % of all time out; per size at most 5 % at one client and 2 % over all; per
+/// \[S\] §5: at most 10 % of all time out; per size at most 5 % at one client and 2 % over all; per
 /// size at most 5 points above the mean, at one client (against its own mean) and over all.
 pub fn systor12(cells: &[Cell], reading: Reading) -> Verdict {
     let sums = Sums::of(cells, reading.counted);
@@ -157,12 +157,12 @@ pub fn systor12(cells: &[Cell], reading: Reading) -> Verdict {
     judge.verdict(cells, sums)
 }
 
-/// What a SPECweb99-like run saw, for [`conforming`] [src].
+/// What a SPECweb99-like run saw, for [`conforming`] \[src\].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// Connections, each on a line of [`LINE_BITS_PER_S`].
+    /// Connections, each on a line of 400,000 bit/s.
     pub connections: u64,
-    /// Of these, faster than [`CONFORMING_BITS_PER_S`].
+    /// Of these, faster than 320,000 bit/s.
     pub fast: u64,
     /// Requests of each class.
     pub classes: [u64; 4],
@@ -170,11 +170,8 @@ pub struct Lines {
     pub errors: u64,
 }
 
-/// SPECweb99's rules of a conforming run [src]: at least 95 % of the connections faster than
+/// SPECweb99's rules of a conforming run \[src\]: at least 95 % of the connections faster than
 /// 320,000 bit/s, at most 1 % errors, each class within 10 % of its share. Answers what is broken.
-///
-/// [`LINE_BITS_PER_S`]: super::specweb::LINE_BITS_PER_S
-/// [`CONFORMING_BITS_PER_S`]: super::specweb::CONFORMING_BITS_PER_S
 pub fn conforming(lines: &Lines) -> Vec<String> {
     let mut broken = Vec::new();
     let fast = share(lines.fast, lines.connections);

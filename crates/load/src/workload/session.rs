@@ -6,7 +6,7 @@ use core::ops::Range;
 /// Microseconds in a second: think times are kept in whole microseconds.
 pub const US_PER_S: u64 = 1_000_000;
 
-/// A request's method: those that httperf's logs may name [src].
+/// A request's method: those that httperf's logs may name \[src\].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// DELETE

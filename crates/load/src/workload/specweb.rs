@@ -4,34 +4,34 @@
 
 use super::number::index;
 
-/// Size classes per directory [E].
+/// Size classes per directory \[E\].
 pub const CLASSES: u32 = 4;
-/// Files of each class in a directory [E].
+/// Files of each class in a directory \[E\].
 pub const FILES_PER_CLASS: u32 = 9;
-/// Files in a directory: 36 distinct sizes [E].
+/// Files in a directory: 36 distinct sizes \[E\].
 pub const FILES_PER_DIR: u32 = CLASSES * FILES_PER_CLASS;
-/// Bytes in one directory [E]; the sum of its 36 sizes.
+/// Bytes in one directory \[E\]; the sum of its 36 sizes.
 pub const DIR_BYTES: u64 = 5_119_484;
-/// Base size of each class, bytes; file k has `BASE · (k + 1) / 10` [src].
+/// Base size of each class, bytes; file k has `BASE · (k + 1) / 10` \[src\].
 pub const BASE_BYTES: [u64; 4] = [1_024, 10_240, 102_400, 1_024_000];
-/// Requests of each class per 1,000 [src]: 35, 50, 14 and 1 %.
+/// Requests of each class per 1,000 \[src\]: 35, 50, 14 and 1 %.
 pub const CLASS_PER_MILLE: [u16; 4] = [350, 500, 140, 10];
-/// File index by popularity rank within its class: rank 1 is file 4 [src].
+/// File index by popularity rank within its class: rank 1 is file 4 \[src\].
 pub const RANK_ORDER: [u32; 9] = [4, 3, 5, 2, 6, 1, 7, 8, 0];
 /// The most directories: five digits in a name.
 pub const DIRS_MAX: u32 = 100_000;
-/// SPEC's line speed of one user, bit/s; the `slow` workload's [src].
+/// SPEC's line speed of one user, bit/s; the `slow` workload's \[src\].
 pub const LINE_BITS_PER_S: u64 = 400_000;
-/// The least speed of a conforming connection, bit/s [src].
+/// The least speed of a conforming connection, bit/s \[src\].
 pub const CONFORMING_BITS_PER_S: u64 = 320_000;
 
-/// Bytes of file `k` (0..9) of `class` (0..4) [src].
+/// Bytes of file `k` (0..9) of `class` (0..4) \[src\].
 pub const fn file_bytes(class: u32, k: u32) -> u64 {
     BASE_BYTES[class as usize] * (k as u64 + 1) / 10
 }
 
 /// Directories for SPEC load `load` (simultaneous connections):
-/// `int(25 + ((400000 / 122000) · L) / 5)` [src], in whole numbers.
+/// `int(25 + ((400000 / 122000) · L) / 5)` \[src\], in whole numbers.
 pub const fn dirs_for_load(load: u64) -> u64 {
     25 + load * 40 / 61
 }
@@ -41,29 +41,29 @@ pub fn harmonic(n: u32) -> f64 {
     (1..=n).rev().map(|i| 1.0 / f64::from(i)).sum()
 }
 
-/// Share of one class's requests that file `k` gets: Zipf, exponent 1, over nine ranks [src].
+/// Share of one class's requests that file `k` gets: Zipf, exponent 1, over nine ranks \[src\].
 pub fn file_share(k: u32) -> f64 {
     let rank = (1..).zip(RANK_ORDER).find(|&(_, file)| file == k).map_or(0, |(rank, _)| rank);
     assert!(rank > 0, "a class has nine files, 0 to 8");
     1.0 / f64::from(rank) / harmonic(FILES_PER_CLASS)
 }
 
-/// Share of all requests that class `class` file `k` gets, over all directories [src].
+/// Share of all requests that class `class` file `k` gets, over all directories \[src\].
 pub fn size_share(class: u32, k: u32) -> f64 {
     f64::from(CLASS_PER_MILLE[class as usize]) / 1000.0 * file_share(k)
 }
 
-/// Share of requests that go to the hottest of `dirs` directories [src]: 1 / H(dirs).
+/// Share of requests that go to the hottest of `dirs` directories \[src\]: 1 / H(dirs).
 pub fn hottest_share(dirs: u32) -> f64 {
     1.0 / harmonic(dirs)
 }
 
-/// Mean body of a reply, bytes: 14,726.92 [inf].
+/// Mean body of a reply, bytes: 14,726.92 \[inf\].
 pub fn mean_body_bytes() -> f64 {
     sizes().map(|(class, k, bytes)| size_share(class, k) * bytes as f64).sum()
 }
 
-/// Mean body of a reply of one class, bytes [inf].
+/// Mean body of a reply of one class, bytes \[inf\].
 pub fn class_mean_bytes(class: u32) -> f64 {
     (0..FILES_PER_CLASS).map(|k| file_share(k) * file_bytes(class, k) as f64).sum()
 }
@@ -112,7 +112,7 @@ pub struct SizeRow {
     pub memory_upto: u64,
 }
 
-/// The acceptance table of the generator: 36 rows, smallest size first [inf].
+/// The acceptance table of the generator: 36 rows, smallest size first \[inf\].
 pub fn table(dirs: u32) -> Vec<SizeRow> {
     let mean = mean_body_bytes();
     let mut rows = Vec::with_capacity(index(FILES_PER_DIR.into()));

@@ -7,14 +7,14 @@ use rand_distr::{Distribution, Pareto, Weibull};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-/// Inactive off-period: the user's think time, microseconds ([E] §3.2).
+/// Inactive off-period: the user's think time, microseconds (\[E\] §3.2).
 pub const INACTIVE_US: u64 = 3_000_000;
-/// Active off-period: the browser's, microseconds ([E] §3.2).
+/// Active off-period: the browser's, microseconds (\[E\] §3.2).
 pub const ACTIVE_US: u64 = 343_000;
 /// Longest think time that a distribution may draw, microseconds: Pareto's tail has no end.
 pub const THINK_US_MAX: u64 = 600 * US_PER_S;
-/// Connection time per request that the papers' traces have, seconds: [E]'s cap of 10,000
-/// connections at 7,790 replies/s [inf].
+/// Connection time per request that the papers' traces have, seconds: \[E\]'s cap of 10,000
+/// connections at 7,790 replies/s \[inf\].
 pub const CONNECTION_S_PER_REQUEST: f64 = 1.284;
 
 /// Requests per session.
@@ -57,7 +57,7 @@ pub enum Gaps {
         inactive_share: f64,
     },
     /// Pages with a Pareto (k = 1, α = 2.43) number of requests, as SURGE has embedded
-    /// references [mem].
+    /// references \[mem\].
     Surge,
 }
 
@@ -67,20 +67,20 @@ pub enum Gaps {
 pub enum Think {
     /// None: requests follow each other at once.
     None,
-    /// Two constants, as in the papers' traces ([E] §3.2).
+    /// Two constants, as in the papers' traces (\[E\] §3.2).
     Constant {
         /// Inactive off-period, microseconds.
         inactive_us: u64,
         /// Active off-period, microseconds.
         active_us: u64,
     },
-    /// SURGE's distributions [mem]: inactive Pareto (k = 1 s, α = 1.5), mean 3.0 s; active Weibull
-    /// (scale 1.46 s, shape 0.382); both cut at [`THINK_US_MAX`].
+    /// SURGE's distributions \[mem\]: inactive Pareto (k = 1 s, α = 1.5), mean 3.0 s; active
+    /// Weibull (scale 1.46 s, shape 0.382); both cut at [`THINK_US_MAX`].
     Surge,
 }
 
 impl Think {
-    /// The papers' constants ([E] §3.2).
+    /// The papers' constants (\[E\] §3.2).
     pub const PAPERS: Self = Self::Constant { inactive_us: INACTIVE_US, active_us: ACTIVE_US };
 
     /// `constant` (the papers'), `surge` or `none`.
@@ -94,7 +94,7 @@ impl Think {
     }
 }
 
-/// SURGE's parameters [mem].
+/// SURGE's parameters \[mem\].
 pub mod surge {
     /// Inactive off-period: Pareto scale, seconds.
     pub const INACTIVE_K_S: f64 = 1.0;

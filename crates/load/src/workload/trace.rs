@@ -18,7 +18,7 @@ pub struct TraceSpec {
     pub sessions_max: u64,
     /// Lengths, gaps and think times.
     pub pattern: Pattern,
-    /// Line speed of every session, bit/s ([src]: SPEC's users have 400,000).
+    /// Line speed of every session, bit/s (\[src\]: SPEC's users have 400,000).
     pub line_bits_per_s: Option<u64>,
 }
 
