@@ -11,6 +11,7 @@ pub mod affinity;
 pub mod alloc_count;
 pub mod chaos;
 pub mod clock;
+pub mod connect;
 mod event;
 mod file;
 pub mod limits;
@@ -19,6 +20,7 @@ mod send;
 pub mod shm;
 pub mod signal;
 pub mod socket;
+pub mod thread;
 mod user;
 pub mod wait;
 

@@ -1,9 +1,11 @@
 //! Waiting for descriptors to become ready: one trait, three system calls.
 mod epoll;
+mod exact;
 mod poll;
 mod select;
 
 pub use epoll::{Epoll, Trigger};
+pub use exact::{Change, Exact};
 pub use poll::Poll;
 pub use select::Select;
 

@@ -1,0 +1,111 @@
+//! TCP connections from the client's side, made without waiting.
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, sockopt},
+};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+/// Where to, and as whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectSpec {
+    /// The peer.
+    pub to: SocketAddr,
+    /// Our address, of the peer's family; `None` leaves it to the kernel. Each has ports of its
+    /// own, and all of 127.0.0.0/8 is ours.
+    pub from: Option<IpAddr>,
+    /// Receive buffer, bytes; 0 leaves it to the kernel (`SO_RCVBUF`). A slow reader needs a small
+    /// one, or the kernel reads for it.
+    pub recv_buffer_bytes: u32,
+}
+
+/// A non-blocking socket on its way to its peer: writable once [`connected`] knows the outcome.
+///
+/// The port is chosen as late as possible (`IP_BIND_ADDRESS_NO_PORT`), so that it only needs to be
+/// unused towards this peer. Small segments are sent at once (`TCP_NODELAY`).
+///
+/// # Errors
+/// No descriptors (`EMFILE`, `ENFILE`) or ports (`EADDRNOTAVAIL`) left; the address is not ours; or
+/// the kernel knows at once that nobody listens.
+pub fn connect(spec: &ConnectSpec) -> io::Result<OwnedFd> {
+    let family = if spec.to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    if spec.recv_buffer_bytes > 0 {
+        let bytes = usize::try_from(spec.recv_buffer_bytes).unwrap_or(usize::MAX);
+        sockopt::set_socket_recv_buffer_size(&fd, bytes)?;
+    }
+    if let Some(from) = spec.from {
+        bind_address_only(&fd)?;
+        rustix::net::bind(&fd, &SocketAddr::new(from, 0))?;
+    }
+    match rustix::net::connect(&fd, &spec.to) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(fd),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Whether the connection was made, once the socket is writable (`SO_ERROR`).
+///
+/// # Errors
+/// Why not: refused, timed out, unreachable.
+pub fn connected(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::socket_error(fd)??)
+}
+
+fn bind_address_only(fd: &OwnedFd) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let on: libc::c_int = 1;
+    let len = libc::socklen_t::try_from(size_of_val(&on)).expect("an integer is short");
+    let (level, name) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+    let value = (&raw const on).cast();
+    // SAFETY: the pointer leads to `len` bytes that live across the call and are only read.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::Exact;
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    fn outcome(fd: &OwnedFd) -> io::Result<()> {
+        let mut exact = Exact::new().unwrap();
+        exact.add(fd.as_fd(), 0).unwrap();
+        assert_eq!(exact.wait(Some(Duration::from_secs(5))).unwrap(), 1);
+        connected(fd.as_fd())
+    }
+
+    #[test]
+    fn connects_from_the_address_that_it_was_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        for from in ["127.0.0.1", "127.4.5.6"] {
+            let from: IpAddr = from.parse().unwrap();
+            let fd = connect(&ConnectSpec { to, from: Some(from), recv_buffer_bytes: 8192 });
+            outcome(&fd.unwrap()).unwrap();
+            assert_eq!(listener.accept().unwrap().1.ip(), from);
+        }
+        let spec = ConnectSpec { to, from: Some([203, 0, 113, 1].into()), recv_buffer_bytes: 0 };
+        let refused = connect(&spec).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrNotAvailable);
+    }
+
+    #[test]
+    fn says_that_nobody_listens() {
+        let to = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let spec = ConnectSpec { to, from: None, recv_buffer_bytes: 0 };
+        let error = match connect(&spec) {
+            Ok(fd) => outcome(&fd).unwrap_err(),
+            Err(error) => error,
+        };
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
