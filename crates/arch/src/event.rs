@@ -135,6 +135,7 @@ fn rules(settings: &Settings) -> Rules {
         ops_max: settings.number_as("event.turn_ops_max"),
         full_read: settings.flag("accept.full_read"),
         eager_write: settings.flag("accept.eager_write"),
+        edge: false,
         patience: blocking(settings)
             .then(|| Duration::from_millis(settings.number("limits.send_window_ms"))),
     }

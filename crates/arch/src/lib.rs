@@ -28,6 +28,7 @@ pub trait WorkerLog: Log {
 }
 
 /// What the master prepares, while it is single-threaded, for every worker of every architecture.
+#[expect(missing_debug_implementations, reason = "holds a closure")]
 pub struct Env {
     /// Bound and listening sockets, in the order of the configuration.
     pub listeners: Vec<OwnedFd>,
@@ -41,7 +42,7 @@ pub struct Env {
     pub arena: Arena<'static>,
     /// One bell per worker.
     pub bells: Vec<Bell>,
-    /// Connections that may be open at once, in all workers together.
+    /// Connections that may be open at once in one worker.
     pub connections_max: usize,
     /// Effective values of every option.
     pub settings: Settings,

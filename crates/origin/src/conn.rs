@@ -217,6 +217,7 @@ impl<F: File> Conn<F> {
             State::Content => self.time_out(now, cx),
             State::Send if flows => self.deadline = window,
             State::Head | State::Linger if queued > 0 && flows => self.deadline = window,
+            State::Head if self.draining => self.end(CloseReason::Drained, now, cx),
             State::Head => self.end(CloseReason::IdleDeadline, now, cx),
             State::Send => self.end(CloseReason::SendDeadline, now, cx),
             State::Linger => self.end(self.reason, now, cx),
@@ -225,13 +226,19 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// The server is going away: finish the exchange in progress, then close. A connection that is
-    /// idle closes at once, and the `Recv` that was out counts as dropped, as in
-    /// [`expire`](Self::expire).
+    /// The server is going away: finish the exchange in progress, then close.
+    ///
+    /// A peer that was promised a persistent connection may have its next request on the way, and
+    /// would lose it: an idle connection has [`crate::Deadlines::drain_idle_ms`] left, and the
+    /// response to what comes meanwhile says that it is the last. If that is 0 it closes at once,
+    /// and the `Recv` that was out counts as dropped, as in [`expire`](Self::expire).
     pub fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
         self.draining = true;
         if self.is_idle() {
-            self.end(CloseReason::Drained, now, cx);
+            self.deadline = self.deadline.min(now.tick.after(cx.site.deadlines.drain_idle_ms));
+            if self.deadline <= now.tick {
+                self.end(CloseReason::Drained, now, cx);
+            }
         }
     }
 
@@ -334,9 +341,11 @@ impl<F: File> Conn<F> {
         self.finish(Outcome::Complete, now, cx);
         self.state = State::Head; // no exchange is in progress
         match self.after {
-            After::KeepAlive if self.draining => self.leave(CloseReason::Drained, now, cx),
             After::KeepAlive => {
-                self.set_state(State::Head, now.tick.after(cx.site.deadlines.idle_ms_max));
+                let deadlines = &cx.site.deadlines;
+                let idle_ms =
+                    if self.draining { deadlines.drain_idle_ms } else { deadlines.idle_ms_max };
+                self.set_state(State::Head, now.tick.after(idle_ms));
                 if self.work.is_some() {
                     self.advance_stash(now, cx);
                 }

@@ -94,6 +94,9 @@ pub struct Deadlines {
     pub send_rate_min: u64,
     /// From the end of our half of a connection to the end of the peer's.
     pub linger_ms_max: u64,
+    /// When the server is going away: how long an idle connection may still send a request, which
+    /// is answered and told that it is the last. 0 closes idle connections at once.
+    pub drain_idle_ms: u64,
 }
 
 impl Default for Deadlines {
@@ -104,6 +107,7 @@ impl Default for Deadlines {
             send_window_ms: 10_000,
             send_rate_min: 256,
             linger_ms_max: 2_000,
+            drain_idle_ms: 250,
         }
     }
 }

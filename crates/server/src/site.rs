@@ -36,6 +36,7 @@ fn deadlines(settings: &Settings) -> Deadlines {
         send_window_ms: settings.number("limits.send_window_ms"),
         send_rate_min: settings.number("limits.send_rate_min"),
         linger_ms_max: settings.number("limits.linger_ms_max"),
+        drain_idle_ms: settings.number("limits.drain_idle_ms"),
     }
 }
 

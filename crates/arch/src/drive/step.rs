@@ -3,7 +3,10 @@ use crate::kit::disk::Disk;
 use regatta_metrics::{Counter, Histogram};
 use regatta_op::{CloseReason, Done, Now, Op, Outbox, Tick};
 use regatta_origin::{Conn, Cx};
-use regatta_sys::{SendCall, StaticFile, clock, fault, socket, wait::Interest};
+use regatta_sys::{
+    SendCall, StaticFile, clock, fault, socket,
+    wait::{Event, Interest},
+};
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
@@ -34,6 +37,8 @@ pub struct Slot {
     readable: bool,
     /// The peer has said that it sends no more, so a short read does not mean that all was read.
     hangup: bool,
+    /// The poller has said that the socket takes bytes, and nothing since has said otherwise.
+    writable: bool,
 }
 
 impl Slot {
@@ -49,13 +54,15 @@ impl Slot {
             send: None,
             readable,
             hangup: false,
+            writable: false,
         }
     }
 
     /// Notes what the poller said.
-    pub const fn note(&mut self, readable: bool, hangup: bool) {
-        self.readable |= readable | hangup;
-        self.hangup |= hangup;
+    pub const fn note(&mut self, event: &Event) {
+        self.readable |= event.readable;
+        self.hangup |= event.hangup;
+        self.writable |= event.writable;
     }
 
     /// Forgets the operations that are parked here: the connection has given them up.
@@ -64,6 +71,11 @@ impl Slot {
         self.send = None;
     }
 }
+
+/// Boxes for outboxes that must wait: parking one on a warm loop allocates nothing.
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "it is the boxes that are kept, not what is in them")]
+pub struct Spares(Vec<Box<Outbox<StaticFile>>>);
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +102,8 @@ pub struct Rules {
     /// Send as soon as there is something to send, without waiting to be told that the socket is
     /// writable (`eager-write`, [H] §2.1).
     pub eager_write: bool,
+    /// The poller reports changes only: what it said holds until an operation fails.
+    pub edge: bool,
     /// Sockets are in blocking mode: one call sends the whole of what it is given ([E] §4.3), and
     /// fails after this long if the peer takes nothing. `None`: sockets do not block.
     pub patience: Option<Duration>,
@@ -114,27 +128,19 @@ pub struct Io<'a> {
     /// Where received bytes land.
     pub buffer: &'a mut [u8],
     /// Boxes for outboxes that must wait.
-    pub spares: &'a mut Vec<Box<Outbox<StaticFile>>>,
+    pub spares: &'a mut Spares,
     /// The turn's limits.
     pub rules: Rules,
     /// Where the turn's time went.
     pub spent: Spent,
 }
 
-/// Runs one connection until it would block or its budget is spent. `writable`: the poller has just
-/// said that the socket takes bytes.
-pub fn step(
-    slot: &mut Slot,
-    key: u64,
-    mut writable: bool,
-    io: &mut Io<'_>,
-    now: Now,
-    cx: &FileCx<'_>,
-) -> Turn {
+/// Runs one connection until it would block or its budget is spent.
+pub fn step(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
     let mut budget = Budget { bytes: io.rules.bytes_max, ops: io.rules.ops_max };
     let mut retried = slot.send.take().map(|mut parked| {
         let outbox = std::mem::take(&mut *parked);
-        io.spares.push(parked);
+        io.spares.0.push(parked);
         outbox
     });
     loop {
@@ -153,7 +159,7 @@ pub fn step(
                 slot.recv = true;
                 None
             }
-            Some(Op::Send(outbox)) if !writable && !io.rules.eager_write => {
+            Some(Op::Send(outbox)) if !slot.writable && !io.rules.eager_write => {
                 Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)))
             }
             Some(Op::Send(outbox)) => send(slot, key, outbox, &mut budget, io, now, cx),
@@ -183,7 +189,6 @@ pub fn step(
         if let Some(turn) = turn {
             return turn;
         }
-        writable = io.rules.eager_write;
         if budget.op() {
             return Turn::Again;
         }
@@ -264,6 +269,7 @@ fn send(
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let full = if at_file { Counter::SendfileWouldBlock } else { Counter::SendWouldBlock };
             cx.tally.add(full, 1);
+            slot.writable = false;
             Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)))
         }
         Err(error) => {
@@ -273,6 +279,7 @@ fn send(
         }
         Ok(sent) => {
             count(sent.call, sent.bytes, cx);
+            slot.writable &= io.rules.edge;
             budget.bytes = budget.bytes.saturating_sub(sent.bytes);
             slot.conn.complete(Done::Send(outbox, Ok(sent.bytes)), now, cx);
             None
@@ -295,7 +302,7 @@ fn count(call: SendCall, bytes: u64, cx: &FileCx<'_>) {
 
 /// Keeps an outbox until its time comes.
 fn park(slot: &mut Slot, outbox: Outbox<StaticFile>, io: &mut Io<'_>, turn: Turn) -> Turn {
-    let mut parked = io.spares.pop().unwrap_or_default();
+    let mut parked = io.spares.0.pop().unwrap_or_default();
     *parked = outbox;
     slot.send = Some(parked);
     turn

@@ -8,13 +8,13 @@ use super::{
 };
 use crate::{
     WorkerLog,
-    drive::step::{FileConn, FileCx, Io, Rules, Slot, Spent, Turn, enter, step},
+    drive::step::{FileConn, FileCx, Io, Rules, Slot, Spares, Spent, Turn, enter, step},
 };
 use regatta_metrics::{Control, Counter, Histogram, Phase, Slot as TallySlot};
-use regatta_op::{CloseReason, Now, Outbox, Tick};
+use regatta_op::{CloseReason, Now, Tick};
 use regatta_origin::Peer;
 use regatta_sys::{
-    Bell, StaticFile, clock, socket,
+    Bell, clock, socket,
     wait::{Event, Interest, Poller},
 };
 use std::{
@@ -62,7 +62,7 @@ pub struct EventLoop<'a, P> {
     /// Keys whose turn ended because its budget was spent.
     again: VecDeque<u64>,
     buffer: Box<[u8]>,
-    spares: Vec<Box<Outbox<StaticFile>>>,
+    spares: Spares,
     now: Now,
     /// The precise clock at the end of the last thing that was timed.
     stamp: u64,
@@ -77,6 +77,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// A loop that is not listening yet.
     pub fn new(poller: P, acceptor: Acceptor<'a>, rules: Rules, around: Surroundings<'a>) -> Self {
         let now = clock::now();
+        let rules = Rules { edge: poller.edge(), ..rules };
         Self {
             poller,
             slots: Slab::default(),
@@ -86,7 +87,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             around,
             again: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
-            spares: Vec::new(),
+            spares: Spares::default(),
             now,
             stamp: clock::nanos(),
             changes: 0,
@@ -115,7 +116,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             }
             for _ in 0..self.again.len() {
                 match self.again.pop_front() {
-                    Some(key) => self.turn(key, false, disk),
+                    Some(key) => self.turn(key, disk),
                     None => break,
                 }
             }
@@ -161,7 +162,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if !self.again.is_empty() {
             return Duration::ZERO;
         }
-        let due = self.wheel.next().into_iter().chain(self.acceptor.paused_until).min();
+        let leave = self.draining.then(|| Tick(self.around.control.drain_deadline_ms()));
+        let due =
+            self.wheel.next().into_iter().chain(self.acceptor.paused_until).chain(leave).min();
         let ms = due.map_or(WAIT_MS_MAX, |due| due.since(self.now.tick) + 1).min(WAIT_MS_MAX);
         Duration::from_millis(ms)
     }
@@ -240,19 +243,19 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             self.forget(key, CloseReason::Failed);
             return;
         }
-        self.turn(key, false, disk);
+        self.turn(key, disk);
     }
 
     /// Notes what the poller said of a connection and gives it a turn.
     fn event(&mut self, key: u64, event: Event, disk: &mut dyn Disk) {
         if let Some(slot) = self.slots.get_mut(key) {
-            slot.note(event.readable, event.hangup);
-            self.turn(key, event.writable, disk);
+            slot.note(&event);
+            self.turn(key, disk);
         }
     }
 
     /// Runs one connection until it would block, and does what its turn asks for.
-    fn turn(&mut self, key: u64, writable: bool, disk: &mut dyn Disk) {
+    fn turn(&mut self, key: u64, disk: &mut dyn Disk) {
         let Some(slot) = self.slots.get_mut(key) else { return };
         let cx = &self.around.cx;
         let mut io = Io {
@@ -262,7 +265,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             rules: self.rules,
             spent: Spent::default(),
         };
-        let turn = step(slot, key, writable, &mut io, self.now, cx);
+        let turn = step(slot, key, &mut io, self.now, cx);
         let spent = io.spent;
         let closed = match turn {
             Turn::Wait(wanted) => self.settle(key, wanted),
@@ -359,7 +362,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             if slot.conn.abandoned() {
                 slot.forget();
             }
-            self.turn(key, false, disk);
+            self.turn(key, disk);
         }
     }
 
@@ -393,7 +396,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 if slot.conn.abandoned() {
                     slot.forget();
                 }
-                self.turn(key, false, disk);
+                self.turn(key, disk);
             }
         }
         Ok(())

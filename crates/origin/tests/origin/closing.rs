@@ -256,13 +256,35 @@ fn a_file_that_shrinks_before_it_is_read_is_not_answered() {
 }
 
 #[test]
-fn draining() {
+fn draining_an_idle_connection() {
+    // A request that was on its way is answered, and told that it is the last.
     let rig = Rig::new(Site::default());
-    // Idle: at once.
+    let mut client = rig.connect();
+    client.feed(TEN);
+    assert!(!client.drain());
+    client.feed(TEN);
+    let last = client.responses(&[]).pop().expect("a second response");
+    assert_eq!(last.field("connection").as_deref(), Some("close"));
+    client.end();
+    ends(&client, CloseReason::Drained);
+    // Nothing comes: it closes when the time is up, and not before.
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    assert!(!client.drain());
+    assert!(!client.expire(200, 0));
+    assert!(client.expire(100, 0));
+    ends(&client, CloseReason::Drained);
+    // No time: at once.
+    let deadlines = Deadlines { drain_idle_ms: 0, ..Deadlines::default() };
+    let rig = Rig::new(Site { deadlines, ..Site::default() });
     let mut client = rig.connect();
     assert!(client.drain());
     ends(&client, CloseReason::Drained);
-    // In a response: after it.
+}
+
+#[test]
+fn draining_a_busy_connection() {
+    // In a response that promised more: the next request is answered, and is the last.
     let rig = Rig::new(Site::default());
     let mut client = rig.connect();
     client.room = 1_000;
@@ -270,7 +292,7 @@ fn draining() {
     assert!(!client.drain());
     client.room = u64::MAX;
     client.run();
-    assert_eq!(client.statuses(), [200]);
+    assert_eq!(client.statuses(), [200, 200]);
     assert!(client.shut);
     client.end();
     ends(&client, CloseReason::Drained);

@@ -166,6 +166,14 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Without it the peer could lose the end of its last response.",
     ),
     option(
+        "limits.drain_idle_ms",
+        millis(0, HOUR_MS),
+        "250",
+        "When the server is going away: how long an idle connection may still send a request.",
+        "It is answered and told that it is the last. A client whose request crosses the end of \
+         its connection would lose it. 0 closes idle connections at once.",
+    ),
+    option(
         "limits.linger_bytes_max",
         bytes(0, GIB),
         "4194304",
@@ -425,10 +433,11 @@ pub static OPTIONS: &[OptionSpec] = &[
     option(
         "accept.when_full",
         Kind::Choice(&["leave", "stop"]),
-        "leave",
+        "stop",
         "What happens at limits.connections_max.",
-        "leave keeps the listener and lets connections wait in the kernel's queue; stop closes \
-         it until there is room, so that the kernel refuses them.",
+        "New connections wait in the kernel's queue in any case. stop does not ask about the \
+         listener until a connection closes; leave goes on asking, as the servers of [H] do, and \
+         every wait returns at once.",
     ),
     option(
         "accept.defer",
