@@ -10,6 +10,7 @@ use crate::{
     work::Content,
 };
 use alloc::{boxed::Box, sync::Arc};
+use core::mem;
 use regatta_http::{
     Method, Status,
     h1::{RequestHead, parse_request},
@@ -303,7 +304,8 @@ impl<F: File> Conn<F> {
         if course.content == Announced::Some {
             self.set_state(State::Content, now.tick.after(cx.site.deadlines.head_ms_max));
             let content = Content::new(head.body, cx.site.limits.drain_body_bytes_max);
-            self.work_mut(cx).content = content;
+            let work = self.work_mut(cx);
+            (work.content, work.head_only) = (content, head.method == Method::Head);
         } else {
             self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
         }
@@ -317,12 +319,13 @@ impl<F: File> Conn<F> {
         now: Now,
         cx: &Cx<'_, F>,
     ) {
+        let head_only = self.work().is_some() && mem::take(&mut self.work_mut(cx).head_only);
         let terms = Terms {
             site: cx.site,
             scratch: cx.scratch,
             now,
             persistence: Persistence::Close,
-            head_only: false,
+            head_only,
         };
         let reply = page(&terms);
         self.out = reply.outbox;

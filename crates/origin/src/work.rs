@@ -25,6 +25,8 @@ pub(crate) struct Work {
     pub(crate) fill: Option<Coding>,
     /// Content of the request that is still to be discarded.
     pub(crate) content: Content,
+    /// True while that request is a `HEAD`: what refuses its content has no body either.
+    pub(crate) head_only: bool,
     /// Bytes discarded after our half was closed.
     pub(crate) lingered: u32,
     /// What the log will be told.
