@@ -1,8 +1,9 @@
 //! `regatta top --json`: the counters agree with what was asked of the server.
 
 use crate::client::{Client, get, request};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, run};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run};
 use crate::site::common;
+use rustix::process::Signal;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -158,6 +159,23 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
             ("requests_open", 0),
         ],
     );
+}
+
+/// What a worker had open when it died is not open for ever.
+pub(crate) fn of_a_worker_that_died(variant: &Variant) {
+    let server = start(variant);
+    let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/small.txt").expect(200);
+    }
+    read(&server, "connections_open", 3);
+    server.workers().iter().for_each(|worker| kill(*worker, Signal::KILL));
+    let top = read(&server, "connections_open", 0);
+    expect(&top, &[("closed_worker_died", 3), ("connections_open", 0), ("replies_200", 3)]);
+    server.connect().get("/small.txt").expect(200);
+    let top = read(&server, "connections_closed", 4);
+    // The counters of the dead one are kept: they only grow.
+    expect(&top, &[("replies_200", 4), ("connections_opened", 4), ("cache_entries", 1)]);
 }
 
 /// Histograms count what their counters count.

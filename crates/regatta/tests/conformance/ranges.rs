@@ -41,7 +41,7 @@ pub(crate) fn single_against_a_model(variant: &Variant) {
             let text = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
             let range = format!("bytes={}-{}", text(first), text(last));
             let answer = ranged(&mut client, &target, &range);
-            check_single(&answer, &range, &whole, select(len, first, last));
+            check_single(&answer, &range, whole, select(len, first, last));
         }
     }
 }
