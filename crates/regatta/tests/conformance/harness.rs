@@ -254,11 +254,12 @@ impl Server {
 
     /// Connections that the server holds open, as the kernel lists them.
     pub(crate) fn open_connections(&self) -> usize {
-        let port = format!(":{:04X}", self.address().port());
+        // 127.0.0.1, as the kernel writes it; others may use the port on another address.
+        let address = format!("{:08X}:{:04X}", 0x7f00_0001_u32.to_be(), self.address().port());
         let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
         let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
         // Local address, state other than LISTEN, and an inode: somebody has a descriptor of it.
-        let ours = rows.filter(|row| row[1].ends_with(&port) && row[3] != "0A" && row[9] != "0");
+        let ours = rows.filter(|row| row[1] == address && row[3] != "0A" && row[9] != "0");
         // A table that changes while it is read may have a row twice.
         ours.map(|row| row[2].to_owned()).collect::<HashSet<_>>().len()
     }
