@@ -152,7 +152,12 @@ impl<F> Outbox<F> {
 
     /// Takes the head's buffer for another use and drops what was not sent.
     #[must_use]
+    #[inline]
     pub fn into_buffer(self) -> Vec<u8> {
+        // Looked at here, because nearly always there is nothing to drop.
+        if let Some(rest) = self.rest {
+            drop(rest);
+        }
         self.head
     }
 

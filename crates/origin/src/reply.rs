@@ -67,6 +67,12 @@ impl Terms<'_> {
         }
     }
 
+    /// [`planned`](Self::planned), out of the way of hits.
+    #[inline(never)]
+    pub(crate) fn planned_rarely<F: File>(&self, plan: &Plan<'_, F>, role: Role) -> Reply<F> {
+        self.planned(plan, role)
+    }
+
     /// 200 with all of a file: the prebuilt head, the date patched, the body behind it.
     #[inline(always)]
     fn whole<F: File>(&self, coded: &Coded<F>, role: Role) -> Reply<F> {
@@ -303,8 +309,15 @@ impl Terms<'_> {
     }
 
     /// Says in a finished head what becomes of the connection, if that must be said.
-    #[inline]
+    #[inline(always)]
     fn amend(&self, out: &mut Vec<u8>) {
+        if self.persistence != Persistence::Implied {
+            self.write_connection(out);
+        }
+    }
+
+    #[inline(never)]
+    fn write_connection(&self, out: &mut Vec<u8>) {
         let value: &[u8] = match self.persistence {
             Persistence::Implied => return,
             Persistence::Told => b"keep-alive",
@@ -327,7 +340,7 @@ const CONNECTION_BYTES_MAX: usize = 24;
 
 /// Says in a finished head, in 206 and 304 as in 200 (RFC 9110 §15.3.7, §15.4.5), that a fallback
 /// was chosen: who asked for a page got it, another who asks for the same gets 404.
-#[inline]
+#[inline(always)]
 fn vary(out: &mut Vec<u8>, role: Role) {
     if role == Role::Fallback {
         out.truncate(out.len() - 2);
