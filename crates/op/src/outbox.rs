@@ -67,6 +67,17 @@ impl<F> Outbox<F> {
         Self { head, head_at: 0, first: None, rest: None }
     }
 
+    /// Starts an empty outbox anew with `head`.
+    ///
+    /// # Panics
+    /// If it is not empty, in debug builds: what was not sent would go out after `head`.
+    #[inline]
+    pub fn start(&mut self, head: Vec<u8>) {
+        debug_assert!(self.is_empty(), "one response at a time");
+        self.head = head;
+        self.head_at = 0;
+    }
+
     /// Adds a segment after all others. Empty segments are dropped.
     pub fn push(&mut self, segment: Segment<F>) {
         if segment.is_empty() {

@@ -119,8 +119,8 @@ impl<F: File> Conn<F> {
         if let Some(coding) = plan.fill(head.method, cx.site.caching.body_bytes_max) {
             return self.ask_read(file, coding, search, cx);
         }
-        let reply = terms.planned(&plan, role);
-        self.respond(reply, head, &course, now, cx);
+        let (status, body_bytes) = terms.planned_into(&plan, role, &mut self.out);
+        self.respond(status, body_bytes, head, &course, now, cx);
     }
 
     /// [`answer`](Self::answer) when the name looked at first is no file.
@@ -135,6 +135,7 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
     ) {
         let terms = terms(asked.head, course, now, cx);
+        let (head, limits) = (asked.head, &cx.site.limits);
         let reply = loop {
             found = match found {
                 Found::Next(next) => {
@@ -145,18 +146,17 @@ impl<F: File> Conn<F> {
                     }
                 }
                 Found::File(file, role) => {
-                    let head = asked.head;
-                    let plan = plan(head, &file, role, cx.site.limits.ranges_max, now.unix);
+                    let plan = plan(head, &file, role, limits.ranges_max, now.unix);
                     if let Some(coding) = plan.fill(head.method, cx.site.caching.body_bytes_max) {
                         return self.ask_read(file, coding, search, cx);
                     }
-                    break terms.planned_rarely(&plan, role);
+                    break terms.planned(&plan, role);
                 }
                 Found::Redirect => break terms.redirect(asked.path),
                 Found::Nothing(status) => break terms.nothing(status),
             };
         };
-        self.respond_rarely(reply, asked.head, course, now, cx);
+        self.respond_rarely(reply, head, course, now, cx);
     }
 
     /// What memory knows of a name; otherwise asks the disk and returns `None`.
@@ -333,19 +333,18 @@ impl<F: File> Conn<F> {
         Filled::Supply(Supply::Filled(Arc::new(file)))
     }
 
-    /// Sends a reply, after the request's content has been discarded.
+    /// Sends what is in the outbox, after the request's content has been discarded.
     #[inline(always)]
     fn respond(
         &mut self,
-        reply: Reply<F>,
+        status: Status,
+        body_bytes: u64,
         head: &RequestHead<'_>,
         course: &Course,
         now: Now,
         cx: &Cx<'_, F>,
     ) {
-        self.promise(reply.status, reply.body_bytes);
-        let before = mem::replace(&mut self.out, reply.outbox).into_buffer();
-        debug_assert!(before.is_empty(), "one response at a time");
+        self.promise(status, body_bytes);
         self.after = course.after;
         self.reason = if self.draining { CloseReason::Drained } else { CloseReason::Finished };
         if course.content == Announced::Some {
@@ -358,7 +357,7 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// [`respond`](Self::respond), out of the way of hits.
+    /// Sends a reply likewise; out of the way of hits.
     #[inline(never)]
     fn respond_rarely(
         &mut self,
@@ -368,7 +367,8 @@ impl<F: File> Conn<F> {
         now: Now,
         cx: &Cx<'_, F>,
     ) {
-        self.respond(reply, head, course, now, cx);
+        self.out = reply.outbox;
+        self.respond(reply.status, reply.body_bytes, head, course, now, cx);
     }
 
     /// Answers what no exchange can follow: sends a page, then ends the connection.

@@ -343,8 +343,8 @@ fn after_target<'a>(text: &'a [u8], request: &httparse::Request<'_, '_>) -> Opti
     text.get(strict::offset(text, target.as_bytes()) + target.len() + 1..)
 }
 
-/// Takes a field line into `head`. The length of its name says which few it can be; what nearly
-/// every request has is taken here, the rest out of the way.
+/// Takes a field line into `head`. What nearly every request has is taken here, and what means
+/// nothing here is passed over; the rest is out of the way.
 #[inline(always)]
 fn take<'a>(
     head: &mut RequestHead<'a>,
@@ -353,33 +353,44 @@ fn take<'a>(
     connection: &mut Options,
 ) -> Result<(), HeadFault> {
     let (name, value) = (line.name.as_bytes(), line.value);
-    match name.len() {
-        4 if name == b"Host" => host(&mut head.host, value),
-        10 if name == b"User-Agent" => {
+    match name {
+        b"Host" => host(&mut head.host, value),
+        b"User-Agent" => {
             head.user_agent = Some(value);
             Ok(())
         }
-        15 if name == b"Accept-Encoding" && head.accept_encoding.is_absent() => {
+        b"Accept-Encoding" if head.accept_encoding.is_absent() => {
             head.accept_encoding = FieldLines::one(value);
             Ok(())
         }
-        len if LENGTHS & (1 << (len & 31)) != 0 => take_other(head, line, framing, connection),
+        [first, ..] if INITIALS[name.len() & 31] & initial(*first) != 0 => {
+            take_other(head, line, framing, connection)
+        }
         _ => Ok(()),
     }
 }
 
-/// The lengths of the names that mean something here, as bits.
-const LENGTHS: u32 = 1 << 4
-    | 1 << 5
-    | 1 << 6
-    | 1 << 7
-    | 1 << 8
-    | 1 << 10
-    | 1 << 13
-    | 1 << 14
-    | 1 << 15
-    | 1 << 17
-    | 1 << 19;
+/// A bit for a letter, whatever its case; other characters share them.
+const fn initial(letter: u8) -> u32 {
+    1 << (letter & 31)
+}
+
+/// The first letters of the names that mean something here, by the length of the name.
+static INITIALS: [u32; 32] = {
+    let mut initials = [0; 32];
+    initials[4] = initial(b'H');
+    initials[5] = initial(b'R');
+    initials[6] = initial(b'E');
+    initials[7] = initial(b'R');
+    initials[8] = initial(b'I');
+    initials[10] = initial(b'C') | initial(b'U');
+    initials[13] = initial(b'I');
+    initials[14] = initial(b'C');
+    initials[15] = initial(b'A');
+    initials[17] = initial(b'I') | initial(b'T');
+    initials[19] = initial(b'I');
+    initials
+};
 
 /// [`take`] for any field, however its name is written.
 #[inline(never)]
