@@ -23,7 +23,7 @@ impl RequestConditions<'_> {
     /// No condition.
     #[must_use]
     #[inline(always)]
-    pub const fn new() -> Self {
+    pub const fn none() -> Self {
         Self {
             if_match: FieldLines::absent(),
             if_none_match: FieldLines::absent(),

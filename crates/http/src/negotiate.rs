@@ -80,9 +80,10 @@ fn choose_weighted(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choic
 
 #[inline]
 fn is_coding(text: &[u8], name: &str) -> bool {
-    text == name.as_bytes()
-        || text.eq_ignore_ascii_case(name.as_bytes())
-        || name == "gzip" && text.eq_ignore_ascii_case(b"x-gzip")
+    match text.len() {
+        6 if name == "gzip" => text.eq_ignore_ascii_case(b"x-gzip"),
+        len => len == name.len() && text.eq_ignore_ascii_case(name.as_bytes()),
+    }
 }
 
 /// A member's coding and its weight in thousandths (RFC 9110 §12.4.2).

@@ -95,15 +95,16 @@ pub fn is_host(text: &[u8]) -> bool {
         [ref name @ .., b':'] if digits <= 4 => name,
         _ => text,
     };
-    all_of(name, &HOST) || is_rare_host(text)
+    is_plain_name(name) || is_rare_host(text)
 }
 
-/// True if each byte of `text` is in `table`. It takes eight at a time, without a branch each.
+/// True if each byte of `text` may be in a registered name as it is. It takes eight at a time,
+/// without a branch for each.
 #[inline(always)]
-fn all_of(text: &[u8], table: &[bool; 256]) -> bool {
+fn is_plain_name(text: &[u8]) -> bool {
     let (eights, rest) = text.as_chunks::<8>();
-    let allowed = |good, byte: &u8| good & table[usize::from(*byte)];
-    eights.iter().all(|eight| eight.iter().fold(true, allowed)) && rest.iter().fold(true, allowed)
+    let all = |text: &[u8]| text.iter().fold(1, |all, byte| all & HOST[usize::from(*byte)]) == 1;
+    eights.iter().all(|eight| all(eight)) && all(rest)
 }
 
 /// [`is_host`] for whatever is not as nearly all are.
@@ -134,7 +135,7 @@ fn is_future(text: &[u8]) -> bool {
         return false;
     };
     let (version, address) = (&text[..dot], &text[dot + 1..]);
-    let allowed = |&byte: &u8| byte == b':' || HOST[usize::from(byte)];
+    let allowed = |&byte: &u8| byte == b':' || HOST[usize::from(byte)] == 1;
     let digits = !version.is_empty() && version.iter().all(u8::is_ascii_hexdigit);
     digits && !address.is_empty() && address.iter().all(allowed)
 }
@@ -158,20 +159,21 @@ fn is_encoded_name(text: &[u8]) -> bool {
                 rest
             }
             [b':', port @ ..] => return is_port(port),
-            [byte, rest @ ..] if HOST[usize::from(*byte)] => rest,
+            [byte, rest @ ..] if HOST[usize::from(*byte)] == 1 => rest,
             _ => return false,
         }
     }
 }
 
-/// True for a byte that may be in a registered name as it is (RFC 3986 §3.2.2).
-static HOST: [bool; 256] = {
-    let mut table = [false; 256];
+/// 1 for a byte that may be in a registered name as it is (RFC 3986 §3.2.2), else 0.
+static HOST: [u8; 256] = {
+    let mut table = [0; 256];
     let mut byte = 0x21u8;
     while byte < 0x7f {
-        table[byte as usize] = byte.is_ascii_alphanumeric()
+        let allowed = byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'('..=b',')
             || matches!(byte, b';' | b'=');
+        table[byte as usize] = allowed as u8;
         byte += 1;
     }
     table

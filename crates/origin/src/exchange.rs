@@ -99,11 +99,13 @@ impl<F: File> Conn<F> {
             return self.respond_rarely(reply, head, &course, now, cx);
         };
         let mut decoded = cx.scratch.decoded.borrow_mut();
-        let Ok(path) = decode_path(raw, &mut decoded) else {
+        // By reference: a path is seven words.
+        let path = &decode_path(raw, &mut decoded);
+        let Ok(path) = path else {
             let reply = terms.page(Status::BAD_REQUEST, "invalid path", |_| {});
             return self.respond_rarely(reply, head, &course, now, cx);
         };
-        let asked = Asked { path: &path, head, rules: &cx.site.content };
+        let asked = Asked { path, head, rules: &cx.site.content };
         let (mut search, mut found) = first(self, &asked);
         if let Found::Next(next) = found {
             search = next;

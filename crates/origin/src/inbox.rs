@@ -44,7 +44,7 @@ impl<F: File> Conn<F> {
 
     /// Goes on with `bytes`, of which `seen` have been looked at before, until another operation
     /// than `Recv` is next or more bytes are needed.
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Advance {
         let (mut used, mut seen) = (0, seen);
         while used < bytes.len() {
@@ -78,7 +78,7 @@ impl<F: File> Conn<F> {
     fn next_head(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Option<usize> {
         let limits = head_limits(cx.site);
         // What comes in small pieces is scanned once and parsed once.
-        let mut head = RequestHead::new();
+        let mut head = RequestHead::unread();
         let parsed = if seen > 0 && scan_head(bytes, seen) == Scan::Partial {
             Ok(false)
         } else {

@@ -169,7 +169,7 @@ impl RequestHead<'_> {
     /// A function, because only what a field says of its absence is written, and not 280 bytes.
     #[must_use]
     #[inline(always)]
-    pub const fn new() -> Self {
+    pub const fn unread() -> Self {
         Self {
             method: Method::Other,
             method_text: "",
@@ -180,7 +180,7 @@ impl RequestHead<'_> {
             body: Body::None,
             persistent: false,
             expectation: Expectation::None,
-            conditions: RequestConditions::new(),
+            conditions: RequestConditions::none(),
             range: None,
             accept_encoding: FieldLines::absent(),
             referer: None,
@@ -220,11 +220,12 @@ pub fn parse_first<'a>(
     bytes: &'a [u8],
     limits: &HeadLimits,
 ) -> Result<Option<RequestHead<'a>>, HeadFault> {
-    let mut head = RequestHead::new();
+    let mut head = RequestHead::unread();
     Ok(parse_into(bytes, limits, &mut head)?.then_some(head))
 }
 
-/// [`parse_first`] into `head`, which must be new: a head is large to be handed around. True if it is complete; otherwise `head` is of no use.
+/// [`parse_first`] into `head`, which must be [`RequestHead::unread`]: it is large, and is not to
+/// be copied on its way. True if it is complete; otherwise `head` is of no use.
 ///
 /// # Errors
 /// As [`parse_request`].
