@@ -356,8 +356,16 @@ fn take<'a>(
     let (name, value) = (line.name.as_bytes(), line.value);
     match name {
         b"Host" => host(&mut head.host, value),
+        b"Referer" => {
+            head.referer = Some(value);
+            Ok(())
+        }
         b"User-Agent" => {
             head.user_agent = Some(value);
+            Ok(())
+        }
+        b"Connection" if value == b"keep-alive" => {
+            connection.keep_alive = true;
             Ok(())
         }
         b"Accept-Encoding" if head.accept_encoding.is_absent() => {
