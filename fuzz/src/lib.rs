@@ -1,8 +1,18 @@
 //! What strangers send, and what must hold of it: one function for each fuzz target.
 //!
 //! Each function takes any bytes and panics if something does not hold. `cargo fuzz` runs them
-//! under libFuzzer, which needs a nightly compiler; `smoke` runs the committed corpora and
-//! mutations of them with any compiler.
+//! under libFuzzer and a sanitizer, which needs a nightly compiler; `smoke` runs the committed
+//! corpora and mutations of them with any compiler.
+//!
+//! libFuzzer without a sanitizer works with any compiler, too, and finds what safe code can do
+//! wrong. In `fuzz/`:
+//!
+//! ```sh
+//! c=-Cllvm-args=-sanitizer-coverage
+//! RUSTFLAGS="-Cpasses=sancov-module $c-level=4 $c-inline-8bit-counters $c-pc-table \
+//!     $c-trace-compares" cargo build --release --target x86_64-unknown-linux-gnu --bin head
+//! target/x86_64-unknown-linux-gnu/release/head -max_total_time=60 /tmp/found corpus/head
+//! ```
 #![forbid(unsafe_code)]
 
 mod fields;
