@@ -270,16 +270,12 @@ impl Server {
         self.processes().into_iter().map(cpu_of).sum()
     }
 
-    /// Connections that the server holds open, as the kernel lists them.
+    /// Connections that the workers hold open: their sockets other than the master's, which are
+    /// the listening ones.
     pub(crate) fn open_connections(&self) -> usize {
-        // 127.0.0.1, as the kernel writes it; others may use the port on another address.
-        let address = format!("{:08X}:{:04X}", 0x7f00_0001_u32.to_be(), self.address().port());
-        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
-        let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
-        // Local address, state other than LISTEN, and an inode: somebody has a descriptor of it.
-        let ours = rows.filter(|row| row[1] == address && row[3] != "0A" && row[9] != "0");
-        // A table that changes while it is read may have a row twice.
-        ours.map(|row| row[2].to_owned()).collect::<HashSet<_>>().len()
+        let listening = sockets(self.pid());
+        let held: HashSet<PathBuf> = self.workers().into_iter().flat_map(sockets).collect();
+        held.difference(&listening).count()
     }
 
     /// Sends the master a signal.
@@ -345,6 +341,13 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The sockets of a process, by their names in its table of descriptors.
+fn sockets(pid: u32) -> HashSet<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
+    let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("socket:")).collect()
 }
 
 /// The fields of `/proc/PID/stat` from the state (the third) on.
