@@ -88,7 +88,8 @@ fn what_was_pipelined_behind_a_close_is_asked_for_again() {
     });
     let outcome = play(&server, "/p\n /1\n /2\n /3\n", 1);
     assert_eq!(outcome.fates.get(Fate::Good), 4, "{:?}", outcome.fates);
-    assert_eq!(outcome.again, 2);
+    // The reply too may be lost, when the server closes with requests unread (RFC 9112 §9.6).
+    assert!((2..=3).contains(&outcome.again), "{}", outcome.again);
 }
 
 #[test]
