@@ -171,7 +171,7 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
     ) -> Option<Entry<F>> {
         if search.is_itself() {
-            return self.look_up_name(asked.path.relative, search, asked, now, cx);
+            return self.look_up_name(asked.path.relative, search, now, cx);
         }
         self.look_up_other(search, asked, now, cx)
     }
@@ -186,7 +186,7 @@ impl<F: File> Conn<F> {
     ) -> Option<Entry<F>> {
         let mut room = cx.scratch.candidate.borrow_mut();
         let name = search.name(asked, &mut room);
-        self.look_up_name(name, search, asked, now, cx)
+        self.look_up_name(name, search, now, cx)
     }
 
     #[inline(always)]
@@ -194,18 +194,17 @@ impl<F: File> Conn<F> {
         &mut self,
         name: &[u8],
         search: Search,
-        asked: &Asked<'_>,
         now: Now,
         cx: &Cx<'_, F>,
     ) -> Option<Entry<F>> {
         if !cx.site.caching.enabled {
-            self.ask_open(name, None, search, asked, cx);
+            self.ask_open(name, None, search, cx);
             return None;
         }
         match cx.cache.get(name, now.tick, &cx.tally) {
             Lookup::Fresh(entry) => return Some(entry),
-            Lookup::Stale(Entry::File(file)) => self.ask_open(name, Some(file), search, asked, cx),
-            Lookup::Stale(_) | Lookup::Miss => self.ask_open(name, None, search, asked, cx),
+            Lookup::Stale(Entry::File(file)) => self.ask_open(name, Some(file), search, cx),
+            Lookup::Stale(_) | Lookup::Miss => self.ask_open(name, None, search, cx),
         }
         None
     }
@@ -216,15 +215,9 @@ impl<F: File> Conn<F> {
         name: &[u8],
         stale: Option<Arc<Representation<F>>>,
         search: Search,
-        asked: &Asked<'_>,
         cx: &Cx<'_, F>,
     ) {
-        // Without a cache, what this request will not take need not be opened.
-        let siblings = if !cx.site.caching.enabled && asked.head.accept_encoding.is_absent() {
-            Codings::NONE
-        } else {
-            content::siblings(name, cx.site)
-        };
+        let siblings = content::siblings(name, cx.site);
         self.pending = stale;
         self.set_state(State::Find, Tick::NEVER);
         let work = self.work_mut(cx);

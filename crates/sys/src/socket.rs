@@ -198,6 +198,15 @@ pub fn stop_listening(listener: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::net::shutdown(listener, Shutdown::Read)?)
 }
 
+/// Makes closing the socket reset the connection and free what the peer has not taken, instead of
+/// going on to deliver it in the background (`SO_LINGER` of 0, socket(7)).
+///
+/// # Errors
+/// None that a valid socket could have.
+pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
+}
+
 /// Bytes sent that the peer has not acknowledged yet (`SIOCOUTQ`).
 ///
 /// # Errors

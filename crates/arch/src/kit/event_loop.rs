@@ -123,7 +123,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             for event in events.drain(..) {
                 match event.key {
                     BELL => drop(self.around.bell.clear()),
-                    key if key >= LISTENERS => self.accept(key, disk),
+                    key if key >= LISTENERS => drop(self.accept(key, disk)),
                     key => self.event(key, event, disk),
                 }
             }
@@ -214,9 +214,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     }
 
     /// Takes new connections from the listener that `key` names, as many as the strategy says.
-    fn accept(&mut self, key: u64, disk: &mut dyn Disk) {
+    fn accept(&mut self, key: u64, disk: &mut dyn Disk) -> Ended {
         if self.draining || self.acceptor.paused_until.is_some() {
-            return;
+            return Ended::Drained;
         }
         let at = usize::try_from(key - LISTENERS).expect("few listeners");
         let tally = self.around.cx.tally;
@@ -243,6 +243,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 self.deafen();
             }
         }
+        ended
     }
 
     /// Stops polling the listeners until there is room again.
@@ -316,7 +317,13 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 self.again.push_back(key);
                 false
             }
-            Turn::Closed(_) => true,
+            Turn::Closed(reason) => {
+                if reason == CloseReason::SendDeadline {
+                    // What the peer did not take would stay in the kernel for minutes.
+                    let _ = socket::reset_on_close(slot.socket.as_fd());
+                }
+                true
+            }
         };
         if closed {
             self.close(key);
@@ -407,7 +414,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// finish what it is doing.
     fn drain(&mut self, disk: &mut dyn Disk) -> io::Result<()> {
         for at in 0..self.acceptor.listeners.len() {
-            self.accept(LISTENERS + at as u64, disk);
+            while self.accept(LISTENERS + at as u64, disk) == Ended::Limit {}
         }
         self.draining = true;
         self.acceptor.paused_until = None;

@@ -65,7 +65,8 @@ impl Wheel {
                 let bucket = index(self.turned + step);
                 if self.filled[bucket / 64] & (1 << (bucket % 64)) != 0 {
                     self.filled[bucket / 64] &= !(1 << (bucket % 64));
-                    fired.append(&mut self.buckets[bucket]);
+                    // Its room goes too: a burst would keep it in every bucket for good.
+                    fired.append(&mut std::mem::take(&mut self.buckets[bucket]));
                 }
             }
             self.turned = self.turned.max(until);
