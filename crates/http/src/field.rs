@@ -1,6 +1,6 @@
 //! Field lines, their names and values (RFC 9110 §5).
-use crate::h1::line::{Lines, Next};
 use core::fmt;
+use memchr::memchr;
 
 /// One field line.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl<'a> Fields<'a> {
     /// The field lines in order.
     #[must_use]
     pub const fn iter(&self) -> Iter<'a> {
-        Iter { section: self.section, at: 0 }
+        Iter { section: self.section }
     }
 
     /// The value of the first line named `name`, in any case.
@@ -46,12 +46,12 @@ impl<'a> Fields<'a> {
 
     /// These lines from the first one named `name` on.
     #[cold]
-    fn starting_with(&self, name: &[u8]) -> Self {
+    fn starting_with(&self, name: &str) -> Self {
         let mut iter = self.iter();
         loop {
-            let rest = &self.section[iter.at..];
+            let rest = iter.section;
             match iter.next() {
-                Some(field) if !field.name.as_bytes().eq_ignore_ascii_case(name) => {}
+                Some(field) if !field.name.eq_ignore_ascii_case(name) => {}
                 _ => return Self { section: rest },
             }
         }
@@ -75,20 +75,19 @@ impl fmt::Debug for Fields<'_> {
 /// Field lines in order: [`Fields::iter`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
+    /// The lines that are left.
     section: &'a [u8],
-    at: usize,
 }
 
 impl<'a> Iterator for Iter<'a> {
     type Item = Field<'a>;
 
     fn next(&mut self) -> Option<Field<'a>> {
-        let mut lines = Lines::new(self.section, self.at);
-        let Ok(Next::Field { name, value }) = lines.next_field() else {
-            return None;
-        };
-        self.at = lines.at();
-        Some(Field { name: core::str::from_utf8(name).unwrap_or(""), value })
+        let (line, rest) = self.section.split_at(memchr(b'\n', self.section)? + 1);
+        let colon = memchr(b':', line)?;
+        self.section = rest;
+        let name = core::str::from_utf8(&line[..colon]).unwrap_or("");
+        Some(Field { name, value: line[colon + 1..].trim_ascii() })
     }
 }
 
@@ -104,7 +103,7 @@ enum Extent<'a> {
     Absent,
     /// The value of the only line.
     One(&'a [u8]),
-    /// The field section from the first line to the last, with what is between them.
+    /// The field section from the first line on.
     Many(Fields<'a>),
 }
 
@@ -133,12 +132,13 @@ impl<'a> FieldLines<'a> {
         !self.is_absent()
     }
 
-    /// Takes a line `name: value`. `fields` are all lines of the head up to it, with it.
+    /// Takes a line `name: value`, which is one of `fields`.
     #[inline]
-    pub(crate) fn extend(&mut self, name: &[u8], value: &'a [u8], fields: &'a [u8]) {
+    pub(crate) fn extend(&mut self, name: &str, value: &'a [u8], fields: Fields<'a>) {
         self.lines = match self.lines {
             Extent::Absent => Extent::One(value),
-            _ => Extent::Many(Fields::new(fields).starting_with(name)),
+            Extent::One(_) => Extent::Many(fields.starting_with(name)),
+            many @ Extent::Many(_) => many,
         };
     }
 
@@ -170,13 +170,7 @@ impl fmt::Debug for FieldLines<'_> {
     }
 }
 
-/// True if `text` is a token (RFC 9110 §5.6.2).
-#[must_use]
-pub(crate) fn is_token(text: &[u8]) -> bool {
-    !text.is_empty() && text.iter().all(|&byte| is_tchar(byte))
-}
-
-/// True for a byte that may be in a token.
+/// True for a byte that may be in a token (RFC 9110 §5.6.2).
 #[must_use]
 #[inline]
 pub(crate) fn is_tchar(byte: u8) -> bool {
@@ -196,39 +190,17 @@ static TCHAR: [bool; 256] = {
     table
 };
 
-/// True if `text` is `lower` in any case.
-///
-/// `lower` has only lower-case letters, digits and hyphens, and `text` no control characters: then
-/// setting bit 5 maps a letter's two cases, and nothing else, to the lower one.
+/// True if `text` is `known` in any case; quick if it is written just so, as nearly all do.
 #[must_use]
-#[inline]
-pub(crate) fn same<const N: usize>(text: &[u8], lower: &[u8; N]) -> bool {
-    let Ok(text) = <&[u8; N]>::try_from(text) else {
-        return false;
-    };
-    let mut difference = 0;
-    for at in 0..N {
-        difference |= (text[at] | 0x20) ^ lower[at];
-    }
-    difference == 0
+#[inline(always)]
+pub(crate) fn same<const N: usize>(text: &[u8], known: &[u8; N]) -> bool {
+    text == known || text.eq_ignore_ascii_case(known)
 }
 
 /// The members of a list of tokens, without whitespace around them and without empty ones
 /// (RFC 9110 §5.6.1.2). Not for lists whose members may hold a comma in quotes.
 pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
-}
-
-/// `text` without spaces and tabs at its ends.
-#[must_use]
-pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] = text {
-        text = rest;
-    }
-    while let [rest @ .., b' ' | b'\t'] = text {
-        text = rest;
-    }
-    text
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
 /// The value of a string of digits, or `None` if there are none, anything else, or too large a
@@ -256,20 +228,8 @@ mod tests {
     fn tokens() {
         for byte in 0..=255u8 {
             let expected = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            assert_eq!(is_token(&[byte]), expected, "{byte}");
-            assert_eq!(is_token(&[b'a', byte]), expected, "{byte}");
+            assert_eq!(is_tchar(byte), expected, "{byte}");
         }
-        assert!(!is_token(b""));
-    }
-
-    #[test]
-    fn only_case_is_ignored_in_names() {
-        for byte in 0x20..=255u8 {
-            assert_eq!(same(&[b'x', byte], b"x-"), byte == b'-', "{byte}");
-            assert_eq!(same(&[byte, b'x'], b"kx"), byte.eq_ignore_ascii_case(&b'k'), "{byte}");
-        }
-        assert!(!same(b"ranges", b"range"));
-        assert!(!same(b"rang", b"range"));
     }
 
     fn check(list: &str, expected: &[&str]) {

@@ -1,8 +1,5 @@
 //! Choosing a content coding (RFC 9110 §12.5.3).
-use crate::{
-    FieldLines,
-    field::{members, trim},
-};
+use crate::{FieldLines, field::members};
 
 /// Which form of a representation to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +67,8 @@ fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
     let Some(at) = member.iter().position(|&byte| byte == b';') else {
         return Some((member, 1000));
     };
-    match trim(&member[at + 1..]) {
-        [b'q' | b'Q', b'=', value @ ..] => Some((trim(&member[..at]), weight(value)?)),
+    match member[at + 1..].trim_ascii() {
+        [b'q' | b'Q', b'=', value @ ..] => Some((member[..at].trim_ascii(), weight(value)?)),
         _ => None,
     }
 }

@@ -1,5 +1,5 @@
 //! Byte ranges (RFC 9110 §14).
-use crate::field::{decimal, members, trim};
+use crate::field::{decimal, members};
 use alloc::vec::Vec;
 
 /// A satisfiable byte range: `first <= last`, and `last` is below the representation's length.
@@ -45,7 +45,7 @@ pub fn select(value: &[u8], len: u64, ranges_max: usize) -> Selection {
         return Selection::Whole;
     };
     if ranges_max > 0 && !set.contains(&b',') {
-        return match Spec::parse(trim(set)) {
+        return match Spec::parse(set.trim_ascii()) {
             None => Selection::Whole,
             Some(spec) => spec.selection(len),
         };

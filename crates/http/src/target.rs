@@ -2,6 +2,8 @@
 use crate::{Method, field::decimal};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
+use memchr::memchr_iter;
+use percent_encoding::percent_decode;
 
 /// What a request target names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,12 +89,10 @@ fn absolute(method: Method, raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), T
 #[must_use]
 #[inline]
 pub fn is_host(text: &[u8]) -> bool {
-    match text.iter().map(|&byte| u32::from(HOST[usize::from(byte)])).sum() {
-        0 => true,
-        COLON => {
-            let name = text.iter().rposition(|&byte| byte == b':').unwrap_or(0);
-            is_port(&text[name + 1..])
-        }
+    let name = text.iter().take_while(|&&byte| HOST[usize::from(byte)]).count();
+    match &text[name..] {
+        [] => true,
+        [b':', port @ ..] => is_port(port),
         _ => is_rare_host(text),
     }
 }
@@ -125,7 +125,7 @@ fn is_future(text: &[u8]) -> bool {
         return false;
     };
     let (version, address) = (&text[..dot], &text[dot + 1..]);
-    let allowed = |&byte: &u8| byte == b':' || HOST[usize::from(byte)] == 0;
+    let allowed = |&byte: &u8| byte == b':' || HOST[usize::from(byte)];
     let digits = !version.is_empty() && version.iter().all(u8::is_ascii_hexdigit);
     digits && !address.is_empty() && address.iter().all(allowed)
 }
@@ -149,30 +149,22 @@ fn is_encoded_name(text: &[u8]) -> bool {
                 rest
             }
             [b':', port @ ..] => return is_port(port),
-            [byte, rest @ ..] if HOST[usize::from(*byte)] == 0 => rest,
+            [byte, rest @ ..] if HOST[usize::from(*byte)] => rest,
             _ => return false,
         }
     }
 }
 
-/// What a colon counts in a host.
-const COLON: u32 = 1;
-
-/// 0 for a byte that may be in a registered name as it is (RFC 3986 §3.2.2), [`COLON`] for a colon,
-/// more for any other.
-static HOST: [u8; 256] = {
-    let mut table = [2; 256];
+/// True for a byte that may be in a registered name as it is (RFC 3986 §3.2.2).
+static HOST: [bool; 256] = {
+    let mut table = [false; 256];
     let mut byte = 0x21u8;
     while byte < 0x7f {
-        if byte.is_ascii_alphanumeric()
+        table[byte as usize] = byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'('..=b',')
-            || matches!(byte, b';' | b'=')
-        {
-            table[byte as usize] = 0;
-        }
+            || matches!(byte, b';' | b'=');
         byte += 1;
     }
-    table[b':' as usize] = 1;
     table
 };
 
@@ -250,6 +242,9 @@ fn resolve<'a>(
     query: Option<&'a [u8]>,
     scratch: &'a mut Vec<u8>,
 ) -> Result<Path<'a>, PathFault> {
+    if !escapes_are_valid(raw) {
+        return Err(PathFault::Malformed);
+    }
     scratch.clear();
     let mut trailing_slash = true;
     for segment in raw.split(|&byte| byte == b'/') {
@@ -258,7 +253,7 @@ fn resolve<'a>(
             scratch.push(b'/');
         }
         let start = scratch.len();
-        decode_segment(segment, scratch)?;
+        scratch.extend(percent_decode(segment));
         trailing_slash = matches!(scratch[start..], [] | [b'.'] | [b'.', b'.']);
         match scratch[start..] {
             [] | [b'.'] => scratch.truncate(end),
@@ -278,36 +273,13 @@ fn resolve<'a>(
     Ok(Path { relative, raw, query, trailing_slash, hidden })
 }
 
-/// Appends one segment, decoded. It may hold no NUL and no `/` then.
-fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathFault> {
-    let mut rest = segment;
-    while let [byte, after @ ..] = rest {
-        rest = after;
-        if *byte != b'%' {
-            out.push(*byte);
-            continue;
-        }
-        let [high, low, after @ ..] = rest else {
-            return Err(PathFault::Malformed);
-        };
-        rest = after;
-        match (nibble(*high), nibble(*low)) {
-            (Some(0), Some(0)) | (Some(2), Some(0xf)) => return Err(PathFault::Malformed),
-            (Some(high), Some(low)) => out.push(high << 4 | low),
-            _ => return Err(PathFault::Malformed),
-        }
-    }
-    Ok(())
-}
-
-/// The value of a hex digit.
-const fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
+/// True if each `%` is followed by two hex digits that encode neither NUL nor `/`.
+fn escapes_are_valid(raw: &[u8]) -> bool {
+    memchr_iter(b'%', raw).all(|at| match raw[at + 1..] {
+        [b'0', b'0', ..] | [b'2', b'f' | b'F', ..] => false,
+        [high, low, ..] => high.is_ascii_hexdigit() && low.is_ascii_hexdigit(),
+        _ => false,
+    })
 }
 
 /// What a byte is in a path.

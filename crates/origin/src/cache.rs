@@ -39,8 +39,13 @@ pub trait Cache<F>: fmt::Debug {
     /// What is known of `path`.
     fn get(&self, path: &[u8], now: Tick, tally: &Tally<'_>) -> Lookup<F>;
 
-    /// Remembers that `path`, opened just now, names `entry`; replaces what was known of it.
-    fn put(&self, path: &[u8], entry: &Entry<F>, now: Tick, tally: &Tally<'_>);
+    /// Remembers that `path`, opened at `opened`, names `entry`; replaces what was known of it,
+    /// unless that is younger.
+    fn put(&self, path: &[u8], entry: &Entry<F>, opened: Tick, tally: &Tally<'_>);
+
+    /// Remembers a body of a file that is remembered without it: its age stays what it was. If
+    /// `path` names another file by now, or is forgotten, nothing happens.
+    fn fill(&self, path: &[u8], file: &Arc<Representation<F>>, tally: &Tally<'_>);
 
     /// Forgets `path`.
     fn remove(&self, path: &[u8], tally: &Tally<'_>);

@@ -211,7 +211,7 @@ impl<F: File> Conn<F> {
             return;
         }
         let window = now.tick.after(cx.site.deadlines.send_window_ms);
-        let flows = self.flows(queued, cx.site);
+        let flows = self.flows(queued, &cx.site.deadlines);
         match self.state {
             State::Head if self.has_partial_head() => self.time_out(now, cx),
             State::Content => self.time_out(now, cx),
@@ -458,13 +458,17 @@ impl<F: File> Conn<F> {
         cx.scratch.give_buffer(mem::take(&mut self.out).into_buffer());
     }
 
-    /// True if the peer took its due since the last look.
-    fn flows(&mut self, queued: u64, site: &Site) -> bool {
+    /// True if the peer took its due since the last look, which may have been only a linger ago.
+    fn flows(&mut self, queued: u64, deadlines: &Deadlines) -> bool {
         let has = self.sent.saturating_sub(queued);
         let gained = has.saturating_sub(self.delivered);
         self.delivered = self.delivered.max(has);
-        let Deadlines { send_rate_min, send_window_ms, .. } = site.deadlines;
-        gained >= send_rate_min.saturating_mul(send_window_ms) / 1000
+        let least_ms = match self.state {
+            State::Linger => deadlines.send_window_ms.min(deadlines.linger_ms_max),
+            _ => deadlines.send_window_ms,
+        };
+        // A peer that takes nothing at all is not waited for, whatever the limits say.
+        gained >= (deadlines.send_rate_min.saturating_mul(least_ms) / 1000).max(1)
     }
 }
 

@@ -112,6 +112,15 @@ impl<F: File> Representation<F> {
             && self.siblings.iter().zip(siblings).all(|(a, b)| same(a.as_deref(), b.as_ref()))
     }
 
+    /// True if these tell of the same files with the same content, wherever their bodies are.
+    pub(crate) fn tells_of(&self, other: &Self) -> bool {
+        let ids = |file: &Self| {
+            [None, Some(Coding::Brotli), Some(Coding::Zstd), Some(Coding::Gzip)]
+                .map(|coding| file.coded(coding).map(|coded| coded.id))
+        };
+        ids(self) == ids(other)
+    }
+
     /// Puts the body of one coding into memory and lets go of its descriptor.
     ///
     /// # Panics

@@ -10,6 +10,7 @@ use crate::{
     work::Content,
 };
 use alloc::{boxed::Box, sync::Arc};
+use core::mem;
 use regatta_http::{
     Method, Status,
     h1::{RequestHead, parse_request},
@@ -209,23 +210,35 @@ impl<F: File> Conn<F> {
     ) -> Found<F> {
         let mut room = cx.scratch.candidate.borrow_mut();
         let name = search.name(asked, &mut room);
-        let (entry, filled) = match supply {
+        let rules = &cx.site.caching;
+        let (entry, opened) = match supply {
             Supply::Nothing | Supply::Unreadable => {
+                self.work_mut(cx).opened = None;
                 return Found::Nothing(Status::INTERNAL_SERVER_ERROR);
             }
-            Supply::Filled(file) => (Entry::File(file), true),
+            Supply::Filled(file) => {
+                let opened = self.work_mut(cx).opened.take();
+                if rules.enabled && opened.is_none() {
+                    cx.cache.fill(name, &file, &cx.tally);
+                }
+                (Entry::File(file), opened)
+            }
             Supply::Opened(found) => {
                 cx.tally.add(Counter::Opens, 1);
                 cx.tally.add(Counter::OpenSiblings, count(self.work_mut(cx).siblings));
-                (self.entry(name, found, now, cx), false)
+                let mut opened = found.as_ref().err().is_none_or(|fault| !passes(*fault));
+                let entry = self.entry(name, found, now, cx);
+                // A body that is about to be read belongs to the entry: it is remembered once,
+                // whole, as of now.
+                if rules.enabled && will_fill(asked.head, search, &entry, now, cx) {
+                    self.work_mut(cx).opened = opened.then_some(now.tick);
+                    opened = false;
+                }
+                (entry, opened.then_some(now.tick))
             }
         };
-        // A body that is about to be read belongs to the entry: it is remembered once, whole.
-        if cx.site.caching.enabled && (filled || !will_fill(asked.head, search, &entry, now, cx)) {
-            match &entry {
-                Entry::Missing(fault) if passes(*fault) => {}
-                entry => cx.cache.put(name, entry, now.tick, &cx.tally),
-            }
+        if let Some(opened) = opened.filter(|_| rules.enabled) {
+            cx.cache.put(name, &entry, opened, &cx.tally);
         }
         search.consider(asked, entry)
     }
@@ -303,7 +316,8 @@ impl<F: File> Conn<F> {
         if course.content == Announced::Some {
             self.set_state(State::Content, now.tick.after(cx.site.deadlines.head_ms_max));
             let content = Content::new(head.body, cx.site.limits.drain_body_bytes_max);
-            self.work_mut(cx).content = content;
+            let work = self.work_mut(cx);
+            (work.content, work.head_only) = (content, head.method == Method::Head);
         } else {
             self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
         }
@@ -317,12 +331,13 @@ impl<F: File> Conn<F> {
         now: Now,
         cx: &Cx<'_, F>,
     ) {
+        let head_only = self.work().is_some() && mem::take(&mut self.work_mut(cx).head_only);
         let terms = Terms {
             site: cx.site,
             scratch: cx.scratch,
             now,
             persistence: Persistence::Close,
-            head_only: false,
+            head_only,
         };
         let reply = page(&terms);
         self.out = reply.outbox;

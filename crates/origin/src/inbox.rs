@@ -110,6 +110,7 @@ impl<F: File> Conn<F> {
         match discarded {
             Ok(used) => {
                 if complete {
+                    work.head_only = false;
                     let window = cx.site.deadlines.send_window_ms;
                     self.set_state(State::Send, now.tick.after(window));
                 }

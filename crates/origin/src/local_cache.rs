@@ -1,6 +1,6 @@
 //! A cache for one worker: a hash table with SIEVE eviction, bounded in every dimension.
-use crate::{Cache, CachingRules, Entry, Lookup};
-use alloc::{boxed::Box, vec::Vec};
+use crate::{Cache, CachingRules, Entry, Lookup, Representation};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::{cell::RefCell, fmt, hash::BuildHasher};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -172,21 +172,27 @@ impl<F: File> Cache<F> for LocalCache<F> {
         Lookup::Fresh(held.entry.clone())
     }
 
-    fn put(&self, path: &[u8], entry: &Entry<F>, now: Tick, tally: &Tally<'_>) {
-        let held = self.hold(path, entry, now);
+    fn put(&self, path: &[u8], entry: &Entry<F>, opened: Tick, tally: &Tally<'_>) {
+        let held = self.hold(path, entry, opened);
         let mut inner = self.inner.borrow_mut();
-        let Inner { table, nodes, .. } = &mut *inner;
-        let known = table.find(held.hash, |&at| is_at(nodes, at, held.hash, path)).copied();
-        let visited = known.and_then(|at| inner.remove(at, tally)).is_some_and(|old| old.visited);
+        let known = inner.find(held.hash, path);
+        if known.is_some_and(|at| inner.checked_at(at) > opened) {
+            return; // who opened it later was faster
+        }
         if known.is_none() {
             tally.add(Counter::CacheFills, 1);
         }
-        if !self.accepts(&held) {
-            return;
-        }
-        inner.insert(Held { visited, ..held }, tally);
-        while let Some(rank) = inner.over(&self.rules) {
-            inner.evict(rank, tally);
+        self.replace(&mut inner, known, held, tally);
+    }
+
+    fn fill(&self, path: &[u8], file: &Arc<Representation<F>>, tally: &Tally<'_>) {
+        let mut held = self.hold(path, &Entry::File(file.clone()), Tick::default());
+        let mut inner = self.inner.borrow_mut();
+        let Some(at) = inner.find(held.hash, path) else { return };
+        held.checked_at = inner.checked_at(at);
+        let slot = inner.nodes[at as usize].slot.as_ref();
+        if slot.is_some_and(|old| matches!(&old.entry, Entry::File(old) if old.tells_of(file))) {
+            self.replace(&mut inner, Some(at), held, tally);
         }
     }
 
@@ -228,6 +234,18 @@ impl<F: File> LocalCache<F> {
         }
     }
 
+    /// Puts an entry in the place of the one at `known`, and others out if need be.
+    fn replace(&self, inner: &mut Inner<F>, known: Option<u32>, held: Held<F>, tally: &Tally<'_>) {
+        let visited = known.and_then(|at| inner.remove(at, tally)).is_some_and(|old| old.visited);
+        if !self.accepts(&held) {
+            return;
+        }
+        inner.insert(Held { visited, ..held }, tally);
+        while let Some(rank) = inner.over(&self.rules) {
+            inner.evict(rank, tally);
+        }
+    }
+
     /// False for what would put out everything else, or is not worth its room.
     fn accepts(&self, held: &Held<F>) -> bool {
         let rules = &self.rules;
@@ -247,6 +265,16 @@ fn is_at<F>(nodes: &[Node<F>], at: u32, hash: u64, path: &[u8]) -> bool {
 }
 
 impl<F> Inner<F> {
+    /// The node that holds `path`.
+    fn find(&self, hash: u64, path: &[u8]) -> Option<u32> {
+        self.table.find(hash, |&at| is_at(&self.nodes, at, hash, path)).copied()
+    }
+
+    /// When what a node holds was opened last, or is being opened.
+    fn checked_at(&self, at: u32) -> Tick {
+        self.nodes[at as usize].slot.as_ref().map_or(Tick::default(), |held| held.checked_at)
+    }
+
     fn shelf(&self, rank: Rank) -> &Shelf {
         &self.shelves[rank as usize]
     }

@@ -62,14 +62,14 @@ impl Terms<'_> {
     pub(crate) fn planned<F: File>(&self, plan: &Plan<'_, F>, role: Role) -> Reply<F> {
         let coded = plan.coded;
         match &plan.shape {
-            Shape::Whole if role == Role::Itself => self.whole(coded, None),
+            Shape::Whole if role == Role::Itself => self.whole(coded, role),
             shape => self.other(coded, shape, role),
         }
     }
 
     /// 200 with all of a file: the prebuilt head, the date patched, the body behind it.
     #[inline(always)]
-    fn whole<F: File>(&self, coded: &Coded<F>, vary: Option<&[u8]>) -> Reply<F> {
+    fn whole<F: File>(&self, coded: &Coded<F>, role: Role) -> Reply<F> {
         let mut out = self.scratch.take_buffer();
         let copied = match &coded.body {
             Body::Memory(bytes) if self.copies(bytes) => bytes,
@@ -78,11 +78,7 @@ impl Terms<'_> {
         out.reserve(coded.ok().len() + copied.len() + CONNECTION_BYTES_MAX);
         out.extend_from_slice(coded.ok());
         self.scratch.patch_date(&mut out, OK_DATE_AT, self.now.unix);
-        if let Some(vary) = vary {
-            out.truncate(out.len() - 2);
-            write_field(&mut out, "Vary", vary);
-            end_head(&mut out);
-        }
+        vary(&mut out, role);
         self.amend(&mut out);
         out.extend_from_slice(copied);
         let mut outbox = Outbox::new(out);
@@ -102,14 +98,14 @@ impl Terms<'_> {
     fn other<F: File>(&self, coded: &Coded<F>, shape: &Shape, role: Role) -> Reply<F> {
         match shape {
             Shape::Whole if role == Role::NotFound => self.not_found(coded),
-            // Who asked for a page got it; another who asks for the same gets 404.
-            Shape::Whole => self.whole(coded, Some(b"Accept, Sec-Fetch-Dest")),
-            Shape::One(range) => self.one(coded, range),
-            Shape::Many(ranges) => self.many(coded, ranges),
+            Shape::Whole => self.whole(coded, role),
+            Shape::One(range) => self.one(coded, range, role),
+            Shape::Many(ranges) => self.many(coded, ranges, role),
             Shape::NotModified => {
                 let mut out = self.scratch.take_buffer();
                 out.extend_from_slice(coded.not_modified());
                 self.scratch.patch_date(&mut out, NOT_MODIFIED_DATE_AT, self.now.unix);
+                vary(&mut out, role);
                 self.amend(&mut out);
                 Reply { outbox: Outbox::new(out), status: Status::NOT_MODIFIED, body_bytes: 0 }
             }
@@ -122,11 +118,12 @@ impl Terms<'_> {
     }
 
     /// 206 with one range.
-    fn one<F: File>(&self, coded: &Coded<F>, range: &ByteRange) -> Reply<F> {
+    fn one<F: File>(&self, coded: &Coded<F>, range: &ByteRange, role: Role) -> Reply<F> {
         let mut out = self.start(Status::PARTIAL_CONTENT);
         write_decimal_field(&mut out, "Content-Length", range.len());
         write_content_range(&mut out, range, coded.len());
         out.extend_from_slice(coded.fields());
+        vary(&mut out, role);
         self.amend(&mut out);
         let mut outbox = match &coded.body {
             Body::Memory(bytes) => {
@@ -142,7 +139,7 @@ impl Terms<'_> {
     }
 
     /// 206 with several ranges: `multipart/byteranges`.
-    fn many<F: File>(&self, coded: &Coded<F>, ranges: &[ByteRange]) -> Reply<F> {
+    fn many<F: File>(&self, coded: &Coded<F>, ranges: &[ByteRange], role: Role) -> Reply<F> {
         let boundary = Boundary::new([self.scratch.random(), self.scratch.random()]);
         let part = |(at, range)| boundary.part(coded, range, at == 0);
         let parts: Vec<_> = ranges.iter().enumerate().map(part).collect();
@@ -154,6 +151,7 @@ impl Terms<'_> {
         write_decimal_field(&mut out, "Content-Length", body_bytes);
         write_field(&mut out, "Content-Type", boundary.content_type().as_bytes());
         out.extend_from_slice(coded.fields_after_type());
+        vary(&mut out, role);
         self.amend(&mut out);
         let outbox = match &coded.body {
             Body::Memory(bytes) => {
@@ -326,6 +324,17 @@ impl Terms<'_> {
 
 /// Room for the `Connection` field.
 const CONNECTION_BYTES_MAX: usize = 24;
+
+/// Says in a finished head, in 206 and 304 as in 200 (RFC 9110 §15.3.7, §15.4.5), that a fallback
+/// was chosen: who asked for a page got it, another who asks for the same gets 404.
+#[inline]
+fn vary(out: &mut Vec<u8>, role: Role) {
+    if role == Role::Fallback {
+        out.truncate(out.len() - 2);
+        write_field(out, "Vary", b"Accept, Sec-Fetch-Dest");
+        end_head(out);
+    }
+}
 
 /// The bytes of a range of a body in memory.
 fn slice<'a>(bytes: &'a [u8], range: &ByteRange) -> &'a [u8] {

@@ -2,7 +2,7 @@
 use crate::{record::Note, resolve::Search};
 use alloc::vec::Vec;
 use regatta_http::{chunked::Decoder, h1};
-use regatta_op::{Coding, Codings, OpenReq};
+use regatta_op::{Coding, Codings, OpenReq, Tick};
 
 /// State that most exchanges do without; kept in a box, which goes back to the pool when it holds
 /// nothing.
@@ -21,10 +21,14 @@ pub(crate) struct Work {
     pub(crate) siblings: Codings,
     /// What is to be opened next.
     pub(crate) open: Option<OpenReq>,
+    /// When the pending file was opened for this exchange; `None` if it was known before.
+    pub(crate) opened: Option<Tick>,
     /// Which coding of the pending file is to be read.
     pub(crate) fill: Option<Coding>,
     /// Content of the request that is still to be discarded.
     pub(crate) content: Content,
+    /// True while that request is a `HEAD`: what refuses its content has no body either.
+    pub(crate) head_only: bool,
     /// Bytes discarded after our half was closed.
     pub(crate) lingered: u32,
     /// What the log will be told.

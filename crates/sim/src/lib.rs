@@ -1,1 +1,29 @@
 //! The simulator: a driver with virtual time, seeded schedules and faults.
+//!
+//! A schedule is several connections over one cache and one disk in memory. Peers send what peers
+//! send, in pieces of any size, read as they like, and leave as they like; the disk is slow, out
+//! of order, and changes; sockets take a byte or all. Every decision comes from one seed. A model
+//! that shares no code with the origin judges every byte that is sent: see `judge`.
+#![forbid(unsafe_code)]
+
+mod closing;
+mod dice;
+mod disk;
+mod expect;
+mod judge;
+mod knowledge;
+mod ledger;
+mod link;
+mod peer;
+mod plant;
+mod reader;
+mod registry;
+mod request;
+mod run;
+mod site;
+mod spoil;
+mod trace;
+mod world;
+
+pub use plant::Plant;
+pub use run::{Report, Violation, announce_panics, run, run_bytes, run_planted, whole_trace};

@@ -1,6 +1,6 @@
 //! Readiness: try an operation, and come back with the same value when the socket is ready.
 use crate::kit::disk::Disk;
-use regatta_metrics::{Counter, Histogram};
+use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Now, Op, Outbox, Tick};
 use regatta_origin::{Conn, Cx};
 use regatta_sys::{
@@ -118,6 +118,14 @@ pub struct Spent {
     pub read: u64,
     /// In `sendfile`.
     pub send: u64,
+}
+
+impl Spent {
+    /// All of it.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.open + self.read + self.send
+    }
 }
 
 /// What a loop lends to each turn.
@@ -316,25 +324,21 @@ fn timed<T>(spent: &mut u64, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Enters a finished turn in the ledger: its length, and its cause if it was a stall.
-pub fn enter(ns: u64, spent: &Spent, turn: Turn, stall_ns: u64, cx: &FileCx<'_>) {
-    cx.tally.record(Histogram::TurnNs, ns);
-    if ns < stall_ns {
-        return;
+/// Enters a turn that touched the disk, or used up its budget, in the ledger of stalls.
+pub fn enter(turn: Turn, spent: &Spent, stall_ns: u64, cx: &FileCx<'_>) {
+    if turn == Turn::Again {
+        cx.tally.add(Counter::StallBudget, 1);
+        cx.tally.add(Counter::StallBudgetNs, spent.total());
     }
-    let disk = spent.open.max(spent.read).max(spent.send);
-    let (count, time) = if disk * 2 < ns {
-        match turn {
-            Turn::Again => (Counter::StallBudget, Counter::StallBudgetNs),
-            _ => (Counter::StallOther, Counter::StallOtherNs),
+    let causes = [
+        (spent.open, Counter::StallOpen, Counter::StallOpenNs),
+        (spent.read, Counter::StallRead, Counter::StallReadNs),
+        (spent.send, Counter::StallSend, Counter::StallSendNs),
+    ];
+    for (ns, count, time) in causes {
+        if ns >= stall_ns {
+            cx.tally.add(count, 1);
+            cx.tally.add(time, ns);
         }
-    } else if disk == spent.open {
-        (Counter::StallOpen, Counter::StallOpenNs)
-    } else if disk == spent.read {
-        (Counter::StallRead, Counter::StallReadNs)
-    } else {
-        (Counter::StallSend, Counter::StallSendNs)
-    };
-    cx.tally.add(count, 1);
-    cx.tally.add(time, ns);
+    }
 }

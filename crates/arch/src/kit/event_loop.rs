@@ -29,6 +29,10 @@ use std::{
 const BUFFER_BYTES: usize = 64 << 10;
 /// The longest wait, ms: logs are flushed and the heartbeat beats at least this often.
 const WAIT_MS_MAX: u64 = 1000;
+/// How late the date may be, ms.
+const DATE_MS: u64 = 64;
+/// One turn in so many is timed.
+const TURNS_PER_SAMPLE: u32 = 64;
 /// Keys with the top bit are the loop's own.
 const BELL: u64 = u64::MAX;
 const LISTENERS: u64 = 1 << 63;
@@ -64,8 +68,12 @@ pub struct EventLoop<'a, P> {
     buffer: Box<[u8]>,
     spares: Spares,
     now: Now,
-    /// The precise clock at the end of the last thing that was timed.
+    /// The precise clock after the last wait.
     stamp: u64,
+    /// Turns so far.
+    turns: u32,
+    /// Time that the disk may have taken since the last wait, nanoseconds.
+    disk_ns: u64,
     /// Changes of the interest set that have been counted.
     changes: u64,
     draining: bool,
@@ -92,6 +100,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             spares: Spares::default(),
             now,
             stamp: clock::nanos(),
+            turns: 0,
+            disk_ns: 0,
             changes: 0,
             draining: false,
             accepting: false,
@@ -141,10 +151,15 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         let tally = self.around.cx.tally;
         let before = clock::nanos();
-        tally.record(Histogram::LoopNs, before - self.stamp);
+        let busy = before - self.stamp;
+        tally.record(Histogram::LoopNs, busy);
+        if busy.saturating_sub(self.disk_ns) >= self.around.stall_ns {
+            tally.add(Counter::StallOther, 1);
+            tally.add(Counter::StallOtherNs, busy - self.disk_ns);
+        }
+        self.disk_ns = 0;
         self.poller.wait(events, Some(self.timeout()))?;
-        self.now = clock::now();
-        self.stamp = clock::nanos();
+        self.read_clocks();
         tally.add(Counter::WaitCalls, 1);
         tally.add(Counter::WaitNs, self.stamp - before);
         tally.add(Counter::WaitEvents, events.len() as u64);
@@ -159,6 +174,16 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         tally.add(Counter::WaitChanges, changes - self.changes);
         self.changes = changes;
         Ok(())
+    }
+
+    /// Reads the precise clock; and the date, when that may have changed.
+    fn read_clocks(&mut self) {
+        self.stamp = clock::nanos();
+        let tick = Tick(self.stamp / 1_000_000);
+        if tick.0 / DATE_MS != self.now.tick.0 / DATE_MS {
+            self.now.unix = clock::now().unix;
+        }
+        self.now.tick = tick;
     }
 
     fn timeout(&self) -> Duration {
@@ -259,20 +284,26 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 
     /// Runs one connection until it would block, and does what its turn asks for.
     fn turn(&mut self, key: u64, disk: &mut dyn Disk) {
-        let Some(slot) = self.slots.get_mut(key) else { return };
-        let cx = &self.around.cx;
-        let mut io = Io {
-            disk,
-            buffer: &mut self.buffer,
-            spares: &mut self.spares,
-            rules: self.rules,
-            spent: Spent::default(),
-        };
-        let turn = step(slot, key, &mut io, self.now, cx);
+        let Self { slots, poller, wheel, around, buffer, spares, .. } = self;
+        let Some(slot) = slots.get_mut(key) else { return };
+        // The precise clock costs more than anything else here: it is read for a sample, and by
+        // whoever touches the disk.
+        self.turns = self.turns.wrapping_add(1);
+        let started = self.turns.is_multiple_of(TURNS_PER_SAMPLE).then(clock::nanos);
+        let spent = Spent::default();
+        let mut io = Io { disk, buffer, spares, rules: self.rules, spent };
+        let turn = step(slot, key, &mut io, self.now, &around.cx);
         let spent = io.spent;
+        if let Some(started) = started {
+            around.cx.tally.record(Histogram::TurnNs, clock::nanos() - started);
+        }
+        if spent.total() > 0 || turn == Turn::Again {
+            self.disk_ns += spent.total();
+            enter(turn, &spent, around.stall_ns, &around.cx);
+        }
         let closed = match turn {
-            Turn::Wait(wanted) => self.settle(key, wanted),
-            Turn::Parked => self.settle(key, Interest::NONE),
+            Turn::Wait(wanted) => settle(slot, key, wanted, poller, wheel),
+            Turn::Parked => settle(slot, key, Interest::NONE, poller, wheel),
             Turn::Again => {
                 self.again.push_back(key);
                 false
@@ -281,28 +312,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         };
         if closed {
             self.close(key);
-        }
-        let stamp = clock::nanos();
-        enter(stamp - self.stamp, &spent, turn, self.around.stall_ns, &self.around.cx);
-        self.stamp = stamp;
-        if closed {
             self.closed(disk);
         }
-    }
-
-    /// Brings interest and timer up to date after a turn; true if the connection must be closed.
-    fn settle(&mut self, key: u64, wanted: Interest) -> bool {
-        let Some(slot) = self.slots.get_mut(key) else { return false };
-        let deadline = slot.conn.deadline();
-        if deadline < slot.timer_at {
-            slot.timer_at = deadline;
-            self.wheel.insert(key, deadline);
-        }
-        if slot.interest == wanted {
-            return false;
-        }
-        slot.interest = wanted;
-        self.poller.set(slot.socket.as_fd(), key, wanted).is_err()
     }
 
     /// Forgets a connection and closes its socket.
@@ -361,8 +372,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             slot.timer_at = Tick::NEVER;
             if slot.conn.deadline() > self.now.tick {
                 let interest = slot.interest;
-                if self.settle(key, interest) {
-                    self.close(key);
+                if settle(slot, key, interest, &mut self.poller, &mut self.wheel) {
+                    self.forget(key, CloseReason::Failed);
                 }
                 continue;
             }
@@ -411,4 +422,25 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
         Ok(())
     }
+}
+
+/// Brings interest and timer up to date after a turn; true if the connection must be closed.
+#[inline]
+fn settle<P: Poller>(
+    slot: &mut Slot,
+    key: u64,
+    wanted: Interest,
+    poller: &mut P,
+    wheel: &mut Wheel,
+) -> bool {
+    let deadline = slot.conn.deadline();
+    if deadline < slot.timer_at {
+        slot.timer_at = deadline;
+        wheel.insert(key, deadline);
+    }
+    if slot.interest == wanted {
+        return false;
+    }
+    slot.interest = wanted;
+    poller.set(slot.socket.as_fd(), key, wanted).is_err()
 }

@@ -28,14 +28,19 @@ pub struct Wheel {
     filled: [u64; WORDS],
     /// The bucket number (not its index) up to which entries have fired.
     turned: u64,
+    /// The number of the first bucket that holds an entry; [`NEVER`] if none does.
+    soonest: u64,
 }
+
+/// No bucket.
+const NEVER: u64 = u64::MAX;
 
 impl Wheel {
     /// An empty wheel that starts at `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
         let buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
-        Self { buckets, filled: [0; WORDS], turned: now.0 / BUCKET_MS }
+        Self { buckets, filled: [0; WORDS], turned: now.0 / BUCKET_MS, soonest: NEVER }
     }
 
     /// Files `key` to fire at `at`, or up to one bucket later. An entry beyond the wheel's reach
@@ -43,7 +48,9 @@ impl Wheel {
     pub fn insert(&mut self, key: u64, at: Tick) {
         let first = self.turned + 1;
         let last = self.turned + BUCKETS as u64 - 1;
-        let bucket = index((at.0 / BUCKET_MS + 1).clamp(first, last));
+        let number = (at.0 / BUCKET_MS + 1).clamp(first, last);
+        self.soonest = self.soonest.min(number);
+        let bucket = index(number);
         self.buckets[bucket].push(Fired { key, at });
         self.filled[bucket / 64] |= 1 << (bucket % 64);
     }
@@ -51,13 +58,17 @@ impl Wheel {
     /// Moves the entries that are due at `now` to `fired`.
     pub fn turn(&mut self, now: Tick, fired: &mut Vec<Fired>) {
         let until = now.0 / BUCKET_MS;
-        let behind = until.saturating_sub(self.turned).min(BUCKETS as u64);
-        for step in 1..=behind {
-            let bucket = index(self.turned + step);
-            if self.filled[bucket / 64] & (1 << (bucket % 64)) != 0 {
-                self.filled[bucket / 64] &= !(1 << (bucket % 64));
-                fired.append(&mut self.buckets[bucket]);
+        if until >= self.soonest {
+            let behind = until.saturating_sub(self.turned).min(BUCKETS as u64);
+            for step in 1..=behind {
+                let bucket = index(self.turned + step);
+                if self.filled[bucket / 64] & (1 << (bucket % 64)) != 0 {
+                    self.filled[bucket / 64] &= !(1 << (bucket % 64));
+                    fired.append(&mut self.buckets[bucket]);
+                }
             }
+            self.turned = self.turned.max(until);
+            self.soonest = self.scan();
         }
         self.turned = self.turned.max(until);
     }
@@ -65,6 +76,11 @@ impl Wheel {
     /// When the next entry is due; `None` if there is none.
     #[must_use]
     pub fn next(&self) -> Option<Tick> {
+        (self.soonest != NEVER).then_some(Tick(self.soonest.saturating_mul(BUCKET_MS)))
+    }
+
+    /// The number of the first bucket that holds an entry.
+    fn scan(&self) -> u64 {
         let start = index(self.turned + 1);
         for word in 0..=WORDS {
             let at = (start / 64 + word) % WORDS;
@@ -75,10 +91,10 @@ impl Wheel {
             if bits != 0 {
                 let bucket = at * 64 + bits.trailing_zeros() as usize;
                 let ahead = (bucket + BUCKETS - start) % BUCKETS;
-                return Some(Tick((self.turned + 1 + ahead as u64) * BUCKET_MS));
+                return self.turned + 1 + ahead as u64;
             }
         }
-        None
+        NEVER
     }
 }
 

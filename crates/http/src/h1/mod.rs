@@ -1,11 +1,12 @@
 //! HTTP/1.1 and 1.0 messages (RFC 9112).
 mod encode;
 mod framing;
-pub(crate) mod line;
 mod parse;
+#[cfg(test)]
+mod reference;
 mod response;
 mod scan;
-mod word;
+mod strict;
 
 pub use encode::{
     Decimal, end_head, write_date_field, write_decimal, write_decimal_field, write_field,
@@ -17,3 +18,4 @@ pub use parse::{
 };
 pub use response::{ResponseFault, ResponseHead, parse_response};
 pub use scan::{LEADING_LINES_MAX, Scan, scan_head};
+pub use strict::FIELDS_MAX;

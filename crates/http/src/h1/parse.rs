@@ -1,17 +1,17 @@
 //! Request heads (RFC 9112 §3, §5).
 use super::{
-    Body,
+    Body, FIELDS_MAX, Scan,
     framing::{Ambiguous, Framing},
-    line::{Lines, Malformed, Next},
-    scan::skip_empty_lines,
-    word::{find, invisibles},
+    scan::{scan_head, skip_empty_lines},
+    strict,
 };
 use crate::{
     FieldLines, Fields, Method, Status,
     conditional::RequestConditions,
-    field::{is_token, members, same},
+    field::{members, same},
     target::{self, Target, TargetFault},
 };
+use core::mem::MaybeUninit;
 
 /// A protocol version that is spoken here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,13 +40,13 @@ pub struct HeadLimits {
     pub head_bytes_max: usize,
     /// Bytes of the request target.
     pub target_bytes_max: usize,
-    /// Field lines.
+    /// Field lines; more than [`FIELDS_MAX`] means that many.
     pub fields_max: usize,
 }
 
 impl Default for HeadLimits {
     fn default() -> Self {
-        Self { head_bytes_max: 16 << 10, target_bytes_max: 8 << 10, fields_max: 64 }
+        Self { head_bytes_max: 16 << 10, target_bytes_max: 8 << 10, fields_max: FIELDS_MAX }
     }
 }
 
@@ -182,9 +182,9 @@ pub fn parse_request<'a>(
 /// Parses the head that `bytes` start with; `None` if its end has not come, and nothing is wrong
 /// with what has. What follows it starts at [`RequestHead::head_bytes`].
 ///
-/// It scans what it parses, so a head that came whole needs no [`super::scan_head`]. One that did
-/// not is parsed from its start again: scan it until its end has come. The caller limits how much
-/// it keeps of a head without an end: [`HeadFault::oversized`].
+/// It looks at what it parses for whatever [`super::scan_head`] refuses, so a head that came whole
+/// needs no scan. One that did not is parsed from its start again: scan it until its end has come.
+/// The caller limits how much it keeps of a head without an end: [`HeadFault::oversized`].
 ///
 /// # Errors
 /// As [`parse_request`].
@@ -192,17 +192,55 @@ pub fn parse_first<'a>(
     bytes: &'a [u8],
     limits: &HeadLimits,
 ) -> Result<Option<RequestHead<'a>>, HeadFault> {
-    let Some(line) = request_line(bytes, limits)? else {
-        return Ok(None);
+    let start = skip_empty_lines(bytes).ok_or(HeadFault::RequestLine)?;
+    let text = &bytes[start..];
+    let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    let slots = &mut slots[..limits.fields_max.min(FIELDS_MAX)];
+    let parsed = request.parse_with_uninit_headers(text, slots);
+    if request.path.is_some_and(|target| target.len() > limits.target_bytes_max) {
+        return Err(HeadFault::TargetTooLong);
+    }
+    match parsed {
+        Ok(httparse::Status::Complete(len)) => {
+            let fields = strict::section(&text[..len], request.headers);
+            let fields = fields.ok_or_else(|| line_fault(text, &request))?;
+            if start + len > limits.head_bytes_max {
+                return Err(HeadFault::HeadTooLarge);
+            }
+            let mut head = begin(&request, fields, start + len)?;
+            read_fields(&mut head, request.headers)?;
+            Ok(Some(head))
+        }
+        Ok(httparse::Status::Partial) => match scan_head(text, 0) {
+            Scan::Partial => Ok(None),
+            Scan::End(_) | Scan::Bad => Err(line_fault(text, &request)),
+        },
+        Err(error) => refused(text, &request, error),
+    }
+}
+
+/// A head of which the request line is known, and of the fields only where they are.
+#[inline(always)]
+fn begin<'a>(
+    request: &httparse::Request<'_, 'a>,
+    fields: Fields<'a>,
+    head_bytes: usize,
+) -> Result<RequestHead<'a>, HeadFault> {
+    let (Some(method_text), Some(target), Some(minor)) =
+        (request.method, request.path.filter(|target| target.is_ascii()), request.version)
+    else {
+        return Err(HeadFault::RequestLine);
     };
-    let (names, authority) = line.target_parts()?;
-    let mut head = RequestHead {
-        method: line.method,
-        method_text: line.method_text,
-        target: line.target,
+    let (method, target) = (Method::from_text(method_text.as_bytes()), target.as_bytes());
+    let (names, host) = target::parse(method, target).map_err(|TargetFault| HeadFault::Target)?;
+    Ok(RequestHead {
+        method,
+        method_text,
+        target,
         names,
-        version: line.version,
-        host: None,
+        version: if minor == 0 { Version::Http10 } else { Version::Http11 },
+        host,
         body: Body::None,
         persistent: false,
         expectation: Expectation::None,
@@ -211,48 +249,21 @@ pub fn parse_first<'a>(
         accept_encoding: FieldLines::ABSENT,
         referer: None,
         user_agent: None,
-        fields: Fields::default(),
-        head_bytes: 0,
-    };
-    if !read_fields(&mut head, bytes, line.end, limits)? {
-        return Ok(None);
-    }
-    if let Some(authority) = authority {
-        head.host = Some(authority);
-    }
-    Ok(Some(head))
+        fields,
+        head_bytes,
+    })
 }
 
-/// Reads the field lines, which start at `start`, into `head`; false if their end has not come.
+/// Reads the field lines into `head`.
 #[inline(always)]
 fn read_fields<'a>(
     head: &mut RequestHead<'a>,
-    bytes: &'a [u8],
-    start: usize,
-    limits: &HeadLimits,
-) -> Result<bool, HeadFault> {
+    lines: &[httparse::Header<'a>],
+) -> Result<(), HeadFault> {
+    let authority = head.host.take();
     let (mut framing, mut connection) = (Framing::default(), Options::NONE);
-    let mut count = 0;
-    let mut lines = Lines::new(bytes, start);
-    let section_end = loop {
-        let at = lines.at();
-        match lines.next_field().map_err(|Malformed| HeadFault::FieldLine)? {
-            Next::Field { name, value } => {
-                count += 1;
-                if count > limits.fields_max {
-                    return Err(HeadFault::HeadTooLarge);
-                }
-                let line = Line { name, value, bytes, start, end: lines.at() };
-                take(head, &line, &mut framing, &mut connection)?;
-            }
-            Next::Blank => break at,
-            Next::Partial => return Ok(false),
-        }
-    };
-    head.head_bytes = lines.at();
-    head.fields = Fields::new(&bytes[start..section_end]);
-    if head.head_bytes > limits.head_bytes_max {
-        return Err(HeadFault::HeadTooLarge);
+    for line in lines {
+        take(head, line, &mut framing, &mut connection)?;
     }
     head.body = framing.body(head.version).map_err(ambiguous)?.unwrap_or(Body::None);
     head.persistent = connection.persistent(head.version);
@@ -261,141 +272,83 @@ fn read_fields<'a>(
         Version::Http11 => {}
         Version::Http10 => head.expectation = Expectation::None,
     }
-    Ok(true)
-}
-
-/// A request line, and where the line after it starts.
-struct RequestLine<'a> {
-    method: Method,
-    method_text: &'a str,
-    target: &'a [u8],
-    version: Version,
-    end: usize,
-}
-
-impl<'a> RequestLine<'a> {
-    /// What the target names, and the authority in it.
-    #[inline(always)]
-    fn target_parts(&self) -> Result<(Target<'a>, Option<&'a [u8]>), HeadFault> {
-        target::parse(self.method, self.target).map_err(|TargetFault| HeadFault::Target)
+    if authority.is_some() {
+        head.host = authority;
     }
+    Ok(())
 }
 
-/// Reads the request line; `None` if its end has not come.
-#[inline(always)]
-fn request_line<'a>(
-    bytes: &'a [u8],
-    limits: &HeadLimits,
-) -> Result<Option<RequestLine<'a>>, HeadFault> {
-    let start = skip_empty_lines(bytes).map_err(|Malformed| HeadFault::RequestLine)?;
-    let Some((method, method_text)) = method(bytes, start)? else {
-        return Ok(None);
-    };
-    let target_start = start + method_text.len() + 1;
-    let Some(target_end) = find(bytes, target_start, invisibles) else {
-        return Ok(None);
-    };
-    if bytes[target_end] != b' ' || target_end == target_start {
-        return Err(HeadFault::RequestLine);
-    }
-    let target = &bytes[target_start..target_end];
-    if target.len() > limits.target_bytes_max {
-        return Err(HeadFault::TargetTooLong);
-    }
-    let rest = &bytes[target_end + 1..];
-    let version = match rest.split_first_chunk::<8>() {
-        Some((text, [b'\r', b'\n', ..])) if *text == *b"HTTP/1.1" => Version::Http11,
-        _ => match other_version(rest)? {
-            Some(version) => version,
-            None => return Ok(None),
-        },
-    };
-    Ok(Some(RequestLine { method, method_text, target, version, end: target_end + 11 }))
-}
-
-/// Reads the method and its text; `None` if its end has not come.
-#[inline(always)]
-fn method(bytes: &[u8], start: usize) -> Result<Option<(Method, &str)>, HeadFault> {
-    let rest = &bytes[start..];
-    match rest.first_chunk() {
-        Some(text) if u32::from_le_bytes(*text) == u32::from_le_bytes(*b"GET ") => {
-            Ok(Some((Method::Get, "GET")))
-        }
-        _ => other_method(rest),
-    }
-}
-
-/// Reads a method at the start of `bytes` that is not `GET`.
-fn other_method(bytes: &[u8]) -> Result<Option<(Method, &str)>, HeadFault> {
-    let end = find(bytes, 0, invisibles);
-    let text = &bytes[..end.unwrap_or(bytes.len())];
-    match end {
-        None if text.is_empty() => return Ok(None),
-        Some(0) if bytes == b"\r" => return Ok(None), // perhaps of an empty line
-        _ if !is_token(text) => return Err(HeadFault::RequestLine),
-        None => return Ok(None),
-        Some(end) if bytes[end] != b' ' => return Err(HeadFault::RequestLine),
-        Some(_) => {}
-    }
-    let text = core::str::from_utf8(text).map_err(|_| HeadFault::RequestLine)?;
-    Ok(Some((Method::from_text(text.as_bytes()), text)))
-}
-
-/// Reads what ends a request line, if it is not HTTP/1.1. A higher minor version is treated as the
-/// highest that is known (RFC 9110 §2.5).
+/// What is wrong with a head that `httparse` refuses; `None` if it may yet become right.
 #[cold]
-fn other_version(rest: &[u8]) -> Result<Option<Version>, HeadFault> {
-    match Lines::new(rest, 0).next_line().map_err(|Malformed| HeadFault::RequestLine)? {
-        None => Ok(None),
-        Some(b"HTTP/1.0") => Ok(Some(Version::Http10)),
-        Some([b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', b'0'..=b'9']) => {
-            if *major == b'1' { Ok(Some(Version::Http11)) } else { Err(HeadFault::Version) }
-        }
-        Some(_) => Err(HeadFault::RequestLine),
+fn refused<'a>(
+    text: &[u8],
+    request: &httparse::Request<'_, '_>,
+    error: httparse::Error,
+) -> Result<Option<RequestHead<'a>>, HeadFault> {
+    use httparse::Error;
+    match error {
+        Error::Version => match after_target(text, request) {
+            Some(rest) if strict::is_unknown_version(rest) => Err(HeadFault::Version),
+            // `HTTP/2` is refused before it is known whether it is a version.
+            Some(rest) if rest.len() < 8 && rest.iter().all(u8::is_ascii_graphic) => Ok(None),
+            _ => Err(HeadFault::RequestLine),
+        },
+        Error::TooManyHeaders => Err(HeadFault::HeadTooLarge),
+        Error::HeaderName | Error::HeaderValue => Err(HeadFault::FieldLine),
+        Error::NewLine => Err(line_fault(text, request)),
+        Error::Token | Error::Status => Err(HeadFault::RequestLine),
     }
 }
 
-/// A field line of a head.
-struct Line<'a> {
-    name: &'a [u8],
-    value: &'a [u8],
-    bytes: &'a [u8],
-    /// Where the head's field lines start.
-    start: usize,
-    /// Where this one ends.
-    end: usize,
+/// The fault of a head in which a line does not end as it should: which line that is.
+#[cold]
+fn line_fault(text: &[u8], request: &httparse::Request<'_, '_>) -> HeadFault {
+    match after_target(text, request).and_then(|rest| rest.get(8..)) {
+        Some([b'\r', b'\n', ..]) => HeadFault::FieldLine,
+        _ => HeadFault::RequestLine,
+    }
+}
+
+/// What follows the request target and its space, if that much was parsed.
+fn after_target<'a>(text: &'a [u8], request: &httparse::Request<'_, '_>) -> Option<&'a [u8]> {
+    let target = request.path?;
+    text.get(strict::offset(text, target.as_bytes()) + target.len() + 1..)
 }
 
 /// Takes a field line into `head`. The length of its name says which few it can be.
 #[inline(always)]
 fn take<'a>(
     head: &mut RequestHead<'a>,
-    line: &Line<'a>,
+    line: &httparse::Header<'a>,
     framing: &mut Framing,
     connection: &mut Options,
 ) -> Result<(), HeadFault> {
-    let (name, value) = (line.name, line.value);
+    let (name, value, fields) = (line.name.as_bytes(), line.value, head.fields);
     let conditions = &mut head.conditions;
     match name.len() {
-        4 if same(name, b"host") => return host(&mut head.host, value),
-        5 if same(name, b"range") => once(&mut head.range, value),
-        6 if same(name, b"expect") => expect(&mut head.expectation, value),
-        7 if same(name, b"referer") => head.referer = Some(value),
-        8 if same(name, b"if-match") => list(&mut conditions.if_match, line),
-        8 if same(name, b"if-range") => once(&mut conditions.if_range, value),
-        10 if same(name, b"connection") => connection.take(value),
-        10 if same(name, b"user-agent") => head.user_agent = Some(value),
-        13 if same(name, b"if-none-match") => list(&mut conditions.if_none_match, line),
-        14 if same(name, b"content-length") => {
+        4 if same(name, b"Host") => return host(&mut head.host, value),
+        5 if same(name, b"Range") => once(&mut head.range, value),
+        6 if same(name, b"Expect") => expect(&mut head.expectation, value),
+        7 if same(name, b"Referer") => head.referer = Some(value),
+        8 if same(name, b"If-Match") => conditions.if_match.extend(line.name, value, fields),
+        8 if same(name, b"If-Range") => once(&mut conditions.if_range, value),
+        10 if same(name, b"Connection") => connection.take(value),
+        10 if same(name, b"User-Agent") => head.user_agent = Some(value),
+        13 if same(name, b"If-None-Match") => {
+            conditions.if_none_match.extend(line.name, value, fields)
+        }
+        14 if same(name, b"Content-Length") => {
             return framing.content_length(value).map_err(ambiguous);
         }
-        15 if same(name, b"accept-encoding") => list(&mut head.accept_encoding, line),
-        17 if same(name, b"if-modified-since") => once(&mut conditions.if_modified_since, value),
-        17 if same(name, b"transfer-encoding") => {
+        15 if same(name, b"Accept-Encoding") => {
+            head.accept_encoding.extend(line.name, value, fields)
+        }
+        17 if same(name, b"If-Modified-Since") => once(&mut conditions.if_modified_since, value),
+        17 if same(name, b"Transfer-Encoding") => {
             return framing.transfer_encoding(value).map_err(ambiguous);
         }
-        19 if same(name, b"if-unmodified-since") => {
-            once(&mut conditions.if_unmodified_since, value);
+        19 if same(name, b"If-Unmodified-Since") => {
+            once(&mut conditions.if_unmodified_since, value)
         }
         _ => {}
     }
@@ -421,12 +374,6 @@ fn expect(expectation: &mut Expectation, value: &[u8]) {
             _ => Expectation::Unknown,
         };
     }
-}
-
-/// Takes a line of a field that is a list.
-#[inline(always)]
-fn list<'a>(lines: &mut FieldLines<'a>, line: &Line<'a>) {
-    lines.extend(line.name, line.value, &line.bytes[line.start..line.end]);
 }
 
 /// Notes the value of a field that has one value; an empty one if it is given twice.

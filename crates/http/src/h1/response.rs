@@ -1,12 +1,13 @@
 //! Response heads, as a client reads them (RFC 9112 §4, §6.3).
 use super::{
-    Body, ResponseBody, Version,
+    Body, FIELDS_MAX, ResponseBody, Version,
     framing::{Ambiguous, Framing},
-    line::{Lines, Malformed, Next},
     parse::Options,
     scan::skip_empty_lines,
+    strict,
 };
 use crate::{Fields, Method, Status, field::same};
+use core::mem::MaybeUninit;
 
 /// A response head.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +16,7 @@ pub struct ResponseHead<'a> {
     pub version: Version,
     /// The status code, 100 to 599.
     pub status: Status,
-    /// The reason phrase; often empty, never meaningful.
+    /// The reason phrase; often empty, never meaningful. Empty if it is not ASCII.
     pub reason: &'a [u8],
     /// The content that follows.
     pub body: ResponseBody,
@@ -42,27 +43,34 @@ pub enum ResponseFault {
 /// `method`, which decides whether there is content.
 ///
 /// A response in HTTP/1.0 may have `Transfer-Encoding` no more than a request; several equal
-/// `Content-Length` lines are refused.
+/// `Content-Length` lines are refused, and more than [`FIELDS_MAX`] field lines.
 ///
 /// # Errors
 /// [`ResponseFault`] says what is wrong.
 pub fn parse_response(bytes: &[u8], method: Method) -> Result<ResponseHead<'_>, ResponseFault> {
-    let start = skip_empty_lines(bytes).map_err(|Malformed| ResponseFault::StatusLine)?;
-    let mut lines = Lines::new(bytes, start);
-    let Ok(Some(line)) = lines.next_line() else {
-        return Err(ResponseFault::StatusLine);
+    let start = skip_empty_lines(bytes).ok_or(ResponseFault::StatusLine)?;
+    let text = &bytes[start..];
+    let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        text,
+        &mut slots,
+    );
+    let (Ok(httparse::Status::Complete(len)), Some(minor), Some(code @ 100..=599), Some(reason)) =
+        (parsed, response.version, response.code, response.reason)
+    else {
+        return Err(refused(text, &response, parsed));
     };
-    let (version, status, reason) = status_line(line)?;
+    let whole = len == text.len();
+    let section = whole.then(|| strict::section(text, response.headers)).flatten();
+    let fields = section.ok_or(ResponseFault::FieldLine)?;
+    let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
+    let (status, reason) = (Status(code), reason.as_bytes());
     let (mut framing, mut connection) = (Framing::default(), Options::NONE);
-    let section_start = lines.at();
-    let section_end = loop {
-        let at = lines.at();
-        match lines.next_field() {
-            Ok(Next::Field { name, value }) => take(name, value, &mut framing, &mut connection)?,
-            Ok(Next::Blank) if lines.at() == bytes.len() => break at,
-            _ => return Err(ResponseFault::FieldLine),
-        }
-    };
+    for line in &*response.headers {
+        take(line.name, line.value, &mut framing, &mut connection)?;
+    }
     let length = framing.body(version).map_err(|Ambiguous| ResponseFault::Framing)?;
     let body = match length {
         _ if method == Method::Head || status.is_bodiless() => ResponseBody::None,
@@ -71,48 +79,41 @@ pub fn parse_response(bytes: &[u8], method: Method) -> Result<ResponseHead<'_>, 
         Some(Body::None) | None => ResponseBody::UntilClose,
     };
     let persistent = connection.persistent(version) && body != ResponseBody::UntilClose;
-    let fields = Fields::new(&bytes[section_start..section_end]);
     Ok(ResponseHead { version, status, reason, body, persistent, fields })
 }
 
-/// Reads `HTTP/1.1 200 OK`. The reason may be missing, and the space before it with it.
-fn status_line(line: &[u8]) -> Result<(Version, Status, &[u8]), ResponseFault> {
-    let [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, rest @ ..] = line else {
-        return Err(ResponseFault::StatusLine);
-    };
-    let version = match (major, minor) {
-        (b'1', b'0') => Version::Http10,
-        (b'1', b'1'..=b'9') => Version::Http11,
-        (b'0'..=b'9', b'0'..=b'9') => return Err(ResponseFault::Version),
-        _ => return Err(ResponseFault::StatusLine),
-    };
-    let (code, reason) = match rest {
-        [b' ', a, b, c] => ([a, b, c], &[][..]),
-        [b' ', a, b, c, b' ', reason @ ..] => ([a, b, c], reason),
-        _ => return Err(ResponseFault::StatusLine),
-    };
-    let [a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9'] = code.map(|digit| *digit) else {
-        return Err(ResponseFault::StatusLine);
-    };
-    let code = [a, b, c].iter().fold(0, |code, digit| code * 10 + u16::from(digit - b'0'));
-    Ok((version, Status(code), reason))
+/// What is wrong with a head that `httparse` does not take, or whose status is out of range.
+#[cold]
+fn refused(
+    text: &[u8],
+    response: &httparse::Response<'_, '_>,
+    parsed: httparse::Result<usize>,
+) -> ResponseFault {
+    match parsed {
+        Err(httparse::Error::Version) if strict::is_unknown_version(text) => ResponseFault::Version,
+        // The reason is the last that is parsed of a status line.
+        Ok(httparse::Status::Partial) | Err(_) if response.reason.is_some() => {
+            ResponseFault::FieldLine
+        }
+        _ => ResponseFault::StatusLine,
+    }
 }
 
 /// Takes one field line.
 #[inline]
 fn take(
-    name: &[u8],
+    name: &str,
     value: &[u8],
     framing: &mut Framing,
     connection: &mut Options,
 ) -> Result<(), ResponseFault> {
     let taken = match name.len() {
-        10 if same(name, b"connection") => {
+        10 if same(name.as_bytes(), b"Connection") => {
             connection.take(value);
             Ok(())
         }
-        14 if same(name, b"content-length") => framing.content_length(value),
-        17 if same(name, b"transfer-encoding") => framing.transfer_encoding(value),
+        14 if same(name.as_bytes(), b"Content-Length") => framing.content_length(value),
+        17 if same(name.as_bytes(), b"Transfer-Encoding") => framing.transfer_encoding(value),
         _ => Ok(()),
     };
     taken.map_err(|Ambiguous| ResponseFault::Framing)
@@ -121,8 +122,9 @@ fn take(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::h1::reference;
     use ResponseFault::{FieldLine, Framing as BadFraming, StatusLine};
-    use alloc::format;
+    use alloc::{format, string::String, vec::Vec};
 
     /// What is known of a head: status, body, persistence.
     type Known = (u16, ResponseBody, bool);
@@ -141,7 +143,6 @@ mod tests {
         };
         check("HTTP/1.1 200 OK", Ok(200));
         check("HTTP/1.0 404 Not Found", Ok(404));
-        check("HTTP/1.2 200 OK", Ok(200));
         check("HTTP/1.1 200 ", Ok(200));
         check("HTTP/1.1 200", Ok(200));
         check("HTTP/1.1 599 \u{fc}\t-", Ok(599));
@@ -163,7 +164,9 @@ mod tests {
         ] {
             check(line, Err(StatusLine));
         }
-        check("HTTP/2.0 200 OK", Err(ResponseFault::Version));
+        for line in ["HTTP/2.0 200 OK", "HTTP/1.2 200 OK"] {
+            check(line, Err(ResponseFault::Version));
+        }
     }
 
     #[test]
@@ -188,6 +191,35 @@ mod tests {
         check(Method::Get, &format!("{old}\r\n"), Ok((200, Length(5), false)));
         let kept = format!("{old}Connection: keep-alive\r\n\r\n");
         check(Method::Get, &kept, Ok((200, Length(5), true)));
+    }
+
+    /// Every change of one byte of a head.
+    #[test]
+    fn one_changed_byte_is_read_as_the_reference_reads_it() {
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nA: b\r\nConnection: close\r\n\r\n";
+        let shown = |bytes: &[u8]| bytes.iter().map(|&byte| char::from(byte)).collect::<String>();
+        let bytes = (0..text.len()).flat_map(|at| (0..=255u8).map(move |byte| (at, byte)));
+        for (at, byte) in bytes {
+            let mut changed = text.to_vec();
+            changed[at] = byte;
+            let plain = reference::response(&changed).filter(|plain| plain.len == text.len());
+            match (parse_response(&changed, Method::Get), plain) {
+                (Ok(head), Some(plain)) => {
+                    let [version, code, reason] = plain.start;
+                    assert_eq!(
+                        (head.version.name(), head.status.0),
+                        (&*version, code.parse().unwrap())
+                    );
+                    let reason = if reason.is_ascii() { reason } else { String::new() };
+                    assert_eq!(head.reason, reason.as_bytes());
+                    let fields = head.fields.iter();
+                    let fields = fields.map(|field| (field.name.into(), shown(field.value)));
+                    assert_eq!(fields.collect::<Vec<_>>(), plain.fields);
+                }
+                (Err(_), None) | (Err(BadFraming), Some(_)) => {}
+                (found, plain) => panic!("{} {found:?} {plain:?}", changed.escape_ascii()),
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Finding the end of a head as its bytes arrive (RFC 9112 §2.2).
-use super::line::{Lines, Malformed};
+use memchr::memchr;
 
 /// The most empty lines that are skipped before a request line.
 pub const LEADING_LINES_MAX: usize = 2;
@@ -24,35 +24,47 @@ pub enum Scan {
 /// [`super::HeadFault::oversized`].
 #[must_use]
 pub fn scan_head(bytes: &[u8], seen: usize) -> Scan {
-    let Ok(start) = skip_empty_lines(bytes) else {
+    let Some(start) = skip_empty_lines(bytes) else {
         return Scan::Bad;
     };
     // A CR that came last is looked at again, now that it has a successor.
     let again = usize::from(bytes[..seen].ends_with(b"\r"));
-    let mut lines = Lines::new(bytes, start.max(seen - again));
-    loop {
-        let at = lines.at();
-        match lines.next_line() {
-            Ok(Some(line)) if bytes[..at + line.len()].ends_with(b"\r\n") => {
-                return Scan::End(lines.at());
-            }
-            Ok(Some(_)) => {}
-            Ok(None) => return Scan::Partial,
-            Err(Malformed) => return Scan::Bad,
+    let mut at = start.max(seen - again);
+    while let Some(length) = memchr(b'\n', &bytes[at..]) {
+        let next = at + length + 1;
+        match bytes[at..next].strip_suffix(b"\r\n") {
+            Some(line) if !has_controls(line) => {}
+            _ => return Scan::Bad,
         }
+        if bytes[..next].ends_with(b"\r\n\r\n") {
+            return Scan::End(next);
+        }
+        at = next;
     }
+    let line = &bytes[at..];
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if has_controls(line) { Scan::Bad } else { Scan::Partial }
 }
 
-/// Where the first line that is not empty starts.
+/// True if there are control characters other than tabs in `text`. It looks at all of it, for
+/// which the compiler can take many at once.
+fn has_controls(text: &[u8]) -> bool {
+    let control = |byte: u8| byte.is_ascii_control() & (byte != b'\t');
+    text.iter().fold(false, |found, &byte| found | control(byte))
+}
+
+/// Where the first line that is not empty starts; `None` if there are too many empty ones, or one
+/// is a bare LF.
 #[inline]
-pub(super) fn skip_empty_lines(bytes: &[u8]) -> Result<usize, Malformed> {
-    if let [b'\r', ..] = bytes { leading(bytes) } else { Ok(0) }
+pub(super) fn skip_empty_lines(bytes: &[u8]) -> Option<usize> {
+    if let [b'\r' | b'\n', ..] = bytes { leading(bytes) } else { Some(0) }
 }
 
 #[cold]
-fn leading(bytes: &[u8]) -> Result<usize, Malformed> {
+fn leading(bytes: &[u8]) -> Option<usize> {
     let lines = bytes.chunks_exact(2).take_while(|&pair| pair == b"\r\n").count();
-    if lines > LEADING_LINES_MAX { Err(Malformed) } else { Ok(lines * 2) }
+    let start = lines * 2;
+    (lines <= LEADING_LINES_MAX && !bytes[start..].starts_with(b"\n")).then_some(start)
 }
 
 #[cfg(test)]

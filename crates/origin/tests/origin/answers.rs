@@ -208,6 +208,15 @@ fn the_fallback_answers_navigations_only() {
         };
         check(&rig, &request, &Expected { status, fields: &[("vary", vary)], body: Some(body) });
     }
+    // Parts of it and its not having changed depend on the same fields (RFC 9110 §15.4.5).
+    for (field, status) in
+        [("Range: bytes=0-1", 206), ("Range: bytes=0-1,5-6", 206), ("If-None-Match: *", 304)]
+    {
+        let request =
+            format!("GET /users/7 HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n{field}\r\n\r\n");
+        let fields = [("vary", "Accept, Sec-Fetch-Dest")];
+        check(&rig, &request, &Expected { status, fields: &fields, body: None });
+    }
 }
 
 #[test]

@@ -37,6 +37,33 @@ fn a_change_shows_after_the_time_to_revalidate() {
 }
 
 #[test]
+fn reading_a_body_makes_a_file_no_younger() {
+    let rig = Rig::new(Site::default());
+    rig.ask("HEAD /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    rig.pass(999);
+    assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
+    assert_eq!(rig.opens.get(), 1);
+    rig.put("ten.txt", b"9876543210");
+    rig.pass(1);
+    assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
+}
+
+#[test]
+fn what_is_read_late_replaces_nothing_younger() {
+    let rig = Rig::new(Site::default());
+    let mut late = rig.connect();
+    late.hold_reads = true;
+    late.feed(get("/ten.txt").as_bytes());
+    rig.put("ten.txt", b"9876543210");
+    rig.pass(1);
+    assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
+    late.hold_reads = false;
+    late.run();
+    assert!(late.output.ends_with(b"0123456789"), "it was opened before");
+    assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
+}
+
+#[test]
 fn what_did_not_change_is_opened_again_but_not_read() {
     let rig = Rig::new(Site::default());
     let mut client = rig.connect();

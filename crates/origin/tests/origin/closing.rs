@@ -210,6 +210,34 @@ fn bytes_in_the_kernel_are_not_cut_off_while_they_flow() {
 }
 
 #[test]
+fn a_linger_shorter_than_a_window_asks_for_less() {
+    let rows = [
+        // Rate, bytes taken in each of three looks, and whether they are enough.
+        (100, [100, 1_000, 1_000], [true, true, true]),
+        (100, [99, 0, 0], [false, false, false]),
+        (0, [1, 1, 0], [true, true, false]),
+        (1, [1, 0, 0], [true, false, false]),
+    ];
+    for (send_rate_min, taken, flows) in rows {
+        let deadlines = Deadlines { linger_ms_max: 1_000, send_rate_min, ..Deadlines::default() };
+        let limits = Limits { requests_max: 1, ..Limits::default() };
+        let rig = Rig::new(Site { deadlines, limits, ..Site::default() });
+        let mut client = rig.connect();
+        client.feed(BIG);
+        assert!(client.shut);
+        let (mut queued, mut ms) = (u64::try_from(client.output.len()).unwrap(), 1_000);
+        for (taken, flows) in taken.into_iter().zip(flows) {
+            if client.closed.is_none() {
+                queued -= taken;
+                assert_eq!(client.expire(ms, queued), !flows, "{send_rate_min} {taken}");
+                ms = 10_000;
+            }
+        }
+        assert_eq!(client.closed.is_some(), flows.contains(&false));
+    }
+}
+
+#[test]
 fn lingering_is_bounded_in_bytes() {
     let limits = Limits { linger_bytes_max: 1_000, ..Limits::default() };
     let rig = Rig::new(Site { limits, ..Site::default() });

@@ -183,6 +183,28 @@ fn contents_are_discarded_within_a_limit() {
 }
 
 #[test]
+fn what_refuses_the_content_of_a_head_request_has_no_body() {
+    let chunked = "HEAD /ten.txt HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let rows =
+        [("x\r\n", 400), ("29\r\n0123456789012345678901234567890123456789", 413), ("1", 408)];
+    for (content, status) in rows {
+        let rig = with_drain(40);
+        let mut client = rig.connect();
+        client.feed(format!("{chunked}{content}").as_bytes());
+        if client.output.is_empty() {
+            client.expire(10_000, 0);
+        }
+        let response = &client.responses(&[0])[0];
+        assert_eq!((response.status, client.shut), (status, true), "{content}");
+        assert_ne!(response.field("content-length").as_deref(), Some("0"));
+        // What could not be read as a HEAD is answered with a body as ever.
+        let mut client = rig.connect();
+        client.feed(b"HEAD /ten.txt HTTP/1.1\r\n\r\n");
+        assert_eq!(client.statuses(), [400]);
+    }
+}
+
+#[test]
 fn expect_100_continue_gets_the_final_status() {
     let request = |method: &str, version: &str, expect: &str, length: u32| {
         format!(

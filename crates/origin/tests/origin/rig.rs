@@ -220,6 +220,7 @@ impl Rig {
             output: Vec::new(),
             room: u64::MAX,
             send_bytes_max: u64::MAX,
+            hold_reads: false,
             shut: false,
             closed: None,
         };
@@ -249,6 +250,8 @@ pub(crate) struct Client<'a> {
     /// How many more bytes the kernel takes.
     pub(crate) room: u64,
     pub(crate) send_bytes_max: u64,
+    /// The disk is slow: reads wait.
+    pub(crate) hold_reads: bool,
     pub(crate) shut: bool,
     pub(crate) closed: Option<CloseReason>,
 }
@@ -298,6 +301,10 @@ impl Client<'_> {
                 Op::Open(ticket, req) => {
                     let found = self.rig.open(&req);
                     self.done(Done::Open(ticket, found));
+                }
+                Op::Read(..) if self.hold_reads => {
+                    self.parked = Some(op);
+                    return;
                 }
                 Op::Read(ticket, ReadReq { file, at, len }) => {
                     let bytes = file.bytes(at, len).into_boxed_slice();

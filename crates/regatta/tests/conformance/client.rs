@@ -93,8 +93,10 @@ impl Client {
 
     /// Connects with a small receive buffer, so that the server soon has to wait for us.
     pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
-        use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+        // Not to be inherited by the servers that other tests start meanwhile.
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
         sockopt::set_socket_recv_buffer_size(&socket, 16 << 10).expect("a size");
         connect(&socket, &address).expect("connects");
         Self::over(socket.into())

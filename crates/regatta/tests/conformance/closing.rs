@@ -1,8 +1,9 @@
 //! How connections end: half-close, lingering close (RFC 9112 §9.6), aborts.
 
 use crate::client::{Client, get, request};
-use crate::harness::{Variant, serve};
-use crate::site::sized;
+use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
+use crate::site::{common, sized};
+use crate::structure::open_connections;
 use std::time::Duration;
 
 pub(crate) fn half_closed_client_is_answered(variant: &Variant) {
@@ -54,18 +55,20 @@ pub(crate) fn error_is_read_while_sending(variant: &Variant) {
     client.finish();
 }
 
-/// After `Connection: close` too: what the client had sent already must not cost it the answer.
+/// The same where the server decides to close: requests that were on their way by then must not
+/// cost their client the answer before them.
 pub(crate) fn last_answer_is_read_while_sending(variant: &Variant) {
-    let server = serve(variant);
+    let server = serve_with(variant, &["limits.requests_max=1"]);
     let mut client = server.connect();
-    client.send(request("GET", "/size-1048577.bin", &[("Connection", "close")]));
+    client.send(get("/size-1048577.bin"));
     for _ in 0..20 {
         if !client.try_send(get("/small.txt").repeat(100)) {
             break;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert!(client.answer("GET").expect(200).body == sized((1 << 20) + 1));
+    let answer = client.answer("GET").expect(200);
+    assert!(answer.closes() && answer.body == sized((1 << 20) + 1));
     client.finish();
 }
 
@@ -101,23 +104,26 @@ pub(crate) fn aborts_harm_nobody(variant: &Variant) {
 }
 
 pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
-    let site = crate::site::common();
-    let server = crate::harness::Launch::new(variant, site).start();
-    server.connect().get("/size-5242880.bin").expect(200);
-    let sockets = || -> usize { server.workers().into_iter().map(count_sockets).sum() };
-    let before = sockets();
+    let server = Launch::new(variant, common()).start();
     for _ in 0..30 {
         let mut client = Client::connect_narrow(server.address());
         client.send(get("/size-5242880.bin"));
         client.take(1000);
         client.abort();
     }
-    let gone = crate::harness::eventually(crate::harness::PATIENCE, || sockets() <= before);
-    assert!(gone, "{} sockets, {before} before", sockets());
+    let gone = eventually(PATIENCE, || open_connections(&server) == 0);
+    assert!(gone, "{} connections are kept", open_connections(&server));
 }
 
-fn count_sockets(pid: u32) -> usize {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
-    let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+/// A client that closes at once after its request is noticed, however its end arrives.
+pub(crate) fn ends_with_the_request_are_noticed(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    for _ in 0..30 {
+        let mut client = server.connect();
+        client.send(get("/small.txt"));
+        client.half_close();
+        client.answer("GET").expect(200);
+    }
+    let gone = eventually(PATIENCE, || open_connections(&server) == 0);
+    assert!(gone, "{} connections are kept", open_connections(&server));
 }

@@ -48,7 +48,28 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("cache", &[("enabled", "true"), ("revalidate_ms", "1000"), ("negative_ms", "1000")]),
-    ("accept", &[("count", "0"), ("eager_read", "false"), ("on_close", "false")]),
+    (
+        "accept",
+        &[
+            ("count", "0"),
+            ("eager_read", "false"),
+            ("eager_write", "true"),
+            ("on_close", "false"),
+            ("full_read", "false"),
+            ("when_full", "\"leave\""),
+            ("defer", "false"),
+        ],
+    ),
+    (
+        "event",
+        &[
+            ("poller", "\"epoll\""),
+            ("send", "\"nonblocking\""),
+            ("turn_bytes_max", "2097152"),
+            ("turn_ops_max", "64"),
+            ("stall_us", "10000"),
+        ],
+    ),
 ];
 
 /// `--print-config` prints the effective configuration, whole and explicit.
@@ -69,9 +90,6 @@ fn defaults_are_as_promised() {
             assert_eq!(value.to_string(), *default, "{section}.{key}");
         }
     }
-    let arch = table.get("arch").and_then(|arch| arch.get("sped")).expect("arch.sped");
-    assert_eq!(arch.get("poller").and_then(toml::Value::as_str), Some("epoll"));
-    assert_eq!(arch.get("turn_bytes_max").and_then(toml::Value::as_integer), Some(2 << 20));
 }
 
 #[test]
@@ -131,7 +149,7 @@ ranges_max = -3
 [nosection]
 x = 1
 
-[arch.sped]
+[event]
 poller = \"magic\"
 ";
     let path = write(&site, text);

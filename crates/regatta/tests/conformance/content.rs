@@ -26,7 +26,7 @@ pub(crate) fn index_is_a_list(variant: &Variant) {
         ("second/index.html", "index"),
         ("neither/other.html", "other"),
     ]);
-    let settings = ["content.index=[\"home.html\", \"index.html\"]"];
+    let settings = ["content.index=home.html,index.html"];
     let server = serve_root(variant, &site.root(), &settings);
     let mut client = server.connect();
     assert_eq!(client.get("/both/").expect(200).body, b"home");

@@ -71,13 +71,13 @@ pub(crate) fn versions(variant: &Variant) {
         "HTTP /1.1",
         "HTTPS/1.1",
         "ICY/1.1",
-        "HTTP/0.9",
     ] {
         refused(&server, row(version).as_bytes(), &[400]);
     }
     for version in ["HTTP/2.0", "HTTP/3.0"] {
         refused(&server, row(version).as_bytes(), &[505]);
     }
+    refused(&server, row("HTTP/0.9").as_bytes(), &[400, 505]);
     refused(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[400, 505]);
 }
 

@@ -24,27 +24,26 @@ pub(crate) struct Variant {
 
 /// Every variant; `structure.rs` asserts that each architecture the program lists is here.
 pub(crate) const VARIANTS: &[Variant] = &[
-    sped("sped_epoll", &["arch.sped.poller=epoll"]),
-    sped("sped_epoll_edge", &["arch.sped.poller=epoll-edge"]),
-    sped("sped_poll", &["arch.sped.poller=poll"]),
-    sped("sped_select", &["arch.sped.poller=select"]),
-    sped("sped_blocking", &["arch.sped.poller=epoll", "arch.sped.send=blocking"]),
+    sped("sped_epoll", &["event.poller=epoll"]),
+    sped("sped_epoll_edge", &["event.poller=epoll-edge"]),
+    sped("sped_poll", &["event.poller=poll"]),
+    sped("sped_select", &["event.poller=select"]),
+    sped("sped_blocking", &["event.poller=epoll", "event.send=blocking"]),
     // Everything that cuts work into small turns, so that every resumption is taken.
     sped(
         "sped_small_turns",
         &[
-            "arch.sped.poller=epoll-edge",
-            "arch.sped.turn_ops_max=1",
-            "arch.sped.turn_bytes_max=65536",
+            "event.poller=epoll-edge",
+            "event.turn_ops_max=2",
+            "event.turn_bytes_max=16384",
             "accept.count=1",
-            "accept.eager_write=false",
         ],
     ),
     // The accept strategies that read before they wait, and nothing remembered between requests.
     sped(
         "sped_eager_uncached",
         &[
-            "arch.sped.poller=poll",
+            "event.poller=poll",
             "accept.eager_read=true",
             "accept.full_read=true",
             "accept.on_close=true",
@@ -302,7 +301,8 @@ impl Server {
 
     /// The counters as `regatta top --json` prints them.
     pub(crate) fn top(&self) -> serde_json::Value {
-        let said = run(&["top", "--pid", &self.pid().to_string(), "--json"]);
+        let said =
+            run(&["top", "--pid", &self.pid().to_string(), "--json", "--once", "--interval", "0"]);
         assert_eq!(said.code, Some(0), "{said:?}");
         serde_json::from_str(&said.stdout).unwrap_or_else(|e| panic!("{e}: {}", said.stdout))
     }

@@ -60,6 +60,7 @@ pub(crate) fn transfers_are_completed(variant: &Variant) {
     assert!(server.exit_within(Duration::ZERO).is_none(), "ended within a transfer");
     assert!(client.take(5 << 20) == sized(5 << 20), "other bytes");
     client.finish();
+    drop(client);
     ends(&mut server, PATIENCE);
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn requests_in_progress_are_answered(variant: &Variant) {
         let rest = client.rest_or_reset();
         assert!(rest.is_empty() || rest.ends_with(b"the letter a\n"), "{}", rest.escape_ascii());
     }
+    drop(client);
     ends(&mut server, PATIENCE);
 }
 

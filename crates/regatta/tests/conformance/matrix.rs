@@ -22,7 +22,7 @@ macro_rules! topics {
 macro_rules! always {
     ($variant:ident) => {
         topics! { $variant
-            access_log: common_format combined_format no_forgery json_format failures_are_logged
+            access_log: common_format combined_format no_forgery json_format failures_are_logged lines_are_written_in_time
                 nothing_is_logged_when_off lines_stay_whole;
             bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
                 small_body_is_drained body_at_the_limit body_that_comes_late
@@ -37,7 +37,7 @@ macro_rules! always {
             closing: half_closed_client_is_answered half_closed_pipeline_is_answered
                 half_close_within_a_head error_is_read_while_sending
                 last_answer_is_read_while_sending end_is_seen_before_our_close aborts_harm_nobody
-                aborts_leave_nothing_open;
+                aborts_leave_nothing_open ends_with_the_request_are_noticed;
             conditionals: every_combination not_modified_has_the_fields_of_ok
                 tags_in_several_lines odd_lists_of_tags every_form_of_date no_conditions_on_errors
                 conditions_come_before_ranges;
@@ -46,6 +46,7 @@ macro_rules! always {
                 fallback_for_navigations no_fallback_for_assets own_page_for_not_found
                 page_for_not_found_is_a_setting;
             counters: of_replies of_the_cache of_the_ends_of_connections of_accepts
+                of_histograms
                 accept_count_is_a_bound calls_of_a_hit;
             fields: of_every_file tags_tell_files_apart media_types charset_is_a_setting
                 nosniff_is_a_setting pages_revalidate_and_hashed_assets_live
@@ -88,7 +89,7 @@ macro_rules! always {
                 malformed_are_ignored numbers_beyond_every_integer unit_in_any_letter_case
                 only_for_get several several_that_are_one several_without_any_satisfiable too_many
                 how_many_is_a_setting boundaries_are_random several_in_a_pipeline if_range;
-            signals: one_line_for_each_address accepts_when_it_says_so hangup_reloads
+            signals: one_line_for_each_address accepts_when_it_says_so hangup_reloads_or_says_why_not
                 hangup_with_an_error_changes_nothing usr1_reopens_the_log
                 other_signals_end_nothing workers_are_not_root workers_have_no_capabilities
                 unreadable_root_is_an_error pid_file a_port_in_use_is_an_error;

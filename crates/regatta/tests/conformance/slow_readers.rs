@@ -45,7 +45,7 @@ pub(crate) fn an_honest_slow_one_is_served(variant: &Variant) {
     slow.head_only().expect(200);
     let mut body = Vec::new();
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_millis(3500) {
+    while begin.elapsed() < Duration::from_millis(2500) {
         body.extend(slow.take(8 << 10));
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -131,11 +131,12 @@ impl Poller for Epoll {
         }
         events.extend(self.ready.iter().map(|event| {
             let flags = event.flags;
-            let hangup = flags.intersects(Flags::HUP | Flags::ERR);
+            let broken = flags.intersects(Flags::HUP | Flags::ERR);
+            let hangup = broken || flags.contains(Flags::RDHUP);
             Event {
                 key: event.data.u64(),
-                readable: hangup || flags.intersects(Flags::IN | Flags::RDHUP),
-                writable: hangup || flags.contains(Flags::OUT),
+                readable: hangup || flags.contains(Flags::IN),
+                writable: broken || flags.contains(Flags::OUT),
                 hangup,
             }
         }));

@@ -1,0 +1,134 @@
+//! Judges how connections end: for the reason that is counted, and with nothing left undone.
+use crate::{judge::Judge, link::Link, registry::Registry, trace::Stamp};
+use regatta_op::CloseReason;
+use regatta_origin::Site;
+
+/// The end of a connection.
+pub(crate) struct Closing<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) link: &'a Link,
+    pub(crate) reason: CloseReason,
+    pub(crate) now: Stamp,
+}
+
+impl Closing<'_> {
+    /// Judges it.
+    pub(crate) fn judge(&self, judge: &Judge<'_>, registry: &Registry) -> Result<(), String> {
+        let link = self.link;
+        let cut = link.reader.unfinished();
+        if let Some(response) = cut
+            && response.status > 0
+        {
+            judge.judge(link.reader.count, response, registry, false)?;
+        }
+        let excused = matches!(
+            self.reason,
+            CloseReason::Reset
+                | CloseReason::Failed
+                | CloseReason::SendDeadline
+                | CloseReason::Truncated
+        );
+        if cut.is_some() && !excused {
+            return Err(format!("a response is cut, and it ends as {:?}", self.reason));
+        }
+        let (answered, asked) = (link.reader.count, link.complete());
+        // Who goes away finishes the exchange in progress and no other.
+        let drained = self.reason == CloseReason::Drained && link.pipe.shut;
+        if !excused && !drained && !link.terminal && answered != asked {
+            return Err(format!("{asked} requests, {answered} answers, and it ends properly"));
+        }
+        self.reasoned()?;
+        self.nothing_lost(excused)
+    }
+
+    /// The reason is one for which there is a reason.
+    fn reasoned(&self) -> Result<(), String> {
+        let link = self.link;
+        let deadlines = &self.site.deadlines;
+        let rest = link.reader.count.checked_sub(1).map(|last| &link.requests[last]);
+        let partial = link.delivered() > rest.map_or(0, |asked| asked.end);
+        let idle_ms = self.now.tick - link.rested.tick;
+        let status = link.last_status;
+        let held = match self.reason {
+            CloseReason::PeerClosed => link.ended && !partial && !link.terminal,
+            CloseReason::PeerAborted => link.ended && partial && !link.terminal,
+            CloseReason::Reset => link.broke.is_some() && link.pipe.reset,
+            CloseReason::Failed => link.broke.is_some() && !link.pipe.reset,
+            CloseReason::Finished => {
+                link.terminal && !matches!(status, 400 | 408 | 414 | 431 | 505)
+                    || link.terminal && status == 400 && self.last_is_bad_path()
+            }
+            CloseReason::BadRequest => link.terminal && matches!(status, 400 | 414 | 431 | 505),
+            CloseReason::HeadDeadline => link.terminal && status == 408,
+            CloseReason::IdleDeadline => {
+                !partial && !link.terminal && idle_ms >= deadlines.idle_ms_max
+            }
+            CloseReason::SendDeadline => {
+                let start = self.now.tick.saturating_sub(deadlines.send_window_ms);
+                link.acked_since(start + 1) < self.due(deadlines.send_window_ms)
+            }
+            CloseReason::Truncated => link.shrank,
+            CloseReason::Drained => link.drained.is_some(),
+        };
+        if held {
+            return Ok(());
+        }
+        Err(format!(
+            "no reason for {:?}: last status {status}, terminal {}, partial {partial}, idle \
+             {idle_ms} ms, ended {}, broke {:?}, acked {:?}",
+            self.reason,
+            link.terminal,
+            link.ended,
+            link.broke,
+            link.acked.last()
+        ))
+    }
+
+    /// 400 to a path that is none ends nothing by itself.
+    fn last_is_bad_path(&self) -> bool {
+        let last = self.link.requests.get(self.link.reader.count - 1);
+        last.is_some_and(|asked| asked.request.refusals.is_empty())
+    }
+
+    /// Bytes that the peer must take in so many milliseconds.
+    fn due(&self, ms: u64) -> u64 {
+        (self.site.deadlines.send_rate_min * ms / 1000).max(1)
+    }
+
+    /// A peer that reads and keeps to the rules gets all that was sent: closing a socket with
+    /// unread bytes in it destroys what is on its way (RFC 9112 §9.6).
+    fn nothing_lost(&self, excused: bool) -> Result<(), String> {
+        let link = self.link;
+        let dead = link.pipe.reset || link.broke.is_some();
+        let destroyed = !dead && !link.pipe.inbound.is_empty() && link.pipe.queued > 0;
+        let said_it_was_done = link
+            .requests
+            .iter()
+            .any(|asked| !asked.request.persistent && asked.end < link.peer.sent);
+        let too_much = link.lingered > u64::from(self.site.limits.linger_bytes_max);
+        // The idle are closed at once when the server goes away: what they are losing, they lose.
+        let at_once = self.reason == CloseReason::Drained && !link.pipe.shut;
+        let deadlines = &self.site.deadlines;
+        let linger_ms = deadlines.linger_ms_max.min(deadlines.send_window_ms);
+        let start = self.now.tick.saturating_sub(linger_ms);
+        let slow = link.acked_since(start + 1) < self.due(linger_ms);
+        let excused = excused || at_once || slow;
+        if destroyed && link.peer.is_prompt() && !said_it_was_done && !too_much && !excused {
+            return Err(format!("{} bytes are lost on their way", link.pipe.queued));
+        }
+        Ok(())
+    }
+}
+
+/// How long a connection can last at most after its peer did something last, milliseconds.
+pub(crate) fn patience(site: &Site, link: &Link) -> u64 {
+    let deadlines = &site.deadlines;
+    let once = deadlines.head_ms_max + deadlines.send_window_ms * 3 + link.lateness * 4;
+    let disk = 10 * DISK_MS_MAX;
+    // What the peer had sent before may be answered one after the other.
+    let waiting = link.requests.len() as u64 + 1;
+    deadlines.idle_ms_max + deadlines.linger_ms_max + waiting * (once + disk)
+}
+
+/// The longest that a disk operation takes, milliseconds.
+pub(crate) const DISK_MS_MAX: u64 = 60;

@@ -1,0 +1,288 @@
+//! A disk in memory whose every byte can be told from a file's number and an offset.
+use crate::dice::{Dice, mix};
+use regatta_op::{Coding, Codings, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
+use std::{cell::Cell, collections::BTreeMap, rc::Rc};
+
+/// The second at which virtual time starts.
+pub(crate) const UNIX: u64 = 1_700_000_000;
+
+/// What is on disk at first, or appears later. Content codings' siblings are among them.
+pub(crate) const NAMES: [&str; 28] = [
+    "index.html",
+    "404.html",
+    "a.txt",
+    "a.txt.br",
+    "a.txt.zst",
+    "a.txt.gz",
+    "b.html",
+    "b.html.gz",
+    "app.3f9c2ab1.js",
+    "app.3f9c2ab1.js.br",
+    "img.png",
+    "img.png.gz",
+    "docs/index.html",
+    "docs/index.html.gz",
+    "docs/guide.html",
+    "docs/deep/x.css",
+    "docs/deep/x.css.zst",
+    "empty.txt",
+    "big.bin",
+    "mid.bin",
+    ".hidden",
+    ".well-known/acme",
+    "with space.txt",
+    "shell.html",
+    "shell.html.br",
+    "home.htm",
+    "docs/.secret",
+    "late.txt",
+];
+
+/// One file's content, shared by all who have it open: it may shrink or grow under them.
+#[derive(Debug)]
+struct Inode {
+    number: u64,
+    len: Cell<u64>,
+}
+
+/// Counts the open descriptors: one for each open, however often it is cloned.
+#[derive(Debug)]
+struct Descriptor(Rc<Cell<u64>>);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// An open file.
+#[derive(Clone, Debug)]
+pub(crate) struct SimFile {
+    id: FileId,
+    inode: Rc<Inode>,
+    _descriptor: Rc<Descriptor>,
+}
+
+impl File for SimFile {
+    fn id(&self) -> FileId {
+        self.id
+    }
+}
+
+impl SimFile {
+    /// Appends the bytes that are there now of a range.
+    pub(crate) fn read(&self, at: u64, len: u64, out: &mut Vec<u8>) {
+        let end = self.inode.len.get().min(at.saturating_add(len));
+        out.extend((at..end).map(|at| content(self.id.inode, at)));
+    }
+}
+
+/// The byte at an offset of the file with a number.
+pub(crate) fn content(inode: u64, at: u64) -> u8 {
+    let word = mix(inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at >> 3));
+    word.to_le_bytes()[usize::from((at & 7) as u8)]
+}
+
+/// What an open found, without the descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "most are files")]
+pub(crate) enum Seen {
+    File { main: FileId, siblings: [Option<FileId>; 3] },
+    Directory,
+    Fault(OpenFault),
+}
+
+struct Node {
+    inode: Rc<Inode>,
+    modified: Modified,
+    changed: Modified,
+}
+
+/// The disk.
+pub(crate) struct Disk {
+    /// Names that more happens to than to others.
+    pub(crate) hot: Vec<&'static str>,
+    nodes: BTreeMap<Vec<u8>, Node>,
+    faults: BTreeMap<Vec<u8>, OpenFault>,
+    live: Rc<Cell<u64>>,
+    /// How many files there have been.
+    inodes: u64,
+    /// Numbers times, so that no two changes have the same.
+    changes: u32,
+}
+
+impl Disk {
+    /// A disk with most of [`NAMES`] on it.
+    pub(crate) fn new(dice: &mut Dice) -> Self {
+        let hot = (0..dice.between(1, 4)).map(|_| dice.pick(&NAMES)).collect();
+        let mut disk = Self {
+            hot,
+            nodes: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            live: Rc::default(),
+            inodes: 0,
+            changes: 0,
+        };
+        for name in NAMES {
+            if disk.hot.contains(&name) || !dice.one_in(4) {
+                disk.replace(name, 0, dice);
+            }
+        }
+        disk
+    }
+
+    /// Descriptors that somebody holds.
+    pub(crate) fn live(&self) -> u64 {
+        self.live.get()
+    }
+
+    /// Opens as the system would, now.
+    pub(crate) fn open(&self, req: &OpenReq) -> (Seen, Result<Opened<SimFile>, OpenFault>) {
+        if let Some(&fault) = self.faults.get(&*req.path) {
+            return (Seen::Fault(fault), Err(fault));
+        }
+        let Some(node) = self.nodes.get(&*req.path) else {
+            let below = [&*req.path, b"/"].concat();
+            let any = self.nodes.keys().any(|name| name.starts_with(&below));
+            return if req.path.is_empty() || any {
+                (Seen::Directory, Ok(Opened::Directory))
+            } else {
+                (Seen::Fault(OpenFault::NotFound), Err(OpenFault::NotFound))
+            };
+        };
+        let file = self.descriptor(node);
+        let siblings = Coding::ALL.map(|coding| {
+            let name = [&*req.path, coding.suffix().as_bytes()].concat();
+            let wanted = req.siblings.has(coding) && !self.faults.contains_key(&name);
+            self.nodes.get(&name).filter(|_| wanted).map(|node| self.descriptor(node))
+        });
+        let ids = siblings.clone().map(|file| file.map(|file| file.id));
+        (Seen::File { main: file.id, siblings: ids }, Ok(Opened::File { file, siblings }))
+    }
+
+    fn descriptor(&self, node: &Node) -> SimFile {
+        self.live.set(self.live.get() + 1);
+        let id = FileId {
+            device: 1,
+            inode: node.inode.number,
+            len: node.inode.len.get(),
+            modified: node.modified,
+            changed: node.changed,
+        };
+        let descriptor = Rc::new(Descriptor(Rc::clone(&self.live)));
+        SimFile { id, inode: Rc::clone(&node.inode), _descriptor: descriptor }
+    }
+
+    /// Something happens to a file; says to which and what.
+    pub(crate) fn change(&mut self, tick: u64, dice: &mut Dice) -> (&'static str, &'static str) {
+        let name = if dice.one_in(2) { dice.pick(&NAMES) } else { dice.pick(&self.hot) };
+        let known = self.nodes.contains_key(name.as_bytes());
+        let what = match dice.below(8) {
+            0 | 1 => {
+                self.replace(name, tick, dice);
+                "replaced"
+            }
+            2 | 3 if known => {
+                self.resize(name, tick, dice);
+                "resized"
+            }
+            4 => {
+                self.nodes.remove(name.as_bytes());
+                "removed"
+            }
+            5 => {
+                let fault = dice.pick(&[
+                    OpenFault::Denied,
+                    OpenFault::Exhausted,
+                    OpenFault::Other(5),
+                    OpenFault::Outside,
+                    OpenFault::NotAFile,
+                    OpenFault::NotFound,
+                ]);
+                self.faults.insert(name.into(), fault);
+                "made faulty"
+            }
+            6 => {
+                self.faults.clear();
+                "and all others healed"
+            }
+            _ => {
+                self.touch(name, tick, dice);
+                "touched"
+            }
+        };
+        (name, what)
+    }
+
+    /// Puts a new file in the place of a name, as a rename does.
+    fn replace(&mut self, name: &str, tick: u64, dice: &mut Dice) {
+        let len = length(name, dice);
+        self.inodes += 1;
+        let inode = Rc::new(Inode { number: self.inodes, len: Cell::new(len) });
+        let (modified, changed) = self.times(tick, dice);
+        self.nodes.insert(name.into(), Node { inode, modified, changed });
+    }
+
+    /// Shortens or lengthens a file in its place.
+    fn resize(&mut self, name: &str, tick: u64, dice: &mut Dice) {
+        let (modified, changed) = self.times(tick, dice);
+        let Some(node) = self.nodes.get_mut(name.as_bytes()) else { return };
+        let len =
+            if dice.one_in(3) { length(name, dice) } else { dice.below(node.inode.len.get() + 1) };
+        node.inode.len.set(len);
+        (node.modified, node.changed) = (modified, changed);
+    }
+
+    /// Changes a file's times and nothing else.
+    fn touch(&mut self, name: &str, tick: u64, dice: &mut Dice) {
+        let (modified, changed) = self.times(tick, dice);
+        if let Some(node) = self.nodes.get_mut(name.as_bytes()) {
+            node.changed = changed;
+            if dice.one_in(2) {
+                node.modified = modified;
+            }
+        }
+    }
+
+    /// A modification time, in the past, now or in the future, and a change time, which is now.
+    fn times(&mut self, tick: u64, dice: &mut Dice) -> (Modified, Modified) {
+        self.changes += 1;
+        let now = i64::try_from(UNIX + tick / 1000).expect("virtual time is short");
+        let secs = match dice.below(12) {
+            0 => now + 100,
+            1 => 0,
+            2 => -5,
+            3..6 => now,
+            _ => now - 1_000,
+        };
+        (Modified { secs, nanos: self.changes }, Modified { secs: now, nanos: self.changes })
+    }
+}
+
+fn length(name: &str, dice: &mut Dice) -> u64 {
+    match name {
+        "empty.txt" => 0,
+        "big.bin" => dice.between(60_000, 150_000),
+        "mid.bin" => dice.between(3_000, 30_000),
+        _ if dice.one_in(12) => dice.pick(&[0, 1, 1023, 1024, 16_384, 16_385]),
+        _ => dice.between(1, 400),
+    }
+}
+
+/// The siblings that are worth asking for, by the name alone.
+pub(crate) fn compressible(name: &[u8]) -> Codings {
+    if name.ends_with(b".png") || name.ends_with(b".gz") { Codings::NONE } else { Codings::ALL }
+}
+
+/// Reads a range as the system would, now.
+pub(crate) fn read(req: &ReadReq<SimFile>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    req.file.read(req.at, req.len, &mut bytes);
+    bytes
+}
+
+/// The name as the trace has it.
+pub(crate) fn name_of(path: &[u8]) -> &'static str {
+    let known = NAMES.iter().find(|name| name.as_bytes() == path);
+    known.copied().unwrap_or("another name")
+}

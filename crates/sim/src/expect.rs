@@ -1,0 +1,370 @@
+//! What a request may be answered with, given what could be known of the disk: a second reading of
+//! the standards and of the site's rules, which shares no code with the first.
+use crate::{
+    dice::index,
+    disk::Seen,
+    request::{Content, Expect, Goal, IfRange, PathGoal, Range, Request, Span, Tag, Tags, Verb},
+};
+use regatta_op::{Coding, FileId, OpenFault};
+use regatta_origin::Site;
+
+/// As what a file answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Itself,
+    Fallback,
+    NotFound,
+}
+
+/// A file as a response describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) name: Vec<u8>,
+    pub(crate) id: FileId,
+    pub(crate) coding: Option<Coding>,
+    pub(crate) role: Role,
+    pub(crate) varies: bool,
+    /// `Last-Modified`; `None` if the file is from the future, so that it depends on when it was
+    /// seen first.
+    pub(crate) modified: Option<i64>,
+}
+
+/// What a response is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A small page that says the status.
+    Page(u16),
+    /// The answer to `OPTIONS`.
+    Options,
+    /// To the same path with a slash.
+    Redirect(Vec<u8>),
+    Whole(Shown),
+    Parts(Shown, Vec<(u64, u64)>),
+    NotModified(Shown),
+    Unsatisfiable(u64),
+}
+
+/// What could be known of a name, and when it came to be known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) seen: Seen,
+    pub(crate) unix: u64,
+}
+
+/// Finds all answers to one request.
+pub(crate) struct Oracle<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) request: &'a Request,
+    /// What could be known of a name.
+    pub(crate) known: &'a dyn Fn(&[u8]) -> Vec<Known>,
+    /// The seconds between which it was answered.
+    pub(crate) unix: (u64, u64),
+}
+
+impl Oracle<'_> {
+    /// The answers to a request whose head is good and whose content is not in the way.
+    pub(crate) fn answers(&self) -> Vec<Answer> {
+        let request = self.request;
+        let too_large = request.too_large(&self.site.limits);
+        let expects_more = request.expect == Expect::Unknown;
+        match (request.verb, &request.goal) {
+            (Verb::Unknown, _) => vec![Answer::Page(501)],
+            (Verb::Get | Verb::Head, _) if expects_more => vec![Answer::Page(417)],
+            (Verb::Refused, _) => vec![Answer::Page(405)],
+            _ if too_large => vec![Answer::Page(413)],
+            (Verb::Options, _) => vec![Answer::Options],
+            (_, Goal::BadPath | Goal::Server) => vec![Answer::Page(400)],
+            (_, Goal::Path(path)) => self.search(path),
+        }
+    }
+
+    fn search(&self, path: &PathGoal) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        let rules = &self.site.content;
+        if path.hidden && !rules.dotfiles {
+            self.not_found(&mut answers);
+        } else if !path.trailing_slash {
+            self.itself(path, &mut answers);
+        } else {
+            self.index(path, 0, &mut answers);
+        }
+        answers
+    }
+
+    fn itself(&self, path: &PathGoal, answers: &mut Vec<Answer>) {
+        let clean = self.site.content.clean_urls && !path.relative.ends_with(b".html");
+        for known in (self.known)(&path.relative) {
+            match known.seen {
+                Seen::File { .. } => self.file(&path.relative, &known, Role::Itself, answers),
+                Seen::Fault(fault) if final_status(fault).is_some() => {
+                    answers.extend(final_status(fault).map(Answer::Page));
+                }
+                seen if clean => self.clean(path, seen == Seen::Directory, answers),
+                Seen::Directory => answers.push(Answer::Redirect(path.with_slash.clone())),
+                Seen::Fault(_) => self.missing(path, answers),
+            }
+        }
+    }
+
+    fn clean(&self, path: &PathGoal, directory: bool, answers: &mut Vec<Answer>) {
+        let name = [&path.relative[..], b".html"].concat();
+        for known in (self.known)(&name) {
+            match known.seen {
+                Seen::File { .. } => self.file(&name, &known, Role::Itself, answers),
+                Seen::Fault(fault) if final_status(fault).is_some() => {
+                    answers.extend(final_status(fault).map(Answer::Page));
+                }
+                _ if directory => answers.push(Answer::Redirect(path.with_slash.clone())),
+                _ => self.missing(path, answers),
+            }
+        }
+    }
+
+    fn index(&self, path: &PathGoal, at: usize, answers: &mut Vec<Answer>) {
+        let Some(index) = self.site.content.index.get(at) else {
+            return self.missing(path, answers);
+        };
+        let mut name = path.relative.clone();
+        if !name.is_empty() {
+            name.push(b'/');
+        }
+        name.extend(index.bytes());
+        for known in (self.known)(&name) {
+            match known.seen {
+                Seen::File { .. } => self.file(&name, &known, Role::Itself, answers),
+                Seen::Fault(fault) if final_status(fault).is_some() => {
+                    answers.extend(final_status(fault).map(Answer::Page));
+                }
+                _ => self.index(path, at + 1, answers),
+            }
+        }
+    }
+
+    /// Nothing has the name: what answers navigations does, or the page that says so.
+    fn missing(&self, path: &PathGoal, answers: &mut Vec<Answer>) {
+        let fallback = self.site.content.fallback.as_bytes();
+        let name = path.relative.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        let page = !name.contains(&b'.') || name.ends_with(b".html");
+        if fallback.is_empty() || !page || !self.request.navigation {
+            return self.not_found(answers);
+        }
+        for known in (self.known)(fallback) {
+            match known.seen {
+                Seen::File { .. } => self.file(fallback, &known, Role::Fallback, answers),
+                _ => self.not_found(answers),
+            }
+        }
+    }
+
+    fn not_found(&self, answers: &mut Vec<Answer>) {
+        let name = self.site.content.not_found.as_bytes();
+        if name.is_empty() {
+            return answers.push(Answer::Page(404));
+        }
+        for known in (self.known)(name) {
+            match known.seen {
+                Seen::File { .. } => self.file(name, &known, Role::NotFound, answers),
+                _ => answers.push(Answer::Page(404)),
+            }
+        }
+    }
+
+    fn file(&self, name: &[u8], known: &Known, role: Role, answers: &mut Vec<Answer>) {
+        let Seen::File { main, siblings } = known.seen else { return };
+        let coding = match role {
+            Role::NotFound => Ok(None),
+            _ => coding(self.request.accept_encoding.as_deref(), &siblings),
+        };
+        let Ok(coding) = coding else {
+            return answers.push(Answer::Page(406));
+        };
+        let id = coding.and_then(|coding| siblings[coding as usize]).unwrap_or(main);
+        let now = i64::try_from(known.unix).expect("virtual time is short");
+        let shown = Shown {
+            name: name.to_vec(),
+            id,
+            coding,
+            role,
+            varies: siblings.iter().any(Option::is_some),
+            modified: (id.modified.secs <= id.changed.secs).then_some(id.modified.secs),
+        };
+        if role == Role::NotFound {
+            return answers.push(Answer::Whole(shown));
+        }
+        // What depends on an unknown date or second is tried with all that it can be. A file from
+        // the future has the date of the day when it was seen first.
+        let dates = match shown.modified {
+            Some(secs) => secs..=secs,
+            None => id.changed.secs..=now.min(id.modified.secs),
+        };
+        for modified in dates {
+            for unix in [self.unix.0, self.unix.1] {
+                let answer = self.shape(&shown, modified, unix);
+                if !answers.contains(&answer) {
+                    answers.push(answer);
+                }
+            }
+        }
+    }
+
+    /// RFC 9110 §13.2.2, for a file with one modification date at one second.
+    fn shape(&self, shown: &Shown, modified: i64, unix: u64) -> Answer {
+        let request = self.request;
+        let current = (shown.id, shown.coding);
+        if let Some(tags) = &request.if_match {
+            if !lists(tags, |tag| !tag.weak && tag.of == Some(current)) {
+                return Answer::Page(412);
+            }
+        } else if request.if_unmodified_since.is_some_and(|date| modified > date) {
+            return Answer::Page(412);
+        }
+        let unchanged = match &request.if_none_match {
+            Some(tags) => lists(tags, |tag| tag.of == Some(current)),
+            None => request.if_modified_since.is_some_and(|date| modified <= date),
+        };
+        if unchanged {
+            return Answer::NotModified(shown.clone());
+        }
+        let applies = match request.if_range {
+            None => true,
+            Some(IfRange::Invalid) => false,
+            Some(IfRange::Tag(tag)) => !tag.weak && tag.of == Some(current),
+            Some(IfRange::Date(date)) => {
+                modified == date && u64::try_from(modified).is_ok_and(|secs| secs < unix)
+            }
+        };
+        match &request.range {
+            Some(Range::Spans(spans)) if applies && request.verb == Verb::Get => {
+                self.ranges(spans, shown)
+            }
+            _ => Answer::Whole(shown.clone()),
+        }
+    }
+
+    fn ranges(&self, spans: &[Span], shown: &Shown) -> Answer {
+        let len = shown.id.len;
+        let whole = || Answer::Whole(shown.clone());
+        if spans.len() > self.site.limits.ranges_max {
+            return whole();
+        }
+        let mut real: Vec<(u64, u64)> = Vec::new();
+        for span in spans {
+            let (first, last) = match *span {
+                Span::Between(first, last) => (first, last),
+                Span::From(first) => (first, u64::MAX),
+                Span::Suffix(0) => continue,
+                Span::Suffix(_) if len == 0 => return whole(),
+                Span::Suffix(n) => (len.saturating_sub(n), u64::MAX),
+            };
+            if first < len {
+                real.push((first, last.min(len - 1)));
+            }
+        }
+        let total: u128 = real.iter().map(|(first, last)| u128::from(last - first) + 1).sum();
+        if total > u128::from(len) {
+            return whole();
+        }
+        if real.is_empty() {
+            return Answer::Unsatisfiable(len);
+        }
+        Answer::Parts(shown.clone(), united(&real))
+    }
+}
+
+/// The unions of ranges that overlap or touch, in the order of their first members.
+fn united(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut sorted: Vec<_> = ranges.to_vec();
+    sorted.sort_unstable();
+    let mut unions: Vec<(u64, u64)> = Vec::new();
+    for (first, last) in sorted {
+        match unions.last_mut() {
+            Some(union) if first <= union.1.saturating_add(1) => union.1 = union.1.max(last),
+            _ => unions.push((first, last)),
+        }
+    }
+    let place = |union: &(u64, u64)| {
+        ranges.iter().position(|range| union.0 <= range.0 && range.1 <= union.1)
+    };
+    unions.sort_by_key(place);
+    unions
+}
+
+fn lists(tags: &Tags, matches: impl Fn(&Tag) -> bool) -> bool {
+    match tags {
+        Tags::Star => true,
+        Tags::List(list) => list.iter().any(matches),
+    }
+}
+
+/// The status that ends a search at a name with this fault.
+const fn final_status(fault: OpenFault) -> Option<u16> {
+    match fault {
+        OpenFault::Denied => Some(403),
+        OpenFault::Exhausted => Some(503),
+        OpenFault::Other(_) => Some(500),
+        OpenFault::NotFound | OpenFault::Outside | OpenFault::NotAFile => None,
+    }
+}
+
+/// The coding to send (RFC 9110 §12.5.3), the server's favourite first; `Err` if none will do.
+fn coding(
+    accepted: Option<&[(&'static str, u16)]>,
+    siblings: &[Option<FileId>; 3],
+) -> Result<Option<Coding>, ()> {
+    let Some(accepted) = accepted else { return Ok(None) };
+    let weight = |wanted: &[&str]| {
+        let found = accepted.iter().find(|(name, _)| wanted.contains(name));
+        found.or_else(|| accepted.iter().find(|(name, _)| *name == "*")).map(|(_, weight)| *weight)
+    };
+    let identity = weight(&["identity"]);
+    let names: [&[&str]; 3] = [&["br"], &["zstd"], &["gzip", "x-gzip", "GZip"]];
+    let mut best: Option<(Coding, u16)> = None;
+    for coding in Coding::ALL {
+        if siblings[coding as usize].is_none() {
+            continue;
+        }
+        let weight = weight(names[coding as usize]).unwrap_or(0);
+        if weight > best.map_or(0, |(_, weight)| weight) {
+            best = Some((coding, weight));
+        }
+    }
+    match best {
+        Some((coding, weight)) if weight >= identity.unwrap_or(0) => Ok(Some(coding)),
+        _ if identity == Some(0) => Err(()),
+        _ => Ok(None),
+    }
+}
+
+/// What can go wrong with a request's content, if it is read: 400 or 413.
+pub(crate) fn content_faults(request: &Request, site: &Site) -> Vec<u16> {
+    if request.content_stays(&site.limits) {
+        return Vec::new();
+    }
+    match request.content {
+        Content::Chunked { bytes, malformed } => {
+            let large = bytes > site.limits.drain_body_bytes_max;
+            let faults = [(malformed, 400), (large, 413)];
+            faults.into_iter().filter(|(is, _)| *is).map(|(_, status)| status).collect()
+        }
+        Content::None | Content::Length(_) => Vec::new(),
+    }
+}
+
+/// The bytes of the ranges of a file.
+pub(crate) fn bytes_of(id: &FileId, first: u64, last: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(index(last - first + 1));
+    bytes.extend((first..=last).map(|at| crate::disk::content(id.inode, at)));
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::united;
+
+    #[test]
+    fn unions_stand_where_their_first_members_stood() {
+        assert_eq!(united(&[(9, 9), (0, 1), (2, 3)]), [(9, 9), (0, 3)]);
+        assert_eq!(united(&[(4, 5), (0, 1), (2, 3)]), [(0, 5)]);
+        assert_eq!(united(&[(0, u64::MAX), (3, 4)]), [(0, u64::MAX)]);
+    }
+}

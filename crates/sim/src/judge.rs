@@ -1,0 +1,427 @@
+//! Judges responses: is this an answer that this request could have?
+use crate::{
+    disk::UNIX,
+    expect::{Answer, Oracle, Role, Shown, bytes_of, content_faults},
+    knowledge::{Asker, Knowledge},
+    link::Link,
+    reader::{Response, parts},
+    registry::Registry,
+    request::Verb,
+    trace::Stamp,
+};
+use regatta_http::date;
+use regatta_origin::Site;
+
+/// What a judge knows.
+pub(crate) struct Judge<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) knowledge: &'a Knowledge,
+    pub(crate) link: &'a Link,
+}
+
+/// What a response was found to be.
+pub(crate) struct Verdict {
+    /// The connection ends after it.
+    pub(crate) terminal: bool,
+    /// The file that it describes and its tag, if there is only one that it can be.
+    pub(crate) tagged: Option<(Vec<u8>, Shown)>,
+}
+
+impl Judge<'_> {
+    /// Judges a response, complete or (`complete` is false) as far as it came.
+    pub(crate) fn judge(
+        &self,
+        number: usize,
+        response: &Response,
+        registry: &Registry,
+        complete: bool,
+    ) -> Result<Verdict, String> {
+        if self.link.terminal {
+            return Err("a response after the one that said it was the last".to_owned());
+        }
+        let begun = self.link.delivered_at(self.start_of(number) + 1);
+        let Some(begun) = begun.filter(|begun| begun.step <= response.offered.step) else {
+            return Err(format!("response {number} to nothing: {response:?}"));
+        };
+        let since = self.link.requests.get(number).and_then(|asked| {
+            self.link.delivered_at(asked.head_end).filter(|at| at.step <= response.offered.step)
+        });
+        check_date(response, begun)?;
+        let mut tagged = None;
+        let refused = match since {
+            _ if response.status == 408 => {
+                self.timed_out(number, response, begun).map(|()| true)?
+            }
+            Some(asked) => {
+                let found = self.answered(number, response, asked, registry, complete)?;
+                tagged = found.1;
+                found.0
+            }
+            None => self.refused(number, response).map(|()| true)?,
+        };
+        let terminal = self.check_connection(number, response, refused, since)?;
+        Ok(Verdict { terminal, tagged })
+    }
+
+    fn start_of(&self, number: usize) -> u64 {
+        self.link.requests.get(number).map_or(u64::MAX - 1, |asked| asked.start)
+    }
+
+    /// 408 comes when a head or content is late, and not before.
+    fn timed_out(&self, number: usize, response: &Response, begun: Stamp) -> Result<(), String> {
+        let asked = &self.link.requests[number];
+        let whole = self.link.delivered_at(asked.end).filter(|at| at.step < response.offered.step);
+        if whole.is_some() && asked.request.refusals.is_empty() {
+            return Err("408 to a request that had come".to_owned());
+        }
+        let since = self.link.delivered_at(asked.head_end).unwrap_or(begun);
+        if response.offered.tick < since.tick + self.site.deadlines.head_ms_max {
+            return Err(format!("408 too early: {since:?} {:?}", response.offered));
+        }
+        page(response, 408, self.link.is_head(number))
+    }
+
+    /// A head that is no good is refused, perhaps before it is complete.
+    fn refused(&self, number: usize, response: &Response) -> Result<(), String> {
+        let request = &self.link.requests[number].request;
+        if !request.refusals.contains(&response.status) {
+            let text = String::from_utf8_lossy(&request.wire);
+            return Err(format!("{} before the head of {text:?} had come", response.status));
+        }
+        page(response, response.status, false)
+    }
+
+    /// A whole head has come. True if the connection must end after this response.
+    #[expect(clippy::type_complexity, reason = "used once")]
+    fn answered(
+        &self,
+        number: usize,
+        response: &Response,
+        asked: Stamp,
+        registry: &Registry,
+        complete: bool,
+    ) -> Result<(bool, Option<(Vec<u8>, Shown)>), String> {
+        let (request, end) = (&self.link.requests[number].request, self.link.requests[number].end);
+        if !request.refusals.is_empty() {
+            return self.refused(number, response).map(|()| (true, None));
+        }
+        let faults = content_faults(request, self.site);
+        if !faults.is_empty() {
+            return match faults.contains(&response.status) {
+                true => page(response, response.status, request.verb == Verb::Head)
+                    .map(|()| (true, None)),
+                false => Err(format!("{} for content that is no good", response.status)),
+            };
+        }
+        let whole = self.link.delivered_at(end).filter(|at| at.step <= response.offered.step);
+        if whole.is_none() && !request.content_stays(&self.site.limits) {
+            return Err("an answer before the content had come".to_owned());
+        }
+        let asker = Asker { link: self.link.number, asked, answered: response.offered };
+        let known = |name: &[u8]| self.knowledge.of(name, asker, &self.site.caching);
+        let unix = (unix(asked), unix(response.offered));
+        let oracle = Oracle { site: self.site, request, known: &known, unix };
+        let mut answers = oracle.answers();
+        if self.link.unreadable.iter().any(|at| at.step >= asked.step) {
+            answers.push(Answer::Page(500));
+        }
+        let head_only = request.verb == Verb::Head;
+        let mut faults = Vec::new();
+        let mut fitting: Vec<&Answer> = Vec::new();
+        for answer in &answers {
+            match self.fits(answer, response, registry, head_only, complete) {
+                Ok(()) => fitting.push(answer),
+                Err(fault) => faults.push(format!("  not {answer:?}:\n    {fault}")),
+            }
+        }
+        let Some(first) = fitting.first() else {
+            let text = String::from_utf8_lossy(&request.wire).into_owned();
+            let fields = response
+                .fields
+                .iter()
+                .map(|(name, value)| format!("  {name}: {}\n", String::from_utf8_lossy(value)));
+            return Err(format!(
+                "no answer to request {number} {text:?}:\n  {}, {} bytes\n{}it could be\n{}",
+                response.status,
+                response.body.len(),
+                fields.collect::<String>(),
+                faults.join("\n")
+            ));
+        };
+        let alone = fitting.iter().all(|other| tag_of(other) == tag_of(first));
+        let tag = response.field("etag").filter(|_| alone).map(<[u8]>::to_vec);
+        Ok((false, tag.zip(shown(first).cloned())))
+    }
+
+    /// Checks one answer against what came.
+    fn fits(
+        &self,
+        answer: &Answer,
+        response: &Response,
+        registry: &Registry,
+        head_only: bool,
+        complete: bool,
+    ) -> Result<(), String> {
+        match answer {
+            Answer::Page(status) => page(response, *status, head_only),
+            Answer::Options => {
+                is("status", response.status, 204)?;
+                has(response, "allow", Some("GET, HEAD, OPTIONS"))
+            }
+            Answer::Redirect(to) => {
+                has(response, "location", Some(&String::from_utf8_lossy(to)))?;
+                page(response, 301, head_only)
+            }
+            Answer::Unsatisfiable(len) => {
+                has(response, "content-range", Some(&format!("bytes */{len}")))?;
+                page(response, 416, head_only)
+            }
+            Answer::NotModified(shown) => {
+                is("status", response.status, 304)?;
+                has(response, "content-type", None)?;
+                self.describes(shown, response, registry)
+            }
+            Answer::Whole(shown) => {
+                let missing = shown.role == Role::NotFound;
+                is("status", response.status, if missing { 404 } else { 200 })?;
+                has(response, "content-length", Some(&shown.id.len.to_string()))?;
+                has(response, "content-type", Some(media_type(&shown.name)))?;
+                has(response, "content-range", None)?;
+                self.describes(shown, response, registry)?;
+                let len = if head_only { 0 } else { shown.id.len };
+                body(&response.body, shown, 0, len, complete)
+            }
+            Answer::Parts(shown, ranges) => {
+                is("status", response.status, 206)?;
+                self.describes(shown, response, registry)?;
+                self.parts(shown, ranges, response, complete)
+            }
+        }
+    }
+
+    fn parts(
+        &self,
+        shown: &Shown,
+        ranges: &[(u64, u64)],
+        response: &Response,
+        complete: bool,
+    ) -> Result<(), String> {
+        let says = |(first, last): (u64, u64)| format!("bytes {first}-{last}/{}", shown.id.len);
+        if let [(first, last)] = ranges[..] {
+            has(response, "content-range", Some(&says((first, last))))?;
+            has(response, "content-type", Some(media_type(&shown.name)))?;
+            is("length", response.promised, last - first + 1)?;
+            return body(&response.body, shown, first, last - first + 1, complete);
+        }
+        has(response, "content-range", None)?;
+        let content_type = response.text("content-type").unwrap_or_default();
+        if !complete {
+            return Ok(());
+        }
+        let found = parts(&response.body, &content_type)?;
+        is("parts", found.len(), ranges.len())?;
+        for (part, range) in found.iter().zip(ranges) {
+            is("range", &*part.content_range, &*says(*range))?;
+            is("type", &*part.content_type, media_type(&shown.name))?;
+            body(part.bytes, shown, range.0, range.1 - range.0 + 1, true)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the fields that tell of a file.
+    fn describes(
+        &self,
+        shown: &Shown,
+        response: &Response,
+        registry: &Registry,
+    ) -> Result<(), String> {
+        let rules = &self.site.content;
+        let unchanged = response.status == 304;
+        has(response, "server", Some("regatta"))?;
+        let nosniff = (rules.nosniff && !unchanged).then_some("nosniff");
+        has(response, "x-content-type-options", nosniff)?;
+        if shown.role == Role::NotFound {
+            has(response, "etag", None)?;
+            has(response, "last-modified", None)?;
+            has(response, "content-encoding", None)?;
+            return has(response, "cache-control", Some(&rules.cache_control_page));
+        }
+        let caching = match media_type(&shown.name) {
+            "text/html; charset=utf-8" => &rules.cache_control_page,
+            _ if is_asset(&shown.name) => &rules.cache_control_asset,
+            _ => &rules.cache_control_other,
+        };
+        has(response, "cache-control", Some(caching))?;
+        let coding = shown.coding.map(regatta_op::Coding::name).filter(|_| !unchanged);
+        has(response, "content-encoding", coding)?;
+        has(response, "accept-ranges", (!unchanged).then_some("bytes"))?;
+        let vary = match (shown.varies, shown.role == Role::Fallback) {
+            (false, false) => None,
+            (true, false) => Some("Accept-Encoding"),
+            (false, true) => Some("Accept, Sec-Fetch-Dest"),
+            (true, true) => Some("Accept-Encoding, Accept, Sec-Fetch-Dest"),
+        };
+        has(response, "vary", vary)?;
+        modified(shown, response)?;
+        let Some(tag) = response.field("etag") else {
+            return Err("no ETag".to_owned());
+        };
+        match registry.named(tag) {
+            Some(of) if of != (shown.id, shown.coding) => Err(format!("the tag of {of:?}")),
+            _ if tag.len() < 3 || !tag.starts_with(b"\"") || !tag.ends_with(b"\"") => {
+                Err("no strong tag".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the response says of the connection; true if it ends it.
+    fn check_connection(
+        &self,
+        number: usize,
+        response: &Response,
+        refused: bool,
+        asked: Option<Stamp>,
+    ) -> Result<bool, String> {
+        let request = &self.link.requests[number].request;
+        let limits = &self.site.limits;
+        let count = u32::try_from(number + 1).expect("few requests");
+        let last = limits.requests_max > 0 && count >= limits.requests_max;
+        let mut must = refused || last || !request.persistent || request.content_stays(limits);
+        let mut may = must;
+        if let (Some(drained), Some(asked)) = (self.link.drained, asked) {
+            must |= drained.step < asked.step;
+            may |= drained.step <= response.offered.step;
+        }
+        match response.text("connection").as_deref() {
+            Some("close") if may => Ok(true),
+            Some("close") => Err("it says close without a reason".to_owned()),
+            other if must => Err(format!("it must say close, and says {other:?}")),
+            Some("keep-alive") if request.http10 => Ok(false),
+            None if !request.http10 => Ok(false),
+            other => Err(format!("Connection: {other:?}")),
+        }
+    }
+}
+
+/// The second at a moment.
+pub(crate) const fn unix(stamp: Stamp) -> u64 {
+    UNIX + stamp.tick / 1000
+}
+
+const fn shown(answer: &Answer) -> Option<&Shown> {
+    match answer {
+        Answer::Whole(shown) | Answer::Parts(shown, _) | Answer::NotModified(shown) => Some(shown),
+        _ => None,
+    }
+}
+
+fn tag_of(answer: &Answer) -> Option<crate::registry::Tagged> {
+    shown(answer).map(|shown| (shown.id, shown.coding))
+}
+
+fn is<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("{what} is {found:?} where {expected:?} belongs"))
+}
+
+/// Checks a field's value, or that it is absent.
+fn has(response: &Response, name: &str, expected: Option<&str>) -> Result<(), String> {
+    is(name, response.text(name).as_deref(), expected)
+}
+
+/// A small page that says the status.
+fn page(response: &Response, status: u16, head_only: bool) -> Result<(), String> {
+    is("status", response.status, status)?;
+    has(response, "content-type", Some("text/html; charset=utf-8"))?;
+    has(response, "x-content-type-options", Some("nosniff"))?;
+    has(response, "etag", None)?;
+    has(response, "last-modified", None)?;
+    has(response, "content-encoding", None)?;
+    has(response, "allow", (status == 405).then_some("GET, HEAD, OPTIONS"))?;
+    has(response, "retry-after", (status == 503).then_some("1"))?;
+    has(response, "vary", (status == 406).then_some("Accept-Encoding"))?;
+    if response.body.len() as u64 == response.promised && !head_only {
+        let body = String::from_utf8_lossy(&response.body);
+        if !body.contains(&status.to_string()) || !body.ends_with('\n') || body.len() > 400 {
+            return Err(format!("the page is {body:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn body(found: &[u8], shown: &Shown, first: u64, len: u64, complete: bool) -> Result<(), String> {
+    let came = found.len() as u64;
+    if complete && came != len || came > len {
+        return Err(format!("{came} bytes where {len} belong"));
+    }
+    if came == 0 {
+        return Ok(());
+    }
+    let expected = bytes_of(&shown.id, first, first + came - 1);
+    match found.iter().zip(&expected).position(|(found, expected)| found != expected) {
+        None => Ok(()),
+        Some(at) => Err(format!("byte {} of {len} is another", first + at as u64)),
+    }
+}
+
+fn modified(shown: &Shown, response: &Response) -> Result<(), String> {
+    let text = response.text("last-modified");
+    if response.status == 304 {
+        return is("last-modified", text, None);
+    }
+    let Some(secs) = text.as_ref().and_then(|text| date::parse(text.as_bytes(), UNIX)) else {
+        return Err(format!("Last-Modified: {text:?}"));
+    };
+    match shown.modified {
+        Some(expected) => is("last-modified", secs, expected),
+        None if secs < shown.id.changed.secs || secs > shown.id.modified.secs => {
+            Err(format!("Last-Modified: {text:?} is neither then nor now"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// `Date` is when the response was made, and nothing in it is later (RFC 9110 §8.8.2.1).
+fn check_date(response: &Response, begun: Stamp) -> Result<(), String> {
+    let read = |name: &str| {
+        response.field(name).and_then(|text| date::parse(text, UNIX)).map(i64::cast_unsigned)
+    };
+    let Some(secs) = read("date") else {
+        return Err("no Date".to_owned());
+    };
+    if secs < unix(begun) || secs > unix(response.offered) {
+        return Err(format!("Date is {secs}, between {begun:?} and {:?}", response.offered));
+    }
+    match read("last-modified") {
+        Some(modified) if modified.cast_signed() > secs.cast_signed() => {
+            Err("Last-Modified after Date".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// True for the one name that has a hash in it, and its siblings.
+fn is_asset(name: &[u8]) -> bool {
+    name.windows(9).any(|window| window == b".3f9c2ab1")
+}
+
+/// The media type of a name.
+fn media_type(name: &[u8]) -> &'static str {
+    let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let suffix = match name.iter().rposition(|&byte| byte == b'.') {
+        None | Some(0) => return "application/octet-stream",
+        Some(dot) => &name[dot + 1..],
+    };
+    match suffix {
+        b"html" | b"htm" => "text/html; charset=utf-8",
+        b"txt" => "text/plain; charset=utf-8",
+        b"css" => "text/css; charset=utf-8",
+        b"js" => "text/javascript; charset=utf-8",
+        b"png" => "image/png",
+        b"gz" => "application/gzip",
+        _ => "application/octet-stream",
+    }
+}

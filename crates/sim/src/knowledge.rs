@@ -1,0 +1,120 @@
+//! What could be known of the disk at any time: every open, what it found, and who waited for it.
+use crate::{disk::Seen, expect::Known, trace::Stamp};
+use regatta_op::OpenFault;
+use regatta_origin::CachingRules;
+use std::collections::HashMap;
+
+/// One open and what became of it.
+#[derive(Clone, Copy, Debug)]
+struct Observation {
+    seen: Seen,
+    link: usize,
+    completed: Stamp,
+    /// The second at which it was completed.
+    unix: u64,
+    /// When the cache could take it; `None` while its body is being read, or if that failed.
+    put: Option<Stamp>,
+}
+
+/// A name that was looked at again, or read: until that is over, the cache calls what it knows of
+/// the name fresh.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    link: usize,
+    started: Stamp,
+    put: Option<Stamp>,
+}
+
+/// Opens by name.
+#[derive(Debug, Default)]
+pub(crate) struct Knowledge {
+    observations: HashMap<Vec<u8>, Vec<Observation>>,
+    leases: HashMap<Vec<u8>, Vec<Lease>>,
+}
+
+/// Which request asks what could be known: whose it is, when its head had come, and when it was
+/// answered at the latest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) link: usize,
+    pub(crate) asked: Stamp,
+    pub(crate) answered: Stamp,
+}
+
+impl Knowledge {
+    /// A connection is about to open a name, or to read its body.
+    pub(crate) fn ask(&mut self, name: &[u8], link: usize, started: Stamp) {
+        let lease = Lease { link, started, put: None };
+        self.leases.entry(name.to_vec()).or_default().push(lease);
+    }
+
+    /// An open is complete. `put`: its body need not be read first.
+    pub(crate) fn opened(
+        &mut self,
+        name: &[u8],
+        link: usize,
+        seen: Seen,
+        completed: Stamp,
+        unix: u64,
+    ) {
+        let observation = Observation { seen, link, completed, unix, put: None };
+        self.observations.entry(name.to_vec()).or_default().push(observation);
+    }
+
+    /// What a connection learned last of a name is known to the cache from now on.
+    pub(crate) fn put(&mut self, name: &[u8], link: usize, now: Stamp) {
+        let Some(list) = self.observations.get_mut(name) else { return };
+        let Some(known) = list.iter_mut().rev().find(|known| known.link == link) else { return };
+        if passes(known.seen) {
+            return;
+        }
+        known.put = Some(now);
+        let leases = self.leases.get_mut(name).into_iter().flatten();
+        if let Some(lease) = leases.rev().find(|lease| lease.link == link) {
+            lease.put = Some(now);
+        }
+    }
+
+    /// All that could be known of a name to one who asks.
+    pub(crate) fn of(&self, name: &[u8], asker: Asker, rules: &CachingRules) -> Vec<Known> {
+        let leased = self.leases.get(name).is_some_and(|list| {
+            list.iter().any(|lease| {
+                let own = lease.link == asker.link && lease.started.step >= asker.asked.step;
+                !own && lease.started.step <= asker.answered.step
+                    && lease.started.tick.saturating_add(rules.revalidate_ms) > asker.asked.tick
+                    && lease.put.is_none_or(|put| put.step >= asker.asked.step)
+            })
+        });
+        let list = self.observations.get(name).map_or(&[][..], |list| list);
+        // Who cannot look again serves what is known, however old it is.
+        let excused = list.iter().any(|known| {
+            let own = known.link == asker.link && known.completed.step >= asker.asked.step;
+            own && passes(known.seen)
+        });
+        let renewed = leased || excused;
+        let admissible = |known: &&Observation| {
+            let age_max = match known.seen {
+                Seen::Fault(_) => rules.negative_ms,
+                Seen::File { .. } | Seen::Directory => rules.revalidate_ms,
+            };
+            let own = known.link == asker.link && known.completed.step >= asker.asked.step;
+            let in_time = known.completed.step <= asker.answered.step;
+            let cached = known.put.is_some_and(|put| {
+                rules.enabled
+                    && put.step <= asker.answered.step
+                    && (known.completed.tick.saturating_add(age_max) > asker.asked.tick
+                        || renewed && !matches!(known.seen, Seen::Fault(_)))
+            });
+            in_time && (own || cached)
+        };
+        list.iter()
+            .filter(admissible)
+            .map(|known| Known { seen: known.seen, unix: known.unix })
+            .collect()
+    }
+}
+
+/// True for what is never remembered: it passes by itself.
+const fn passes(seen: Seen) -> bool {
+    matches!(seen, Seen::Fault(OpenFault::Exhausted | OpenFault::Other(_)))
+}

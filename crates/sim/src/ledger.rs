@@ -1,0 +1,159 @@
+//! Checks that at the end of a schedule every counter says what happened, and that nothing is kept.
+use crate::{disk::SimFile, plant::Plant, world::World};
+use regatta_metrics::{Counter, Slot};
+use regatta_op::CloseReason;
+use regatta_origin::{Cache, LocalCache, Log, Lookup, Outcome, Record};
+use std::cell::Cell;
+
+/// A log that adds up what it is told.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    on: bool,
+    records: Cell<u64>,
+    complete: Cell<u64>,
+    sent: Cell<u64>,
+    forgets: bool,
+}
+
+impl Sums {
+    /// A log that wants records, or none, or one that forgets them.
+    pub(crate) fn new(on: bool, forgets: bool) -> Self {
+        Self { on: on || forgets, forgets, ..Self::default() }
+    }
+}
+
+impl Log for Sums {
+    fn wants(&self) -> bool {
+        self.on
+    }
+
+    fn record(&self, record: &Record<'_>) {
+        if self.forgets {
+            return;
+        }
+        self.records.set(self.records.get() + 1);
+        self.sent.set(self.sent.get() + record.sent_bytes);
+        if record.outcome == Outcome::Complete {
+            self.complete.set(self.complete.get() + 1);
+        }
+    }
+}
+
+/// The cache, or one that calls everything fresh.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) cache: LocalCache<SimFile>,
+    pub(crate) plant: Option<Plant>,
+}
+
+impl Cache<SimFile> for Kept {
+    fn get(
+        &self,
+        path: &[u8],
+        now: regatta_op::Tick,
+        tally: &regatta_metrics::Tally<'_>,
+    ) -> Lookup<SimFile> {
+        let found = self.cache.get(path, now, tally);
+        self.cache.check_invariants();
+        match found {
+            Lookup::Stale(entry) if self.plant == Some(Plant::NeverStale) => Lookup::Fresh(entry),
+            other => other,
+        }
+    }
+
+    fn put(
+        &self,
+        path: &[u8],
+        entry: &regatta_origin::Entry<SimFile>,
+        now: regatta_op::Tick,
+        tally: &regatta_metrics::Tally<'_>,
+    ) {
+        self.cache.put(path, entry, now, tally);
+        self.cache.check_invariants();
+    }
+
+    fn fill(
+        &self,
+        path: &[u8],
+        file: &std::sync::Arc<regatta_origin::Representation<SimFile>>,
+        tally: &regatta_metrics::Tally<'_>,
+    ) {
+        self.cache.fill(path, file, tally);
+        self.cache.check_invariants();
+    }
+
+    fn remove(&self, path: &[u8], tally: &regatta_metrics::Tally<'_>) {
+        self.cache.remove(path, tally);
+    }
+}
+
+/// Checks the counters, the log and the descriptors of a world that has ended.
+pub(crate) fn check(
+    world: &World<'_>,
+    slot: Slot<'_>,
+    kept: &Kept,
+    log: &Sums,
+) -> Result<(), String> {
+    let totals = &world.totals;
+    let get = |counter: Counter| slot.get(counter);
+    let cache = &kept.cache;
+    let mut sums = vec![
+        ("bytes_sent", get(Counter::BytesSent), totals.sent),
+        ("opens", get(Counter::Opens), totals.opens),
+        ("open_siblings", get(Counter::OpenSiblings), totals.siblings),
+        ("reads", get(Counter::Reads), totals.reads),
+        ("read_bytes", get(Counter::ReadBytes), totals.read_bytes),
+        ("replies", get(Counter::Replies), totals.replies),
+        ("requests", get(Counter::Requests), get(Counter::Replies) + get(Counter::RepliesCut)),
+        ("connections", totals.opened, totals.closed.iter().sum()),
+        (
+            "cache_entries",
+            get(Counter::CacheEntriesAdded) - get(Counter::CacheEntriesRemoved),
+            (cache.entries() + cache.negatives()) as u64,
+        ),
+        (
+            "cache_fds",
+            get(Counter::CacheFdsAdded) - get(Counter::CacheFdsRemoved),
+            cache.descriptors() as u64,
+        ),
+        (
+            "cache_bytes",
+            get(Counter::CacheBytesAdded) - get(Counter::CacheBytesRemoved),
+            cache.bytes() as u64,
+        ),
+        ("descriptors that are open", world.disk.live(), cache.descriptors() as u64),
+        ("cache_lookups", get(Counter::CacheLookups).min(lookups(slot)), lookups(slot)),
+    ];
+    let classes =
+        [Counter::Replies2xx, Counter::Replies3xx, Counter::Replies4xx, Counter::Replies5xx];
+    let sizes = [
+        Counter::RepliesBelow1k,
+        Counter::RepliesBelow10k,
+        Counter::RepliesBelow100k,
+        Counter::RepliesBelow1m,
+        Counter::RepliesFrom1m,
+    ];
+    for (name, parts) in [("classes of status", &classes[..]), ("classes of size", &sizes)] {
+        sums.push((name, parts.iter().map(|&part| get(part)).sum(), get(Counter::Replies)));
+    }
+    for reason in CloseReason::ALL {
+        let counter = Counter::closed(reason as usize);
+        sums.push((counter.name(), get(counter), totals.closed[reason as usize]));
+    }
+    if log.on {
+        sums.push(("records", log.records.get(), get(Counter::Requests)));
+        sums.push(("complete records", log.complete.get(), get(Counter::Replies)));
+        sums.push(("bytes in records", log.sent.get(), totals.sent));
+    }
+    match sums.iter().find(|(_, counted, expected)| counted != expected) {
+        Some((name, counted, expected)) => {
+            Err(format!("{name}: {counted} counted, {expected} happened"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Lookups of which it is counted what they found.
+fn lookups(slot: Slot<'_>) -> u64 {
+    slot.get(Counter::CacheHits) + slot.get(Counter::CacheRevalidations)
+}

@@ -1,0 +1,170 @@
+//! One connection as the simulator sees it: the core, the pipe, the peer, and what passed.
+use crate::{
+    disk::SimFile,
+    peer::{NEVER, Peer, Pipe},
+    reader::Reader,
+    request::Request,
+    trace::Stamp,
+};
+use regatta_op::{CloseReason, Op, OpKind};
+use regatta_origin::Conn;
+
+/// A request and where it stands in the stream.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    pub(crate) start: u64,
+    pub(crate) head_end: u64,
+    pub(crate) end: u64,
+}
+
+/// An operation that is out.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) op: Op<SimFile>,
+    /// From when on it can be performed.
+    pub(crate) ready: u64,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) number: usize,
+    pub(crate) conn: Option<Conn<SimFile>>,
+    pub(crate) parked: Option<Parked>,
+    pub(crate) pipe: Pipe,
+    pub(crate) peer: Peer,
+    /// The deadline at the last look.
+    pub(crate) deadline: u64,
+    /// How late this connection's deadlines are looked at, milliseconds.
+    pub(crate) lateness: u64,
+    pub(crate) requests: Vec<Asked>,
+    pub(crate) reader: Reader,
+    /// Bytes that the core has received, and when: ends of pieces.
+    pub(crate) received: Vec<(u64, Stamp)>,
+    /// The core was told of the end of the peer's stream.
+    pub(crate) ended: bool,
+    /// Bytes that the kernel has taken.
+    pub(crate) sent: u64,
+    /// Ends of responses in the stream.
+    pub(crate) ends: Vec<u64>,
+    /// When the response that is going out was offered first.
+    pub(crate) offered: Option<Stamp>,
+    pub(crate) drained: Option<Stamp>,
+    /// A fault that the core was told of, on the peer.
+    pub(crate) broke: Option<OpKind>,
+    /// A file turned out to be shorter than it was.
+    pub(crate) shrank: bool,
+    /// A body could not be read.
+    pub(crate) unreadable: Vec<Stamp>,
+    /// The name whose file was opened, and is remembered when its body has been read.
+    pub(crate) asking: Option<Vec<u8>>,
+    /// How much the peer had acknowledged, and when.
+    pub(crate) acked: Vec<(u64, u64)>,
+    /// Since when something is being sent without a pause.
+    pub(crate) sending_since: Option<u64>,
+    /// When the last response ended, or the connection began.
+    pub(crate) rested: Stamp,
+    /// When the peer did something last.
+    pub(crate) active: u64,
+    /// The status of the last response.
+    pub(crate) last_status: u16,
+    /// The last response said that the connection ends.
+    pub(crate) terminal: bool,
+    /// Bytes received after our half was closed.
+    pub(crate) lingered: u64,
+    pub(crate) closed: Option<CloseReason>,
+}
+
+impl Link {
+    /// A connection that has not been accepted.
+    pub(crate) fn new(number: usize, peer: Peer, pipe: Pipe, lateness: u64) -> Self {
+        Self {
+            number,
+            conn: None,
+            parked: None,
+            pipe,
+            peer,
+            deadline: 0,
+            lateness,
+            requests: Vec::new(),
+            reader: Reader::default(),
+            received: Vec::new(),
+            ended: false,
+            sent: 0,
+            ends: Vec::new(),
+            offered: None,
+            drained: None,
+            broke: None,
+            shrank: false,
+            unreadable: Vec::new(),
+            asking: None,
+            acked: vec![(0, 0)],
+            sending_since: None,
+            rested: Stamp::default(),
+            active: 0,
+            last_status: 0,
+            terminal: false,
+            lingered: 0,
+            closed: None,
+        }
+    }
+
+    /// When the operation that is out can be performed.
+    pub(crate) fn ready(&self) -> u64 {
+        let Some(parked) = &self.parked else { return NEVER };
+        let pipe = &self.pipe;
+        let can = match parked.op {
+            Op::Recv => !pipe.inbound.is_empty() || pipe.fin || pipe.reset,
+            Op::Send(_) => pipe.room() > 0 || pipe.reset,
+            _ => true,
+        };
+        if can { parked.ready } else { NEVER }
+    }
+
+    /// Bytes that the core has received.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.received.last().map_or(0, |(end, _)| *end)
+    }
+
+    /// When the core had received the first `offset` bytes.
+    pub(crate) fn delivered_at(&self, offset: u64) -> Option<Stamp> {
+        let at = self.received.partition_point(|(end, _)| *end < offset);
+        self.received.get(at).map(|(_, stamp)| *stamp)
+    }
+
+    /// Requests that the core has received in full.
+    pub(crate) fn complete(&self) -> usize {
+        let delivered = self.delivered();
+        self.requests.iter().take_while(|asked| asked.end <= delivered).count()
+    }
+
+    /// Requests that the peer has had no answer to.
+    pub(crate) fn unanswered(&self) -> u64 {
+        let read = self.ends.iter().filter(|&&end| end <= self.pipe.read).count();
+        self.requests.len().saturating_sub(read) as u64
+    }
+
+    /// True if response number `number` answers a `HEAD` that the server could read as one.
+    pub(crate) fn is_head(&self, number: usize) -> bool {
+        self.requests.get(number).is_some_and(|asked| {
+            asked.request.verb == crate::request::Verb::Head
+                && asked.request.refusals.is_empty()
+                && asked.head_end <= self.delivered()
+        })
+    }
+
+    /// Bytes that the peer acknowledged from `tick` on.
+    pub(crate) fn acked_since(&self, tick: u64) -> u64 {
+        let at = self.acked.partition_point(|(when, _)| *when < tick);
+        let before = at.checked_sub(1).map_or(0, |at| self.acked[at].1);
+        self.pipe.acked - before
+    }
+
+    /// Notes what the peer has acknowledged by now.
+    pub(crate) fn note_acked(&mut self, tick: u64) {
+        if self.acked.last().is_some_and(|(_, acked)| *acked < self.pipe.acked) {
+            self.acked.push((tick, self.pipe.acked));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `regatta-sim`: runs the schedules of many seeds, or one of them again.
+#![forbid(unsafe_code)]
+
+use regatta_sim::{announce_panics, run, whole_trace};
+use std::{process::ExitCode, time::Instant};
+
+const USAGE: &str = "usage: regatta-sim [--seeds N [--from S]] | --seed S [--trace]";
+/// Seeds between two lines that say how far it is.
+const PROGRESS_SEEDS: u64 = 10_000;
+
+fn main() -> ExitCode {
+    announce_panics();
+    match Orders::read(std::env::args().skip(1)) {
+        Ok(Orders { seed: Some(seed), trace, .. }) => one(seed, trace),
+        Ok(Orders { seeds, from, .. }) => many(seeds, from),
+        Err(why) => {
+            eprintln!("{why}\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What the command line asks for.
+struct Orders {
+    seeds: u64,
+    from: u64,
+    seed: Option<u64>,
+    trace: bool,
+}
+
+impl Orders {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut orders = Self { seeds: 1_000, from: 0, seed: None, trace: false };
+        while let Some(word) = words.next() {
+            let mut number = || {
+                let text = words.next().ok_or(format!("{word} needs a number"))?;
+                text.parse::<u64>().map_err(|error| format!("{word} {text}: {error}"))
+            };
+            match &*word {
+                "--seeds" => orders.seeds = number()?,
+                "--from" => orders.from = number()?,
+                "--seed" => orders.seed = Some(number()?),
+                "--trace" => orders.trace = true,
+                _ => return Err(format!("unknown word {word}")),
+            }
+        }
+        Ok(orders)
+    }
+}
+
+fn one(seed: u64, trace: bool) -> ExitCode {
+    let ended = run(seed);
+    if trace {
+        print!("{}", whole_trace());
+    }
+    match ended {
+        Ok(report) => {
+            println!("seed {seed}: {report:?}");
+            ExitCode::SUCCESS
+        }
+        Err(violation) if trace => {
+            println!("seed {seed}, step {}: {}", violation.step, violation.what);
+            ExitCode::FAILURE
+        }
+        Err(violation) => {
+            println!("{violation}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn many(seeds: u64, from: u64) -> ExitCode {
+    let started = Instant::now();
+    let (mut replies, mut connections) = (0, 0);
+    for (done, seed) in (1..=seeds).zip(from..) {
+        match run(seed) {
+            Ok(report) => {
+                replies += report.replies;
+                connections += report.connections;
+            }
+            Err(violation) => {
+                println!("{violation}");
+                return ExitCode::FAILURE;
+            }
+        }
+        if done % PROGRESS_SEEDS == 0 || done == seeds {
+            let seconds = started.elapsed().as_secs_f64();
+            println!(
+                "{done} schedules, {connections} connections, {replies} responses judged, {:.0} \
+                 schedules/s",
+                done as f64 / seconds
+            );
+        }
+    }
+    ExitCode::SUCCESS
+}

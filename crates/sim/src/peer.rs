@@ -1,0 +1,203 @@
+//! The other end: what it sends and when, how it reads, how it leaves, and the pipe between.
+use crate::dice::{Dice, index};
+use std::collections::VecDeque;
+
+/// A tick that never comes.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// The two kernels and the network of one connection. Of what the server sends, only counts are
+/// kept: the bytes are judged when the server's kernel takes them.
+#[derive(Debug, Default)]
+pub(crate) struct Pipe {
+    /// What the peer has sent and the server has not received.
+    pub(crate) inbound: VecDeque<u8>,
+    pub(crate) inbound_max: u64,
+    /// The peer sends no more.
+    pub(crate) fin: bool,
+    /// The peer is gone.
+    pub(crate) reset: bool,
+    /// Bytes taken from the server that the peer's kernel has not acknowledged.
+    pub(crate) queued: u64,
+    pub(crate) queued_max: u64,
+    /// Bytes that the peer's kernel has acknowledged, all together.
+    pub(crate) acked: u64,
+    pub(crate) window: u64,
+    /// Bytes that the peer has read.
+    pub(crate) read: u64,
+    /// The server sends no more.
+    pub(crate) shut: bool,
+}
+
+impl Pipe {
+    /// Bytes that the server's kernel takes.
+    pub(crate) fn room(&self) -> u64 {
+        self.queued_max.saturating_sub(self.queued)
+    }
+
+    /// Bytes that the peer can send.
+    pub(crate) fn inbound_room(&self) -> u64 {
+        self.inbound_max.saturating_sub(self.inbound.len() as u64)
+    }
+
+    /// Moves what fits from one kernel to the other.
+    pub(crate) fn pump(&mut self) {
+        if self.reset {
+            return;
+        }
+        let moved = self.queued.min(self.window.saturating_sub(self.acked - self.read));
+        self.queued -= moved;
+        self.acked += moved;
+    }
+}
+
+/// How a peer reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// All there is, at once.
+    Prompt,
+    /// So many bytes at a time.
+    Slow(u64),
+    /// Not at all, after so many bytes.
+    Until(u64),
+}
+
+/// What a peer does when it has nothing more to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Silence,
+    HalfClose,
+    Reset,
+}
+
+/// A peer's habits and what it has still to do.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// Requests that it is still to make.
+    pub(crate) left: u64,
+    /// How many unanswered requests it has at once.
+    pub(crate) burst: u64,
+    pub(crate) out: VecDeque<u8>,
+    pub(crate) sent: u64,
+    /// Most bytes in one piece.
+    piece: u64,
+    /// Most milliseconds between two actions.
+    pace: u64,
+    /// Milliseconds before a request, now and then.
+    think: u64,
+    pub(crate) reading: Reading,
+    ending: Ending,
+    /// It leaves after so many bytes, whatever is in progress.
+    leaves_at: u64,
+    pub(crate) left_how: Option<Ending>,
+    /// It hangs up when the server has.
+    polite: bool,
+    /// When it acts next.
+    pub(crate) next: u64,
+}
+
+impl Peer {
+    /// A peer whose habits are thrown.
+    pub(crate) fn new(dice: &mut Dice) -> (Self, Pipe) {
+        let reading = match dice.below(10) {
+            0 => Reading::Slow(dice.between(1, 40)),
+            1 => Reading::Slow(dice.between(100, 5_000)),
+            2 => Reading::Until(dice.pick(&[0, 0, 100, 3_000])),
+            _ => Reading::Prompt,
+        };
+        let peer = Self {
+            left: dice.pick(&[0, 1, 2, 3, 5, 9, 20, 30]),
+            burst: dice.pick(&[1, 1, 1, 2, 4, 20]),
+            out: VecDeque::new(),
+            sent: 0,
+            piece: dice.pick(&[1 << 20, 1 << 20, 1 << 20, 300, 40, 5, 1]),
+            pace: dice.pick(&[0, 0, 2, 20, 200]),
+            think: dice.pick(&[0, 0, 10, 300, 1_500, 70_000]),
+            reading,
+            ending: dice.pick(&[
+                Ending::Silence,
+                Ending::HalfClose,
+                Ending::HalfClose,
+                Ending::Reset,
+            ]),
+            leaves_at: if dice.one_in(12) { dice.below(1_000) } else { NEVER },
+            left_how: None,
+            polite: !dice.one_in(4),
+            next: dice.below(300),
+        };
+        let pipe = Pipe {
+            inbound_max: dice.pick(&[1 << 20, 4_096, 64]),
+            queued_max: dice.pick(&[1 << 20, 1 << 16, 5_000, 700]),
+            window: dice.pick(&[1 << 20, 1 << 16, 2_000, 100]),
+            ..Pipe::default()
+        };
+        (peer, pipe)
+    }
+
+    /// True if it has read all that came, whenever it came.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.reading == Reading::Prompt
+    }
+
+    /// Reads; how many bytes.
+    pub(crate) fn read(&self, pipe: &mut Pipe) -> u64 {
+        let there = pipe.acked - pipe.read;
+        let taken = match self.reading {
+            _ if self.left_how == Some(Ending::Reset) => 0,
+            Reading::Prompt => there,
+            // The longer it lasts, the faster it is, so that no schedule is endless.
+            Reading::Slow(most) => there.min(most + pipe.read / 64),
+            Reading::Until(end) => there.min(end.saturating_sub(pipe.read)),
+        };
+        pipe.read += taken;
+        pipe.pump();
+        taken
+    }
+
+    /// Sends a piece of what it has to send; how many bytes.
+    pub(crate) fn send(&mut self, pipe: &mut Pipe, dice: &mut Dice) -> u64 {
+        if self.left_how.is_some() {
+            return 0;
+        }
+        let most = self.piece.min(pipe.inbound_room()).min(self.leaves_at - self.sent);
+        let most = most.min(self.out.len() as u64);
+        if most == 0 {
+            return 0;
+        }
+        let n = if dice.one_in(2) { most } else { dice.between(1, most) };
+        pipe.inbound.extend(self.out.drain(..index(n)));
+        self.sent += n;
+        n
+    }
+
+    /// True if it leaves now. `answered`: it has read an answer to all that it asked.
+    pub(crate) fn leaves(&mut self, pipe: &mut Pipe, answered: bool) -> bool {
+        if self.left_how.is_some() {
+            return false;
+        }
+        let done = self.out.is_empty() && self.left == 0 && (answered || self.burst > 1);
+        let told = pipe.shut && pipe.read == pipe.acked && pipe.queued == 0 && self.polite;
+        if !(done || told || self.sent >= self.leaves_at) {
+            return false;
+        }
+        let how = if told { Ending::HalfClose } else { self.ending };
+        self.left_how = Some(how);
+        match how {
+            Ending::Silence => {}
+            Ending::HalfClose => pipe.fin = true,
+            Ending::Reset => pipe.reset = true,
+        }
+        true
+    }
+
+    /// True if it may ask again, with so many answers missing.
+    pub(crate) fn asks(&self, unanswered: u64) -> bool {
+        self.left_how.is_none() && self.out.is_empty() && self.left > 0 && unanswered < self.burst
+    }
+
+    /// Milliseconds to the next action; `fresh`: before a request.
+    pub(crate) fn pause(&self, fresh: bool, dice: &mut Dice) -> u64 {
+        let think = if fresh && dice.one_in(4) { self.think } else { 0 };
+        let slow = if self.is_prompt() { 0 } else { 5 };
+        think + slow + dice.below(self.pace + 1)
+    }
+}

@@ -1,0 +1,90 @@
+//! Mistakes that are put between the core and the world on purpose: the model must see each.
+
+/// A mistake. Each is made where it first can be, or wherever it can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// One byte of a response is lost.
+    DropByte,
+    /// One byte of a response is sent twice.
+    DoubleByte,
+    /// One byte of a body is another.
+    FlipBody,
+    /// One response is not sent at all.
+    SkipResponse,
+    /// One response is sent twice.
+    RepeatResponse,
+    /// What is missing from a file that shrank is made up.
+    PadShrunk,
+    /// A read brings the bytes of another file.
+    OtherFile,
+    /// The cache calls everything fresh.
+    NeverStale,
+    /// Deadlines are not looked at.
+    NoDeadlines,
+    /// Deadlines are looked at long before they have passed.
+    EarlyDeadlines,
+    /// A request is counted twice.
+    Miscount,
+    /// A file is never closed.
+    LeakFile,
+    /// A request goes to the connection beside.
+    SwapInput,
+    /// The connection is closed while a response is being sent.
+    EarlyClose,
+    /// The kernel is said to hold all that was sent.
+    AllQueued,
+    /// `HEAD` arrives as `GET`.
+    HeadAsGet,
+    /// `Range` does not arrive.
+    HideRange,
+    /// `If-None-Match` does not arrive.
+    HideCondition,
+    /// `Accept-Encoding` does not arrive.
+    HideCodings,
+    /// `Connection` does not arrive.
+    HideConnection,
+    /// A status is another.
+    OtherStatus,
+    /// The log forgets what it is told.
+    ForgetRecord,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Self; 22] = [
+        Self::DropByte,
+        Self::DoubleByte,
+        Self::FlipBody,
+        Self::SkipResponse,
+        Self::RepeatResponse,
+        Self::PadShrunk,
+        Self::OtherFile,
+        Self::NeverStale,
+        Self::NoDeadlines,
+        Self::EarlyDeadlines,
+        Self::Miscount,
+        Self::LeakFile,
+        Self::SwapInput,
+        Self::EarlyClose,
+        Self::AllQueued,
+        Self::HeadAsGet,
+        Self::HideRange,
+        Self::HideCondition,
+        Self::HideCodings,
+        Self::HideConnection,
+        Self::OtherStatus,
+        Self::ForgetRecord,
+    ];
+
+    /// The text that does not arrive as it was sent, and as what it arrives: of the same length.
+    pub(crate) const fn rewrites(self) -> Option<(&'static [u8], &'static [u8])> {
+        match self {
+            Self::HeadAsGet => Some((b"HEAD /", b"GET //")),
+            Self::HideRange => Some((b"\r\nRange:", b"\r\nXange:")),
+            Self::HideCondition => Some((b"\r\nIf-None-Match:", b"\r\nXf-None-Match:")),
+            Self::HideCodings => Some((b"\r\nAccept-Encoding:", b"\r\nXccept-Encoding:")),
+            Self::HideConnection => Some((b"\r\nConnection: close", b"\r\nXonnection: close")),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Which entity tag names which content: found out from responses, and never to change.
+use crate::dice::{Dice, index};
+use regatta_op::{Coding, FileId};
+use std::collections::HashMap;
+
+/// What a tag is the tag of.
+pub(crate) type Tagged = (FileId, Option<Coding>);
+
+/// The entity tags that peers have seen.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    by_text: HashMap<Vec<u8>, Tagged>,
+    by_content: HashMap<Tagged, Vec<u8>>,
+    /// In the order in which they were seen, for the dice.
+    list: Vec<(String, Tagged)>,
+}
+
+impl Registry {
+    /// What a tag names, if it has been seen.
+    pub(crate) fn named(&self, text: &[u8]) -> Option<Tagged> {
+        self.by_text.get(text).copied()
+    }
+
+    /// Notes that `text` names `of`; says so if that contradicts what was seen before.
+    pub(crate) fn note(&mut self, text: &[u8], of: Tagged) -> Result<(), String> {
+        let shown = String::from_utf8_lossy(text);
+        match (self.by_text.get(text), self.by_content.get(&of)) {
+            (Some(&before), _) if before != of => {
+                return Err(format!("the tag {shown} names {before:?} and {of:?}"));
+            }
+            (_, Some(before)) if before != text => {
+                let before = String::from_utf8_lossy(before);
+                return Err(format!("{of:?} has the tags {before} and {shown}"));
+            }
+            (Some(_), Some(_)) => return Ok(()),
+            _ => {}
+        }
+        self.by_text.insert(text.to_vec(), of);
+        self.by_content.insert(of, text.to_vec());
+        self.list.push((shown.into_owned(), of));
+        Ok(())
+    }
+
+    /// One of the tags, recent ones rather than old ones.
+    pub(crate) fn pick(&self, dice: &mut Dice) -> Option<(&str, Tagged)> {
+        let count = self.list.len() as u64;
+        if count == 0 {
+            return None;
+        }
+        let back = dice.below(count).min(dice.below(count));
+        let (text, of) = &self.list[index(count - 1 - back)];
+        Some((text, *of))
+    }
+}

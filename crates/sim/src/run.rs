@@ -1,0 +1,128 @@
+//! Runs schedules, one seed at a time.
+use crate::{
+    dice::Dice,
+    ledger::{self, Kept, Sums},
+    plant::Plant,
+    site,
+    trace::{self, tail},
+    world::World,
+};
+use regatta_metrics::{Arena, Tally};
+use regatta_origin::{Cx, LocalCache, Scratch};
+use std::{fmt, sync::atomic::AtomicU64};
+
+/// Lines of a trace that a violation shows.
+const TAIL_LINES: usize = 60;
+
+/// What a schedule did that did nothing wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Steps taken.
+    pub steps: u64,
+    /// Connections opened and closed.
+    pub connections: u64,
+    /// Responses judged.
+    pub replies: u64,
+    /// Bytes sent and judged.
+    pub sent_bytes: u64,
+}
+
+/// What the model saw that may not be.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The schedule's seed.
+    pub seed: u64,
+    /// The step at which it was seen.
+    pub step: u64,
+    /// What is wrong.
+    pub what: String,
+    /// The last events.
+    pub trace: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, step, what, trace } = self;
+        write!(f, "{trace}seed {seed}, step {step}: {what}\nreplay: {}", replay(*seed))
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// The command that runs a seed again and shows all of it.
+fn replay(seed: u64) -> String {
+    format!("cargo run -p regatta-sim -- --seed {seed} --trace")
+}
+
+/// Runs the schedule of a seed.
+///
+/// # Errors
+/// [`Violation`] says what the model saw.
+pub fn run(seed: u64) -> Result<Report, Violation> {
+    schedule(seed, Dice::seeded(seed), None)
+}
+
+/// As [`run`], with a mistake planted: an error is expected.
+///
+/// # Errors
+/// [`Violation`] says how the mistake was seen.
+pub fn run_planted(seed: u64, plant: Plant) -> Result<Report, Violation> {
+    schedule(seed, Dice::seeded(seed), Some(plant))
+}
+
+/// As [`run`], with decisions that `bytes` make, as long as there are some: for fuzzing.
+///
+/// # Errors
+/// [`Violation`] says what the model saw.
+pub fn run_bytes(bytes: &[u8]) -> Result<Report, Violation> {
+    schedule(0, Dice::from_bytes(bytes), None)
+}
+
+/// All lines of the trace of the schedule that this thread ran last.
+#[must_use]
+pub fn whole_trace() -> String {
+    tail(usize::MAX)
+}
+
+/// Makes every panic say which seed it came from, and end the process.
+pub fn announce_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        let seed = trace::seed();
+        eprintln!("{}seed {seed}: the panic above\nreplay: {}", tail(TAIL_LINES), replay(seed));
+    }));
+}
+
+fn schedule(seed: u64, mut dice: Dice, plant: Option<Plant>) -> Result<Report, Violation> {
+    trace::start(seed);
+    let site = site::site(&mut dice);
+    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    let kept = Kept { cache: LocalCache::new(&site.caching, site.seed), plant };
+    let log = Sums::new(dice.one_in(2), plant == Some(Plant::ForgetRecord));
+    let scratch = Scratch::new(site.seed);
+    let cx = Cx {
+        site: &site,
+        cache: &kept,
+        tally: Tally::Owned(arena.slot(0)),
+        log: &log,
+        scratch: &scratch,
+    };
+    let mut world = World::new(cx, dice, plant);
+    let ended = world.run().and_then(|()| ledger::check(&world, arena.slot(0), &kept, &log));
+    let (step, totals) = (world.stamp.step, world.totals);
+    match ended {
+        Ok(()) => Ok(Report {
+            steps: step,
+            connections: totals.opened,
+            replies: totals.replies,
+            sent_bytes: totals.sent,
+        }),
+        Err(what) => {
+            let requests = world.requests(trace::last_link());
+            let trace = format!("{}site: {site:?}\n{requests}", tail(TAIL_LINES));
+            Err(Violation { seed, step, what, trace })
+        }
+    }
+}

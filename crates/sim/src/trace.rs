@@ -1,0 +1,115 @@
+//! What happened in a schedule, kept as numbers and put into words only when somebody asks.
+use regatta_op::{CloseReason, OpKind};
+use std::{cell::RefCell, fmt};
+
+/// A moment: virtual time, and a number that no two events share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp {
+    /// Of two events, the one with the lower step came first.
+    pub(crate) step: u64,
+    /// Milliseconds of virtual time.
+    pub(crate) tick: u64,
+}
+
+/// One thing that happened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Accepted,
+    Offered(OpKind),
+    Received(u64),
+    Ended,
+    Sent { bytes: u64, left: u64 },
+    Opened(&'static str, &'static str),
+    Read { asked: u64, brought: u64 },
+    Faulted(OpKind),
+    Expired { queued: u64, dropped: bool },
+    Drained { dropped: bool },
+    Closed(CloseReason),
+    Answered(u16),
+    PeerSent(u64),
+    PeerRead(u64),
+    PeerLeft(&'static str),
+    DiskChanged { name: &'static str, how: &'static str },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Accepted => write!(f, "accepted"),
+            Self::Offered(kind) => write!(f, "  offers {kind:?}"),
+            Self::Received(bytes) => write!(f, "receives {bytes}"),
+            Self::Ended => write!(f, "receives the end"),
+            Self::Sent { bytes, left } => write!(f, "sends {bytes}, {left} left"),
+            Self::Opened(name, found) => write!(f, "opens {name}: {found}"),
+            Self::Read { asked, brought } => write!(f, "reads {brought} of {asked}"),
+            Self::Faulted(kind) => write!(f, "{kind:?} fails"),
+            Self::Expired { queued, dropped: false } => write!(f, "goes on, {queued} queued"),
+            Self::Expired { queued, .. } => write!(f, "is late, {queued} queued"),
+            Self::Drained { dropped } => write!(f, "is drained, dropped {dropped}"),
+            Self::Closed(reason) => write!(f, "closes: {reason:?}"),
+            Self::Answered(status) => write!(f, "  has answered {status}"),
+            Self::PeerSent(bytes) => write!(f, "  peer sends {bytes}"),
+            Self::PeerRead(bytes) => write!(f, "  peer reads {bytes}"),
+            Self::PeerLeft(how) => write!(f, "  peer leaves: {how}"),
+            Self::DiskChanged { name, how } => write!(f, "{name} {how}"),
+        }
+    }
+}
+
+/// The connection number of what concerns none.
+pub(crate) const NOBODY: usize = usize::MAX;
+
+/// An event with its time and its connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line(pub(crate) Stamp, pub(crate) usize, pub(crate) Event);
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(stamp, link, event) = self;
+        write!(f, "{:>6} {:>8} ms ", stamp.step, stamp.tick)?;
+        if *link == NOBODY {
+            write!(f, "disk ")?
+        } else {
+            write!(f, "#{link:<3} ")?
+        }
+        write!(f, "{event}")
+    }
+}
+
+thread_local! {
+    static TRACE: RefCell<(u64, Vec<Line>)> = const { RefCell::new((0, Vec::new())) };
+}
+
+/// Starts the trace of a schedule.
+pub(crate) fn start(seed: u64) {
+    TRACE.with_borrow_mut(|(current, lines)| {
+        *current = seed;
+        lines.clear();
+    });
+}
+
+/// Adds a line.
+pub(crate) fn push(stamp: Stamp, link: usize, event: Event) {
+    TRACE.with_borrow_mut(|(_, lines)| lines.push(Line(stamp, link, event)));
+}
+
+/// The seed of the schedule that this thread ran last.
+pub(crate) fn seed() -> u64 {
+    TRACE.with_borrow(|(seed, _)| *seed)
+}
+
+/// The connection of the last event that concerned one.
+pub(crate) fn last_link() -> usize {
+    TRACE.with_borrow(|(_, lines)| {
+        let last = lines.iter().rev().find(|Line(_, link, _)| *link != NOBODY);
+        last.map_or(NOBODY, |Line(_, link, _)| *link)
+    })
+}
+
+/// The last lines of this thread's schedule, at most `most`.
+pub(crate) fn tail(most: usize) -> String {
+    TRACE.with_borrow(|(_, lines)| {
+        let start = lines.len().saturating_sub(most);
+        lines[start..].iter().map(|line| format!("{line}\n")).collect()
+    })
+}

@@ -1,0 +1,644 @@
+//! The driver: performs what connections want, lets time pass, and shows the judges everything.
+use crate::{
+    closing::{Closing, DISK_MS_MAX, patience},
+    dice::{Dice, index},
+    disk::{Disk, SimFile, compressible, name_of},
+    judge::{Judge, unix},
+    knowledge::Knowledge,
+    link::{Asked, Link, Parked},
+    peer::{NEVER, Peer},
+    plant::Plant,
+    registry::Registry,
+    request::Maker,
+    trace::{self, Event, NOBODY, Stamp},
+};
+use regatta_op::{
+    CloseReason, Done, Fault, Now, Op, OpKind, OpenReq, Outbox, ReadReq, Segment, Tick, Ticket,
+};
+use regatta_origin::{Conn, Cx};
+
+/// What one schedule did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) opened: u64,
+    pub(crate) closed: [u64; CloseReason::ALL.len()],
+    pub(crate) sent: u64,
+    pub(crate) opens: u64,
+    pub(crate) siblings: u64,
+    pub(crate) reads: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) replies: u64,
+}
+
+/// Everything there is in a schedule.
+pub(crate) struct World<'a> {
+    pub(crate) cx: Cx<'a, SimFile>,
+    pub(crate) dice: Dice,
+    pub(crate) stamp: Stamp,
+    pub(crate) disk: Disk,
+    pub(crate) links: Vec<Link>,
+    pub(crate) knowledge: Knowledge,
+    pub(crate) registry: Registry,
+    pub(crate) totals: Totals,
+    pub(crate) plant: Option<Plant>,
+    /// A planted mistake that is made once has been made.
+    pub(crate) planted: bool,
+    /// Files that are never closed.
+    pub(crate) leaked: Vec<SimFile>,
+    /// When the disk changes next.
+    changes: u64,
+    drains: u64,
+    /// How slow the disk is at most, milliseconds.
+    disk_ms: u64,
+    /// Sockets fail now and then.
+    faulty: bool,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Perform(usize),
+    Expire(usize),
+    Act(usize),
+    Change,
+    Drain,
+}
+
+/// The steps that come first.
+struct Agenda {
+    now: u64,
+    first: u64,
+    steps: Vec<Step>,
+}
+
+impl Agenda {
+    /// Notes a step, unless another comes before it.
+    fn note(&mut self, tick: u64, step: Step) {
+        let tick = tick.max(self.now);
+        if tick < self.first {
+            self.first = tick;
+            self.steps.clear();
+        }
+        if tick == self.first && tick < NEVER {
+            self.steps.push(step);
+        }
+    }
+}
+
+impl<'a> World<'a> {
+    /// A world with its disk and its peers, at its beginning.
+    pub(crate) fn new(cx: Cx<'a, SimFile>, mut dice: Dice, plant: Option<Plant>) -> Self {
+        let disk = Disk::new(&mut dice);
+        let count = dice.pick(&[1, 2, 3, 4, 6]);
+        let links = (0..count).map(|number| {
+            let (peer, pipe) = Peer::new(&mut dice);
+            Link::new(number, peer, pipe, dice.pick(&[0, 1, 40]))
+        });
+        let links = links.collect();
+        Self {
+            cx,
+            stamp: Stamp { step: 0, tick: 1_000 },
+            disk,
+            links,
+            knowledge: Knowledge::default(),
+            registry: Registry::default(),
+            totals: Totals::default(),
+            plant,
+            planted: false,
+            leaked: Vec::new(),
+            changes: 1_000 + dice.below(2_000),
+            drains: if dice.one_in(4) { 1_000 + dice.below(3_000) } else { NEVER },
+            faulty: dice.one_in(10),
+            disk_ms: dice.pick(&[0, 0, 1, 20, DISK_MS_MAX]),
+            dice,
+        }
+    }
+
+    /// Runs until every connection has ended.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        for link in &mut self.links {
+            link.peer.next += self.stamp.tick;
+        }
+        while let Some((tick, step)) = self.next_step() {
+            self.stamp.step += 1;
+            self.stamp.tick = self.stamp.tick.max(tick);
+            if self.stamp.step > 200_000 {
+                return Err("it goes on and on".to_owned());
+            }
+            match step {
+                Step::Perform(at) => self.perform(at)?,
+                Step::Expire(at) => self.expire(at)?,
+                Step::Act(at) => self.act(at)?,
+                Step::Change => {
+                    let (name, how) = self.disk.change(self.stamp.tick, &mut self.dice);
+                    trace::push(self.stamp, NOBODY, Event::DiskChanged { name, how });
+                    self.changes = self.stamp.tick + 1 + self.dice.below(400);
+                }
+                Step::Drain => self.drain()?,
+            }
+            self.check_patience()?;
+        }
+        match self.links.iter().find(|link| link.closed.is_none()) {
+            Some(link) => Err(format!("#{} never ends", link.number)),
+            None => Ok(()),
+        }
+    }
+
+    /// One of the steps that come first. Nothing else happens before.
+    fn next_step(&mut self) -> Option<(u64, Step)> {
+        let mut agenda = Agenda { now: self.stamp.tick, first: NEVER, steps: Vec::new() };
+        let mut open = false;
+        for link in self.links.iter().filter(|link| link.closed.is_none()) {
+            open = true;
+            agenda.note(link.ready(), Step::Perform(link.number));
+            agenda.note(link.peer.next, Step::Act(link.number));
+            if let Some(conn) = &link.conn {
+                let deadline = match self.plant {
+                    Some(Plant::NoDeadlines) => NEVER,
+                    Some(Plant::EarlyDeadlines) => conn.deadline().0 / 4 * 3,
+                    _ => conn.deadline().0,
+                };
+                agenda.note(deadline.saturating_add(link.lateness), Step::Expire(link.number));
+            }
+        }
+        if !open || agenda.steps.is_empty() {
+            return None;
+        }
+        agenda.note(self.changes, Step::Change);
+        agenda.note(self.drains, Step::Drain);
+        Some((agenda.first, self.dice.pick(&agenda.steps)))
+    }
+
+    /// The clocks as the core sees them.
+    pub(crate) fn now(&self) -> Now {
+        Now { tick: Tick(self.stamp.tick), unix: unix(self.stamp) }
+    }
+
+    fn accept(&mut self, at: usize) -> Result<(), String> {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
+        let conn = Conn::new(address.into(), self.now(), &self.cx);
+        let link = &mut self.links[at];
+        link.conn = Some(conn);
+        (link.rested, link.active) = (self.stamp, self.stamp.tick);
+        self.totals.opened += 1;
+        trace::push(self.stamp, at, Event::Accepted);
+        self.take(at)
+    }
+
+    /// Takes the next operation.
+    fn take(&mut self, at: usize) -> Result<(), String> {
+        let now = self.stamp;
+        let link = &mut self.links[at];
+        let conn = link.conn.as_mut().ok_or("it is called after its end")?;
+        let op = conn.next_op().ok_or("no operation is offered though none is out")?;
+        if conn.next_op().is_some() {
+            return Err("two operations are out".to_owned());
+        }
+        conn.check_invariants();
+        let kind = op.kind();
+        trace::push(now, at, Event::Offered(kind));
+        let disk = matches!(kind, OpKind::Open | OpKind::Read);
+        let deadline = conn.deadline().0;
+        if deadline < now.tick && deadline != link.deadline {
+            return Err(format!("a new deadline at {deadline}, which has passed"));
+        }
+        link.deadline = deadline;
+        let delay = match kind {
+            OpKind::Open | OpKind::Read => self.dice.below(self.disk_ms + 1),
+            _ if self.dice.one_in(8) => self.dice.below(20),
+            _ => 0,
+        };
+        if kind == OpKind::Send {
+            link.sending_since.get_or_insert(now.tick);
+            link.offered.get_or_insert(now);
+        } else {
+            link.sending_since = None;
+        }
+        if disk {
+            self.ask_disk(at, &op)?;
+        }
+        if let Op::Close(reason) = op {
+            return self.close(at, reason);
+        }
+        self.links[at].parked = Some(Parked { op, ready: now.tick + delay });
+        Ok(())
+    }
+
+    /// Checks what is asked of the disk, and notes that it is.
+    fn ask_disk(&mut self, at: usize, op: &Op<SimFile>) -> Result<(), String> {
+        match op {
+            Op::Open(_, req) => {
+                check_open(req)?;
+                let rules = &self.cx.site;
+                let wanted = if rules.content.precompressed {
+                    compressible(&req.path)
+                } else {
+                    regatta_op::Codings::NONE
+                };
+                let spared = !rules.caching.enabled && req.siblings.is_empty();
+                if req.siblings != wanted && !spared {
+                    return Err(format!("siblings asked for: {req:?}"));
+                }
+                self.knowledge.ask(&req.path, at, self.stamp);
+            }
+            Op::Read(_, req) if req.len == 0 || req.at + req.len > file_len(req) => {
+                return Err(format!("a read beyond its file: {req:?}"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Performs the operation that is out.
+    fn perform(&mut self, at: usize) -> Result<(), String> {
+        let parked = self.links[at].parked.take().ok_or("nothing is out")?;
+        match parked.op {
+            Op::Recv => self.receive(at),
+            Op::Send(outbox) => self.send(at, outbox),
+            Op::Open(ticket, req) => self.open(at, ticket, &req),
+            Op::Read(ticket, req) => self.read(at, ticket, &req),
+            Op::Shut => {
+                self.links[at].pipe.shut = true;
+                self.wake(at);
+                self.complete(at, Done::Shut)
+            }
+            Op::Close(_) => Err("it is closed already".to_owned()),
+        }
+    }
+
+    /// Tells the core, checks it, and takes what it wants next.
+    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), String> {
+        let (now, cx) = (self.now(), self.cx);
+        let conn = self.links[at].conn.as_mut().ok_or("it is told something after its end")?;
+        conn.complete(done, now, &cx);
+        conn.check_invariants();
+        if conn.abandoned() {
+            return Err("it has abandoned what was completed".to_owned());
+        }
+        self.take(at)
+    }
+
+    fn receive(&mut self, at: usize) -> Result<(), String> {
+        let now = self.stamp;
+        if let Some(fault) = self.fault(at, OpKind::Recv) {
+            return self.complete(at, Done::Recv(Err(fault)));
+        }
+        let link = &mut self.links[at];
+        let there = link.pipe.inbound.len() as u64;
+        if there == 0 {
+            link.ended = true;
+            trace::push(now, at, Event::Ended);
+            return self.complete(at, Done::Recv(Ok(&[])));
+        }
+        let n = if self.dice.one_in(4) { self.dice.between(1, there) } else { there };
+        let mut bytes: Vec<u8> = link.pipe.inbound.drain(..index(n)).collect();
+        if link.pipe.shut {
+            link.lingered += n;
+        }
+        let end = link.delivered() + n;
+        link.received.push((end, now));
+        trace::push(now, at, Event::Received(n));
+        self.check_late_head(at)?;
+        self.wake(at);
+        self.spoil_input(at, &mut bytes);
+        self.complete(at, Done::Recv(Ok(&bytes)))
+    }
+
+    fn send(&mut self, at: usize, mut outbox: Outbox<SimFile>) -> Result<(), String> {
+        if self.plant == Some(Plant::EarlyClose) && self.dice.one_in(4) {
+            return self.close(at, CloseReason::Finished);
+        }
+        if let Some(fault) = self.fault(at, OpKind::Send) {
+            return self.complete(at, Done::Send(outbox, Err(fault)));
+        }
+        let room = self.links[at].pipe.room().min(outbox.len());
+        if outbox.is_empty() || room == 0 {
+            return Err("an empty outbox is sent".to_owned());
+        }
+        let most = if self.dice.one_in(3) { self.dice.between(1, room) } else { room };
+        let whole = self.dice.one_in(2);
+        let mut bytes = gather(&outbox, most, whole);
+        if bytes.is_empty() && self.plant == Some(Plant::PadShrunk) {
+            bytes = vec![0; index(most)];
+        }
+        let n = bytes.len() as u64;
+        outbox.advance(n);
+        let left = outbox.len();
+        if n == 0 {
+            self.links[at].shrank = true;
+        }
+        self.spoil_output(&mut bytes, left);
+        self.deliver(at, &bytes, n, left)?;
+        self.complete(at, Done::Send(outbox, Ok(n)))
+    }
+
+    /// Bytes enter the kernel: they are judged, and go on their way.
+    fn deliver(&mut self, at: usize, bytes: &[u8], n: u64, left: u64) -> Result<(), String> {
+        let now = self.stamp;
+        let site = self.cx.site;
+        trace::push(now, at, Event::Sent { bytes: n, left });
+        self.totals.sent += n;
+        let link = &mut self.links[at];
+        link.sent += n;
+        link.pipe.queued += n;
+        link.pipe.pump();
+        link.note_acked(now.tick);
+        let offered = link.offered.ok_or("it was not offered")?;
+        if left == 0 {
+            (link.offered, link.rested) = (None, now);
+        }
+        let mut reader = std::mem::take(&mut link.reader);
+        let mut ended = Vec::new();
+        let link = &self.links[at];
+        reader.feed(
+            bytes,
+            offered,
+            |number| link.is_head(number),
+            |number, response| {
+                ended.push((number, response));
+                Ok(())
+            },
+        )?;
+        self.links[at].reader = reader;
+        for (number, response) in ended {
+            let judge = Judge { site, knowledge: &self.knowledge, link: &self.links[at] };
+            let verdict = judge.judge(number, &response, &self.registry, true)?;
+            if let Some((tag, shown)) = verdict.tagged {
+                self.registry.note(&tag, (shown.id, shown.coding))?;
+            }
+            trace::push(now, at, Event::Answered(response.status));
+            self.totals.replies += 1;
+            let link = &mut self.links[at];
+            (link.terminal, link.last_status) = (verdict.terminal, response.status);
+            link.ends.push(response.end);
+        }
+        self.wake(at);
+        Ok(())
+    }
+
+    fn open(&mut self, at: usize, ticket: Ticket, req: &OpenReq) -> Result<(), String> {
+        let (seen, found) = self.disk.open(req);
+        self.totals.opens += 1;
+        let asked = regatta_op::Coding::ALL.into_iter().filter(|c| req.siblings.has(*c));
+        self.totals.siblings += asked.count() as u64;
+        trace::push(
+            self.stamp,
+            at,
+            Event::Opened(name_of(&req.path), if found.is_ok() { "found" } else { "not there" }),
+        );
+        if let Ok(regatta_op::Opened::File { file, .. }) = &found
+            && self.plant == Some(Plant::LeakFile)
+        {
+            self.leaked.push(file.clone());
+        }
+        let second = unix(self.stamp);
+        self.knowledge.opened(&req.path, at, seen, self.stamp, second);
+        self.complete(at, Done::Open(ticket, found))?;
+        // What is not to be read first is in the cache now.
+        let link = &mut self.links[at];
+        if link.parked.as_ref().is_some_and(|parked| parked.op.kind() == OpKind::Read) {
+            link.asking = Some(req.path.to_vec());
+        } else {
+            self.knowledge.put(&req.path, at, self.stamp);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, at: usize, ticket: Ticket, req: &ReadReq<SimFile>) -> Result<(), String> {
+        self.totals.reads += 1;
+        if self.dice.one_in(60) {
+            trace::push(self.stamp, at, Event::Faulted(OpKind::Read));
+            self.links[at].unreadable.push(self.stamp);
+            self.links[at].asking = None;
+            return self.complete(at, Done::Read(ticket, Err(Fault::Other(5))));
+        }
+        let mut bytes = crate::disk::read(req);
+        if self.plant == Some(Plant::OtherFile) {
+            bytes.iter_mut().for_each(|byte| *byte ^= 1);
+        }
+        let brought = bytes.len() as u64;
+        self.totals.read_bytes += brought;
+        if brought < req.len {
+            self.links[at].shrank = true;
+            self.links[at].asking = None;
+        } else if let Some(name) = self.links[at].asking.take() {
+            self.knowledge.put(&name, at, self.stamp);
+        }
+        trace::push(self.stamp, at, Event::Read { asked: req.len, brought });
+        self.complete(at, Done::Read(ticket, Ok(bytes.into_boxed_slice())))
+    }
+
+    /// The connection is over.
+    fn close(&mut self, at: usize, reason: CloseReason) -> Result<(), String> {
+        trace::push(self.stamp, at, Event::Closed(reason));
+        let site = self.cx.site;
+        self.totals.closed[reason as usize] += 1;
+        let link = &mut self.links[at];
+        link.closed = Some(reason);
+        (link.conn, link.parked) = (None, None);
+        let link = &self.links[at];
+        let judge = Judge { site, knowledge: &self.knowledge, link };
+        Closing { site, link, reason, now: self.stamp }.judge(&judge, &self.registry)
+    }
+
+    /// Looks at a deadline that has passed.
+    fn expire(&mut self, at: usize) -> Result<(), String> {
+        let (now, cx) = (self.now(), self.cx);
+        let link = &mut self.links[at];
+        let conn = link.conn.as_mut().ok_or("it is called after its end")?;
+        let before = conn.deadline();
+        let queued =
+            if self.plant == Some(Plant::AllQueued) { link.sent } else { link.pipe.queued };
+        let now = match self.plant {
+            Some(Plant::EarlyDeadlines) => Now { tick: before, ..now },
+            _ => now,
+        };
+        conn.expire(queued, now, &cx);
+        conn.check_invariants();
+        let dropped = conn.abandoned();
+        trace::push(self.stamp, at, Event::Expired { queued, dropped });
+        if dropped {
+            link.parked = None;
+            return self.take(at);
+        }
+        link.deadline = conn.deadline().0;
+        if conn.deadline() <= before {
+            return Err("a deadline has passed and nothing happens".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The server is going away.
+    fn drain(&mut self) -> Result<(), String> {
+        self.drains = NEVER;
+        let (now, cx) = (self.now(), self.cx);
+        for at in 0..self.links.len() {
+            let link = &mut self.links[at];
+            let Some(conn) = &mut link.conn else { continue };
+            conn.drain(now, &cx);
+            conn.check_invariants();
+            link.drained.get_or_insert(self.stamp);
+            let dropped = conn.abandoned();
+            trace::push(self.stamp, at, Event::Drained { dropped });
+            if dropped {
+                link.parked = None;
+                self.take(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer does something.
+    fn act(&mut self, at: usize) -> Result<(), String> {
+        if self.links[at].conn.is_none() {
+            self.accept(at)?;
+        }
+        let now = self.stamp;
+        let (dice, limits) = (&mut self.dice, &self.cx.site.limits);
+        let link = &mut self.links[at];
+        let read = link.peer.read(&mut link.pipe);
+        link.note_acked(now.tick);
+        let mut fresh = false;
+        while link.peer.asks(link.unanswered()) {
+            let request =
+                Maker { dice: &mut *dice, limits, hot: &self.disk.hot, registry: &self.registry }
+                    .make();
+            let start = link.requests.last().map_or(0, |last| last.end);
+            let head_end = start + request.head_bytes;
+            let end = start + request.wire.len() as u64;
+            link.peer.out.extend(&request.wire);
+            link.peer.left -= 1;
+            link.requests.push(Asked { request, start, head_end, end });
+            fresh = true;
+            if dice.one_in(3) {
+                break;
+            }
+        }
+        let sent = if fresh && dice.one_in(4) { 0 } else { link.peer.send(&mut link.pipe, dice) };
+        let answered = link.unanswered() == 0;
+        let left = link.peer.leaves(&mut link.pipe, answered);
+        for (n, event) in [(read, Event::PeerRead(read)), (sent, Event::PeerSent(sent))] {
+            if n > 0 {
+                trace::push(now, at, event);
+            }
+        }
+        if left {
+            let how = if link.pipe.reset { "reset" } else { "silence or half-close" };
+            trace::push(now, at, Event::PeerLeft(how));
+        }
+        let busy = read > 0 || sent > 0 || fresh || left;
+        if busy {
+            link.active = now.tick;
+        }
+        let waits = !link.peer.out.is_empty() && link.pipe.inbound_room() > 0;
+        let more = link.pipe.acked > link.pipe.read && read > 0;
+        let goes_on = busy || waits && link.peer.left_how.is_none() || more;
+        let pause = link.peer.pause(fresh, dice);
+        link.peer.next = if goes_on { now.tick + pause.max(1) } else { NEVER };
+        Ok(())
+    }
+
+    /// Something changed for the peer: it will look.
+    fn wake(&mut self, at: usize) {
+        let link = &mut self.links[at];
+        let pause = if link.peer.is_prompt() { 0 } else { 5 };
+        link.peer.next = link.peer.next.min(self.stamp.tick + pause);
+    }
+
+    /// The requests of a connection, for people.
+    pub(crate) fn requests(&self, at: usize) -> String {
+        let asked = self.links.get(at).map_or(&[][..], |link| &link.requests);
+        let line = |(number, asked): (usize, &Asked)| {
+            format!("#{at} request {number}: {}\n", asked.request.wire.escape_ascii())
+        };
+        asked.iter().enumerate().map(line).collect()
+    }
+
+    /// What is wrong with the peer's socket, if anything.
+    fn fault(&mut self, at: usize, kind: OpKind) -> Option<Fault> {
+        let link = &mut self.links[at];
+        let fault = if link.pipe.reset {
+            Fault::Reset
+        } else if self.faulty && self.dice.one_in(100) {
+            Fault::Other(110)
+        } else {
+            return None;
+        };
+        link.broke = Some(kind);
+        trace::push(self.stamp, at, Event::Faulted(kind));
+        Some(fault)
+    }
+
+    /// A head that does not come in time is not waited for, however busily it comes.
+    fn check_late_head(&self, at: usize) -> Result<(), String> {
+        let link = &self.links[at];
+        let Some(asked) = link.requests.get(link.reader.count) else { return Ok(()) };
+        let (Some(begun), None) =
+            (link.delivered_at(asked.start + 1), link.delivered_at(asked.head_end))
+        else {
+            return Ok(());
+        };
+        let since = begun.tick.max(link.rested.tick);
+        let late = self.stamp.tick.saturating_sub(since + self.cx.site.deadlines.head_ms_max);
+        if !link.terminal && late > link.lateness + 1 {
+            return Err(format!("#{at} waits for a head for {late} ms too long"));
+        }
+        Ok(())
+    }
+
+    /// No connection lasts for longer than it may.
+    fn check_patience(&self) -> Result<(), String> {
+        let now = self.stamp.tick;
+        let deadlines = &self.cx.site.deadlines;
+        for link in self.links.iter().filter(|link| link.conn.is_some()) {
+            let silent = now.saturating_sub(link.active);
+            if silent > patience(self.cx.site, link) {
+                return Err(format!("#{} lasts {silent} ms after its peer", link.number));
+            }
+            let window = deadlines.send_window_ms * 2 + link.lateness * 3 + 40;
+            let due = (deadlines.send_rate_min * deadlines.send_window_ms / 1000).max(1);
+            let since = link.sending_since.map_or(0, |since| now.saturating_sub(since));
+            if since > window && link.acked_since(now - window) < due {
+                return Err(format!("#{} sends for {since} ms to a slow reader", link.number));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of one call: of memory, then of a file; of both if `whole`.
+fn gather(outbox: &Outbox<SimFile>, most: u64, whole: bool) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(index(most.min(4096)));
+    bytes.extend_from_slice(outbox.head());
+    for segment in outbox.segments() {
+        if bytes.len() as u64 >= most {
+            break;
+        }
+        match segment {
+            Segment::Mem { bytes: memory, at } => bytes.extend_from_slice(&memory[*at..]),
+            Segment::File { .. } if !bytes.is_empty() && !whole => break,
+            Segment::File { file, at, len } => {
+                let before = bytes.len() as u64;
+                file.read(*at, (*len).min(most - before), &mut bytes);
+                if bytes.len() as u64 - before < *len {
+                    break;
+                }
+            }
+        }
+    }
+    bytes.truncate(index(most));
+    bytes
+}
+
+fn file_len(req: &ReadReq<SimFile>) -> u64 {
+    regatta_op::File::len(&req.file)
+}
+
+/// A path to open is relative and has no segment that leads elsewhere.
+fn check_open(req: &OpenReq) -> Result<(), String> {
+    let bad = |segment: &[u8]| matches!(segment, b"" | b"." | b"..") || segment.contains(&0);
+    if !req.path.is_empty() && req.path.split(|&byte| byte == b'/').any(bad) {
+        return Err(format!("a path that must not be opened: {req:?}"));
+    }
+    Ok(())
+}

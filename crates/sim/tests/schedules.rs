@@ -1,0 +1,56 @@
+//! Schedules that must be judged right, and mistakes that must be seen.
+use regatta_sim::{Plant, run, run_bytes, run_planted, whole_trace};
+
+/// Seeds of every test run; `cargo xtask sim` runs more.
+const SEEDS: u64 = 256;
+
+/// Seeds within which every planted mistake must be seen.
+const PLANTED_SEEDS: u64 = 2_000;
+
+/// Seeds that once showed a mistake in the origin, in the model, or in both.
+const FOUND: [u64; 12] =
+    [43, 627, 739, 1253, 2208, 2345, 2948, 3574, 11_487, 15_871, 19_925, 70_000];
+
+#[test]
+fn every_schedule_is_as_the_model_says() {
+    for seed in (0..SEEDS).chain(FOUND) {
+        if let Err(violation) = run(seed) {
+            panic!("{violation}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_replays() {
+    for seed in 0..20 {
+        let first = (run(seed).map_err(|violation| violation.what), whole_trace());
+        let again = (run(seed).map_err(|violation| violation.what), whole_trace());
+        assert_eq!(first, again);
+    }
+}
+
+#[test]
+fn bytes_make_schedules_too() {
+    for len in [0, 1, 100, 5_000] {
+        let bytes: Vec<u8> = (0..len).map(|at: u32| (at * 37 % 251).to_le_bytes()[0]).collect();
+        if let Err(violation) = run_bytes(&bytes) {
+            panic!("{violation}");
+        }
+    }
+}
+
+#[test]
+fn every_planted_mistake_is_seen() {
+    let mut unseen = Vec::new();
+    for plant in Plant::ALL {
+        let seen = (0..PLANTED_SEEDS).find_map(|seed| run_planted(seed, plant).err());
+        match seen {
+            Some(violation) => {
+                let what = violation.what.lines().next().unwrap_or_default();
+                println!("{plant:?}: seed {}, {what}", violation.seed);
+            }
+            None => unseen.push(plant),
+        }
+    }
+    assert!(unseen.is_empty(), "nobody saw {unseen:?}");
+}
