@@ -160,7 +160,13 @@ fn sockets(config: &Config) -> Result<Vec<OwnedFd>, Failure> {
         if let Some(Ok(known)) = port_of.map(|socket| socket::local_addr(socket.as_fd())) {
             address.set_port(known.port());
         }
-        match socket::listen(&listen_spec(config.settings(), address, plan.reuse_port)) {
+        // Who shares a port shares it with the first of its own.
+        let free = match plan.port_of {
+            Some(_) => Ok(()),
+            None => socket::is_free(address),
+        };
+        let spec = listen_spec(config.settings(), address, plan.reuse_port);
+        match free.and_then(|()| socket::listen(&spec)) {
             Ok(listener) => sockets.push(listener),
             Err(error) => faults.push(listen_fault(&address, &error)),
         }

@@ -64,6 +64,21 @@ impl ListenSpec {
 /// # Errors
 /// The address is in use, not ours, or not permitted; or an option is refused.
 pub fn listen(spec: &ListenSpec) -> io::Result<OwnedFd> {
+    let fd = bound(spec)?;
+    rustix::net::listen(&fd, i32::try_from(spec.backlog).unwrap_or(i32::MAX))?;
+    Ok(fd)
+}
+
+/// Tries whether nobody listens at an address, with or without sharing its port: who is about to
+/// share it would otherwise share it with strangers.
+///
+/// # Errors
+/// As [`listen`].
+pub fn is_free(addr: SocketAddr) -> io::Result<()> {
+    bound(&ListenSpec::new(addr)).map(drop)
+}
+
+fn bound(spec: &ListenSpec) -> io::Result<OwnedFd> {
     let family = if spec.addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -87,7 +102,6 @@ pub fn listen(spec: &ListenSpec) -> io::Result<OwnedFd> {
         set_option(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
     }
     rustix::net::bind(&fd, &spec.addr)?;
-    rustix::net::listen(&fd, i32::try_from(spec.backlog).unwrap_or(i32::MAX))?;
     Ok(fd)
 }
 

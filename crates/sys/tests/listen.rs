@@ -3,7 +3,7 @@
 
 use regatta_sys::{
     affinity,
-    socket::{ListenSpec, Mode, accept, listen, local_addr, steer_by_cpu},
+    socket::{ListenSpec, Mode, accept, is_free, listen, local_addr, steer_by_cpu},
     wait::{Epoll, Poller, Trigger},
 };
 use std::{
@@ -72,6 +72,14 @@ fn what_cannot_be_steered_is_refused() {
     let (sockets, _) = group(1);
     steer_by_cpu(sockets[0].as_fd(), &vec![(0, 0); 2_048]).unwrap_err();
     steer_by_cpu(sockets[0].as_fd(), &vec![(0, 0); 40_000]).unwrap_err();
+}
+
+#[test]
+fn a_shared_port_is_not_free() {
+    let (sockets, address) = group(1);
+    assert_eq!(is_free(address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    drop(sockets);
+    is_free(address).unwrap();
 }
 
 /// How many of several pollers one connection to the listener that they share wakes.
