@@ -3,4 +3,5 @@
 //! Nothing here knows the server: the ruler is not made of the thing measured.
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod workload;

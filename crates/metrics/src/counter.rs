@@ -188,13 +188,15 @@ counters! {
     StallLog "stall_log" "count" Sum
         "Writes of log lines that held up the worker for longer than its stall limit.";
     StallOther "stall_other" "count" Sum
-        "Rounds of a loop that took longer than the stall limit, without what the disk took.";
+        "Rounds of a loop that took longer than the stall limit, beside what the disk took.";
     StallOpenNs "stall_open_ns" "ns" Sum "Time inside the opens that stalled.";
     StallReadNs "stall_read_ns" "ns" Sum "Time inside the reads that stalled.";
     StallSendNs "stall_send_ns" "ns" Sum "Time inside the sends that stalled.";
-    StallBudgetNs "stall_budget_ns" "ns" Sum "Time that the turns cut off by a budget spent on files.";
+    StallBudgetNs "stall_budget_ns" "ns" Sum
+        "Time that the turns cut off by a budget spent on files.";
     StallLogNs "stall_log_ns" "ns" Sum "Time inside the log writes that stalled.";
-    StallOtherNs "stall_other_ns" "ns" Sum "Time that those rounds took, without what the disk took.";
+    StallOtherNs "stall_other_ns" "ns" Sum
+        "Time that those rounds took, without what the disk took.";
 
     LogLines "log_lines" "count" Sum "Lines entered in the access log.";
     LogBytes "log_bytes" "bytes" Sum "Bytes that the system took for the access log.";

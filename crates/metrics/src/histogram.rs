@@ -35,7 +35,8 @@ macro_rules! histograms {
 }
 
 histograms! {
-    TurnNs "turn_ns" "ns" "How long one turn of one connection took; an event loop times one turn in 64.";
+    TurnNs "turn_ns" "ns"
+        "How long one turn of one connection took; an event loop times one turn in 64.";
     LoopNs "loop_ns" "ns" "How long one round of the event loop took, waiting excluded.";
     RequestNs "request_ns" "ns"
         "From the first byte of a request head to handing the last byte of its response over.";

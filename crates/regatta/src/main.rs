@@ -1,6 +1,8 @@
 //! The command line: what each command takes, and what its exit code is.
 #![forbid(unsafe_code)]
 
+mod workload;
+
 use clap::{Args, Parser, Subcommand};
 use regatta_server::{
     Failure, Sources,
@@ -96,6 +98,9 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         file: Option<PathBuf>,
     },
+    /// Make, inspect and predict workloads: file sets and session logs.
+    #[command(subcommand, after_help = "Example: regatta workload new quick ./w")]
+    Workload(workload::Workload),
 }
 
 /// Where settings come from.
@@ -201,6 +206,7 @@ fn run(command: Command) -> Result<u8, Failure> {
             let body = file.map_or(null::Body::Bytes(body), null::Body::File);
             null::run(&null::Options { listen, body }).map(|()| DONE)
         }
+        Command::Workload(command) => Ok(workload::run(command)),
     }
 }
 
@@ -238,7 +244,9 @@ mod tests {
 
     #[test]
     fn every_command_has_an_example() {
-        for command in Cli::command().get_subcommands() {
+        let command = Cli::command();
+        let workload = command.find_subcommand("workload").expect("it is there");
+        for command in command.get_subcommands().chain(workload.get_subcommands()) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example: regatta "), "{}", command.get_name());
         }

@@ -74,8 +74,8 @@ impl<'a> Acceptor<'a> {
         Self { listeners, rules, paused_until: None, polled: false }
     }
 
-    /// Accepts one connection from listener `at`, as the strategy says: `open` connections are open,
-    /// and `taken` have been accepted for this notification.
+    /// Accepts one connection from listener `at`, as the strategy says: `open` connections are
+    /// open, and `taken` have been accepted for this notification.
     ///
     /// # Errors
     /// Why this run of accepts ends here.

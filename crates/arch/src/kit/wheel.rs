@@ -1,8 +1,9 @@
 //! A timer wheel of connection keys: setting a deadline is cheap, and activity costs nothing.
 //!
-//! The wheel does not know whether an entry still matters. Its owner keeps, per connection, the tick
-//! of the entry that counts; when an entry fires, the owner asks the connection for its deadline and
-//! files it again if that has moved. An entry that no longer counts is dropped when it fires.
+//! The wheel does not know whether an entry still matters. Its owner keeps, per connection, the
+//! tick of the entry that counts; when an entry fires, the owner asks the connection for its
+//! deadline and files it again if that has moved. An entry that no longer counts is dropped when it
+//! fires.
 use regatta_op::Tick;
 
 /// Milliseconds that one bucket covers: how late a deadline may fire.

@@ -3,10 +3,10 @@
 use crate::client::{Client, request};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::{Site, common};
-use crate::structure::open_connections;
 use rustix::process::Signal;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A server that logs in this format, and its log.
 fn start(variant: &Variant, site: &Site, format: &str) -> (Server, PathBuf) {
@@ -162,7 +162,7 @@ pub(crate) fn failures_are_logged(variant: &Variant) {
     torn.send(request("GET", "/sparse.bin", &[]));
     torn.take(10_000);
     torn.abort();
-    let ended = eventually(PATIENCE, || open_connections(&server) == 0);
+    let ended = eventually(PATIENCE, || server.open_connections() == 0);
     assert!(ended, "an aborted connection is kept");
     let lines = lines(server, &log, 2);
     assert!(lines[0].contains("400"), "{}", lines[0]);
@@ -179,12 +179,22 @@ pub(crate) fn lines_are_written_in_time(variant: &Variant) {
     assert!(eventually(PATIENCE, written), "not after {PATIENCE:?}");
 }
 
+/// `-` is standard error, where the server's own messages go too.
+pub(crate) fn to_standard_error(variant: &Variant) {
+    let launch = Launch::new(variant, common()).set("log.access=-");
+    let server = launch.set("log.format=common").start();
+    server.connect().get("/small.txt?there").expect(200);
+    let line = "\"GET /small.txt?there HTTP/1.1\" 200 6\n";
+    assert!(eventually(PATIENCE, || server.stderr().contains(line)), "{}", server.stderr());
+    assert_eq!(server.stdout_line(Duration::from_millis(20)), None);
+}
+
 pub(crate) fn nothing_is_logged_when_off(variant: &Variant) {
     let site = Site::new();
     let log = site.beside("access.log");
     let server = Launch::new(variant, common()).start();
     server.connect().get("/small.txt").expect(200);
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(50));
     assert!(!log.exists());
     assert!(!server.stderr().contains("/small.txt"), "{}", server.stderr());
 }

@@ -179,7 +179,7 @@ impl Client {
         while self.unread.len() < len {
             assert!(self.fill(), "ended after {} of {len} bytes", self.unread.len());
         }
-        self.unread.drain(..len).collect()
+        self.cut(len)
     }
 
     /// Reads until the server has closed in order; returns what came before.
@@ -248,16 +248,22 @@ impl Client {
     fn head(&mut self) -> Vec<u8> {
         loop {
             if let Some(at) = self.unread.windows(4).position(|w| w == b"\r\n\r\n") {
-                return self.unread.drain(..at + 4).collect();
+                return self.cut(at + 4);
             }
             assert!(self.unread.len() < 64 << 10, "an answer's head without end");
             assert!(self.fill(), "ended within a head: {}", self.unread.escape_ascii());
         }
     }
 
+    /// Takes the first bytes of what has been received.
+    fn cut(&mut self, len: usize) -> Vec<u8> {
+        let rest = self.unread.split_off(len);
+        std::mem::replace(&mut self.unread, rest)
+    }
+
     /// Receives something; false at the end of the stream.
     fn fill(&mut self) -> bool {
-        let mut piece = [0; 16 << 10];
+        let mut piece = [0; 64 << 10];
         loop {
             match self.stream.read(&mut piece) {
                 Ok(n) => {

@@ -3,7 +3,6 @@
 use crate::client::{Client, get, request};
 use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
 use crate::site::{common, sized};
-use crate::structure::open_connections;
 use std::time::Duration;
 
 pub(crate) fn half_closed_client_is_answered(variant: &Variant) {
@@ -111,8 +110,8 @@ pub(crate) fn aborts_leave_nothing_open(variant: &Variant) {
         client.take(1000);
         client.abort();
     }
-    let gone = eventually(PATIENCE, || open_connections(&server) == 0);
-    assert!(gone, "{} connections are kept", open_connections(&server));
+    let gone = eventually(PATIENCE, || server.open_connections() == 0);
+    assert!(gone, "{} connections are kept", server.open_connections());
 }
 
 /// A client that closes at once after its request is noticed, however its end arrives.
@@ -124,6 +123,6 @@ pub(crate) fn ends_with_the_request_are_noticed(variant: &Variant) {
         client.half_close();
         client.answer("GET").expect(200);
     }
-    let gone = eventually(PATIENCE, || open_connections(&server) == 0);
-    assert!(gone, "{} connections are kept", open_connections(&server));
+    let gone = eventually(PATIENCE, || server.open_connections() == 0);
+    assert!(gone, "{} connections are kept", server.open_connections());
 }

@@ -1,8 +1,9 @@
 //! The same requests get the same answers, byte for byte, from every variant.
 
 use crate::client::{Answer, request};
-use crate::harness::{VARIANTS, Variant, serve};
+use crate::harness::{Variant, serve};
 use crate::site::SIZES;
+use crate::variants::VARIANTS;
 
 /// Requests of every kind; each on a connection of its own.
 fn corpus() -> Vec<(&'static str, Vec<u8>)> {

@@ -65,6 +65,16 @@ pub(crate) fn charset_is_a_setting(variant: &Variant) {
     assert_eq!(of(server.connect().get("/small.txt")), "text/plain");
 }
 
+pub(crate) fn types_are_a_setting(variant: &Variant) {
+    let settings = ["content.types=unheard-of=application/x-heard,txt=text/x-other"];
+    let server = serve_with(variant, &settings);
+    let mut client = server.connect();
+    let mut of = |target: &str| client.get(target).expect(200).must("Content-Type").to_owned();
+    assert_eq!(of("/types/file.unheard-of"), "application/x-heard");
+    assert_eq!(of("/small.txt"), "text/x-other; charset=utf-8");
+    assert_eq!(of("/types/file.png"), "image/png");
+}
+
 pub(crate) fn nosniff_is_a_setting(variant: &Variant) {
     let server = serve_with(variant, &["content.nosniff=false"]);
     let answer = server.connect().get("/small.txt").expect(200);

@@ -1,8 +1,9 @@
 //! Starts the real program and ends it: one `Server` is one master process and its workers.
 
 use crate::client::Client;
+use crate::variants::VARIANTS;
 use rustix::process::{Pid, Signal};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,74 +21,8 @@ pub(crate) struct Variant {
     pub(crate) name: &'static str,
     pub(crate) architecture: &'static str,
     pub(crate) settings: &'static [&'static str],
-}
-
-/// Every variant; `structure.rs` asserts that each architecture the program lists is here.
-pub(crate) const VARIANTS: &[Variant] = &[
-    sped("sped_epoll", &["event.poller=epoll"]),
-    sped("sped_epoll_edge", &["event.poller=epoll-edge"]),
-    sped("sped_poll", &["event.poller=poll"]),
-    sped("sped_select", &["event.poller=select"]),
-    sped("sped_blocking", &["event.poller=epoll", "event.send=blocking"]),
-    // Everything that cuts work into small turns, so that every resumption is taken.
-    sped(
-        "sped_small_turns",
-        &[
-            "event.poller=epoll-edge",
-            "event.turn_ops_max=2",
-            "event.turn_bytes_max=16384",
-            "accept.count=1",
-        ],
-    ),
-    // The accept strategies that read before they wait, and nothing remembered between requests.
-    sped(
-        "sped_eager_uncached",
-        &[
-            "event.poller=poll",
-            "accept.eager_read=true",
-            "accept.full_read=true",
-            "accept.on_close=true",
-            "cache.enabled=false",
-        ],
-    ),
-    of("symped", "symped", &["event.processes=2", "event.poller=epoll"]),
-    of(
-        "symped_exclusive",
-        "symped",
-        &["event.processes=3", "event.poller=epoll-edge", "event.listen=exclusive"],
-    ),
-    of(
-        "symped_reuseport",
-        "symped",
-        &["event.processes=2", "event.poller=poll", "event.listen=reuseport"],
-    ),
-    of(
-        "symped_blocking",
-        "symped",
-        &["event.processes=4", "event.poller=epoll", "event.send=blocking"],
-    ),
-    of("n_copy", "n-copy", &["event.copies=2", "event.poller=epoll"]),
-    of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
-    of("accept1", "accept1", &[]),
-    of("acceptinf", "acceptinf", &[]),
-    of("accept25", "accept25", &[]),
-    of("accept25_cache", "accept25+$", &[]),
-    of("eager", "eager", &[]),
-    of("eager_full", "eager+full", &[]),
-    of("eager_close", "eager+close", &[]),
-    of("cm", "cm", &[]),
-];
-
-const fn of(
-    name: &'static str,
-    architecture: &'static str,
-    settings: &'static [&'static str],
-) -> Variant {
-    Variant { name, architecture, settings }
-}
-
-const fn sped(name: &'static str, settings: &'static [&'static str]) -> Variant {
-    Variant { name, architecture: "sped", settings }
+    /// Faults to inject (`--chaos`), in a build that can.
+    pub(crate) chaos: Option<&'static str>,
 }
 
 impl Variant {
@@ -185,7 +120,11 @@ impl Launch {
         let root = root.to_str().expect("our paths are text").to_owned();
         let launch = Self { args: vec!["serve".into(), root], listeners: 0 }.listen("127.0.0.1:0");
         let launch = launch.arg("--architecture").arg(variant.architecture);
-        launch.sets(variant.settings)
+        let launch = launch.sets(variant.settings);
+        match variant.chaos {
+            Some(plan) => launch.arg("--chaos").arg(plan),
+            None => launch,
+        }
     }
 
     /// One more argument.
@@ -311,6 +250,18 @@ impl Server {
     /// Processor time that all its processes have used.
     pub(crate) fn cpu(&self) -> Duration {
         self.processes().into_iter().map(cpu_of).sum()
+    }
+
+    /// Connections that the server holds open, as the kernel lists them.
+    pub(crate) fn open_connections(&self) -> usize {
+        // 127.0.0.1, as the kernel writes it; others may use the port on another address.
+        let address = format!("{:08X}:{:04X}", 0x7f00_0001_u32.to_be(), self.address().port());
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+        let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+        // Local address, state other than LISTEN, and an inode: somebody has a descriptor of it.
+        let ours = rows.filter(|row| row[1] == address && row[3] != "0A" && row[9] != "0");
+        // A table that changes while it is read may have a row twice.
+        ours.map(|row| row[2].to_owned()).collect::<HashSet<_>>().len()
     }
 
     /// Sends the master a signal.

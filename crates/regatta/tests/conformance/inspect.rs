@@ -27,12 +27,25 @@ pub(crate) fn listeners(pid: u32) -> BTreeSet<String> {
     listening.filter(|inode| open.contains(inode)).collect()
 }
 
+/// The workers that have the other ends of connections.
+pub(crate) fn owners<'a>(
+    server: &Server,
+    streams: impl IntoIterator<Item = &'a TcpStream>,
+) -> Vec<Option<u32>> {
+    let table = table();
+    let workers: Vec<_> = server.workers().into_iter().map(|pid| (pid, inodes(pid))).collect();
+    let owner = |stream: &TcpStream| {
+        let remote = hex(stream.local_addr().ok()?);
+        let local = hex(stream.peer_addr().ok()?);
+        let inode = &table.iter().find(|row| row[1] == local && row[2] == remote)?[9];
+        workers.iter().find(|(_, open)| open.contains(inode)).map(|(pid, _)| *pid)
+    };
+    streams.into_iter().map(owner).collect()
+}
+
 /// The worker that has the other end of a connection, once one has.
 pub(crate) fn owner(server: &Server, stream: &TcpStream) -> Option<u32> {
-    let (ours, theirs) = (stream.local_addr().ok()?, stream.peer_addr().ok()?);
-    let (local, remote) = (hex(theirs), hex(ours));
-    let inode = table().into_iter().find(|row| row[1] == local && row[2] == remote)?[9].clone();
-    server.workers().into_iter().find(|pid| inodes(*pid).contains(&inode))
+    owners(server, [stream])[0]
 }
 
 /// An address as the table writes it.

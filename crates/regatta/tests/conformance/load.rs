@@ -3,7 +3,6 @@
 use crate::client::{Client, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve};
 use crate::site::{SIZES, common, sized};
-use crate::structure::open_connections;
 use std::time::Duration;
 
 /// Two hundred connections at once, each asking several times, all sizes mixed.
@@ -58,7 +57,7 @@ fn full(variant: &Variant, setting: &str) {
     }
     let mut first = waiting.remove(0);
     assert!(first.silent_for(Duration::from_millis(200)), "a fifth connection was served");
-    assert_eq!(open_connections(&server), 4);
+    assert!(eventually(PATIENCE, || server.open_connections() == 4));
     for client in &mut inside {
         client.get("/small.txt").expect(200);
     }
@@ -70,7 +69,7 @@ fn full(variant: &Variant, setting: &str) {
     }
     drop(waiting);
     drop(first);
-    assert!(eventually(PATIENCE, || open_connections(&server) == 0), "connections are left");
+    assert!(eventually(PATIENCE, || server.open_connections() == 0), "connections are left");
     server.connect().get("/small.txt").expect(200);
 }
 
@@ -114,6 +113,27 @@ pub(crate) fn more_files_than_the_cache_may_hold(variant: &Variant) {
     for worker in server.workers() {
         let held = std::fs::read_dir(format!("/proc/{worker}/fd")).expect("alive").count();
         assert!(held < 40, "{held} descriptors with a cache of four");
+    }
+}
+
+/// Settings of sockets change how bytes travel, never which.
+pub(crate) fn every_kind_of_socket(variant: &Variant) {
+    for setting in [
+        "accept.defer=true",
+        "accept.backlog=1",
+        "accept.send_buffer_bytes=16384",
+        "accept.pacing_rate=200MB/s",
+    ] {
+        let server = Launch::new(variant, common()).set(setting).start();
+        let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+        std::thread::sleep(Duration::from_millis(20));
+        for client in &mut clients {
+            client.send([get("/small.txt"), get("/size-1048577.bin")].concat());
+        }
+        for client in &mut clients {
+            assert_eq!(client.answer("GET").expect(200).body, b"small\n", "{setting}");
+            assert!(client.answer("GET").expect(200).body == sized((1 << 20) + 1), "{setting}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows how the server is built. A case says what RFC 9110, 9111, 9112 or the
 //! product promise, sends explicit bytes over TCP, and reads the answer with a strict reader. Every
-//! case of `matrix.rs` runs for every variant (an architecture with settings) of `harness.rs`.
+//! case of `matrix.rs` runs for every variant (an architecture with settings) of `variants.rs`.
 //!
 //! `REGATTA_BIN=/path/to/regatta` runs the suite against another build of the program.
 
@@ -41,3 +41,4 @@ mod strategies;
 mod structure;
 mod symped;
 mod targets;
+mod variants;

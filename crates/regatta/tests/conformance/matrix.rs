@@ -22,8 +22,9 @@ macro_rules! topics {
 macro_rules! always {
     ($variant:ident) => {
         topics! { $variant
-            access_log: common_format combined_format no_forgery json_format failures_are_logged lines_are_written_in_time
-                nothing_is_logged_when_off lines_stay_whole;
+            access_log: common_format combined_format no_forgery json_format failures_are_logged
+                lines_are_written_in_time to_standard_error nothing_is_logged_when_off
+                lines_stay_whole;
             bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
                 small_body_is_drained body_at_the_limit body_that_comes_late
                 chunked_body_is_drained chunked_body_byte_by_byte large_body_is_refused
@@ -31,40 +32,41 @@ macro_rules! always {
                 continue_is_sent_or_not_needed continue_with_the_body_at_once
                 continue_of_a_large_body_is_refused no_continue_in_the_old_version
                 no_continue_without_a_body unknown_expectations;
-            changes: replaced written_in_place touched removed_and_created a_file_becomes_a_folder
-                siblings_come_and_go without_a_cache_at_once replaced_again_and_again
-                shrunk_while_sent shrunk_between_requests grown_while_sent removed_while_sent;
+            changes: replaced written_in_place touched removed_and_created
+                a_file_becomes_a_folder siblings_come_and_go without_a_cache_at_once
+                no_race_out_of_the_root replaced_again_and_again shrunk_while_sent
+                shrunk_between_requests grown_while_sent removed_while_sent;
             closing: half_closed_client_is_answered half_closed_pipeline_is_answered
                 half_close_within_a_head error_is_read_while_sending
-                last_answer_is_read_while_sending end_is_seen_before_our_close aborts_harm_nobody
-                aborts_leave_nothing_open ends_with_the_request_are_noticed;
+                last_answer_is_read_while_sending end_is_seen_before_our_close
+                aborts_harm_nobody aborts_leave_nothing_open ends_with_the_request_are_noticed;
             conditionals: every_combination not_modified_has_the_fields_of_ok
-                tags_in_several_lines odd_lists_of_tags every_form_of_date no_conditions_on_errors
-                conditions_come_before_ranges;
+                tags_in_several_lines odd_lists_of_tags every_form_of_date
+                no_conditions_on_errors conditions_come_before_ranges;
             config: precedence;
             content: index_of_a_folder index_is_a_list index_that_is_a_folder clean_urls
                 fallback_for_navigations no_fallback_for_assets own_page_for_not_found
                 page_for_not_found_is_a_setting;
             counters: of_replies of_the_cache of_the_ends_of_connections of_accepts
-                of_histograms
-                accept_count_is_a_bound calls_of_a_hit;
-            fields: of_every_file tags_tell_files_apart media_types charset_is_a_setting
-                nosniff_is_a_setting pages_revalidate_and_hashed_assets_live
-                cache_control_is_a_setting no_modification_in_the_future modification_at_the_epoch
-                error_bodies_are_safe errors_carry_no_validators;
+                of_a_worker_that_died of_histograms accept_count_is_a_bound calls_of_a_hit;
+            fields: of_every_file tags_tell_files_apart media_types types_are_a_setting
+                charset_is_a_setting nosniff_is_a_setting
+                pages_revalidate_and_hashed_assets_live cache_control_is_a_setting
+                no_modification_in_the_future modification_at_the_epoch error_bodies_are_safe
+                errors_carry_no_validators;
             framing: request_lines versions field_lines bare_line_ends content_lengths
                 transfer_encodings transfer_encoding_in_the_old_version chunks faults_in_pieces
                 fault_after_good_requests;
             life: idle_ends_promptly idle_connections_are_closed transfers_are_completed
-                requests_in_progress_are_answered drain_has_a_deadline
-                quit_ends_at_once quit_cuts_a_drain_short a_killed_worker_is_replaced
+                requests_in_progress_are_answered drain_has_a_deadline quit_ends_at_once
+                quit_cuts_a_drain_short a_killed_worker_is_replaced
                 a_killed_master_leaves_nothing;
             limits: head_at_the_limit head_limit_is_a_setting head_without_end too_many_fields
                 target_at_the_limit query_counts_as_target request_line_without_end
                 empty_lines_without_end;
             load: two_hundred_connections a_thousand_short_connections full_and_leaving_them
                 full_and_not_listening full_is_free more_files_than_the_cache_may_hold
-                every_way_to_send;
+                every_way_to_send every_kind_of_socket;
             methods: get_and_head_answer known_but_not_allowed unknown_are_not_implemented
                 refusal_keeps_the_order options_of_a_resource options_of_the_server
                 trace_does_not_echo head_equals_get;
@@ -87,18 +89,20 @@ macro_rules! always {
                 no_links_by_default links_inside_are_a_setting no_special_files no_listings;
             ranges: single_against_a_model partial_has_the_fields_of_ok of_an_empty_file
                 malformed_are_ignored numbers_beyond_every_integer unit_in_any_letter_case
-                only_for_get several several_that_are_one several_without_any_satisfiable too_many
-                how_many_is_a_setting boundaries_are_random several_in_a_pipeline if_range;
-            signals: one_line_for_each_address accepts_when_it_says_so hangup_reloads_or_says_why_not
-                hangup_with_an_error_changes_nothing usr1_reopens_the_log
-                other_signals_end_nothing workers_are_not_root workers_have_no_capabilities
-                unreadable_root_is_an_error pid_file a_port_in_use_is_an_error;
+                only_for_get several several_that_are_one several_without_any_satisfiable
+                too_many how_many_is_a_setting boundaries_are_random several_in_a_pipeline
+                if_range;
+            signals: one_line_for_each_address accepts_when_it_says_so
+                hangup_reloads_or_says_why_not hangup_with_an_error_changes_nothing
+                usr1_reopens_the_log other_signals_end_nothing workers_are_not_root
+                workers_have_no_capabilities unreadable_root_is_an_error pid_file
+                a_port_in_use_is_an_error;
             slow_heads: a_head_that_stops a_head_that_trickles a_connection_without_a_request
                 an_idle_connection a_second_head_that_stops a_body_that_stops
                 a_client_that_lingers many_at_once;
             structure: poller_is_the_one_asked_for idle_is_free;
-            targets: host_is_required_once host_is_optional_in_the_old_version host_must_be_valid
-                absolute_form absolute_form_answers_the_resource other_forms;
+            targets: host_is_required_once host_is_optional_in_the_old_version
+                host_must_be_valid absolute_form absolute_form_answers_the_resource other_forms;
         }
     };
 }
@@ -109,7 +113,8 @@ macro_rules! nonblocking {
         topics! { $variant
             slow_readers: one_that_never_reads_is_ended one_below_the_rate_is_ended
                 an_honest_slow_one_is_served others_do_not_wait waiting_is_free
-                half_closed_waiting_is_free draining_accepts_nobody unread_answers_stop_the_requests;
+                half_closed_waiting_is_free draining_accepts_nobody
+                unread_answers_stop_the_requests;
         }
     };
 }

@@ -41,7 +41,7 @@ pub(crate) fn single_against_a_model(variant: &Variant) {
             let text = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
             let range = format!("bytes={}-{}", text(first), text(last));
             let answer = ranged(&mut client, &target, &range);
-            check_single(&answer, &range, &whole, select(len, first, last));
+            check_single(&answer, &range, whole, select(len, first, last));
         }
     }
 }
@@ -154,7 +154,7 @@ pub(crate) fn numbers_beyond_every_integer(variant: &Variant) {
 pub(crate) fn unit_in_any_letter_case(variant: &Variant) {
     let server = serve(variant);
     let mut client = server.connect();
-    // §14.1: range units are compared without regard to case; lists allow space and gaps (§5.6.1).
+    // §14.1: letter case of the unit does not matter; §5.6.1: lists may have space and gaps.
     for range in
         ["Bytes=1-2", "BYTES=1-2", "bytes=1-2 ", "bytes=,1-2", "bytes=1-2,", "bytes=1-2 , "]
     {

@@ -35,8 +35,10 @@ pub(crate) fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 /// The bytes of `/size-N.bin`.
-pub(crate) fn sized(len: usize) -> Vec<u8> {
-    pattern(len, len)
+pub(crate) fn sized(len: usize) -> &'static [u8] {
+    static BYTES: [OnceLock<Vec<u8>>; SIZES.len()] = [const { OnceLock::new() }; SIZES.len()];
+    let at = SIZES.iter().position(|size| *size == len).expect("a size of the site");
+    BYTES[at].get_or_init(|| pattern(len, len))
 }
 
 /// The root of the common site.

@@ -14,9 +14,9 @@ pub(crate) fn one_that_never_reads_is_ended(variant: &Variant) {
     let mut stuck = Client::connect_narrow(server.address());
     stuck.send(get("/sparse.bin"));
     stuck.head_only().expect(200);
-    let idle = crate::structure::open_connections(&server);
+    let idle = server.open_connections();
     assert_eq!(idle, 1);
-    let ended = eventually(PATIENCE, || crate::structure::open_connections(&server) == 0);
+    let ended = eventually(PATIENCE, || server.open_connections() == 0);
     assert!(ended, "a client that reads nothing keeps its connection");
     assert!(stuck.drain() < SPARSE_BYTES);
     server.connect().get("/small.txt").expect(200);
@@ -31,7 +31,7 @@ pub(crate) fn one_below_the_rate_is_ended(variant: &Variant) {
     let ended = eventually(PATIENCE, || {
         slow.take_some(50);
         std::thread::sleep(Duration::from_millis(20));
-        crate::structure::open_connections(&server) == 0
+        server.open_connections() == 0
     });
     assert!(ended, "2500 bytes a second pass for 10000, after {:?}", begin.elapsed());
 }

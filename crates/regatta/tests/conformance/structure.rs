@@ -1,18 +1,10 @@
 //! What an architecture claims to be, seen from outside: tasks, pollers, coverage of the table.
 
 use crate::client::get;
-use crate::harness::{Launch, Server, VARIANTS, Variant, run, serve};
+use crate::harness::{Launch, Variant, run, serve};
 use crate::site::common;
+use crate::variants::VARIANTS;
 use std::fs;
-
-/// Connections to the server that it holds open, as the kernel lists them.
-pub(crate) fn open_connections(server: &Server) -> usize {
-    let port = format!(":{:04X}", server.address().port());
-    let table = fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
-    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // Local address, state other than LISTEN, and an inode: somebody has a descriptor of it.
-    rows.filter(|row| row[1].ends_with(&port) && row[3] != "0A" && row[9] != "0").count()
-}
 
 /// The names of the architectures as `architectures --json` lists them.
 pub(crate) fn listed() -> Vec<String> {
@@ -32,7 +24,7 @@ fn every_architecture_has_a_variant() {
     assert!(!listed.is_empty());
     for name in &listed {
         let covered = VARIANTS.iter().any(|variant| variant.architecture == name);
-        assert!(covered, "{name} is listed and has no variant in harness.rs");
+        assert!(covered, "{name} is listed and has no variant in variants.rs");
     }
     for variant in VARIANTS {
         let known = listed.iter().any(|name| name == variant.architecture);

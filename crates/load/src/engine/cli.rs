@@ -1,0 +1,84 @@
+//! `regatta load`: options in, a table or JSON and files out, an exit code.
+
+use super::crew::{Watch, perform};
+use super::live::Progress;
+use super::options::LoadOptions;
+use super::outcome::Outcome;
+use super::plan::Plan;
+use super::report;
+use regatta_sys::signal::{Signal, Signals};
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// Everything was done, and the service level, if one was stated, met.
+pub const DONE: u8 = 0;
+/// The load could not be made, or the service level was not met.
+pub const FAILED: u8 = 1;
+/// Bad usage; every problem was listed.
+pub const USAGE: u8 = 2;
+
+/// Runs a load and prints its result: the table (or JSON) on standard output, progress and problems
+/// on standard error. Ctrl-C ends it with the result so far.
+///
+/// # Panics
+/// With several processes, if this process has more threads than one.
+pub fn run(options: &LoadOptions) -> u8 {
+    let plan = match Plan::new(options) {
+        Ok(plan) => plan,
+        Err(problems) => {
+            problems.iter().for_each(|problem| say(problem));
+            return USAGE;
+        }
+    };
+    let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
+    let stop = AtomicBool::new(false);
+    let progress = Progress::new(options);
+    let mut tell = |live: &super::Live| progress.tell(live);
+    let mut watch = Watch { stop: &stop, signals: signals.as_ref(), tell: &mut tell };
+    let outcome = perform(&plan, &mut watch);
+    progress.clear();
+    match outcome.and_then(|outcome| publish(options, &outcome).map(|()| outcome)) {
+        Ok(outcome) if outcome.meets_slo() => DONE,
+        Ok(_) => FAILED,
+        Err(problem) => {
+            say(&problem);
+            FAILED
+        }
+    }
+}
+
+/// Prints the result and writes its files.
+fn publish(options: &LoadOptions, outcome: &Outcome) -> Result<(), String> {
+    if let Some(path) = &options.hgrm {
+        write(path, &report::hgrm(outcome.latency()))?;
+    }
+    if let Some(path) = &options.csv {
+        write(path, &report::csv(outcome))?;
+    }
+    let text = if options.json {
+        let mut text = serde_json::to_string_pretty(outcome).map_err(|error| error.to_string())?;
+        text.push('\n');
+        text
+    } else {
+        report::table(outcome)
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let mut next = path.as_os_str().to_owned();
+    next.push(".part");
+    let written = fs::write(&next, text).and_then(|()| fs::rename(&next, path));
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn say(problem: &str) {
+    // Nobody may be there to read it.
+    let _ = writeln!(io::stderr(), "regatta load: {problem}");
+}

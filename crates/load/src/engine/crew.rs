@@ -1,0 +1,379 @@
+//! Many threads, or processes of many threads, that make one load together.
+
+use super::closed::Closed;
+use super::core::Core;
+use super::health::Kernel;
+use super::number::nanos;
+use super::open::Open;
+use super::options::Model;
+use super::outcome::Outcome;
+use super::plan::Plan;
+use super::play::{Times, run};
+use super::sessions::Sessions;
+use super::tally::{Second, Tally};
+use regatta_sys::process::{Child, fork_worker};
+use regatta_sys::signal::{Signal, Signals};
+use regatta_sys::{affinity, clock, limits, thread};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a thread says.
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    /// A second is over.
+    Second(Box<Second>),
+    /// It has ended with this.
+    Done(Box<Tally>),
+    /// It could not start or go on.
+    Failed(String),
+}
+
+/// Descriptors that are not for connections: standard streams, epoll, logs.
+const DESCRIPTORS_KEPT: u64 = 64;
+/// Time before the first arrival in which threads get ready; per process.
+const READY: Duration = Duration::from_millis(20);
+/// How often signals and files are looked at.
+const TURN: Duration = Duration::from_millis(50);
+/// Files that are looked at in one turn for changes.
+const FILES_PER_TURN: usize = 256;
+
+/// How a load can be watched and ended from outside.
+pub struct Watch<'a> {
+    /// Set to end the load with what it has.
+    pub stop: &'a AtomicBool,
+    /// SIGINT and SIGTERM, blocked, when they should end it too.
+    pub signals: Option<&'a Signals>,
+    /// Told every second.
+    pub tell: &'a mut dyn FnMut(&Live),
+}
+
+impl core::fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Watch").field("stop", self.stop).finish_non_exhaustive()
+    }
+}
+
+/// The last second of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// Seconds since its start.
+    pub seconds: u64,
+    /// Requests that became due in it.
+    pub offered: u64,
+    /// Good answers in it.
+    pub good: u64,
+    /// Failures in it.
+    pub errors: u64,
+    /// Median time, nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, nanoseconds.
+    pub p99_ns: u64,
+    /// Requests in flight or waiting.
+    pub in_flight: u64,
+    /// Connections.
+    pub connections: u64,
+    /// Sessions.
+    pub sessions: u64,
+}
+
+/// Runs a load to its end.
+///
+/// # Errors
+/// What kept it from running, in one sentence: no processes, threads or descriptors.
+///
+/// # Panics
+/// With several processes, if this process has more threads than one.
+pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
+    let hard = limits::raise_descriptors().unwrap_or_else(|_| limits::descriptors().soft);
+    let kernel = Kernel::read();
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let processes = plan.options.processes.max(1);
+    let times = times(plan, processes);
+    let mut gathered = Gathered::new(plan);
+    if processes == 1 {
+        let (stop, signals) = (watch.stop, watch.signals);
+        let mut tell = |told| gathered.take(told, watch.tell);
+        threads(plan, 0..plan.workers, times, hard, stop, signals, &mut tell)?;
+    } else {
+        children(plan, processes, times, hard, watch, &mut gathered)?;
+    }
+    if let Some(problem) = gathered.problem.take() {
+        return Err(problem);
+    }
+    let stopped = watch.stop.load(Ordering::Relaxed);
+    let kernel = kernel.until_now();
+    let Gathered { tallies, seconds, .. } = gathered;
+    let seconds: Vec<Second> = seconds.into_values().map(|(_, second)| second).collect();
+    let mut outcome = Outcome::new(plan, &tallies, &seconds, times, kernel, stopped);
+    outcome.started_unix_ms = u64::try_from(started.as_millis()).unwrap_or(0);
+    Ok(outcome)
+}
+
+fn times(plan: &Plan, processes: u32) -> Times {
+    let ready = nanos(READY) * u64::from(processes.min(50));
+    let start = clock::nanos() + ready;
+    let from = start.saturating_add(nanos(plan.options.warm_up));
+    let until = plan.options.duration.map_or(u64::MAX, |time| from.saturating_add(nanos(time)));
+    Times { start, from, until }
+}
+
+/// What the threads have said so far.
+struct Gathered {
+    workers: u32,
+    tallies: Vec<Tally>,
+    seconds: BTreeMap<u64, (u32, Second)>,
+    problem: Option<String>,
+}
+
+impl Gathered {
+    fn new(plan: &Plan) -> Self {
+        Self { workers: plan.workers, tallies: Vec::new(), seconds: BTreeMap::new(), problem: None }
+    }
+
+    fn take(&mut self, told: Told, tell: &mut dyn FnMut(&Live)) {
+        match told {
+            Told::Done(tally) => self.tallies.push(*tally),
+            Told::Failed(problem) => self.problem = self.problem.take().or(Some(problem)),
+            Told::Second(second) => {
+                let number = second.number;
+                let new = || (0, Second::new(number));
+                let (count, sum) = self.seconds.entry(number).or_insert_with(new);
+                sum.add(&second);
+                *count += 1;
+                if *count == self.workers {
+                    tell(&live(sum));
+                }
+            }
+        }
+    }
+}
+
+fn live(second: &Second) -> Live {
+    Live {
+        seconds: second.number + 1,
+        offered: second.offered,
+        good: second.good,
+        errors: second.errors,
+        p50_ns: second.times.quantile(0.5),
+        p99_ns: second.times.quantile(0.99),
+        in_flight: second.in_flight,
+        connections: second.connections,
+        sessions: second.sessions,
+    }
+}
+
+/// Runs these workers as threads of this process, and passes on what they say.
+fn threads(
+    plan: &Plan,
+    workers: Range<u32>,
+    times: Times,
+    descriptors: u64,
+    stop: &AtomicBool,
+    signals: Option<&Signals>,
+    tell: &mut dyn FnMut(Told),
+) -> Result<(), String> {
+    let ours = u64::from(workers.end - workers.start).max(1);
+    let each = descriptors.saturating_sub(DESCRIPTORS_KEPT) / ours;
+    let (sender, told) = channel();
+    std::thread::scope(|scope| {
+        for worker in workers {
+            let sender = sender.clone();
+            let name = std::thread::Builder::new().name(format!("load {worker}"));
+            let made = name.spawn_scoped(scope, move || {
+                let result = work(plan, worker, times, each, stop, &sender);
+                let last = result.map_or_else(|e| Told::Failed(e.to_string()), Told::Done);
+                // Nobody listens only when this process is ending.
+                let _ = sender.send(last);
+            });
+            if let Err(error) = made {
+                stop.store(true, Ordering::Relaxed);
+                return Err(format!("no thread: {error}"));
+            }
+        }
+        drop(sender);
+        let mut wish = || stop.store(true, Ordering::Relaxed);
+        listen(plan, &told, signals, &mut wish, tell);
+        Ok(())
+    })
+}
+
+/// Passes on what is said until everybody has ended; looks at signals and files meanwhile.
+fn listen(
+    plan: &Plan,
+    told: &Receiver<Told>,
+    signals: Option<&Signals>,
+    wish_to_stop: &mut dyn FnMut(),
+    tell: &mut dyn FnMut(Told),
+) {
+    let locals = plan.locals();
+    let mut next = 0;
+    loop {
+        match told.recv_timeout(TURN) {
+            Ok(told) => tell(told),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                let end = (next + FILES_PER_TURN).min(locals.len());
+                for local in &locals[next..end] {
+                    local.refresh();
+                }
+                next = if end == locals.len() { 0 } else { end };
+            }
+        }
+        let signal = signals.and_then(|signals| signals.read().ok().flatten());
+        if matches!(signal, Some(Signal::Interrupt | Signal::Terminate)) {
+            wish_to_stop();
+        }
+    }
+}
+
+/// One worker, from its first to its last request.
+fn work(
+    plan: &Plan,
+    worker: u32,
+    times: Times,
+    descriptors: u64,
+    stop: &AtomicBool,
+    sender: &Sender<Told>,
+) -> io::Result<Box<Tally>> {
+    let pins = &plan.options.pin;
+    if !pins.is_empty() {
+        affinity::pin(pins[usize::try_from(worker).unwrap_or(0) % pins.len()])?;
+    }
+    thread::set_timer_slack(Duration::from_nanos(1))?;
+    let mut core = Core::new(plan, worker)?;
+    let mut tell = |second| {
+        // Nobody listens only when this process is ending.
+        let _ = sender.send(Told::Second(Box::new(second)));
+    };
+    match &plan.options.model {
+        Model::Closed { connections, think } => {
+            let mut play = Closed::new(plan, worker, *connections, *think);
+            run(&mut core, &mut play, times, stop, &mut tell)?;
+        }
+        Model::Open { rate, connections_max } => {
+            let all = connections_max.map_or(u64::MAX, u64::from);
+            let (worker64, workers) = (u64::from(worker), u64::from(plan.workers));
+            let share = all / workers + u64::from(worker64 < all % workers);
+            let most = share.max(1).min(descriptors);
+            let mut play = Open::new(plan, worker, rate, most, times.start);
+            run(&mut core, &mut play, times, stop, &mut tell)?;
+        }
+        Model::PartlyOpen { session_rate, .. } => {
+            let mut play = Sessions::new(plan, worker, session_rate.as_ref(), times.start);
+            run(&mut core, &mut play, times, stop, &mut tell)?;
+        }
+    }
+    Ok(Box::new(core.tally))
+}
+
+/// Runs the workers in processes, which say what they have to say as lines of JSON.
+fn children(
+    plan: &Plan,
+    processes: u32,
+    times: Times,
+    descriptors: u64,
+    watch: &mut Watch<'_>,
+    gathered: &mut Gathered,
+) -> Result<(), String> {
+    let each = plan.threads();
+    let mut made = Vec::new();
+    for process in 0..processes {
+        let workers = process * each..(process + 1) * each;
+        made.push(child(plan, workers, times, descriptors).map_err(|e| format!("fork: {e}"))?);
+    }
+    let (sender, told) = channel();
+    let (kids, pipes): (Vec<Child>, Vec<PipeReader>) = made.into_iter().unzip();
+    let stop = watch.stop;
+    std::thread::scope(|scope| {
+        for pipe in pipes {
+            let sender = sender.clone();
+            scope.spawn(move || read_told(pipe, &sender));
+        }
+        drop(sender);
+        let stopping = || stop.store(true, Ordering::Relaxed);
+        let passed = |told| gathered.take(told, watch.tell);
+        relay(plan, &told, watch.signals, &kids, stop, &mut { stopping }, &mut { passed });
+    });
+    for kid in kids {
+        kid.wait().map_err(|error| format!("a process was lost: {error}"))?;
+    }
+    let missing = gathered.workers as usize - gathered.tallies.len();
+    if missing > 0 && gathered.problem.is_none() {
+        gathered.problem = Some(format!("{missing} workers ended without a result"));
+    }
+    Ok(())
+}
+
+/// [`listen`], with the wish to stop carried to the processes.
+fn relay(
+    plan: &Plan,
+    told: &Receiver<Told>,
+    signals: Option<&Signals>,
+    kids: &[Child],
+    stop: &AtomicBool,
+    stopping: &mut dyn FnMut(),
+    tell: &mut dyn FnMut(Told),
+) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) {
+                    // One that has ended needs no signal.
+                    kids.iter().for_each(|kid| drop(kid.kill(Signal::Interrupt)));
+                    return;
+                }
+                std::thread::sleep(TURN);
+            }
+        });
+        listen(plan, told, signals, stopping, tell);
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+fn read_told(pipe: PipeReader, sender: &Sender<Told>) {
+    for line in BufReader::with_capacity(1 << 20, pipe).split(b'\n') {
+        let Ok(line) = line else { return };
+        let told = serde_json::from_slice(&line);
+        let told = told.unwrap_or_else(|error| Told::Failed(format!("a worker's words: {error}")));
+        if sender.send(told).is_err() {
+            return;
+        }
+    }
+}
+
+fn child(
+    plan: &Plan,
+    workers: Range<u32>,
+    times: Times,
+    descriptors: u64,
+) -> io::Result<(Child, PipeReader)> {
+    let (reader, writer) = io::pipe()?;
+    let child = fork_worker(&[writer.as_fd()], || {
+        // The parent's copy is closed by now; this one is the child's.
+        let stop = AtomicBool::new(false);
+        let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
+        let mut out = &writer;
+        let mut tell = |told| say(&mut out, &told);
+        let range = workers.clone();
+        let result = threads(plan, range, times, descriptors, &stop, signals.as_ref(), &mut tell);
+        if let Err(problem) = result {
+            say(&mut out, &Told::Failed(problem));
+        }
+        0
+    })?;
+    Ok((child, reader))
+}
+
+fn say(out: &mut &PipeWriter, told: &Told) {
+    let mut line = serde_json::to_vec(told).expect("plain values are JSON");
+    line.push(b'\n');
+    // The parent reads until the end; if it is gone, so is this process.
+    let _ = out.write_all(&line);
+}

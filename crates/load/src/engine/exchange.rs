@@ -1,0 +1,405 @@
+//! Replies as they arrive: heads, contents, their comparison with what they should be, and the
+//! record of the exchange. One receive for a reply that comes whole; nothing is allocated.
+
+use super::core::{Broken, Conn, ConnId, Core, Flight, Order};
+use super::expect::{Check, Found};
+use super::fate::Fate;
+use super::head::{self, Head, Read};
+use super::number::index;
+use super::options::Model;
+use super::script::Target;
+use super::tally::Seen;
+use super::timers::Alarm;
+use regatta_http::Method;
+use regatta_http::chunked::Decoder;
+use regatta_http::h1::ResponseBody;
+use regatta_sys::{clock, recv};
+use std::io;
+use std::os::fd::AsFd;
+
+/// Bytes that one receive takes at most.
+pub(super) const INPUT_BYTES: usize = 128 << 10;
+
+/// What the last receive brought, and what of it is not looked at yet.
+#[derive(Debug)]
+pub(super) struct Input {
+    bytes: Vec<u8>,
+    at: usize,
+    end: usize,
+}
+
+impl Input {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; INPUT_BYTES], at: 0, end: 0 }
+    }
+}
+
+/// A reply in progress.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    reading: Reading,
+    /// The start of a head that came in pieces.
+    held: Vec<u8>,
+    head: Option<Head>,
+    check: Check,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+enum Reading {
+    #[default]
+    Head,
+    Length(u64),
+    Chunked(Decoder),
+    UntilClose,
+}
+
+impl Exchange {
+    /// Whether a byte of the reply has come.
+    pub(super) fn is_begun(&self) -> bool {
+        self.head.is_some() || !self.held.is_empty()
+    }
+}
+
+/// What a connection came to.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing more for now.
+    Wait,
+    /// An exchange has ended, and been recorded.
+    Reply(Reply),
+    /// The connection has ended, and been closed.
+    Broken(Broken),
+}
+
+/// An exchange that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    /// Whose connection it was on.
+    pub(super) owner: u32,
+    /// Whether the connection may carry another one.
+    pub(super) keep: bool,
+}
+
+/// What the bytes at hand led to.
+enum Progress {
+    /// All are used, and the reply goes on.
+    More,
+    /// The reply is whole.
+    Whole,
+    /// The peer does not speak HTTP/1.1.
+    Bad,
+}
+
+impl Core<'_> {
+    /// Goes on with a connection until an exchange or the connection ends, or there is nothing to
+    /// receive. To be called until it answers [`Step::Wait`] or [`Step::Broken`].
+    #[inline]
+    pub(super) fn advance(&mut self, id: ConnId) -> Step {
+        let at = id.at();
+        loop {
+            if self.input.at < self.input.end {
+                match self.consume(at) {
+                    Progress::More => continue,
+                    Progress::Whole => return Step::Reply(self.complete(at)),
+                    Progress::Bad => return self.broken(id, Fate::Malformed),
+                }
+            }
+            if !self.conns[at].more || !self.may_read(id) {
+                return Step::Wait;
+            }
+            match self.receive(at) {
+                Ok(0) => {
+                    let until_close =
+                        matches!(self.conns[at].exchange.reading, Reading::UntilClose);
+                    if until_close {
+                        self.conns[at].more = false;
+                        return Step::Reply(self.complete(at));
+                    }
+                    return self.broken(id, self.cut(at));
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.conns[at].more = false;
+                }
+                Err(error) => return self.broken(id, Fate::of(&error)),
+            }
+        }
+    }
+
+    /// What the last receive brought belongs to a connection that is no more.
+    pub(super) fn forget_input(&mut self) {
+        (self.input.at, self.input.end) = (0, 0);
+    }
+
+    fn broken(&mut self, id: ConnId, fate: Fate) -> Step {
+        self.forget_input();
+        let begun = self.conns[id.at()].exchange.is_begun();
+        let fate = if fate == Fate::Reset && begun { Fate::Truncated } else { fate };
+        Step::Broken(self.end(id, fate))
+    }
+
+    /// What the end of the peer's stream means.
+    fn cut(&self, at: usize) -> Fate {
+        if self.conns[at].exchange.is_begun() { Fate::Truncated } else { Fate::Reset }
+    }
+
+    /// Whether a slow line may read now; if not, it is woken up when it may.
+    fn may_read(&mut self, id: ConnId) -> bool {
+        let Some(line) = self.conns[id.at()].line else { return true };
+        if line.next > self.now {
+            self.conns[id.at()].more = false;
+            self.timers.set(line.next, Alarm::Read(id.0));
+            return false;
+        }
+        true
+    }
+
+    fn receive(&mut self, at: usize) -> io::Result<usize> {
+        let conn = &mut self.conns[at];
+        let Some(fd) = &conn.fd else { return Ok(0) };
+        let most = conn.line.map_or(INPUT_BYTES, |line| line.chunk);
+        let received = recv(fd.as_fd(), &mut self.input.bytes[..most]);
+        self.now = clock::nanos();
+        let bytes = received?;
+        // A short one has taken all there was; only the end may follow unannounced.
+        conn.more = bytes == most || conn.ended;
+        if let Some(line) = &mut conn.line {
+            line.took(bytes, self.now);
+        }
+        (self.input.at, self.input.end) = (0, bytes);
+        self.tally.bytes_received += bytes as u64;
+        Ok(bytes)
+    }
+
+    /// Looks at the bytes at hand.
+    #[inline]
+    fn consume(&mut self, at: usize) -> Progress {
+        if matches!(self.conns[at].exchange.reading, Reading::Head) {
+            return self.consume_head(at);
+        }
+        let Self { conns, input, plan, .. } = self;
+        let Conn { exchange, flights, .. } = &mut conns[at];
+        let Some(flight) = flights.front() else { return Progress::Bad };
+        let expect = &plan.script.targets[index(flight.order.target.into())].expect;
+        let rest = &input.bytes[input.at..input.end];
+        match &mut exchange.reading {
+            Reading::Head => Progress::Bad,
+            Reading::Length(left) => {
+                let take = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
+                expect.feed(&mut exchange.check, &rest[..take]);
+                exchange.bytes += take as u64;
+                input.at += take;
+                *left -= take as u64;
+                if *left == 0 { Progress::Whole } else { Progress::More }
+            }
+            Reading::Chunked(decoder) => {
+                let (check, bytes) = (&mut exchange.check, &mut exchange.bytes);
+                let fed = decoder.feed_data(rest, |data| {
+                    expect.feed(check, data);
+                    *bytes += data.len() as u64;
+                });
+                let Ok(fed) = fed else { return Progress::Bad };
+                input.at += fed.used;
+                if fed.done { Progress::Whole } else { Progress::More }
+            }
+            Reading::UntilClose => {
+                expect.feed(&mut exchange.check, rest);
+                exchange.bytes += rest.len() as u64;
+                input.at = input.end;
+                Progress::More
+            }
+        }
+    }
+
+    #[inline]
+    fn consume_head(&mut self, at: usize) -> Progress {
+        let Self { conns, input, plan, heads, now, .. } = self;
+        let Conn { exchange, flights, .. } = &mut conns[at];
+        // Bytes that nobody asked for.
+        let Some(flight) = flights.front_mut() else { return Progress::Bad };
+        let first_bytes = flight.first == 0;
+        if first_bytes {
+            flight.first = *now;
+        }
+        let target = index(flight.order.target.into());
+        let Target { method, expect, .. } = &plan.script.targets[target];
+        let seen = exchange.held.len();
+        let rest = &input.bytes[input.at..input.end];
+        let read = if seen == 0 {
+            head::read(rest, 0, *method, &mut heads[target])
+        } else {
+            exchange.held.extend_from_slice(rest);
+            head::read(&exchange.held, seen, *method, &mut heads[target])
+        };
+        let progress = match read {
+            Read::Partial => {
+                if seen == 0 {
+                    exchange.held.extend_from_slice(rest);
+                }
+                input.at = input.end;
+                Progress::More
+            }
+            Read::Bad => Progress::Bad,
+            Read::Whole(head, len) => {
+                input.at += len.saturating_sub(seen);
+                exchange.held.clear();
+                if head.status == 101 {
+                    Progress::Bad
+                } else if head.status < 200 {
+                    Progress::More
+                } else {
+                    if head.status == 200 {
+                        exchange.check = expect.check(flight.floor);
+                    }
+                    exchange.begin(head)
+                }
+            }
+        };
+        if first_bytes && self.httperf {
+            // Once more, and not again for this reply (httperf's core.c).
+            self.deadline(at, self.now.saturating_add(self.plan.timeout_ns));
+        }
+        progress
+    }
+
+    /// The reply is whole: judges and records it.
+    #[inline]
+    fn complete(&mut self, at: usize) -> Reply {
+        let conn = &mut self.conns[at];
+        let flight = conn.flights.pop_front().expect("a reply belongs to a flight");
+        let exchange = &mut conn.exchange;
+        let head = exchange.head.take().expect("a reply has a head");
+        let check = core::mem::take(&mut exchange.check);
+        let bytes = core::mem::take(&mut exchange.bytes);
+        exchange.reading = Reading::Head;
+        conn.replies += 1;
+        // A reply before the request was out leaves the rest of the request in the way.
+        let keep = head.keep && conn.unsent > 0 && !(conn.ended && conn.flights.is_empty());
+        conn.unsent = conn.unsent.saturating_sub(1);
+        let owner = conn.owner;
+        if conn.flights.is_empty() {
+            conn.deadline_off();
+        }
+        if let Some(line) = &mut conn.line {
+            line.bytes += bytes;
+            line.busy += self.now.saturating_sub(flight.start);
+        }
+        let fate = self.judge(&flight, head, &check, bytes);
+        let class = usize::from(head.status / 100).min(5);
+        if (self.from..self.until).contains(&flight.order.due) {
+            self.tally.statuses[class] += 1;
+        }
+        self.record(&flight, fate, bytes);
+        Reply { owner, keep }
+    }
+
+    #[inline]
+    fn judge(&mut self, flight: &Flight, head: Head, check: &Check, bytes: u64) -> Fate {
+        let target = &self.plan.script.targets[index(flight.order.target.into())];
+        let verifies = !matches!(target.expect, super::expect::Expect::Unknown);
+        if head.status >= 400 || verifies && head.status != 200 {
+            return Fate::Status;
+        }
+        let found = if target.method == Method::Head {
+            match (target.size, head.stated) {
+                (Some(size), Some(stated)) if size != stated => Found::Wrong(Fate::WrongLength),
+                (Some(_), Some(_)) => Found::Right,
+                _ => Found::Nothing,
+            }
+        } else if head.status == 200
+            && target.expect.length(target.size).is_some_and(|length| length != bytes)
+        {
+            Found::Wrong(Fate::WrongLength)
+        } else {
+            target.expect.end(check, flight.start, self.plan.stale_after_ns)
+        };
+        let counts = (self.from..self.until).contains(&flight.order.due);
+        match found {
+            Found::Right => self.tally.verified += u64::from(counts),
+            Found::Wrong(fate) => {
+                self.tally.verified += u64::from(counts);
+                return fate;
+            }
+            Found::Changed => self.tally.changed += u64::from(counts),
+            Found::Nothing => {}
+        }
+        let late = self.now.saturating_sub(flight.order.due) > self.plan.deadline_ns;
+        if late { Fate::Late } else { Fate::Good }
+    }
+
+    /// Where the client of an order counts its size.
+    pub(super) fn seen(&mut self, order: Order) -> Option<&mut Seen> {
+        let slot = self.plan.script.targets[index(order.target.into())].slot;
+        let at = index(order.client.into()) * self.plan.sizes.len() + index(slot.into());
+        self.tally.seen.get_mut(at)
+    }
+
+    /// Writes down what became of a request.
+    #[inline]
+    pub(super) fn record(&mut self, flight: &Flight, fate: Fate, bytes: u64) {
+        let now = self.now;
+        let order = flight.order;
+        let open = !matches!(self.plan.options.model, Model::Closed { .. });
+        let (response, service) = (now.saturating_sub(order.due), now.saturating_sub(flight.start));
+        let time = if open { response } else { service };
+        self.in_flight -= 1;
+        if fate != Fate::Unfinished {
+            self.second.times.record(time);
+        }
+        match fate {
+            Fate::Good => {
+                self.second.good += 1;
+                self.second.bytes += bytes;
+                if (self.from..self.until).contains(&now) {
+                    self.tally.good_within += 1;
+                    self.tally.bytes_within += bytes;
+                }
+            }
+            Fate::Unfinished => {}
+            _ => self.second.errors += 1,
+        }
+        if !(self.from..self.until).contains(&order.due) {
+            return;
+        }
+        self.tally.fates.count(fate);
+        if fate.is_answer() {
+            self.tally.service.times.record(service);
+            let phases = &mut self.tally.phases;
+            phases.send.record(flight.sent.saturating_sub(flight.begun));
+            phases.wait.record(flight.first.saturating_sub(flight.sent));
+            phases.receive.record(now.saturating_sub(flight.first));
+        } else {
+            self.tally.service.censor(service);
+        }
+        match (open, fate.is_answer()) {
+            (true, true) => self.tally.response.times.record(response),
+            (true, false) => self.tally.response.censor(response),
+            (false, _) => {}
+        }
+        let class = usize::from(self.plan.script.targets[index(order.target.into())].class);
+        self.tally.classes[class].count(fate, bytes, time);
+        if let Some(seen) = self.seen(order) {
+            seen.add(&Seen {
+                requests: 1,
+                good: u64::from(fate == Fate::Good),
+                timeouts: u64::from(fate == Fate::Timeout),
+                unseen: 0,
+                bytes: if fate == Fate::Good { bytes } else { 0 },
+            });
+        }
+    }
+}
+
+impl Exchange {
+    fn begin(&mut self, head: Head) -> Progress {
+        self.head = Some(head);
+        self.reading = match head.body {
+            ResponseBody::None | ResponseBody::Length(0) => return Progress::Whole,
+            ResponseBody::Length(length) => Reading::Length(length),
+            ResponseBody::Chunked => Reading::Chunked(Decoder::new()),
+            ResponseBody::UntilClose => Reading::UntilClose,
+        };
+        Progress::More
+    }
+}

@@ -1,0 +1,272 @@
+//! What a reply's content should be, and the comparison with what arrives, piece by piece.
+
+use super::fate::Fate;
+use crate::workload::content::{Content, version_of};
+use regatta_sys::clock;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+/// What a target's content should be.
+#[derive(Debug)]
+pub(super) enum Expect {
+    /// Not known.
+    Unknown,
+    /// Generated from the path.
+    Generated(Content),
+    /// Generated from the path and a version that the first line tells; the highest that any reply
+    /// had is remembered.
+    Altered { path: String, highest: AtomicU64 },
+    /// A file's.
+    File(Box<Local>),
+}
+
+/// A file whose bytes replies should have. It may change: the copy before is kept.
+#[derive(Debug)]
+pub(super) struct Local {
+    path: PathBuf,
+    copies: RwLock<Copies>,
+}
+
+#[derive(Clone, Debug)]
+struct Copies {
+    now: Arc<Copy>,
+    before: Option<Arc<Copy>>,
+    /// When `now` was first seen, nanoseconds on the monotonic clock.
+    since_ns: u64,
+}
+
+#[derive(Debug, PartialEq)]
+struct Copy {
+    modified: Option<SystemTime>,
+    bytes: Box<[u8]>,
+}
+
+/// Longest altered content: it is held until its end, since its version may come late.
+const ALTERED_BYTES_MAX: usize = 16 << 20;
+
+impl Local {
+    pub(super) fn load(path: &Path) -> io::Result<Self> {
+        let copies = Copies { now: Arc::new(Copy::load(path)?), before: None, since_ns: 0 };
+        Ok(Self { path: path.to_owned(), copies: RwLock::new(copies) })
+    }
+
+    fn copies(&self) -> Copies {
+        // Nobody panics while writing, and a half-written value could not exist anyway.
+        self.copies.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks whether the file has changed, and takes the change over. A file that is gone or
+    /// half-written keeps its copy.
+    pub(super) fn refresh(&self) -> bool {
+        let copies = self.copies();
+        let modified = fs::metadata(&self.path).and_then(|meta| meta.modified()).ok();
+        if modified.is_none() || modified == copies.now.modified {
+            return false;
+        }
+        let Ok(copy) = Copy::load(&self.path) else { return false };
+        let next =
+            Copies { now: Arc::new(copy), before: Some(copies.now), since_ns: clock::nanos() };
+        *self.copies.write().unwrap_or_else(PoisonError::into_inner) = next;
+        true
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.copies().now.bytes.len() as u64
+    }
+}
+
+impl Copy {
+    fn load(path: &Path) -> io::Result<Self> {
+        // The time first: a change in between shows as another time later.
+        let modified = fs::metadata(path)?.modified().ok();
+        Ok(Self { modified, bytes: fs::read(path)?.into() })
+    }
+}
+
+/// The comparison of one reply.
+#[derive(Debug, Default)]
+pub(super) enum Check {
+    /// Nothing is compared.
+    #[default]
+    None,
+    /// Against generated contents.
+    Generated { offset: u64, wrong: bool },
+    /// Held until the end; `floor` is the version that it must not be older than.
+    Altered { held: Vec<u8>, floor: u64, long: bool },
+    /// Against copies of a file.
+    File { copies: Box<Held>, offset: usize, now: bool, before: bool },
+}
+
+#[derive(Debug)]
+pub(super) struct Held(Copies);
+
+/// What a comparison found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The right bytes.
+    Right,
+    /// A fault of the reply.
+    Wrong(Fate),
+    /// The file changed meanwhile, so that nothing can be said.
+    Changed,
+    /// Nothing was compared.
+    Nothing,
+}
+
+impl Expect {
+    /// What must hold when the request is sent: the version that no reply may be older than.
+    pub(super) fn floor(&self) -> u64 {
+        match self {
+            Self::Altered { highest, .. } => highest.load(Ordering::Relaxed),
+            _ => 0,
+        }
+    }
+
+    /// A comparison for a reply to a request that was sent at that floor.
+    pub(super) fn check(&self, floor: u64) -> Check {
+        match self {
+            Self::Unknown => Check::None,
+            Self::Generated(_) => Check::Generated { offset: 0, wrong: false },
+            Self::Altered { .. } => Check::Altered { held: Vec::new(), floor, long: false },
+            Self::File(local) => {
+                let copies = Box::new(Held(local.copies()));
+                let before = copies.0.before.is_some();
+                Check::File { copies, offset: 0, now: true, before }
+            }
+        }
+    }
+
+    /// Compares the next bytes.
+    #[inline]
+    pub(super) fn feed(&self, check: &mut Check, bytes: &[u8]) {
+        match (self, check) {
+            (Self::Generated(content), Check::Generated { offset, wrong }) => {
+                *wrong |= content.check(*offset, bytes).is_err();
+                *offset += bytes.len() as u64;
+            }
+            (_, Check::Altered { held, long, .. }) => {
+                *long |= held.len() + bytes.len() > ALTERED_BYTES_MAX;
+                if !*long {
+                    held.extend_from_slice(bytes);
+                }
+            }
+            (_, Check::File { copies, offset, now, before }) => {
+                let same = |copy: &Copy| {
+                    copy.bytes.get(*offset..*offset + bytes.len()).is_some_and(|own| own == bytes)
+                };
+                *now = *now && same(&copies.0.now);
+                *before = *before && copies.0.before.as_deref().is_some_and(same);
+                *offset += bytes.len();
+            }
+            _ => {}
+        }
+    }
+
+    /// The verdict at the content's end, for a request that was sent at `sent_ns`.
+    pub(super) fn end(&self, check: &Check, sent_ns: u64, stale_after_ns: u64) -> Found {
+        match (self, check) {
+            (Self::Generated(_), Check::Generated { wrong: false, .. }) => Found::Right,
+            (Self::Generated(_), Check::Generated { wrong: true, .. }) => {
+                Found::Wrong(Fate::WrongBytes)
+            }
+            (Self::Altered { path, highest }, Check::Altered { held, floor, long: false }) => {
+                let Some(version) = version_of(path, held) else {
+                    return Found::Wrong(Fate::WrongBytes);
+                };
+                if Content::at_version(path, version).check(0, held).is_err() {
+                    return Found::Wrong(Fate::WrongBytes);
+                }
+                highest.fetch_max(version, Ordering::Relaxed);
+                if version < *floor { Found::Wrong(Fate::Stale) } else { Found::Right }
+            }
+            (Self::Altered { .. }, Check::Altered { long: true, .. }) => Found::Nothing,
+            (Self::File(local), Check::File { copies, offset, now, before }) => {
+                let whole = |copy: &Copy| copy.bytes.len() == *offset;
+                if *now && whole(&copies.0.now) {
+                    return Found::Right;
+                }
+                if *before && copies.0.before.as_deref().is_some_and(whole) {
+                    let late = sent_ns > copies.0.since_ns.saturating_add(stale_after_ns);
+                    return if late { Found::Wrong(Fate::Stale) } else { Found::Right };
+                }
+                let changed = local.refresh() || local.copies().now != copies.0.now;
+                if changed { Found::Changed } else { Found::Wrong(Fate::WrongBytes) }
+            }
+            _ => Found::Nothing,
+        }
+    }
+
+    /// The length that a reply must have now, when that is known and fixed.
+    pub(super) fn length(&self, size: Option<u64>) -> Option<u64> {
+        match self {
+            // The comparison with its copies knows the length, old and new.
+            Self::File(_) => None,
+            _ => size,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(expect: &Expect, pieces: &[&[u8]], floor: u64, sent_ns: u64) -> Found {
+        let mut check = expect.check(floor);
+        pieces.iter().for_each(|piece| expect.feed(&mut check, piece));
+        expect.end(&check, sent_ns, 1_000)
+    }
+
+    #[test]
+    fn generated_contents_are_compared_in_pieces() {
+        let expect = Expect::Generated(Content::new("a/b"));
+        let mut bytes = [0; 300];
+        Content::new("a/b").fill(0, &mut bytes);
+        assert_eq!(verdict(&expect, &[&bytes[..10], &bytes[10..]], 0, 0), Found::Right);
+        let lie = verdict(&expect, &[&bytes[..10], &bytes[11..]], 0, 0);
+        assert_eq!(lie, Found::Wrong(Fate::WrongBytes));
+        assert_eq!(verdict(&Expect::Unknown, &[&bytes], 0, 0), Found::Nothing);
+    }
+
+    #[test]
+    fn versions_may_not_go_back() {
+        let expect = Expect::Altered { path: "x".to_owned(), highest: AtomicU64::new(0) };
+        let version = |version| {
+            let mut bytes = [0; 200];
+            Content::at_version("x", version).fill(0, &mut bytes);
+            bytes
+        };
+        let (three, five) = (version(3), version(5));
+        assert_eq!(verdict(&expect, &[&three], expect.floor(), 0), Found::Right);
+        assert_eq!(verdict(&expect, &[&five[..70], &five[70..]], expect.floor(), 0), Found::Right);
+        assert_eq!(verdict(&expect, &[&three], 4, 0), Found::Wrong(Fate::Stale));
+        assert_eq!(expect.floor(), 5);
+        let torn = verdict(&expect, &[&five[..128], &three[128..]], 5, 0);
+        assert_eq!(torn, Found::Wrong(Fate::WrongBytes));
+        assert_eq!(verdict(&expect, &[b"hello"], 5, 0), Found::Wrong(Fate::WrongBytes));
+    }
+
+    #[test]
+    fn files_may_change_and_old_bytes_are_stale_after_a_while() {
+        let path = std::env::temp_dir().join(format!("regatta-local-{}", std::process::id()));
+        fs::write(&path, "one").unwrap();
+        let expect = Expect::File(Box::new(Local::load(&path).unwrap()));
+        assert_eq!(verdict(&expect, &[b"on", b"e"], 0, 0), Found::Right);
+        for short in ["", "on", "onee", "two"] {
+            let found = verdict(&expect, &[short.as_bytes()], 0, 0);
+            assert_eq!(found, Found::Wrong(Fate::WrongBytes), "{short}");
+        }
+        fs::write(&path, "three").unwrap();
+        let later = SystemTime::now() + std::time::Duration::from_secs(5);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        // Not yet known to have changed: nothing can be said.
+        assert_eq!(verdict(&expect, &[b"three"], 0, 0), Found::Changed);
+        assert_eq!(verdict(&expect, &[b"three"], 0, 0), Found::Right);
+        assert_eq!(verdict(&expect, &[b"one"], 0, 0), Found::Right, "in its time of grace");
+        assert_eq!(verdict(&expect, &[b"one"], 0, u64::MAX), Found::Wrong(Fate::Stale));
+        fs::remove_file(&path).unwrap();
+    }
+}

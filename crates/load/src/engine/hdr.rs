@@ -1,0 +1,211 @@
+//! HDR histograms of times, which can be added, stored, and read as percentiles.
+
+use hdrhistogram::Histogram;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Times below this are one bucket, nanoseconds.
+const FINEST_NS: u64 = 256;
+/// Times above this count as this, nanoseconds: an hour.
+const LONGEST_NS: u64 = 3_600 * 1_000_000_000;
+
+/// A histogram of nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hdr(Histogram<u64>);
+
+impl Hdr {
+    /// Exact to 0.1 %: about 190 KiB.
+    pub fn fine() -> Self {
+        Self::of(3)
+    }
+
+    /// Exact to 1 %: about 30 KiB, for histograms of which there are many.
+    pub fn coarse() -> Self {
+        Self::of(2)
+    }
+
+    fn of(digits: u8) -> Self {
+        let made = Histogram::new_with_bounds(FINEST_NS, LONGEST_NS, digits);
+        Self(made.expect("the bounds are in the range that the crate allows"))
+    }
+
+    /// Counts one time.
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns);
+    }
+
+    /// Adds another's counts, of either precision.
+    pub fn add(&mut self, other: &Self) {
+        if self.0.sigfig() == other.0.sigfig() {
+            let added = self.0.add(&other.0);
+            added.expect("all have the same bounds");
+        } else {
+            for (ns, count) in other.pairs() {
+                self.0.saturating_record_n(ns, count);
+            }
+        }
+    }
+
+    /// Forgets all counts.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
+    /// How many times were counted.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The time at or below which a share `q` of all lie, nanoseconds; 0 of none.
+    pub fn quantile(&self, q: f64) -> u64 {
+        if self.count() == 0 {
+            return 0;
+        }
+        let ns = self.0.value_at_quantile(q);
+        if ns < FINEST_NS { 0 } else { ns }
+    }
+
+    /// The longest, nanoseconds; 0 of none.
+    pub fn max(&self) -> u64 {
+        if self.count() == 0 { 0 } else { self.0.max() }
+    }
+
+    /// The shortest, nanoseconds; 0 of none.
+    pub fn min(&self) -> u64 {
+        if self.count() == 0 { 0 } else { self.0.min() }
+    }
+
+    /// The mean, nanoseconds.
+    pub fn mean(&self) -> f64 {
+        self.0.mean()
+    }
+
+    /// The standard deviation, nanoseconds.
+    pub fn stdev(&self) -> f64 {
+        self.0.stdev()
+    }
+
+    /// Every recorded value with its count, in order.
+    pub fn pairs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
+    }
+}
+
+/// As `{"digits": 3, "pairs": [[ns, count], ...]}`.
+impl Serialize for Hdr {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        Stored { digits: self.0.sigfig(), pairs: self.pairs().collect() }.serialize(out)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hdr {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let stored = Stored::deserialize(input)?;
+        if !(2..=3).contains(&stored.digits) {
+            return Err(D::Error::custom("a histogram has 2 or 3 digits"));
+        }
+        let mut hdr = Self::of(stored.digits);
+        for (ns, count) in stored.pairs {
+            hdr.0.saturating_record_n(ns, count);
+        }
+        Ok(hdr)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    digits: u8,
+    pairs: Vec<(u64, u64)>,
+}
+
+/// Times of those that came back, and how many did not: those are later than anything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spectrum {
+    /// Times of the completed, nanoseconds.
+    pub times: Hdr,
+    /// Requests that failed or were given up: longer than can be said.
+    pub censored: u64,
+    /// The longest that one of these was waited for, nanoseconds.
+    pub waited_ns: u64,
+}
+
+/// A percentile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Percentile {
+    /// Nanoseconds; the least that it can be when censored.
+    pub ns: u64,
+    /// Whether it lies among the requests that never came back.
+    pub censored: bool,
+}
+
+impl Spectrum {
+    /// An empty one, exact to 0.1 %.
+    pub fn fine() -> Self {
+        Self { times: Hdr::fine(), censored: 0, waited_ns: 0 }
+    }
+
+    /// An empty one, exact to 1 %.
+    pub fn coarse() -> Self {
+        Self { times: Hdr::coarse(), ..Self::fine() }
+    }
+
+    /// Counts a request that did not come back within `waited_ns`.
+    pub fn censor(&mut self, waited_ns: u64) {
+        self.censored += 1;
+        self.waited_ns = self.waited_ns.max(waited_ns);
+    }
+
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.times.add(&other.times);
+        self.censored += other.censored;
+        self.waited_ns = self.waited_ns.max(other.waited_ns);
+    }
+
+    /// The time within which a share `q` of *all* requests were answered.
+    pub fn at(&self, q: f64) -> Percentile {
+        let done = self.times.count();
+        let rank = (q * (done + self.censored) as f64).ceil().max(1.0);
+        if rank > done as f64 {
+            let ns = self.times.max().max(self.waited_ns);
+            return Percentile { ns, censored: self.censored > 0 };
+        }
+        Percentile { ns: self.times.quantile(rank / done as f64), censored: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_count_those_that_never_came_back() {
+        let mut spectrum = Spectrum::fine();
+        assert_eq!(spectrum.at(0.5), Percentile { ns: 0, censored: false });
+        (1..=98).for_each(|ms| spectrum.times.record(ms * 1_000_000));
+        spectrum.censor(3_000_000_000);
+        spectrum.censor(2_000_000_000);
+        let near = |p: Percentile, ms: u64| p.ns.abs_diff(ms * 1_000_000) <= ms * 1_000;
+        assert!(near(spectrum.at(0.5), 50) && !spectrum.at(0.5).censored);
+        assert!(near(spectrum.at(0.98), 98) && !spectrum.at(0.98).censored);
+        assert_eq!(spectrum.at(0.99), Percentile { ns: 3_000_000_000, censored: true });
+    }
+
+    #[test]
+    fn histograms_survive_storage_and_add_up() {
+        for mut hdr in [Hdr::fine(), Hdr::coarse()] {
+            for ns in [0, 300, 51_234, 7_000_000, 3_000_000_000, u64::MAX] {
+                hdr.record(ns);
+            }
+            let text = serde_json::to_string(&hdr).unwrap();
+            let again: Hdr = serde_json::from_str(&text).unwrap();
+            assert_eq!(again.pairs().collect::<Vec<_>>(), hdr.pairs().collect::<Vec<_>>());
+            let mut sum = Hdr::fine();
+            sum.add(&hdr);
+            sum.add(&again);
+            assert_eq!(sum.count(), 12);
+        }
+        assert!(serde_json::from_str::<Hdr>("{\"digits\":9,\"pairs\":[]}").is_err());
+    }
+}

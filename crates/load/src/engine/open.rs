@@ -1,0 +1,166 @@
+//! The open model: requests arrive on their own, whatever became of those before.
+
+use super::arrivals::{Arrival, Rate, Schedule};
+use super::core::{Broken, ConnId, Core, Order};
+use super::exchange::Reply;
+use super::fate::Fate;
+use super::number::index;
+use super::plan::Plan;
+use super::play::Play;
+use regatta_sys::clock;
+use std::collections::VecDeque;
+
+/// Requests that may wait for a connection.
+const WAITING_MAX: usize = 1_000_000;
+/// Arrivals that are taken before sockets are looked at again.
+pub(super) const ARRIVALS_PER_TURN: usize = 64;
+
+/// One thread's part of an open model.
+#[derive(Debug)]
+pub(super) struct Open {
+    schedule: Schedule,
+    next: Option<Arrival>,
+    start: u64,
+    count: u64,
+    client: u32,
+    per_connection: u64,
+    idle: Vec<ConnId>,
+    connections: u64,
+    connections_max: u64,
+    waiting: VecDeque<Order>,
+}
+
+impl Open {
+    pub(super) fn new(
+        plan: &Plan,
+        worker: u32,
+        rate: &Rate,
+        connections_max: u64,
+        start: u64,
+    ) -> Self {
+        let options = &plan.options;
+        let mut schedule =
+            Schedule::new(rate, options.arrivals, options.seed, worker, plan.workers);
+        let count = options.count.unwrap_or(u64::MAX);
+        Self {
+            next: schedule.next().filter(|arrival| arrival.number < count),
+            schedule,
+            start,
+            count,
+            client: worker % plan.clients,
+            per_connection: options.requests_per_connection,
+            idle: Vec::new(),
+            connections: 0,
+            connections_max,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Sends a request on an idle connection, or a new one, or has it wait.
+    #[inline]
+    fn dispatch(&mut self, core: &mut Core<'_>, order: Order) {
+        while let Some(conn) = self.idle.pop() {
+            if core.is_open(conn) {
+                core.request(conn, order);
+                return;
+            }
+        }
+        if self.connections < self.connections_max {
+            match core.open(0, 0) {
+                Ok(conn) => {
+                    self.connections += 1;
+                    core.request(conn, order);
+                    return;
+                }
+                Err(Fate::NoDescriptor | Fate::NoAddress) if self.connections > 0 => {}
+                Err(fate) => {
+                    core.lose(order, fate);
+                    return;
+                }
+            }
+        }
+        core.tally.health.waited += 1;
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(order);
+        } else {
+            core.lose(order, Fate::Expired);
+        }
+    }
+
+    /// The next waiting request that can still be in time.
+    #[inline]
+    fn take_waiting(&mut self, core: &mut Core<'_>) -> Option<Order> {
+        while let Some(order) = self.waiting.pop_front() {
+            if core.now.saturating_sub(order.due) <= core.plan.deadline_ns {
+                return Some(order);
+            }
+            core.lose(order, Fate::Expired);
+        }
+        None
+    }
+}
+
+impl Play for Open {
+    fn begin(&mut self, _core: &mut Core<'_>) {}
+
+    #[inline]
+    fn due(&self) -> u64 {
+        self.next.map_or(u64::MAX, |arrival| self.start.saturating_add(arrival.at_ns))
+    }
+
+    fn arrive(&mut self, core: &mut Core<'_>) {
+        for _ in 0..ARRIVALS_PER_TURN {
+            let due = self.due();
+            let Some(arrival) = self.next.filter(|_| due <= core.now && due < core.until) else {
+                return;
+            };
+            self.next = self.schedule.next().filter(|arrival| arrival.number < self.count);
+            let order = &core.plan.order;
+            let target = order[index(arrival.number % order.len() as u64)];
+            core.offer(due);
+            core.lag(due);
+            self.dispatch(core, Order { target, client: self.client, due, tries: 0 });
+            core.now = clock::nanos();
+        }
+    }
+
+    fn alarm(&mut self, _core: &mut Core<'_>, _payload: u64, _due: u64) {}
+
+    #[inline]
+    fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply) {
+        let used_up = self.per_connection > 0 && core.replies(conn) >= self.per_connection;
+        if !reply.keep || used_up {
+            core.close(conn);
+            self.connections -= 1;
+            if let Some(order) = self.take_waiting(core) {
+                self.dispatch(core, order);
+            }
+        } else if let Some(order) = self.take_waiting(core) {
+            core.request(conn, order);
+        } else {
+            self.idle.push(conn);
+        }
+    }
+
+    fn broken(&mut self, core: &mut Core<'_>, _conn: ConnId, broken: Broken) {
+        self.connections -= 1;
+        for order in broken.again {
+            self.dispatch(core, order);
+        }
+        if self.connections < self.connections_max
+            && let Some(order) = self.take_waiting(core)
+        {
+            self.dispatch(core, order);
+        }
+    }
+
+    fn is_done(&self, core: &Core<'_>) -> bool {
+        self.next.is_none() && core.in_flight == 0
+    }
+
+    fn give_up(&mut self, core: &mut Core<'_>) {
+        while let Some(order) = self.waiting.pop_front() {
+            core.lose(order, Fate::Unfinished);
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The result of a load: everything that was counted, and what it is worth.
+
+use super::fate::{Fate, Fates};
+use super::hdr::{Hdr, Spectrum};
+use super::health::Kernel;
+use super::number::{NS_PER_S, seconds, share};
+use super::options::{Model, Verify};
+use super::plan::Plan;
+use super::play::Times;
+use super::slo::{Judged, Slo};
+use super::stamp::{self, Evidence, Reason, Stamp};
+use super::tally::{Class, Health, Lines, Phases, Second, Seen, Sessions, Tally};
+use crate::workload::rules::{self, Cell, Reading};
+use serde::{Deserialize, Serialize};
+
+/// The version of [`Outcome`]'s JSON form.
+pub(super) const FORMAT: u32 = 1;
+
+/// The result of a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// What was asked.
+    pub url: String,
+    /// `closed`, `open` or `partly-open`.
+    pub model: String,
+    /// What the model's load was, in words.
+    pub load: String,
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// When it started, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Length of the measurement, seconds.
+    pub seconds: f64,
+    /// Whether it was ended from outside: everything is about the part that was done.
+    pub interrupted: bool,
+    /// What it is worth.
+    pub stamp: Stamp,
+    /// Why, each in a sentence; also what could not be judged.
+    pub reasons: Vec<Reason>,
+    /// The service level's terms.
+    pub slo: Vec<Judged>,
+    /// Requests that were due in the measurement.
+    pub offered: u64,
+    /// What became of them; together they are all of `offered`.
+    pub fates: Fates,
+    /// Offered per second.
+    pub offered_per_s: f64,
+    /// Good answers per second that arrived within the measurement: goodput.
+    pub good_per_s: f64,
+    /// Their content, millions of bits per second.
+    pub good_mbit_per_s: f64,
+    /// From due to the last byte; `None` in the closed model, which has no due times.
+    pub response: Option<Spectrum>,
+    /// From the first attempt (the connect included) to the last byte.
+    pub service: Spectrum,
+    /// The phases of a request.
+    pub phases: Phases,
+    /// From due to when the generator took it up.
+    pub lag: Hdr,
+    /// By size class; the last is for sizes that are not known.
+    pub classes: Vec<Class>,
+    /// By client.
+    pub clients: Vec<Seen>,
+    /// Jain's fairness index of the clients' good answers per request: 1 is even.
+    pub fairness: f64,
+    /// Sessions of the partly-open model.
+    pub sessions: Option<Sessions>,
+    /// Slow connections.
+    pub lines: Lines,
+    /// Bodies compared, and bodies that could not be because their file changed.
+    pub verified: u64,
+    /// Bodies whose file changed while they were served.
+    pub changed: u64,
+    /// Answers by the first digit of their status, 1 to 5.
+    pub statuses: [u64; 6],
+    /// Connections tried.
+    pub connects: u64,
+    /// Connections made.
+    pub connected: u64,
+    /// Most connections open at once (each thread's most, added).
+    pub connections_most: u64,
+    /// Requests made again on a new connection.
+    pub again: u64,
+    /// Bytes sent in the whole run.
+    pub bytes_sent: u64,
+    /// Bytes received in the whole run.
+    pub bytes_received: u64,
+    /// Each thread's health.
+    pub workers: Vec<Health>,
+    /// The machine's counters over the whole run.
+    pub kernel: Kernel,
+    /// The papers' verification rules (§4.2).
+    pub rules: Vec<Ruling>,
+    /// Second by second.
+    pub rows: Vec<Row>,
+}
+
+/// What one paper's rules say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ruling {
+    /// `eurosys07` or `systor12`.
+    pub paper: String,
+    /// Every breach, in words; empty when the run may be published.
+    pub breaches: Vec<String>,
+}
+
+/// One second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its start, seconds after the run's.
+    pub second: u64,
+    /// Whether all of it lies within the measurement.
+    pub counts: bool,
+    /// Requests that became due.
+    pub offered: u64,
+    /// Good answers that arrived.
+    pub good: u64,
+    /// Failures.
+    pub errors: u64,
+    /// Content bytes of the good answers.
+    pub bytes: u64,
+    /// Median time of what ended in it, nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, nanoseconds.
+    pub p99_ns: u64,
+    /// Longest, nanoseconds.
+    pub max_ns: u64,
+    /// Requests in flight or waiting at its end.
+    pub in_flight: u64,
+    /// Connections at its end.
+    pub connections: u64,
+    /// Sessions at its end.
+    pub sessions: u64,
+    /// Longest schedule lag, nanoseconds.
+    pub lag_ns: u64,
+    /// Processor time of all threads, nanoseconds.
+    pub cpu_ns: u64,
+}
+
+impl Outcome {
+    pub(super) fn new(
+        plan: &Plan,
+        tallies: &[Tally],
+        seconds_told: &[Second],
+        times: Times,
+        kernel: Kernel,
+        interrupted: bool,
+    ) -> Self {
+        let clients = usize::try_from(plan.clients).unwrap_or(1);
+        let mut sum = Tally::new(clients, plan.sizes.len());
+        tallies.iter().for_each(|tally| sum.add(tally));
+        let workers: Vec<Health> = tallies.iter().map(|tally| tally.health).collect();
+        let wall_ns = workers.iter().map(|health| health.wall_ns).max().unwrap_or(0);
+        let length = seconds(wall_ns).max(1e-9);
+        let open = !matches!(plan.options.model, Model::Closed { .. });
+        let partly = matches!(plan.options.model, Model::PartlyOpen { .. });
+        let rows = rows(seconds_told, times, wall_ns);
+        let clients = clients_of(&sum.seen, plan.sizes.len());
+        let mut outcome = Self {
+            format: FORMAT,
+            url: plan.options.url.clone(),
+            model: model_name(&plan.options.model).to_owned(),
+            load: load_of(plan),
+            seed: plan.options.seed,
+            started_unix_ms: 0,
+            seconds: seconds(wall_ns),
+            interrupted,
+            stamp: Stamp::Valid,
+            reasons: Vec::new(),
+            slo: Vec::new(),
+            offered: sum.offered,
+            fates: sum.fates,
+            offered_per_s: sum.offered as f64 / length,
+            good_per_s: sum.good_within as f64 / length,
+            good_mbit_per_s: sum.bytes_within as f64 * 8e-6 / length,
+            response: open.then_some(sum.response),
+            service: sum.service,
+            phases: sum.phases,
+            lag: sum.lag,
+            classes: sum.classes,
+            fairness: fairness(&clients),
+            clients,
+            sessions: partly.then_some(sum.sessions),
+            lines: sum.lines,
+            verified: sum.verified,
+            changed: sum.changed,
+            statuses: sum.statuses,
+            connects: sum.connects,
+            connected: sum.connected,
+            connections_most: sum.connections_most,
+            again: sum.again,
+            bytes_sent: sum.bytes_sent,
+            bytes_received: sum.bytes_received,
+            workers,
+            kernel,
+            rules: rulings(plan, &sum.seen),
+            rows,
+        };
+        outcome.judge(plan);
+        outcome
+    }
+
+    fn judge(&mut self, plan: &Plan) {
+        let options = &plan.options;
+        let expected = match &options.model {
+            Model::Open { rate, .. } if options.count.is_none() => {
+                let warm = options.warm_up.as_secs_f64();
+                Some(rate.expected(warm + self.seconds) - rate.expected(warm))
+            }
+            _ => None,
+        };
+        let even = match &options.model {
+            Model::Open { rate, .. } | Model::PartlyOpen { session_rate: Some(rate), .. } => {
+                rate.stretches.iter().all(|s| s.from == s.to && s.to == rate.stretches[0].to)
+            }
+            Model::Closed { .. } => true,
+            Model::PartlyOpen { session_rate: None, .. } => false,
+        };
+        let evidence = Evidence {
+            expected,
+            even,
+            verifies: options.verify != Verify::Off,
+            lag_p99_max_ns: super::number::nanos(options.lag_p99_max),
+            busy_share_max: options.busy_share_max,
+        };
+        (self.stamp, self.reasons) = stamp::stamp(self, &evidence);
+        let slo = options.slo.as_deref().map(Slo::parse);
+        self.slo = slo.and_then(Result::ok).map_or(Vec::new(), |slo| slo.judge(self));
+    }
+
+    /// The times that describe the server to its users: response times where there are due times,
+    /// service times in the closed model.
+    pub fn latency(&self) -> &Spectrum {
+        self.response.as_ref().unwrap_or(&self.service)
+    }
+
+    /// Share of the offered requests that failed; those that the end cut off do not count.
+    pub fn error_share(&self) -> f64 {
+        share(
+            self.fates.errors(),
+            self.offered - self.fates.get(Fate::Unfinished).min(self.offered),
+        )
+    }
+
+    /// Share of the offered requests that were answered well in time.
+    pub fn good_share(&self) -> f64 {
+        share(self.fates.get(Fate::Good), self.offered)
+    }
+
+    /// Whether every stated service level was met, in a run that was not interrupted and whose
+    /// client was not the limit. True when none was stated.
+    pub fn meets_slo(&self) -> bool {
+        let judged = !self.interrupted && self.stamp != Stamp::LimitedByClient;
+        self.slo.is_empty() || judged && self.slo.iter().all(|term| term.met)
+    }
+
+    /// The busiest thread's share of its time: on a processor, and with the time that it was kept
+    /// from one.
+    pub fn busiest(&self) -> (f64, f64) {
+        let shares = self.workers.iter().map(|health| {
+            let cpu = share(health.cpu_ns, health.wall_ns);
+            (cpu, share(health.cpu_ns + health.kept_ns, health.wall_ns))
+        });
+        shares.fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a })
+    }
+}
+
+/// The model's name in the literature.
+fn model_name(model: &Model) -> &'static str {
+    match model {
+        Model::Closed { .. } => "closed",
+        Model::Open { .. } => "open",
+        Model::PartlyOpen { .. } => "partly-open",
+    }
+}
+
+fn load_of(plan: &Plan) -> String {
+    let rate = |rate: &super::arrivals::Rate| {
+        let parts = rate.stretches.iter().map(|s| {
+            if s.from == s.to { format!("{}", s.to) } else { format!("{} to {}", s.from, s.to) }
+        });
+        let arrivals = format!("{:?}", plan.options.arrivals).to_lowercase();
+        format!("{} per second, {arrivals} arrivals", parts.collect::<Vec<_>>().join(", then "))
+    };
+    match &plan.options.model {
+        Model::Closed { connections, think } if think.is_zero() => {
+            format!("{connections} connections, no think time")
+        }
+        Model::Closed { connections, think } => {
+            format!("{connections} connections, think time {think:?}")
+        }
+        Model::Open { rate: offered, .. } => format!("requests {}", rate(offered)),
+        Model::PartlyOpen { session_rate: Some(offered), .. } => {
+            format!("sessions {}", rate(offered))
+        }
+        Model::PartlyOpen { session_rate: None, .. } => "sessions at the log's times".to_owned(),
+    }
+}
+
+fn rows(told: &[Second], times: Times, wall_ns: u64) -> Vec<Row> {
+    let until = times.from.saturating_add(wall_ns);
+    let row = |second: &Second| {
+        let start = times.start.saturating_add(second.number.saturating_mul(NS_PER_S));
+        Row {
+            second: second.number,
+            counts: start >= times.from && start.saturating_add(NS_PER_S) <= until,
+            offered: second.offered,
+            good: second.good,
+            errors: second.errors,
+            bytes: second.bytes,
+            p50_ns: second.times.quantile(0.5),
+            p99_ns: second.times.quantile(0.99),
+            max_ns: second.times.max(),
+            in_flight: second.in_flight,
+            connections: second.connections,
+            sessions: second.sessions,
+            lag_ns: second.lag_ns,
+            cpu_ns: second.cpu_ns,
+        }
+    };
+    told.iter().map(row).collect()
+}
+
+fn clients_of(seen: &[Seen], sizes: usize) -> Vec<Seen> {
+    let sum = |of: &[Seen]| {
+        let mut sum = Seen::default();
+        of.iter().for_each(|seen| sum.add(seen));
+        sum
+    };
+    seen.chunks(sizes.max(1)).map(sum).collect()
+}
+
+/// (Σx)² / (n Σx²) over each asking client's share of good answers (Jain, Chiu, Hawe 1984).
+fn fairness(clients: &[Seen]) -> f64 {
+    let asked = clients.iter().filter(|client| client.requests > 0);
+    let shares: Vec<f64> = asked.map(|client| share(client.good, client.requests)).collect();
+    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+    if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+fn rulings(plan: &Plan, seen: &[Seen]) -> Vec<Ruling> {
+    let cells: Vec<Cell> = cells(plan, seen);
+    let ruling = |paper: &str, verdict: rules::Verdict| Ruling {
+        paper: paper.to_owned(),
+        breaches: verdict.breaches.iter().map(breach).collect(),
+    };
+    vec![
+        ruling("eurosys07", rules::eurosys07(&cells, Reading::EUROSYS07)),
+        ruling("systor12", rules::systor12(&cells, Reading::SYSTOR12)),
+    ]
+}
+
+fn cells(plan: &Plan, seen: &[Seen]) -> Vec<Cell> {
+    let rows = (0_u32..).zip(seen.chunks(plan.sizes.len().max(1)));
+    let cell = |client, (&bytes, seen): (&u64, &Seen)| Cell {
+        client,
+        bytes,
+        requests: seen.requests,
+        timeouts: seen.timeouts,
+        unseen: seen.unseen,
+    };
+    rows.flat_map(|(client, row)| plan.sizes.iter().zip(row).map(move |pair| cell(client, pair)))
+        .filter(|cell| cell.requests > 0)
+        .collect()
+}
+
+fn breach(breach: &rules::Breach) -> String {
+    let client = breach.client.map_or(String::new(), |client| format!(", client {client}"));
+    let size = breach.bytes.map_or(String::new(), |bytes| format!(", files of {bytes} bytes"));
+    let (found, limit) = (100.0 * breach.share(), 100.0 * breach.limit);
+    let (timeouts, requests) = (breach.timeouts, breach.requests);
+    let rule = breach.rule;
+    format!("{rule}: {found:.2} % timed out, not {limit:.2} ({timeouts}/{requests}{client}{size})")
+}

@@ -1,0 +1,321 @@
+//! A load made ready: addresses resolved, requests built, expected contents at hand.
+
+use super::expect::{Expect, Local};
+use super::number::nanos;
+use super::options::{LoadOptions, Model, Url, Verify};
+use super::script::{Expecting, Maker, Script, THINK_DEFAULT};
+use crate::workload::content::Content;
+use crate::workload::files::FileSet;
+use crate::workload::manifest::{self, Files, Workload};
+use crate::workload::session::{Method, Request, Session};
+use crate::workload::session_log::Reader;
+use crate::workload::{fault::Fault, specweb, uri};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Distinct sizes that are counted one by one.
+const SIZES_MAX: usize = 1_024;
+/// Clients that are counted one by one; further ones share.
+const CLIENTS_MAX: u32 = 256;
+/// Bytes of a local directory that are held for comparison: 4 GiB.
+pub(super) const COPIES_BYTES_MAX: u64 = 4 << 30;
+/// Sources that a load takes in 127.0.0.0/8 when it is not told: 64 times 28,000 ports.
+const SOURCES_SPREAD: u32 = 64;
+/// The most sources: 127.0.0.1 to 127.0.255.255.
+const SOURCES_MAX: u32 = 65_535;
+
+/// Everything that the threads of a load share.
+#[derive(Debug)]
+pub struct Plan {
+    /// What was asked for.
+    pub(super) options: LoadOptions,
+    /// The server.
+    pub(super) to: SocketAddr,
+    /// Addresses that connections come from, in turn; empty: the kernel's choice.
+    pub(super) sources: Vec<IpAddr>,
+    /// Requests and sessions.
+    pub(super) script: Script,
+    /// Requests of the closed and open models, in order and again.
+    pub(super) order: Vec<u32>,
+    /// Distinct sizes, in order; 0 for those that are not known.
+    pub(super) sizes: Vec<u64>,
+    /// Clients that are told apart.
+    pub(super) clients: u32,
+    /// Threads, all processes together.
+    pub(super) workers: u32,
+    /// Times in nanoseconds.
+    pub(super) timeout_ns: u64,
+    pub(super) think_timeout_ns: u64,
+    pub(super) deadline_ns: u64,
+    pub(super) stale_after_ns: u64,
+    pub(super) drain_ns: u64,
+}
+
+impl Plan {
+    /// Looks at everything that the options name.
+    ///
+    /// # Errors
+    /// Every problem that was found, one sentence each.
+    pub fn new(options: &LoadOptions) -> Result<Self, Vec<String>> {
+        let problems = options.problems();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Self::build(options).map_err(|problem| vec![problem])
+    }
+
+    fn build(options: &LoadOptions) -> Result<Self, String> {
+        let url = Url::parse(&options.url)?;
+        let to = url.address()?;
+        let mut options = options.clone();
+        let source = Source::new(&mut options)?;
+        let mut maker = Maker {
+            fields: fields(&url, &options),
+            head: options.head,
+            expect: &source,
+            made: HashMap::new(),
+        };
+        let mut script = Script::default();
+        let order = if let Model::PartlyOpen { sessions, .. } = &options.model {
+            load_sessions(&mut script, sessions, &mut maker)?;
+            Vec::new()
+        } else if options.requests_from.is_empty() {
+            let request = Request {
+                method: Method::Get,
+                target: &url.target,
+                contents: &[],
+                reply_bytes: None,
+            };
+            vec![script.target(request, &mut maker)?]
+        } else {
+            load_sessions(&mut script, &options.requests_from, &mut maker)?;
+            script.steps.iter().map(|step| step.target).collect()
+        };
+        Self::finish(options, to, script, order)
+    }
+
+    fn finish(
+        options: LoadOptions,
+        to: SocketAddr,
+        mut script: Script,
+        order: Vec<u32>,
+    ) -> Result<Self, String> {
+        if let Model::PartlyOpen { session_rate: None, .. } = options.model
+            && script.sessions.iter().any(|part| part.at_us.is_none())
+        {
+            return Err("give a session rate: the log does not say when sessions start".into());
+        }
+        let sizes = script.number_sizes(SIZES_MAX);
+        let own_clients = script.sessions.iter().map(|part| part.client + 1).max().unwrap_or(1);
+        let threads = match options.threads {
+            0 => u32::try_from(options.pin.len().max(1)).unwrap_or(1),
+            threads => threads,
+        };
+        let workers = threads * options.processes.max(1);
+        let partly_open = matches!(options.model, Model::PartlyOpen { .. });
+        let clients = if partly_open { own_clients.min(CLIENTS_MAX) } else { workers };
+        for part in &mut script.sessions {
+            part.client %= clients;
+        }
+        let timeout_ns = options.timeout.map_or(u64::MAX, nanos);
+        let drain = options.timeout.unwrap_or(Duration::MAX).min(Duration::from_secs(5));
+        Ok(Self {
+            to,
+            sources: sources(&options, to)?,
+            order,
+            sizes,
+            clients: clients.min(CLIENTS_MAX),
+            workers,
+            timeout_ns,
+            think_timeout_ns: nanos(options.think_timeout),
+            deadline_ns: options.deadline.map_or(u64::MAX, nanos),
+            stale_after_ns: nanos(options.stale_after),
+            drain_ns: nanos(options.drain.unwrap_or(drain)),
+            script,
+            options,
+        })
+    }
+
+    /// Threads of one process.
+    pub(super) fn threads(&self) -> u32 {
+        self.workers / self.options.processes.max(1)
+    }
+
+    /// Think time after a burst, nanoseconds.
+    pub(super) fn think_ns(&self, think_us: u32) -> u64 {
+        match (think_us, &self.options.model) {
+            (THINK_DEFAULT, Model::PartlyOpen { think, .. } | Model::Closed { think, .. }) => {
+                nanos(*think)
+            }
+            (THINK_DEFAULT, Model::Open { .. }) => 0,
+            (us, _) => u64::from(us) * 1_000,
+        }
+    }
+
+    /// The files whose copies should be looked after.
+    pub(super) fn locals(&self) -> Vec<&Local> {
+        let expects = self.script.targets.iter().map(|target| &target.expect);
+        expects
+            .filter_map(|expect| match expect {
+                Expect::File(local) => Some(&**local),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+fn fields(url: &Url, options: &LoadOptions) -> String {
+    let mut fields = String::new();
+    if !options.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        fields.push_str(&format!("Host: {}\r\n", url.authority));
+    }
+    for (name, value) in &options.fields {
+        fields.push_str(&format!("{name}: {value}\r\n"));
+    }
+    fields
+}
+
+/// Loads the logs, one session of each in turn, so that each client's share is the same at all
+/// times.
+fn load_sessions(
+    script: &mut Script,
+    logs: &[PathBuf],
+    maker: &mut Maker<'_>,
+) -> Result<(), String> {
+    let mut readers = Vec::new();
+    for (client, path) in (0_u32..).zip(logs) {
+        let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        readers.push((client, Reader::new(BufReader::with_capacity(1 << 20, file), path)));
+    }
+    let mut session = Session::default();
+    while !readers.is_empty() {
+        let mut fault: Option<String> = None;
+        readers.retain_mut(|(client, reader)| {
+            if fault.is_some() {
+                return false;
+            }
+            let read = reader.read(&mut session).map_err(|fault| fault.to_string());
+            let own = session.hints.client.and_then(|c| u32::try_from(c).ok());
+            let client = if logs.len() == 1 { own.unwrap_or(0) } else { *client };
+            let added = read.and_then(|more| {
+                let mut add = || script.session(&session, client.min(1 << 20), maker);
+                if more { add().map(|()| true) } else { Ok(false) }
+            });
+            added.unwrap_or_else(|what| {
+                fault = Some(what);
+                false
+            })
+        });
+        fault.map_or(Ok(()), Err)?;
+    }
+    if script.steps.is_empty() {
+        return Err("the session logs hold no request".to_owned());
+    }
+    Ok(())
+}
+
+/// Where lengths and contents are known from.
+#[derive(Debug)]
+struct Source {
+    verify: Verify,
+    files: Option<FileSet>,
+    copied: Cell<u64>,
+}
+
+impl Source {
+    /// Reads the workload, if there is one, and lets it fill in what the options leave open.
+    fn new(options: &mut LoadOptions) -> Result<Self, String> {
+        let mut files = None;
+        if let Some(dir) = options.workload.clone() {
+            let (workload, set) = open_workload(&dir).map_err(|fault| fault.to_string())?;
+            let logs: Vec<PathBuf> = workload.logs.iter().map(|log| dir.join(&log.path)).collect();
+            match &mut options.model {
+                Model::PartlyOpen { sessions, .. } if sessions.is_empty() => *sessions = logs,
+                Model::Closed { .. } | Model::Open { .. } if options.requests_from.is_empty() => {
+                    options.requests_from = logs;
+                }
+                _ => {}
+            }
+            if options.line_bits_per_s.is_none() {
+                options.line_bits_per_s = workload.line_bits_per_s;
+            }
+            if let (Verify::Generated, Files::Users { root }) = (&options.verify, &workload.files) {
+                options.verify = Verify::Directory(root.clone());
+            }
+            files = Some(set);
+        }
+        Ok(Self { verify: options.verify.clone(), files, copied: Cell::new(0) })
+    }
+}
+
+fn open_workload(dir: &Path) -> Result<(Workload, FileSet), Fault> {
+    let path = dir.join(manifest::NAME);
+    let file = File::open(&path).map_err(|source| Fault::Io { path: path.clone(), source })?;
+    let read = serde_json::from_reader(BufReader::new(file));
+    let workload: Workload = read.map_err(|error| Fault::Format {
+        path,
+        line: error.line() as u64,
+        what: error.to_string(),
+    })?;
+    let set = workload.file_set(dir)?;
+    Ok((workload, set))
+}
+
+impl Expecting for Source {
+    fn of(&self, target: &str, reply_bytes: Option<u64>) -> Result<(Expect, Option<u64>), String> {
+        let path = uri::file_of_target(target);
+        let in_set = self.files.as_ref().and_then(|set| set.find(target).map(|f| set.bytes(f)));
+        let by_name = || path.as_deref().and_then(specweb::bytes_of_name);
+        let size = reply_bytes.or(in_set);
+        let unknown = || format!("{target} names no file whose contents could be known");
+        match &self.verify {
+            Verify::Off => Ok((Expect::Unknown, size)),
+            Verify::Generated => {
+                let path = path.as_deref().ok_or_else(unknown)?;
+                Ok((Expect::Generated(Content::new(path)), size.or_else(by_name)))
+            }
+            Verify::Altered => {
+                let path = path.ok_or_else(unknown)?;
+                let path = path.strip_prefix('/').unwrap_or(&path).to_owned();
+                Ok((Expect::Altered { path, highest: 0.into() }, size))
+            }
+            Verify::Directory(root) => {
+                let full = root.join(path.ok_or_else(unknown)?);
+                let wrong = |error| format!("{}: {error}", full.display());
+                let local = Local::load(&full).map_err(wrong)?;
+                let size = local.len();
+                self.copied.set(self.copied.get() + size);
+                if self.copied.get() > COPIES_BYTES_MAX {
+                    return Err(format!("more than {COPIES_BYTES_MAX} bytes to compare with"));
+                }
+                Ok((Expect::File(Box::new(local)), Some(size)))
+            }
+        }
+    }
+}
+
+/// Sources: as told, or so many of 127.0.0.0/8 when the server is there, or the kernel's choice.
+fn sources(options: &LoadOptions, to: SocketAddr) -> Result<Vec<IpAddr>, String> {
+    if let Some(odd) = options.sources.iter().find(|ip| ip.is_ipv4() != to.is_ipv4()) {
+        return Err(format!("{odd} cannot speak to {to}"));
+    }
+    if !options.sources.is_empty() {
+        return Ok(options.sources.clone());
+    }
+    let loopback = matches!(to.ip(), IpAddr::V4(ip) if ip.is_loopback());
+    let few = matches!(options.model, Model::Closed { connections, .. } if connections < 10_000)
+        && options.requests_per_connection == 0;
+    let count = match options.spread {
+        0 if !loopback || few => return Ok(Vec::new()),
+        0 => SOURCES_SPREAD,
+        _ if !loopback => return Err(format!("{to} is not in 127.0.0.0/8: name the sources")),
+        count => count.min(SOURCES_MAX),
+    };
+    let base = u32::from(Ipv4Addr::LOCALHOST);
+    Ok((0..count).map(|n| Ipv4Addr::from(base + n).into()).collect())
+}

@@ -1,0 +1,241 @@
+//! The result for people (a table), for plots (HdrHistogram text), and for spreadsheets (CSV).
+
+use super::fate::Fate;
+use super::hdr::{Hdr, Spectrum};
+use super::number::share;
+use super::outcome::Outcome;
+use super::slo::show;
+use super::stamp::Stamp;
+use std::fmt::{self, Write};
+
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
+const CLASSES: [&str; 5] = ["< 1 KiB", "< 10 KiB", "< 100 KiB", ">= 100 KiB", "unknown"];
+
+/// The result as text.
+pub(super) fn table(outcome: &Outcome) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_table(outcome, &mut out);
+    out
+}
+
+fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
+    let partial = if outcome.interrupted { " (interrupted: a partial result)" } else { "" };
+    writeln!(out, "{}  {} model, {}", outcome.url, outcome.model, outcome.load)?;
+    writeln!(out, "{:.2} s measured, seed {}{partial}", outcome.seconds, outcome.seed)?;
+    writeln!(out)?;
+    writeln!(out, "{}", outcome.stamp.name())?;
+    for reason in &outcome.reasons {
+        let mark = if reason.stamp == Stamp::Valid { "note" } else { reason.stamp.name() };
+        writeln!(out, "  {mark}: {}", reason.why)?;
+    }
+    writeln!(out)?;
+    let good = outcome.fates.get(Fate::Good);
+    writeln!(out, "offered    {:>12} requests {:>12.1}/s", outcome.offered, outcome.offered_per_s)?;
+    let mbit = outcome.good_mbit_per_s;
+    writeln!(
+        out,
+        "good       {good:>12} answers  {:>12.1}/s  {mbit:.1} Mbit/s",
+        outcome.good_per_s
+    )?;
+    let errors = outcome.fates.errors();
+    writeln!(out, "errors     {errors:>12}          {:>12.3} %", 100.0 * outcome.error_share())?;
+    for fate in Fate::ALL.into_iter().filter(|&fate| fate != Fate::Good) {
+        let count = outcome.fates.get(fate);
+        if count > 0 {
+            writeln!(out, "  {:<16} {count:>6}", fate.name())?;
+        }
+    }
+    let answers = outcome.fates.sum(Fate::is_answer) + outcome.fates.sum(Fate::is_lie);
+    let percent = 100.0 * share(outcome.verified, answers);
+    writeln!(out, "verified   {:>12} bodies   {percent:>12.1} %", outcome.verified)?;
+    writeln!(out)?;
+    write_times(outcome, out)?;
+    write_parts(outcome, out)?;
+    write_health(outcome, out)?;
+    for term in &outcome.slo {
+        let verdict = if term.met { "met" } else { "NOT MET" };
+        writeln!(out, "level      {}: {verdict}", term.term)?;
+    }
+    if !outcome.slo.is_empty() && !outcome.meets_slo() && outcome.slo.iter().all(|t| t.met) {
+        writeln!(out, "level      not judged: the run was interrupted, or its client the limit")?;
+    }
+    Ok(())
+}
+
+fn write_times(outcome: &Outcome, out: &mut String) -> fmt::Result {
+    write!(out, "{:<28}", "time")?;
+    for (name, _) in QUANTILES {
+        write!(out, " {name:>11}")?;
+    }
+    writeln!(out, " {:>11}", "mean")?;
+    if let Some(response) = &outcome.response {
+        write_spectrum("response (from due)", response, out)?;
+    }
+    write_spectrum("service (from first attempt)", &outcome.service, out)?;
+    let phases = &outcome.phases;
+    for (name, hdr) in [
+        ("  connect (per connection)", &phases.connect),
+        ("  send", &phases.send),
+        ("  wait", &phases.wait),
+        ("  receive", &phases.receive),
+        ("schedule lag", &outcome.lag),
+    ] {
+        if hdr.count() > 0 {
+            write_hdr(name, hdr, out)?;
+        }
+    }
+    writeln!(out)
+}
+
+fn write_spectrum(name: &str, spectrum: &Spectrum, out: &mut String) -> fmt::Result {
+    write!(out, "{name:<28}")?;
+    let all = (spectrum.times.count() + spectrum.censored) as f64;
+    for (_, q) in QUANTILES {
+        let at = spectrum.at(q);
+        let text = match at.censored {
+            true => format!(">= {}", show(at.ns as f64)),
+            // Fewer than ten samples lie beyond it: it is one of them, and no estimate.
+            false if q < 1.0 && all * (1.0 - q) < 10.0 => "-".to_owned(),
+            false => show(at.ns as f64),
+        };
+        write!(out, " {text:>11}")?;
+    }
+    writeln!(out, " {:>11}", show(spectrum.times.mean()))
+}
+
+fn write_hdr(name: &str, hdr: &Hdr, out: &mut String) -> fmt::Result {
+    let spectrum = Spectrum { times: hdr.clone(), censored: 0, waited_ns: 0 };
+    write_spectrum(name, &spectrum, out)
+}
+
+fn write_parts(outcome: &Outcome, out: &mut String) -> fmt::Result {
+    let classes = outcome.classes.iter().zip(CLASSES).filter(|(class, _)| class.requests > 0);
+    if classes.clone().count() > 1 {
+        writeln!(out, "files        requests         good    time-outs         p50         p99")?;
+        for (class, name) in classes {
+            let [p50, p99] = [0.5, 0.99].map(|q| {
+                let at = class.times.at(q);
+                format!("{}{}", if at.censored { ">= " } else { "" }, show(at.ns as f64))
+            });
+            let (requests, good, timeouts) = (class.requests, class.good, class.timeouts);
+            writeln!(
+                out,
+                "{name:<10} {requests:>10} {good:>12} {timeouts:>12} {p50:>11} {p99:>11}"
+            )?;
+        }
+        writeln!(out)?;
+    }
+    if let Some(sessions) = &outcome.sessions {
+        let (p50, p99) = (sessions.lifetime.quantile(0.5), sessions.lifetime.quantile(0.99));
+        let (p50, p99) = (show(p50 as f64), show(p99 as f64));
+        let (arrived, done, failed) = (sessions.arrived, sessions.done, sessions.failed);
+        let (cut, most) = (sessions.cut, sessions.most);
+        writeln!(out, "sessions   {arrived} arrived, {done} done, {failed} failed, {cut} cut off")?;
+        writeln!(out, "           {most} at once, lifetime p50 {p50}, p99 {p99}")?;
+    }
+    if outcome.clients.len() > 1 {
+        let (clients, fairness) = (outcome.clients.len(), outcome.fairness);
+        writeln!(out, "clients    {clients}, fairness (Jain) {fairness:.4}")?;
+    }
+    if outcome.lines.connections > 0 {
+        let (fast, all) = (outcome.lines.conforming, outcome.lines.connections);
+        writeln!(out, "lines      {fast} of {all} connections above 320,000 bit/s (SPEC's floor)")?;
+    }
+    for ruling in outcome.rules.iter().filter(|ruling| !ruling.breaches.is_empty()) {
+        writeln!(out, "rules      {} would not publish this run:", ruling.paper)?;
+        ruling.breaches.iter().take(10).try_for_each(|breach| writeln!(out, "  {breach}"))?;
+    }
+    Ok(())
+}
+
+fn write_health(outcome: &Outcome, out: &mut String) -> fmt::Result {
+    let (cpu, busy) = outcome.busiest();
+    let (cpu, kept) = (100.0 * cpu, 100.0 * (busy - cpu));
+    let threads = outcome.workers.len();
+    writeln!(
+        out,
+        "client     {threads} threads; busiest {cpu:.0} % running, {kept:.0} % kept waiting"
+    )?;
+    let (made, most, again) = (outcome.connected, outcome.connections_most, outcome.again);
+    let connects = outcome.connects;
+    writeln!(
+        out,
+        "           {made} of {connects} connects, {most} at once, {again} requests again"
+    )?;
+    let kernel = outcome.kernel;
+    let (overflows, segments) = (kernel.listen_overflows, kernel.segments_again);
+    let steal = kernel.steal_ticks;
+    writeln!(
+        out,
+        "machine    {overflows} listen overflows, {segments} segments again, {steal} ticks stolen"
+    )
+}
+
+/// The percentile spectrum in HdrHistogram's text format, milliseconds.
+pub(super) fn hgrm(spectrum: &Spectrum) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_hgrm(spectrum, &mut out);
+    out
+}
+
+fn write_hgrm(spectrum: &Spectrum, out: &mut String) -> fmt::Result {
+    writeln!(
+        out,
+        "{:>12} {:>14} {:>10} {:>14}\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    )?;
+    let all = spectrum.times.count() + spectrum.censored;
+    let mut total = 0;
+    for (ns, count) in spectrum.times.pairs() {
+        total += count;
+        let quantile = share(total, all);
+        write!(out, "{:>12.6} {quantile:>2.12} {total:>10}", ns as f64 / 1e6)?;
+        if total < all {
+            writeln!(out, " {:>14.2}", 1.0 / (1.0 - quantile))?;
+        } else {
+            writeln!(out)?;
+        }
+    }
+    let hdr = &spectrum.times;
+    let (mean, stdev) = (hdr.mean() / 1e6, hdr.stdev() / 1e6);
+    writeln!(out, "#[Mean    = {mean:>12.3}, StdDeviation   = {stdev:>12.3}]")?;
+    writeln!(out, "#[Max     = {:>12.3}, Total count    = {all:>12}]", hdr.max() as f64 / 1e6)?;
+    writeln!(
+        out,
+        "#[Censored = {} later than {:.3}]",
+        spectrum.censored,
+        spectrum.waited_ns as f64 / 1e6
+    )
+}
+
+/// A line per second.
+pub(super) fn csv(outcome: &Outcome) -> String {
+    let mut out = String::from(
+        "second,counts,offered,good,errors,bytes,p50_ns,p99_ns,max_ns,in_flight,connections,\
+         sessions,lag_ns,cpu_ns\n",
+    );
+    for row in &outcome.rows {
+        let values = [
+            row.second,
+            u64::from(row.counts),
+            row.offered,
+            row.good,
+            row.errors,
+            row.bytes,
+            row.p50_ns,
+            row.p99_ns,
+            row.max_ns,
+            row.in_flight,
+            row.connections,
+            row.sessions,
+            row.lag_ns,
+            row.cpu_ns,
+        ];
+        out.push_str(&values.map(|value| value.to_string()).join(","));
+        out.push('\n');
+    }
+    out
+}

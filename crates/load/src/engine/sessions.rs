@@ -1,0 +1,341 @@
+//! The partly-open model: sessions arrive on their own; inside one, httperf's rules (§3.6).
+//!
+//! The first request of a burst is sent alone, the others after its reply: pipelined on the
+//! session's connection, or over up to four when the server closes them. The think time runs from
+//! the burst's last reply, and what follows is due when it has passed. A time-out, or a connection
+//! that cannot be made, fails the session: what it had left is never sent.
+
+use super::arrivals::{Arrival, Rate, Schedule};
+use super::core::{Broken, ConnId, Core, Order};
+use super::exchange::Reply;
+use super::fate::Fate;
+use super::number::{id, index};
+use super::open::ARRIVALS_PER_TURN;
+use super::plan::Plan;
+use super::play::Play;
+use super::timers::Alarm;
+use regatta_sys::clock;
+use std::collections::VecDeque;
+
+/// Connections of one session at most (httperf's limit).
+const CONNECTIONS: usize = 4;
+
+#[derive(Debug, Default)]
+struct Session {
+    generation: u32,
+    alive: bool,
+    /// Its place in the script.
+    part: u32,
+    /// The next step.
+    step: u32,
+    /// When it arrived.
+    born: u64,
+    replies: u32,
+    /// Requests of this burst that have been offered and not decided.
+    outstanding: u32,
+    /// Only the burst's first request is out.
+    first_only: bool,
+    /// The server closes after each reply, so that nothing can be pipelined.
+    one_each: bool,
+    think_us: u32,
+    conns: [Option<ConnId>; CONNECTIONS],
+    /// Requests that are due but not sent.
+    todo: VecDeque<Order>,
+}
+
+/// Where arrivals come from.
+#[derive(Debug)]
+enum Source {
+    /// A rate; sessions in turn, again and again.
+    Rate(Schedule),
+    /// The times in the log: sessions by their start.
+    Log { order: Vec<u32>, next: usize, step: usize },
+}
+
+/// One thread's part of a partly-open model.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    source: Source,
+    next: Option<Arrival>,
+    start: u64,
+    count: u64,
+    all: Vec<Session>,
+    free: Vec<u32>,
+    alive: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(plan: &Plan, worker: u32, rate: Option<&Rate>, start: u64) -> Self {
+        let options = &plan.options;
+        let source = match rate {
+            Some(rate) => Source::Rate(Schedule::new(
+                rate,
+                options.arrivals,
+                options.seed,
+                worker,
+                plan.workers,
+            )),
+            None => {
+                let mut order: Vec<u32> = (0..id(plan.script.sessions.len())).collect();
+                order.sort_by_key(|&part| plan.script.sessions[index(part.into())].at_us);
+                let (next, step) = (index(worker.into()), index(plan.workers.into()));
+                Source::Log { order, next, step }
+            }
+        };
+        let count = options.count.unwrap_or(u64::MAX);
+        let (all, free) = (Vec::new(), Vec::new());
+        let mut made = Self { source, next: None, start, count, all, free, alive: 0 };
+        made.next = made.next_arrival(plan);
+        made
+    }
+
+    fn next_arrival(&mut self, plan: &Plan) -> Option<Arrival> {
+        let arrival = match &mut self.source {
+            Source::Rate(schedule) => schedule.next()?,
+            Source::Log { order, next, step } => {
+                let part = *order.get(*next)?;
+                *next += *step;
+                let at_us = plan.script.sessions[index(part.into())].at_us.unwrap_or(0);
+                Arrival { number: part.into(), at_ns: at_us.saturating_mul(1_000) }
+            }
+        };
+        (arrival.number < self.count).then_some(arrival)
+    }
+
+    fn start_session(&mut self, core: &mut Core<'_>, arrival: Arrival, due: u64) {
+        let parts = &core.plan.script.sessions;
+        let part = id(index(arrival.number % parts.len() as u64));
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Session::default());
+            id(self.all.len() - 1)
+        });
+        let session = &mut self.all[index(at.into())];
+        let todo = core::mem::take(&mut session.todo);
+        *session = Session {
+            generation: session.generation.wrapping_add(1),
+            alive: true,
+            part,
+            step: parts[index(part.into())].first,
+            born: due,
+            todo,
+            ..Session::default()
+        };
+        self.alive += 1;
+        let counted = &mut core.tally.sessions;
+        counted.most = counted.most.max(self.alive);
+        counted.arrived += u64::from((core.from..core.until).contains(&due));
+        self.burst(core, at, due);
+    }
+
+    /// Starts the next burst: its first request, alone.
+    fn burst(&mut self, core: &mut Core<'_>, at: u32, due: u64) {
+        let session = &mut self.all[index(at.into())];
+        let step = core.plan.script.steps[index(session.step.into())];
+        session.think_us = step.think_us;
+        session.first_only = true;
+        self.offer(core, at, due);
+        self.pump(core, at);
+    }
+
+    /// The session's next step becomes due.
+    fn offer(&mut self, core: &mut Core<'_>, at: u32, due: u64) {
+        let session = &mut self.all[index(at.into())];
+        let step = core.plan.script.steps[index(session.step.into())];
+        let client = core.plan.script.sessions[index(session.part.into())].client;
+        session.step += 1;
+        session.outstanding += 1;
+        session.todo.push_back(Order { target: step.target, client, due, tries: 0 });
+        core.offer(due);
+    }
+
+    /// Sends what is due, as far as connections allow.
+    fn pump(&mut self, core: &mut Core<'_>, at: u32) {
+        let session = &mut self.all[index(at.into())];
+        let line = core.plan.script.sessions[index(session.part.into())].line_bits_per_s;
+        let most = if session.one_each { CONNECTIONS } else { 1 };
+        for place in 0..most {
+            while let Some(&order) = session.todo.front() {
+                let conn = match session.conns[place].filter(|&conn| core.is_open(conn)) {
+                    Some(conn) if session.one_each && core.is_busy(conn) => break,
+                    Some(conn) => conn,
+                    None => match core.open(at, line) {
+                        Ok(conn) => conn,
+                        Err(fate) => return self.fail(core, at, fate),
+                    },
+                };
+                session.conns[place] = Some(conn);
+                session.todo.pop_front();
+                core.request(conn, order);
+            }
+        }
+    }
+
+    /// A request of the session has got its reply.
+    fn replied(&mut self, core: &mut Core<'_>, at: u32) {
+        let session = &mut self.all[index(at.into())];
+        session.replies += 1;
+        session.outstanding -= 1;
+        let end = core.plan.script.sessions[index(session.part.into())].end;
+        if session.first_only {
+            session.first_only = false;
+            while self.all[index(at.into())].step < end && !self.at_burst(core, at) {
+                self.offer(core, at, core.now);
+            }
+        }
+        let session = &mut self.all[index(at.into())];
+        if session.outstanding > 0 {
+            self.pump(core, at);
+        } else if session.step == end {
+            self.finish(core, at);
+        } else {
+            let due = core.now.saturating_add(core.plan.think_ns(session.think_us));
+            let payload = u64::from(session.generation) << 32 | u64::from(at);
+            core.timers.set(due, Alarm::Play(payload));
+        }
+    }
+
+    fn at_burst(&self, core: &Core<'_>, at: u32) -> bool {
+        core.plan.script.steps[index(self.all[index(at.into())].step.into())].starts_burst
+    }
+
+    fn finish(&mut self, core: &mut Core<'_>, at: u32) {
+        let session = &self.all[index(at.into())];
+        if (core.from..core.until).contains(&session.born) {
+            core.tally.sessions.done += 1;
+            core.tally.sessions.lifetime.record(core.now.saturating_sub(session.born));
+            core.tally.sessions.length(session.replies);
+        }
+        self.remove(core, at);
+    }
+
+    /// The session fails; requests that were due go with it.
+    fn fail(&mut self, core: &mut Core<'_>, at: u32, fate: Fate) {
+        let session = &mut self.all[index(at.into())];
+        let todo = core::mem::take(&mut session.todo);
+        for conn in session.conns {
+            if let Some(conn) = conn.filter(|&conn| core.is_open(conn)) {
+                let broken = core.end(conn, fate);
+                broken.again.into_iter().for_each(|order| core.lose(order, fate));
+            }
+        }
+        todo.into_iter().for_each(|order| core.lose(order, fate));
+        if (core.from..core.until).contains(&session.born) {
+            core.tally.sessions.failed += 1;
+            core.tally.sessions.failtime.record(core.now.saturating_sub(session.born));
+            core.tally.sessions.length(session.replies);
+        }
+        self.remove(core, at);
+    }
+
+    fn remove(&mut self, core: &mut Core<'_>, at: u32) {
+        let session = &mut self.all[index(at.into())];
+        for conn in session.conns.into_iter().flatten() {
+            core.close(conn);
+        }
+        session.alive = false;
+        self.free.push(at);
+        self.alive -= 1;
+    }
+
+    /// The run ends before the session.
+    fn cut(&mut self, core: &mut Core<'_>, at: u32) {
+        let session = &self.all[index(at.into())];
+        core.tally.sessions.cut += u64::from((core.from..core.until).contains(&session.born));
+        self.remove(core, at);
+    }
+}
+
+impl Play for Sessions {
+    fn begin(&mut self, _core: &mut Core<'_>) {}
+
+    #[inline]
+    fn due(&self) -> u64 {
+        self.next.map_or(u64::MAX, |arrival| self.start.saturating_add(arrival.at_ns))
+    }
+
+    fn arrive(&mut self, core: &mut Core<'_>) {
+        for _ in 0..ARRIVALS_PER_TURN {
+            let due = self.due();
+            let Some(arrival) = self.next.filter(|_| due <= core.now && due < core.until) else {
+                return;
+            };
+            self.next = self.next_arrival(core.plan);
+            core.lag(due);
+            self.start_session(core, arrival, due);
+            core.now = clock::nanos();
+        }
+    }
+
+    fn alarm(&mut self, core: &mut Core<'_>, payload: u64, due: u64) {
+        let at = id(index(payload & 0xffff_ffff));
+        let session = &self.all[index(at.into())];
+        if !session.alive || u64::from(session.generation) != payload >> 32 {
+            return;
+        }
+        if core.ending {
+            self.cut(core, at);
+            return;
+        }
+        core.lag(due);
+        self.burst(core, at, due);
+    }
+
+    fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply) {
+        let at = reply.owner;
+        if !reply.keep {
+            let session = &mut self.all[index(at.into())];
+            session.one_each = true;
+            // What was pipelined behind it is asked for again.
+            let broken = core.end(conn, Fate::Reset);
+            for order in broken.again.into_iter().rev() {
+                session.todo.push_front(order);
+            }
+            if broken.lost > 0 {
+                session.outstanding -= 1;
+                session.replies += 1;
+                self.fail(core, at, Fate::Reset);
+                return;
+            }
+        }
+        self.replied(core, at);
+    }
+
+    fn broken(&mut self, core: &mut Core<'_>, _conn: ConnId, broken: Broken) {
+        let at = broken.owner;
+        let session = &mut self.all[index(at.into())];
+        for order in broken.again.into_iter().rev() {
+            session.todo.push_front(order);
+        }
+        if broken.lost > 0 {
+            self.fail(core, at, broken.fate);
+        } else if !session.todo.is_empty() {
+            self.pump(core, at);
+        }
+    }
+
+    fn is_done(&self, core: &Core<'_>) -> bool {
+        self.next.is_none() && self.alive == 0 && core.in_flight == 0
+    }
+
+    fn give_up(&mut self, core: &mut Core<'_>) {
+        for at in 0..id(self.all.len()) {
+            let session = &mut self.all[index(at.into())];
+            if !session.alive {
+                continue;
+            }
+            for order in core::mem::take(&mut session.todo) {
+                core.lose(order, Fate::Unfinished);
+            }
+            for conn in session.conns.into_iter().flatten() {
+                if core.is_open(conn) {
+                    core.end(conn, Fate::Unfinished);
+                }
+            }
+            self.cut(core, at);
+        }
+    }
+
+    fn sessions(&self) -> u64 {
+        self.alive
+    }
+}

@@ -1,0 +1,197 @@
+//! What a run is worth, and why: the gates of `lab.md` §3.D, as a pure function of the result.
+
+use super::fate::Fate;
+use super::outcome::{Outcome, Row};
+use super::slo::show;
+use serde::{Deserialize, Serialize};
+
+/// What a run is worth. The worst that applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Stamp {
+    /// It says something about the server.
+    #[serde(rename = "VALID")]
+    Valid,
+    /// Not every body was compared, or some were wrong.
+    #[serde(rename = "UNVERIFIED")]
+    Unverified,
+    /// It changed while it was measured: a mean of it means nothing.
+    #[serde(rename = "NOT-STEADY")]
+    NotSteady,
+    /// It says something about the generator.
+    #[serde(rename = "LIMITED-BY-CLIENT")]
+    LimitedByClient,
+}
+
+impl Stamp {
+    /// As it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Valid => "VALID",
+            Self::Unverified => "UNVERIFIED",
+            Self::NotSteady => "NOT-STEADY",
+            Self::LimitedByClient => "LIMITED-BY-CLIENT",
+        }
+    }
+}
+
+/// A reason, and the stamp that it asks for; [`Stamp::Valid`] for what is only good to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The stamp that it asks for.
+    pub stamp: Stamp,
+    /// It, in a sentence.
+    pub why: String,
+}
+
+/// What the judgement needs to know besides the result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Evidence {
+    /// Requests that the schedule had in the measurement.
+    pub(super) expected: Option<f64>,
+    /// Whether the load was to be the same all the time.
+    pub(super) even: bool,
+    /// Whether bodies were to be compared.
+    pub(super) verifies: bool,
+    pub(super) lag_p99_max_ns: u64,
+    pub(super) busy_share_max: f64,
+}
+
+/// Whole seconds that a judgement on steadiness needs.
+const ROWS_MIN: usize = 6;
+
+/// The worst stamp that applies, with every reason.
+pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reason>) {
+    let mut reasons = Vec::new();
+    let mut add = |stamp, why: String| reasons.push(Reason { stamp, why });
+    client(outcome, evidence, &mut |why| add(Stamp::LimitedByClient, why));
+    match (evidence.even, steadiness(&outcome.rows, outcome.response.is_some())) {
+        (true, Steadiness::Not(why)) => add(Stamp::NotSteady, why),
+        (true, Steadiness::Short) => {
+            let why = format!("not judged for steadiness: fewer than {ROWS_MIN} whole seconds");
+            add(Stamp::Valid, why);
+        }
+        (false, _) => {
+            add(Stamp::Valid, "not judged for steadiness: the load itself changed".to_owned());
+        }
+        (true, Steadiness::Steady) => {}
+    }
+    contents(outcome, evidence, &mut |why| add(Stamp::Unverified, why));
+    if outcome.interrupted {
+        add(Stamp::Valid, "interrupted: this is the part that was done".to_owned());
+    }
+    let worst = reasons.iter().map(|reason| reason.stamp).max().unwrap_or(Stamp::Valid);
+    (worst, reasons)
+}
+
+fn client(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String)) {
+    let lag = outcome.lag.quantile(0.99);
+    if lag > evidence.lag_p99_max_ns {
+        let most = show(evidence.lag_p99_max_ns as f64);
+        add(format!("schedule lag p99 was {}, over {most}", show(lag as f64)));
+    }
+    let (cpu, busy) = outcome.busiest();
+    if busy > evidence.busy_share_max {
+        let kept = 100.0 * (busy - cpu);
+        let (cpu, most) = (100.0 * cpu, 100.0 * evidence.busy_share_max);
+        add(format!(
+            "a thread was busy {cpu:.0} % of the time and kept from its processor {kept:.0} %, \
+             over {most:.0} % together"
+        ));
+    }
+    let health = outcome.workers.iter();
+    let (mut descriptors, mut ports, mut waited) = (0, 0, 0);
+    health.for_each(|health| {
+        descriptors += health.descriptors_refused;
+        ports += health.ports_refused;
+        waited += health.waited;
+    });
+    if descriptors > 0 {
+        add(format!("{descriptors} connects found no descriptor (fd-unavail)"));
+    }
+    if ports > 0 {
+        add(format!("{ports} connects found no port (addrunavail): spread the sources"));
+    }
+    if waited * 100 > outcome.offered {
+        add(format!(
+            "{waited} requests waited for a connection: the server is past its capacity, or more \
+             connections are needed"
+        ));
+    }
+    if let Some(expected) = evidence.expected {
+        // Random arrivals spread by the root of their number; four of these hardly ever happen.
+        let room = 0.01 * expected + 4.0 * expected.sqrt() + 1.0;
+        if (outcome.offered as f64 - expected).abs() > room {
+            add(format!("{} requests were offered, not {expected:.0}", outcome.offered));
+        }
+    }
+}
+
+fn contents(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String)) {
+    let lies = outcome.fates.sum(Fate::is_lie);
+    if lies > 0 {
+        let kinds: Vec<String> = Fate::ALL
+            .into_iter()
+            .filter(|fate| fate.is_lie() && outcome.fates.get(*fate) > 0)
+            .map(|fate| format!("{} {}", outcome.fates.get(fate), fate.name()))
+            .collect();
+        add(format!("{lies} replies were not what they should be: {}", kinds.join(", ")));
+    }
+    let answers = outcome.fates.sum(Fate::is_answer);
+    if !evidence.verifies {
+        add("bodies were not compared with anything".to_owned());
+    } else if outcome.verified < answers {
+        let (verified, changed) = (outcome.verified, outcome.changed);
+        add(format!("{verified} of {answers} bodies were compared; {changed} files changed"));
+    }
+}
+
+enum Steadiness {
+    Steady,
+    Short,
+    Not(String),
+}
+
+/// Compares the halves of the measurement: goodput, and what had piled up.
+fn steadiness(rows: &[Row], open: bool) -> Steadiness {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.counts).collect();
+    if rows.len() < ROWS_MIN {
+        return Steadiness::Short;
+    }
+    let (first, last) = rows.split_at(rows.len() / 2);
+    let (early, late) = (Half::of(first, |row| row.good), Half::of(last, |row| row.good));
+    let apart = (early.mean - late.mean).abs();
+    let noise = (early.error.powi(2) + late.error.powi(2)).sqrt();
+    if apart > 0.1 * early.mean.max(late.mean) && apart > 3.0 * noise {
+        let (early, late) = (early.mean, late.mean);
+        return Steadiness::Not(format!("goodput went from {early:.0} to {late:.0} per second"));
+    }
+    let piled = |half| Half::of(half, |row| row.in_flight);
+    let (before, after) = (piled(first), piled(last));
+    // Little's law: a growth of this much is 50 ms more at the offered rate.
+    let rate = Half::of(last, |row| row.offered).mean;
+    let growth = after.mean - before.mean;
+    let noise = (before.error.powi(2) + after.error.powi(2)).sqrt();
+    if open && growth > 0.5 * before.mean && growth > 0.05 * rate + 10.0 && growth > 3.0 * noise {
+        let (before, after) = (before.mean, after.mean);
+        return Steadiness::Not(format!(
+            "requests in flight grew from {before:.0} to {after:.0}: the load is past capacity"
+        ));
+    }
+    Steadiness::Steady
+}
+
+/// Mean of some seconds, and its standard error.
+struct Half {
+    mean: f64,
+    error: f64,
+}
+
+impl Half {
+    fn of(rows: &[&Row], value: impl Fn(&Row) -> u64) -> Self {
+        let values: Vec<f64> = rows.iter().map(|row| value(row) as f64).collect();
+        let n = values.len().max(1) as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        Self { mean, error: (squares / (n - 1.0).max(1.0) / n).sqrt() }
+    }
+}

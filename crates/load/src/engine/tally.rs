@@ -1,0 +1,391 @@
+//! What one thread has counted, to be added to what the others have.
+
+use super::fate::{Fate, Fates};
+use super::hdr::{Hdr, Spectrum};
+use super::script::CLASSES;
+use crate::workload::specweb::CONFORMING_BITS_PER_S;
+use serde::{Deserialize, Serialize};
+
+/// A phase of a request in which it can time out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Until the connection is made.
+    Connect,
+    /// Until the kernel has taken the request.
+    Send,
+    /// Until the first byte of the reply.
+    Wait,
+    /// Until its last byte.
+    Receive,
+}
+
+/// How long a phase took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phases {
+    /// Per connection, from the connect to its success.
+    pub connect: Hdr,
+    /// From the first to the last byte sent.
+    pub send: Hdr,
+    /// From the last byte sent to the first received.
+    pub wait: Hdr,
+    /// From the first to the last byte received.
+    pub receive: Hdr,
+    /// Requests that timed out in each.
+    pub timeouts: [u64; 4],
+}
+
+/// What happened to the requests for files of one size class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Class {
+    /// Requests.
+    pub requests: u64,
+    /// Of these, good.
+    pub good: u64,
+    /// Of these, timed out.
+    pub timeouts: u64,
+    /// Content bytes of the good.
+    pub bytes: u64,
+    /// Their times: from when they were due, or in the closed model from when they were sent.
+    pub times: Spectrum,
+}
+
+/// What one client saw of one size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Requests.
+    pub requests: u64,
+    /// Of these, good.
+    pub good: u64,
+    /// Of these, timed out.
+    pub timeouts: u64,
+    /// Of the time-outs, those that the server never acknowledged.
+    pub unseen: u64,
+    /// Content bytes of the good.
+    pub bytes: u64,
+}
+
+/// Sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sessions {
+    /// Arrived in the measurement.
+    pub arrived: u64,
+    /// Of these, done to their end.
+    pub done: u64,
+    /// Of these, failed: an operation timed out or a connection could not be made.
+    pub failed: u64,
+    /// Of these, cut off by the end of the run.
+    pub cut: u64,
+    /// Most at once in this thread.
+    pub most: u64,
+    /// How long the done ones lived.
+    pub lifetime: Hdr,
+    /// How long the failed ones lived.
+    pub failtime: Hdr,
+    /// Sessions by the number of replies that they got; the last place stands for all above.
+    pub lengths: Vec<u64>,
+}
+
+/// The longest session that the histogram of lengths tells apart.
+const LENGTHS_MAX: usize = 1_000;
+
+/// Slow connections, as SPECweb99 judges them [src].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lines {
+    /// Connections on a line of a set speed that carried content.
+    pub connections: u64,
+    /// Of these, those that got more than 320,000 bit/s while they waited for replies.
+    pub conforming: u64,
+}
+
+impl Lines {
+    /// Counts a connection that got so many bytes in so many nanoseconds.
+    pub(super) fn count(&mut self, bytes: u64, busy_ns: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let bits_per_s = bytes as f64 * 8e9 / busy_ns.max(1) as f64;
+        self.connections += 1;
+        self.conforming += u64::from(bits_per_s > CONFORMING_BITS_PER_S as f64);
+    }
+}
+
+/// How busy the thread was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// Length of the measurement, nanoseconds.
+    pub wall_ns: u64,
+    /// Processor time in it, nanoseconds.
+    pub cpu_ns: u64,
+    /// Time in it that the thread was ready to run and did not, nanoseconds.
+    pub kept_ns: u64,
+    /// Connects, sends and receives that failed for want of descriptors.
+    pub descriptors_refused: u64,
+    /// Connects that failed for want of ports.
+    pub ports_refused: u64,
+    /// Requests that waited for a connection because as many as allowed were busy.
+    pub waited: u64,
+}
+
+/// Everything that one thread counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Tally {
+    /// Requests due in the measurement.
+    pub offered: u64,
+    /// What became of them.
+    pub fates: Fates,
+    /// Bodies compared with what they should be.
+    pub verified: u64,
+    /// Bodies that could not be: the file changed meanwhile.
+    pub changed: u64,
+    /// Answers by the first digit of their status, 1 to 5.
+    pub statuses: [u64; 6],
+    /// From due to the last byte; open and partly-open models only.
+    pub response: Spectrum,
+    /// From the first attempt to the last byte.
+    pub service: Spectrum,
+    /// From due to when it was taken up.
+    pub lag: Hdr,
+    /// The phases of a request.
+    pub phases: Phases,
+    /// By size class; the last place is for sizes that are not known.
+    pub classes: Vec<Class>,
+    /// By client and size: place `client * sizes + size`.
+    pub seen: Vec<Seen>,
+    /// Sessions.
+    pub sessions: Sessions,
+    /// Slow connections that were closed in the whole run.
+    pub lines: Lines,
+    /// Good answers that arrived within the measurement, whenever they were due.
+    pub good_within: u64,
+    /// Content bytes of good answers that arrived within the measurement.
+    pub bytes_within: u64,
+    /// Bytes sent and received in the whole run, heads and all.
+    pub bytes_sent: u64,
+    /// Bytes received in the whole run.
+    pub bytes_received: u64,
+    /// Connections tried and made in the whole run.
+    pub connects: u64,
+    /// Connections made.
+    pub connected: u64,
+    /// Most connections open at once in this thread.
+    pub connections_most: u64,
+    /// Requests sent again because the connection had ended between two exchanges.
+    pub again: u64,
+    /// The thread's own health.
+    pub health: Health,
+}
+
+impl Tally {
+    /// Nothing yet, for so many clients and sizes.
+    pub(super) fn new(clients: usize, sizes: usize) -> Self {
+        let class =
+            Class { requests: 0, good: 0, timeouts: 0, bytes: 0, times: Spectrum::coarse() };
+        Self {
+            offered: 0,
+            fates: Fates::default(),
+            verified: 0,
+            changed: 0,
+            statuses: [0; 6],
+            response: Spectrum::fine(),
+            service: Spectrum::fine(),
+            lag: Hdr::fine(),
+            phases: Phases {
+                connect: Hdr::fine(),
+                send: Hdr::fine(),
+                wait: Hdr::fine(),
+                receive: Hdr::fine(),
+                timeouts: [0; 4],
+            },
+            classes: vec![class; CLASSES],
+            seen: vec![Seen::default(); clients * sizes],
+            sessions: Sessions {
+                arrived: 0,
+                done: 0,
+                failed: 0,
+                cut: 0,
+                most: 0,
+                lifetime: Hdr::coarse(),
+                failtime: Hdr::coarse(),
+                lengths: Vec::new(),
+            },
+            lines: Lines::default(),
+            good_within: 0,
+            bytes_within: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            connects: 0,
+            connected: 0,
+            connections_most: 0,
+            again: 0,
+            health: Health::default(),
+        }
+    }
+
+    /// Adds another thread's counts.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.fates.add(&other.fates);
+        self.verified += other.verified;
+        self.changed += other.changed;
+        self.statuses.iter_mut().zip(other.statuses).for_each(|(sum, n)| *sum += n);
+        self.response.add(&other.response);
+        self.service.add(&other.service);
+        self.lag.add(&other.lag);
+        self.phases.add(&other.phases);
+        self.classes.iter_mut().zip(&other.classes).for_each(|(sum, class)| sum.add(class));
+        self.seen.iter_mut().zip(&other.seen).for_each(|(sum, seen)| sum.add(seen));
+        self.sessions.add(&other.sessions);
+        self.lines.connections += other.lines.connections;
+        self.lines.conforming += other.lines.conforming;
+        self.good_within += other.good_within;
+        self.bytes_within += other.bytes_within;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.connects += other.connects;
+        self.connected += other.connected;
+        self.connections_most += other.connections_most;
+        self.again += other.again;
+        self.health.add(&other.health);
+    }
+}
+
+impl Phases {
+    fn add(&mut self, other: &Self) {
+        self.connect.add(&other.connect);
+        self.send.add(&other.send);
+        self.wait.add(&other.wait);
+        self.receive.add(&other.receive);
+        self.timeouts.iter_mut().zip(other.timeouts).for_each(|(sum, n)| *sum += n);
+    }
+}
+
+impl Class {
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.good += other.good;
+        self.timeouts += other.timeouts;
+        self.bytes += other.bytes;
+        self.times.add(&other.times);
+    }
+
+    /// Counts a request that met its fate after `ns`.
+    #[inline]
+    pub(super) fn count(&mut self, fate: Fate, bytes: u64, ns: u64) {
+        self.requests += 1;
+        self.timeouts += u64::from(fate == Fate::Timeout);
+        if fate == Fate::Good {
+            self.good += 1;
+            self.bytes += bytes;
+        }
+        if fate.is_answer() {
+            self.times.times.record(ns);
+        } else {
+            self.times.censor(ns);
+        }
+    }
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.good += other.good;
+        self.timeouts += other.timeouts;
+        self.unseen += other.unseen;
+        self.bytes += other.bytes;
+    }
+}
+
+impl Sessions {
+    fn add(&mut self, other: &Self) {
+        self.arrived += other.arrived;
+        self.done += other.done;
+        self.failed += other.failed;
+        self.cut += other.cut;
+        self.most += other.most;
+        self.lifetime.add(&other.lifetime);
+        self.failtime.add(&other.failtime);
+        if self.lengths.len() < other.lengths.len() {
+            self.lengths.resize(other.lengths.len(), 0);
+        }
+        self.lengths.iter_mut().zip(&other.lengths).for_each(|(sum, n)| *sum += n);
+    }
+
+    /// Counts a session that got so many replies.
+    pub(super) fn length(&mut self, replies: u32) {
+        let at = usize::try_from(replies).map_or(LENGTHS_MAX, |n| n.min(LENGTHS_MAX));
+        if self.lengths.len() <= at {
+            self.lengths.resize(at + 1, 0);
+        }
+        self.lengths[at] += 1;
+    }
+}
+
+impl Health {
+    fn add(&mut self, other: &Self) {
+        self.wall_ns += other.wall_ns;
+        self.cpu_ns += other.cpu_ns;
+        self.kept_ns += other.kept_ns;
+        self.descriptors_refused += other.descriptors_refused;
+        self.ports_refused += other.ports_refused;
+        self.waited += other.waited;
+    }
+}
+
+/// One thread's second.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Second {
+    /// Which, from 0 at the start of the run.
+    pub(super) number: u64,
+    /// Requests that became due in it.
+    pub(super) offered: u64,
+    /// Answers that were good, arriving in it.
+    pub(super) good: u64,
+    /// Requests that failed in it.
+    pub(super) errors: u64,
+    /// Content bytes of its good answers.
+    pub(super) bytes: u64,
+    /// Requests in flight or waiting at its end.
+    pub(super) in_flight: u64,
+    /// Connections open at its end.
+    pub(super) connections: u64,
+    /// Sessions at its end.
+    pub(super) sessions: u64,
+    /// Processor time in it, nanoseconds.
+    pub(super) cpu_ns: u64,
+    /// Times of its answers.
+    pub(super) times: Hdr,
+    /// Longest lag in it, nanoseconds.
+    pub(super) lag_ns: u64,
+}
+
+impl Second {
+    pub(super) fn new(number: u64) -> Self {
+        Self {
+            number,
+            offered: 0,
+            good: 0,
+            errors: 0,
+            bytes: 0,
+            in_flight: 0,
+            connections: 0,
+            sessions: 0,
+            cpu_ns: 0,
+            times: Hdr::coarse(),
+            lag_ns: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.good += other.good;
+        self.errors += other.errors;
+        self.bytes += other.bytes;
+        self.in_flight += other.in_flight;
+        self.connections += other.connections;
+        self.sessions += other.sessions;
+        self.cpu_ns += other.cpu_ns;
+        self.times.add(&other.times);
+        self.lag_ns = self.lag_ns.max(other.lag_ns);
+    }
+}

@@ -1,0 +1,54 @@
+//! The cases that hold under faults, run for every variant.
+
+use crate::harness::run;
+use std::sync::OnceLock;
+
+/// Whether the program can inject faults; says so when it cannot.
+pub(crate) fn can_inject() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    let can = *CAN.get_or_init(|| run(&["serve", "--help"]).stdout.contains("--chaos"));
+    if !can {
+        println!("skipped: needs the chaos feature");
+    }
+    can
+}
+
+macro_rules! topics {
+    ($variant:ident $($topic:ident: $($case:ident)*;)*) => {
+        $(mod $topic {
+            $(#[test]
+            fn $case() {
+                if crate::matrix::can_inject() {
+                    crate::$topic::$case(crate::harness::Variant::named(stringify!($variant)));
+                }
+            })*
+        })*
+    };
+}
+
+macro_rules! matrix {
+    ($($variant:ident)*) => { $(mod $variant { topics! { $variant
+        bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
+            small_body_is_drained body_at_the_limit body_that_comes_late chunked_body_is_drained
+            chunked_body_byte_by_byte large_body_is_refused endless_chunks_are_refused
+            continue_is_sent_or_not_needed continue_with_the_body_at_once;
+        closing: half_closed_client_is_answered half_closed_pipeline_is_answered
+            half_close_within_a_head error_is_read_while_sending
+            last_answer_is_read_while_sending aborts_harm_nobody aborts_leave_nothing_open
+            ends_with_the_request_are_noticed;
+        conditionals: every_combination;
+        framing: request_lines field_lines bare_line_ends content_lengths transfer_encodings
+            chunks faults_in_pieces fault_after_good_requests;
+        load: two_hundred_connections a_thousand_short_connections every_way_to_send
+            full_and_not_listening;
+        negotiation: weights ranges_of_a_coded_form;
+        pipelining: in_order burst_of_a_hundred answers_larger_than_buffers
+            requests_without_end_while_reading split_at_every_byte byte_at_a_time
+            nothing_after_close all_kinds_of_answers;
+        ranges: single_against_a_model several several_in_a_pipeline too_many;
+    } })* };
+}
+
+matrix! {
+    sped_epoll sped_poll sped_select sped_epoll_edge sped_blocking sped_small_turns sped_uncached
+}

@@ -1,0 +1,72 @@
+//! The variants: every architecture, under every setting that changes how it works.
+
+use crate::harness::Variant;
+
+/// Every variant; `structure.rs` asserts that each architecture the program lists is here.
+pub(crate) const VARIANTS: &[Variant] = &[
+    sped("sped_epoll", &["event.poller=epoll"]),
+    sped("sped_epoll_edge", &["event.poller=epoll-edge"]),
+    sped("sped_poll", &["event.poller=poll"]),
+    sped("sped_select", &["event.poller=select"]),
+    sped("sped_blocking", &["event.poller=epoll", "event.send=blocking"]),
+    // Everything that cuts work into small turns, so that every resumption is taken.
+    sped(
+        "sped_small_turns",
+        &[
+            "event.poller=epoll-edge",
+            "event.turn_ops_max=2",
+            "event.turn_bytes_max=16384",
+            "accept.count=1",
+            "accept.eager_write=false",
+        ],
+    ),
+    // The accept strategies that read before they wait, and nothing remembered between requests.
+    sped(
+        "sped_eager_uncached",
+        &[
+            "event.poller=poll",
+            "accept.eager_read=true",
+            "accept.full_read=true",
+            "accept.on_close=true",
+            "cache.enabled=false",
+        ],
+    ),
+    of("symped", "symped", &["event.processes=2", "event.poller=epoll"]),
+    of(
+        "symped_exclusive",
+        "symped",
+        &["event.processes=2", "event.poller=epoll-edge", "event.listen=exclusive"],
+    ),
+    of(
+        "symped_reuseport",
+        "symped",
+        &["event.processes=2", "event.poller=poll", "event.listen=reuseport"],
+    ),
+    of(
+        "symped_blocking",
+        "symped",
+        &["event.processes=2", "event.poller=epoll", "event.send=blocking"],
+    ),
+    of("n_copy", "n-copy", &["event.copies=2", "event.poller=epoll"]),
+    of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
+    of("accept1", "accept1", &[]),
+    of("acceptinf", "acceptinf", &[]),
+    of("accept25", "accept25", &[]),
+    of("accept25_cache", "accept25+$", &[]),
+    of("eager", "eager", &[]),
+    of("eager_full", "eager+full", &[]),
+    of("eager_close", "eager+close", &[]),
+    of("cm", "cm", &[]),
+];
+
+const fn of(
+    name: &'static str,
+    architecture: &'static str,
+    settings: &'static [&'static str],
+) -> Variant {
+    Variant { name, architecture, settings, chaos: None }
+}
+
+const fn sped(name: &'static str, settings: &'static [&'static str]) -> Variant {
+    Variant { name, architecture: "sped", settings, chaos: None }
+}
