@@ -3,7 +3,7 @@
 
 use crate::client::Client;
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill};
-use crate::inspect::{listeners, owner, processors, shared_and_writable, tasks};
+use crate::inspect::{listeners, owner, owners, processors, shared_and_writable, tasks};
 use crate::site::common;
 use rustix::process::Signal;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -98,11 +98,9 @@ fn copies_have_addresses_of_their_own() {
     let server = launch.listen("127.0.0.2:0").start();
     apart(&server, 2);
     for (address, worker) in server.addresses().iter().zip(server.workers()) {
-        for _ in 0..5 {
-            let mut client = Client::connect(*address);
-            client.get("/small.txt").expect(200);
-            assert_eq!(owner(&server, &client.sender()), Some(worker), "{address}");
-        }
+        let mut client = Client::connect(*address);
+        client.get("/small.txt").expect(200);
+        assert_eq!(owner(&server, &client.sender()), Some(worker), "{address}");
     }
 }
 
@@ -113,11 +111,12 @@ fn a_steered_connection_stays_on_its_processor() {
     apart(&server, allowed.len());
     assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "one port, one line");
     for (cpu, worker) in allowed.iter().zip(server.workers()) {
-        for _ in 0..10 {
-            let mut client = connect_from(*cpu, server.address());
+        let mut clients: Vec<_> = (0..10).map(|_| connect_from(*cpu, server.address())).collect();
+        for client in &mut clients {
             client.get("/small.txt").expect(200);
-            assert_eq!(owner(&server, &client.sender()), Some(worker), "from processor {cpu}");
         }
+        let streams: Vec<_> = clients.iter().map(Client::sender).collect();
+        assert_eq!(owners(&server, &streams), [Some(worker); 10], "from processor {cpu}");
     }
 }
 

@@ -167,6 +167,7 @@ fn connections_are_split_evenly() {
         *each.entry(owner).or_default() += 1;
     }
     assert_eq!(each.into_values().collect::<Vec<_>>(), [3, 3]);
+    drop(streams);
     let mut seventh = server.connect();
     seventh.send(get("/small.txt"));
     assert!(seventh.silent_for(Duration::from_millis(200)), "a seventh was served");
