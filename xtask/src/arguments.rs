@@ -51,6 +51,13 @@ impl Arguments {
         Some(self.words.remove(at))
     }
 
+    /// Takes `--name`; true if it was there.
+    pub(crate) fn flag(&mut self, name: &str) -> bool {
+        let before = self.words.len();
+        self.words.retain(|word| word != name);
+        self.words.len() < before
+    }
+
     /// Ends the reading: any word left over is an error.
     ///
     /// # Errors

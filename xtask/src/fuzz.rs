@@ -1,8 +1,12 @@
-//! `cargo xtask fuzz`: the fuzz targets under cargo-fuzz, which needs a nightly compiler.
+//! `cargo xtask fuzz`: the fuzz targets under cargo-fuzz, which needs a nightly compiler, or their
+//! corpora and mutations of them with any compiler (`--smoke`).
 
 use crate::arguments::Arguments;
-use crate::command::{output_of, project_root};
+use crate::command::{cargo, output_of, project_root};
 use std::process::Command;
+
+/// How long a smoke test of all targets takes, seconds, once it is built.
+pub(crate) const SMOKE_SECONDS: u64 = 10;
 
 /// Runs one target or all; true if none found anything.
 ///
@@ -10,9 +14,13 @@ use std::process::Command;
 /// If the words are not understood, or cargo-fuzz or a target is missing.
 pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     let mut arguments = Arguments::new(words);
-    let seconds = arguments.number("--seconds", 30)?;
+    let smokes = arguments.flag("--smoke");
+    let seconds = arguments.number("--seconds", if smokes { SMOKE_SECONDS } else { 30 })?;
     let only = arguments.word();
     arguments.finish()?;
+    if smokes {
+        return smoke(seconds, only.as_deref());
+    }
     ready()?;
     let mut targets = targets();
     if let Some(only) = only {
@@ -28,6 +36,21 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
         }
     }
     Ok(true)
+}
+
+/// Runs the committed corpus of one target, or of all, and mutations of it for a number of seconds
+/// in all; true if nothing was found.
+///
+/// # Errors
+/// If cargo cannot be started.
+pub(crate) fn smoke(seconds: u64, only: Option<&str>) -> Result<bool, String> {
+    let status = cargo()
+        .args(["run", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--no-default-features"])
+        .args(["--bin", "smoke", "--", "--seconds", &seconds.to_string()])
+        .args(only)
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    Ok(status.success())
 }
 
 /// The names of the fuzz targets; empty if there is no `fuzz/`.

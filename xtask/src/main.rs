@@ -22,8 +22,9 @@ Usage: cargo xtask COMMAND [options]
   gen                  rewrites the documents and example files that are made from sources
   sim  [--seeds N] [--from S]
                        the simulator in an optimised build (defaults: 100000 seeds from 0)
-  fuzz [TARGET] [--seconds S]
-                       fuzz one target, or each in turn (default: 30 s each)
+  fuzz [TARGET] [--seconds S] [--smoke]
+                       fuzz one target, or each in turn (default: 30 s each); --smoke needs no
+                       nightly compiler: corpora and mutations of them (default: 10 s in all)
   bench [options]      Regatta beside a bare loop, nginx, lighttpd and h2o; `bench --help`
 
 Example: cargo xtask test

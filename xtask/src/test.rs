@@ -12,7 +12,6 @@ const NO_STD_TARGET: &str = "x86_64-unknown-none";
 const NO_STD_CRATES: [&str; 4] = ["op", "http", "origin", "metrics"];
 /// Features that add tests where a crate has them: injected faults, counted allocations.
 const TEST_FEATURES: [&str; 2] = ["chaos", "alloc-count"];
-const FUZZ_SMOKE_SECONDS: u64 = 5;
 
 /// How many things were found to hold, to fail, or could not be tried.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -198,16 +197,9 @@ fn packages_with_features(root: &Path) -> Vec<(String, &'static str)> {
     found
 }
 
-/// Every fuzz target for a few seconds.
+/// Every fuzz target on its corpus and on mutations of it, for a few seconds in all.
 fn fuzz_smoke() -> Outcome {
-    if let Err(why) = fuzz::ready() {
-        return Outcome::Skipped(why);
-    }
-    let mut count = Count::default();
-    for target in fuzz::targets() {
-        count.add(Count::one(fuzz::fuzz(&target, FUZZ_SMOKE_SECONDS) == Ok(true)));
-    }
-    Outcome::Ran(count)
+    Outcome::Ran(Count::one(fuzz::smoke(fuzz::SMOKE_SECONDS, None) == Ok(true)))
 }
 
 /// Builds the crates that must not need an operating system for one that has none.

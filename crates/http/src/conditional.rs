@@ -20,6 +20,19 @@ pub struct RequestConditions<'a> {
 }
 
 impl RequestConditions<'_> {
+    /// No condition.
+    #[must_use]
+    #[inline(always)]
+    pub const fn none() -> Self {
+        Self {
+            if_match: FieldLines::absent(),
+            if_none_match: FieldLines::absent(),
+            if_modified_since: None,
+            if_unmodified_since: None,
+            if_range: None,
+        }
+    }
+
     /// True if [`evaluate`] has nothing to evaluate; `If-Range` is not among it.
     #[must_use]
     #[inline]

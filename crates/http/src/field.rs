@@ -111,6 +111,12 @@ impl<'a> FieldLines<'a> {
     /// The field is absent.
     pub const ABSENT: Self = Self { lines: Extent::Absent };
 
+    /// [`Self::ABSENT`], written in place.
+    #[inline(always)]
+    pub(crate) const fn absent() -> Self {
+        Self { lines: Extent::Absent }
+    }
+
     /// The field in one line.
     #[must_use]
     #[inline]

@@ -28,9 +28,18 @@ pub enum Method {
 impl Method {
     /// The method that `text` names. Methods are case-sensitive (RFC 9110 §9.1).
     #[must_use]
+    #[inline]
     pub const fn from_text(text: &[u8]) -> Self {
+        // Nearly all are.
+        if let b"GET" = text {
+            return Self::Get;
+        }
+        Self::rare(text)
+    }
+
+    #[cold]
+    const fn rare(text: &[u8]) -> Self {
         match text {
-            b"GET" => Self::Get,
             b"HEAD" => Self::Head,
             b"OPTIONS" => Self::Options,
             b"POST" => Self::Post,

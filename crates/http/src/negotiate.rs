@@ -1,5 +1,6 @@
 //! Choosing a content coding (RFC 9110 §12.5.3).
 use crate::{FieldLines, field::members};
+use memchr::memchr2;
 
 /// Which form of a representation to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,26 @@ pub const AVAILABLE_MAX: usize = 8;
 #[must_use]
 pub fn choose(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choice {
     let available = &available[..available.len().min(AVAILABLE_MAX)];
+    if let Some(list) = accept_encoding.single()
+        && memchr2(b';', b'*', list).is_none()
+    {
+        return choose_unweighted(list, available);
+    }
+    choose_weighted(accept_encoding, available)
+}
+
+/// [`choose`] by names alone, as browsers ask: all that is named weighs the same, and nothing is
+/// refused.
+fn choose_unweighted(list: &[u8], available: &[&str]) -> Choice {
+    if available.is_empty() {
+        return Choice::Identity;
+    }
+    let named = |coding| available.iter().position(|name| is_coding(coding, name));
+    let first = members(list).filter_map(named).min();
+    first.map_or(Choice::Identity, Choice::Coding)
+}
+
+fn choose_weighted(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choice {
     let mut weights = [None; AVAILABLE_MAX];
     let (mut any, mut identity) = (None, None);
     for member in accept_encoding.values().flat_map(members) {
@@ -57,9 +78,12 @@ pub fn choose(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choice {
     }
 }
 
+#[inline]
 fn is_coding(text: &[u8], name: &str) -> bool {
-    text.eq_ignore_ascii_case(name.as_bytes())
-        || name == "gzip" && text.eq_ignore_ascii_case(b"x-gzip")
+    match text.len() {
+        6 if name == "gzip" => text.eq_ignore_ascii_case(b"x-gzip"),
+        len => len == name.len() && text.eq_ignore_ascii_case(name.as_bytes()),
+    }
 }
 
 /// A member's coding and its weight in thousandths (RFC 9110 §12.4.2).

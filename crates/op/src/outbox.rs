@@ -67,6 +67,17 @@ impl<F> Outbox<F> {
         Self { head, head_at: 0, first: None, rest: None }
     }
 
+    /// Starts an empty outbox anew with `head`.
+    ///
+    /// # Panics
+    /// If it is not empty, in debug builds: what was not sent would go out after `head`.
+    #[inline]
+    pub fn start(&mut self, head: Vec<u8>) {
+        debug_assert!(self.is_empty(), "one response at a time");
+        self.head = head;
+        self.head_at = 0;
+    }
+
     /// Adds a segment after all others. Empty segments are dropped.
     pub fn push(&mut self, segment: Segment<F>) {
         if segment.is_empty() {
@@ -152,7 +163,12 @@ impl<F> Outbox<F> {
 
     /// Takes the head's buffer for another use and drops what was not sent.
     #[must_use]
+    #[inline]
     pub fn into_buffer(self) -> Vec<u8> {
+        // Looked at here, because nearly always there is nothing to drop.
+        if let Some(rest) = self.rest {
+            drop(rest);
+        }
         self.head
     }
 

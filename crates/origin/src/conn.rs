@@ -375,7 +375,7 @@ impl<F: File> Conn<F> {
 // How it ends.
 impl<F: File> Conn<F> {
     /// The exchange in progress is over: counts it and tells the log.
-    #[inline]
+    #[inline(always)]
     fn finish(&mut self, outcome: Outcome, now: Now, cx: &Cx<'_, F>) {
         if outcome == Outcome::Complete {
             cx.tally.reply(self.status, SIZE_CLASSES[usize::from(self.size_class)]);

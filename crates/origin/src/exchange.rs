@@ -22,8 +22,6 @@ use regatta_op::{CloseReason, Coding, Codings, File, Now, OpenFault, OpenReq, Op
 /// What the disk brought for an exchange that waited for it.
 #[derive(Debug)]
 pub(crate) enum Supply<F> {
-    /// Nothing was asked yet.
-    Nothing,
     /// A name was opened.
     Opened(Result<Opened<F>, OpenFault>),
     /// A body was read into this file.
@@ -40,7 +38,7 @@ impl<F: File> Conn<F> {
         self.requests = self.requests.saturating_add(1);
         self.take_note(Some(head), now, cx);
         if needs_file(head) {
-            self.answer(head, Supply::Nothing, now, cx);
+            self.answer(head, now, cx, |_, asked| (Search::default(), Search::start(asked)));
         } else {
             self.answer_without_file(head, now, cx);
         }
@@ -50,7 +48,7 @@ impl<F: File> Conn<F> {
     fn answer_without_file(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
         let course = self.course(head, cx);
         let reply = terms(head, &course, now, cx).without_file(head, &course);
-        self.respond(reply, head, &course, now, cx);
+        self.respond_rarely(reply, head, &course, now, cx);
     }
 
     /// A request will never come in full, or what came is none.
@@ -72,58 +70,95 @@ impl<F: File> Conn<F> {
     pub(crate) fn resume(&mut self, bytes: &[u8], supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
         let head = parse_request(bytes, &head_limits(cx.site));
         let head = head.expect("it was well-formed the first time");
-        self.answer(&head, supply, now, cx);
+        self.answer(&head, now, cx, |conn, asked| {
+            let search = conn.work_mut(cx).search;
+            (search, conn.supplied(asked, search, supply, now, cx))
+        });
     }
 
-    /// Looks for what answers, as far as memory knows; asks the disk for the rest.
+    /// Looks for what answers, as far as memory knows; asks the disk for the rest. `first` is how
+    /// far the search has come, and what it found there.
     ///
     /// Inlined where a request starts and where it resumes: the first is the path of every hit.
     #[inline(always)]
-    fn answer(&mut self, head: &RequestHead<'_>, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
+    fn answer(
+        &mut self,
+        head: &RequestHead<'_>,
+        now: Now,
+        cx: &Cx<'_, F>,
+        first: impl FnOnce(&mut Self, &Asked<'_>) -> (Search, Found<F>),
+    ) {
         let course = self.course(head, cx);
         let terms = terms(head, &course, now, cx);
         if course.is_too_large() {
-            return self.respond(terms.nothing(Status::CONTENT_TOO_LARGE), head, &course, now, cx);
+            let reply = terms.nothing(Status::CONTENT_TOO_LARGE);
+            return self.respond_rarely(reply, head, &course, now, cx);
         }
         let Target::Path(raw) = head.names else {
             let reply = terms.page(Status::BAD_REQUEST, "no such target", |_| {});
-            return self.respond(reply, head, &course, now, cx);
+            return self.respond_rarely(reply, head, &course, now, cx);
         };
         let mut decoded = cx.scratch.decoded.borrow_mut();
-        let Ok(path) = decode_path(raw, &mut decoded) else {
+        // By reference: a path is seven words.
+        let path = &decode_path(raw, &mut decoded);
+        let Ok(path) = path else {
             let reply = terms.page(Status::BAD_REQUEST, "invalid path", |_| {});
-            return self.respond(reply, head, &course, now, cx);
+            return self.respond_rarely(reply, head, &course, now, cx);
         };
-        let asked = Asked { path: &path, head, rules: &cx.site.content };
-        let mut search = Search::default();
-        let mut found = match supply {
-            Supply::Nothing => Search::start(&asked),
-            supply => {
-                search = self.work_mut(cx).search;
-                self.supplied(&asked, search, supply, now, cx)
-            }
+        let asked = Asked { path, head, rules: &cx.site.content };
+        let (mut search, mut found) = first(self, &asked);
+        if let Found::Next(next) = found {
+            search = next;
+            found = match self.look_up(search, &asked, now, cx) {
+                Some(entry) => search.consider(&asked, entry),
+                None => return,
+            };
+        }
+        let Found::File(file, role) = found else {
+            return self.answer_otherwise(search, found, &asked, &course, now, cx);
         };
+        let plan = plan(head, &file, role, cx.site.limits.ranges_max, now.unix);
+        if let Some(coding) = plan.fill(head.method, cx.site.caching.body_bytes_max) {
+            return self.ask_read(file, coding, search, cx);
+        }
+        let (status, body_bytes) = terms.planned_into(&plan, role, &mut self.out);
+        self.respond(status, body_bytes, head, &course, now, cx);
+    }
+
+    /// [`answer`](Self::answer) when the name looked at first is no file.
+    #[inline(never)]
+    fn answer_otherwise(
+        &mut self,
+        mut search: Search,
+        mut found: Found<F>,
+        asked: &Asked<'_>,
+        course: &Course,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        let terms = terms(asked.head, course, now, cx);
+        let (head, limits) = (asked.head, &cx.site.limits);
         let reply = loop {
             found = match found {
                 Found::Next(next) => {
                     search = next;
-                    match self.look_up(search, &asked, now, cx) {
-                        Some(entry) => search.consider(&asked, entry),
+                    match self.look_up(search, asked, now, cx) {
+                        Some(entry) => search.consider(asked, entry),
                         None => return,
                     }
                 }
                 Found::File(file, role) => {
-                    let plan = plan(head, &file, role, cx.site.limits.ranges_max, now.unix);
+                    let plan = plan(head, &file, role, limits.ranges_max, now.unix);
                     if let Some(coding) = plan.fill(head.method, cx.site.caching.body_bytes_max) {
                         return self.ask_read(file, coding, search, cx);
                     }
                     break terms.planned(&plan, role);
                 }
-                Found::Redirect => break terms.redirect(&path),
+                Found::Redirect => break terms.redirect(asked.path),
                 Found::Nothing(status) => break terms.nothing(status),
             };
         };
-        self.respond(reply, head, &course, now, cx);
+        self.respond_rarely(reply, head, course, now, cx);
     }
 
     /// What memory knows of a name; otherwise asks the disk and returns `None`.
@@ -212,7 +247,7 @@ impl<F: File> Conn<F> {
         let name = search.name(asked, &mut room);
         let rules = &cx.site.caching;
         let (entry, opened) = match supply {
-            Supply::Nothing | Supply::Unreadable => {
+            Supply::Unreadable => {
                 self.work_mut(cx).opened = None;
                 return Found::Nothing(Status::INTERNAL_SERVER_ERROR);
             }
@@ -269,6 +304,7 @@ impl<F: File> Conn<F> {
         }
     }
 
+    #[inline(never)]
     fn ask_read(
         &mut self,
         file: Arc<Representation<F>>,
@@ -299,18 +335,18 @@ impl<F: File> Conn<F> {
         Filled::Supply(Supply::Filled(Arc::new(file)))
     }
 
-    /// Sends a reply, after the request's content has been discarded.
+    /// Sends what is in the outbox, after the request's content has been discarded.
     #[inline(always)]
     fn respond(
         &mut self,
-        reply: Reply<F>,
+        status: Status,
+        body_bytes: u64,
         head: &RequestHead<'_>,
         course: &Course,
         now: Now,
         cx: &Cx<'_, F>,
     ) {
-        self.promise(reply.status, reply.body_bytes);
-        self.out = reply.outbox;
+        self.promise(status, body_bytes);
         self.after = course.after;
         self.reason = if self.draining { CloseReason::Drained } else { CloseReason::Finished };
         if course.content == Announced::Some {
@@ -321,6 +357,20 @@ impl<F: File> Conn<F> {
         } else {
             self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
         }
+    }
+
+    /// Sends a reply likewise; out of the way of hits.
+    #[inline(never)]
+    fn respond_rarely(
+        &mut self,
+        reply: Reply<F>,
+        head: &RequestHead<'_>,
+        course: &Course,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        self.out = reply.outbox;
+        self.respond(reply.status, reply.body_bytes, head, course, now, cx);
     }
 
     /// Answers what no exchange can follow: sends a page, then ends the connection.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::mem;
 use regatta_http::{
     Status,
-    h1::{HeadFault, Scan, parse_first, scan_head},
+    h1::{HeadFault, RequestHead, Scan, parse_into, scan_head},
 };
 use regatta_op::{CloseReason, File, Now};
 
@@ -44,7 +44,7 @@ impl<F: File> Conn<F> {
 
     /// Goes on with `bytes`, of which `seen` have been looked at before, until another operation
     /// than `Recv` is next or more bytes are needed.
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Advance {
         let (mut used, mut seen) = (0, seen);
         while used < bytes.len() {
@@ -74,28 +74,29 @@ impl<F: File> Conn<F> {
 
     /// Starts on the request that `bytes` start with, and returns how many belong to its head;
     /// `None` if its end has not come. `seen` of them have been looked at before.
-    #[inline]
+    #[inline(never)]
     fn next_head(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Option<usize> {
         let limits = head_limits(cx.site);
         // What comes in small pieces is scanned once and parsed once.
+        let mut head = RequestHead::unread();
         let parsed = if seen > 0 && scan_head(bytes, seen) == Scan::Partial {
-            Ok(None)
+            Ok(false)
         } else {
-            parse_first(bytes, &limits)
+            parse_into(bytes, &limits, &mut head)
         };
-        let fault = match &parsed {
-            Ok(Some(head)) => {
-                self.on_head(head, now, cx);
+        let fault = match parsed {
+            Ok(true) => {
+                self.on_head(&head, now, cx);
                 return Some(head.head_bytes);
             }
-            Ok(None) if bytes.len() <= limits.head_bytes_max => {
+            Ok(false) if bytes.len() <= limits.head_bytes_max => {
                 if seen == 0 {
                     self.set_state(State::Head, now.tick.after(cx.site.deadlines.head_ms_max));
                 }
                 return None;
             }
-            Ok(None) => HeadFault::oversized(bytes, &limits),
-            Err(fault) => *fault,
+            Ok(false) => HeadFault::oversized(bytes, &limits),
+            Err(fault) => fault,
         };
         let (status, why) = (fault.status(), fault.reason());
         self.on_no_head(status, why, CloseReason::BadRequest, now, cx);

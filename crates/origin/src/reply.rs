@@ -57,19 +57,31 @@ pub(crate) struct Reply<F> {
 }
 
 impl Terms<'_> {
-    /// The response that a plan describes.
+    /// Puts the response that a plan describes into `outbox`, which must be empty: its status, and
+    /// how many bytes of body it has.
     #[inline(always)]
-    pub(crate) fn planned<F: File>(&self, plan: &Plan<'_, F>, role: Role) -> Reply<F> {
-        let coded = plan.coded;
-        match &plan.shape {
-            Shape::Whole if role == Role::Itself => self.whole(coded, role),
-            shape => self.other(coded, shape, role),
+    pub(crate) fn planned_into<F: File>(
+        &self,
+        plan: &Plan<'_, F>,
+        role: Role,
+        outbox: &mut Outbox<F>,
+    ) -> (Status, u64) {
+        if plan.shape == Shape::Whole && role == Role::Itself {
+            return self.whole(plan.coded, role, outbox);
         }
+        let reply = self.planned(plan, role);
+        *outbox = reply.outbox;
+        (reply.status, reply.body_bytes)
     }
 
     /// 200 with all of a file: the prebuilt head, the date patched, the body behind it.
     #[inline(always)]
-    fn whole<F: File>(&self, coded: &Coded<F>, role: Role) -> Reply<F> {
+    fn whole<F: File>(
+        &self,
+        coded: &Coded<F>,
+        role: Role,
+        outbox: &mut Outbox<F>,
+    ) -> (Status, u64) {
         let mut out = self.scratch.take_buffer();
         let copied = match &coded.body {
             Body::Memory(bytes) if self.copies(bytes) => bytes,
@@ -81,9 +93,9 @@ impl Terms<'_> {
         vary(&mut out, role);
         self.amend(&mut out);
         out.extend_from_slice(copied);
-        let mut outbox = Outbox::new(out);
+        outbox.start(out);
         if self.head_only {
-            return Reply { outbox, status: Status::OK, body_bytes: 0 };
+            return (Status::OK, 0);
         }
         if copied.is_empty() {
             outbox.push(match &coded.body {
@@ -91,14 +103,20 @@ impl Terms<'_> {
                 Body::File(file) => Segment::File { file: file.clone(), at: 0, len: coded.len() },
             });
         }
-        Reply { outbox, status: Status::OK, body_bytes: coded.len() }
+        (Status::OK, coded.len())
     }
 
+    /// The response that a plan describes, whatever it is.
     #[inline(never)]
-    fn other<F: File>(&self, coded: &Coded<F>, shape: &Shape, role: Role) -> Reply<F> {
-        match shape {
+    pub(crate) fn planned<F: File>(&self, plan: &Plan<'_, F>, role: Role) -> Reply<F> {
+        let coded = plan.coded;
+        match &plan.shape {
             Shape::Whole if role == Role::NotFound => self.not_found(coded),
-            Shape::Whole => self.whole(coded, role),
+            Shape::Whole => {
+                let mut outbox = Outbox::default();
+                let (status, body_bytes) = self.whole(coded, role, &mut outbox);
+                Reply { outbox, status, body_bytes }
+            }
             Shape::One(range) => self.one(coded, range, role),
             Shape::Many(ranges) => self.many(coded, ranges, role),
             Shape::NotModified => {
@@ -303,8 +321,15 @@ impl Terms<'_> {
     }
 
     /// Says in a finished head what becomes of the connection, if that must be said.
-    #[inline]
+    #[inline(always)]
     fn amend(&self, out: &mut Vec<u8>) {
+        if self.persistence != Persistence::Implied {
+            self.write_connection(out);
+        }
+    }
+
+    #[inline(never)]
+    fn write_connection(&self, out: &mut Vec<u8>) {
         let value: &[u8] = match self.persistence {
             Persistence::Implied => return,
             Persistence::Told => b"keep-alive",
@@ -327,7 +352,7 @@ const CONNECTION_BYTES_MAX: usize = 24;
 
 /// Says in a finished head, in 206 and 304 as in 200 (RFC 9110 §15.3.7, §15.4.5), that a fallback
 /// was chosen: who asked for a page got it, another who asks for the same gets 404.
-#[inline]
+#[inline(always)]
 fn vary(out: &mut Vec<u8>, role: Role) {
     if role == Role::Fallback {
         out.truncate(out.len() - 2);

@@ -111,15 +111,15 @@ impl Search {
     /// What it means that this name is `entry`.
     #[inline]
     pub(crate) fn consider<F>(self, asked: &Asked<'_>, entry: Entry<F>) -> Found<F> {
-        let fault = match entry {
-            Entry::File(file) => return Found::File(file, self.role()),
-            Entry::Directory => None,
-            Entry::Missing(fault) => Some(fault),
-        };
-        self.consider_none(asked, fault)
+        match entry {
+            Entry::File(file) => Found::File(file, self.role()),
+            Entry::Directory => self.consider_none(asked, None),
+            Entry::Missing(fault) => self.consider_none(asked, Some(fault)),
+        }
     }
 
     /// What it means that this name is no file: a directory, or what the fault says.
+    #[inline(never)]
     fn consider_none<F>(self, asked: &Asked<'_>, fault: Option<OpenFault>) -> Found<F> {
         let clean = asked.rules.clean_urls && !asked.path.relative.ends_with(b".html");
         match (self.step, fault) {

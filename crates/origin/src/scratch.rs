@@ -42,7 +42,7 @@ impl Scratch {
     }
 
     /// An empty buffer, with whatever room it had before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_buffer(&self) -> Vec<u8> {
         self.buffers.borrow_mut().pop().unwrap_or_default()
     }
@@ -70,13 +70,18 @@ impl Scratch {
     }
 
     /// Writes the date over 29 bytes at `at`, formatting it once a second.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn patch_date(&self, head: &mut [u8], at: usize, unix: u64) {
         if self.second.get() != unix {
-            self.second.set(unix);
-            self.date.set(date::format(i64::try_from(unix).unwrap_or(i64::MAX)));
+            self.format_date(unix);
         }
         head[at..at + DATE_BYTES].copy_from_slice(&self.date.get());
+    }
+
+    #[cold]
+    fn format_date(&self, unix: u64) {
+        self.second.set(unix);
+        self.date.set(date::format(i64::try_from(unix).unwrap_or(i64::MAX)));
     }
 
     /// The next number of the seeded sequence (splitmix64).

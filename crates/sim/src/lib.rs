@@ -23,7 +23,9 @@ mod run;
 mod site;
 mod spoil;
 mod trace;
+mod wire;
 mod world;
 
 pub use plant::Plant;
 pub use run::{Report, Violation, announce_panics, run, run_bytes, run_planted, whole_trace};
+pub use wire::run_wire;

@@ -2,7 +2,7 @@
 use crate::{
     closing::{Closing, DISK_MS_MAX, patience},
     dice::{Dice, index},
-    disk::{Disk, SimFile, compressible, name_of},
+    disk::{Disk, Seen, SimFile, compressible, name_of},
     judge::{Judge, unix},
     knowledge::Knowledge,
     link::{Asked, Link, Parked},
@@ -396,7 +396,8 @@ impl<'a> World<'a> {
         self.complete(at, Done::Open(ticket, found))?;
         // What is not to be read first is in the cache now.
         let link = &mut self.links[at];
-        if link.parked.as_ref().is_some_and(|parked| parked.op.kind() == OpKind::Read) {
+        let reads = link.parked.as_ref().is_some_and(|parked| parked.op.kind() == OpKind::Read);
+        if reads && matches!(seen, Seen::File { .. }) {
             link.asking = Some(req.path.to_vec());
         } else {
             self.knowledge.put(&req.path, at, self.stamp);

@@ -7,9 +7,10 @@ const SEEDS: u64 = 256;
 /// Seeds within which every planted mistake must be seen.
 const PLANTED_SEEDS: u64 = 2_000;
 
-/// Seeds that once showed a mistake in the origin, in the model, or in both.
-const FOUND: [u64; 12] =
-    [43, 627, 739, 1253, 2208, 2345, 2948, 3574, 11_487, 15_871, 19_925, 70_000];
+/// Seeds beyond [`SEEDS`] that showed a mistake. Those below it, with what was wrong: 0 (an end
+/// counted twice), 36 (a lingering peer cut off, or waited for without end), 129 (a body behind the
+/// head of an answer to `HEAD`), 200 (no `Vary` in a fallback's 304).
+const FOUND: [u64; 1] = [323_231];
 
 #[test]
 fn every_schedule_is_as_the_model_says() {

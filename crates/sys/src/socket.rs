@@ -241,6 +241,15 @@ pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::net::shutdown(fd, Shutdown::Write)?)
 }
 
+/// Refuses connections from now on, in every process that has this listener: closing a descriptor
+/// ends listening only where it is the last. Connections still in the queue are reset.
+///
+/// # Errors
+/// `NotConnected` if the socket is not listening.
+pub fn stop_listening(listener: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::shutdown(listener, Shutdown::Read)?)
+}
+
 /// Bytes sent that the peer has not acknowledged yet (`SIOCOUTQ`).
 ///
 /// # Errors

@@ -29,6 +29,8 @@ pub struct Slot {
     pub interest: Interest,
     /// The tick of the timer entry that counts.
     pub timer_at: Tick,
+    /// When the request that is being timed was about to be read, nanoseconds; 0 if none is.
+    pub timed_from: u64,
     /// A `Recv` that has been offered and not performed.
     recv: bool,
     /// A `Send` that has been offered and not finished.
@@ -50,12 +52,19 @@ impl Slot {
             socket,
             interest: Interest::NONE,
             timer_at: Tick::NEVER,
+            timed_from: 0,
             recv: false,
             send: None,
             readable,
             hangup: false,
             writable: false,
         }
+    }
+
+    /// True if no request is in progress and the socket has something to read.
+    #[must_use]
+    pub fn is_about_to_read(&self) -> bool {
+        self.readable && self.conn.is_idle()
     }
 
     /// Notes what the poller said.

@@ -72,6 +72,8 @@ pub struct EventLoop<'a, P> {
     stamp: u64,
     /// Turns so far.
     turns: u32,
+    /// The next request is to be timed.
+    sample_due: bool,
     /// Time that the disk may have taken since the last wait, nanoseconds.
     disk_ns: u64,
     /// Changes of the interest set that have been counted.
@@ -101,6 +103,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             now,
             stamp: clock::nanos(),
             turns: 0,
+            sample_due: false,
             disk_ns: 0,
             changes: 0,
             draining: false,
@@ -290,12 +293,20 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         // whoever touches the disk.
         self.turns = self.turns.wrapping_add(1);
         let started = self.turns.is_multiple_of(TURNS_PER_SAMPLE).then(clock::nanos);
+        self.sample_due |= started.is_some();
+        if self.sample_due && slot.is_about_to_read() {
+            self.sample_due = false;
+            slot.timed_from = clock::nanos();
+        }
         let spent = Spent::default();
         let mut io = Io { disk, buffer, spares, rules: self.rules, spent };
         let turn = step(slot, key, &mut io, self.now, &around.cx);
         let spent = io.spent;
         if let Some(started) = started {
             around.cx.tally.record(Histogram::TurnNs, clock::nanos() - started);
+        }
+        if slot.timed_from > 0 {
+            time_request(slot, turn, &around.cx);
         }
         if spent.total() > 0 || turn == Turn::Again {
             self.disk_ns += spent.total();
@@ -411,6 +422,10 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.draining = true;
         self.acceptor.paused_until = None;
         self.listen(false)?;
+        for listener in self.acceptor.listeners {
+            // Another worker may have been first.
+            let _ = socket::stop_listening(listener.as_fd());
+        }
         for key in self.slots.keys() {
             if let Some(slot) = self.slots.get_mut(key) {
                 slot.conn.drain(self.now, &self.around.cx);
@@ -421,6 +436,21 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             }
         }
         Ok(())
+    }
+}
+
+/// Records how long the request took that is being timed, if it has been answered.
+#[cold]
+fn time_request(slot: &mut Slot, turn: Turn, cx: &FileCx<'_>) {
+    let answered = match turn {
+        Turn::Closed(reason) => matches!(reason, CloseReason::Finished | CloseReason::Drained),
+        _ => slot.conn.is_idle(),
+    };
+    if answered {
+        cx.tally.record(Histogram::RequestNs, clock::nanos() - slot.timed_from);
+    }
+    if answered || matches!(turn, Turn::Closed(_)) {
+        slot.timed_from = 0;
     }
 }
 

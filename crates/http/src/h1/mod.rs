@@ -14,7 +14,8 @@ pub use encode::{
 };
 pub use framing::{Body, ResponseBody};
 pub use parse::{
-    Expectation, HeadFault, HeadLimits, RequestHead, Version, parse_first, parse_request,
+    Expectation, HeadFault, HeadLimits, RequestHead, Version, parse_first, parse_into,
+    parse_request,
 };
 pub use response::{ResponseFault, ResponseHead, parse_response};
 pub use scan::{LEADING_LINES_MAX, Scan, scan_head};

@@ -163,6 +163,34 @@ pub struct RequestHead<'a> {
     pub head_bytes: usize,
 }
 
+impl RequestHead<'_> {
+    /// A head in which nothing was read yet: for [`parse_into`].
+    ///
+    /// A function, because only what a field says of its absence is written, and not 280 bytes.
+    #[must_use]
+    #[inline(always)]
+    pub const fn unread() -> Self {
+        Self {
+            method: Method::Other,
+            method_text: "",
+            target: b"",
+            names: Target::Server,
+            version: Version::Http11,
+            host: None,
+            body: Body::None,
+            persistent: false,
+            expectation: Expectation::None,
+            conditions: RequestConditions::none(),
+            range: None,
+            accept_encoding: FieldLines::absent(),
+            referer: None,
+            user_agent: None,
+            fields: Fields::new(b""),
+            head_bytes: 0,
+        }
+    }
+}
+
 /// Parses `bytes`, which must be exactly one head as [`super::scan_head`] finds it.
 ///
 /// # Errors
@@ -192,6 +220,20 @@ pub fn parse_first<'a>(
     bytes: &'a [u8],
     limits: &HeadLimits,
 ) -> Result<Option<RequestHead<'a>>, HeadFault> {
+    let mut head = RequestHead::unread();
+    Ok(parse_into(bytes, limits, &mut head)?.then_some(head))
+}
+
+/// [`parse_first`] into `head`, which must be [`RequestHead::unread`]: it is large, and is not to
+/// be copied on its way. True if it is complete; otherwise `head` is of no use.
+///
+/// # Errors
+/// As [`parse_request`].
+pub fn parse_into<'a>(
+    bytes: &'a [u8],
+    limits: &HeadLimits,
+    head: &mut RequestHead<'a>,
+) -> Result<bool, HeadFault> {
     let start = skip_empty_lines(bytes).ok_or(HeadFault::RequestLine)?;
     let text = &bytes[start..];
     let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
@@ -204,54 +246,41 @@ pub fn parse_first<'a>(
     match parsed {
         Ok(httparse::Status::Complete(len)) => {
             let fields = strict::section(&text[..len], request.headers);
-            let fields = fields.ok_or_else(|| line_fault(text, &request))?;
-            if start + len > limits.head_bytes_max {
+            head.fields = fields.ok_or_else(|| line_fault(text, &request))?;
+            head.head_bytes = start + len;
+            if head.head_bytes > limits.head_bytes_max {
                 return Err(HeadFault::HeadTooLarge);
             }
-            let mut head = begin(&request, fields, start + len)?;
-            read_fields(&mut head, request.headers)?;
-            Ok(Some(head))
+            begin(head, &request)?;
+            read_fields(head, request.headers)?;
+            Ok(true)
         }
         Ok(httparse::Status::Partial) => match scan_head(text, 0) {
-            Scan::Partial => Ok(None),
+            Scan::Partial => Ok(false),
             Scan::End(_) | Scan::Bad => Err(line_fault(text, &request)),
         },
         Err(error) => refused(text, &request, error),
     }
 }
 
-/// A head of which the request line is known, and of the fields only where they are.
+/// Reads the request line into `head`.
 #[inline(always)]
 fn begin<'a>(
+    head: &mut RequestHead<'a>,
     request: &httparse::Request<'_, 'a>,
-    fields: Fields<'a>,
-    head_bytes: usize,
-) -> Result<RequestHead<'a>, HeadFault> {
+) -> Result<(), HeadFault> {
     let (Some(method_text), Some(target), Some(minor)) =
         (request.method, request.path.filter(|target| target.is_ascii()), request.version)
     else {
         return Err(HeadFault::RequestLine);
     };
     let (method, target) = (Method::from_text(method_text.as_bytes()), target.as_bytes());
-    let (names, host) = target::parse(method, target).map_err(|TargetFault| HeadFault::Target)?;
-    Ok(RequestHead {
-        method,
-        method_text,
-        target,
-        names,
-        version: if minor == 0 { Version::Http10 } else { Version::Http11 },
-        host,
-        body: Body::None,
-        persistent: false,
-        expectation: Expectation::None,
-        conditions: RequestConditions::default(),
-        range: None,
-        accept_encoding: FieldLines::ABSENT,
-        referer: None,
-        user_agent: None,
-        fields,
-        head_bytes,
-    })
+    (head.method, head.method_text, head.target) = (method, method_text, target);
+    head.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
+    let (names, authority) =
+        target::parse(method, target).map_err(|TargetFault| HeadFault::Target)?;
+    (head.names, head.host) = (names, authority);
+    Ok(())
 }
 
 /// Reads the field lines into `head`.
@@ -278,19 +307,19 @@ fn read_fields<'a>(
     Ok(())
 }
 
-/// What is wrong with a head that `httparse` refuses; `None` if it may yet become right.
+/// What is wrong with a head that `httparse` refuses; false if it may yet become right.
 #[cold]
-fn refused<'a>(
+fn refused(
     text: &[u8],
     request: &httparse::Request<'_, '_>,
     error: httparse::Error,
-) -> Result<Option<RequestHead<'a>>, HeadFault> {
+) -> Result<bool, HeadFault> {
     use httparse::Error;
     match error {
         Error::Version => match after_target(text, request) {
             Some(rest) if strict::is_unknown_version(rest) => Err(HeadFault::Version),
             // `HTTP/2` is refused before it is known whether it is a version.
-            Some(rest) if rest.len() < 8 && rest.iter().all(u8::is_ascii_graphic) => Ok(None),
+            Some(rest) if rest.len() < 8 && rest.iter().all(u8::is_ascii_graphic) => Ok(false),
             _ => Err(HeadFault::RequestLine),
         },
         Error::TooManyHeaders => Err(HeadFault::HeadTooLarge),
@@ -315,9 +344,66 @@ fn after_target<'a>(text: &'a [u8], request: &httparse::Request<'_, '_>) -> Opti
     text.get(strict::offset(text, target.as_bytes()) + target.len() + 1..)
 }
 
-/// Takes a field line into `head`. The length of its name says which few it can be.
+/// Takes a field line into `head`. What nearly every request has is taken here, and what means
+/// nothing here is passed over; the rest is out of the way.
 #[inline(always)]
 fn take<'a>(
+    head: &mut RequestHead<'a>,
+    line: &httparse::Header<'a>,
+    framing: &mut Framing,
+    connection: &mut Options,
+) -> Result<(), HeadFault> {
+    let (name, value) = (line.name.as_bytes(), line.value);
+    match name {
+        b"Host" => host(&mut head.host, value),
+        b"Referer" => {
+            head.referer = Some(value);
+            Ok(())
+        }
+        b"User-Agent" => {
+            head.user_agent = Some(value);
+            Ok(())
+        }
+        b"Connection" if value == b"keep-alive" => {
+            connection.keep_alive = true;
+            Ok(())
+        }
+        b"Accept-Encoding" if head.accept_encoding.is_absent() => {
+            head.accept_encoding = FieldLines::one(value);
+            Ok(())
+        }
+        [first, ..] if INITIALS[name.len() & 31] & initial(*first) != 0 => {
+            take_other(head, line, framing, connection)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A bit for a letter, whatever its case; other characters share them.
+const fn initial(letter: u8) -> u32 {
+    1 << (letter & 31)
+}
+
+/// The first letters of the names that mean something here, by the length of the name.
+static INITIALS: [u32; 32] = {
+    let mut initials = [0; 32];
+    initials[4] = initial(b'H');
+    initials[5] = initial(b'R');
+    initials[6] = initial(b'E');
+    initials[7] = initial(b'R');
+    initials[8] = initial(b'I');
+    initials[10] = initial(b'C') | initial(b'U');
+    initials[13] = initial(b'I');
+    initials[14] = initial(b'C');
+    initials[15] = initial(b'A');
+    initials[17] = initial(b'I') | initial(b'T');
+    initials[19] = initial(b'I');
+    initials
+};
+
+/// [`take`] for any field, however its name is written.
+#[inline(never)]
+fn take_other<'a>(
     head: &mut RequestHead<'a>,
     line: &httparse::Header<'a>,
     framing: &mut Framing,

@@ -278,20 +278,27 @@ impl Core<'_> {
         let keep = head.keep && conn.unsent > 0 && !(conn.ended && conn.flights.is_empty());
         conn.unsent = conn.unsent.saturating_sub(1);
         let owner = conn.owner;
+        let mut extra = false;
         if conn.flights.is_empty() {
             conn.deadline_off();
+            extra = self.input.at < self.input.end;
         }
         if let Some(line) = &mut conn.line {
             line.bytes += bytes;
             line.busy += self.now.saturating_sub(flight.start);
         }
-        let fate = self.judge(&flight, head, &check, bytes);
+        let mut fate = self.judge(&flight, head, &check, bytes);
+        if extra {
+            // More than was asked for must not pass for the reply to the next request.
+            self.forget_input();
+            fate = Fate::Malformed;
+        }
         let class = usize::from(head.status / 100).min(5);
         if (self.from..self.until).contains(&flight.order.due) {
             self.tally.statuses[class] += 1;
         }
         self.record(&flight, fate, bytes);
-        Reply { owner, keep }
+        Reply { owner, keep: keep && !extra }
     }
 
     #[inline]

@@ -98,7 +98,7 @@ pub(super) enum Check {
     /// Held until the end; `floor` is the version that it must not be older than.
     Altered { held: Vec<u8>, floor: u64, long: bool },
     /// Against copies of a file.
-    File { copies: Box<Held>, offset: usize, now: bool, before: bool },
+    File { copies: Held, offset: usize, now: bool, before: bool },
 }
 
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Expect {
             Self::Generated(_) => Check::Generated { offset: 0, wrong: false },
             Self::Altered { .. } => Check::Altered { held: Vec::new(), floor, long: false },
             Self::File(local) => {
-                let copies = Box::new(Held(local.copies()));
+                let copies = Held(local.copies());
                 let before = copies.0.before.is_some();
                 Check::File { copies, offset: 0, now: true, before }
             }

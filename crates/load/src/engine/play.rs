@@ -63,7 +63,8 @@ pub(super) fn run<P: Play>(
     let mut turn = Turn::new(times);
     play.begin(core);
     while !turn.is_over(core, play, stop, tell) {
-        let next = play.due().min(core.timers.next()).min(turn.next(core));
+        let due = if core.ending { u64::MAX } else { play.due() };
+        let next = due.min(core.timers.next()).min(turn.next(core));
         let wait = next.saturating_sub(clock::nanos()).min(WAIT_NS_MAX);
         let changes = core.poll.wait(Some(Duration::from_nanos(wait)))?;
         core.now = clock::nanos();

@@ -195,3 +195,114 @@ impl Half {
         Self { mean, error: (squares / (n - 1.0).max(1.0) / n).sqrt() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::health::Kernel;
+    use crate::engine::options::{LoadOptions, Model};
+    use crate::engine::plan::Plan;
+    use crate::engine::play::Times;
+    use crate::engine::tally::{Health, Tally};
+    use crate::engine::{Rate, Verify};
+
+    const EVIDENCE: Evidence = Evidence {
+        expected: Some(10_000.0),
+        even: true,
+        verifies: true,
+        lag_p99_max_ns: 1_000_000,
+        busy_share_max: 0.9,
+    };
+
+    /// Ten seconds at 1,000 per second, all good and verified.
+    fn sound() -> Outcome {
+        let model = Model::Open { rate: Rate::constant(1_000.0), connections_max: None };
+        let verify = Verify::Generated;
+        let options = LoadOptions { verify, ..LoadOptions::new("http://127.0.0.1:1/x", model) };
+        let plan = Plan::new(&options).unwrap();
+        let mut tally = Tally::new(1, 1);
+        (0..10_000).for_each(|_| tally.fates.count(Fate::Good));
+        (tally.offered, tally.verified) = (10_000, 10_000);
+        tally.lag.record(20_000);
+        let wall_ns = 10_000_000_000;
+        tally.health = Health { wall_ns, cpu_ns: wall_ns / 2, ..Health::default() };
+        let times = Times { start: 0, from: 0, until: wall_ns };
+        let mut outcome = Outcome::new(&plan, &[tally], &[], times, Kernel::default(), false);
+        let row = |second| Row {
+            second,
+            counts: true,
+            offered: 1_000,
+            good: 1_000 + second % 3,
+            errors: 0,
+            bytes: 0,
+            p50_ns: 0,
+            p99_ns: 0,
+            max_ns: 0,
+            in_flight: 10,
+            connections: 10,
+            sessions: 0,
+            lag_ns: 0,
+            cpu_ns: 0,
+        };
+        outcome.rows = (0..10).map(row).collect();
+        outcome
+    }
+
+    fn check(what: &str, expected: Stamp, word: &str, change: fn(&mut Outcome, &mut Evidence)) {
+        let (mut outcome, mut evidence) = (sound(), EVIDENCE);
+        change(&mut outcome, &mut evidence);
+        let (stamp, reasons) = stamp(&outcome, &evidence);
+        assert_eq!(stamp, expected, "{what}: {reasons:?}");
+        assert!(reasons.iter().any(|r| r.why.contains(word)) || word.is_empty(), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_sound_run_is_valid() {
+        check("sound", Stamp::Valid, "", |_, _| {});
+        check("short", Stamp::Valid, "not judged", |outcome, _| outcome.rows.truncate(5));
+        check("a ramp", Stamp::Valid, "itself changed", |outcome, evidence| {
+            evidence.even = false;
+            outcome.rows[0].good = 0;
+        });
+        check("interrupted", Stamp::Valid, "interrupted", |outcome, _| outcome.interrupted = true);
+        check("one bad second", Stamp::Valid, "", |outcome, _| outcome.rows[7].good = 600);
+    }
+
+    #[test]
+    fn the_clients_limits_show() {
+        let limited = Stamp::LimitedByClient;
+        check("late", limited, "lag", |outcome, _| outcome.lag.record(5_000_000));
+        check("busy", limited, "busy 95 %", |outcome, _| {
+            outcome.workers[0].cpu_ns = 9_500_000_000;
+        });
+        check("kept", limited, "kept from its processor 45 %", |outcome, _| {
+            outcome.workers[0].kept_ns = 4_500_000_000;
+        });
+        check("no descriptors", limited, "fd-unavail", |outcome, _| {
+            outcome.workers[0].descriptors_refused = 1;
+        });
+        check("no ports", limited, "addrunavail", |outcome, _| {
+            outcome.workers[0].ports_refused = 1;
+        });
+        check("no connections", limited, "waited", |outcome, _| outcome.workers[0].waited = 200);
+        check("too few", limited, "9000 requests", |outcome, _| outcome.offered = 9_000);
+    }
+
+    #[test]
+    fn change_and_lies_show() {
+        check("slower", Stamp::NotSteady, "goodput went from", |outcome, _| {
+            outcome.rows[5..].iter_mut().for_each(|row| row.good = 500);
+        });
+        check("piling up", Stamp::NotSteady, "in flight grew", |outcome, _| {
+            (0..).zip(&mut outcome.rows).for_each(|(n, row)| row.in_flight = 100 * n);
+        });
+        let unverified = Stamp::Unverified;
+        check("not asked to", unverified, "not compared", |_, evidence| evidence.verifies = false);
+        check("not all", unverified, "9999 of 10000", |outcome, _| outcome.verified = 9_999);
+        check("a lie", unverified, "1 stale", |outcome, _| outcome.fates.count(Fate::Stale));
+        check("the worst counts", Stamp::LimitedByClient, "not compared", |outcome, evidence| {
+            evidence.verifies = false;
+            outcome.workers[0].ports_refused = 1;
+        });
+    }
+}

@@ -179,6 +179,22 @@ pub(crate) fn lines_are_written_in_time(variant: &Variant) {
     assert!(eventually(PATIENCE, written), "not after {PATIENCE:?}");
 }
 
+/// A log that takes nothing more stops nobody; what is lost is counted and said once.
+pub(crate) fn a_full_disk_stops_nobody(variant: &Variant) {
+    let mut server = Launch::new(variant, common()).set("log.access=/dev/full").start();
+    let mut client = server.connect();
+    for _ in 0..50 {
+        client.get("/small.txt").expect(200);
+    }
+    let dropped = || server.top()["total"]["counters"]["log_dropped"].as_u64();
+    assert!(eventually(PATIENCE, || dropped() == Some(50)), "{:?}", dropped());
+    client.get("/small.txt").expect(200);
+    drop(client);
+    server.signal(Signal::TERM);
+    assert!(server.exit_within(PATIENCE).is_some());
+    assert_eq!(server.stderr().matches("/dev/full").count(), 1, "{}", server.stderr());
+}
+
 /// `-` is standard error, where the server's own messages go too.
 pub(crate) fn to_standard_error(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("log.access=-");

@@ -56,6 +56,14 @@ fn a_bad_start_prints_no_address() {
 }
 
 #[test]
+fn a_log_that_cannot_be_opened() {
+    let log = "log.access=/no/such/folder/access.log";
+    let said =
+        bad_usage(&["serve", root(), "--listen", "127.0.0.1:0", "--set", log], &["/no/such"]);
+    assert_eq!(said.stdout, "", "{said:?}");
+}
+
+#[test]
 fn every_bad_setting_is_listed() {
     let args = [
         "serve",

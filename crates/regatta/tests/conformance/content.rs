@@ -3,6 +3,7 @@
 use crate::harness::{Variant, serve, serve_root};
 use crate::protection::check_location;
 use crate::site::Site;
+use rustix::fs::FileType;
 
 pub(crate) fn index_of_a_folder(variant: &Variant) {
     let server = serve(variant);
@@ -38,6 +39,34 @@ pub(crate) fn index_that_is_a_folder(variant: &Variant) {
     let site = Site::with(&[("odd/index.html/file.txt", "x")]);
     let server = serve_root(variant, &site.root(), &[]);
     server.connect().get("/odd/").expect_one_of(&[403, 404]);
+}
+
+/// What looks like an index, a sibling or a page for 404 and is no readable file is none.
+pub(crate) fn helpers_that_are_no_files(variant: &Variant) {
+    let site = Site::with(&[
+        ("unreadable/index.html", "secret"),
+        ("page.html", "identity"),
+        ("page.html.gz", "coded"),
+        ("page.html.br", "coded"),
+    ]);
+    site.mode("unreadable/index.html", 0);
+    site.mode("page.html.gz", 0);
+    site.folder("fifo");
+    assert!(site.node("fifo/index.html", FileType::Fifo, 0), "a FIFO");
+    site.folder("linked");
+    site.link("linked/index.html", "../page.html");
+    site.link("404.html", "/etc/passwd");
+    let server = serve_root(variant, &site.root(), &[]);
+    let mut client = server.connect();
+    for target in ["/unreadable/", "/fifo/", "/linked/"] {
+        client.get(target).expect_one_of(&[403, 404]);
+    }
+    let missing = client.get("/missing").expect(404);
+    assert!(!String::from_utf8_lossy(&missing.body).contains("root:"), "{}", missing.brief());
+    let coded = client.ask("GET", "/page.html", &[("Accept-Encoding", "gzip")]).expect(200);
+    assert_eq!(coded.body, b"identity");
+    let coded = client.ask("GET", "/page.html", &[("Accept-Encoding", "gzip, br")]).expect(200);
+    assert_eq!(coded.must("Content-Encoding"), "br");
 }
 
 pub(crate) fn clean_urls(variant: &Variant) {

@@ -168,32 +168,37 @@ pub(crate) fn of_a_worker_that_died(variant: &Variant) {
     for client in &mut clients {
         client.get("/small.txt").expect(200);
     }
-    read(&server, "connections_open", 3);
+    read(&server, "replies_200", 3);
     server.workers().iter().for_each(|worker| kill(*worker, Signal::KILL));
     let top = read(&server, "connections_open", 0);
     expect(&top, &[("closed_worker_died", 3), ("connections_open", 0), ("replies_200", 3)]);
     server.connect().get("/small.txt").expect(200);
     let top = read(&server, "connections_closed", 4);
     // The counters of the dead one are kept: they only grow.
-    expect(&top, &[("replies_200", 4), ("connections_opened", 4), ("cache_entries", 1)]);
+    expect(&top, &[("replies_200", 4), ("connections_opened", 4)]);
+    if !variant.has("cache.enabled=false") {
+        expect(&top, &[("cache_entries", 1)]);
+    }
 }
 
 /// Histograms count what their counters count.
 pub(crate) fn of_histograms(variant: &Variant) {
     let server = start(variant);
     let mut client = server.connect();
-    for _ in 0..20 {
+    for _ in 0..200 {
         client.get("/small.txt").expect(200);
     }
-    let top = read(&server, "replies", 20);
+    let top = read(&server, "replies", 200);
     let count = |name: &str| {
         let histogram = &top["total"]["histograms"][name];
         histogram["count"].as_u64().unwrap_or_else(|| panic!("no histogram {name} in {top}"))
     };
-    assert_eq!(count("request_ns"), 20);
     assert_eq!(count("accepts_per_notification"), 1);
-    assert!(count("turn_ns") >= 20, "{} turns", count("turn_ns"));
     assert!(count("loop_ns") >= 20 && count("events_per_wait") >= 20);
+    // One turn in 64 is timed, and the request that begins in it.
+    for sampled in ["request_ns", "turn_ns"] {
+        assert!((1..=200).contains(&count(sampled)), "{} of {sampled}", count(sampled));
+    }
 }
 
 pub(crate) fn of_accepts(variant: &Variant) {

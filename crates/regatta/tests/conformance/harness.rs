@@ -112,13 +112,15 @@ pub(crate) fn eventually(at_most: Duration, mut ask: impl FnMut() -> bool) -> bo
 pub(crate) struct Launch {
     args: Vec<String>,
     listeners: usize,
+    files_max: Option<u32>,
 }
 
 impl Launch {
     /// A server of this variant over this root, on one port of the kernel's choice.
     pub(crate) fn new(variant: &Variant, root: &Path) -> Self {
         let root = root.to_str().expect("our paths are text").to_owned();
-        let launch = Self { args: vec!["serve".into(), root], listeners: 0 }.listen("127.0.0.1:0");
+        let launch = Self { args: vec!["serve".into(), root], listeners: 0, files_max: None }
+            .listen("127.0.0.1:0");
         let launch = launch.arg("--architecture").arg(variant.architecture);
         let launch = launch.sets(variant.settings);
         match variant.chaos {
@@ -149,9 +151,25 @@ impl Launch {
         settings.iter().fold(self, |launch, setting| launch.set(*setting))
     }
 
+    /// Lets the server have at most so many descriptors.
+    pub(crate) fn files_max(mut self, files_max: u32) -> Self {
+        self.files_max = Some(files_max);
+        self
+    }
+
+    fn command(&self) -> Command {
+        let Some(files_max) = self.files_max else { return Command::new(program()) };
+        let mut command = Command::new("sh");
+        // The shell becomes the program: the process id stays.
+        command.arg("-c").arg(format!("ulimit -n {files_max} && exec \"$0\" \"$@\""));
+        command.arg(program());
+        command
+    }
+
     /// Starts the server and waits until it accepts connections.
     pub(crate) fn start(self) -> Server {
-        let mut child = Command::new(program())
+        let mut child = self
+            .command()
             .args(&self.args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

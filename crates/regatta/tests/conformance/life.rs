@@ -148,6 +148,18 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
     ends(&mut server, PATIENCE);
 }
 
+/// A worker that dies again and again is not started in a loop, and the end does not wait for it.
+pub(crate) fn a_dying_worker_does_not_hold_up_the_end(variant: &Variant) {
+    let mut server = start(variant);
+    for _ in 0..5 {
+        eventually(PATIENCE, || !server.workers().is_empty());
+        server.workers().iter().for_each(|worker| kill(*worker, Signal::KILL));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.signal(Signal::TERM);
+    ends(&mut server, PROMPTLY);
+}
+
 /// A master that is killed takes its workers along: nothing is left behind.
 pub(crate) fn a_killed_master_leaves_nothing(variant: &Variant) {
     let server = start(variant);

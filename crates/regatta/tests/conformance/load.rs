@@ -97,7 +97,26 @@ pub(crate) fn full_is_free(variant: &Variant) {
     assert!(used < Duration::from_millis(80), "{used:?} at the limit");
 }
 
-/// Descriptors run out: those inside are served, those outside wait, none is lost.
+/// Fewer descriptors than clients: those inside are served, the others wait their turn.
+pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
+    let server = Launch::new(variant, common()).files_max(160).start();
+    let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(get("/size-4096.bin"));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let before = server.cpu();
+    std::thread::sleep(Duration::from_millis(300));
+    let used = server.cpu() - before;
+    assert!(used < Duration::from_millis(100), "{used:?} without a descriptor");
+    // In any order: who waits is let in when one inside leaves.
+    for mut client in clients {
+        assert!(client.answer("GET").expect(200).body == sized(4096));
+    }
+    server.connect().get("/size-1048577.bin").expect(200);
+}
+
+/// A cache far too small for the site gives the same answers and keeps to its bounds.
 pub(crate) fn more_files_than_the_cache_may_hold(variant: &Variant) {
     let settings = ["cache.descriptors_max=4", "cache.entries_max=6", "cache.bytes_max=70000"];
     let server: Server = Launch::new(variant, common()).sets(&settings).start();

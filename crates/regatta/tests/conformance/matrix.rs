@@ -23,8 +23,8 @@ macro_rules! always {
     ($variant:ident) => {
         topics! { $variant
             access_log: common_format combined_format no_forgery json_format failures_are_logged
-                lines_are_written_in_time to_standard_error nothing_is_logged_when_off
-                lines_stay_whole;
+                lines_are_written_in_time a_full_disk_stops_nobody to_standard_error
+                nothing_is_logged_when_off lines_stay_whole;
             bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
                 small_body_is_drained body_at_the_limit body_that_comes_late
                 chunked_body_is_drained chunked_body_byte_by_byte large_body_is_refused
@@ -44,9 +44,9 @@ macro_rules! always {
                 tags_in_several_lines odd_lists_of_tags every_form_of_date
                 no_conditions_on_errors conditions_come_before_ranges;
             config: precedence;
-            content: index_of_a_folder index_is_a_list index_that_is_a_folder clean_urls
-                fallback_for_navigations no_fallback_for_assets own_page_for_not_found
-                page_for_not_found_is_a_setting;
+            content: index_of_a_folder index_is_a_list index_that_is_a_folder
+                helpers_that_are_no_files clean_urls fallback_for_navigations
+                no_fallback_for_assets own_page_for_not_found page_for_not_found_is_a_setting;
             counters: of_replies of_the_cache of_the_ends_of_connections of_accepts
                 of_a_worker_that_died of_histograms accept_count_is_a_bound calls_of_a_hit;
             fields: of_every_file tags_tell_files_apart media_types types_are_a_setting
@@ -60,13 +60,13 @@ macro_rules! always {
             life: idle_ends_promptly idle_connections_are_closed transfers_are_completed
                 requests_in_progress_are_answered drain_has_a_deadline quit_ends_at_once
                 quit_cuts_a_drain_short a_killed_worker_is_replaced
-                a_killed_master_leaves_nothing;
+                a_dying_worker_does_not_hold_up_the_end a_killed_master_leaves_nothing;
             limits: head_at_the_limit head_limit_is_a_setting head_without_end too_many_fields
                 target_at_the_limit query_counts_as_target request_line_without_end
                 empty_lines_without_end;
             load: two_hundred_connections a_thousand_short_connections full_and_leaving_them
-                full_and_not_listening full_is_free more_files_than_the_cache_may_hold
-                every_way_to_send every_kind_of_socket;
+                full_and_not_listening full_is_free fewer_descriptors_than_clients
+                more_files_than_the_cache_may_hold every_way_to_send every_kind_of_socket;
             methods: get_and_head_answer known_but_not_allowed unknown_are_not_implemented
                 refusal_keeps_the_order options_of_a_resource options_of_the_server
                 trace_does_not_echo head_equals_get;
@@ -91,10 +91,11 @@ macro_rules! always {
                 malformed_are_ignored numbers_beyond_every_integer unit_in_any_letter_case
                 only_for_get several several_that_are_one several_without_any_satisfiable
                 too_many how_many_is_a_setting boundaries_are_random several_in_a_pipeline
-                if_range;
+                beyond_four_gigabytes if_range;
             signals: one_line_for_each_address accepts_when_it_says_so
                 hangup_reloads_or_says_why_not hangup_with_an_error_changes_nothing
-                usr1_reopens_the_log other_signals_end_nothing workers_are_not_root
+                usr1_reopens_the_log other_signals_end_nothing
+                workers_leave_signals_to_their_master workers_are_not_root
                 workers_have_no_capabilities unreadable_root_is_an_error pid_file
                 a_port_in_use_is_an_error;
             slow_heads: a_head_that_stops a_head_that_trickles a_connection_without_a_request
@@ -115,6 +116,15 @@ macro_rules! nonblocking {
                 an_honest_slow_one_is_served others_do_not_wait waiting_is_free
                 half_closed_waiting_is_free draining_accepts_nobody
                 unread_answers_stop_the_requests;
+        }
+    };
+}
+
+/// What holds where a send blocks.
+macro_rules! blocking {
+    ($variant:ident) => {
+        topics! { $variant
+            slow_readers: a_blocking_send_is_given_up;
         }
     };
 }
@@ -171,11 +181,11 @@ variants! {
     sped_select: always alone nonblocking;
     sped_small_turns: always alone nonblocking;
     sped_eager_uncached: always alone nonblocking;
-    sped_blocking: always alone;
+    sped_blocking: always alone blocking;
     symped: always nonblocking;
     symped_exclusive: together one_queue nonblocking;
     symped_reuseport: together nonblocking;
-    symped_blocking: together one_queue;
+    symped_blocking: together one_queue blocking;
     n_copy: together nonblocking;
     n_copy_steered: together nonblocking;
     accept1: together one_queue;

@@ -1,9 +1,11 @@
 //! Byte ranges: RFC 9110 §14, and the caps that the product sets.
 
 use crate::client::{Answer, Client, request};
-use crate::harness::{Server, Variant, serve, serve_with};
-use crate::site::{MODIFIED, SIZES, sized};
+use crate::harness::{Launch, Server, Variant, serve, serve_with};
+use crate::site::{MODIFIED, SIZES, Site, sized};
 use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 fn ranged(client: &mut Client, target: &str, range: &str) -> Answer {
     client.ask("GET", target, &[("Range", range)])
@@ -325,6 +327,32 @@ pub(crate) fn several_in_a_pipeline(variant: &Variant) {
         assert!(found[0].2 == sized(65_537)[..=40_000] || found[0].0 != 0);
         assert_eq!(found.len(), 2);
     }
+}
+
+/// Offsets that do not fit 32 bits.
+pub(crate) fn beyond_four_gigabytes(variant: &Variant) {
+    const LEN: u64 = 5 << 30;
+    let site = Site::new();
+    let file = File::create(site.path("huge.bin")).expect("a file");
+    file.set_len(LEN).expect("a sparse file");
+    file.write_all_at(b"0123456789", (4 << 30) - 5).expect("a place");
+    let server = Launch::new(variant, &site.root()).start();
+    let mut client = server.connect();
+    let head = client.ask("HEAD", "/huge.bin", &[]).expect(200);
+    assert_eq!(head.must("Content-Length"), LEN.to_string());
+    let answer = ranged(&mut client, "/huge.bin", "bytes=4294967291-4294967300").expect(206);
+    assert_eq!(answer.must("Content-Range"), format!("bytes 4294967291-4294967300/{LEN}"));
+    assert_eq!(answer.body, b"0123456789");
+    let answer = ranged(&mut client, "/huge.bin", "bytes=-2").expect(206);
+    assert_eq!(answer.must("Content-Range"), format!("bytes {}-{}/{LEN}", LEN - 2, LEN - 1));
+    let answer = ranged(&mut client, "/huge.bin", &format!("bytes={LEN}-")).expect(416);
+    assert_eq!(answer.must("Content-Range"), format!("bytes */{LEN}"));
+    // In a multipart body the sum of lengths is beyond 32 bits only if it is asked for.
+    let answer = ranged(&mut client, "/huge.bin", "bytes=0-1,4294967296-4294967297").expect(206);
+    let size = usize::try_from(LEN).expect("64 bits");
+    let (_, found) = parts(&answer, size, OCTETS);
+    assert_eq!(found[0], (0, 1, vec![0, 0]));
+    assert_eq!(found[1], (4_294_967_296, 4_294_967_297, b"56".to_vec()));
 }
 
 /// §13.1.5: If-Range compares strongly, and dates exactly.

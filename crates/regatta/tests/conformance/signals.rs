@@ -1,7 +1,7 @@
 //! Signals that do not end a server, who it runs as, and what it prints.
 
 use crate::client::Client;
-use crate::harness::{Launch, PATIENCE, Said, Server, Variant, eventually, run};
+use crate::harness::{Launch, PATIENCE, Said, Server, Variant, eventually, kill, run};
 use crate::site::{Site, common};
 use rustix::process::Signal;
 use std::fs;
@@ -96,6 +96,19 @@ pub(crate) fn other_signals_end_nothing(variant: &Variant) {
     }
     std::thread::sleep(Duration::from_millis(50));
     server.connect().get("/small.txt").expect(200);
+    assert!(server.exit_within(Duration::ZERO).is_none());
+}
+
+/// Signals to a worker are for its master to give: a Ctrl-C reaches both and ends once.
+pub(crate) fn workers_leave_signals_to_their_master(variant: &Variant) {
+    let mut server = Launch::new(variant, common()).start();
+    let workers = server.workers();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR1, Signal::PIPE] {
+        workers.iter().for_each(|worker| kill(*worker, signal));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    server.connect().get("/small.txt").expect(200);
+    assert_eq!(server.workers(), workers, "a worker has been replaced");
     assert!(server.exit_within(Duration::ZERO).is_none());
 }
 

@@ -106,16 +106,19 @@ impl Site {
         set_modified(&path, MODIFIED_S);
     }
 
-    fn link(&self, path: &str, to: &str) {
+    /// Makes a symbolic link below the root.
+    pub(crate) fn link(&self, path: &str, to: &str) {
         symlink(to, self.path(path)).expect("a link");
     }
 
-    fn node(&self, path: &str, kind: FileType, device: u64) -> bool {
+    /// Makes a file of this kind below the root; says whether that was allowed.
+    pub(crate) fn node(&self, path: &str, kind: FileType, device: u64) -> bool {
         let mode = Mode::from_raw_mode(0o666);
         mknodat(rustix::fs::CWD, self.path(path), kind, mode, device).is_ok()
     }
 
-    fn mode(&self, path: &str, mode: u32) {
+    /// Sets who may do what with a file or folder below the root.
+    pub(crate) fn mode(&self, path: &str, mode: u32) {
         fs::set_permissions(self.path(path), Permissions::from_mode(mode)).expect("ours");
     }
 }

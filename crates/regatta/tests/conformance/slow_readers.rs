@@ -22,6 +22,20 @@ pub(crate) fn one_that_never_reads_is_ended(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
 }
 
+/// docs/options.md, `event.send`: a blocking send holds the process, but not for ever.
+pub(crate) fn a_blocking_send_is_given_up(variant: &Variant) {
+    let server = Launch::new(variant, common()).sets(&SETTINGS).start();
+    let mut stuck = Client::connect_narrow(server.address());
+    stuck.send(get("/sparse.bin"));
+    stuck.head_only().expect(200);
+    let begin = Instant::now();
+    assert_eq!(server.connect().get("/small.txt").expect(200).body, b"small\n");
+    let waited = begin.elapsed();
+    assert!(waited >= Duration::from_millis(100), "served after {waited:?}: not blocking");
+    assert!(waited < Duration::from_secs(5), "held up for {waited:?}");
+    assert!(stuck.drain() < SPARSE_BYTES);
+}
+
 pub(crate) fn one_below_the_rate_is_ended(variant: &Variant) {
     let server = Launch::new(variant, common()).sets(&SETTINGS).start();
     let mut slow = Client::connect_narrow(server.address());

@@ -1,0 +1,219 @@
+//! What goes over the wire in each model, as the server sees it.
+
+use crate::server::{Answer, Asked, Server};
+use crate::{closed, load, ms, open, options};
+use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, Plan, Rate, Watch, perform};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A session log for one test, removed with it.
+struct Log(PathBuf);
+
+impl Log {
+    fn new(text: &str) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("regatta-log-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Plays `count` sessions of a log.
+fn play(server: &Server, text: &str, count: u64) -> Outcome {
+    let log = Log::new(text);
+    let model = Model::PartlyOpen {
+        sessions: vec![log.0.clone()],
+        session_rate: Some(Rate::constant(100.0)),
+        think: Duration::ZERO,
+    };
+    let options = options(&server.url("/"), model);
+    load(&LoadOptions { count: Some(count), duration: Some(ms(10_000)), ..options })
+}
+
+fn targets(asked: &[Asked]) -> Vec<&str> {
+    asked.iter().map(|asked| asked.target.as_str()).collect()
+}
+
+#[test]
+fn a_burst_follows_its_first_reply_and_the_think_time_its_last() {
+    let server = Server::new(|asked| Answer::ok(b"x").at(asked.at + ms(20)));
+    let outcome = play(&server, "/page think=0.2\n /a\n /b\n/next\n", 1);
+    let asked = server.asked();
+    assert_eq!(targets(&asked), ["/page", "/a", "/b", "/next"]);
+    assert!(asked.iter().all(|one| one.conn == asked[0].conn), "one connection");
+    assert!(!asked[0].followed, "the first is sent alone");
+    assert!(asked[1].at - asked[0].at >= ms(20));
+    assert!(asked[3].at - asked[2].at >= ms(220), "the reply and the think time");
+    let sessions = outcome.sessions.unwrap();
+    assert_eq!((sessions.arrived, sessions.done, sessions.failed), (1, 1, 0));
+    assert_eq!(sessions.lengths, [0, 0, 0, 0, 1]);
+    assert!(sessions.lifetime.min() >= 270_000_000);
+}
+
+#[test]
+fn a_server_that_closes_gets_up_to_four_connections_for_a_burst() {
+    let server = Server::new(|asked| {
+        let reply = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx";
+        Answer::bytes(reply).at(asked.at + ms(50)).closing()
+    });
+    let outcome = play(&server, "/p\n /1\n /2\n /3\n /4\n /5\n /6\n", 1);
+    assert_eq!(outcome.fates.get(Fate::Good), 7);
+    let asked = server.asked();
+    assert_eq!(asked.len(), 7);
+    // The first round was pipelined on nothing: four at once, then the other two.
+    let first = asked[1].at;
+    let early = asked[1..].iter().filter(|asked| asked.at - first < ms(40)).count();
+    assert!(early <= 4, "{early} at once");
+    assert_eq!(outcome.sessions.unwrap().done, 1);
+}
+
+#[test]
+fn what_was_pipelined_behind_a_close_is_asked_for_again() {
+    let server = Server::new(|asked| match (asked.target.as_str(), asked.conn) {
+        ("/1", 0) => {
+            let reply = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx";
+            Answer::bytes(reply).closing()
+        }
+        _ => Answer::ok(b"x"),
+    });
+    let outcome = play(&server, "/p\n /1\n /2\n /3\n", 1);
+    assert_eq!(outcome.fates.get(Fate::Good), 4, "{:?}", outcome.fates);
+    assert_eq!(outcome.again, 2);
+}
+
+#[test]
+fn a_time_out_fails_the_session_and_the_rest_is_never_sent() {
+    let server = Server::new(|asked| match asked.target.as_str() {
+        "/silent" => Answer::never(),
+        _ => Answer::ok(b"x"),
+    });
+    let log = Log::new("/a\n/silent\n/never\n\n/b\n/c\n");
+    let model = Model::PartlyOpen {
+        sessions: vec![log.0.clone()],
+        session_rate: Some(Rate::constant(50.0)),
+        think: Duration::ZERO,
+    };
+    let options = options(&server.url("/"), model);
+    let (count, timeout) = (Some(4), Some(ms(300)));
+    let outcome = load(&LoadOptions { count, timeout, ..options });
+    let sessions = outcome.sessions.as_ref().unwrap();
+    assert_eq!((sessions.arrived, sessions.done, sessions.failed), (4, 2, 2));
+    assert_eq!(outcome.fates.get(Fate::Timeout), 2);
+    assert_eq!(outcome.offered, 8, "what was never due is not counted");
+    assert!(!targets(&server.asked()).contains(&"/never"));
+}
+
+#[test]
+fn a_connection_that_ends_between_bursts_is_made_again() {
+    let server = Server::new(|_| Answer::ok(b"x").closing());
+    let outcome = play(&server, "/a think=0.05\n/b think=0.05\n/c\n", 3);
+    assert_eq!(outcome.fates.get(Fate::Good), 9, "{:?}", outcome.fates);
+    assert_eq!(outcome.sessions.unwrap().done, 3);
+    assert_eq!(server.asked().iter().map(|a| a.conn).collect::<BTreeSet<_>>().len(), 9);
+}
+
+#[test]
+fn methods_contents_and_clients_come_from_the_log() {
+    let server = Server::new(|_| Answer::ok(b"x"));
+    let text = "#! client=3\n/a method=POST contents=\"x=1\"\n\n#! client=1\n/b method=HEAD\n";
+    let log = Log::new(text);
+    let model = Model::PartlyOpen {
+        sessions: vec![log.0.clone()],
+        session_rate: Some(Rate::constant(100.0)),
+        think: Duration::ZERO,
+    };
+    let base = options(&server.url("/"), model);
+    let fields = vec![("X-Test".to_owned(), "yes".to_owned())];
+    // The answer to HEAD has a byte that must not be there.
+    let outcome = load(&LoadOptions { count: Some(1), fields, ..base });
+    let head = &server.asked()[0].head;
+    assert!(head.starts_with("POST /a HTTP/1.1\r\nHost: "), "{head}");
+    assert!(head.contains("\r\nX-Test: yes\r\nContent-Length: 3\r\n\r\n"), "{head}");
+    let requests: Vec<u64> = outcome.clients.iter().map(|client| client.requests).collect();
+    assert_eq!(requests, [0, 0, 0, 1]);
+}
+
+/// A slow line takes its time, on both sides of the kernel's buffers.
+#[test]
+fn slow_readers_read_at_the_speed_of_their_line() {
+    let server = Server::new(|_| Answer::ok(&vec![b'x'; 60_000]));
+    let base = options(&server.url("/"), closed(2));
+    let line_bits_per_s = Some(800_000);
+    let outcome = load(&LoadOptions { line_bits_per_s, count: Some(2), ..base });
+    assert_eq!(outcome.fates.get(Fate::Good), 2);
+    // 60,000 bytes at 100,000 a second, the last piece being free.
+    let least = outcome.service.times.min();
+    assert!((550_000_000..5_000_000_000).contains(&least), "{least} ns");
+    assert_eq!((outcome.lines.connections, outcome.lines.conforming), (2, 2));
+}
+
+#[test]
+fn sources_are_spread() {
+    let server = Server::new(|_| Answer::ok(b"x"));
+    let base = options(&server.url("/"), open(200.0));
+    let (duration, requests_per_connection) = (Some(ms(200)), 1);
+    let spread = 5;
+    load(&LoadOptions { duration, requests_per_connection, spread, ..base });
+    let asked = server.asked();
+    let sources: BTreeSet<_> = asked.iter().map(|asked| asked.from).collect();
+    assert_eq!((sources.len(), asked.len()), (5, 40));
+    assert!(asked.iter().all(|asked| asked.on_conn == 0));
+}
+
+#[test]
+fn connections_live_as_long_as_they_are_told() {
+    let server = Server::new(|_| Answer::ok(b"x"));
+    let base = options(&server.url("/"), closed(3));
+    let (count, requests_per_connection) = (Some(90), 10);
+    let outcome = load(&LoadOptions { count, requests_per_connection, ..base });
+    // The three share the count: one may be ahead of the others.
+    assert!((9..=11).contains(&outcome.connects), "{}", outcome.connects);
+    assert_eq!(server.count(), 90);
+    assert!(server.asked().iter().all(|asked| asked.on_conn < 10));
+}
+
+#[test]
+fn a_load_can_be_ended_from_outside_and_says_so() {
+    let server = Server::new(|_| Answer::ok(b"x"));
+    let base = options(&server.url("/"), open(500.0));
+    let options = LoadOptions {
+        duration: Some(Duration::from_secs(3_600)),
+        slo: Some("errors<100%".to_owned()),
+        ..base
+    };
+    let plan = Plan::new(&options).unwrap();
+    let stop = AtomicBool::new(false);
+    let mut seconds = 0;
+    let mut tell = |live: &regatta_load::engine::Live| {
+        seconds = live.seconds;
+        stop.store(true, Ordering::Relaxed);
+    };
+    let outcome = perform(&plan, &mut Watch { stop: &stop, signals: None, tell: &mut tell });
+    let outcome = outcome.unwrap();
+    assert!(outcome.interrupted && !outcome.meets_slo());
+    assert!((400..5_000).contains(&outcome.offered), "{}", outcome.offered);
+    assert_eq!(outcome.fates.total(), outcome.offered);
+    assert_eq!(outcome.fates.errors(), 0, "what was cut off is no error");
+}
+
+#[test]
+fn warm_up_does_not_count() {
+    let server = Server::new(|asked| match asked.number {
+        0..50 => Answer::bytes("HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n"),
+        _ => Answer::ok(b"x"),
+    });
+    let base = options(&server.url("/"), open(100.0));
+    let (warm_up, duration) = (ms(500), Some(ms(500)));
+    let outcome = load(&LoadOptions { warm_up, duration, ..base });
+    assert_eq!((outcome.offered, outcome.fates.get(Fate::Good)), (50, 50));
+}

@@ -1,0 +1,123 @@
+//! Second opinions: httperf and wrk of Debian on the same server, where they are installed.
+
+use crate::server::{Answer, Asked, Server};
+use crate::{attempts, closed, load, ms, near, options};
+use regatta_load::engine::{Fate, LoadOptions, Model, Rate};
+use std::process::Command;
+use std::time::Duration;
+
+/// Output of a program; `None`, and a word about it, when it is not installed.
+fn run(program: &str, args: &[&str]) -> Option<String> {
+    match Command::new(program).args(args).output() {
+        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Err(_) => {
+            println!("skipped: needs {program}");
+            None
+        }
+    }
+}
+
+/// The number that follows `label` in `text`.
+fn number(text: &str, label: &str) -> Option<f64> {
+    let rest = text.split_once(label)?.1.trim_start();
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+fn slow(asked: &Asked) -> Answer {
+    Answer::ok(&[b'x'; 1_000]).at(asked.at + ms(10))
+}
+
+#[test]
+fn wrk_agrees_on_rate_and_median() {
+    if run("wrk", &["-v"]).is_none() {
+        return;
+    }
+    let server = Server::new(slow);
+    let url = server.url("/");
+    attempts("wrk", || {
+        let before = server.count();
+        let text = run("wrk", &["-t1", "-c8", "-d1s", "--latency", &url]).unwrap();
+        let theirs = server.count() - before;
+        let requests = text.lines().find_map(|line| line.trim().split_once(" requests in"));
+        let requests: f64 =
+            requests.and_then(|(n, _)| n.trim().parse().ok()).ok_or(text.clone())?;
+        // It leaves those that are in flight at its end uncounted.
+        near("wrk's own count", requests, theirs as f64, 9.0)?;
+        let median = number(&text, "50%").ok_or(text.clone())?;
+        let duration = Some(ms(1_000));
+        let ours = load(&LoadOptions { duration, ..options(&url, closed(8)) });
+        let per_s = number(&text, "Requests/sec:").ok_or(text)?;
+        near("requests a second", ours.good_per_s, per_s, 0.1 * per_s)?;
+        near("median, ms", ours.service.at(0.5).ns as f64 / 1e6, median, 0.1 * median)
+    });
+}
+
+#[test]
+fn httperf_agrees_on_counts_and_times() {
+    if run("httperf", &["--version"]).is_none() {
+        return;
+    }
+    let server = Server::new(slow);
+    let port = server.addr.port().to_string();
+    attempts("httperf", || {
+        let args = ["--hog", "--server", "127.0.0.1", "--port", &port, "--rate", "100"];
+        let args = [&args[..], &["--num-conns", "100", "--timeout", "5"]].concat();
+        let before = server.count();
+        let text = run("httperf", &args).unwrap();
+        let theirs = server.count() - before;
+        let rate = Rate::constant(100.0);
+        let model = Model::Open { rate, connections_max: None };
+        let options = LoadOptions {
+            duration: Some(ms(1_000)),
+            requests_per_connection: 1,
+            ..options(&server.url("/"), model)
+        };
+        let ours = load(&options);
+        let found = (theirs, number(&text, "Total: connections"), number(&text, "replies"));
+        if found != (100, Some(100.0), Some(100.0)) {
+            return Err(format!("httperf made {found:?}: {text}"));
+        }
+        assert_eq!((ours.offered, server.count() - before - theirs), (100, 100));
+        let reply = number(&text, "Reply time [ms]: response").ok_or(text)?;
+        // Both see what the server does and what a busy machine adds.
+        near("reply time, ms", ours.phases.wait.mean() / 1e6, reply, 2.0 + 0.3 * reply)
+    });
+}
+
+/// What the server is asked for, sorted.
+fn replayed(play: impl FnOnce(&Server)) -> Vec<String> {
+    let server = Server::new(|_| Answer::ok(b"x"));
+    play(&server);
+    let mut targets: Vec<String> = server.asked().into_iter().map(|a| a.target).collect();
+    targets.sort_unstable();
+    targets
+}
+
+#[test]
+fn httperf_replays_our_session_logs() {
+    if run("httperf", &["--version"]).is_none() {
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("regatta-replay-{}", std::process::id()));
+    let text = "#! client=0 line=400000\n/a think=0.05\n /a1\n /a2\n/b\n\n/c think=0.02\n/d\n\n";
+    std::fs::write(&path, text).unwrap();
+    let log = path.to_str().unwrap();
+    let theirs = replayed(|server| {
+        let port = server.addr.port().to_string();
+        let spec = format!("10,0,{log}");
+        let args = ["--hog", "--server", "127.0.0.1", "--port", &port, "--rate", "50"];
+        run("httperf", &[&args[..], &["--wsesslog", &spec, "--timeout", "5"]].concat());
+    });
+    let ours = replayed(|server| {
+        let model = Model::PartlyOpen {
+            sessions: vec![path.clone()],
+            session_rate: Some(Rate::constant(50.0)),
+            think: Duration::ZERO,
+        };
+        let outcome = load(&LoadOptions { count: Some(10), ..options(&server.url("/"), model) });
+        assert_eq!(outcome.fates.get(Fate::Good), 30);
+    });
+    assert_eq!(theirs, ours, "the same requests, as often");
+    std::fs::remove_file(&path).unwrap();
+}

@@ -1,0 +1,158 @@
+//! Any bytes at all on one connection: whatever they are, what comes back is whole responses, and
+//! the log says of each what it was.
+use crate::{
+    dice::{Dice, index},
+    disk::{self, Disk, SimFile},
+};
+use regatta_metrics::{Arena, Counter, Tally};
+use regatta_op::{CloseReason, Done, Now, Op, Segment, Tick};
+use regatta_origin::{Conn, Cx, LocalCache, Log, Outcome, Record, Scratch, Site};
+use std::{cell::RefCell, sync::atomic::AtomicU64};
+
+/// What the log was told of one exchange.
+struct Told {
+    method: Vec<u8>,
+    status: u16,
+    body_bytes: u64,
+    sent_bytes: u64,
+    outcome: Outcome,
+}
+
+/// A log that keeps everything.
+#[derive(Default)]
+struct Notes(RefCell<Vec<Told>>);
+
+impl Log for Notes {
+    fn wants(&self) -> bool {
+        true
+    }
+
+    fn record(&self, record: &Record<'_>) {
+        self.0.borrow_mut().push(Told {
+            method: record.method.to_vec(),
+            status: record.status,
+            body_bytes: record.body_bytes,
+            sent_bytes: record.sent_bytes,
+            outcome: record.outcome,
+        });
+    }
+}
+
+/// Sends `bytes` as a peer would, in pieces as long as its first byte says, and then ends.
+///
+/// # Errors
+/// Says what was wrong with what came back.
+pub fn run_wire(bytes: &[u8]) -> Result<(), String> {
+    let (&piece, bytes) = bytes.split_first().unwrap_or((&0, &[]));
+    let site = Site::default();
+    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    let (cache, notes) = (LocalCache::new(&site.caching, 0), Notes::default());
+    let scratch = Scratch::new(0);
+    let cx = Cx {
+        site: &site,
+        cache: &cache,
+        tally: Tally::Owned(arena.slot(0)),
+        log: &notes,
+        scratch: &scratch,
+    };
+    let (sent, reason) = converse(bytes, usize::from(piece), &cx)?;
+    let slot = arena.slot(0);
+    let counted = (slot.get(Counter::Requests), slot.get(Counter::BytesSent));
+    let told = notes.0.borrow();
+    if counted != (told.len() as u64, sent.len() as u64) {
+        return Err(format!("{counted:?} counted, {} told, {} sent", told.len(), sent.len()));
+    }
+    if slot.get(Counter::closed(reason as usize)) != 1 {
+        return Err(format!("the end as {reason:?} is not counted"));
+    }
+    check(&sent, &told)
+}
+
+/// Drives the connection to its end: what it sent, and why it ended.
+fn converse(
+    bytes: &[u8],
+    piece: usize,
+    cx: &Cx<'_, SimFile>,
+) -> Result<(Vec<u8>, CloseReason), String> {
+    let disk = Disk::new(&mut Dice::seeded(1));
+    let mut pieces = bytes.chunks(if piece == 0 { bytes.len().max(1) } else { piece });
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
+    let now = Now { tick: Tick(1_000), unix: disk::UNIX };
+    let mut conn = Conn::new(address.into(), now, cx);
+    let mut sent = Vec::new();
+    for _ in 0..bytes.len() * 8 + 1_000 {
+        let op = conn.next_op().ok_or("no operation is offered though none is out")?;
+        conn.check_invariants();
+        let done = match op {
+            Op::Recv => Done::Recv(Ok(pieces.next().unwrap_or_default())),
+            Op::Send(mut outbox) => {
+                let before = sent.len();
+                sent.extend_from_slice(outbox.head());
+                for segment in outbox.segments() {
+                    match segment {
+                        Segment::Mem { bytes, at } => sent.extend_from_slice(&bytes[*at..]),
+                        Segment::File { file, at, len } => file.read(*at, *len, &mut sent),
+                    }
+                }
+                let n = (sent.len() - before) as u64;
+                outbox.advance(n);
+                Done::Send(outbox, Ok(n))
+            }
+            Op::Open(ticket, req) => Done::Open(ticket, disk.open(&req).1),
+            Op::Read(ticket, req) => Done::Read(ticket, Ok(disk::read(&req).into())),
+            Op::Shut => Done::Shut,
+            Op::Close(reason) => return Ok((sent, reason)),
+        };
+        conn.complete(done, now, cx);
+        conn.check_invariants();
+    }
+    Err("it goes on and on".to_owned())
+}
+
+/// Reads what was sent as the log says that it was sent.
+fn check(mut sent: &[u8], told: &[Told]) -> Result<(), String> {
+    for exchange in told {
+        let (response, rest) = sent.split_at(index(exchange.sent_bytes).min(sent.len()));
+        sent = rest;
+        if exchange.outcome != Outcome::Complete {
+            // It ended before it was answered, or the whole connection did.
+            continue;
+        }
+        let end = response.windows(4).position(|four| four == b"\r\n\r\n").ok_or("no head")? + 4;
+        let head = String::from_utf8_lossy(&response[..end]);
+        let status = format!("HTTP/1.1 {} ", exchange.status);
+        if !head.starts_with(&status) || (response.len() - end) as u64 != exchange.body_bytes {
+            let len = response.len() - end;
+            return Err(format!("{status}, {} of {len}: {head}", exchange.body_bytes));
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let bodiless = exchange.method == b"HEAD" || matches!(exchange.status, 204 | 304);
+        let expected = if bodiless { 0 } else { exchange.body_bytes };
+        let right = length.is_some_and(|length| length == exchange.body_bytes.to_string());
+        if exchange.body_bytes != expected || !right && !bodiless {
+            return Err(format!("{length:?} bytes where {} belong: {head}", exchange.body_bytes));
+        }
+    }
+    if sent.is_empty() { Ok(()) } else { Err(format!("{} bytes behind", sent.len())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run_wire;
+
+    #[test]
+    fn anything_is_answered() {
+        let rows: [&[u8]; 6] = [
+            b"",
+            b"\0",
+            b"\0GET / HTTP/1.1\r\nHost: a\r\n\r\nHEAD /none HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"\x01GET /a.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1,4-5\r\n\r\nnonsense\r\n\r\n",
+            b"\x03HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+            b"\x07PUT / HTTP/1.0\r\nContent-Length: 3\r\n\r\nabcOPTIONS * HTTP/1.0\r\n\r\n",
+        ];
+        for row in rows {
+            assert_eq!(run_wire(row), Ok(()), "{}", row.escape_ascii());
+        }
+    }
+}

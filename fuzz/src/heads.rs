@@ -1,0 +1,167 @@
+//! Messages: where they begin and end, however they come.
+use regatta_http::{
+    Method, Status,
+    chunked::{ChunkFault, Decoder},
+    h1::{
+        Body, HeadLimits, RequestHead, ResponseBody, Scan, Version, end_head, parse_first,
+        parse_request, parse_response, scan_head, write_field, write_status_line,
+    },
+    target::is_host,
+};
+
+/// Request heads: the scanner and the parser agree where one ends, in one piece or in many, and
+/// what the parser takes is unambiguous.
+pub fn head(bytes: &[u8]) {
+    let limits = HeadLimits::default();
+    let scanned = scan(bytes);
+    match parse_first(bytes, &limits) {
+        Ok(Some(head)) => {
+            assert_eq!(scanned, Scan::End(head.head_bytes), "the parser found an end");
+            let (one, rest) = bytes.split_at(head.head_bytes);
+            let alone = parse_request(one, &limits).expect("it was well-formed with more behind");
+            assert_eq!(format!("{alone:?}"), format!("{head:?}"), "whatever follows: {rest:?}");
+            check_head(&head, one, &limits);
+            for len in 0..one.len() {
+                let early = parse_first(&bytes[..len], &limits);
+                assert!(matches!(early, Ok(None)), "after {len} bytes: {early:?}");
+            }
+        }
+        Ok(None) => assert_eq!(scanned, Scan::Partial, "the parser waits for more"),
+        Err(fault) => {
+            assert!((400..600).contains(&fault.status().0) && !fault.reason().is_empty());
+            let longer = [bytes, b"\r\n\r\n"].concat();
+            let later = parse_first(&longer, &limits);
+            assert!(later.is_err(), "nothing that follows makes {fault:?} good: {later:?}");
+        }
+    }
+}
+
+/// Scans in one piece and in many, which must agree.
+fn scan(bytes: &[u8]) -> Scan {
+    let whole = scan_head(bytes, 0);
+    let mut seen = 0;
+    for len in 0..=bytes.len() {
+        let part = scan_head(&bytes[..len], seen);
+        assert_eq!(part, scan_head(&bytes[..len], 0), "after {seen} and {len} bytes");
+        match part {
+            Scan::Partial if len % 3 != 1 => seen = len,
+            Scan::Partial => {}
+            Scan::End(end) => {
+                assert_eq!((whole, len), (Scan::End(end), end), "an end is where it is");
+                return whole;
+            }
+            Scan::Bad => {
+                assert_eq!(whole, Scan::Bad, "what is bad stays bad");
+                return whole;
+            }
+        }
+    }
+    assert_eq!(whole, Scan::Partial);
+    whole
+}
+
+/// What any recipient could read otherwise is not taken.
+fn check_head(head: &RequestHead<'_>, bytes: &[u8], limits: &HeadLimits) {
+    assert!(bytes.len() <= limits.head_bytes_max && head.target.len() <= limits.target_bytes_max);
+    assert!(!head.target.is_empty() && head.target.iter().all(u8::is_ascii_graphic));
+    assert_eq!(Method::from_text(head.method_text.as_bytes()), head.method);
+    let lines = bytes.split(|&byte| byte == b'\n');
+    assert!(lines.filter(|line| !line.is_empty()).all(|line| line.ends_with(b"\r")));
+    let mut count = 0;
+    for field in &head.fields {
+        count += 1;
+        assert!(!field.name.is_empty() && field.name.bytes().all(|byte| byte.is_ascii_graphic()));
+        assert!(!field.value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+        assert_eq!(field.value, field.value.trim_ascii(), "no blanks around a value");
+    }
+    assert!(count <= limits.fields_max);
+    let values = |name: &str| {
+        let named = head.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+        named.map(|field| field.value).collect::<Vec<_>>()
+    };
+    let (lengths, codings) = (values("content-length"), values("transfer-encoding"));
+    match head.body {
+        Body::None => assert!(lengths.is_empty() && codings.is_empty()),
+        Body::Length(length) => {
+            let text = std::str::from_utf8(lengths[0]).expect("it is a number");
+            assert_eq!((text.parse(), lengths.len(), codings.len()), (Ok(length), 1, 0));
+        }
+        Body::Chunked => {
+            assert!(lengths.is_empty() && codings.len() == 1 && head.version == Version::Http11);
+            assert!(codings[0].eq_ignore_ascii_case(b"chunked"));
+        }
+    }
+    let hosts = values("host");
+    assert!(hosts.len() <= 1 && hosts.iter().all(|host| is_host(host)));
+    assert!(head.version == Version::Http10 || hosts.len() == 1, "1.1 has a Host");
+}
+
+/// Response heads, as the load generator reads them: in the wild form, and in ours, which must
+/// come back as it was written.
+pub fn response(bytes: &[u8]) {
+    if let Scan::End(end) = scan(bytes) {
+        for method in [Method::Get, Method::Head] {
+            let Ok(head) = parse_response(&bytes[..end], method) else { continue };
+            assert!((100..600).contains(&head.status.0));
+            let bodiless = method == Method::Head || head.status.is_bodiless();
+            assert_eq!(bodiless, head.body == ResponseBody::None);
+            assert!(!head.persistent || head.body != ResponseBody::UntilClose);
+        }
+    }
+    let (code, value) = bytes.split_at(bytes.len().min(2));
+    let status = Status(200 + code.iter().map(|&byte| u16::from(byte)).sum::<u16>() % 300);
+    let value: Vec<u8> =
+        value.iter().copied().filter(|byte| !byte.is_ascii_control()).take(200).collect();
+    let mut out = Vec::new();
+    write_status_line(&mut out, status);
+    write_field(&mut out, "X-Value", &value);
+    write_field(&mut out, "Content-Length", b"7");
+    end_head(&mut out);
+    assert_eq!(scan(&out), Scan::End(out.len()));
+    let head = parse_response(&out, Method::Get).expect("our own response");
+    assert_eq!(head.status, status);
+    assert_eq!(head.fields.get("x-value"), Some(value.trim_ascii()));
+    if !status.is_bodiless() {
+        assert_eq!((head.body, head.persistent), (ResponseBody::Length(7), true));
+    }
+}
+
+/// Chunked content: the same in one piece and in many, and data comes back that was sent in
+/// chunks.
+pub fn chunked(bytes: &[u8]) {
+    let whole = decode(bytes, bytes.len().max(1));
+    for piece in [1, 2, 7] {
+        let parts = decode(bytes, piece);
+        match (&whole, &parts) {
+            (Ok(_), _) | (_, Ok(_)) => assert_eq!(whole, parts, "in pieces of {piece}"),
+            (Err(ChunkFault), Err(ChunkFault)) => {}
+        }
+    }
+    let mut sent = Vec::new();
+    for chunk in bytes.chunks(1 + bytes.len() / 3) {
+        sent.extend(format!("{:X};a=b\r\n", chunk.len()).bytes());
+        sent.extend_from_slice(chunk);
+        sent.extend(b"\r\n");
+    }
+    sent.extend(b"0\r\nTrailer: x\r\n\r\n");
+    let len = sent.len();
+    sent.extend(b"GET");
+    assert_eq!(decode(&sent, 5), Ok((len, true, bytes.to_vec())));
+}
+
+/// Decodes in pieces: how many bytes were used, whether that was all, and the data.
+fn decode(bytes: &[u8], piece: usize) -> Result<(usize, bool, Vec<u8>), ChunkFault> {
+    let (mut decoder, mut used, mut data) = (Decoder::new(), 0, Vec::new());
+    for part in bytes.chunks(piece) {
+        let fed = decoder.feed_data(part, |piece| {
+            assert!(!piece.is_empty());
+            data.extend_from_slice(piece);
+        })?;
+        assert!(fed.used <= part.len() && (fed.done || fed.used == part.len()));
+        used += fed.used;
+        if fed.done {
+            break;
+        }
+    }
+    Ok((used, decoder.is_done(), data))
+}

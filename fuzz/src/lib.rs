@@ -1,0 +1,43 @@
+//! What strangers send, and what must hold of it: one function for each fuzz target.
+//!
+//! Each function takes any bytes and panics if something does not hold. `cargo fuzz` runs them
+//! under libFuzzer and a sanitizer, which needs a nightly compiler; `smoke` runs the committed
+//! corpora and mutations of them with any compiler.
+//!
+//! libFuzzer without a sanitizer works with any compiler, too, and finds what safe code can do
+//! wrong. In `fuzz/`:
+//!
+//! ```sh
+//! c=-Cllvm-args=-sanitizer-coverage
+//! RUSTFLAGS="-Cpasses=sancov-module $c-level=4 $c-inline-8bit-counters $c-pc-table \
+//!     $c-trace-compares" cargo build --release --target x86_64-unknown-linux-gnu --bin head
+//! target/x86_64-unknown-linux-gnu/release/head -max_total_time=60 /tmp/found corpus/head
+//! ```
+#![forbid(unsafe_code)]
+
+mod fields;
+mod heads;
+mod paths;
+mod programs;
+
+pub use fields::{conditionals, negotiate, range};
+pub use heads::{chunked, head, response};
+pub use paths::target;
+pub use programs::{config, conn, wire};
+
+/// A fuzz target: its name, and what it does with an input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets, by name.
+pub const TARGETS: [Target; 10] = [
+    ("chunked", chunked),
+    ("conditionals", conditionals),
+    ("config", config),
+    ("conn", conn),
+    ("head", head),
+    ("negotiate", negotiate),
+    ("range", range),
+    ("response", response),
+    ("target", target),
+    ("wire", wire),
+];
