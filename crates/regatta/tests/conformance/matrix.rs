@@ -185,7 +185,7 @@ variants! {
     symped: always nonblocking;
     symped_exclusive: together one_queue nonblocking;
     symped_reuseport: together nonblocking;
-    symped_blocking: together one_queue blocking;
+    symped_blocking: together one_queue;
     n_copy: together nonblocking;
     n_copy_steered: together nonblocking;
     accept1: together one_queue;
