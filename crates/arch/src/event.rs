@@ -1,4 +1,5 @@
-//! The event driver: an event loop over a poller. SPED is one of them ([E] §5, [H] §2.1).
+//! The event driver: processes, each with an event loop over a poller. SPED is one of them ([E] §5,
+//! [H] §2.1), SYMPED several ([E] §5.1), N-copy several that do not share their sockets ([S] §4).
 use crate::{
     Driver, Env,
     drive::step::{FileCx, Rules},
@@ -7,18 +8,20 @@ use crate::{
         disk::InlineDisk,
         event_loop::{EventLoop, Surroundings},
     },
+    layout::copies_and_processes,
     options::{Kind, OptionSpec, Settings},
 };
 use regatta_metrics::Tally;
 use regatta_origin::{LocalCache, Scratch};
 use regatta_sys::{
+    affinity,
     socket::Mode,
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
 use std::{process, time::Duration};
 
 /// The driver.
-pub const DRIVER: Driver = Driver { options: OPTIONS, workers: |_| 1, work };
+pub const DRIVER: Driver = Driver { options: OPTIONS, workers, work };
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
@@ -38,6 +41,55 @@ const OPTIONS: &[OptionSpec] = &[
         long: "`blocking` sends each response with one call that may hold the whole process until \
                the peer has taken it ([E] §4.3, `sendfile-b`); a peer that takes nothing is given \
                up after `limits.send_window_ms`. Not for servers with one process and real users.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "event.processes",
+        kind: Kind::Count { min: 0, max: 1024 },
+        default: "0",
+        doc: "How many processes serve; with several copies, in each of them.",
+        long: "0 takes one for each processor that the server may use. limits.connections_max is \
+               split evenly among all of them.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "event.listen",
+        kind: Kind::Choice(&["shared", "exclusive", "reuseport"]),
+        default: "shared",
+        doc: "How the processes of a copy share an address.",
+        long: "`shared`: they wait on the same socket, and a new connection wakes all that sleep. \
+               `exclusive`: the same, but it wakes one (EPOLLEXCLUSIVE; epoll only). `reuseport`: \
+               each has a socket of its own (SO_REUSEPORT), and the kernel picks one by hash, \
+               whether its process is busy or not.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "event.copies",
+        kind: Kind::Count { min: 0, max: 1024 },
+        default: "1",
+        doc: "How many copies of the server there are, each with sockets of its own.",
+        long: "0 takes one for each processor that the server may use or, with \
+               event.partition=addresses, one for each address.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "event.partition",
+        kind: Kind::Choice(&["ports", "addresses", "steer-cpu"]),
+        default: "ports",
+        doc: "What each of several copies listens on.",
+        long: "`ports`: copy i on the port i above that of server.listen, or, where that is 0, on \
+               one of the kernel's choice. `addresses`: on its part of server.listen. `steer-cpu`: \
+               all on the same port; the kernel hands a connection to the copy of the processor \
+               on which its first packet was handled.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "event.pin",
+        kind: Kind::Choice(&["none", "cpu"]),
+        default: "none",
+        doc: "Whether processes are bound to processors.",
+        long: "`cpu` binds each copy, or if there is only one each process, to one of those that \
+               the server may use, in turn.",
         since: "0.1",
     },
     OptionSpec {
@@ -67,14 +119,29 @@ const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-/// Runs one worker: a loop over the listeners, with a cache of its own.
+fn workers(settings: &Settings) -> usize {
+    let cpus = affinity::allowed().map_or(1, |cpus| cpus.len());
+    let (copies, processes) = copies_and_processes(settings, cpus);
+    copies * processes
+}
+
+/// Runs one worker: a loop over its listeners, with a cache of its own.
 fn work(env: &Env, worker: usize) -> Result<(), String> {
+    if let Some(cpu) = env.shares[worker].cpu {
+        affinity::pin(cpu).map_err(|error| format!("cannot run on processor {cpu}: {error}"))?;
+    }
     match env.settings.text("event.poller") {
-        "epoll" => with_poller(env, worker, Epoll::new(Trigger::Level)),
-        "epoll-edge" => with_poller(env, worker, Epoll::new(Trigger::Edge)),
+        "epoll" => with_poller(env, worker, epoll(env, Trigger::Level)),
+        "epoll-edge" => with_poller(env, worker, epoll(env, Trigger::Edge)),
         "poll" => with_poller(env, worker, Ok(Poll::new())),
         _ => with_poller(env, worker, Ok(Select::new())),
     }
+}
+
+fn epoll(env: &Env, trigger: Trigger) -> std::io::Result<Epoll> {
+    let epoll = Epoll::new(trigger)?;
+    let exclusive = env.settings.text("event.listen") == "exclusive";
+    Ok(if exclusive { epoll.exclusive() } else { epoll })
 }
 
 fn with_poller<P: Poller>(
@@ -103,14 +170,14 @@ fn with_poller<P: Poller>(
         log: &*log,
         stall_ns: env.settings.number("event.stall_us") * 1000,
     };
-    let acceptor = Acceptor::new(&env.listeners, accept_rules(env));
+    let acceptor = Acceptor::new(env.listeners(worker), accept_rules(env, worker));
     let mut disk = InlineDisk { root: &env.root, rules: env.rules };
     EventLoop::new(poller, acceptor, rules(&env.settings), around)
         .run(&mut disk)
         .map_err(|error| format!("the event loop cannot go on: {error}"))
 }
 
-fn accept_rules(env: &Env) -> AcceptRules {
+fn accept_rules(env: &Env, worker: usize) -> AcceptRules {
     let settings = &env.settings;
     AcceptRules {
         count: settings.number_as("accept.count"),
@@ -120,7 +187,7 @@ fn accept_rules(env: &Env) -> AcceptRules {
             "leave" => WhenFull::Leave,
             _ => WhenFull::Stop,
         },
-        connections_max: env.connections_max,
+        connections_max: env.shares[worker].connections_max,
         mode: if blocking(settings) { Mode::Blocking } else { Mode::Nonblocking },
     }
 }

@@ -7,11 +7,13 @@
 pub mod drive;
 pub mod event;
 pub mod kit;
+pub mod layout;
 pub mod options;
 pub mod presets;
 
 pub use presets::{ARCHITECTURES, Architecture, Driver, find};
 
+use layout::Share;
 use options::Settings;
 use regatta_metrics::Arena;
 use regatta_op::Now;
@@ -30,8 +32,10 @@ pub trait WorkerLog: Log {
 /// What the master prepares, while it is single-threaded, for every worker of every architecture.
 #[expect(missing_debug_implementations, reason = "holds a closure")]
 pub struct Env {
-    /// Bound and listening sockets, in the order of the configuration.
-    pub listeners: Vec<OwnedFd>,
+    /// Bound and listening sockets; each worker has its share of them.
+    pub sockets: Vec<OwnedFd>,
+    /// What each worker gets.
+    pub shares: Vec<Share>,
     /// What is served.
     pub root: Root,
     /// How paths below the root are resolved.
@@ -42,10 +46,19 @@ pub struct Env {
     pub arena: Arena<'static>,
     /// One bell per worker.
     pub bells: Vec<Bell>,
-    /// Connections that may be open at once in one worker.
-    pub connections_max: usize,
     /// Effective values of every option.
     pub settings: Settings,
     /// Opens the log of worker number `n`.
     pub open_log: Box<dyn Fn(usize) -> Box<dyn WorkerLog>>,
+}
+
+impl Env {
+    /// The sockets that a worker accepts from.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    #[must_use]
+    pub fn listeners(&self, worker: usize) -> &[OwnedFd] {
+        &self.sockets[self.shares[worker].listeners.clone()]
+    }
 }

@@ -30,14 +30,137 @@ pub struct Architecture {
     pub axes: &'static [(&'static str, &'static str)],
 }
 
+/// The select server of [H] §2.1 with an accept strategy: what its options are called here, all off
+/// unless a row says otherwise.
+macro_rules! select_server {
+    ($($key:literal = $value:literal),*) => {
+        &[
+            ("event.processes", "1"),
+            ("event.poller", "select"),
+            ("limits.connections_max", "15000"),
+            ("accept.backlog", "128"),
+            ("accept.when_full", "leave"),
+            $(($key, $value)),*
+        ]
+    };
+}
+
 /// Every architecture, by name.
-pub const ARCHITECTURES: &[Architecture] = &[Architecture {
-    name: "sped",
-    summary: "one process, one event loop; the disk blocks it",
-    paper: "[E] §5, [H] §2.1",
-    driver: &event::DRIVER,
-    axes: &[],
-}];
+pub const ARCHITECTURES: &[Architecture] = &[
+    Architecture {
+        name: "sped",
+        summary: "one process, one event loop; the disk blocks it",
+        paper: "[E] §5, [H] §2.1",
+        driver: &event::DRIVER,
+        axes: &[("event.processes", "1")],
+    },
+    Architecture {
+        name: "symped",
+        summary: "several sped processes on the same listening sockets",
+        paper: "[E] §5.1, [S] §4",
+        driver: &event::DRIVER,
+        axes: &[],
+    },
+    Architecture {
+        name: "n-copy",
+        summary: "copies of sped, each with its own processor, cache and port or address",
+        paper: "[S] §4, [G] §IV-D",
+        driver: &event::DRIVER,
+        axes: &[("event.copies", "0"), ("event.processes", "1"), ("event.pin", "cpu")],
+    },
+    Architecture {
+        name: "accept1",
+        summary: "select server that accepts one connection at a time",
+        paper: "[H] §2.1",
+        driver: &event::DRIVER,
+        axes: select_server!(
+            "cache.enabled" = "false",
+            "accept.eager_write" = "false",
+            "accept.count" = "1"
+        ),
+    },
+    Architecture {
+        name: "acceptinf",
+        summary: "select server that accepts until nobody waits",
+        paper: "[H] §2.1",
+        driver: &event::DRIVER,
+        axes: select_server!(
+            "cache.enabled" = "false",
+            "accept.eager_write" = "false",
+            "accept.count" = "0"
+        ),
+    },
+    Architecture {
+        name: "accept25",
+        summary: "select server that accepts up to 25 connections at a time",
+        paper: "[H] §2.1",
+        driver: &event::DRIVER,
+        axes: select_server!(
+            "cache.enabled" = "false",
+            "accept.eager_write" = "false",
+            "accept.count" = "25"
+        ),
+    },
+    Architecture {
+        name: "accept25+$",
+        summary: "accept25 with a cache, as compared with TUX",
+        paper: "[H] §7",
+        driver: &event::DRIVER,
+        axes: select_server!("accept.eager_write" = "false", "accept.count" = "25"),
+    },
+    Architecture {
+        name: "eager",
+        summary: "acceptinf that reads and writes without asking",
+        paper: "[H] §2.1",
+        driver: &event::DRIVER,
+        axes: select_server!(
+            "cache.enabled" = "false",
+            "accept.eager_read" = "true",
+            "accept.eager_write" = "true",
+            "accept.count" = "0"
+        ),
+    },
+    Architecture {
+        name: "eager+full",
+        summary: "eager that reads until a read fails",
+        paper: "[H] §2.1",
+        driver: &event::DRIVER,
+        axes: select_server!(
+            "cache.enabled" = "false",
+            "accept.eager_read" = "true",
+            "accept.eager_write" = "true",
+            "accept.full_read" = "true",
+            "accept.count" = "0"
+        ),
+    },
+    Architecture {
+        name: "eager+close",
+        summary: "eager that also accepts whenever a connection closes",
+        paper: "[H] §2.1",
+        driver: &event::DRIVER,
+        axes: select_server!(
+            "cache.enabled" = "false",
+            "accept.eager_read" = "true",
+            "accept.eager_write" = "true",
+            "accept.on_close" = "true",
+            "accept.count" = "0"
+        ),
+    },
+    Architecture {
+        name: "cm",
+        summary: "eager+full+close: the server of Chandra and Mosberger",
+        paper: "[H] §2.1",
+        driver: &event::DRIVER,
+        axes: select_server!(
+            "cache.enabled" = "false",
+            "accept.eager_read" = "true",
+            "accept.eager_write" = "true",
+            "accept.full_read" = "true",
+            "accept.on_close" = "true",
+            "accept.count" = "0"
+        ),
+    },
+];
 
 /// The architecture called `name`.
 #[must_use]

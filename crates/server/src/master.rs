@@ -10,7 +10,7 @@ use crate::{
     site,
     supervise::{Ending, Gone, Order, Signal, Staff},
 };
-use regatta_arch::{Architecture, Env};
+use regatta_arch::{Architecture, Env, options::Settings};
 use regatta_metrics::{Arena, Tally};
 use regatta_sys::{
     Bell, OpenRules, clock,
@@ -88,7 +88,7 @@ struct Prepared {
 fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
     let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
     let settings = config.settings().clone();
-    let workers = (config.architecture.driver.workers)(&settings).max(1);
+    let workers = config.layout.shares.len();
     let shared = shm::create(Arena::words(workers))
         .map_err(|error| failed("cannot make the shared counters", error))?;
     let arena = Arena::create(shared.words(), workers);
@@ -100,19 +100,18 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
     };
     let (bells, ready) = (bells()?, bells()?);
     let (access, errors) = logs(&config, arena, found.user.as_ref())?;
-    let listeners = listeners(&config)?;
-    let addresses: io::Result<Vec<SocketAddr>> =
-        listeners.iter().map(|listener| socket::local_addr(listener.as_fd())).collect();
-    let addresses = addresses.map_err(|error| failed("cannot tell the address", error))?;
+    let sockets = sockets(&config)?;
+    let addresses =
+        addresses(&sockets).map_err(|error| failed("cannot tell the address", error))?;
     let opener = (Rc::clone(&access), errors.clone());
     let env = Env {
-        listeners,
+        sockets,
+        shares: config.layout.shares,
         root: found.root,
         rules: OpenRules { symlinks: settings.flag("content.symlinks") },
         site: site::build(&settings, config.types, 0),
         arena,
         bells,
-        connections_max: config.connections_max,
         settings,
         open_log: Box::new(move |worker| {
             let (access, errors) = &opener;
@@ -150,24 +149,61 @@ fn logs(
     }
 }
 
-fn listeners(config: &Config) -> Result<Vec<OwnedFd>, Failure> {
-    let settings = config.settings();
-    let mut listeners = Vec::new();
+/// Makes the sockets. The master keeps all of them open for as long as it lives: connections that
+/// wait for a worker of their own are not lost with it.
+fn sockets(config: &Config) -> Result<Vec<OwnedFd>, Failure> {
+    let mut sockets: Vec<OwnedFd> = Vec::new();
     let mut faults = Vec::new();
-    for address in &config.listen {
-        let spec = ListenSpec {
-            backlog: settings.number_as("accept.backlog"),
-            defer_accept_s: if settings.flag("accept.defer") { DEFER_ACCEPT_S } else { 0 },
-            send_buffer_bytes: settings.number_as("accept.send_buffer_bytes"),
-            pacing_rate: settings.number("accept.pacing_rate"),
-            ..ListenSpec::new(*address)
+    for plan in &config.layout.sockets {
+        let mut address = plan.address;
+        let port_of = plan.port_of.and_then(|of| sockets.get(of));
+        if let Some(Ok(known)) = port_of.map(|socket| socket::local_addr(socket.as_fd())) {
+            address.set_port(known.port());
+        }
+        // Who shares a port shares it with the first of its own.
+        let free = match plan.port_of {
+            Some(_) => Ok(()),
+            None => socket::is_free(address),
         };
-        match socket::listen(&spec) {
-            Ok(listener) => listeners.push(listener),
-            Err(error) => faults.push(listen_fault(address, &error)),
+        let spec = listen_spec(config.settings(), address, plan.reuse_port);
+        match free.and_then(|()| socket::listen(&spec)) {
+            Ok(listener) => sockets.push(listener),
+            Err(error) => faults.push(listen_fault(&address, &error)),
         }
     }
-    if faults.is_empty() { Ok(listeners) } else { Err(Failure::Work(faults.join("\n"))) }
+    if !faults.is_empty() {
+        faults.dedup();
+        return Err(Failure::Work(faults.join("\n")));
+    }
+    for first in &config.layout.steered {
+        socket::steer_by_cpu(sockets[*first].as_fd(), &config.layout.places).map_err(|error| {
+            Failure::Work(format!("event.partition: cannot steer by processor: {error}"))
+        })?;
+    }
+    Ok(sockets)
+}
+
+fn listen_spec(settings: &Settings, address: SocketAddr, reuse_port: bool) -> ListenSpec {
+    ListenSpec {
+        backlog: settings.number_as("accept.backlog"),
+        reuse_port,
+        defer_accept_s: if settings.flag("accept.defer") { DEFER_ACCEPT_S } else { 0 },
+        send_buffer_bytes: settings.number_as("accept.send_buffer_bytes"),
+        pacing_rate: settings.number("accept.pacing_rate"),
+        ..ListenSpec::new(address)
+    }
+}
+
+/// Where the sockets listen; an address that several share is there once.
+fn addresses(sockets: &[OwnedFd]) -> io::Result<Vec<SocketAddr>> {
+    let mut addresses = Vec::new();
+    for socket in sockets {
+        let address = socket::local_addr(socket.as_fd())?;
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
 }
 
 pub(crate) fn listen_fault(address: &SocketAddr, error: &io::Error) -> String {
@@ -202,7 +238,7 @@ impl Prepared {
         self.env.site.seed = RandomState::new().hash_one(worker);
         let Self { env, architecture, user, ready, errors, access, .. } = &*self;
         let access = access.borrow();
-        let mut keep: Vec<BorrowedFd<'_>> = env.listeners.iter().map(AsFd::as_fd).collect();
+        let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();
         keep.extend([env.root.as_fd(), env.bells[worker].as_fd(), ready[worker].as_fd()]);
         let logs = [access.inherited(), errors.inherited()];
         keep.extend(logs.iter().flatten().map(AsFd::as_fd));

@@ -64,6 +64,21 @@ impl ListenSpec {
 /// # Errors
 /// The address is in use, not ours, or not permitted; or an option is refused.
 pub fn listen(spec: &ListenSpec) -> io::Result<OwnedFd> {
+    let fd = bound(spec)?;
+    rustix::net::listen(&fd, i32::try_from(spec.backlog).unwrap_or(i32::MAX))?;
+    Ok(fd)
+}
+
+/// Tries whether nobody listens at an address, with or without sharing its port: who is about to
+/// share it would otherwise share it with strangers.
+///
+/// # Errors
+/// As [`listen`].
+pub fn is_free(addr: SocketAddr) -> io::Result<()> {
+    bound(&ListenSpec::new(addr)).map(drop)
+}
+
+fn bound(spec: &ListenSpec) -> io::Result<OwnedFd> {
     let family = if spec.addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -87,8 +102,45 @@ pub fn listen(spec: &ListenSpec) -> io::Result<OwnedFd> {
         set_option(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
     }
     rustix::net::bind(&fd, &spec.addr)?;
-    rustix::net::listen(&fd, i32::try_from(spec.backlog).unwrap_or(i32::MAX))?;
     Ok(fd)
+}
+
+/// Has the kernel choose among the sockets of a port by the processor that handles a connection's
+/// first packet, rather than by hash (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)).
+///
+/// `places` are pairs of a processor and a place: the number of a socket in the order in which they
+/// began to listen, which lasts as long as none of them is closed. Packets on a processor that is
+/// not there go to the first socket. `listener` is any of the sockets; they have `reuse_port`.
+///
+/// # Errors
+/// The socket does not share its port, or there are more pairs than a program has room for
+/// (2,000).
+pub fn steer_by_cpu(listener: BorrowedFd<'_>, places: &[(u32, u32)]) -> io::Result<()> {
+    let mut program = steering(places);
+    let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    set_option(listener, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+}
+
+/// The program of [`steer_by_cpu`], in classic BPF: load the processor, and for each pair compare
+/// and return.
+fn steering(places: &[(u32, u32)]) -> Vec<libc::sock_filter> {
+    let does = |code: u32, k: u32, jf: u8| libc::sock_filter {
+        code: u16::try_from(code).expect("operations have 16 bits"),
+        jt: 0,
+        jf,
+        k,
+    };
+    // The kernel's own facts are loaded as if they lay at negative offsets.
+    let cpu = (libc::SKF_AD_OFF + libc::SKF_AD_CPU).cast_unsigned();
+    let ret = |place| does(libc::BPF_RET | libc::BPF_K, place, 0);
+    let mut program = vec![does(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, cpu, 0)];
+    for &(cpu, place) in places {
+        program.push(does(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, cpu, 1));
+        program.push(ret(place));
+    }
+    program.push(ret(0));
+    program
 }
 
 /// Takes one connection from the listener's queue, and says who it is.
@@ -230,14 +282,15 @@ pub fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?)
 }
 
-/// Sets an option whose value is an integer and that rustix does not know.
+/// Sets an option whose value is plain and that rustix does not know. A pointer in the value must
+/// lead to what the option wants.
 fn set_option<T: Copy>(
     fd: BorrowedFd<'_>,
     layer: libc::c_int,
     name: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    let len = libc::socklen_t::try_from(size_of::<T>()).expect("an integer is short");
+    let len = libc::socklen_t::try_from(size_of::<T>()).expect("plain values are short");
     // SAFETY: the pointer leads to `len` bytes that live across the call and are only read.
     let result = unsafe {
         libc::setsockopt(fd.as_raw_fd(), layer, name, std::ptr::from_ref(value).cast(), len)

@@ -79,8 +79,10 @@ pub struct EventLoop<'a, P> {
     /// Changes of the interest set that have been counted.
     changes: u64,
     draining: bool,
-    /// Inside an accept that a close has caused: its own closes cause no further ones.
+    /// Inside an accept that a close has caused: what its own closes cause comes after it.
     accepting: bool,
+    /// Closes that have not caused their accept yet.
+    owed: u32,
 }
 
 impl<'a, P: Poller> EventLoop<'a, P> {
@@ -106,6 +108,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             changes: 0,
             draining: false,
             accepting: false,
+            owed: 0,
         }
     }
 
@@ -205,7 +208,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.acceptor.polled = polled;
         for (listener, at) in self.acceptor.listeners.iter().zip(LISTENERS..) {
             if polled {
-                self.poller.add_level(listener.as_fd(), at, Interest::READ)?;
+                self.poller.add_listener(listener.as_fd(), at)?;
             } else {
                 self.poller.remove(listener.as_fd())?;
             }
@@ -354,11 +357,18 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if !self.acceptor.polled && self.listen(true).is_err() {
             self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
         }
-        if self.acceptor.rules.on_close && !self.accepting {
+        if self.acceptor.rules.on_close {
+            self.owed += 1;
+            if self.accepting {
+                return;
+            }
             self.accepting = true;
-            self.around.cx.tally.add(Counter::AcceptOnClose, 1);
-            for at in 0..self.acceptor.listeners.len() {
-                self.accept(LISTENERS + at as u64, disk);
+            while self.owed > 0 {
+                self.owed -= 1;
+                self.around.cx.tally.add(Counter::AcceptOnClose, 1);
+                for at in 0..self.acceptor.listeners.len() {
+                    self.accept(LISTENERS + at as u64, disk);
+                }
             }
             self.accepting = false;
         }

@@ -136,8 +136,8 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
         client.send(request("GET", "/a.txt", &[("Connection", "close")]));
         assert_eq!(client.answer("GET").expect(200).body, b"the letter a\n");
         assert!(begin.elapsed() < Duration::from_secs(5), "back after {:?}", begin.elapsed());
-        let now = server.workers();
-        assert!(workers.iter().all(|worker| !now.contains(worker)), "{workers:?} {now:?}");
+        let gone = || server.workers().iter().all(|worker| !workers.contains(worker));
+        assert!(eventually(PATIENCE, gone), "{workers:?} {:?}", server.workers());
     }
     let mut client = server.connect();
     for size in SIZES {

@@ -101,7 +101,7 @@ macro_rules! always {
             slow_heads: a_head_that_stops a_head_that_trickles a_connection_without_a_request
                 an_idle_connection a_second_head_that_stops a_body_that_stops
                 a_client_that_lingers many_at_once;
-            structure: sped_is_one_task poller_is_the_one_asked_for idle_is_free;
+            structure: poller_is_the_one_asked_for idle_is_free;
             targets: host_is_required_once host_is_optional_in_the_old_version
                 host_must_be_valid absolute_form absolute_form_answers_the_resource other_forms;
         }
@@ -129,12 +129,71 @@ macro_rules! blocking {
     };
 }
 
+/// What holds for one process.
+macro_rules! alone {
+    ($variant:ident) => {
+        mod alone {
+            topics! { $variant
+                structure: sped_is_one_task;
+            }
+        }
+    };
+}
+
+/// What several processes, or how they take connections, could break. How requests are answered is
+/// left to the variants above: the code is the same, and so is the loop.
+macro_rules! together {
+    ($variant:ident) => {
+        topics! { $variant
+            access_log: lines_stay_whole;
+            bodies: every_size_on_its_own_connection body_that_stops;
+            closing: half_closed_pipeline_is_answered aborts_leave_nothing_open;
+            counters: of_replies of_the_ends_of_connections of_accepts accept_count_is_a_bound;
+            life: idle_ends_promptly transfers_are_completed requests_in_progress_are_answered
+                drain_has_a_deadline quit_ends_at_once a_killed_worker_is_replaced
+                a_killed_master_leaves_nothing;
+            load: two_hundred_connections a_thousand_short_connections;
+            persistence: closes_when_asked client_that_only_connects;
+            pipelining: burst_of_a_hundred all_kinds_of_answers;
+            signals: accepts_when_it_says_so usr1_reopens_the_log workers_are_not_root
+                workers_have_no_capabilities a_port_in_use_is_an_error;
+            slow_heads: an_idle_connection many_at_once;
+            structure: poller_is_the_one_asked_for idle_is_free;
+        }
+    };
+}
+
+/// What holds where all processes take from one queue: who is full leaves the rest to the others.
+macro_rules! one_queue {
+    ($variant:ident) => {
+        mod one_queue {
+            topics! { $variant
+                load: full_and_leaving_them full_and_not_listening full_is_free;
+            }
+        }
+    };
+}
+
 variants! {
-    sped_epoll: always nonblocking;
-    sped_epoll_edge: always nonblocking;
-    sped_poll: always nonblocking;
-    sped_select: always nonblocking;
-    sped_small_turns: always nonblocking;
-    sped_eager_uncached: always nonblocking;
-    sped_blocking: always blocking;
+    sped_epoll: always alone nonblocking;
+    sped_epoll_edge: always alone nonblocking;
+    sped_poll: always alone nonblocking;
+    sped_select: always alone nonblocking;
+    sped_small_turns: always alone nonblocking;
+    sped_eager_uncached: always alone nonblocking;
+    sped_blocking: always alone blocking;
+    symped: always nonblocking;
+    symped_exclusive: together one_queue nonblocking;
+    symped_reuseport: together nonblocking;
+    symped_blocking: together one_queue;
+    n_copy: together nonblocking;
+    n_copy_steered: together nonblocking;
+    accept1: together one_queue;
+    acceptinf: together one_queue;
+    accept25: together one_queue;
+    accept25_cache: together one_queue;
+    eager: together one_queue;
+    eager_full: together one_queue;
+    eager_close: together one_queue;
+    cm: together one_queue;
 }

@@ -31,7 +31,41 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "cache.enabled=false",
         ],
     ),
+    of("symped", "symped", &["event.processes=2", "event.poller=epoll"]),
+    of(
+        "symped_exclusive",
+        "symped",
+        &["event.processes=2", "event.poller=epoll-edge", "event.listen=exclusive"],
+    ),
+    of(
+        "symped_reuseport",
+        "symped",
+        &["event.processes=2", "event.poller=poll", "event.listen=reuseport"],
+    ),
+    of(
+        "symped_blocking",
+        "symped",
+        &["event.processes=2", "event.poller=epoll", "event.send=blocking"],
+    ),
+    of("n_copy", "n-copy", &["event.copies=2", "event.poller=epoll"]),
+    of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
+    of("accept1", "accept1", &[]),
+    of("acceptinf", "acceptinf", &[]),
+    of("accept25", "accept25", &[]),
+    of("accept25_cache", "accept25+$", &[]),
+    of("eager", "eager", &[]),
+    of("eager_full", "eager+full", &[]),
+    of("eager_close", "eager+close", &[]),
+    of("cm", "cm", &[]),
 ];
+
+const fn of(
+    name: &'static str,
+    architecture: &'static str,
+    settings: &'static [&'static str],
+) -> Variant {
+    Variant { name, architecture, settings, chaos: None }
+}
 
 const fn sped(name: &'static str, settings: &'static [&'static str]) -> Variant {
     Variant { name, architecture: "sped", settings, chaos: None }

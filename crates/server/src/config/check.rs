@@ -4,7 +4,8 @@ use crate::{
     config::raw::{Problem, Said},
     media::{self, Types},
 };
-use regatta_arch::{Architecture, options::Settings};
+use regatta_arch::{Architecture, layout::Layout, options::Settings};
+use regatta_sys::affinity;
 use std::{
     fmt,
     net::{SocketAddr, ToSocketAddrs},
@@ -28,8 +29,8 @@ pub struct Config {
     pub architecture: &'static Architecture,
     /// Media types.
     pub types: Types,
-    /// The most connections at once, in each worker process.
-    pub connections_max: usize,
+    /// The sockets, and what each worker gets.
+    pub layout: Layout,
 }
 
 impl Config {
@@ -58,15 +59,42 @@ pub fn understand(said: Said, descriptors_max: u64) -> Result<Config, (Said, Vec
         }));
     });
     let mut said = said;
-    let connections_max = descriptors(&mut said, descriptors_max, &mut problems);
-    let name = said.settings.text("server.architecture");
-    match (types, regatta_arch::find(name)) {
-        (Ok(types), Some(architecture)) if problems.is_empty() => {
-            Ok(Config { said, listen, architecture, types, connections_max })
+    // An unknown architecture has been reported where it was read.
+    let architecture = regatta_arch::find(said.settings.text("server.architecture"));
+    let layout = architecture
+        .and_then(|architecture| layout(&said, architecture, &listen, &mut problems))
+        .map(|layout| staffed(layout, &mut said, descriptors_max, &mut problems));
+    match (types, architecture, layout) {
+        (Ok(types), Some(architecture), Some(layout)) if problems.is_empty() => {
+            Ok(Config { said, listen, architecture, types, layout })
         }
-        // An unknown architecture has been reported where it was read.
         _ => Err((said, problems)),
     }
+}
+
+/// Lays out the workers.
+fn layout(
+    said: &Said,
+    architecture: &Architecture,
+    listen: &[SocketAddr],
+    problems: &mut Vec<Problem>,
+) -> Option<Layout> {
+    // A machine with more processors than a set holds is as good as one with one.
+    let cpus = affinity::allowed().unwrap_or_else(|_| vec![0]);
+    let planned = Layout::plan(architecture.driver, &said.settings, listen, &cpus);
+    planned.map_err(|fault| problems.push(said.problem(fault.key, &fault.message))).ok()
+}
+
+/// The layout with everybody's connections.
+fn staffed(
+    mut layout: Layout,
+    said: &mut Said,
+    descriptors_max: u64,
+    problems: &mut Vec<Problem>,
+) -> Layout {
+    let total = descriptors(said, descriptors_max, layout.shares.len() as u64, problems);
+    layout.share_connections(total);
+    layout
 }
 
 fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
@@ -192,9 +220,9 @@ fn limits(said: &Said, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Shares the descriptors out between connections and the cache; returns how many connections
-/// there may be.
-fn descriptors(said: &mut Said, limit: u64, problems: &mut Vec<Problem>) -> usize {
+/// Shares the descriptors of a worker out between connections and the cache; returns how many
+/// connections there may be in all workers together.
+fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Problem>) -> usize {
     let (connections_key, cache_key) = ("limits.connections_max", "cache.descriptors_max");
     let room = limit.saturating_sub(DESCRIPTORS_RESERVED);
     let mut cache = match said.settings.flag("cache.enabled") {
@@ -205,23 +233,36 @@ fn descriptors(said: &mut Said, limit: u64, problems: &mut Vec<Problem>) -> usiz
         cache = cache.min(room / CACHE_SHARE);
         said.lower(cache_key, cache);
     }
-    let wanted = said.settings.number(connections_key);
     let free = room.saturating_sub(cache);
-    if free == 0 || wanted > free {
-        let (key, message) = if wanted > free {
-            (connections_key, format!("{wanted} connections"))
+    let mut wanted = said.settings.number(connections_key);
+    if !said.is_said(connections_key) {
+        // What an architecture's name stands for is as much of it as there is room for.
+        wanted = wanted.min(free.saturating_mul(workers));
+        said.lower(connections_key, wanted);
+    }
+    let each = wanted.div_ceil(workers);
+    if free == 0 || each > free {
+        let (key, mut message) = if each > free {
+            (connections_key, format!("{each} connections"))
         } else {
             (cache_key, format!("{cache} open files"))
         };
-        let message = format!(
-            "{message} do not fit the limit of {limit} descriptors, of which \
-             {DESCRIPTORS_RESERVED} are reserved and {cache} are for the cache"
-        );
+        if workers > 1 {
+            message.push_str(&format!(" in each of {workers} workers"));
+        }
+        message.push_str(&format!(
+            " do not fit the limit of {limit} descriptors, of which {DESCRIPTORS_RESERVED} are \
+             reserved and {cache} are for the cache"
+        ));
         let found = said.problem(key, &message);
         problems.push(found.hint("raise the limit (ulimit -n, LimitNOFILE=), or lower this"));
     }
-    let connections = if wanted == 0 { free } else { wanted };
-    usize::try_from(connections).unwrap_or(usize::MAX)
+    if (1..workers).contains(&wanted) {
+        let message = format!("{wanted} connections cannot be split among {workers} workers");
+        problems.push(said.problem(connections_key, &message));
+    }
+    let total = if wanted == 0 { free.saturating_mul(workers) } else { wanted };
+    usize::try_from(total).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -311,12 +352,51 @@ mod tests {
         ] {
             match (config(sets, limit), expect) {
                 (Ok(config), Ok((connections, cache))) => {
-                    assert_eq!(config.connections_max, connections);
+                    assert_eq!(config.layout.shares.len(), 1);
+                    assert_eq!(config.layout.shares[0].connections_max, connections);
                     assert_eq!(config.said.settings.number("cache.descriptors_max"), cache);
                 }
                 (Err(problems), Err(part)) => assert!(problems[0].contains(part), "{problems:?}"),
                 (got, expect) => panic!("{sets:?}: {got:?}, expected {expect:?}"),
             }
         }
+    }
+
+    #[test]
+    fn connections_are_a_total_that_workers_split() {
+        let symped = |sets: &[&str], limit| {
+            let all = [&["server.architecture=symped", "event.processes=3"], sets].concat();
+            let config = config(&all, limit).map_err(|problems| problems[0].clone())?;
+            let shares = config.layout.shares.iter();
+            Ok(shares.map(|share| share.connections_max).collect::<Vec<_>>())
+        };
+        let each = 1024 - 64 - 240;
+        assert_eq!(symped(&[], 1024), Ok(vec![each; 3]), "each has descriptors of its own");
+        assert_eq!(symped(&["limits.connections_max=11"], 1024), Ok(vec![4, 4, 3]));
+        assert_eq!(symped(&["limits.connections_max=2160"], 1024), Ok(vec![720; 3]));
+        for (sets, part) in [
+            ("limits.connections_max=2161", "721 connections in each of 3 workers do not fit"),
+            ("limits.connections_max=2", "2 connections cannot be split among 3 workers"),
+        ] {
+            let problem: String = symped(&[sets], 1024).unwrap_err();
+            assert!(problem.contains(part), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_a_name_stands_for_is_bounded_by_the_machine() {
+        for (limit, expect) in [(20_000, 15_000), (1024, 960)] {
+            let config = config(&["server.architecture=accept25"], limit).unwrap();
+            assert_eq!(config.layout.shares[0].connections_max, expect);
+            assert_eq!(config.settings().number("limits.connections_max"), expect as u64);
+        }
+    }
+
+    #[test]
+    fn copies_that_cannot_be_laid_out_are_a_problem() {
+        let sets =
+            ["server.architecture=n-copy", "event.copies=2", "server.listen=127.0.0.1:65535"];
+        let problems = config(&sets, 4096).unwrap_err();
+        assert!(problems[0].starts_with("--set event.copies=2: event.copies: "), "{problems:?}");
     }
 }

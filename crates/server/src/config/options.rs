@@ -205,9 +205,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "limits.connections_max",
         count(0, u32::MAX as u64),
         "0",
-        "The most connections at once, in each worker.",
-        "0 takes what the limit on descriptors (RLIMIT_NOFILE, raised as far as it may be) \
-         leaves beside the cache.",
+        "The most connections at once, split evenly among the workers.",
+        "One that has its part leaves new ones to the others. 0 gives each worker what the limit \
+         on descriptors (RLIMIT_NOFILE, raised as far as it may be) leaves beside the cache.",
     ),
     option(
         "content.index",

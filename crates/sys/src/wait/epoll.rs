@@ -31,6 +31,8 @@ pub enum Trigger {
 pub struct Epoll {
     fd: OwnedFd,
     trigger: Trigger,
+    /// Flags with which listeners are watched besides.
+    listeners: Flags,
     len: usize,
     changes: u64,
     ready: Vec<epoll::Event>,
@@ -52,7 +54,15 @@ impl Epoll {
         if trigger == Trigger::Edge {
             chaos::edge_triggered();
         }
-        Ok(Self { fd, trigger, len: 0, changes: 0, ready: Vec::with_capacity(EVENTS_PER_WAIT) })
+        let ready = Vec::with_capacity(EVENTS_PER_WAIT);
+        Ok(Self { fd, trigger, listeners: Flags::empty(), len: 0, changes: 0, ready })
+    }
+
+    /// This instance, where a connection that comes to a listener wakes one of the processes that
+    /// wait for it, and not all of them (`EPOLLEXCLUSIVE`, epoll_ctl(2)). More than one may wake.
+    #[must_use]
+    pub fn exclusive(self) -> Self {
+        Self { listeners: Flags::EXCLUSIVE, ..self }
     }
 
     fn watch(&mut self, fd: BorrowedFd<'_>, key: u64, flags: Flags) -> io::Result<()> {
@@ -84,6 +94,10 @@ impl Poller for Epoll {
 
     fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
         self.watch(fd, key, level(interest))
+    }
+
+    fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        self.watch(fd, key, Flags::IN | self.listeners)
     }
 
     fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {

@@ -77,6 +77,14 @@ pub trait Poller: fmt::Debug {
         self.add(fd, key, interest)
     }
 
+    /// Starts watching a listener, level-triggered, for connections.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        self.add_level(fd, key, Interest::READ)
+    }
+
     /// Changes key and interest of a watched descriptor.
     ///
     /// With [`Interest::NONE`] at most one hangup is reported, and nothing else.

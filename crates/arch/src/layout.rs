@@ -1,0 +1,359 @@
+//! Who listens where: the sockets of a server, and each worker's share of them, of the connections
+//! and of the processors.
+use crate::{Driver, options::Settings};
+use std::{fmt, net::SocketAddr, ops::Range};
+
+/// A listening socket to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketPlan {
+    /// Where it listens; port 0 lets the kernel choose.
+    pub address: SocketAddr,
+    /// It shares its port with others (`SO_REUSEPORT`).
+    pub reuse_port: bool,
+    /// The earlier socket whose port it shares, whatever that turns out to be.
+    pub port_of: Option<usize>,
+}
+
+/// What one worker gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Which of the sockets it accepts from.
+    pub listeners: Range<usize>,
+    /// Connections that it may have open at once.
+    pub connections_max: usize,
+    /// The processor that it runs on; any if `None`.
+    pub cpu: Option<usize>,
+}
+
+/// Sockets and shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The sockets, those of one worker side by side.
+    pub sockets: Vec<SocketPlan>,
+    /// One for each worker.
+    pub shares: Vec<Share>,
+    /// Sockets whose port is shared by processor: the first of each group.
+    pub steered: Vec<usize>,
+    /// Processor and place in the group, for each of them.
+    pub places: Vec<(u32, u32)>,
+}
+
+/// Why workers cannot be laid out as asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayoutFault {
+    /// The option at fault.
+    pub key: &'static str,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for LayoutFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+impl std::error::Error for LayoutFault {}
+
+/// Copies, and processes in each, of an architecture with the options of the event driver, on so
+/// many processors.
+#[must_use]
+pub fn copies_and_processes(settings: &Settings, cpus: usize) -> (usize, usize) {
+    let copies = match settings.number_as("event.copies") {
+        0 if settings.text("event.partition") == "addresses" => {
+            settings.list("server.listen").len()
+        }
+        0 => cpus,
+        copies => copies,
+    };
+    let copies = copies.max(1);
+    let processes = match settings.number_as("event.processes") {
+        0 => cpus / copies,
+        processes => processes,
+    };
+    (copies, processes.max(1))
+}
+
+impl Layout {
+    /// Lays out the workers of a driver over addresses and the processors that may be used. Nobody
+    /// has connections yet: see [`Layout::share_connections`].
+    ///
+    /// # Errors
+    /// Options that contradict each other, or that there are not enough ports or addresses for.
+    pub fn plan(
+        driver: &Driver,
+        settings: &Settings,
+        addresses: &[SocketAddr],
+        cpus: &[usize],
+    ) -> Result<Self, LayoutFault> {
+        let mut layout = Self {
+            sockets: Vec::new(),
+            shares: Vec::new(),
+            steered: Vec::new(),
+            places: Vec::new(),
+        };
+        if !driver.options.iter().any(|spec| spec.key == "event.copies") {
+            layout.listen(addresses, None);
+            layout.staff((driver.workers)(settings).max(1), 0..addresses.len(), None);
+            return Ok(layout);
+        }
+        let (copies, processes) = copies_and_processes(settings, cpus.len());
+        let partition = if copies == 1 { "none" } else { settings.text("event.partition") };
+        contradictions(settings, partition, copies, processes, cpus.len())?;
+        let pinned = settings.text("event.pin") == "cpu";
+        let cpu = |turn: usize| if pinned { cpus.get(turn % cpus.len()).copied() } else { None };
+        for copy in 0..copies {
+            let own = own_addresses(partition, copy, copies, addresses)?;
+            let group = (partition == "steer-cpu").then_some(0);
+            if settings.text("event.listen") == "reuseport" {
+                let first = layout.sockets.len();
+                for process in 0..processes {
+                    let listeners = layout.listen(&own, Some(first));
+                    layout.staff(1, listeners, cpu(if copies == 1 { process } else { copy }));
+                }
+            } else {
+                let listeners = layout.listen(&own, group);
+                for process in 0..processes {
+                    let turn = if copies == 1 { process } else { copy };
+                    layout.staff(1, listeners.clone(), cpu(turn));
+                }
+            }
+        }
+        if partition == "steer-cpu" {
+            layout.steered = (0..addresses.len()).collect();
+            layout.places = places(cpus, copies);
+        }
+        layout.no_port_twice()?;
+        Ok(layout)
+    }
+
+    /// Plans a socket for each address. With `group`, each shares its port with the socket for the
+    /// same address among those that begin there.
+    fn listen(&mut self, addresses: &[SocketAddr], group: Option<usize>) -> Range<usize> {
+        let first = self.sockets.len();
+        self.sockets.extend(addresses.iter().enumerate().map(|(at, address)| {
+            let port_of = group.map(|group| group + at).filter(|of| *of < first);
+            SocketPlan { address: *address, reuse_port: group.is_some(), port_of }
+        }));
+        first..self.sockets.len()
+    }
+
+    fn staff(&mut self, workers: usize, listeners: Range<usize>, cpu: Option<usize>) {
+        let share = Share { listeners, connections_max: 0, cpu };
+        self.shares.extend(std::iter::repeat_n(share, workers));
+    }
+
+    /// Two copies may have been given the same port by counting up from two others.
+    fn no_port_twice(&self) -> Result<(), LayoutFault> {
+        let fixed = |socket: &&SocketPlan| !socket.reuse_port && socket.address.port() != 0;
+        let mut seen = Vec::new();
+        for SocketPlan { address, .. } in self.sockets.iter().filter(fixed) {
+            if seen.contains(address) {
+                let message = format!("{address} falls to two copies: leave room between ports");
+                return Err(LayoutFault { key: "server.listen", message });
+            }
+            seen.push(*address);
+        }
+        Ok(())
+    }
+
+    /// Splits `total` connections evenly; the first workers get what is left over.
+    pub fn share_connections(&mut self, total: usize) {
+        let workers = self.shares.len();
+        for (worker, share) in self.shares.iter_mut().enumerate() {
+            share.connections_max = total / workers + usize::from(worker < total % workers);
+        }
+    }
+}
+
+fn contradictions(
+    settings: &Settings,
+    partition: &str,
+    copies: usize,
+    processes: usize,
+    cpus: usize,
+) -> Result<(), LayoutFault> {
+    let fault = |key, message: String| Err(LayoutFault { key, message });
+    let (listen, poller) = (settings.text("event.listen"), settings.text("event.poller"));
+    if listen == "exclusive" && !poller.starts_with("epoll") {
+        let message = format!("exclusive wakes are epoll's; event.poller is {poller}");
+        return fault("event.listen", message);
+    }
+    if partition != "steer-cpu" {
+        return Ok(());
+    }
+    if copies > cpus {
+        let message = format!("{copies} copies, but {cpus} processors to choose them by");
+        return fault("event.copies", message);
+    }
+    if listen == "reuseport" && processes > 1 {
+        let message = "the group of a port that is steered has one socket for each copy; \
+                       share it within the copy";
+        return fault("event.listen", message.to_owned());
+    }
+    Ok(())
+}
+
+/// The addresses of one copy.
+fn own_addresses(
+    partition: &str,
+    copy: usize,
+    copies: usize,
+    addresses: &[SocketAddr],
+) -> Result<Vec<SocketAddr>, LayoutFault> {
+    let fault = |key, message| Err(LayoutFault { key, message });
+    match partition {
+        "ports" => {
+            let counted = addresses.iter().map(|address| {
+                let mut address = *address;
+                if address.port() != 0 {
+                    let up = u16::try_from(copy).ok();
+                    address.set_port(up.and_then(|up| address.port().checked_add(up))?);
+                }
+                Some(address)
+            });
+            match counted.collect() {
+                Some(own) => Ok(own),
+                None => fault("event.copies", format!("no ports are left for copy {copy}")),
+            }
+        }
+        "addresses" if !addresses.len().is_multiple_of(copies) => {
+            let count = addresses.len();
+            let message = format!("{count} addresses do not divide among {copies} copies");
+            fault("server.listen", message)
+        }
+        "addresses" => {
+            let each = addresses.len() / copies;
+            Ok(addresses[copy * each..(copy + 1) * each].to_vec())
+        }
+        _ => Ok(addresses.to_vec()),
+    }
+}
+
+/// Each processor's copy: in turn.
+fn places(cpus: &[usize], copies: usize) -> Vec<(u32, u32)> {
+    let number = |n: usize| u32::try_from(n).expect("processors are few");
+    cpus.iter().enumerate().map(|(at, cpu)| (number(*cpu), number(at % copies))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{event, options::Value};
+
+    fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout, LayoutFault> {
+        let addresses: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
+        let mut settings = Settings::defaults(event::DRIVER.options);
+        for (key, value) in sets {
+            let spec = event::DRIVER.options.iter().find(|spec| spec.key == *key).unwrap();
+            settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
+        }
+        let listed = crate::options::OptionSpec {
+            key: "server.listen",
+            kind: crate::options::Kind::List,
+            default: "",
+            doc: "",
+            long: "",
+            since: "",
+        };
+        let texts = listen.iter().map(|text| (*text).to_owned()).collect();
+        settings.set(&listed, Value::List(texts)).unwrap();
+        Layout::plan(&event::DRIVER, &settings, &addresses, cpus)
+    }
+
+    /// Address, whether it is shared, and whose port it has.
+    fn sockets(layout: &Layout) -> Vec<(String, bool, Option<usize>)> {
+        let text =
+            |socket: &SocketPlan| (socket.address.to_string(), socket.reuse_port, socket.port_of);
+        layout.sockets.iter().map(text).collect()
+    }
+
+    fn shares(layout: &Layout) -> Vec<(Range<usize>, Option<usize>)> {
+        layout.shares.iter().map(|share| (share.listeners.clone(), share.cpu)).collect()
+    }
+
+    const TWO: &[&str] = &["127.0.0.1:0", "[::1]:80"];
+
+    #[test]
+    fn processes_share_their_sockets_or_have_their_own() {
+        let layout = plan(&[], TWO, &[0, 1, 4]).unwrap();
+        let plain = [("127.0.0.1:0".into(), false, None), ("[::1]:80".into(), false, None)];
+        assert_eq!(sockets(&layout), plain);
+        assert_eq!(shares(&layout), vec![(0..2, None); 3], "one for each processor");
+        let sets = [("event.processes", "2"), ("event.listen", "reuseport"), ("event.pin", "cpu")];
+        let layout = plan(&sets, TWO, &[3, 5]).unwrap();
+        let expect = [
+            ("127.0.0.1:0".into(), true, None),
+            ("[::1]:80".into(), true, None),
+            ("127.0.0.1:0".into(), true, Some(0)),
+            ("[::1]:80".into(), true, Some(1)),
+        ];
+        assert_eq!(sockets(&layout), expect);
+        assert_eq!(shares(&layout), [(0..2, Some(3)), (2..4, Some(5))]);
+    }
+
+    #[test]
+    fn copies_have_ports_or_addresses_of_their_own() {
+        let sets = [("event.copies", "0"), ("event.pin", "cpu")];
+        let layout = plan(&sets, TWO, &[0, 1]).unwrap();
+        let expect = [
+            ("127.0.0.1:0".into(), false, None),
+            ("[::1]:80".into(), false, None),
+            ("127.0.0.1:0".into(), false, None),
+            ("[::1]:81".into(), false, None),
+        ];
+        assert_eq!(sockets(&layout), expect);
+        assert_eq!(shares(&layout), [(0..2, Some(0)), (2..4, Some(1))]);
+        let sets = [
+            ("event.copies", "0"),
+            ("event.partition", "addresses"),
+            ("event.processes", "2"),
+            ("event.pin", "cpu"),
+        ];
+        let layout = plan(&sets, &["127.0.0.1:80", "127.0.0.2:80"], &[6]).unwrap();
+        assert_eq!(layout.sockets.len(), 2);
+        let all = Some(6);
+        assert_eq!(shares(&layout), [(0..1, all), (0..1, all), (1..2, all), (1..2, all)]);
+    }
+
+    #[test]
+    fn a_steered_port_has_a_socket_for_each_copy() {
+        let sets =
+            [("event.copies", "2"), ("event.partition", "steer-cpu"), ("event.processes", "1")];
+        let layout = plan(&sets, &["127.0.0.1:0"], &[2, 3, 7]).unwrap();
+        let expect = [("127.0.0.1:0".into(), true, None), ("127.0.0.1:0".into(), true, Some(0))];
+        assert_eq!(sockets(&layout), expect);
+        assert_eq!(shares(&layout), [(0..1, None), (1..2, None)]);
+        assert_eq!(layout.steered, [0]);
+        assert_eq!(layout.places, [(2, 0), (3, 1), (7, 0)]);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let one = &["127.0.0.1:80"][..];
+        let copies = ("event.copies", "2");
+        let steered = ("event.partition", "steer-cpu");
+        for (sets, listen, key) in [
+            (&[("event.listen", "exclusive"), ("event.poller", "poll")][..], one, "event.listen"),
+            (&[("event.copies", "3"), steered], one, "event.copies"),
+            (
+                &[copies, steered, ("event.listen", "reuseport"), ("event.processes", "2")],
+                one,
+                "event.listen",
+            ),
+            (&[("event.copies", "3"), ("event.partition", "addresses")], TWO, "server.listen"),
+            (&[copies], &["127.0.0.1:65535"], "event.copies"),
+            (&[copies], &["127.0.0.1:80", "127.0.0.1:81"], "server.listen"),
+        ] {
+            assert_eq!(plan(sets, listen, &[0, 1]).unwrap_err().key, key, "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn connections_are_split_evenly() {
+        let mut layout = plan(&[("event.processes", "3")], &["127.0.0.1:80"], &[0]).unwrap();
+        layout.share_connections(11);
+        let each: Vec<_> = layout.shares.iter().map(|share| share.connections_max).collect();
+        assert_eq!(each, [4, 4, 3]);
+    }
+}

@@ -1,0 +1,82 @@
+//! What the kernel knows of a server's processes: their sockets, mappings, tasks and processors.
+
+use crate::harness::Server;
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+
+/// The rows of the kernel's table of IPv4 sockets.
+fn table() -> Vec<Vec<String>> {
+    let text = fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+    let row = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+    text.lines().skip(1).map(row).collect()
+}
+
+/// The inodes of the sockets that a process has open.
+fn inodes(pid: u32) -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeSet::new() };
+    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let inode = |link: String| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+    links.filter_map(|link| inode(link.to_string_lossy().into_owned())).collect()
+}
+
+/// The listening sockets that a process has open, by inode.
+pub(crate) fn listeners(pid: u32) -> BTreeSet<String> {
+    let open = inodes(pid);
+    let listening = table().into_iter().filter(|row| row[3] == "0A").map(|row| row[9].clone());
+    listening.filter(|inode| open.contains(inode)).collect()
+}
+
+/// The workers that have the other ends of connections.
+pub(crate) fn owners<'a>(
+    server: &Server,
+    streams: impl IntoIterator<Item = &'a TcpStream>,
+) -> Vec<Option<u32>> {
+    let table = table();
+    let workers: Vec<_> = server.workers().into_iter().map(|pid| (pid, inodes(pid))).collect();
+    let owner = |stream: &TcpStream| {
+        let remote = hex(stream.local_addr().ok()?);
+        let local = hex(stream.peer_addr().ok()?);
+        let inode = &table.iter().find(|row| row[1] == local && row[2] == remote)?[9];
+        workers.iter().find(|(_, open)| open.contains(inode)).map(|(pid, _)| *pid)
+    };
+    streams.into_iter().map(owner).collect()
+}
+
+/// The worker that has the other end of a connection, once one has.
+pub(crate) fn owner(server: &Server, stream: &TcpStream) -> Option<u32> {
+    owners(server, [stream])[0]
+}
+
+/// An address as the table writes it.
+fn hex(address: SocketAddr) -> String {
+    let SocketAddr::V4(address) = address else { panic!("{address} is not IPv4") };
+    let ip = u32::from_ne_bytes(address.ip().octets());
+    format!("{ip:08X}:{:04X}", address.port())
+}
+
+/// How many tasks a process has.
+pub(crate) fn tasks(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).expect("alive").count()
+}
+
+/// What a process can write that others may see, by name.
+pub(crate) fn shared_and_writable(pid: u32) -> BTreeSet<String> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("alive");
+    let rows = maps.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Address, permissions, offset, device, inode, name.
+    let shared = rows.filter(|row| row[1].contains('w') && row[1].ends_with('s'));
+    shared.map(|row| row.get(5).copied().unwrap_or_default().to_owned()).collect()
+}
+
+/// The processors that a process may run on.
+pub(crate) fn processors(pid: u32) -> Vec<usize> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let number = |text: &str| text.parse::<usize>().expect("a number");
+    let range = |item: &str| match item.split_once('-') {
+        Some((first, last)) => number(first)..=number(last),
+        None => number(item)..=number(item),
+    };
+    list.expect("a list").trim().split(',').flat_map(range).collect()
+}

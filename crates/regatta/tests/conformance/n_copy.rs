@@ -1,0 +1,180 @@
+//! N-copy, seen from outside (systems.md §8.6): copies that share no listener and no memory but the
+//! counters, each on a port, an address or a steered socket of its own, each where it is pinned.
+
+use crate::client::Client;
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill};
+use crate::inspect::{listeners, owner, owners, processors, shared_and_writable, tasks};
+use crate::site::common;
+use rustix::process::Signal;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+fn launch(settings: &[&str]) -> Launch {
+    let variant = Variant { name: "n_copy", architecture: "n-copy", settings: &[], chaos: None };
+    Launch::new(&variant, common()).sets(settings)
+}
+
+fn allowed() -> Vec<usize> {
+    processors(std::process::id())
+}
+
+/// Further addresses that the server has said.
+fn more_addresses(server: &Server, count: usize) -> Vec<SocketAddr> {
+    let mut addresses = server.addresses().to_vec();
+    for _ in 0..count {
+        let line = server.stdout_line(PATIENCE).expect("one line for each address");
+        let address = line.strip_prefix("listening on http://").expect("an address");
+        addresses.push(address.parse().expect("an address"));
+    }
+    assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "and nothing else");
+    addresses
+}
+
+/// Nothing is shared but the counters: listeners, memory, processors.
+fn apart(server: &Server, copies: usize) {
+    let workers = server.workers();
+    assert_eq!(workers.len(), copies);
+    let each: Vec<_> = workers.iter().map(|worker| listeners(*worker)).collect();
+    assert!(each.iter().all(|own| own.len() == 1), "{each:?}");
+    assert_eq!(each.iter().flatten().collect::<BTreeSet<_>>().len(), copies, "{each:?}");
+    for (at, worker) in workers.iter().enumerate() {
+        assert_eq!(tasks(*worker), 1);
+        let shared = shared_and_writable(*worker);
+        assert!(shared.iter().all(|name| name == "/memfd:regatta-arena"), "{shared:?}");
+        assert_eq!(processors(*worker), [allowed()[at % allowed().len()]], "copy {at}");
+    }
+}
+
+/// A connection from this processor: on loopback, what it sends is handled there too.
+fn connect_from(cpu: usize, address: SocketAddr) -> Client {
+    std::thread::scope(|scope| {
+        let connect = move || {
+            let mut set = CpuSet::new();
+            set.set(cpu);
+            sched_setaffinity(None, &set).expect("it is allowed");
+            Client::connect(address)
+        };
+        scope.spawn(connect).join().expect("connected")
+    })
+}
+
+#[test]
+fn copies_have_ports_of_their_own() {
+    let server = launch(&["event.copies=3"]).start();
+    apart(&server, 3);
+    let addresses = more_addresses(&server, 2);
+    assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), 3, "{addresses:?}");
+    for (address, worker) in addresses.iter().zip(server.workers()) {
+        let mut client = Client::connect(*address);
+        client.get("/small.txt").expect(200);
+        assert_eq!(owner(&server, &client.sender()), Some(worker), "{address}");
+    }
+    for worker in server.top()["workers"].as_array().expect("rows") {
+        assert_eq!(worker["counters"]["cache_fills"], 1, "each has its cache");
+    }
+}
+
+/// Given a port, copy i has the one i above.
+#[test]
+fn ports_are_counted_up() {
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    // Below the range from which the kernel chooses for others.
+    let base = (20_000..30_000).step_by(7).find(|port| free(*port) && free(*port + 1));
+    let base = base.expect("two free ports");
+    let variant = Variant { name: "n_copy", architecture: "n-copy", settings: &[], chaos: None };
+    let launch = Launch::new(&variant, common()).listen(&format!("127.0.0.1:{base}"));
+    let server = launch.sets(&["event.copies=2"]).start();
+    let addresses = more_addresses(&server, 2);
+    let fixed = addresses.iter().map(SocketAddr::port).filter(|port| *port >= base);
+    let fixed: BTreeSet<_> = fixed.filter(|port| *port <= base + 1).collect();
+    assert_eq!(fixed, BTreeSet::from([base, base + 1]), "{addresses:?}");
+}
+
+#[test]
+fn copies_have_addresses_of_their_own() {
+    let launch = launch(&["event.copies=0", "event.partition=addresses"]);
+    let server = launch.listen("127.0.0.2:0").start();
+    apart(&server, 2);
+    for (address, worker) in server.addresses().iter().zip(server.workers()) {
+        let mut client = Client::connect(*address);
+        client.get("/small.txt").expect(200);
+        assert_eq!(owner(&server, &client.sender()), Some(worker), "{address}");
+    }
+}
+
+#[test]
+fn a_steered_connection_stays_on_its_processor() {
+    let server = launch(&["event.partition=steer-cpu"]).start();
+    let allowed = allowed();
+    apart(&server, allowed.len());
+    assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "one port, one line");
+    for (cpu, worker) in allowed.iter().zip(server.workers()) {
+        let mut clients: Vec<_> = (0..10).map(|_| connect_from(*cpu, server.address())).collect();
+        for client in &mut clients {
+            client.get("/small.txt").expect(200);
+        }
+        let streams: Vec<_> = clients.iter().map(Client::sender).collect();
+        assert_eq!(owners(&server, &streams), [Some(worker); 10], "from processor {cpu}");
+    }
+}
+
+/// A copy may have several processes, which share its socket and its processor.
+#[test]
+fn copies_may_have_several_processes() {
+    let server = launch(&["event.copies=2", "event.processes=2"]).start();
+    let workers = server.workers();
+    let each: Vec<_> = workers.iter().map(|worker| listeners(*worker)).collect();
+    assert!(each[0] == each[1] && each[2] == each[3] && each[1] != each[2], "{each:?}");
+    let cpus: Vec<_> = workers.iter().map(|worker| processors(*worker)).collect();
+    assert!(cpus[0] == cpus[1] && cpus[2] == cpus[3], "{cpus:?}");
+    let free = launch(&["event.copies=2", "event.pin=none"]).start();
+    assert!(free.workers().into_iter().all(|worker| processors(worker) == allowed()));
+}
+
+/// The master keeps the sockets: who comes after a copy listens where it did.
+#[test]
+fn a_copy_that_is_replaced_keeps_its_socket() {
+    for partition in ["ports", "steer-cpu"] {
+        let server = launch(&[&format!("event.partition={partition}")]).start();
+        let workers = server.workers();
+        let before: BTreeSet<_> = workers.iter().map(|worker| listeners(*worker)).collect();
+        let socket = listeners(workers[0]);
+        let cpu = processors(workers[0]);
+        kill(workers[0], Signal::KILL);
+        // Nobody else answers here; this one waits for the successor.
+        let mut client = match partition {
+            "ports" => server.connect(),
+            _ => connect_from(cpu[0], server.address()),
+        };
+        client.get("/small.txt").expect(200);
+        let pid = owner(&server, &client.sender()).expect("somebody answered");
+        assert_eq!((listeners(pid), processors(pid)), (socket, cpu), "{partition}");
+        let same = || {
+            let now = server.workers().into_iter().map(listeners).collect::<BTreeSet<_>>();
+            now == before
+        };
+        assert!(eventually(PATIENCE, same), "{partition}");
+    }
+}
+
+/// A server that shares its port shares it with nobody else's.
+#[test]
+fn a_port_is_not_shared_with_strangers() {
+    let server = launch(&["event.partition=steer-cpu"]).start();
+    let address = server.address().to_string();
+    let said = crate::harness::run(&[
+        "serve",
+        common().to_str().expect("text"),
+        "--listen",
+        &address,
+        "--architecture",
+        "n-copy",
+        "--set",
+        "event.partition=steer-cpu",
+    ]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("another process has it"), "{said:?}");
+    assert!(TcpStream::connect(server.address()).is_ok());
+}

@@ -1,0 +1,203 @@
+//! The accept strategies of the select server of [H] §2.1, by their counters (systems.md §8.6).
+
+use crate::client::{Client, get};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run};
+use crate::site::common;
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A row of systems.md §2.1.
+#[derive(Clone, Copy)]
+struct Row {
+    name: &'static str,
+    count: u64,
+    eager_read: bool,
+    eager_write: bool,
+    full_read: bool,
+    on_close: bool,
+    cache: bool,
+}
+
+const OFF: Row = Row {
+    name: "accept1",
+    count: 1,
+    eager_read: false,
+    eager_write: false,
+    full_read: false,
+    on_close: false,
+    cache: false,
+};
+const EAGER: Row = Row { name: "eager", count: 0, eager_read: true, eager_write: true, ..OFF };
+
+const ROWS: &[Row] = &[
+    OFF,
+    Row { name: "acceptinf", count: 0, ..OFF },
+    Row { name: "accept25", count: 25, ..OFF },
+    Row { name: "accept25+$", count: 25, cache: true, ..OFF },
+    EAGER,
+    Row { name: "eager+full", full_read: true, ..EAGER },
+    Row { name: "eager+close", on_close: true, ..EAGER },
+    Row { name: "cm", full_read: true, on_close: true, ..EAGER },
+];
+
+fn start(row: &Row) -> Server {
+    let variant = Variant { name: "", architecture: row.name, settings: &[], chaos: None };
+    Launch::new(&variant, common()).start()
+}
+
+fn counter(top: &Value, name: &str) -> u64 {
+    let value = top["total"]["counters"][name].as_u64();
+    value.unwrap_or_else(|| panic!("no counter {name} in {top}"))
+}
+
+/// The counters, once one has this value.
+fn read(server: &Server, name: &str, value: u64) -> Value {
+    let mut top = server.top();
+    eventually(PATIENCE, || {
+        top = server.top();
+        counter(&top, name) == value
+    });
+    assert_eq!(counter(&top, name), value, "{name}");
+    top
+}
+
+/// Connections that were all waiting when the server looked for the first.
+fn crowd(server: &Server, count: usize) -> Vec<Client> {
+    let workers = server.workers();
+    assert_eq!(workers.len(), 1);
+    kill(workers[0], Signal::STOP);
+    let clients = (0..count).map(|_| server.connect()).collect();
+    kill(workers[0], Signal::CONT);
+    clients
+}
+
+#[test]
+fn each_name_stands_for_its_row() {
+    for row in ROWS {
+        let root = common().to_str().expect("text");
+        let said = run(&["serve", root, "--architecture", row.name, "--print-config"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let table: toml::Table = said.stdout.parse().expect("TOML");
+        let flag = |section: &str, key: &str| table[section][key].as_bool().expect("a flag");
+        let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
+        let text = |section: &str, key: &str| table[section][key].as_str().expect("a text");
+        assert_eq!(number("accept", "count"), i64::try_from(row.count).unwrap(), "{}", row.name);
+        for (key, expect) in [
+            ("eager_read", row.eager_read),
+            ("eager_write", row.eager_write),
+            ("full_read", row.full_read),
+            ("on_close", row.on_close),
+        ] {
+            assert_eq!(flag("accept", key), expect, "{} {key}", row.name);
+        }
+        assert_eq!(flag("cache", "enabled"), row.cache, "{}", row.name);
+        assert_eq!(number("accept", "backlog"), 128);
+        assert_eq!(text("accept", "when_full"), "leave");
+        assert_eq!(text("event", "poller"), "select");
+        assert_eq!(number("event", "processes"), 1);
+        assert!((1..=15_000).contains(&number("limits", "connections_max")));
+    }
+}
+
+#[test]
+fn a_notification_brings_as_many_as_the_strategy_takes() {
+    for row in ROWS {
+        let server = start(row);
+        let clients = crowd(&server, 60);
+        let top = read(&server, "accept_ok", 60);
+        let most = counter(&top, "accepts_per_notification_max");
+        let expect = if row.count == 0 { 60 } else { row.count };
+        assert_eq!(most, expect, "{}", row.name);
+        drop(clients);
+    }
+}
+
+/// A new connection that is silent is read once, in vain, before the next wait, or not at all.
+#[test]
+fn eager_reads_come_before_the_next_wait() {
+    for row in ROWS {
+        let server = start(row);
+        let clients = crowd(&server, 20);
+        let top = read(&server, "connections_opened", 20);
+        let expect = if row.eager_read { 20 } else { 0 };
+        assert_eq!(counter(&top, "recv_calls"), expect, "{}", row.name);
+        assert_eq!(counter(&top, "recv_would_block"), expect, "{}", row.name);
+        drop(clients);
+    }
+}
+
+/// Who reads in full reads once more after each request, in vain if the next is not there yet.
+#[test]
+fn full_reads_go_on_until_one_fails() {
+    for row in ROWS {
+        let server = start(row);
+        let mut client = server.connect();
+        read(&server, "connections_opened", 1);
+        let mut vain = u64::from(row.eager_read);
+        for replies in 1..=5 {
+            client.get("/small.txt").expect(200);
+            read(&server, "replies", replies);
+            vain += u64::from(row.full_read);
+            read(&server, "recv_would_block", vain);
+        }
+        assert_eq!(counter(&server.top(), "recv_calls"), vain + 5, "{}", row.name);
+    }
+}
+
+/// Who does not write eagerly asks the poller first: one more wait for each response.
+#[test]
+fn writes_wait_unless_they_are_eager() {
+    for row in ROWS {
+        let server = start(row);
+        let mut client = server.connect();
+        client.get("/small.txt").expect(200);
+        let before = counter(&read(&server, "replies", 1), "wait_events");
+        for _ in 0..20 {
+            client.get("/small.txt").expect(200);
+        }
+        let used = counter(&read(&server, "replies", 21), "wait_events") - before;
+        let expect = match (row.eager_write, row.full_read) {
+            (false, _) => 40..=42,
+            (true, false) => 20..=22,
+            // A request that is quick to come is read without having been waited for.
+            (true, true) => 0..=22,
+        };
+        assert!(expect.contains(&used), "{}: {used} events", row.name);
+    }
+}
+
+#[test]
+fn accepts_on_close_are_as_many_as_closes() {
+    for row in ROWS {
+        let server = start(row);
+        for _ in 0..4 {
+            let mut clients = crowd(&server, 15);
+            for client in &mut clients {
+                client.send("GET /small.txt HTTP/1.0\r\n\r\n");
+            }
+            for client in &mut clients {
+                client.answer("GET").expect(200);
+                client.finish();
+            }
+        }
+        let top = read(&server, "connections_closed", 60);
+        let expect = if row.on_close { 60 } else { 0 };
+        assert_eq!(counter(&top, "accept_on_close"), expect, "{}", row.name);
+    }
+}
+
+/// Nobody is lost between a strategy's limit and the next notification.
+#[test]
+fn everybody_is_served() {
+    for row in ROWS {
+        let server = start(row);
+        let mut clients = crowd(&server, 100);
+        for client in &mut clients {
+            client.send([get("/size-4097.bin"), get("/small.txt")].concat());
+        }
+        for client in &mut clients {
+            assert_eq!(client.answer("GET").expect(200).body.len(), 4097, "{}", row.name);
+            client.answer("GET").expect(200);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! SYMPED, seen from outside (systems.md §8.6): p tasks in p processes that share a listener, the
+//! counters, and nothing else.
+
+use crate::client::{Client, get};
+use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill};
+use crate::inspect::{listeners, owners, shared_and_writable, tasks};
+use crate::site::common;
+use rustix::process::Signal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+fn start(settings: &[&str]) -> Server {
+    let variant = Variant { name: "symped", architecture: "symped", settings: &[], chaos: None };
+    Launch::new(&variant, common()).sets(settings).start()
+}
+
+/// Connections until every worker has some, by worker.
+fn spread(server: &Server) -> BTreeMap<u32, Vec<Client>> {
+    let workers = server.workers().len();
+    let mut by_worker: BTreeMap<u32, Vec<Client>> = BTreeMap::new();
+    for _ in 0..200 {
+        // Several at once, so that one process alone is not quick enough for all.
+        let mut clients: Vec<_> = (0..16).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.send(get("/small.txt"));
+        }
+        for client in &mut clients {
+            client.answer("GET").expect(200);
+        }
+        let streams: Vec<_> = clients.iter().map(Client::sender).collect();
+        for (client, pid) in clients.into_iter().zip(owners(server, &streams)) {
+            let known = by_worker.entry(pid.expect("somebody answered")).or_default();
+            if known.len() < 4 {
+                known.push(client);
+            }
+        }
+        if by_worker.len() == workers {
+            return by_worker;
+        }
+    }
+    panic!("some workers have no connection: {by_worker:?}");
+}
+
+#[test]
+fn as_many_tasks_as_processes_on_one_listener() {
+    for (processes, listen) in [(1, "shared"), (2, "shared"), (4, "shared"), (3, "exclusive")] {
+        let count = format!("event.processes={processes}");
+        let server = start(&[&count, &format!("event.listen={listen}")]);
+        let workers = server.workers();
+        assert_eq!(workers.len(), processes);
+        assert!(server.processes().into_iter().all(|pid| tasks(pid) == 1));
+        let all: BTreeSet<_> = workers.iter().map(|worker| listeners(*worker)).collect();
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert_eq!(all.first().expect("one").len(), 1, "one address, one socket: {all:?}");
+    }
+}
+
+#[test]
+fn a_process_for_each_processor_unless_told_otherwise() {
+    let allowed = crate::inspect::processors(std::process::id()).len();
+    assert_eq!(start(&[]).workers().len(), allowed);
+}
+
+#[test]
+fn sockets_of_their_own_share_one_port() {
+    let server = start(&["event.processes=3", "event.listen=reuseport"]);
+    let each: Vec<_> = server.workers().into_iter().map(listeners).collect();
+    assert!(each.iter().all(|own| own.len() == 1), "{each:?}");
+    assert_eq!(each.iter().flatten().collect::<BTreeSet<_>>().len(), 3, "{each:?}");
+    assert_eq!(listeners(server.pid()).len(), 3, "the master keeps them all");
+    assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "one line: one address");
+    assert_eq!(spread(&server).len(), 3);
+}
+
+#[test]
+fn counters_are_all_they_share() {
+    let server = start(&["event.processes=3"]);
+    let clients = spread(&server);
+    for pid in server.workers() {
+        let shared = shared_and_writable(pid);
+        assert!(shared.iter().all(|name| name == "/memfd:regatta-arena"), "{shared:?}");
+        assert_eq!(shared.len(), 1);
+    }
+    // Each has a cache and counters of its own.
+    let top = server.top();
+    let fills = |worker: &serde_json::Value| worker["counters"]["cache_fills"].as_u64();
+    let workers = top["workers"].as_array().expect("rows");
+    assert_eq!(workers.len(), 3);
+    assert!(workers.iter().all(|worker| fills(worker) == Some(1)), "{top}");
+    drop(clients);
+}
+
+#[test]
+fn killing_one_leaves_the_others_serving() {
+    let server = start(&["event.processes=3"]);
+    let mut clients = spread(&server);
+    let before = listeners(server.workers()[0]);
+    let (victim, _lost) = clients.pop_first().expect("three");
+    kill(victim, Signal::KILL);
+    for client in clients.values_mut().flatten() {
+        client.get("/small.txt").expect(200);
+    }
+    for _ in 0..30 {
+        server.connect().get("/small.txt").expect(200);
+    }
+    assert!(clients.keys().all(|worker| alive(*worker)));
+    let replaced = || {
+        let now = server.workers();
+        now.len() == 3 && !now.contains(&victim) && now.iter().all(|pid| tasks(*pid) == 1)
+    };
+    assert!(eventually(PATIENCE, replaced), "nobody replaces it");
+    assert!(eventually(PATIENCE, || {
+        server.workers().into_iter().all(|worker| listeners(worker) == before)
+    }));
+}
+
+#[test]
+fn a_process_that_stands_still_delays_nobody_else() {
+    let server = start(&["event.processes=3"]);
+    let mut clients = spread(&server);
+    let (still, mut stuck) = clients.pop_first().expect("three");
+    kill(still, Signal::STOP);
+    for client in clients.values_mut().flatten() {
+        client.get("/small.txt").expect(200);
+    }
+    for _ in 0..30 {
+        server.connect().get("/small.txt").expect(200);
+    }
+    let first = &mut stuck[0];
+    first.send(get("/small.txt"));
+    assert!(first.silent_for(Duration::from_millis(200)), "a stopped process answered");
+    kill(still, Signal::CONT);
+    first.answer("GET").expect(200);
+}
+
+/// Connections in the queue of a process that ends are served by the one that comes after it.
+#[test]
+fn a_queue_outlives_its_process() {
+    let server = start(&["event.processes=2", "event.listen=reuseport"]);
+    let still = server.workers()[0];
+    kill(still, Signal::STOP);
+    let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(get("/small.txt"));
+    }
+    let mut waiting: Vec<_> = clients
+        .into_iter()
+        .filter_map(|mut client| client.silent_for(Duration::from_millis(30)).then_some(client))
+        .collect();
+    assert!(!waiting.is_empty(), "the kernel asks nobody who is busy");
+    kill(still, Signal::KILL);
+    for client in &mut waiting {
+        client.answer("GET").expect(200);
+    }
+}
+
+#[test]
+fn connections_are_split_evenly() {
+    let server = start(&["event.processes=2", "limits.connections_max=6"]);
+    let mut clients: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/small.txt").expect(200);
+    }
+    let mut each: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+    let streams: Vec<_> = clients.iter().map(Client::sender).collect();
+    for owner in owners(&server, &streams) {
+        *each.entry(owner).or_default() += 1;
+    }
+    assert_eq!(each.into_values().collect::<Vec<_>>(), [3, 3]);
+    drop(streams);
+    let mut seventh = server.connect();
+    seventh.send(get("/small.txt"));
+    assert!(seventh.silent_for(Duration::from_millis(200)), "a seventh was served");
+    clients.pop();
+    seventh.answer("GET").expect(200);
+}
