@@ -196,8 +196,10 @@ pub(crate) fn of_histograms(variant: &Variant) {
     assert_eq!(count("accepts_per_notification"), 1);
     assert!(count("loop_ns") >= 20 && count("events_per_wait") >= 20);
     // One turn in 64 is timed, and the request that begins in it.
+    // A server that reads until it fails may answer all in a few turns.
+    let least = u64::from(!variant.has("accept.full_read=true"));
     for sampled in ["request_ns", "turn_ns"] {
-        assert!((1..=200).contains(&count(sampled)), "{} of {sampled}", count(sampled));
+        assert!((least..=200).contains(&count(sampled)), "{} of {sampled}", count(sampled));
     }
 }
 

@@ -1,0 +1,203 @@
+//! `regatta load`: flags to the options of the library.
+use crate::{USAGE, say};
+use clap::{Args, ValueEnum};
+use regatta_load::engine::{Arrivals, LoadOptions, Model, Rate, Verify, cli, parse_time};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("model").required(true).args(["closed", "rate", "sessions"]))]
+pub(crate) struct Load {
+    /// What to ask for: `http://HOST[:PORT][/TARGET]`.
+    url: String,
+    /// Closed model: so many connections, each of which waits for its reply and asks again.
+    #[arg(long, value_name = "CONNECTIONS")]
+    closed: Option<u32>,
+    /// Open model: requests per second that do not wait for each other: `R`, `FROM:TO` (a ramp
+    /// over the duration), or `R@SECONDS,R@SECONDS...`.
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// Partly-open model: session logs in httperf's format, one per client.
+    #[arg(long, value_name = "LOG")]
+    sessions: Vec<PathBuf>,
+    /// Sessions per second; without it, the times that the logs give.
+    #[arg(long, value_name = "RATE", requires = "sessions")]
+    session_rate: Option<String>,
+    /// How arrivals are spread.
+    #[arg(long, value_enum, default_value = "constant")]
+    arrivals: ArrivalsArg,
+    /// Connections at most, in the open model.
+    #[arg(long, requires = "rate")]
+    connections_max: Option<u32>,
+    /// Time between a reply and the next request.
+    #[arg(long, value_parser = parse_time, default_value = "0s")]
+    think: Duration,
+    /// Length of the measurement.
+    #[arg(long, short = 'd', value_parser = parse_time)]
+    duration: Option<Duration>,
+    /// Requests (or sessions) after which the load ends.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Time before the measurement.
+    #[arg(long, value_parser = parse_time, default_value = "0s")]
+    warm_up: Duration,
+    /// How long requests in flight at the end are waited for.
+    #[arg(long, value_parser = parse_time)]
+    drain: Option<Duration>,
+    /// Requests after which a connection is closed; 0: never.
+    #[arg(long, default_value_t = 0)]
+    requests_per_connection: u64,
+    /// Ask for what these session logs ask for, in order.
+    #[arg(long, value_name = "LOG")]
+    requests_from: Vec<PathBuf>,
+    /// A directory that `regatta workload` made: its logs, sizes and contents.
+    #[arg(long, value_name = "DIR")]
+    workload: Option<PathBuf>,
+    /// A field line of every request; may be repeated.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
+    headers: Vec<(String, String)>,
+    /// Ask with HEAD.
+    #[arg(long)]
+    head: bool,
+    /// Time-out on the wire.
+    #[arg(long, value_parser = parse_time, default_value = "10s")]
+    timeout: Duration,
+    /// Added to the time-out while waiting for the first byte.
+    #[arg(long, value_parser = parse_time, default_value = "0s")]
+    think_timeout: Duration,
+    /// An answer later than this after the request was due does not count as good.
+    #[arg(long, value_parser = parse_time)]
+    deadline: Option<Duration>,
+    /// Compare the bytes of every reply: off, generated, altered, or a local directory.
+    #[arg(long, value_name = "HOW|DIR", default_value = "off")]
+    verify: String,
+    /// How long a server may go on serving a file that changed, with --verify DIR.
+    #[arg(long, value_parser = parse_time, default_value = "2s")]
+    stale_after: Duration,
+    /// Client processes.
+    #[arg(long, default_value_t = 1)]
+    processes: u32,
+    /// Threads of each process; 0: one per processor that is pinned to, else one.
+    #[arg(long, default_value_t = 0)]
+    threads: u32,
+    /// Processors to pin threads to, in turn.
+    #[arg(long, value_delimiter = ',')]
+    pin: Vec<usize>,
+    /// Addresses that connections come from, in turn.
+    #[arg(long = "source")]
+    sources: Vec<IpAddr>,
+    /// Take so many addresses of 127.0.0.0/8 as sources when the server is there; 0: decide.
+    #[arg(long, default_value_t = 0)]
+    spread: u32,
+    /// Speed at which each connection reads, bit/s.
+    #[arg(long, value_name = "BIT/S")]
+    line: Option<u64>,
+    /// Seed of every random stream.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The service level; not meeting it is exit code 1.
+    #[arg(long, value_name = "p99<50ms,errors<0.1%")]
+    slo: Option<String>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write the percentiles in HdrHistogram's text format.
+    #[arg(long, value_name = "FILE")]
+    hgrm: Option<PathBuf>,
+    /// Write a CSV line for each second.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Show no progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ArrivalsArg {
+    /// Equal gaps.
+    Constant,
+    /// A Poisson process.
+    Poisson,
+    /// Gaps uniform between nothing and twice the mean.
+    Uniform,
+}
+
+/// Runs the load and returns its exit code.
+pub(crate) fn run(load: Load) -> u8 {
+    match load.options() {
+        Ok(options) => cli::run(&options),
+        Err(problem) => {
+            say(&format!("regatta load: {problem}\n"));
+            USAGE
+        }
+    }
+}
+
+impl Load {
+    fn options(self) -> Result<LoadOptions, String> {
+        let model = self.model()?;
+        let given = LoadOptions::new(&self.url, model);
+        let duration = match (self.duration, self.count) {
+            (None, Some(_)) => None,
+            (None, None) => given.duration,
+            (duration, _) => duration,
+        };
+        Ok(LoadOptions {
+            arrivals: match self.arrivals {
+                ArrivalsArg::Constant => Arrivals::Constant,
+                ArrivalsArg::Poisson => Arrivals::Poisson,
+                ArrivalsArg::Uniform => Arrivals::Uniform,
+            },
+            duration,
+            warm_up: self.warm_up,
+            drain: self.drain,
+            count: self.count,
+            requests_per_connection: self.requests_per_connection,
+            requests_from: self.requests_from,
+            workload: self.workload,
+            fields: self.headers,
+            head: self.head,
+            timeout: Some(self.timeout),
+            think_timeout: self.think_timeout,
+            deadline: self.deadline,
+            verify: match self.verify.as_str() {
+                "off" => Verify::Off,
+                "generated" => Verify::Generated,
+                "altered" => Verify::Altered,
+                directory => Verify::Directory(directory.into()),
+            },
+            stale_after: self.stale_after,
+            processes: self.processes,
+            threads: self.threads,
+            pin: self.pin,
+            sources: self.sources,
+            spread: self.spread,
+            line_bits_per_s: self.line,
+            seed: self.seed,
+            slo: self.slo,
+            json: self.json,
+            hgrm: self.hgrm,
+            csv: self.csv,
+            progress: !self.quiet,
+            ..given
+        })
+    }
+
+    fn model(&self) -> Result<Model, String> {
+        // A ramp without a length goes over the default duration.
+        let ramp_s = self.duration.unwrap_or(Duration::from_secs(10)).as_secs_f64();
+        let rate = |text: &String| Rate::parse(text, ramp_s);
+        if let Some(connections) = self.closed {
+            return Ok(Model::Closed { connections, think: self.think });
+        }
+        if let Some(text) = &self.rate {
+            return Ok(Model::Open { rate: rate(text)?, connections_max: self.connections_max });
+        }
+        let session_rate = self.session_rate.as_ref().map(rate).transpose()?;
+        Ok(Model::PartlyOpen { sessions: self.sessions.clone(), session_rate, think: self.think })
+    }
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("expected NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
