@@ -39,7 +39,7 @@ histograms! {
         "How long one turn of one connection took; an event loop times one turn in 64.";
     LoopNs "loop_ns" "ns" "How long one round of the event loop took, waiting excluded.";
     RequestNs "request_ns" "ns"
-        "From when a request was about to be read to handing its response over; one in 64 is timed.";
+        "From reading a request to handing its response over; one request in 64 is timed.";
     AcceptsPerNotification "accepts_per_notification" "count"
         "Connections accepted after one notification of the listener.";
     EventsPerWait "events_per_wait" "count" "Events returned by one call that waits for them.";

@@ -102,7 +102,7 @@ enum Command {
     /// Offer a load to any HTTP server, and say what became of it.
     #[command(after_help = "Example: regatta load http://127.0.0.1:8080/ --rate 2000 -d 30s \
                             --slo 'p99<50ms'")]
-    Load(load::Load),
+    Load(Box<load::Load>),
     /// Make, inspect and predict workloads: file sets and session logs.
     #[command(subcommand, after_help = "Example: regatta workload new quick ./w")]
     Workload(workload::Workload),
@@ -211,7 +211,7 @@ fn run(command: Command) -> Result<u8, Failure> {
             let body = file.map_or(null::Body::Bytes(body), null::Body::File);
             null::run(&null::Options { listen, body }).map(|()| DONE)
         }
-        Command::Load(load) => Ok(load::run(load)),
+        Command::Load(load) => Ok(load::run(*load)),
         Command::Workload(command) => Ok(workload::run(command)),
     }
 }
