@@ -1,0 +1,3 @@
+//! The lab: it makes an environment, starts servers and loads in it, reads what they counted,
+//! and judges what it read. It treats every server as a program with a command line.
+#![forbid(unsafe_code)]
