@@ -110,10 +110,13 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     report.step("tests: unit, table, simulation, conformance", || {
         tests(cargo().args(["test", "--workspace", "--no-fail-fast"]))
     });
-    for (package, feature) in packages_with_features(&project_root()) {
+    for (package, feature, targets) in tests_with_features(&project_root()) {
         report.step(&format!("tests: {package} with {feature}"), || {
             let mut test = cargo();
             test.args(["test", "--package", &package, "--features", feature]);
+            for target in &targets {
+                test.args(["--test", target]);
+            }
             tests(test.arg("--no-fail-fast"))
         });
     }
@@ -178,8 +181,9 @@ fn counted(line: &str) -> Option<Count> {
     Some(count)
 }
 
-/// The packages that have one of the features which add tests.
-fn packages_with_features(root: &Path) -> Vec<(String, &'static str)> {
+/// The packages that have one of the features which add tests, and the test targets that exist
+/// for its sake; if there are none, all of the package's tests are meant.
+fn tests_with_features(root: &Path) -> Vec<(String, &'static str, Vec<String>)> {
     let folders = std::fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
     let mut found = Vec::new();
     for folder in folders {
@@ -189,12 +193,23 @@ fn packages_with_features(root: &Path) -> Vec<(String, &'static str)> {
         let Some(name) = name.and_then(|name| name.as_str()) else { continue };
         for feature in TEST_FEATURES {
             if manifest.get("features").is_some_and(|features| features.get(feature).is_some()) {
-                found.push((name.to_owned(), feature));
+                found.push((name.to_owned(), feature, targets_for(&manifest, feature)));
             }
         }
     }
     found.sort();
     found
+}
+
+/// The test targets of a package that need this feature.
+fn targets_for(manifest: &toml::Table, feature: &str) -> Vec<String> {
+    let targets = manifest.get("test").and_then(|targets| targets.as_array());
+    let needs = |target: &&toml::Value| {
+        let needed = target.get("required-features").and_then(|needed| needed.as_array());
+        needed.is_some_and(|needed| needed.iter().any(|name| name.as_str() == Some(feature)))
+    };
+    let targets = targets.into_iter().flatten().filter(needs);
+    targets.filter_map(|target| Some(target.get("name")?.as_str()?.to_owned())).collect()
 }
 
 /// Every fuzz target on its corpus and on mutations of it, for a few seconds in all.
@@ -222,7 +237,7 @@ fn no_std() -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{Count, Outcome, Report, counted, is_quiet};
+    use super::{Count, Outcome, Report, counted, is_quiet, targets_for};
     use std::time::Duration;
 
     #[test]
@@ -232,6 +247,14 @@ mod tests {
         assert_eq!(counted(line), Some(Count { passed: 3, failed: 2, skipped: 1 }));
         assert_eq!(counted("test a ... ok"), None);
         assert!(is_quiet("test a ... ok") && !is_quiet("test a ... FAILED"));
+    }
+
+    #[test]
+    fn targets_that_need_a_feature_are_found() {
+        let text = "[[test]]\nname = \"a\"\n[[test]]\nname = \"b\"\nrequired-features = [\"x\"]";
+        let manifest = text.parse().expect("a manifest");
+        assert_eq!(targets_for(&manifest, "x"), ["b"]);
+        assert!(targets_for(&manifest, "y").is_empty());
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod load;
 mod workload;
 
 use clap::{Args, Parser, Subcommand};
+#[cfg(feature = "chaos")]
+use regatta_server::chaos::Faults;
 use regatta_server::{
     Failure, Sources,
     config::{
@@ -40,6 +42,10 @@ enum Command {
         /// Print the effective configuration, every option written out, and exit.
         #[arg(long)]
         print_config: bool,
+        /// Let faults strike the workers: short reads and writes, interruptions, slow opens.
+        #[cfg(feature = "chaos")]
+        #[arg(long, value_name = "KEY=VALUE,…", long_help = chaos_help())]
+        chaos: Option<Faults>,
     },
     /// List the architectures, each with its options and their defaults.
     #[command(after_help = "Example: regatta architectures --json")]
@@ -134,6 +140,12 @@ fn serve_long_help() -> String {
     format!("{SERVE_HELP}\n\n{}", options::help())
 }
 
+#[cfg(feature = "chaos")]
+fn chaos_help() -> String {
+    let keys = regatta_server::chaos::KEYS;
+    format!("Let faults strike the workers: short reads and writes, interruptions.\n\n{keys}")
+}
+
 fn flag_help(key: &str) -> String {
     let spec = options::find(key).expect("flags name options of the table");
     format!("{} [default: {}]", spec.doc.trim_end_matches('.'), spec.default)
@@ -157,7 +169,7 @@ impl SettingArgs {
             flags.push(Flag { key: "server.listen", name: "--listen", values });
         }
         let arguments = Arguments { flags, sets: self.sets.clone() };
-        Sources { file: self.config.as_deref(), arguments }
+        Sources { file: self.config.as_deref(), arguments, ..Sources::default() }
     }
 }
 
@@ -191,11 +203,17 @@ fn main() -> ExitCode {
 /// Runs a command and returns its exit code, unless it fails.
 fn run(command: Command) -> Result<u8, Failure> {
     match command {
-        Command::Serve { settings, print_config: false } => {
-            regatta_server::serve(&settings.sources()).map(|()| DONE)
-        }
-        Command::Serve { settings, print_config: true } => {
+        Command::Serve { settings, print_config: true, .. } => {
             print(&regatta_server::print_config(&settings.sources())?)
+        }
+        #[cfg(feature = "chaos")]
+        Command::Serve { settings, chaos, .. } => {
+            let faults = chaos.unwrap_or_default();
+            regatta_server::serve(&Sources { faults, ..settings.sources() }).map(|()| DONE)
+        }
+        #[cfg(not(feature = "chaos"))]
+        Command::Serve { settings, .. } => {
+            regatta_server::serve(&settings.sources()).map(|()| DONE)
         }
         Command::Architectures { json: false } => print(&regatta_server::architectures()),
         Command::Architectures { json: true } => print(&regatta_server::architectures_json()),

@@ -1,6 +1,7 @@
 //! The server program: configuration, master, logs, explain, top.
 #![forbid(unsafe_code)]
 
+pub mod chaos;
 pub mod config;
 pub mod explain;
 pub mod log;
@@ -12,6 +13,7 @@ pub mod site;
 pub mod supervise;
 pub mod top;
 
+use chaos::Faults;
 use config::{
     check::{self, Config},
     options,
@@ -45,6 +47,8 @@ pub struct Sources<'a> {
     pub file: Option<&'a Path>,
     /// The rest of the command line.
     pub arguments: Arguments,
+    /// What is to strike the workers.
+    pub faults: Faults,
 }
 
 /// Serves until told to stop.
@@ -56,7 +60,7 @@ pub fn serve(sources: &Sources<'_>) -> Result<(), Failure> {
     limits::raise_descriptors()
         .map_err(|error| Failure::Work(format!("cannot raise RLIMIT_NOFILE: {error}")))?;
     let (config, found) = examine(sources)?;
-    master::run(config, found)
+    master::run(config, found, sources.faults)
 }
 
 /// The effective configuration, with every option written out.

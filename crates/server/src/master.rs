@@ -2,6 +2,7 @@
 //! live and leave.
 use crate::{
     Failure, announce,
+    chaos::Faults,
     config::{check::Config, raw::Problem},
     log::{
         AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner, STALL_NS_DEFAULT,
@@ -46,7 +47,7 @@ const DEFER_ACCEPT_S: u32 = 10;
 ///
 /// # Errors
 /// What is wrong with the configuration, or why serving failed.
-pub(crate) fn run(config: Config, found: Found) -> Result<(), Failure> {
+pub(crate) fn run(config: Config, found: Found, faults: Faults) -> Result<(), Failure> {
     // Before anything is forked: children inherit what is blocked.
     let signals = Signals::block(&[
         signal::Signal::Terminate,
@@ -57,7 +58,7 @@ pub(crate) fn run(config: Config, found: Found) -> Result<(), Failure> {
     ])
     .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
     signal::ignore_broken_pipes();
-    let prepared = prepare(config, found)?;
+    let prepared = prepare(config, found, faults)?;
     let pid_file = prepared.pid_file()?;
     let ending = Master::new(signals, prepared).and_then(|mut master| master.run());
     drop(pid_file);
@@ -83,9 +84,10 @@ struct Prepared {
     ready: Vec<Bell>,
     errors: ErrorLog,
     access: Rc<RefCell<AccessLog>>,
+    faults: Faults,
 }
 
-fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
+fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Failure> {
     let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
     let settings = config.settings().clone();
     let workers = config.layout.shares.len();
@@ -121,7 +123,18 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
     };
     let (architecture, user) = (config.architecture, found.user);
     let _shared = shared;
-    Ok(Prepared { env, architecture, workers, user, _shared, addresses, ready, errors, access })
+    Ok(Prepared {
+        env,
+        architecture,
+        workers,
+        user,
+        _shared,
+        addresses,
+        ready,
+        errors,
+        access,
+        faults,
+    })
 }
 
 fn logs(
@@ -236,7 +249,7 @@ impl Prepared {
     fn start(&mut self, worker: usize) -> io::Result<Child> {
         // A new seed each time: workers that share one would also share its weaknesses.
         self.env.site.seed = RandomState::new().hash_one(worker);
-        let Self { env, architecture, user, ready, errors, access, .. } = &*self;
+        let Self { env, architecture, user, ready, errors, access, faults, .. } = &*self;
         let access = access.borrow();
         let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();
         keep.extend([env.root.as_fd(), env.bells[worker].as_fd(), ready[worker].as_fd()]);
@@ -251,6 +264,7 @@ impl Prepared {
                 );
                 return EXIT_CANNOT_WORK;
             }
+            faults.strike();
             ready[worker].ring();
             work(env, architecture, worker, errors)
         })

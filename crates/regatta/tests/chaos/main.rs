@@ -3,7 +3,7 @@
 //! Short reads and writes, interruptions, calls that find nothing to do, a full table of
 //! descriptors, slow opens: a build with the feature `chaos` injects them by
 //! `serve --chaos key=value,…` with the keys of `regatta_sys::chaos::Plan`. Other builds have no
-//! such flag, and every test here says so and is skipped.
+//! such flag, and these tests are not built: `cargo test -p regatta --features chaos --test chaos`.
 #![expect(dead_code, reason = "only some of the cases of the other suite are run here")]
 
 #[path = "../conformance/bodies.rs"]

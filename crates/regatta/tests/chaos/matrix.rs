@@ -1,26 +1,11 @@
 //! The cases that hold under faults, run for every variant.
 
-use crate::harness::run;
-use std::sync::OnceLock;
-
-/// Whether the program can inject faults; says so when it cannot.
-pub(crate) fn can_inject() -> bool {
-    static CAN: OnceLock<bool> = OnceLock::new();
-    let can = *CAN.get_or_init(|| run(&["serve", "--help"]).stdout.contains("--chaos"));
-    if !can {
-        println!("skipped: needs the chaos feature");
-    }
-    can
-}
-
 macro_rules! topics {
     ($variant:ident $($topic:ident: $($case:ident)*;)*) => {
         $(mod $topic {
             $(#[test]
             fn $case() {
-                if crate::matrix::can_inject() {
-                    crate::$topic::$case(crate::harness::Variant::named(stringify!($variant)));
-                }
+                crate::$topic::$case(crate::harness::Variant::named(stringify!($variant)));
             })*
         })*
     };
