@@ -1,0 +1,65 @@
+//! Statistics: what can be said of noisy numbers, and how surely.
+//!
+//! The unit is a block: every arm once, close together in time. Ratios are taken within blocks
+//! ([`paired`]), never between them. Everything random is seeded, so a report can be made again.
+
+mod bootstrap;
+mod paired;
+mod quantile;
+mod random;
+mod rank;
+mod steady;
+
+pub use bootstrap::{Interval, bca, percentile};
+pub use paired::{Effect, Verdict, compare, holm, judge, noise_floor};
+pub use quantile::order_statistic_interval;
+pub use random::Random;
+pub use rank::{Signed, hodges_lehmann, hodges_lehmann_interval, wilcoxon};
+pub use steady::{Steady, mser5, steady};
+
+/// The middle of `values`; NaN for none, which no comparison passes.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    quantile_of(&sorted, 0.5)
+}
+
+/// The mean of `values`; NaN for none.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / count(values.len())
+}
+
+/// The sample's standard deviation (divisor n − 1); NaN for fewer than two.
+pub fn deviation(values: &[f64]) -> f64 {
+    let middle = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
+    if values.len() < 2 { f64::NAN } else { (squares / count(values.len() - 1)).sqrt() }
+}
+
+/// The `q`-quantile of ascending `sorted`, between neighbours in proportion (the usual type 7).
+fn quantile_of(sorted: &[f64], q: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let at = q.clamp(0.0, 1.0) * count(last);
+    let low = index(at.floor()).min(last);
+    let high = (low + 1).min(last);
+    sorted[low] + (sorted[high] - sorted[low]) * (at - count(low))
+}
+
+/// A number of things as a real.
+#[expect(clippy::cast_precision_loss, reason = "samples are far fewer than 2^53")]
+pub(crate) fn count(things: usize) -> f64 {
+    things as f64
+}
+
+/// A real that counts things as a number of them; below 0 and NaN are 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and callers bound the result"
+)]
+pub(crate) fn index(real: f64) -> usize {
+    real as usize
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Rank methods: no assumption about the noise but that it is as often above as below.
+
+use super::bootstrap::standard;
+use super::{Interval, count, index, median};
+use serde::{Deserialize, Serialize};
+use statrs::distribution::ContinuousCDF;
+
+/// Up to this many differences without ties the test is exact.
+const EXACT_MAX: usize = 50;
+
+/// Wilcoxon's signed-rank test, two-sided.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Signed {
+    /// The smaller of the two sums of ranks.
+    pub statistic: f64,
+    /// Probability of a statistic at least as extreme if there is no difference.
+    pub p: f64,
+}
+
+/// Tests whether `differences` lie around 0. Zeros are left out; ties share ranks, and then (as
+/// with more than 50 values) the normal approximation is used. None if nothing is left.
+pub fn wilcoxon(differences: &[f64]) -> Option<Signed> {
+    let mut kept: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
+    kept.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+    let n = kept.len();
+    if n == 0 || kept.iter().any(|d| d.is_nan()) {
+        return None;
+    }
+    let (mut above, mut ties, mut at) = (0.0, 0.0, 0);
+    while at < n {
+        let end = at + kept[at..].iter().take_while(|d| d.abs() == kept[at].abs()).count();
+        let size = count(end - at);
+        let rank = count(at + 1 + end) / 2.0;
+        above += rank * count(kept[at..end].iter().filter(|d| **d > 0.0).count());
+        ties += size.powi(3) - size;
+        at = end;
+    }
+    let real = count(n);
+    let all = real * (real + 1.0) / 2.0;
+    let statistic = f64::min(above, all - above);
+    let p = if ties == 0.0 && n <= EXACT_MAX {
+        (2.0 * cumulative(n, index(statistic))).min(1.0)
+    } else {
+        let variance = real * (real + 1.0) * (2.0 * real + 1.0) / 24.0 - ties / 48.0;
+        2.0 * standard().cdf((statistic - all / 2.0) / variance.sqrt())
+    };
+    Some(Signed { statistic, p: p.min(1.0) })
+}
+
+/// Probability that the sum of the positive ranks is at most `sum` when signs are fair coins.
+fn cumulative(n: usize, sum: usize) -> f64 {
+    let mut ways = vec![0.0; n * (n + 1) / 2 + 1];
+    ways[0] = 1.0;
+    for rank in 1..=n {
+        for at in (rank..ways.len()).rev() {
+            ways[at] += ways[at - rank];
+        }
+    }
+    let all: f64 = ways.iter().sum();
+    ways.iter().take(sum + 1).sum::<f64>() / all
+}
+
+/// The Hodges–Lehmann estimate: the median of all pairwise means. NaN for no values.
+pub fn hodges_lehmann(values: &[f64]) -> f64 {
+    median(&walsh(values))
+}
+
+/// The interval that belongs to [`hodges_lehmann`], from the exact distribution of the signed-rank
+/// sum: `level` or a little more. None if so few values cannot give that level (95 % takes six).
+pub fn hodges_lehmann_interval(values: &[f64], level: f64) -> Option<Interval> {
+    let n = values.len();
+    let means = {
+        let mut means = walsh(values);
+        means.sort_by(f64::total_cmp);
+        means
+    };
+    let tail = (1.0 - level) / 2.0;
+    let cut = if n <= EXACT_MAX {
+        (0..means.len()).take_while(|sum| cumulative(n, *sum) <= tail).count()
+    } else {
+        let real = count(n);
+        let deviation = (real * (real + 1.0) * (2.0 * real + 1.0) / 24.0).sqrt();
+        index(real * (real + 1.0) / 4.0 + standard().inverse_cdf(tail) * deviation)
+    };
+    // With `cut` sums in each tail, the ends are the cut-th pairwise mean from each end.
+    let low = cut.checked_sub(1)?;
+    let (low, high) = (*means.get(low)?, *means.get(means.len().checked_sub(cut)?)?);
+    Some(Interval { low, high })
+}
+
+/// All means of two values, each value with itself too.
+fn walsh(values: &[f64]) -> Vec<f64> {
+    let pairs = values.iter().enumerate();
+    pairs.flat_map(|(at, a)| values[at..].iter().map(move |b| f64::midpoint(*a, *b))).collect()
+}

@@ -1,0 +1,214 @@
+//! Held against scipy (`tests/oracle`), and against simulations whose truth is known.
+
+use super::*;
+
+const EXPECTED: &str = include_str!("../../tests/oracle/expected.txt");
+
+/// The rows of a kind: the sample and what scipy says of it.
+fn rows(kind: &str) -> Vec<(Vec<f64>, Vec<f64>)> {
+    let numbers =
+        |text: &str| text.split(',').map(|number| number.parse().unwrap()).collect::<Vec<f64>>();
+    let rows: Vec<_> = EXPECTED
+        .lines()
+        .filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' ')?.split_once(' '))
+        .map(|(sample, said)| (numbers(sample), numbers(said)))
+        .collect();
+    assert!(!rows.is_empty(), "{kind}");
+    rows
+}
+
+#[track_caller]
+fn near(found: f64, said: f64, slack: f64) {
+    assert!((found - said).abs() <= slack, "{found} is not {said}");
+}
+
+#[test]
+fn rank_tests_are_scipys() {
+    for kind in ["wilcoxon_exact", "wilcoxon_normal"] {
+        for (sample, said) in rows(kind) {
+            let found = wilcoxon(&sample).unwrap();
+            near(found.statistic, said[0], 1e-9);
+            near(found.p, said[1], 1e-9);
+        }
+    }
+    for (sample, said) in rows("hodges_lehmann") {
+        near(hodges_lehmann(&sample), said[0], 1e-9);
+    }
+    assert_eq!(wilcoxon(&[0.0, 0.0]), None);
+}
+
+#[test]
+fn quantile_intervals_are_scipys() {
+    for (sample, said) in rows("quantile_interval") {
+        match order_statistic_interval(&sample, said[0], 0.95) {
+            Some(found) => assert_eq!((found.low, found.high), (said[1], said[2])),
+            None => assert!(said[1].is_nan() || said[2].is_nan(), "{said:?}"),
+        }
+    }
+    assert_eq!(order_statistic_interval(&[1.0, 2.0], 0.5, 0.95), None);
+}
+
+#[test]
+fn bootstrap_intervals_are_scipys() {
+    for (sample, said) in rows("bca_mean") {
+        let found = bca(&sample, mean, 0.95, 40_000, &mut Random::new(1)).unwrap();
+        let slack = 0.02 * (said[1] - said[0]);
+        near(found.low, said[0], slack);
+        near(found.high, said[1], slack);
+    }
+    for (sample, said) in rows("percentile_mean") {
+        let mut random = Random::new(1);
+        let found = percentile(&sample, mean, 0.95, false, 40_000, &mut random).unwrap();
+        let slack = 0.02 * (said[1] - said[0]);
+        near(found.low, said[0], slack);
+        near(found.high, said[1], slack);
+    }
+    assert_eq!(bca(&[1.0, 1.0, 1.0], mean, 0.95, 100, &mut Random::new(1)), None);
+}
+
+#[test]
+fn p_values_are_scipys() {
+    for (logs, said) in rows("t_interval") {
+        let pairs: Vec<(f64, f64)> = logs.iter().map(|log| (log.exp(), 1.0)).collect();
+        let effect = compare(&pairs, 1).unwrap();
+        near(effect.p, said[3], 1e-6);
+        // The expanded bootstrap has about the width of Student's t.
+        let found = effect.interval.unwrap().map(f64::ln);
+        let width = said[2] - said[1];
+        near(found.low, said[1], 0.15 * width);
+        near(found.high, said[2], 0.15 * width);
+    }
+    for (p, said) in rows("holm") {
+        holm(&p).iter().zip(said).for_each(|(found, said)| near(*found, said, 1e-12));
+    }
+}
+
+#[test]
+fn intervals_hold_the_truth_as_often_as_they_say() {
+    let mut random = Random::new(11);
+    let runs = 300;
+    let mut held = [0; 4];
+    for seed in 0..runs {
+        let logs: Vec<f64> = (0..6).map(|_| 0.3 + 0.1 * random.normal()).collect();
+        let pairs: Vec<(f64, f64)> = logs.iter().map(|log| (log.exp(), 1.0)).collect();
+        let effect = compare(&pairs, seed).unwrap().interval.unwrap();
+        held[0] += u32::from(effect.contains(0.3_f64.exp()));
+        let exact = hodges_lehmann_interval(&logs, 0.95).unwrap();
+        held[1] += u32::from(exact.contains(0.3));
+        let many: Vec<f64> = (0..40).map(|_| random.exponential()).collect();
+        let found = bca(&many, mean, 0.95, 300, &mut Random::new(seed)).unwrap();
+        held[2] += u32::from(found.contains(1.0));
+        let middle = order_statistic_interval(&many, 0.5, 0.95).unwrap();
+        held[3] += u32::from(middle.contains(2.0_f64.ln()));
+    }
+    // A binomial share of 300 tries at 95 % strays by 1.3 points; exact ones may hold more often.
+    for (which, held) in held.into_iter().enumerate() {
+        let share = f64::from(held) / 300.0;
+        assert!((0.905..=0.99).contains(&share), "{which}: {share}");
+    }
+    assert!(hodges_lehmann_interval(&[1.0; 5], 0.95).is_none(), "five values cannot");
+}
+
+#[test]
+fn warm_up_is_found() {
+    let mut random = Random::new(5);
+    let mut series: Vec<f64> = (0..200).map(|_| 100.0 + random.normal()).collect();
+    assert!(mser5(&series).is_some_and(|cut| cut <= 25), "{:?}", mser5(&series));
+    for (at, value) in series.iter_mut().enumerate().take(40) {
+        *value *= count(at) / 40.0;
+    }
+    assert!(mser5(&series).is_some_and(|cut| (35..=60).contains(&cut)), "{:?}", mser5(&series));
+    let ramp: Vec<f64> = (0..200).map(count).collect();
+    assert_eq!(steady(&ramp), Steady::Never);
+    assert_eq!(steady(&[1.0; 19]), Steady::Unknown);
+}
+
+/// A machine whose speed drifts: a random walk, and now and then a slow stretch.
+struct Drift {
+    random: Random,
+    level: f64,
+    slow: u32,
+}
+
+impl Drift {
+    fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), level: 0.0, slow: 0 }
+    }
+
+    /// What a server of this `speed` shows in the next trial.
+    fn trial(&mut self, speed: f64) -> f64 {
+        self.level = 0.95 * self.level + 0.015 * self.random.normal();
+        if self.random.unit() < 0.02 {
+            self.slow = 10;
+        }
+        self.slow = self.slow.saturating_sub(1);
+        let slow = if self.slow > 0 { 0.15 } else { 0.0 };
+        speed * (self.level - slow + 0.01 * self.random.normal()).exp()
+    }
+}
+
+const BLOCKS: usize = 24;
+
+/// Blocks of the baseline, the baseline again and the arm, shuffled within each block.
+fn interleaved(seed: u64, speed: f64) -> (Effect, Effect) {
+    let (mut drift, mut order) = (Drift::new(seed), Random::new(seed + 1_000));
+    let speeds = [1.0, 1.0, speed];
+    let (mut same, mut arm) = (Vec::new(), Vec::new());
+    for _ in 0..BLOCKS {
+        let mut turns = [0, 1, 2];
+        order.shuffle(&mut turns);
+        let mut shown = [0.0; 3];
+        turns.iter().for_each(|turn| shown[*turn] = drift.trial(speeds[*turn]));
+        same.push((shown[1], shown[0]));
+        arm.push((shown[2], shown[0]));
+    }
+    (compare(&same, seed).unwrap(), compare(&arm, seed).unwrap())
+}
+
+/// All trials of one, then all of the other, as benchmarks usually do.
+fn sequential(seed: u64, speed: f64) -> bool {
+    let mut drift = Drift::new(seed);
+    let first: Vec<f64> = (0..BLOCKS).map(|_| drift.trial(1.0)).collect();
+    let second: Vec<f64> = (0..BLOCKS).map(|_| drift.trial(speed)).collect();
+    let mut random = Random::new(seed);
+    let mut of = |sample: &[f64]| percentile(sample, mean, 0.95, true, 500, &mut random).unwrap();
+    let (first, second) = (of(&first), of(&second));
+    first.high < second.low || second.high < first.low
+}
+
+#[test]
+fn the_same_program_twice_is_not_different() {
+    let (mut found, mut fooled) = (0, 0);
+    for seed in 0..60 {
+        let (same, _) = interleaved(seed, 1.0);
+        found += u32::from(judge(&same, same.p, 0.0) != Verdict::NoDifference);
+        fooled += u32::from(sequential(seed, 1.0));
+    }
+    // 5 % are to be found by accident: 3 of 60, give or take 1.7.
+    assert!(found <= 8, "{found} of 60");
+    // One after the other, "surely different" is said of nearly half of them.
+    assert!(fooled >= 20, "{fooled} of 60");
+}
+
+#[test]
+fn a_planted_slowdown_is_found_with_sign_and_size() {
+    let (mut found, mut held, mut wrong) = (0, 0, 0);
+    for seed in 0..20 {
+        let (same, arm) = interleaved(seed, 0.95);
+        let verdict = judge(&arm, arm.p, noise_floor(Some(&same)));
+        found += u32::from(verdict == Verdict::Less);
+        wrong += u32::from(verdict == Verdict::More);
+        held += u32::from(arm.interval.unwrap().contains(0.95));
+    }
+    assert_eq!(wrong, 0);
+    assert!(found >= 16, "{found} of 20");
+    assert!(held >= 17, "{held} of 20");
+}
+
+#[test]
+fn too_few_blocks_tell_nothing() {
+    let effect = compare(&[(1.0, 2.0), (1.0, 2.1), (1.0, 1.9)], 1).unwrap();
+    assert_eq!(judge(&effect, 0.0, 0.0), Verdict::CannotTell);
+    assert_eq!(compare(&[(0.0, 1.0), (1.0, f64::NAN)], 1), None);
+    assert_eq!(judge(&compare(&[(1.0, 1.0); 6], 1).unwrap(), 1.0, 0.0), Verdict::NoDifference);
+}
