@@ -240,9 +240,18 @@ impl Client {
             return false;
         }
         self.stream.set_read_timeout(Some(time)).expect("a time");
-        let result = self.stream.read(&mut [0; 1]);
+        let result = loop {
+            match self.stream.read(&mut [0; 1]) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                result => break result,
+            }
+        };
         self.stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-        result.is_err_and(|e| timed_out(&e))
+        let silent = result.as_ref().is_err_and(timed_out);
+        if !silent {
+            eprintln!("not silent for {time:?}: {result:?}");
+        }
+        silent
     }
 
     fn head(&mut self) -> Vec<u8> {
