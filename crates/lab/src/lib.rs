@@ -2,4 +2,5 @@
 //! and judges what it read. It treats every server as a program with a command line.
 #![forbid(unsafe_code)]
 
+pub mod knee;
 pub mod stats;

@@ -1,0 +1,139 @@
+//! The search held against queues whose knee is known.
+
+use super::*;
+use crate::stats::Random;
+
+/// A server with one queue, on a machine whose speed varies from trial to trial.
+struct Queue {
+    random: Random,
+    /// Requests per second that it can serve.
+    speed: f64,
+    /// Whether service times are exponential; else all are alike.
+    exponential: bool,
+    /// How much the machine's speed varies between trials, as a share.
+    noise: f64,
+}
+
+/// Requests in a trial.
+const REQUESTS: usize = 8_000;
+
+impl Queue {
+    /// Response times of a Poisson load (Lindley's recursion), ascending, seconds.
+    fn times(&mut self, rate: f64) -> Vec<f64> {
+        let speed = self.speed * (self.noise * self.random.normal()).exp();
+        let mut wait = 0.0_f64;
+        let mut times: Vec<f64> = (0..REQUESTS)
+            .map(|_| {
+                let work = if self.exponential { self.random.exponential() } else { 1.0 } / speed;
+                let time = wait + work;
+                wait = (time - self.random.exponential() / rate).max(0.0);
+                time
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        times
+    }
+
+    /// A trial with the level p99 < `limit` seconds.
+    fn p99(&mut self, rate: f64, limit: f64) -> Tried {
+        let times = self.times(rate);
+        if times[REQUESTS * 99 / 100] < limit {
+            return Tried::Met;
+        }
+        let mut terms = vec!["p99".to_owned()];
+        if times[REQUESTS / 2] > limit {
+            terms.push("p50".to_owned());
+        }
+        Tried::Broken(terms)
+    }
+}
+
+#[track_caller]
+fn knee(knee: &Knee) -> (f64, Interval, &str) {
+    match &knee.found {
+        Found::Knee { rate, interval, broken } => (*rate, *interval, broken),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_knee_of_a_queue_is_found_within_three_per_cent() {
+    let mut held = 0;
+    for seed in 0..10 {
+        let random = Random::new(seed);
+        let mut queue = Queue { random, speed: 1_000.0, exponential: true, noise: 0.01 };
+        // M/M/1: P(T > t) = exp(-(speed - rate) t), so p99 < 0.02 s up to speed - ln(100) / 0.02.
+        let truth = 1_000.0 - 100.0_f64.ln() / 0.02;
+        let result = search(&Search::from(100.0), |rate| Some(queue.p99(rate, 0.02)));
+        let (rate, interval, broken) = knee(&result);
+        assert!((rate / truth - 1.0).abs() < 0.03, "{seed}: {rate} for {truth}");
+        assert_eq!(broken, "p99");
+        assert!(result.tried.len() <= 60);
+        // The finite trial moves the knee by up to 1 %: the interval is of what trials show.
+        held += u32::from(interval.low * 0.99 <= truth && truth <= interval.high * 1.01);
+    }
+    eprintln!("XX {held}");
+    assert!(held >= 9, "{held} of 10");
+}
+
+#[test]
+fn the_broken_term_is_named_where_answers_are_lost() {
+    // Constant work; what waits longer than 50 ms is lost, and 1 % may be: the knee is where the
+    // queue starts to grow, at the speed.
+    let mut queue =
+        Queue { random: Random::new(3), speed: 1_000.0, exponential: false, noise: 0.01 };
+    let result = search(&Search::from(250.0), |rate| {
+        let times = queue.times(rate);
+        let lost = times.iter().filter(|time| **time > 0.05).count();
+        Some(if lost * 100 <= REQUESTS {
+            Tried::Met
+        } else {
+            Tried::Broken(vec!["goodput".to_owned()])
+        })
+    });
+    let (rate, _, broken) = knee(&result);
+    assert!((rate / 1_000.0 - 1.0).abs() < 0.03, "{rate}");
+    assert_eq!(broken, "goodput");
+}
+
+#[test]
+fn a_trial_that_lies_costs_only_trials() {
+    let mut asked = 0;
+    let result = search(&Search::from(100.0), |rate| {
+        asked += 1;
+        let met = (rate < 777.0) != (asked % 9 == 4);
+        Some(if met { Tried::Met } else { Tried::Broken(vec!["p99".to_owned()]) })
+    });
+    let (rate, interval, _) = knee(&result);
+    assert!((rate / 777.0 - 1.0).abs() < 0.03, "{rate} {interval:?}");
+}
+
+#[test]
+fn no_knee_is_an_answer_too() {
+    let limits = Search { rate_max: 5_000.0, ..Search::from(100.0) };
+    let found = search(&limits, |_| Some(Tried::Met)).found;
+    assert_eq!(found, Found::NotUpTo { rate: 5_000.0 });
+    let broken = || Some(Tried::Broken(vec!["errors".to_owned()]));
+    let found = search(&limits, |_| broken()).found;
+    assert!(
+        matches!(&found, Found::NowhereAbove { rate, broken }
+            if *rate < 0.2 && broken == &["errors"]),
+        "{found:?}"
+    );
+    let client = |rate: f64| {
+        let limit = || Tried::Invalid("a thread was busy".to_owned());
+        Some(if rate < 1_000.0 { Tried::Met } else { limit() })
+    };
+    let found = search(&limits, client).found;
+    assert!(matches!(&found, Found::LimitedByClient { rate, .. } if *rate > 1_000.0), "{found:?}");
+    assert_eq!(search(&limits, |_| None).found, Found::Interrupted);
+}
+
+#[test]
+fn overload_and_recovery() {
+    let overload = Overload { knee: 1_000.0, times: 2.0, stretch_s: 10.0 };
+    assert_eq!(overload.rates(), "700.0@10,2000.0@10,700.0@10");
+    assert_eq!(recovery_s(&[100.0, 690.0, 400.0, 700.0, 700.0, 690.0], 700.0), Some(3));
+    assert_eq!(recovery_s(&[700.0; 3], 700.0), Some(0));
+    assert_eq!(recovery_s(&[700.0, 0.0, 700.0], 700.0), None);
+}
