@@ -115,7 +115,7 @@ macro_rules! nonblocking {
             slow_readers: one_that_never_reads_is_ended one_below_the_rate_is_ended
                 an_honest_slow_one_is_served others_do_not_wait waiting_is_free
                 half_closed_waiting_is_free draining_accepts_nobody
-                unread_answers_stop_the_requests;
+                unread_answers_stop_the_requests more_files_than_descriptors;
         }
     };
 }

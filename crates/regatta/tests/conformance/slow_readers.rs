@@ -2,8 +2,9 @@
 
 use crate::client::{Client, get, request};
 use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
-use crate::site::{SIZES, SPARSE_BYTES, common, sized};
+use crate::site::{SIZES, SPARSE_BYTES, Site, common, sized};
 use rustix::process::Signal;
+use std::fs::File;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -141,4 +142,33 @@ pub(crate) fn unread_answers_stop_the_requests(variant: &Variant) {
     }
     assert!(taken < 64 << 20, "64 MiB of requests taken, and none of their answers read");
     server.connect().get("/small.txt").expect(200);
+}
+
+/// Each reader holds a file of its own open, more than the cache may keep: with what descriptors
+/// there are, connections wait rather than that a file cannot be opened.
+pub(crate) fn more_files_than_descriptors(variant: &Variant) {
+    let site = Site::new();
+    for number in 0..140 {
+        let file = File::create(site.path(&format!("{number}.bin"))).expect("a file");
+        file.set_len(16 << 20).expect("sparse");
+    }
+    let server = Launch::new(variant, &site.root()).files_max(256).start();
+    let mut clients: Vec<Client> =
+        (0..140).map(|_| Client::connect_narrow(server.address())).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(get(&format!("/{number}.bin")));
+    }
+    // Until the server has opened all that it can.
+    let mut opens = None;
+    let settled = eventually(PATIENCE, || {
+        std::thread::sleep(Duration::from_millis(50));
+        let now = server.top()["total"]["counters"]["opens"].as_u64();
+        opens.replace(now.filter(|opens| *opens > 0)) == Some(now)
+    });
+    assert!(settled, "it goes on opening");
+    // In the order in which they came: each that leaves lets another in.
+    for mut client in clients {
+        client.head_only().expect(200);
+        client.abort();
+    }
 }

@@ -15,6 +15,13 @@ use std::{
 /// standard streams, and some air.
 pub const DESCRIPTORS_RESERVED: u64 = 64;
 
+/// Descriptors that a connection may need: its socket, and the file that is sent to it where the
+/// cache keeps that no longer. With less, a file that is there would be answered 503.
+const DESCRIPTORS_PER_CONNECTION: u64 = 2;
+
+const CONNECTIONS_KEY: &str = "limits.connections_max";
+const CACHE_KEY: &str = "cache.descriptors_max";
+
 /// The part of the limit on descriptors that the cache takes at most, unless it is told how many.
 const CACHE_SHARE: u64 = 4;
 
@@ -223,46 +230,59 @@ fn limits(said: &Said, problems: &mut Vec<Problem>) {
 /// Shares the descriptors of a worker out between connections and the cache; returns how many
 /// connections there may be in all workers together.
 fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Problem>) -> usize {
-    let (connections_key, cache_key) = ("limits.connections_max", "cache.descriptors_max");
     let room = limit.saturating_sub(DESCRIPTORS_RESERVED);
     let mut cache = match said.settings.flag("cache.enabled") {
-        true => said.settings.number(cache_key),
+        true => said.settings.number(CACHE_KEY),
         false => 0,
     };
-    if !said.is_said(cache_key) {
+    if !said.is_said(CACHE_KEY) {
         cache = cache.min(room / CACHE_SHARE);
-        said.lower(cache_key, cache);
+        said.lower(CACHE_KEY, cache);
     }
     let free = room.saturating_sub(cache);
-    let mut wanted = said.settings.number(connections_key);
-    if !said.is_said(connections_key) {
+    let most = (free / DESCRIPTORS_PER_CONNECTION).saturating_mul(workers);
+    let mut wanted = said.settings.number(CONNECTIONS_KEY);
+    if !said.is_said(CONNECTIONS_KEY) {
         // What an architecture's name stands for is as much of it as there is room for.
-        wanted = wanted.min(free.saturating_mul(workers));
-        said.lower(connections_key, wanted);
+        wanted = wanted.min(most);
+        said.lower(CONNECTIONS_KEY, wanted);
     }
-    let each = wanted.div_ceil(workers);
-    if free == 0 || each > free {
-        let (key, mut message) = if each > free {
-            (connections_key, format!("{each} connections"))
-        } else {
-            (cache_key, format!("{cache} open files"))
-        };
-        if workers > 1 {
-            message.push_str(&format!(" in each of {workers} workers"));
-        }
-        message.push_str(&format!(
-            " do not fit the limit of {limit} descriptors, of which {DESCRIPTORS_RESERVED} are \
-             reserved and {cache} are for the cache"
-        ));
-        let found = said.problem(key, &message);
-        problems.push(found.hint("raise the limit (ulimit -n, LimitNOFILE=), or lower this"));
+    let total = if wanted == 0 { most } else { wanted };
+    let each = total.div_ceil(workers);
+    if each == 0 || each > free {
+        problems.push(no_room(said, limit, workers, [each, cache]));
+    } else if total < workers {
+        let message = format!("{total} connections cannot be split among {workers} workers");
+        problems.push(said.problem(CONNECTIONS_KEY, &message));
     }
-    if (1..workers).contains(&wanted) {
-        let message = format!("{wanted} connections cannot be split among {workers} workers");
-        problems.push(said.problem(connections_key, &message));
-    }
-    let total = if wanted == 0 { free.saturating_mul(workers) } else { wanted };
     usize::try_from(total).unwrap_or(usize::MAX)
+}
+
+/// The connections of each worker, its open files and the reserve are more than the limit: whose
+/// fault that is, and what helps.
+fn no_room(said: &Said, limit: u64, workers: u64, [each, cache]: [u64; 2]) -> Problem {
+    let room = limit.saturating_sub(DESCRIPTORS_RESERVED);
+    let share = if workers > 1 { format!(" in each of {workers} workers") } else { String::new() };
+    let within = format!(
+        "the limit of {limit} descriptors (RLIMIT_NOFILE), of which {DESCRIPTORS_RESERVED} are \
+         reserved"
+    );
+    let raise = "raise the limit (ulimit -n, LimitNOFILE=)";
+    let (key, message, lower) = if said.is_said(CACHE_KEY) && cache >= room {
+        (CACHE_KEY, format!("{cache} open files leave no room for connections within"), CACHE_KEY)
+    } else if each == 0 {
+        (CONNECTIONS_KEY, "there is no room for a connection within".to_owned(), "")
+    } else if said.is_said(CACHE_KEY) {
+        let place = said.place(CACHE_KEY);
+        let both = format!("{each} connections{share} beside {cache} open files ({place}) exceed");
+        (CONNECTIONS_KEY, both, "this or cache.descriptors_max")
+    } else {
+        let both = format!("{each} connections{share} beside {cache} open files exceed");
+        (CONNECTIONS_KEY, both, CONNECTIONS_KEY)
+    };
+    let hint =
+        if lower.is_empty() { raise.to_owned() } else { format!("{raise}, or lower {lower}") };
+    said.problem(key, &format!("{message} {within}")).hint(hint)
 }
 
 #[cfg(test)]
@@ -341,14 +361,39 @@ mod tests {
     #[test]
     fn descriptors_are_shared_out() {
         for (sets, limit, expect) in [
-            (&[][..], 1_000_000, Ok((1_000_000 - 64 - 8192, 8192))),
-            (&[], 1024, Ok((1024 - 64 - 240, 240))),
-            (&["cache.descriptors_max=100"], 1024, Ok((860, 100))),
-            (&["cache.enabled=false"], 1024, Ok((960, 0))),
+            (&[][..], 1_000_000, Ok(((1_000_000 - 64 - 8192) / 2, 8192))),
+            (&[], 1024, Ok((360, 240))),
+            (&["cache.descriptors_max=100"], 1024, Ok((430, 100))),
+            (&["cache.enabled=false"], 1024, Ok((480, 0))),
             (&["limits.connections_max=10"], 1024, Ok((10, 240))),
-            (&["limits.connections_max=721"], 1024, Err("limits.connections_max: 721 conn")),
-            (&["cache.descriptors_max=960"], 1024, Err("cache.descriptors_max: 960 open")),
-            (&[], 64, Err("cache.descriptors_max: 0 open files")),
+            (&["limits.connections_max=720"], 1024, Ok((720, 240))),
+            (
+                &["limits.connections_max=721"],
+                1024,
+                Err("--set limits.connections_max=721: limits.connections_max: 721 connections \
+                     beside 240 open files exceed the limit of 1024 descriptors (RLIMIT_NOFILE), \
+                     of which 64 are reserved\n  hint: raise the limit (ulimit -n, LimitNOFILE=), \
+                     or lower limits.connections_max"),
+            ),
+            (
+                &["limits.connections_max=700", "cache.descriptors_max=300"],
+                1024,
+                Err("limits.connections_max: 700 connections beside 300 open files (--set \
+                     cache.descriptors_max=300) exceed"),
+            ),
+            (
+                &["limits.connections_max=10", "cache.descriptors_max=960"],
+                1024,
+                Err("cache.descriptors_max: 960 open files leave no room for connections within"),
+            ),
+            (
+                &[],
+                64,
+                Err(
+                    "by default: limits.connections_max: there is no room for a connection within \
+                     the limit of 64 descriptors",
+                ),
+            ),
         ] {
             match (config(sets, limit), expect) {
                 (Ok(config), Ok((connections, cache))) => {
@@ -370,12 +415,15 @@ mod tests {
             let shares = config.layout.shares.iter();
             Ok(shares.map(|share| share.connections_max).collect::<Vec<_>>())
         };
-        let each = 1024 - 64 - 240;
+        let each = (1024 - 64 - 240) / 2;
         assert_eq!(symped(&[], 1024), Ok(vec![each; 3]), "each has descriptors of its own");
         assert_eq!(symped(&["limits.connections_max=11"], 1024), Ok(vec![4, 4, 3]));
         assert_eq!(symped(&["limits.connections_max=2160"], 1024), Ok(vec![720; 3]));
         for (sets, part) in [
-            ("limits.connections_max=2161", "721 connections in each of 3 workers do not fit"),
+            (
+                "limits.connections_max=2161",
+                "721 connections in each of 3 workers beside 240 open files exceed",
+            ),
             ("limits.connections_max=2", "2 connections cannot be split among 3 workers"),
         ] {
             let problem: String = symped(&[sets], 1024).unwrap_err();
@@ -385,7 +433,7 @@ mod tests {
 
     #[test]
     fn what_a_name_stands_for_is_bounded_by_the_machine() {
-        for (limit, expect) in [(20_000, 15_000), (1024, 960)] {
+        for (limit, expect) in [(40_000, 15_000), (1024, 480)] {
             let config = config(&["server.architecture=accept25"], limit).unwrap();
             assert_eq!(config.layout.shares[0].connections_max, expect);
             assert_eq!(config.settings().number("limits.connections_max"), expect as u64);
