@@ -45,6 +45,19 @@ pub enum PathFault {
     AboveRoot,
 }
 
+impl PathFault {
+    /// What is wrong, for people.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Malformed => {
+                "it has a byte that must be encoded, a % without two hex digits, %00 or %2F"
+            }
+            Self::AboveRoot => ".. would leave the root",
+        }
+    }
+}
+
 /// Reads a request target: its form, and the authority in it, which replaces `Host`.
 ///
 /// Allowed are the origin form, the absolute form with scheme `http` or `https` and a host, and `*`

@@ -12,20 +12,36 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
+use core::fmt;
 use regatta_http::{
     Status,
     h1::{RequestHead, parse_request},
-    target::{Target, decode_path},
+    target::{PathFault, Target, decode_path},
 };
 use regatta_op::{Coding, File, Now, OpenFault, OpenReq, Opened};
 
 /// What would be answered, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The decisions, in the order in which they are made; one line each.
-    pub lines: Vec<String>,
+    /// The decisions, in the order in which they are made.
+    pub decisions: Vec<Decision>,
     /// The head of the response, as it would be sent.
     pub head: Vec<u8>,
+}
+
+/// One decision. Its text is one line; what the peer sent is in it without control characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What was decided upon: `request`, `path`, `look`, `answer` and others.
+    pub about: &'static str,
+    /// What was decided, and perhaps why.
+    pub says: String,
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.about, self.says)
+    }
 }
 
 /// Explains the answer to `request`, a whole request head, by the code that would give it. `open`
@@ -37,13 +53,13 @@ pub fn explain<F: File>(
     now: Now,
 ) -> Explanation {
     let scratch = Scratch::new(site.seed);
-    let mut explainer = Explainer { lines: Vec::new(), open, site, scratch: &scratch, now };
+    let mut explainer = Explainer { decisions: Vec::new(), open, site, scratch: &scratch, now };
     let head = explainer.request(request);
-    Explanation { lines: explainer.lines, head }
+    Explanation { decisions: explainer.decisions, head }
 }
 
 struct Explainer<'a, F> {
-    lines: Vec<String>,
+    decisions: Vec<Decision>,
     open: &'a mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
     site: &'a Site,
     scratch: &'a Scratch,
@@ -51,8 +67,8 @@ struct Explainer<'a, F> {
 }
 
 impl<F: File> Explainer<'_, F> {
-    fn say(&mut self, line: impl Into<String>) {
-        self.lines.push(line.into());
+    fn say(&mut self, about: &'static str, says: impl Into<String>) {
+        self.decisions.push(Decision { about, says: says.into() });
     }
 
     fn request(&mut self, request: &[u8]) -> Vec<u8> {
@@ -60,20 +76,21 @@ impl<F: File> Explainer<'_, F> {
         let head = match parsed {
             Ok(head) => head,
             Err(fault) => {
-                self.say(format!("request: refused, {}; the connection ends", fault.reason()));
+                self.say("request", format!("refused, {}; the connection ends", fault.reason()));
                 let (status, why) = (fault.status(), fault.reason());
                 return bytes(self.refusing().page::<F>(status, why, |_| {}));
             }
         };
-        self.say(format!("request: {} {}", head.method_text, head.target.escape_ascii()));
+        self.say("request", format!("{} {}", head.method_text, shown(head.target)));
         let course = Course::of(&head, false, self.site);
-        self.say(match course.after {
-            After::KeepAlive => "connection: goes on after the response",
-            After::Linger => "connection: ends; what the peer still sends is discarded",
-            After::Close => "connection: ends, as the request asks",
-        });
+        let ending = match course.after {
+            After::KeepAlive => "goes on after the response",
+            After::Linger => "ends; what the peer still sends is discarded",
+            After::Close => "ends, as the request asks",
+        };
+        self.say("connection", ending);
         if course.content == Announced::Some {
-            self.say("content: read and discarded before the response");
+            self.say("content", "read and discarded before the response");
         }
         let terms = Terms {
             site: self.site,
@@ -83,7 +100,7 @@ impl<F: File> Explainer<'_, F> {
             head_only: true,
         };
         if course.is_too_large() {
-            self.say("content: longer than limits.drain_body_bytes_max");
+            self.say("content", "longer than limits.drain_body_bytes_max");
         }
         if !needs_file(&head) {
             return bytes(terms.without_file::<F>(&head, &course));
@@ -97,16 +114,19 @@ impl<F: File> Explainer<'_, F> {
     fn target(&mut self, head: &RequestHead<'_>, terms: &Terms<'_>) -> Vec<u8> {
         let mut room = Vec::new();
         let path = match head.names {
-            Target::Path(raw) => decode_path(raw, &mut room).ok(),
-            Target::Server => None,
+            Target::Path(raw) => decode_path(raw, &mut room).map_err(PathFault::reason),
+            Target::Server => Err("the server itself has none"),
         };
-        let Some(path) = path else {
-            self.say("path: invalid");
-            return bytes(terms.page::<F>(Status::BAD_REQUEST, "invalid path", |_| {}));
+        let path = match path {
+            Ok(path) => path,
+            Err(why) => {
+                self.say("path", format!("refused, {why}"));
+                return bytes(terms.page::<F>(Status::BAD_REQUEST, "invalid path", |_| {}));
+            }
         };
-        self.say(format!("path: \"{}\"", path.relative.escape_ascii()));
+        self.say("path", quoted(path.relative));
         if path.hidden && !self.site.content.dotfiles {
-            self.say("path: a name starts with a dot (content.dotfiles is off)");
+            self.say("path", "a name starts with a dot (content.dotfiles is off)");
         }
         let asked = Asked { path: &path, head, rules: &self.site.content };
         let mut found = Search::start(&asked);
@@ -118,11 +138,11 @@ impl<F: File> Explainer<'_, F> {
                 }
                 Found::File(file, role) => return self.file(head, &file, role, terms),
                 Found::Redirect => {
-                    self.say("answer: a directory; its name should end in a slash");
+                    self.say("answer", "a directory; its name should end in a slash");
                     return bytes(terms.redirect::<F>(&path));
                 }
                 Found::Nothing(status) => {
-                    self.say(format!("answer: nothing, {} {}", status.0, status.reason()));
+                    self.say("answer", format!("nothing, {} {}", status.0, status.reason()));
                     return bytes(terms.nothing::<F>(status));
                 }
             }
@@ -143,7 +163,7 @@ impl<F: File> Explainer<'_, F> {
             Ok(Opened::Directory) => (Entry::Directory, "a directory".to_string()),
             Err(fault) => (Entry::Missing(fault), fault_text(fault)),
         };
-        self.say(format!("look: \"{}\", {}: {what}", name.escape_ascii(), search.reason()));
+        self.say("look", format!("{}, {}: {what}", quoted(name), search.reason()));
         entry
     }
 
@@ -160,20 +180,21 @@ impl<F: File> Explainer<'_, F> {
         let names = if names.is_empty() { "none".into() } else { names.join(", ") };
         let plan = plan(head, file, role, self.site.limits.ranges_max, self.now.unix);
         let chosen = plan.coded.coding.map_or("identity", Coding::name);
-        self.say(format!("codings: precompressed {names}; chosen {chosen}"));
-        self.say(format!("validator: {}", plan.coded.etag_text().escape_ascii()));
+        self.say("codings", format!("precompressed {names}; chosen {chosen}"));
+        self.say("validator", shown(plan.coded.etag_text()));
         let len = plan.coded.len();
-        self.say(match &plan.shape {
-            Shape::Whole => format!("answer: all {len} bytes"),
-            Shape::One(range) => format!("answer: bytes {} to {}", range.first, range.last),
-            Shape::Many(ranges) => format!("answer: {} ranges", ranges.len()),
-            Shape::NotModified => "answer: not modified, as the conditions find".to_string(),
-            Shape::Refused(status) => format!("answer: refused, {}", status.reason()),
-        });
+        let answer = match &plan.shape {
+            Shape::Whole => format!("all {len} bytes"),
+            Shape::One(range) => format!("bytes {} to {}", range.first, range.last),
+            Shape::Many(ranges) => format!("{} ranges", ranges.len()),
+            Shape::NotModified => "not modified, as the conditions find".to_string(),
+            Shape::Refused(status) => format!("refused, {}", status.reason()),
+        };
+        self.say("answer", answer);
         if len <= self.site.caching.body_bytes_max {
-            self.say("body: kept in memory (cache.body_bytes_max)");
+            self.say("body", "kept in memory (cache.body_bytes_max)");
         } else {
-            self.say("body: sent from the file");
+            self.say("body", "sent from the file");
         }
         bytes(terms.planned(&plan, role))
     }
@@ -191,6 +212,29 @@ impl<F: File> Explainer<'_, F> {
 
 fn bytes<F>(reply: Reply<F>) -> Vec<u8> {
     reply.outbox.into_buffer()
+}
+
+/// Bytes as text on a terminal: what has no place there is escaped, and quotes stay as they are.
+fn shown(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() || character == '\\' {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        for byte in chunk.invalid() {
+            text.extend(core::ascii::escape_default(*byte).map(char::from));
+        }
+    }
+    text
+}
+
+/// The same between quotes, and quotes in it escaped.
+fn quoted(bytes: &[u8]) -> String {
+    format!("\"{}\"", shown(bytes).replace('"', "\\\""))
 }
 
 fn fault_text(fault: OpenFault) -> String {

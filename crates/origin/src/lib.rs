@@ -32,7 +32,7 @@ mod work;
 pub use cache::{Cache, Entry, Lookup};
 pub use conn::{Conn, Cx};
 pub use entry::{Body, Coded, Representation};
-pub use explain::{Explanation, explain};
+pub use explain::{Decision, Explanation, explain};
 pub use local_cache::LocalCache;
 pub use record::{Log, NoLog, Outcome, Peer, Record};
 pub use scratch::Scratch;

@@ -59,6 +59,9 @@ enum Command {
     Check {
         #[command(flatten)]
         settings: SettingArgs,
+        /// Print a JSON object, whether something is wrong or not.
+        #[arg(long)]
+        json: bool,
     },
     /// Tell what would be answered to a request, and why.
     #[command(after_help = "Example: regatta explain GET /docs/ -H 'accept-encoding: br' ./public")]
@@ -74,8 +77,12 @@ enum Command {
         headers: Vec<String>,
         #[command(flatten)]
         settings: SettingArgs,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
     },
-    /// Watch a running server: what its counters say, without asking it anything.
+    /// Watch a running server: what its counters say, without asking it anything. They are for
+    /// root and for the user that started the server.
     #[command(after_help = "Example: regatta top --once --json")]
     Top {
         /// The server's process; without it, the only one there is.
@@ -217,10 +224,11 @@ fn run(command: Command) -> Result<u8, Failure> {
         }
         Command::Architectures { json: false } => print(&regatta_server::architectures()),
         Command::Architectures { json: true } => print(&regatta_server::architectures_json()),
-        Command::Check { settings } => regatta_server::check(&settings.sources()).map(|()| DONE),
-        Command::Explain { method, target, headers, settings } => {
+        Command::Check { settings, json } => check(&settings.sources(), json),
+        Command::Explain { method, target, headers, settings, json } => {
             let request = explain::Request { method, target, headers };
-            print(&explain::run(&request, &settings.sources())?)
+            let explained = explain::run(&request, &settings.sources())?;
+            print(&if json { explain::json(&explained) } else { explain::text(&explained) })
         }
         Command::Top { pid, interval, once, json } => {
             Ok(top::run(&TopOptions { pid, json, interval, once }))
@@ -231,6 +239,18 @@ fn run(command: Command) -> Result<u8, Failure> {
         }
         Command::Load(load) => Ok(load::run(*load)),
         Command::Workload(command) => Ok(workload::run(command)),
+    }
+}
+
+/// Prints what is wrong with a configuration, or that nothing is. As JSON, problems are results.
+fn check(sources: &Sources<'_>, json: bool) -> Result<u8, Failure> {
+    match regatta_server::check(sources) {
+        Ok(_) if json => print(&regatta_server::check_json(&[])),
+        Ok(summary) => print(&summary),
+        Err(Failure::Configuration(problems)) if json => {
+            print(&regatta_server::check_json(&problems)).map(|_| USAGE)
+        }
+        Err(failure) => Err(failure),
     }
 }
 

@@ -5,7 +5,9 @@ use crate::{
     examine, site,
 };
 use regatta_op::OpenReq;
+use regatta_origin::Explanation;
 use regatta_sys::{OpenRules, clock, open_below};
+use serde_json::json;
 use std::fmt::Write as _;
 
 /// What is asked.
@@ -19,24 +21,52 @@ pub struct Request {
     pub headers: Vec<String>,
 }
 
-/// Tells what would be answered to a request, and why: the decisions, then the head.
+/// Tells what would be answered to a request, and why.
 ///
 /// # Errors
 /// What is wrong with the configuration or the request.
-pub fn run(request: &Request, sources: &Sources<'_>) -> Result<String, Failure> {
+pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Failure> {
     let bytes = bytes_of(request).map_err(Failure::Configuration)?;
     let (config, found) = examine(sources)?;
     let rules = OpenRules { symlinks: config.settings().flag("content.symlinks") };
     let site = site::build(&config.said.settings, config.types, 0);
     let mut open = |req: &OpenReq| open_below(&found.root, req, rules);
-    let explained = regatta_origin::explain(&bytes, &mut open, &site, clock::now());
+    Ok(regatta_origin::explain(&bytes, &mut open, &site, clock::now()))
+}
+
+/// An explanation for people: the decisions, then the head.
+#[must_use]
+pub fn text(explained: &Explanation) -> String {
     let mut text = String::new();
-    for line in explained.lines {
-        let _ = writeln!(text, "{line}");
+    for decision in &explained.decisions {
+        let _ = writeln!(text, "{decision}");
     }
-    let head = String::from_utf8_lossy(&explained.head);
-    let _ = write!(text, "\n{}", head.replace('\r', ""));
-    Ok(text)
+    let _ = write!(text, "\n{}", head_text(explained));
+    text
+}
+
+/// An explanation for programs: one JSON object.
+#[must_use]
+pub fn json(explained: &Explanation) -> String {
+    let head = head_text(explained);
+    let mut lines = head.lines();
+    let status_line = lines.next().unwrap_or_default();
+    let status = status_line.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
+    let fields = lines.filter_map(|line| line.split_once(": "));
+    let decisions = explained.decisions.iter();
+    let object = json!({
+        "status": status,
+        "status_line": status_line,
+        "fields": fields.map(|(name, value)| json!({"name": name, "value": value}))
+            .collect::<Vec<_>>(),
+        "decisions": decisions.map(|made| json!({"about": made.about, "says": made.says}))
+            .collect::<Vec<_>>(),
+    });
+    format!("{object:#}\n")
+}
+
+fn head_text(explained: &Explanation) -> String {
+    String::from_utf8_lossy(&explained.head).replace('\r', "")
 }
 
 /// The request as bytes, or what cannot be sent of it.
@@ -74,10 +104,33 @@ fn bytes_of(request: &Request) -> Result<Vec<u8>, Vec<Problem>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use regatta_origin::Decision;
 
     fn request(method: &str, target: &str, headers: &[&str]) -> Request {
         let headers = headers.iter().map(|header| (*header).to_owned()).collect();
         Request { method: method.to_owned(), target: target.to_owned(), headers }
+    }
+
+    #[test]
+    fn an_explanation_is_text_or_json() {
+        let made = |about, says: &str| Decision { about, says: says.to_owned() };
+        let explained = Explanation {
+            decisions: vec![made("path", "\"a\""), made("answer", "nothing")],
+            head: b"HTTP/1.1 404 Not Found\r\nAllow: GET\r\n\r\n".to_vec(),
+        };
+        let expect = "path: \"a\"\nanswer: nothing\n\nHTTP/1.1 404 Not Found\nAllow: GET\n\n";
+        assert_eq!(text(&explained), expect);
+        let read: serde_json::Value = serde_json::from_str(&json(&explained)).unwrap();
+        let expect = json!({
+            "status": 404,
+            "status_line": "HTTP/1.1 404 Not Found",
+            "fields": [{"name": "Allow", "value": "GET"}],
+            "decisions": [
+                {"about": "path", "says": "\"a\""},
+                {"about": "answer", "says": "nothing"},
+            ],
+        });
+        assert_eq!(read, expect);
     }
 
     #[test]

@@ -74,18 +74,48 @@ pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
     }
 }
 
-/// Finds everything that is wrong with a configuration, and starts nothing.
+/// Finds everything that is wrong with a configuration, and starts nothing. Says in a line what
+/// would be served.
 ///
 /// # Errors
 /// All of it.
-pub fn check(sources: &Sources<'_>) -> Result<(), Failure> {
-    let (said, mut problems) = match understand(sources) {
-        Ok(config) => (config.said, Vec::new()),
-        Err(wrong) => wrong,
+pub fn check(sources: &Sources<'_>) -> Result<String, Failure> {
+    let mut problems = Vec::new();
+    let (good, said) = match understand(sources) {
+        Ok(config) => (Some(summary(&config)), config.said),
+        Err((said, wrong)) => {
+            problems.extend(wrong);
+            (None, said)
+        }
     };
     problems.extend(machine::find(&said).err().unwrap_or_default());
     problems.extend(machine::writable(&said));
-    if problems.is_empty() { Ok(()) } else { Err(Failure::Configuration(problems)) }
+    match good {
+        Some(summary) if problems.is_empty() => Ok(summary),
+        _ => Err(Failure::Configuration(problems)),
+    }
+}
+
+fn summary(config: &Config) -> String {
+    let workers = config.layout.shares.len();
+    let listen: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
+    format!(
+        "nothing is wrong: {} with {workers} worker{} would serve \"{}\" on {}\n",
+        config.architecture.name,
+        if workers == 1 { "" } else { "s" },
+        config.settings().text("server.root"),
+        listen.join(", "),
+    )
+}
+
+/// What [`check`] found, for programs: one JSON object.
+#[must_use]
+pub fn check_json(problems: &[Problem]) -> String {
+    let object = serde_json::json!({
+        "ok": problems.is_empty(),
+        "problems": problems.iter().map(Problem::json).collect::<Vec<_>>(),
+    });
+    format!("{object:#}\n")
 }
 
 /// Understands a configuration and looks whether the machine has what it asks for.

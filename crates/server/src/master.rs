@@ -3,7 +3,10 @@
 use crate::{
     Failure, announce,
     chaos::Faults,
-    config::{check::Config, raw::Problem},
+    config::{
+        check::Config,
+        raw::{Place, Problem},
+    },
     log::{
         AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner, STALL_NS_DEFAULT,
     },
@@ -40,6 +43,9 @@ const EXIT_CANNOT_WORK: i32 = 1;
 /// Added to a wait: the clock that deadlines are compared with is up to so late, milliseconds.
 const CLOCK_LATE_MS_MAX: u64 = 4;
 
+/// The option that names the file with the master's number.
+const PID_FILE: &str = "server.pid_file";
+
 /// `TCP_DEFER_ACCEPT`: how long the kernel keeps a silent connection to itself, seconds.
 const DEFER_ACCEPT_S: u32 = 10;
 
@@ -58,8 +64,9 @@ pub(crate) fn run(config: Config, found: Found, faults: Faults) -> Result<(), Fa
     ])
     .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
     signal::ignore_broken_pipes();
+    let pid_place = config.said.place(PID_FILE);
     let prepared = prepare(config, found, faults)?;
-    let pid_file = prepared.pid_file()?;
+    let pid_file = prepared.pid_file(pid_place)?;
     let ending = Master::new(signals, prepared).and_then(|mut master| master.run());
     drop(pid_file);
     match ending {
@@ -238,11 +245,13 @@ pub(crate) fn listen_fault(address: &SocketAddr, error: &io::Error) -> String {
 }
 
 impl Prepared {
-    fn pid_file(&self) -> Result<Option<PidFile>, Failure> {
-        match self.env.settings.path("server.pid_file") {
-            Some(path) => PidFile::write(path).map(Some),
-            None => Ok(None),
-        }
+    /// `place`: where it was said.
+    fn pid_file(&self, place: Place) -> Result<Option<PidFile>, Failure> {
+        let Some(path) = self.env.settings.path(PID_FILE) else { return Ok(None) };
+        PidFile::write(path).map(Some).map_err(|error| {
+            let message = format!("{PID_FILE}: cannot write to \"{}\": {error}", path.display());
+            Failure::Configuration(vec![Problem::new(place, message)])
+        })
     }
 
     /// Forks a worker.
@@ -286,11 +295,8 @@ fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog
 struct PidFile(PathBuf);
 
 impl PidFile {
-    fn write(path: &Path) -> Result<Self, Failure> {
-        fs::write(path, format!("{}\n", process::id())).map_err(|error| {
-            let path = path.display();
-            Failure::Work(format!("server.pid_file: cannot write to {path}: {error}"))
-        })?;
+    fn write(path: &Path) -> io::Result<Self> {
+        fs::write(path, format!("{}\n", process::id()))?;
         Ok(Self(path.to_owned()))
     }
 }
@@ -423,7 +429,10 @@ impl Master {
             }
             Order::RefuseReload => self.note(
                 Level::Warning,
-                format_args!("SIGHUP: this version cannot reload; start it anew to apply changes"),
+                format_args!(
+                    "SIGHUP: this version cannot reload; it goes on with the configuration that it \
+                     was started with, start it anew to apply changes"
+                ),
             ),
         }
         for bell in &self.prepared.env.bells {

@@ -12,12 +12,16 @@ pub const HEALTHY_MS_MIN: u64 = 10_000;
 /// before it is killed, milliseconds.
 pub const LEAVE_MS_MAX: u64 = 300;
 
+/// Two signals that ask for a drain and come closer together than this are taken for one,
+/// milliseconds: timeout(1) and wrappers of the kind send each twice.
+pub const AGAIN_MS_MIN: u64 = 200;
+
 /// What the master is told by signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM: drain and exit.
+    /// SIGTERM: drain and exit; with another one, or SIGINT, after it: exit at once.
     Terminate,
-    /// SIGINT: drain and exit; a second one exits at once.
+    /// SIGINT: the same.
     Interrupt,
     /// SIGQUIT: exit at once.
     Quit,
@@ -91,6 +95,8 @@ pub struct Staff {
     /// Whether the workers have been told more than to drain.
     stopping: bool,
     drain_ms_max: u64,
+    /// From when on a second signal is taken for one.
+    again_from: Tick,
     ending: Ending,
     /// The first start of all workers: failing then is not worth a retry.
     opened: Tick,
@@ -106,6 +112,7 @@ impl Staff {
             phase: Phase::Run,
             stopping: false,
             drain_ms_max,
+            again_from: Tick::NEVER,
             ending: Ending::Told,
             opened: now,
         }
@@ -177,11 +184,14 @@ impl Staff {
             (Signal::Hangup, _) => Some(Order::RefuseReload),
             (Signal::Terminate | Signal::Interrupt, Phase::Run) => {
                 let deadline = now.after(self.drain_ms_max);
+                self.again_from = now.after(AGAIN_MS_MIN);
                 self.leave(deadline.after(LEAVE_MS_MAX));
                 Some(Order::Drain(deadline))
             }
-            (Signal::Interrupt, Phase::Leave(_)) | (Signal::Quit, _) => self.stop(now),
-            (Signal::Terminate, Phase::Leave(_)) => None,
+            (Signal::Terminate | Signal::Interrupt, Phase::Leave(_)) if now < self.again_from => {
+                None
+            }
+            (Signal::Terminate | Signal::Interrupt | Signal::Quit, _) => self.stop(now),
         }
     }
 
@@ -269,7 +279,7 @@ mod tests {
     fn draining_ends_when_all_have_left() {
         let mut staff = running(2);
         assert_eq!(staff.signal(Signal::Terminate, MS(10)), Some(Order::Drain(MS(8010))));
-        assert_eq!(staff.signal(Signal::Terminate, MS(20)), None);
+        assert_eq!(staff.signal(Signal::Terminate, MS(20)), None, "the same, sent twice");
         assert_eq!(staff.gone(0, Gone::Left, MS(30)), None);
         assert_eq!(staff.ending(), None);
         assert_eq!(staff.gone(1, Gone::Crashed, MS(40)), None, "not started again");
@@ -291,17 +301,29 @@ mod tests {
     }
 
     #[test]
-    fn a_second_interrupt_or_a_quit_ends_at_once() {
-        for signals in [&[Signal::Interrupt, Signal::Interrupt][..], &[Signal::Quit]] {
+    fn a_second_signal_or_a_quit_ends_at_once() {
+        use Signal::{Interrupt, Quit, Terminate};
+        for signals in
+            [&[Interrupt, Interrupt][..], &[Terminate, Terminate], &[Terminate, Interrupt], &[Quit]]
+        {
             let mut staff = running(1);
-            let mut last = None;
+            let (mut last, mut now) = (None, 100);
             for signal in signals {
-                last = staff.signal(*signal, MS(100));
+                now += AGAIN_MS_MIN;
+                last = staff.signal(*signal, MS(now));
             }
-            assert_eq!(last, Some(Order::Stop));
-            assert_eq!(staff.signal(Signal::Quit, MS(100)), None);
-            assert_eq!(staff.due(MS(100 + LEAVE_MS_MAX)), Some(Order::Kill(0)));
+            assert_eq!(last, Some(Order::Stop), "{signals:?}");
+            assert_eq!(staff.signal(Quit, MS(now)), None);
+            assert_eq!(staff.due(MS(now + LEAVE_MS_MAX)), Some(Order::Kill(0)));
         }
+    }
+
+    #[test]
+    fn a_quit_is_never_taken_for_a_repetition() {
+        let mut staff = running(1);
+        assert_eq!(staff.signal(Signal::Terminate, MS(10)), Some(Order::Drain(MS(8010))));
+        assert_eq!(staff.signal(Signal::Interrupt, MS(11)), None);
+        assert_eq!(staff.signal(Signal::Quit, MS(12)), Some(Order::Stop));
     }
 
     #[test]

@@ -35,7 +35,15 @@ fn the_explained_head_is_the_sent_one() {
             "look: \"404.html\", the body of 404 responses (content.not_found): a file of 14 bytes",
         ),
         ("GET /.hidden", "", "path: a name starts with a dot (content.dotfiles is off)"),
-        ("GET /%2f", "", "path: invalid"),
+        (
+            "GET /a%2fb",
+            "",
+            "path: refused, it has a byte that must be encoded, a % without two hex digits, %00 \
+             or %2F",
+        ),
+        ("GET /a/../../b", "", "path: refused, .. would leave the root"),
+        ("GET /a'\"", "", "request: GET /a'\""),
+        ("GET /a'%22%0a%5c%ff%c3%a9", "", "path: \"a'\\\"\\n\\\\\\xff\u{e9}\""),
         ("GET /big.bin", "", "body: sent from the file"),
         ("POST /", "Content-Length: 99999\r\n", "content: longer than limits.drain_body_bytes_max"),
         ("OPTIONS *", "", "connection: goes on after the response"),
@@ -46,8 +54,13 @@ fn the_explained_head_is_the_sent_one() {
         let request = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         let mut open = |req: &regatta_op::OpenReq| rig.open(req);
         let explained = explain(request.as_bytes(), &mut open, &rig.site, rig.now());
-        let found = explained.lines.iter().any(|line| line == expected);
-        assert!(found, "{line}: {:#?}", explained.lines);
+        let found = explained.decisions.iter().any(|decision| decision.to_string() == expected);
+        assert!(found, "{line}: {:#?}", explained.decisions);
+        let validator = explained.decisions.iter().find(|decision| decision.about == "validator");
+        if let Some(validator) = validator.filter(|_| expected.starts_with("answer: all")) {
+            let head = String::from_utf8_lossy(&explained.head);
+            assert!(head.contains(&format!("\r\nETag: {}\r\n", validator.says)), "{validator}");
+        }
         let sent = Response::parse(&rig.ask(&request), false).0;
         assert_eq!(String::from_utf8(explained.head).unwrap(), sent.head);
     }

@@ -64,6 +64,14 @@ fn a_log_that_cannot_be_opened() {
 }
 
 #[test]
+fn a_pid_file_that_cannot_be_written() {
+    let file = "server.pid_file=/no/such/folder/regatta.pid";
+    let args = ["serve", root(), "--listen", "127.0.0.1:0", "--set", file];
+    let said = bad_usage(&args, &["server.pid_file", "/no/such"]);
+    assert_eq!(said.stdout, "", "{said:?}");
+}
+
+#[test]
 fn every_bad_setting_is_listed() {
     let args = [
         "serve",
@@ -134,6 +142,36 @@ fn explain_says_what_would_be_answered() {
         let said = explain(args);
         assert!(said.stdout.contains(word), "{args:?}: no {word} in {}", said.stdout);
     }
+}
+
+#[test]
+fn check_and_explain_speak_json() {
+    let json = |args: &[&str], code: i32| -> serde_json::Value {
+        let said = run(args);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(code), ""), "{said:?}");
+        serde_json::from_str(&said.stdout).unwrap_or_else(|e| panic!("{e}: {said:?}"))
+    };
+    let good = json(&["check", root(), "--json"], 0);
+    assert_eq!(good, serde_json::json!({"ok": true, "problems": []}));
+    let bad = json(&["check", root(), "--json", "--set", "cache.entrys_max=1"], 2);
+    assert_eq!(bad["ok"], false);
+    let problem = &bad["problems"][0];
+    assert_eq!(problem["message"], "unknown option cache.entrys_max");
+    assert_eq!(problem["place"], "--set cache.entrys_max=1");
+    assert_eq!(problem["hint"], "did you mean cache.entries_max?");
+    let explained = json(&["explain", "GET", "/small.txt", root(), "--json"], 0);
+    assert_eq!(explained["status"], 200);
+    let fields = explained["fields"].as_array().expect("fields");
+    let length = serde_json::json!({"name": "Content-Length", "value": "6"});
+    assert!(fields.contains(&length), "{fields:?}");
+    assert_eq!(explained["decisions"][0]["about"], "request");
+}
+
+#[test]
+fn check_says_that_all_is_well() {
+    let said = run(&["check", root()]);
+    assert_eq!((said.code, said.stdout.lines().count()), (Some(0), 1), "{said:?}");
+    assert!(said.stdout.starts_with("nothing is wrong: sped with 1 worker would"), "{said:?}");
 }
 
 /// `explain` and `serve` are the same program: their heads agree.

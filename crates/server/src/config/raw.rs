@@ -34,7 +34,7 @@ pub enum Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Default(key) => write!(f, "{key} (default)"),
+            Self::Default(_) => f.write_str("by default"),
             Self::File { name, line, column } => write!(f, "{name}:{line}:{column}"),
             Self::Argument(text) => f.write_str(text),
         }
@@ -63,6 +63,24 @@ impl Problem {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// This problem as a JSON object: `place`, `message` and `hint`, and where it is in a file
+    /// also `file`, `line` and `column`.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        let (file, line, column) = match &self.place {
+            Place::File { name, line, column } => (Some(name), Some(line), Some(column)),
+            Place::Default(_) | Place::Argument(_) => (None, None, None),
+        };
+        serde_json::json!({
+            "place": self.place.to_string(),
+            "file": file,
+            "line": line,
+            "column": column,
+            "message": self.message,
+            "hint": self.hint,
+        })
     }
 }
 
@@ -183,7 +201,11 @@ impl Reader {
             {
                 continue;
             }
-            self.problems.push(Problem::new(place, fault.message()));
+            let message = match fault.message() {
+                "duplicate key" => twice(file, table.get_ref(), fault.span().unwrap_or(0..0)),
+                message => message.to_owned(),
+            };
+            self.problems.push(Problem::new(place, message));
         }
         self.table(file, "", table.get_ref());
         self.problems.sort_by_key(|problem| match problem.place {
@@ -296,12 +318,60 @@ fn is_section(key: &str) -> bool {
     })
 }
 
+/// Says which key is there twice, and where it was first if there is only one such place.
+fn twice(file: FileText<'_>, table: &DeTable<'_>, again: Range<usize>) -> String {
+    let name = file.text.get(again.clone()).unwrap_or_default();
+    let before = file.text.get(..again.start).unwrap_or_default();
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = file.text[start..].lines().next().unwrap_or_default().trim();
+    if line.starts_with('[') {
+        let first = file.text.lines().position(|other| other.trim() == line).unwrap_or(0) + 1;
+        return format!("section {line} is there twice, first in line {first}");
+    }
+    let mut before = Vec::new();
+    keys_before(table, "", again.start, name.trim_matches(['"', '\'']), &mut before);
+    match before.as_slice() {
+        [(key, at)] => {
+            let line = file.text[..*at].matches('\n').count() + 1;
+            format!("{key} is there twice, first in line {line}")
+        }
+        _ => format!("{name} is there twice"),
+    }
+}
+
+/// Finds all keys of this name that stand before a position, whole, and where they stand.
+fn keys_before(
+    table: &DeTable<'_>,
+    prefix: &str,
+    end: usize,
+    name: &str,
+    found: &mut Vec<(String, usize)>,
+) {
+    for (key, value) in table {
+        let whole = match prefix {
+            "" => key.get_ref().to_string(),
+            _ => format!("{prefix}.{}", key.get_ref()),
+        };
+        let at = key.span().start;
+        if key.get_ref() == name && at < end {
+            found.push((whole.clone(), at));
+        }
+        if let DeValue::Table(inner) = value.get_ref() {
+            keys_before(inner, &whole, end, name, found);
+        }
+    }
+}
+
 fn unknown(place: Place, key: &str, is_table: bool) -> Problem {
     if is_table {
         let problem = Problem::new(place, format!("unknown section [{key}]"));
         let sections = options::sections();
         return match nearest(key, sections.iter().copied()) {
             Some(section) => problem.hint(format!("did you mean [{section}]?")),
+            None if key == "arch" || key.starts_with("arch.") => problem.hint(
+                "options of architectures stand in sections of their own; \
+                 `regatta architectures` lists them",
+            ),
             None => problem.hint(format!("the sections are {}", sections.join(", "))),
         };
     }
@@ -430,7 +500,24 @@ when_full = \"leaf\"
             assert!(found.starts_with(start), "{found}");
         }
         let twice = problems("[cache]\nenabled = true\nenabled = false\n", &[]);
-        assert_eq!(twice, ["r.toml:3:1: duplicate key"]);
+        assert_eq!(twice, ["r.toml:3:1: cache.enabled is there twice, first in line 2"]);
+        let section = problems("[cache]\n[log]\n[cache]\nentries_max = 1\n", &[]);
+        assert_eq!(section, ["r.toml:3:2: section [cache] is there twice, first in line 1"]);
+        let text = "[cache]\na.enabled = 1\nenabled = true\n\"enabled\" = false\n";
+        let unclear = problems(text, &[]);
+        assert!(unclear.iter().any(|found| found == "r.toml:4:1: \"enabled\" is there twice"));
+    }
+
+    #[test]
+    fn sections_that_other_versions_had_are_explained() {
+        let found = problems("[arch.sped]\npoller = \"poll\"\n[tls]\n", &["arch.sped.poller=poll"]);
+        assert!(
+            found[0].starts_with("r.toml:1:2: unknown section [arch]\n  hint: options of arch")
+        );
+        assert!(
+            found[1].starts_with("r.toml:3:2: unknown section [tls]\n  hint: the sections are")
+        );
+        assert!(found[2].ends_with("hint: did you mean event.poller?"), "{found:?}");
     }
 
     #[test]
@@ -470,7 +557,7 @@ when_full = \"leaf\"
         assert_eq!(said.settings.number("limits.idle_ms_max"), 3000);
         assert_eq!(said.place("server.root").to_string(), "--set server.root=b");
         assert_eq!(said.place("server.listen").to_string(), "--listen");
-        assert_eq!(said.place("server.user").to_string(), "server.user (default)");
+        assert_eq!(said.place("server.user").to_string(), "by default");
         let set = Arguments { sets: vec!["content.index=[\"a,b\", 'c']".into()], ..arguments };
         assert_eq!(read(None, &set).0.settings.list("content.index"), ["a,b", "c"]);
     }

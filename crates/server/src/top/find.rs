@@ -44,13 +44,15 @@ fn only(mut servers: Vec<Server>) -> Result<Server, Problem> {
             let mut message = "several servers are running; choose one with --pid:".to_owned();
             for server in servers.iter().chain([&last]) {
                 let workers = server.arena.slots().filter(|slot| slot.pid() != 0).count();
-                write!(message, "\n  --pid {}  ({workers} workers)", server.pid)
+                let plural = if workers == 1 { "" } else { "s" };
+                write!(message, "\n  --pid {}  ({workers} worker{plural})", server.pid)
                     .expect("writing to a string cannot fail");
             }
             Err(Problem { code: USAGE, message })
         }
         (None, _) => {
-            let message = "found no running server; one of another user takes root to see";
+            let message = "found no running server that this user may look into; \
+                           counters are for root and for the user that started the server";
             Err(Problem { code: FAILED, message: message.to_owned() })
         }
     }
@@ -88,6 +90,6 @@ mod tests {
         let several = only(vec![server(7), server(9)]).err().expect("there are two");
         assert_eq!(several.code, USAGE);
         let lines: Vec<&str> = several.message.lines().skip(1).collect();
-        assert_eq!(lines, ["  --pid 7  (1 workers)", "  --pid 9  (1 workers)"]);
+        assert_eq!(lines, ["  --pid 7  (1 worker)", "  --pid 9  (1 worker)"]);
     }
 }
