@@ -1,5 +1,7 @@
 //! The closed model: a fixed number of connections, each of which waits for its reply.
 
+use super::arrivals::Arrival;
+use super::coming::Coming;
 use super::core::{Broken, ConnId, Core, Order};
 use super::exchange::Reply;
 use super::fate::Fate;
@@ -99,11 +101,11 @@ impl Play for Closed {
         }
     }
 
-    fn due(&self) -> u64 {
-        u64::MAX
+    fn coming(&mut self) -> Option<&mut Coming> {
+        None
     }
 
-    fn arrive(&mut self, _core: &mut Core<'_>) {}
+    fn arrive(&mut self, _core: &mut Core<'_>, _arrival: Arrival, _due: u64) {}
 
     fn alarm(&mut self, core: &mut Core<'_>, payload: u64, due: u64) {
         if self.think_ns > 0 {

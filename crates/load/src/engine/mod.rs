@@ -8,6 +8,7 @@
 pub mod arrivals;
 pub mod cli;
 mod closed;
+mod coming;
 mod core;
 mod crew;
 mod exchange;

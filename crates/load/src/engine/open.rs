@@ -1,27 +1,22 @@
 //! The open model: requests arrive on their own, whatever became of those before.
 
-use super::arrivals::{Arrival, Rate, Schedule};
+use super::arrivals::{Arrival, Rate};
+use super::coming::Coming;
 use super::core::{Broken, ConnId, Core, Order};
 use super::exchange::Reply;
 use super::fate::Fate;
 use super::number::index;
 use super::plan::Plan;
 use super::play::Play;
-use regatta_sys::clock;
 use std::collections::VecDeque;
 
 /// Requests that may wait for a connection.
 const WAITING_MAX: usize = 1_000_000;
-/// Arrivals that are taken before sockets are looked at again.
-pub(super) const ARRIVALS_PER_TURN: usize = 64;
 
 /// One thread's part of an open model.
 #[derive(Debug)]
 pub(super) struct Open {
-    schedule: Schedule,
-    next: Option<Arrival>,
-    start: u64,
-    count: u64,
+    coming: Coming,
     client: u32,
     per_connection: u64,
     idle: Vec<ConnId>,
@@ -38,17 +33,10 @@ impl Open {
         connections_max: u64,
         start: u64,
     ) -> Self {
-        let options = &plan.options;
-        let mut schedule =
-            Schedule::new(rate, options.arrivals, options.seed, worker, plan.workers);
-        let count = options.count.unwrap_or(u64::MAX);
         Self {
-            next: schedule.next().filter(|arrival| arrival.number < count),
-            schedule,
-            start,
-            count,
+            coming: Coming::new(plan, worker, Some(rate), start),
             client: worker % plan.clients,
-            per_connection: options.requests_per_connection,
+            per_connection: plan.options.requests_per_connection,
             idle: Vec::new(),
             connections: 0,
             connections_max,
@@ -104,24 +92,16 @@ impl Play for Open {
     fn begin(&mut self, _core: &mut Core<'_>) {}
 
     #[inline]
-    fn due(&self) -> u64 {
-        self.next.map_or(u64::MAX, |arrival| self.start.saturating_add(arrival.at_ns))
+    fn coming(&mut self) -> Option<&mut Coming> {
+        Some(&mut self.coming)
     }
 
-    fn arrive(&mut self, core: &mut Core<'_>) {
-        for _ in 0..ARRIVALS_PER_TURN {
-            let due = self.due();
-            let Some(arrival) = self.next.filter(|_| due <= core.now && due < core.until) else {
-                return;
-            };
-            self.next = self.schedule.next().filter(|arrival| arrival.number < self.count);
-            let order = &core.plan.order;
-            let target = order[index(arrival.number % order.len() as u64)];
-            core.offer(due);
-            core.lag(due);
-            self.dispatch(core, Order { target, client: self.client, due, tries: 0 });
-            core.now = clock::nanos();
-        }
+    #[inline]
+    fn arrive(&mut self, core: &mut Core<'_>, arrival: Arrival, due: u64) {
+        let order = &core.plan.order;
+        let target = order[index(arrival.number % order.len() as u64)];
+        core.offer(due);
+        self.dispatch(core, Order { target, client: self.client, due, tries: 0 });
     }
 
     fn alarm(&mut self, _core: &mut Core<'_>, _payload: u64, _due: u64) {}
@@ -155,7 +135,7 @@ impl Play for Open {
     }
 
     fn is_done(&self, core: &Core<'_>) -> bool {
-        self.next.is_none() && core.in_flight == 0
+        self.coming.is_over() && core.in_flight == 0
     }
 
     fn give_up(&mut self, core: &mut Core<'_>) {

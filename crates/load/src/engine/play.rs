@@ -1,5 +1,7 @@
 //! One thread's loop: arrivals that are due, alarms that have rung, sockets that have changed.
 
+use super::arrivals::Arrival;
+use super::coming::Coming;
 use super::core::{Broken, ConnId, Core};
 use super::exchange::{Reply, Step};
 use super::number::NS_PER_S;
@@ -14,10 +16,10 @@ use std::time::Duration;
 pub(super) trait Play {
     /// The run starts now.
     fn begin(&mut self, core: &mut Core<'_>);
-    /// When the next arrival is due; `u64::MAX`: never.
-    fn due(&self) -> u64;
-    /// Takes the arrivals that are due, some at a time.
-    fn arrive(&mut self, core: &mut Core<'_>);
+    /// The arrivals that are still to come; `None` in a model that has none.
+    fn coming(&mut self) -> Option<&mut Coming>;
+    /// Takes up an arrival that was due at `due`.
+    fn arrive(&mut self, core: &mut Core<'_>, arrival: Arrival, due: u64);
     /// An alarm of its own has rung, which was set for `due`.
     fn alarm(&mut self, core: &mut Core<'_>, payload: u64, due: u64);
     /// An exchange has ended; the connection is still open.
@@ -45,6 +47,8 @@ pub(super) struct Times {
     pub(super) until: u64,
 }
 
+/// Arrivals that are taken up before sockets are looked at again.
+const ARRIVALS_PER_TURN: usize = 64;
 /// The longest wait, so that a wish to stop is noticed.
 const WAIT_NS_MAX: u64 = 50_000_000;
 
@@ -63,7 +67,7 @@ pub(super) fn run<P: Play>(
     let mut turn = Turn::new(times);
     play.begin(core);
     while !turn.is_over(core, play, stop, tell) {
-        let due = if core.ending { u64::MAX } else { play.due() };
+        let due = if core.ending { u64::MAX } else { due(play) };
         let next = due.min(core.timers.next()).min(turn.next(core));
         let wait = next.saturating_sub(clock::nanos()).min(WAIT_NS_MAX);
         let changes = core.poll.wait(Some(Duration::from_nanos(wait)))?;
@@ -74,13 +78,32 @@ pub(super) fn run<P: Play>(
                 go_on(core, play, conn);
             }
             failures(core, play);
-            if core.now >= play.due() && !core.ending {
-                play.arrive(core);
-            }
+            arrivals(core, play);
         }
     }
     turn.close(core, play, tell);
     Ok(())
+}
+
+/// When the next arrival is due; `u64::MAX`: never.
+#[inline]
+fn due<P: Play>(play: &mut P) -> u64 {
+    play.coming().map_or(u64::MAX, |coming| coming.due())
+}
+
+/// Takes up the arrivals that are due, some at a time.
+#[inline]
+fn arrivals<P: Play>(core: &mut Core<'_>, play: &mut P) {
+    if core.ending {
+        return;
+    }
+    for _ in 0..ARRIVALS_PER_TURN {
+        let coming = play.coming().and_then(|coming| coming.take(core.now, core.until));
+        let Some((arrival, due)) = coming else { return };
+        core.lag(due);
+        play.arrive(core, arrival, due);
+        core.now = clock::nanos();
+    }
 }
 
 /// Follows a connection as far as it goes.
@@ -160,9 +183,7 @@ impl Turn {
             core.abandon();
             return true;
         }
-        if core.now >= play.due() && !core.ending {
-            play.arrive(core);
-        }
+        arrivals(core, play);
         while let Some((due, alarm)) = core.timers.rung(core.now) {
             ring(core, play, due, alarm);
         }

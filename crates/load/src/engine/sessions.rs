@@ -5,16 +5,15 @@
 //! the burst's last reply, and what follows is due when it has passed. A time-out, or a connection
 //! that cannot be made, fails the session: what it had left is never sent.
 
-use super::arrivals::{Arrival, Rate, Schedule};
+use super::arrivals::{Arrival, Rate};
+use super::coming::Coming;
 use super::core::{Broken, ConnId, Core, Order};
 use super::exchange::Reply;
 use super::fate::Fate;
 use super::number::{id, index};
-use super::open::ARRIVALS_PER_TURN;
 use super::plan::Plan;
 use super::play::Play;
 use super::timers::Alarm;
-use regatta_sys::clock;
 use std::collections::VecDeque;
 
 /// Connections of one session at most (httperf's limit).
@@ -43,22 +42,10 @@ struct Session {
     todo: VecDeque<Order>,
 }
 
-/// Where arrivals come from.
-#[derive(Debug)]
-enum Source {
-    /// A rate; sessions in turn, again and again.
-    Rate(Schedule),
-    /// The times in the log: sessions by their start.
-    Log { order: Vec<u32>, next: usize, step: usize },
-}
-
 /// One thread's part of a partly-open model.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    source: Source,
-    next: Option<Arrival>,
-    start: u64,
-    count: u64,
+    coming: Coming,
     all: Vec<Session>,
     free: Vec<u32>,
     alive: u64,
@@ -66,65 +53,8 @@ pub(super) struct Sessions {
 
 impl Sessions {
     pub(super) fn new(plan: &Plan, worker: u32, rate: Option<&Rate>, start: u64) -> Self {
-        let options = &plan.options;
-        let source = match rate {
-            Some(rate) => Source::Rate(Schedule::new(
-                rate,
-                options.arrivals,
-                options.seed,
-                worker,
-                plan.workers,
-            )),
-            None => {
-                let mut order: Vec<u32> = (0..id(plan.script.sessions.len())).collect();
-                order.sort_by_key(|&part| plan.script.sessions[index(part.into())].at_us);
-                let (next, step) = (index(worker.into()), index(plan.workers.into()));
-                Source::Log { order, next, step }
-            }
-        };
-        let count = options.count.unwrap_or(u64::MAX);
-        let (all, free) = (Vec::new(), Vec::new());
-        let mut made = Self { source, next: None, start, count, all, free, alive: 0 };
-        made.next = made.next_arrival(plan);
-        made
-    }
-
-    fn next_arrival(&mut self, plan: &Plan) -> Option<Arrival> {
-        let arrival = match &mut self.source {
-            Source::Rate(schedule) => schedule.next()?,
-            Source::Log { order, next, step } => {
-                let part = *order.get(*next)?;
-                *next += *step;
-                let at_us = plan.script.sessions[index(part.into())].at_us.unwrap_or(0);
-                Arrival { number: part.into(), at_ns: at_us.saturating_mul(1_000) }
-            }
-        };
-        (arrival.number < self.count).then_some(arrival)
-    }
-
-    fn start_session(&mut self, core: &mut Core<'_>, arrival: Arrival, due: u64) {
-        let parts = &core.plan.script.sessions;
-        let part = id(index(arrival.number % parts.len() as u64));
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Session::default());
-            id(self.all.len() - 1)
-        });
-        let session = &mut self.all[index(at.into())];
-        let todo = core::mem::take(&mut session.todo);
-        *session = Session {
-            generation: session.generation.wrapping_add(1),
-            alive: true,
-            part,
-            step: parts[index(part.into())].first,
-            born: due,
-            todo,
-            ..Session::default()
-        };
-        self.alive += 1;
-        let counted = &mut core.tally.sessions;
-        counted.most = counted.most.max(self.alive);
-        counted.arrived += u64::from((core.from..core.until).contains(&due));
-        self.burst(core, at, due);
+        let coming = Coming::new(plan, worker, rate, start);
+        Self { coming, all: Vec::new(), free: Vec::new(), alive: 0 }
     }
 
     /// Starts the next burst: its first request, alone.
@@ -249,21 +179,33 @@ impl Play for Sessions {
     fn begin(&mut self, _core: &mut Core<'_>) {}
 
     #[inline]
-    fn due(&self) -> u64 {
-        self.next.map_or(u64::MAX, |arrival| self.start.saturating_add(arrival.at_ns))
+    fn coming(&mut self) -> Option<&mut Coming> {
+        Some(&mut self.coming)
     }
 
-    fn arrive(&mut self, core: &mut Core<'_>) {
-        for _ in 0..ARRIVALS_PER_TURN {
-            let due = self.due();
-            let Some(arrival) = self.next.filter(|_| due <= core.now && due < core.until) else {
-                return;
-            };
-            self.next = self.next_arrival(core.plan);
-            core.lag(due);
-            self.start_session(core, arrival, due);
-            core.now = clock::nanos();
-        }
+    fn arrive(&mut self, core: &mut Core<'_>, arrival: Arrival, due: u64) {
+        let parts = &core.plan.script.sessions;
+        let part = id(index(arrival.number % parts.len() as u64));
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Session::default());
+            id(self.all.len() - 1)
+        });
+        let session = &mut self.all[index(at.into())];
+        let todo = core::mem::take(&mut session.todo);
+        *session = Session {
+            generation: session.generation.wrapping_add(1),
+            alive: true,
+            part,
+            step: parts[index(part.into())].first,
+            born: due,
+            todo,
+            ..Session::default()
+        };
+        self.alive += 1;
+        let counted = &mut core.tally.sessions;
+        counted.most = counted.most.max(self.alive);
+        counted.arrived += u64::from((core.from..core.until).contains(&due));
+        self.burst(core, at, due);
     }
 
     fn alarm(&mut self, core: &mut Core<'_>, payload: u64, due: u64) {
@@ -314,7 +256,7 @@ impl Play for Sessions {
     }
 
     fn is_done(&self, core: &Core<'_>) -> bool {
-        self.next.is_none() && self.alive == 0 && core.in_flight == 0
+        self.coming.is_over() && self.alive == 0 && core.in_flight == 0
     }
 
     fn give_up(&mut self, core: &mut Core<'_>) {
