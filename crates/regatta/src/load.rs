@@ -1,55 +1,61 @@
 //! `regatta load`: flags to the options of the library.
 use crate::{USAGE, say};
 use clap::{Args, ValueEnum};
-use regatta_load::engine::{Arrivals, LoadOptions, Model, Rate, Verify, cli, parse_time};
+use regatta_load::engine::{
+    Arrivals, LoadOptions, Model, Rate, Verify, cli, parse_alter, parse_time,
+};
+use regatta_load::workload::alter::Altered;
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("model").required(true).args(["closed", "rate", "sessions"]))]
+#[command(group = clap::ArgGroup::new("model").required(true).multiple(true)
+    .args(["closed", "rate", "sessions", "workload"]))]
 pub(crate) struct Load {
     /// What to ask for: `http://HOST[:PORT][/TARGET]`.
     url: String,
     /// Closed model: so many connections, each of which waits for its reply and asks again.
-    #[arg(long, value_name = "CONNECTIONS")]
+    #[arg(long, value_name = "CONNECTIONS", conflicts_with_all = ["rate", "sessions"])]
     closed: Option<u32>,
     /// Open model: requests per second that do not wait for each other: `R`, `FROM:TO` (a ramp
     /// over the duration), or `R@SECONDS,R@SECONDS...`.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", conflicts_with = "sessions")]
     rate: Option<String>,
-    /// Partly-open model: session logs in httperf's format, one per client.
+    /// Partly-open model: session logs in httperf's format, one per client; may be repeated. The
+    /// workload's without it.
     #[arg(long, value_name = "LOG")]
     sessions: Vec<PathBuf>,
-    /// Sessions per second; without it, the times that the logs give.
-    #[arg(long, value_name = "RATE", requires = "sessions")]
+    /// Partly-open model: sessions per second, as --rate; without it, the times that the logs give.
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["closed", "rate"])]
     session_rate: Option<String>,
     /// How arrivals are spread.
-    #[arg(long, value_enum, default_value = "constant")]
+    #[arg(long, value_enum, default_value = "constant", conflicts_with = "closed")]
     arrivals: ArrivalsArg,
     /// Connections at most, in the open model.
     #[arg(long, requires = "rate")]
     connections_max: Option<u32>,
-    /// Time between a reply and the next request.
-    #[arg(long, value_parser = parse_time, default_value = "0s")]
-    think: Duration,
-    /// Length of the measurement.
-    #[arg(long, short = 'd', value_parser = parse_time)]
+    /// Time between a reply and the next request, where no log says; the workload's, or none.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "rate")]
+    think: Option<Duration>,
+    /// Length of the measurement; with --count until that is done, else the workload's, or 10s.
+    #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_time)]
     duration: Option<Duration>,
     /// Requests (or sessions) after which the load ends.
     #[arg(long)]
     count: Option<u64>,
-    /// Time before the measurement.
-    #[arg(long, value_parser = parse_time, default_value = "0s")]
-    warm_up: Duration,
-    /// How long requests in flight at the end are waited for.
-    #[arg(long, value_parser = parse_time)]
+    /// Time before the measurement; the workload's, or none.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    warm_up: Option<Duration>,
+    /// How long requests in flight at the end are waited for; the time-out, 5s at most.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     drain: Option<Duration>,
-    /// Requests after which a connection is closed; 0: never.
-    #[arg(long, default_value_t = 0)]
-    requests_per_connection: u64,
-    /// Ask for what these session logs ask for, in order.
-    #[arg(long, value_name = "LOG")]
+    /// Requests after which a connection is closed, 0 for never; the workload's, or never.
+    #[arg(long, value_name = "COUNT", conflicts_with = "sessions")]
+    requests_per_connection: Option<u64>,
+    /// Closed and open: ask for what these session logs ask for, in order and again.
+    #[arg(long, value_name = "LOG", conflicts_with = "sessions")]
     requests_from: Vec<PathBuf>,
-    /// A directory that `regatta workload` made: its logs, sizes and contents.
+    /// A directory that `regatta workload` made: its logs, sizes and contents, and what it says
+    /// about the load where no option does.
     #[arg(long, value_name = "DIR")]
     workload: Option<PathBuf>,
     /// A field line of every request; may be repeated.
@@ -58,21 +64,29 @@ pub(crate) struct Load {
     /// Ask with HEAD.
     #[arg(long)]
     head: bool,
-    /// Time-out on the wire.
-    #[arg(long, value_parser = parse_time, default_value = "10s")]
-    timeout: Duration,
-    /// Added to the time-out while waiting for the first byte.
-    #[arg(long, value_parser = parse_time, default_value = "0s")]
+    /// Time-out on the wire; the workload's, or 10s.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    timeout: Option<Duration>,
+    /// Partly-open model: added to the time-out while waiting for the first byte.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s")]
     think_timeout: Duration,
     /// An answer later than this after the request was due does not count as good.
-    #[arg(long, value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     deadline: Option<Duration>,
-    /// Compare the bytes of every reply: off, generated, altered, or a local directory.
-    #[arg(long, value_name = "HOW|DIR", default_value = "off")]
-    verify: String,
+    /// Compare the bytes of every reply: off, generated, altered, or a local directory; with a
+    /// workload what that knows, else off.
+    #[arg(long, value_name = "HOW|DIR")]
+    verify: Option<String>,
     /// How long a server may go on serving a file that changed, with --verify DIR.
-    #[arg(long, value_parser = parse_time, default_value = "2s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "2s")]
     stale_after: Duration,
+    /// Idle connections that are held open meanwhile, asked once each; the workload's, or none.
+    #[arg(long, value_name = "CONNECTIONS")]
+    idle: Option<u32>,
+    /// Rewrite the workload's one file meanwhile: off, or literal, renamed or forced, with @TIME
+    /// between versions; the workload's, or off.
+    #[arg(long, value_name = "WAY@TIME", value_parser = offered_alter)]
+    alter: Option<Alter>,
     /// Client processes.
     #[arg(long, default_value_t = 1)]
     processes: u32,
@@ -88,13 +102,14 @@ pub(crate) struct Load {
     /// Take so many addresses of 127.0.0.0/8 as sources when the server is there; 0: decide.
     #[arg(long, default_value_t = 0)]
     spread: u32,
-    /// Speed at which each connection reads, bit/s.
+    /// Speed at which each connection reads, bit/s, 0 for no limit; the workload's, or none.
     #[arg(long, value_name = "BIT/S")]
     line: Option<u64>,
     /// Seed of every random stream.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The service level; not meeting it is exit code 1.
+    /// The service level: pNN, max, mean with a time, errors, goodput with %, rate; not meeting it
+    /// is exit code 1.
     #[arg(long, value_name = "p99<50ms,errors<0.1%")]
     slo: Option<String>,
     /// Print the result as JSON.
@@ -136,18 +151,13 @@ impl Load {
     fn options(self) -> Result<LoadOptions, String> {
         let model = self.model()?;
         let given = LoadOptions::new(&self.url, model);
-        let duration = match (self.duration, self.count) {
-            (None, Some(_)) => None,
-            (None, None) => given.duration,
-            (duration, _) => duration,
-        };
         Ok(LoadOptions {
             arrivals: match self.arrivals {
                 ArrivalsArg::Constant => Arrivals::Constant,
                 ArrivalsArg::Poisson => Arrivals::Poisson,
                 ArrivalsArg::Uniform => Arrivals::Uniform,
             },
-            duration,
+            duration: self.duration,
             warm_up: self.warm_up,
             drain: self.drain,
             count: self.count,
@@ -156,16 +166,18 @@ impl Load {
             workload: self.workload,
             fields: self.headers,
             head: self.head,
-            timeout: Some(self.timeout),
+            timeout: self.timeout,
             think_timeout: self.think_timeout,
             deadline: self.deadline,
-            verify: match self.verify.as_str() {
+            verify: self.verify.map(|verify| match verify.as_str() {
                 "off" => Verify::Off,
                 "generated" => Verify::Generated,
                 "altered" => Verify::Altered,
                 directory => Verify::Directory(directory.into()),
-            },
+            }),
             stale_after: self.stale_after,
+            idle: self.idle,
+            alter: self.alter.map(|alter| alter.0),
             processes: self.processes,
             threads: self.threads,
             pin: self.pin,
@@ -195,6 +207,14 @@ impl Load {
         let session_rate = self.session_rate.as_ref().map(rate).transpose()?;
         Ok(Model::PartlyOpen { sessions: self.sessions.clone(), session_rate, think: self.think })
     }
+}
+
+/// What `--alter` says: `None` is off.
+#[derive(Clone, Copy, Debug)]
+struct Alter(Option<Altered>);
+
+fn offered_alter(text: &str) -> Result<Alter, String> {
+    parse_alter(text).map(Alter)
 }
 
 fn field(text: &str) -> Result<(String, String), String> {

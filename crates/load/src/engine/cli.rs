@@ -9,7 +9,7 @@ use super::report;
 use regatta_sys::signal::{Signal, Signals};
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// Everything was done, and the service level, if one was stated, met.
@@ -32,9 +32,15 @@ pub fn run(options: &LoadOptions) -> u8 {
             return USAGE;
         }
     };
+    let files = [&options.hgrm, &options.csv].into_iter().flatten();
+    let unwritable: Vec<String> = files.filter_map(|path| writable(path).err()).collect();
+    if !unwritable.is_empty() {
+        unwritable.iter().for_each(|problem| say(problem));
+        return USAGE;
+    }
     let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
     let stop = AtomicBool::new(false);
-    let progress = Progress::new(options);
+    let progress = Progress::new(plan.options());
     let mut tell = |live: &super::Live| progress.tell(live);
     let mut watch = Watch { stop: &stop, signals: signals.as_ref(), tell: &mut tell };
     let outcome = perform(&plan, &mut watch);
@@ -70,10 +76,26 @@ fn publish(options: &LoadOptions, outcome: &Outcome) -> Result<(), String> {
     }
 }
 
-/// Writes a file whole or not at all.
-fn write(path: &Path, text: &str) -> Result<(), String> {
+/// Whether a file can be written there: better known before the load than after it.
+fn writable(path: &Path) -> Result<(), String> {
+    let wrong = |error: io::Error| format!("{} cannot be written: {error}", path.display());
+    if path.is_dir() {
+        return Err(wrong(io::ErrorKind::IsADirectory.into()));
+    }
+    let part = part(path);
+    fs::write(&part, "").and_then(|()| fs::remove_file(&part)).map_err(wrong)
+}
+
+/// Where a file is written before it gets its name.
+fn part(path: &Path) -> PathBuf {
     let mut next = path.as_os_str().to_owned();
     next.push(".part");
+    next.into()
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let next = part(path);
     let written = fs::write(&next, text).and_then(|()| fs::rename(&next, path));
     written.map_err(|error| format!("{}: {error}", path.display()))
 }

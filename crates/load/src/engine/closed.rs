@@ -39,7 +39,7 @@ impl Closed {
             step: workers,
             client: u32::try_from(worker).unwrap_or(0) % plan.clients,
             think_ns: nanos(think),
-            per_connection: plan.options.requests_per_connection,
+            per_connection: plan.options.requests_per_connection.unwrap_or(0),
             left: plan.options.count.map(share),
         }
     }

@@ -264,7 +264,7 @@ impl<'p> Core<'p> {
     #[inline]
     pub(super) fn request(&mut self, conn: ConnId, order: Order) {
         let at = conn.at();
-        let floor = self.plan.script.targets[index(order.target.into())].expect.floor();
+        let floor = self.plan.script.targets[index(order.target.into())].expect.floor(self.now);
         let now = self.now;
         let conn = &mut self.conns[at];
         let start = if conn.connecting && conn.flights.is_empty() { conn.opened } else { now };
@@ -355,6 +355,7 @@ impl<'p> Core<'p> {
         }
         conn.connecting = false;
         self.tally.connected += 1;
+        self.second.connected += 1;
         if (self.from..self.until).contains(&conn.opened) {
             self.tally.phases.connect.record(self.now.saturating_sub(conn.opened));
         }

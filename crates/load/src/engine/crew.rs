@@ -1,5 +1,6 @@
 //! Many threads, or processes of many threads, that make one load together.
 
+use super::beside::{Beside, TURN};
 use super::closed::Closed;
 use super::core::Core;
 use super::health::Kernel;
@@ -38,8 +39,6 @@ enum Told {
 const DESCRIPTORS_KEPT: u64 = 64;
 /// Time before the first arrival in which threads get ready; per process.
 const READY: Duration = Duration::from_millis(20);
-/// How often signals and files are looked at.
-const TURN: Duration = Duration::from_millis(50);
 /// Files that are looked at in one turn for changes.
 const FILES_PER_TURN: usize = 256;
 
@@ -94,16 +93,23 @@ pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
     let kernel = Kernel::read();
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let processes = plan.options.processes.max(1);
+    let (stop, signals) = (watch.stop, watch.signals);
+    let mut beside = Beside::begin(plan, &mut || {
+        if wishes_to_stop(signals) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        stop.load(Ordering::Relaxed)
+    })?;
     let times = times(plan, processes);
-    let mut gathered = Gathered::new(plan);
+    let mut gathered = Gathered::new(plan, stop);
     if processes == 1 {
-        let (stop, signals) = (watch.stop, watch.signals);
         let mut tell = |told| gathered.take(told, watch.tell);
-        threads(plan, 0..plan.workers, times, hard, stop, signals, &mut tell)?;
+        let ours = hard.saturating_sub(plan.options.idle.unwrap_or(0).into());
+        threads(plan, 0..plan.workers, times, ours, stop, signals, &mut beside, &mut tell)?;
     } else {
-        children(plan, processes, times, hard, watch, &mut gathered)?;
+        children(plan, processes, times, hard, watch, &mut beside, &mut gathered)?;
     }
-    if let Some(problem) = gathered.problem.take() {
+    if let Some(problem) = gathered.problem.take().or_else(|| beside.problem().map(str::to_owned)) {
         return Err(problem);
     }
     let stopped = watch.stop.load(Ordering::Relaxed);
@@ -112,28 +118,39 @@ pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
     let seconds: Vec<Second> = seconds.into_values().map(|(_, second)| second).collect();
     let mut outcome = Outcome::new(plan, &tallies, &seconds, times, kernel, stopped);
     outcome.started_unix_ms = u64::try_from(started.as_millis()).unwrap_or(0);
+    (outcome.idle, outcome.altered) = beside.done();
+    outcome.judge(plan);
     Ok(outcome)
+}
+
+/// Whether Ctrl-C, or its equal, has been pressed.
+fn wishes_to_stop(signals: Option<&Signals>) -> bool {
+    let signal = signals.and_then(|signals| signals.read().ok().flatten());
+    matches!(signal, Some(Signal::Interrupt | Signal::Terminate))
 }
 
 fn times(plan: &Plan, processes: u32) -> Times {
     let ready = nanos(READY) * u64::from(processes.min(50));
     let start = clock::nanos() + ready;
-    let from = start.saturating_add(nanos(plan.options.warm_up));
+    let from = start.saturating_add(plan.options.warm_up.map_or(0, nanos));
     let until = plan.options.duration.map_or(u64::MAX, |time| from.saturating_add(nanos(time)));
     Times { start, from, until }
 }
 
 /// What the threads have said so far.
-struct Gathered {
+struct Gathered<'a> {
+    plan: &'a Plan,
+    stop: &'a AtomicBool,
     workers: u32,
     tallies: Vec<Tally>,
     seconds: BTreeMap<u64, (u32, Second)>,
     problem: Option<String>,
 }
 
-impl Gathered {
-    fn new(plan: &Plan) -> Self {
-        Self { workers: plan.workers, tallies: Vec::new(), seconds: BTreeMap::new(), problem: None }
+impl<'a> Gathered<'a> {
+    fn new(plan: &'a Plan, stop: &'a AtomicBool) -> Self {
+        let (tallies, seconds) = (Vec::new(), BTreeMap::new());
+        Self { plan, stop, workers: plan.workers, tallies, seconds, problem: None }
     }
 
     fn take(&mut self, told: Told, tell: &mut dyn FnMut(&Live)) {
@@ -148,6 +165,12 @@ impl Gathered {
                 *count += 1;
                 if *count == self.workers {
                     tell(&live(sum));
+                    if sum.connected == 0 && sum.refused > 0 && number == 0 {
+                        let to = self.plan.to;
+                        let what = format!("nobody listens at {to}: is the server running?");
+                        self.problem.get_or_insert(what);
+                        self.stop.store(true, Ordering::Relaxed);
+                    }
                 }
             }
         }
@@ -169,6 +192,7 @@ fn live(second: &Second) -> Live {
 }
 
 /// Runs these workers as threads of this process, and passes on what they say.
+#[expect(clippy::too_many_arguments, reason = "each is one thing that a process has")]
 fn threads(
     plan: &Plan,
     workers: Range<u32>,
@@ -176,6 +200,7 @@ fn threads(
     descriptors: u64,
     stop: &AtomicBool,
     signals: Option<&Signals>,
+    beside: &mut Beside<'_>,
     tell: &mut dyn FnMut(Told),
 ) -> Result<(), String> {
     let ours = u64::from(workers.end - workers.start).max(1);
@@ -198,7 +223,7 @@ fn threads(
         }
         drop(sender);
         let mut wish = || stop.store(true, Ordering::Relaxed);
-        listen(plan, &told, signals, &mut wish, tell);
+        listen(plan, &told, signals, &mut wish, beside, tell);
         Ok(())
     })
 }
@@ -209,12 +234,17 @@ fn listen(
     told: &Receiver<Told>,
     signals: Option<&Signals>,
     wish_to_stop: &mut dyn FnMut(),
+    beside: &mut Beside<'_>,
     tell: &mut dyn FnMut(Told),
 ) {
     let locals = plan.locals();
     let mut next = 0;
     loop {
-        match told.recv_timeout(TURN) {
+        let until_next = beside.turn();
+        if beside.problem().is_some() {
+            wish_to_stop();
+        }
+        match told.recv_timeout(until_next) {
             Ok(told) => tell(told),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
@@ -225,8 +255,7 @@ fn listen(
                 next = if end == locals.len() { 0 } else { end };
             }
         }
-        let signal = signals.and_then(|signals| signals.read().ok().flatten());
-        if matches!(signal, Some(Signal::Interrupt | Signal::Terminate)) {
+        if wishes_to_stop(signals) {
             wish_to_stop();
         }
     }
@@ -253,7 +282,7 @@ fn work(
     };
     match &plan.options.model {
         Model::Closed { connections, think } => {
-            let mut play = Closed::new(plan, worker, *connections, *think);
+            let mut play = Closed::new(plan, worker, *connections, think.unwrap_or_default());
             run(&mut core, &mut play, times, stop, &mut tell)?;
         }
         Model::Open { rate, connections_max } => {
@@ -279,7 +308,8 @@ fn children(
     times: Times,
     descriptors: u64,
     watch: &mut Watch<'_>,
-    gathered: &mut Gathered,
+    beside: &mut Beside<'_>,
+    gathered: &mut Gathered<'_>,
 ) -> Result<(), String> {
     let each = plan.threads();
     let mut made = Vec::new();
@@ -296,9 +326,8 @@ fn children(
             scope.spawn(move || read_told(pipe, &sender));
         }
         drop(sender);
-        let stopping = || stop.store(true, Ordering::Relaxed);
         let passed = |told| gathered.take(told, watch.tell);
-        relay(plan, &told, watch.signals, &kids, stop, &mut { stopping }, &mut { passed });
+        relay(plan, &told, watch.signals, &kids, stop, beside, &mut { passed });
     });
     for kid in kids {
         kid.wait().map_err(|error| format!("a process was lost: {error}"))?;
@@ -317,7 +346,7 @@ fn relay(
     signals: Option<&Signals>,
     kids: &[Child],
     stop: &AtomicBool,
-    stopping: &mut dyn FnMut(),
+    beside: &mut Beside<'_>,
     tell: &mut dyn FnMut(Told),
 ) {
     let over = AtomicBool::new(false);
@@ -332,7 +361,8 @@ fn relay(
                 std::thread::sleep(TURN);
             }
         });
-        listen(plan, told, signals, stopping, tell);
+        let mut stopping = || stop.store(true, Ordering::Relaxed);
+        listen(plan, told, signals, &mut stopping, beside, tell);
         over.store(true, Ordering::Relaxed);
     });
 }
@@ -362,7 +392,8 @@ fn child(
         let mut out = &writer;
         let mut tell = |told| say(&mut out, &told);
         let range = workers.clone();
-        let result = threads(plan, range, times, descriptors, &stop, signals.as_ref(), &mut tell);
+        let (signals, beside) = (signals.as_ref(), &mut Beside::default());
+        let result = threads(plan, range, times, descriptors, &stop, signals, beside, &mut tell);
         if let Err(problem) = result {
             say(&mut out, &Told::Failed(problem));
         }

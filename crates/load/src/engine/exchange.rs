@@ -364,7 +364,10 @@ impl Core<'_> {
                 }
             }
             Fate::Unfinished => {}
-            _ => self.second.errors += 1,
+            _ => {
+                self.second.errors += 1;
+                self.second.refused += u64::from(fate == Fate::Refused);
+            }
         }
         if !(self.from..self.until).contains(&order.due) {
             return;

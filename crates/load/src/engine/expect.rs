@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::SystemTime;
 
 /// What a target's content should be.
@@ -19,9 +19,29 @@ pub(super) enum Expect {
     Generated(Content),
     /// Generated from the path and a version that the first line tells; the highest that any reply
     /// had is remembered.
-    Altered { path: String, highest: AtomicU64 },
+    Altered { path: String, highest: AtomicU64, written: Arc<OnceLock<Written>> },
     /// A file's.
     File(Box<Local>),
+}
+
+/// When which version was written, if it is this load that writes them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    /// The first version, and when it was written, nanoseconds on the monotonic clock.
+    pub(super) first: u64,
+    pub(super) started_ns: u64,
+    /// Time between versions.
+    pub(super) period_ns: u64,
+    /// How long a server may go on serving an older one.
+    pub(super) stale_after_ns: u64,
+}
+
+impl Written {
+    /// The version that no reply to a request sent now may be older than; 0 when any will do.
+    fn floor(&self, now_ns: u64) -> u64 {
+        let passed = now_ns.checked_sub(self.started_ns.saturating_add(self.stale_after_ns));
+        passed.map_or(0, |ns| self.first.saturating_add(ns / self.period_ns.max(1)))
+    }
 }
 
 /// A file whose bytes replies should have. It may change: the copy before is kept.
@@ -119,9 +139,12 @@ pub(super) enum Found {
 
 impl Expect {
     /// What must hold when the request is sent: the version that no reply may be older than.
-    pub(super) fn floor(&self) -> u64 {
+    pub(super) fn floor(&self, now_ns: u64) -> u64 {
         match self {
-            Self::Altered { highest, .. } => highest.load(Ordering::Relaxed),
+            Self::Altered { highest, written, .. } => {
+                let seen = highest.load(Ordering::Relaxed);
+                written.get().map_or(seen, |written| seen.max(written.floor(now_ns)))
+            }
             _ => 0,
         }
     }
@@ -173,7 +196,7 @@ impl Expect {
             (Self::Generated(_), Check::Generated { wrong: true, .. }) => {
                 Found::Wrong(Fate::WrongBytes)
             }
-            (Self::Altered { path, highest }, Check::Altered { held, floor, long: false }) => {
+            (Self::Altered { path, highest, .. }, Check::Altered { held, floor, long: false }) => {
                 let Some(version) = version_of(path, held) else {
                     return Found::Wrong(Fate::WrongBytes);
                 };
@@ -233,20 +256,25 @@ mod tests {
 
     #[test]
     fn versions_may_not_go_back() {
-        let expect = Expect::Altered { path: "x".to_owned(), highest: AtomicU64::new(0) };
+        let (path, written) = ("x".to_owned(), Arc::<OnceLock<Written>>::default());
+        let expect = Expect::Altered { path, highest: 0.into(), written: Arc::clone(&written) };
         let version = |version| {
             let mut bytes = [0; 200];
             Content::at_version("x", version).fill(0, &mut bytes);
             bytes
         };
         let (three, five) = (version(3), version(5));
-        assert_eq!(verdict(&expect, &[&three], expect.floor(), 0), Found::Right);
-        assert_eq!(verdict(&expect, &[&five[..70], &five[70..]], expect.floor(), 0), Found::Right);
+        assert_eq!(verdict(&expect, &[&three], expect.floor(0), 0), Found::Right);
+        assert_eq!(verdict(&expect, &[&five[..70], &five[70..]], expect.floor(0), 0), Found::Right);
         assert_eq!(verdict(&expect, &[&three], 4, 0), Found::Wrong(Fate::Stale));
-        assert_eq!(expect.floor(), 5);
+        assert_eq!(expect.floor(0), 5);
         let torn = verdict(&expect, &[&five[..128], &three[128..]], 5, 0);
         assert_eq!(torn, Found::Wrong(Fate::WrongBytes));
         assert_eq!(verdict(&expect, &[b"hello"], 5, 0), Found::Wrong(Fate::WrongBytes));
+        // Whoever writes the versions knows which is the oldest that may still come.
+        let (first, started_ns, period_ns, stale_after_ns) = (3, 1_000, 10, 200);
+        written.set(Written { first, started_ns, period_ns, stale_after_ns }).unwrap();
+        assert_eq!([0, 1_199, 1_219, 1_230, 1_300].map(|now| expect.floor(now)), [5, 5, 5, 6, 13]);
     }
 
     #[test]

@@ -11,7 +11,8 @@ pub(super) struct Progress(ProgressBar);
 
 impl Progress {
     pub(super) fn new(options: &LoadOptions) -> Self {
-        let seconds = options.duration.map(|time| (time + options.warm_up).as_secs());
+        let warm_up = options.warm_up.unwrap_or_default();
+        let seconds = options.duration.map(|time| (time + warm_up).as_secs());
         let target = if options.progress {
             ProgressDrawTarget::stderr()
         } else {

@@ -6,6 +6,7 @@
 //! `docs/load.md`.
 
 pub mod arrivals;
+mod beside;
 pub mod cli;
 mod closed;
 mod coming;
@@ -17,8 +18,10 @@ mod fate;
 mod hdr;
 mod head;
 mod health;
+mod idle;
 mod live;
 mod number;
+mod offer;
 mod open;
 mod options;
 mod outcome;
@@ -37,6 +40,8 @@ pub use crew::{Live, Watch, perform};
 pub use fate::{Fate, Fates};
 pub use hdr::{Hdr, Percentile, Spectrum};
 pub use health::Kernel;
+pub use idle::Idled;
+pub use offer::{Taken, parse_alter};
 pub use options::{LoadOptions, Model, Url, Verify};
 pub use outcome::{Outcome, Row, Ruling};
 pub use plan::Plan;

@@ -36,7 +36,7 @@ impl Open {
         Self {
             coming: Coming::new(plan, worker, Some(rate), start),
             client: worker % plan.clients,
-            per_connection: plan.options.requests_per_connection,
+            per_connection: plan.options.requests_per_connection.unwrap_or(0),
             idle: Vec::new(),
             connections: 0,
             connections_max,

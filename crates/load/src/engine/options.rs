@@ -2,6 +2,7 @@
 
 use super::arrivals::{Arrivals, Rate};
 use super::slo::Slo;
+use crate::workload::alter::Altered;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,8 +14,8 @@ pub enum Model {
     Closed {
         /// Connections.
         connections: u32,
-        /// Time between a reply and the next request.
-        think: Duration,
+        /// Time between a reply and the next request; `None`: the workload's, or none.
+        think: Option<Duration>,
     },
     /// Requests arrive on their own and do not wait for each other.
     Open {
@@ -30,8 +31,8 @@ pub enum Model {
         sessions: Vec<PathBuf>,
         /// Sessions per second; `None` takes the times that the logs give (`#! at=`).
         session_rate: Option<Rate>,
-        /// Think time where the log gives none.
-        think: Duration,
+        /// Think time where the log gives none; `None`: none.
+        think: Option<Duration>,
     },
 }
 
@@ -50,7 +51,8 @@ pub enum Verify {
     Directory(PathBuf),
 }
 
-/// Everything about one load. [`LoadOptions::new`] has the defaults.
+/// Everything about one load. [`LoadOptions::new`] leaves open what a workload may say: what is
+/// `None` is then the workload's, and without one the value that stands beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadOptions {
     /// `http://HOST[:PORT][/TARGET]`.
@@ -59,16 +61,17 @@ pub struct LoadOptions {
     pub model: Model,
     /// How arrivals are spread, in the open and partly-open models.
     pub arrivals: Arrivals,
-    /// Length of the measurement; `None` with a count: until that is done.
+    /// Length of the measurement; `None`: with a count until that is done, else as long as the
+    /// workload's phases, or 10 s.
     pub duration: Option<Duration>,
-    /// Time before the measurement, whose requests count for nothing.
-    pub warm_up: Duration,
+    /// Time before the measurement, whose requests count for nothing; `None`: none.
+    pub warm_up: Option<Duration>,
     /// How long requests in flight at the end are waited for; `None`: the time-out, 5 s at most.
     pub drain: Option<Duration>,
     /// Requests (sessions in the partly-open model) after which the load ends.
     pub count: Option<u64>,
-    /// Requests after which a connection is closed; 0: never. Sessions have their own.
-    pub requests_per_connection: u64,
+    /// Requests after which a connection is closed; 0 and `None`: never. Sessions have their own.
+    pub requests_per_connection: Option<u64>,
     /// Session logs whose requests the closed and open models ask for, in order and again.
     pub requests_from: Vec<PathBuf>,
     /// A workload's directory (`regatta workload new`): its logs and its files' sizes and contents.
@@ -79,17 +82,21 @@ pub struct LoadOptions {
     pub head: bool,
     /// Time-out on the wire. In the partly-open model httperf's: armed at the connect, at each
     /// partial send, when sent (plus `think_timeout`), and at the first byte of the reply. In the
-    /// others: for the whole exchange from the first byte sent, and for the connect.
+    /// others: for the whole exchange from the first byte sent, and for the connect. `None`: 10 s.
     pub timeout: Option<Duration>,
     /// Added to the time-out while waiting for the first byte (httperf `--think-timeout`).
     pub think_timeout: Duration,
     /// An answer later than this after the request was due is [`super::Fate::Late`], and a request
     /// not sent by then is not sent.
     pub deadline: Option<Duration>,
-    /// What bytes are compared with.
-    pub verify: Verify,
+    /// What bytes are compared with; `None`: what the workload knows of them, else nothing.
+    pub verify: Option<Verify>,
     /// How long a server may go on serving a file that changed in [`Verify::Directory`].
     pub stale_after: Duration,
+    /// Idle connections that are held open meanwhile; `None`: none.
+    pub idle: Option<u32>,
+    /// How the file of a workload of one file is rewritten meanwhile; `Some(None)`: not.
+    pub alter: Option<Option<Altered>>,
     /// Processes; 0 and 1: this one.
     pub processes: u32,
     /// Threads of each process; 0: one per processor that is pinned to, else one.
@@ -100,8 +107,8 @@ pub struct LoadOptions {
     pub sources: Vec<IpAddr>,
     /// Take so many addresses of 127.0.0.0/8 as sources when the server is there; 0: decide.
     pub spread: u32,
-    /// Speed at which each connection reads, bit/s; `None`: as fast as it comes. A session's own
-    /// hint goes first.
+    /// Speed at which each connection reads, bit/s; 0 and `None`: as fast as it comes. A session's
+    /// own hint goes first.
     pub line_bits_per_s: Option<u64>,
     /// Seed of every random stream.
     pub seed: u64,
@@ -135,20 +142,22 @@ impl LoadOptions {
             url: url.to_owned(),
             model,
             arrivals: Arrivals::default(),
-            duration: Some(Duration::from_secs(10)),
-            warm_up: Duration::ZERO,
+            duration: None,
+            warm_up: None,
             drain: None,
             count: None,
-            requests_per_connection: 0,
+            requests_per_connection: None,
             requests_from: Vec::new(),
             workload: None,
             fields: Vec::new(),
             head: false,
-            timeout: Some(Duration::from_secs(10)),
+            timeout: None,
             think_timeout: Duration::ZERO,
             deadline: None,
-            verify: Verify::Off,
+            verify: None,
             stale_after: Duration::from_secs(2),
+            idle: None,
+            alter: None,
             processes: 1,
             threads: 0,
             pin: Vec::new(),
@@ -179,11 +188,11 @@ impl LoadOptions {
         if workers > WORKERS_MAX {
             problems.push(format!("{workers} threads: at most {WORKERS_MAX}"));
         }
-        if self.line_bits_per_s.is_some_and(|line| line < 1_000) {
-            problems.push("a line below 1,000 bit/s never delivers".to_owned());
+        if self.line_bits_per_s.is_some_and(|line| (1..1_000).contains(&line)) {
+            problems.push("a line below 1,000 bit/s never delivers; 0 is no line".to_owned());
         }
-        if self.duration.is_none() && self.count.is_none() {
-            problems.push("give a duration, a count, or both".to_owned());
+        if self.idle.is_some_and(|idle| idle > CONNECTIONS_MAX) {
+            problems.push(format!("idle connections are at most {CONNECTIONS_MAX}"));
         }
         if self.count == Some(0) {
             problems.push("a count is at least 1".to_owned());
@@ -226,7 +235,7 @@ impl LoadOptions {
 
     fn check_times(&self, problems: &mut Vec<String>) {
         let think = match self.model {
-            Model::Closed { think, .. } | Model::PartlyOpen { think, .. } => Some(think),
+            Model::Closed { think, .. } | Model::PartlyOpen { think, .. } => think,
             Model::Open { .. } => None,
         };
         for (name, time, least) in [
@@ -234,7 +243,7 @@ impl LoadOptions {
             ("time-out", self.timeout, Duration::from_millis(1)),
             ("deadline", self.deadline, Duration::from_micros(1)),
             ("drain", self.drain, Duration::ZERO),
-            ("warm-up", Some(self.warm_up), Duration::ZERO),
+            ("warm-up", self.warm_up, Duration::ZERO),
             ("think time-out", Some(self.think_timeout), Duration::ZERO),
             ("think time", think, Duration::ZERO),
         ] {
@@ -261,14 +270,17 @@ impl Url {
     /// What is wrong with it, in one sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with("https:") {
-            return Err("https is not spoken here: the server speaks plain HTTP/1.1".to_owned());
+            let what = "https is not spoken here, only plain HTTP/1.1: load the server's port for \
+                        http, or the one behind what ends its TLS";
+            return Err(what.to_owned());
         }
         let rest = text.strip_prefix("http://").unwrap_or(text);
         let (authority, target) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
         let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
         let target = target.split('#').next().unwrap_or("/");
         if authority.is_empty() || !plain(authority) || !plain(target) || authority.contains('@') {
-            return Err(format!("{text:?} is not http://HOST[:PORT][/TARGET]"));
+            let hint = if text.starts_with('/') { ": say which host" } else { "" };
+            return Err(format!("{text:?} is not http://HOST[:PORT][/TARGET]{hint}"));
         }
         Ok(Self { authority: authority.to_owned(), target: target.to_owned() })
     }
@@ -314,9 +326,9 @@ mod tests {
 
     #[test]
     fn every_problem_is_named() {
-        let closed = Model::Closed { connections: 0, think: Duration::ZERO };
+        let closed = Model::Closed { connections: 0, think: None };
         let mut options = LoadOptions::new("https://x", closed);
-        options.duration = None;
+        options.duration = Some(Duration::ZERO);
         options.timeout = Some(Duration::ZERO);
         options.slo = Some("p99<x".to_owned());
         options.fields.push(("A\r\nB".to_owned(), String::new()));

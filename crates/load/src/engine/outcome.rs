@@ -3,13 +3,16 @@
 use super::fate::{Fate, Fates};
 use super::hdr::{Hdr, Spectrum};
 use super::health::Kernel;
+use super::idle::Idled;
 use super::number::{NS_PER_S, seconds, share};
+use super::offer::Taken;
 use super::options::{Model, Verify};
 use super::plan::Plan;
 use super::play::Times;
 use super::slo::{Judged, Slo};
 use super::stamp::{self, Evidence, Reason, Stamp};
 use super::tally::{Class, Health, Lines, Phases, Second, Seen, Sessions, Tally};
+use crate::workload::alter::Rewritten;
 use crate::workload::rules::{self, Cell, Reading};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +30,8 @@ pub struct Outcome {
     pub model: String,
     /// What the model's load was, in words.
     pub load: String,
+    /// What was taken from the workload; `None` without one.
+    pub workload: Option<Taken>,
     /// Seed of every random stream.
     pub seed: u64,
     /// When it started, milliseconds since 1970.
@@ -67,6 +72,10 @@ pub struct Outcome {
     pub fairness: f64,
     /// Sessions of the partly-open model.
     pub sessions: Option<Sessions>,
+    /// Idle connections that were held meanwhile; `None` when there were none.
+    pub idle: Option<Idled>,
+    /// What became of the file that was rewritten meanwhile; `None` when there was none.
+    pub altered: Option<Rewritten>,
     /// Slow connections.
     pub lines: Lines,
     /// Bodies compared, and bodies that could not be because their file changed.
@@ -140,6 +149,7 @@ pub struct Row {
 }
 
 impl Outcome {
+    /// Everything that was counted, not yet judged.
     pub(super) fn new(
         plan: &Plan,
         tallies: &[Tally],
@@ -158,11 +168,12 @@ impl Outcome {
         let partly = matches!(plan.options.model, Model::PartlyOpen { .. });
         let rows = rows(seconds_told, times, wall_ns);
         let clients = clients_of(&sum.seen, plan.sizes.len());
-        let mut outcome = Self {
+        Self {
             format: FORMAT,
             url: plan.options.url.clone(),
             model: model_name(&plan.options.model).to_owned(),
             load: load_of(plan),
+            workload: plan.taken.clone(),
             seed: plan.options.seed,
             started_unix_ms: 0,
             seconds: seconds(wall_ns),
@@ -183,6 +194,8 @@ impl Outcome {
             fairness: fairness(&clients),
             clients,
             sessions: partly.then_some(sum.sessions),
+            idle: None,
+            altered: None,
             lines: sum.lines,
             verified: sum.verified,
             changed: sum.changed,
@@ -197,16 +210,15 @@ impl Outcome {
             kernel,
             rules: rulings(plan, &sum.seen),
             rows,
-        };
-        outcome.judge(plan);
-        outcome
+        }
     }
 
-    fn judge(&mut self, plan: &Plan) {
+    /// Says what it is worth, and whether it meets the service level.
+    pub(super) fn judge(&mut self, plan: &Plan) {
         let options = &plan.options;
         let expected = match &options.model {
             Model::Open { rate, .. } if options.count.is_none() => {
-                let warm = options.warm_up.as_secs_f64();
+                let warm = options.warm_up.unwrap_or_default().as_secs_f64();
                 Some(rate.expected(warm + self.seconds) - rate.expected(warm))
             }
             _ => None,
@@ -221,7 +233,7 @@ impl Outcome {
         let evidence = Evidence {
             expected,
             even,
-            verifies: options.verify != Verify::Off,
+            verifies: options.verify.as_ref().is_some_and(|verify| *verify != Verify::Off),
             lag_p99_max_ns: super::number::nanos(options.lag_p99_max),
             busy_share_max: options.busy_share_max,
         };
@@ -285,12 +297,10 @@ fn load_of(plan: &Plan) -> String {
         format!("{} per second, {arrivals} arrivals", parts.collect::<Vec<_>>().join(", then "))
     };
     match &plan.options.model {
-        Model::Closed { connections, think } if think.is_zero() => {
-            format!("{connections} connections, no think time")
-        }
-        Model::Closed { connections, think } => {
-            format!("{connections} connections, think time {think:?}")
-        }
+        Model::Closed { connections, think } => match think.filter(|think| !think.is_zero()) {
+            None => format!("{connections} connections, no think time"),
+            Some(think) => format!("{connections} connections, think time {think:?}"),
+        },
         Model::Open { rate: offered, .. } => format!("requests {}", rate(offered)),
         Model::PartlyOpen { session_rate: Some(offered), .. } => {
             format!("sessions {}", rate(offered))

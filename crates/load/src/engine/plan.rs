@@ -1,21 +1,25 @@
 //! A load made ready: addresses resolved, requests built, expected contents at hand.
 
-use super::expect::{Expect, Local};
+use super::expect::{Expect, Local, Written};
 use super::number::nanos;
+use super::offer::{Taken, take_up};
 use super::options::{LoadOptions, Model, Url, Verify};
 use super::script::{Expecting, Maker, Script, THINK_DEFAULT};
+use crate::workload::alter::Target;
 use crate::workload::content::Content;
 use crate::workload::files::FileSet;
-use crate::workload::manifest::{self, Files, Workload};
+use crate::workload::manifest::Workload;
 use crate::workload::session::{Method, Request, Session};
 use crate::workload::session_log::Reader;
 use crate::workload::{fault::Fault, specweb, uri};
+use regatta_sys::affinity;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufReader;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Distinct sizes that are counted one by one.
@@ -32,8 +36,14 @@ const SOURCES_MAX: u32 = 65_535;
 /// Everything that the threads of a load share.
 #[derive(Debug)]
 pub struct Plan {
-    /// What was asked for.
+    /// What was asked for, with what the workload said where that was open.
     pub(super) options: LoadOptions,
+    /// What was taken from the workload.
+    pub(super) taken: Option<Taken>,
+    /// The file that is rewritten meanwhile.
+    pub(super) altered: Option<Target>,
+    /// Since when it is; set before the first arrival.
+    pub(super) written: Arc<OnceLock<Written>>,
     /// The server.
     pub(super) to: SocketAddr,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
@@ -66,6 +76,7 @@ impl Plan {
         if !problems.is_empty() {
             return Err(problems);
         }
+        pins(&options.pin).map_err(|problem| vec![problem])?;
         Self::build(options).map_err(|problem| vec![problem])
     }
 
@@ -73,7 +84,8 @@ impl Plan {
         let url = Url::parse(&options.url)?;
         let to = url.address()?;
         let mut options = options.clone();
-        let source = Source::new(&mut options)?;
+        let mut source = Source::new(&mut options)?;
+        let (taken, altered) = (source.taken.take(), source.altered.take());
         let mut maker = Maker {
             fields: fields(&url, &options),
             head: options.head,
@@ -96,7 +108,8 @@ impl Plan {
             load_sessions(&mut script, &options.requests_from, &mut maker)?;
             script.steps.iter().map(|step| step.target).collect()
         };
-        Self::finish(options, to, script, order)
+        let written = Arc::clone(&source.written);
+        Ok(Self { taken, altered, written, ..Self::finish(options, to, script, order)? })
     }
 
     fn finish(
@@ -108,7 +121,8 @@ impl Plan {
         if let Model::PartlyOpen { session_rate: None, .. } = options.model
             && script.sessions.iter().any(|part| part.at_us.is_none())
         {
-            return Err("give a session rate: the log does not say when sessions start".into());
+            let what = "give --session-rate: the log does not say when its sessions start";
+            return Err(what.to_owned());
         }
         let sizes = script.number_sizes(SIZES_MAX);
         let own_clients = script.sessions.iter().map(|part| part.client + 1).max().unwrap_or(1);
@@ -138,7 +152,20 @@ impl Plan {
             drain_ns: nanos(options.drain.unwrap_or(drain)),
             script,
             options,
+            taken: None,
+            altered: None,
+            written: Arc::default(),
         })
+    }
+
+    /// What was taken from the workload.
+    pub fn taken(&self) -> Option<&Taken> {
+        self.taken.as_ref()
+    }
+
+    /// What is asked for, all of it.
+    pub fn options(&self) -> &LoadOptions {
+        &self.options
     }
 
     /// Threads of one process.
@@ -150,7 +177,7 @@ impl Plan {
     pub(super) fn think_ns(&self, think_us: u32) -> u64 {
         match (think_us, &self.options.model) {
             (THINK_DEFAULT, Model::PartlyOpen { think, .. } | Model::Closed { think, .. }) => {
-                nanos(*think)
+                think.map_or(0, nanos)
             }
             (THINK_DEFAULT, Model::Open { .. }) => 0,
             (us, _) => u64::from(us) * 1_000,
@@ -166,6 +193,18 @@ impl Plan {
                 _ => None,
             })
             .collect()
+    }
+}
+
+/// Whether threads may run on all of these processors.
+fn pins(pins: &[usize]) -> Result<(), String> {
+    let ours = affinity::allowed().map_err(|error| format!("--pin: {error}"))?;
+    match pins.iter().find(|pin| !ours.contains(pin)) {
+        None => Ok(()),
+        Some(odd) => {
+            let ours: Vec<String> = ours.iter().map(ToString::to_string).collect();
+            Err(format!("--pin {odd}: no such processor here; there are {}", ours.join(",")))
+        }
     }
 }
 
@@ -225,43 +264,45 @@ struct Source {
     verify: Verify,
     files: Option<FileSet>,
     copied: Cell<u64>,
+    written: Arc<OnceLock<Written>>,
+    taken: Option<Taken>,
+    altered: Option<Target>,
 }
 
 impl Source {
     /// Reads the workload, if there is one, and lets it fill in what the options leave open.
     fn new(options: &mut LoadOptions) -> Result<Self, String> {
-        let mut files = None;
-        if let Some(dir) = options.workload.clone() {
-            let (workload, set) = open_workload(&dir).map_err(|fault| fault.to_string())?;
-            let logs: Vec<PathBuf> = workload.logs.iter().map(|log| dir.join(&log.path)).collect();
-            match &mut options.model {
-                Model::PartlyOpen { sessions, .. } if sessions.is_empty() => *sessions = logs,
-                Model::Closed { .. } | Model::Open { .. } if options.requests_from.is_empty() => {
-                    options.requests_from = logs;
-                }
-                _ => {}
-            }
-            if options.line_bits_per_s.is_none() {
-                options.line_bits_per_s = workload.line_bits_per_s;
-            }
-            if let (Verify::Generated, Files::Users { root }) = (&options.verify, &workload.files) {
-                options.verify = Verify::Directory(root.clone());
-            }
-            files = Some(set);
+        let dir = options.workload.clone();
+        let read = dir.as_deref().map(|dir| open_workload(dir).map_err(|f| unread(dir, &f)));
+        let (workload, files) = read.transpose()?.unzip();
+        let (taken, altered) = take_up(options, workload.as_ref().zip(dir.as_deref()))?;
+        let verify = options.verify.clone().unwrap_or_default();
+        if let Verify::Directory(root) = &verify
+            && !root.is_dir()
+        {
+            let root = root.display();
+            return Err(format!(
+                "--verify {root}: no such directory; say off, generated, altered, or a directory"
+            ));
         }
-        Ok(Self { verify: options.verify.clone(), files, copied: Cell::new(0) })
+        let (copied, written) = (Cell::new(0), Arc::default());
+        Ok(Self { verify, files, copied, written, taken, altered })
+    }
+}
+
+/// Why a workload could not be read, and what would be one.
+fn unread(dir: &Path, fault: &Fault) -> String {
+    match fault {
+        Fault::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            let dir = dir.display();
+            format!("{dir} is no workload: make one with `regatta workload new PRESET {dir}`")
+        }
+        fault => fault.to_string(),
     }
 }
 
 fn open_workload(dir: &Path) -> Result<(Workload, FileSet), Fault> {
-    let path = dir.join(manifest::NAME);
-    let file = File::open(&path).map_err(|source| Fault::Io { path: path.clone(), source })?;
-    let read = serde_json::from_reader(BufReader::new(file));
-    let workload: Workload = read.map_err(|error| Fault::Format {
-        path,
-        line: error.line() as u64,
-        what: error.to_string(),
-    })?;
+    let workload = Workload::read(dir)?;
     let set = workload.file_set(dir)?;
     Ok((workload, set))
 }
@@ -282,7 +323,8 @@ impl Expecting for Source {
             Verify::Altered => {
                 let path = path.ok_or_else(unknown)?;
                 let path = path.strip_prefix('/').unwrap_or(&path).to_owned();
-                Ok((Expect::Altered { path, highest: 0.into() }, size))
+                let written = Arc::clone(&self.written);
+                Ok((Expect::Altered { path, highest: 0.into(), written }, size))
             }
             Verify::Directory(root) => {
                 let full = root.join(path.ok_or_else(unknown)?);
@@ -305,11 +347,15 @@ fn sources(options: &LoadOptions, to: SocketAddr) -> Result<Vec<IpAddr>, String>
         return Err(format!("{odd} cannot speak to {to}"));
     }
     if !options.sources.is_empty() {
+        for &source in &options.sources {
+            // A port that nobody else has: whether the address is ours at all.
+            UdpSocket::bind((source, 0)).map_err(|error| format!("--source {source}: {error}"))?;
+        }
         return Ok(options.sources.clone());
     }
     let loopback = matches!(to.ip(), IpAddr::V4(ip) if ip.is_loopback());
     let few = matches!(options.model, Model::Closed { connections, .. } if connections < 10_000)
-        && options.requests_per_connection == 0;
+        && options.requests_per_connection.unwrap_or(0) == 0;
     let count = match options.spread {
         0 if !loopback || few => return Ok(Vec::new()),
         0 => SOURCES_SPREAD,

@@ -24,6 +24,7 @@ fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
     let partial = if outcome.interrupted { " (interrupted: a partial result)" } else { "" };
     writeln!(out, "{}  {} model, {}", outcome.url, outcome.model, outcome.load)?;
     writeln!(out, "{:.2} s measured, seed {}{partial}", outcome.seconds, outcome.seed)?;
+    write_workload(outcome, out)?;
     writeln!(out)?;
     writeln!(out, "{}", outcome.stamp.name())?;
     for reason in &outcome.reasons {
@@ -44,7 +45,7 @@ fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
     for fate in Fate::ALL.into_iter().filter(|&fate| fate != Fate::Good) {
         let count = outcome.fates.get(fate);
         if count > 0 {
-            writeln!(out, "  {:<16} {count:>6}", fate.name())?;
+            writeln!(out, "  {:<16} {count:>6}{}", fate.name(), statuses(outcome, fate))?;
         }
     }
     let answers = outcome.fates.sum(Fate::is_answer) + outcome.fates.sum(Fate::is_lie);
@@ -62,6 +63,27 @@ fn write_table(outcome: &Outcome, out: &mut String) -> fmt::Result {
         writeln!(out, "level      not judged: the run was interrupted, or its client the limit")?;
     }
     Ok(())
+}
+
+/// Which statuses there were, beside the requests that had a wrong one.
+fn statuses(outcome: &Outcome, fate: Fate) -> String {
+    if fate != Fate::Status {
+        return String::new();
+    }
+    let names = ["?", "1xx", "2xx", "3xx", "4xx", "5xx"];
+    let found = names.iter().zip(outcome.statuses).filter(|(_, count)| *count > 0);
+    let found: Vec<String> = found.map(|(name, count)| format!("{count} {name}")).collect();
+    format!("   (of all answers {})", found.join(", "))
+}
+
+fn write_workload(outcome: &Outcome, out: &mut String) -> fmt::Result {
+    let Some(taken) = &outcome.workload else { return Ok(()) };
+    let options = match taken.options.as_slice() {
+        [] => "nothing taken from it: the options say all".to_owned(),
+        options => options.join(" "),
+    };
+    writeln!(out, "workload {}: {options}", taken.name)?;
+    taken.not_done.iter().try_for_each(|what| writeln!(out, "  NOT DONE BY LOAD: {what}"))
 }
 
 fn write_times(outcome: &Outcome, out: &mut String) -> fmt::Result {
@@ -138,6 +160,18 @@ fn write_parts(outcome: &Outcome, out: &mut String) -> fmt::Result {
     if outcome.clients.len() > 1 {
         let (clients, fairness) = (outcome.clients.len(), outcome.fairness);
         writeln!(out, "clients    {clients}, fairness (Jain) {fairness:.4}")?;
+    }
+    if let Some(idle) = outcome.idle {
+        let (least, wanted, again) = (idle.least, idle.wanted, idle.again);
+        writeln!(
+            out,
+            "idle       {least} of {wanted} connections held at the least, {again} again"
+        )?;
+    }
+    if let Some(altered) = outcome.altered {
+        let (versions, missed) = (altered.versions, altered.missed);
+        let late = show(altered.late_ns as f64);
+        writeln!(out, "altered    {versions} versions, {missed} missed, at most {late} late")?;
     }
     if outcome.lines.connections > 0 {
         let (fast, all) = (outcome.lines.conforming, outcome.lines.connections);

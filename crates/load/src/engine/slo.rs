@@ -110,6 +110,8 @@ fn time(text: &str) -> Option<f64> {
         "us" => 1e3,
         "ms" => 1e6,
         "s" => NS_PER_S as f64,
+        "m" => 60.0 * NS_PER_S as f64,
+        "h" => 3_600.0 * NS_PER_S as f64,
         _ => return None,
     };
     Some(number * unit)
@@ -150,7 +152,7 @@ pub(super) fn show(ns: f64) -> String {
 /// # Errors
 /// What is wrong with it, in one sentence.
 pub fn parse_time(text: &str) -> Result<std::time::Duration, String> {
-    let wrong = || format!("{text:?} is not a time such as 200us, 50ms or 10s");
+    let wrong = || format!("{text:?} is not a time such as 200us, 50ms, 10s or 2m");
     let ns = time(text.trim()).filter(|ns| (0.0..=3.2e16).contains(ns)).ok_or_else(wrong)?;
     Ok(std::time::Duration::from_nanos(nanos_of(ns / NS_PER_S as f64)))
 }
@@ -175,6 +177,7 @@ mod tests {
     fn times_have_units() {
         assert_eq!(parse_time("1.5s"), Ok(std::time::Duration::from_millis(1500)));
         assert_eq!(parse_time("200us"), Ok(std::time::Duration::from_micros(200)));
+        assert_eq!(parse_time("2m"), Ok(std::time::Duration::from_secs(120)));
         assert!(parse_time("10").is_err() && parse_time("-1s").is_err());
         let shown = [999.0, 51_234.0, 1_234_000.0, 2e9, f64::NAN].map(show);
         assert_eq!(shown, ["999 ns", "51.2 us", "1.23 ms", "2.00 s", "-"]);

@@ -76,6 +76,7 @@ pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reaso
         (true, Steadiness::Steady) => {}
     }
     contents(outcome, evidence, &mut |why| add(Stamp::Unverified, why));
+    beside(outcome, &mut |stamp, why| add(stamp, why));
     if outcome.interrupted {
         add(Stamp::Valid, "interrupted: this is the part that was done".to_owned());
     }
@@ -145,6 +146,24 @@ fn contents(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String))
     }
 }
 
+/// What went on beside the load, and was part of what was asked.
+fn beside(outcome: &Outcome, add: &mut dyn FnMut(Stamp, String)) {
+    if let Some(idle) = outcome.idle.filter(|idle| idle.least < idle.wanted) {
+        let (least, wanted, again) = (idle.least, idle.wanted, idle.again);
+        let why = format!(
+            "at times only {least} of {wanted} idle connections were held: the server closed \
+             {again}, which were made again"
+        );
+        add(Stamp::Valid, why);
+    }
+    if let Some(altered) = outcome.altered.filter(|a| a.missed * 10 > a.versions + a.missed) {
+        let (missed, all) = (altered.missed, altered.versions + altered.missed);
+        let why =
+            format!("{missed} of {all} versions of the altered file were not written in time");
+        add(Stamp::LimitedByClient, why);
+    }
+}
+
 enum Steadiness {
     Steady,
     Short,
@@ -200,11 +219,13 @@ impl Half {
 mod tests {
     use super::*;
     use crate::engine::health::Kernel;
+    use crate::engine::idle::Idled;
     use crate::engine::options::{LoadOptions, Model};
     use crate::engine::plan::Plan;
     use crate::engine::play::Times;
     use crate::engine::tally::{Health, Tally};
     use crate::engine::{Rate, Verify};
+    use crate::workload::alter::Rewritten;
 
     const EVIDENCE: Evidence = Evidence {
         expected: Some(10_000.0),
@@ -217,7 +238,7 @@ mod tests {
     /// Ten seconds at 1,000 per second, all good and verified.
     fn sound() -> Outcome {
         let model = Model::Open { rate: Rate::constant(1_000.0), connections_max: None };
-        let verify = Verify::Generated;
+        let verify = Some(Verify::Generated);
         let options = LoadOptions { verify, ..LoadOptions::new("http://127.0.0.1:1/x", model) };
         let plan = Plan::new(&options).unwrap();
         let mut tally = Tally::new(1, 1);
@@ -285,6 +306,12 @@ mod tests {
             outcome.workers[0].ports_refused = 1;
         });
         check("no connections", limited, "waited", |outcome, _| outcome.workers[0].waited = 200);
+        check("few versions", limited, "2000 of 10000 versions", |outcome, _| {
+            outcome.altered = Some(Rewritten { versions: 8_000, missed: 2_000, late_ns: 0 });
+        });
+        check("fewer idle", Stamp::Valid, "only 9 of 10 idle", |outcome, _| {
+            outcome.idle = Some(Idled { wanted: 10, least: 9, again: 3 });
+        });
         check("too few", limited, "9000 requests", |outcome, _| outcome.offered = 9_000);
     }
 

@@ -345,6 +345,10 @@ pub(super) struct Second {
     pub(super) errors: u64,
     /// Content bytes of its good answers.
     pub(super) bytes: u64,
+    /// Requests whose connection was refused in it.
+    pub(super) refused: u64,
+    /// Connections made in it.
+    pub(super) connected: u64,
     /// Requests in flight or waiting at its end.
     pub(super) in_flight: u64,
     /// Connections open at its end.
@@ -367,6 +371,8 @@ impl Second {
             good: 0,
             errors: 0,
             bytes: 0,
+            refused: 0,
+            connected: 0,
             in_flight: 0,
             connections: 0,
             sessions: 0,
@@ -381,6 +387,8 @@ impl Second {
         self.good += other.good;
         self.errors += other.errors;
         self.bytes += other.bytes;
+        self.refused += other.refused;
+        self.connected += other.connected;
         self.in_flight += other.in_flight;
         self.connections += other.connections;
         self.sessions += other.sessions;

@@ -1,14 +1,17 @@
 //! The altered file of \[A\]'s second experiment: rewritten again and again while it is served.
 
-use super::content::Content;
+use super::content::{Content, version_of};
 use super::fault::{At, Fault};
+use super::manifest::{Files, Workload};
 use super::number::index;
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How the file is rewritten (§2.16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +26,22 @@ pub enum Way {
     Forced,
 }
 
+impl Way {
+    /// `literal`, `renamed` or `forced`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Literal, Self::Renamed, Self::Forced].into_iter().find(|way| way.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Literal => "literal",
+            Self::Renamed => "renamed",
+            Self::Forced => "forced",
+        }
+    }
+}
+
 /// What is altered, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Altered {
@@ -30,6 +49,141 @@ pub struct Altered {
     pub way: Way,
     /// Time between versions, milliseconds.
     pub period_ms: u64,
+}
+
+impl fmt::Display for Altered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}ms", self.way.name(), self.period_ms)
+    }
+}
+
+/// A file that is rewritten, version after version, by a clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where its set is.
+    root: PathBuf,
+    /// Its path there.
+    path: String,
+    /// Its length.
+    bytes: u64,
+    /// How and how often.
+    pub altered: Altered,
+}
+
+impl Target {
+    /// The one file of the workload in `dir`.
+    ///
+    /// # Errors
+    /// [`Fault::Usage`] when the workload has more files than one, or they are a user's own, or the
+    /// file has not been made.
+    pub fn of(workload: &Workload, dir: &Path, altered: Altered) -> Result<Self, Fault> {
+        if matches!(workload.files, Files::Users { .. }) {
+            return Err(Fault::usage("a user's own files are never rewritten"));
+        }
+        let set = workload.file_set(dir)?;
+        let mut ids = set.ids();
+        let (Some(file), None) = (ids.next(), ids.next()) else {
+            let what = "only a workload of one file can be altered, such as 10k-altered";
+            return Err(Fault::usage(what));
+        };
+        let (root, path, bytes) = (workload.root(dir), set.path(file), set.bytes(file));
+        let full = root.join(&path);
+        if !full.is_file() {
+            let full = full.display();
+            return Err(Fault::usage(format!(
+                "{full} is not there to be rewritten: make the workload with its files, or run \
+                 `regatta workload alter` where they are and load with --alter off"
+            )));
+        }
+        Ok(Self { root, path, bytes, altered })
+    }
+
+    /// The version that the file has now; 0 when it has none.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn version(&self) -> Result<u64, Fault> {
+        let full = self.root.join(&self.path);
+        let mut held = Vec::new();
+        let file = File::open(&full).at(&full)?;
+        file.take(self.bytes).read_to_end(&mut held).at(&full)?;
+        Ok(version_of(&self.path, &held).unwrap_or(0))
+    }
+
+    /// Writes that version.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn write(&self, version: u64) -> Result<(), Fault> {
+        write(&self.root, &self.path, self.bytes, version, self.altered.way)
+    }
+}
+
+/// The clock of a [`Target`]: version after version, each when its time has come. Times that were
+/// missed are left out, and counted.
+#[derive(Clone, Debug)]
+pub struct Rewriting {
+    target: Target,
+    first: u64,
+    started_ns: u64,
+    /// Times that have come.
+    periods: u64,
+    done: Rewritten,
+}
+
+/// What a [`Rewriting`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewritten {
+    /// Versions written.
+    pub versions: u64,
+    /// Versions left out, since the one before had taken too long.
+    pub missed: u64,
+    /// The most that one was late, nanoseconds.
+    pub late_ns: u64,
+}
+
+impl Rewriting {
+    /// Starts at `now_ns`, with the version after the one that the file has.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn start(target: Target, now_ns: u64) -> Result<Self, Fault> {
+        let first = target.version()?.saturating_add(1);
+        Ok(Self { target, first, started_ns: now_ns, periods: 0, done: Rewritten::default() })
+    }
+
+    /// Writes the next version if its time has come, and says how long it is until the next.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn turn(&mut self, now_ns: u64) -> Result<Duration, Fault> {
+        let period_ns = self.period_ns();
+        let passed = now_ns.saturating_sub(self.started_ns) / period_ns;
+        if passed >= self.periods {
+            let due = self.started_ns.saturating_add(passed.saturating_mul(period_ns));
+            self.target.write(self.first.saturating_add(passed))?;
+            self.done.versions += 1;
+            self.done.missed += passed - self.periods;
+            self.done.late_ns = self.done.late_ns.max(now_ns.saturating_sub(due));
+            self.periods = passed + 1;
+        }
+        let next = self.started_ns.saturating_add(self.periods.saturating_mul(period_ns));
+        Ok(Duration::from_nanos(next.saturating_sub(now_ns)))
+    }
+
+    /// The first version, when it was due, and the time between versions, nanoseconds.
+    pub fn clock(&self) -> (u64, u64, u64) {
+        (self.first, self.started_ns, self.period_ns())
+    }
+
+    fn period_ns(&self) -> u64 {
+        self.target.altered.period_ms.max(1).saturating_mul(1_000_000)
+    }
+
+    /// What has been done so far.
+    pub fn done(&self) -> Rewritten {
+        self.done
+    }
 }
 
 /// Writes version `version` of `path` below `root`, `bytes` long; the first line names the version
@@ -76,5 +230,22 @@ mod tests {
             assert_eq!(Content::at_version("index.html", version).check(0, &bytes), Ok(()));
         }
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn versions_go_up_by_the_clock_and_go_on_where_they_were() {
+        let scratch = Scratch::new("rewriting");
+        let altered = Altered { way: Way::Literal, period_ms: 10 };
+        let (root, path) = (scratch.path().to_owned(), "index.html".to_owned());
+        let target = Target { root, path, bytes: 10_240, altered };
+        target.write(41).unwrap();
+        let mut rewriting = Rewriting::start(target.clone(), 1_000).unwrap();
+        for (now_ms, version, wait_ms) in [(0, 42, 10), (3, 42, 7), (12, 43, 8), (39, 45, 1)] {
+            let wait = rewriting.turn(1_000 + now_ms * 1_000_000).unwrap();
+            let found = (target.version().unwrap(), wait);
+            assert_eq!(found, (version, Duration::from_millis(wait_ms)), "{now_ms} ms");
+        }
+        let done = Rewritten { versions: 3, missed: 1, late_ns: 9_000_000 };
+        assert_eq!(rewriting.done(), done);
     }
 }

@@ -2,8 +2,11 @@
 
 use crate::server::{Answer, Asked, Server};
 use crate::{closed, load, ms, open, options};
-use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, Stamp, Verify};
+use regatta_load::engine::{
+    Fate, LoadOptions, Model, Outcome, Plan, Stamp, Verify, Watch, perform,
+};
 use regatta_load::workload::content::Content;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const TARGET: &str = "/file_set/dir00000/class1_3";
@@ -23,7 +26,7 @@ fn ask(
     let server = Server::new(script);
     let (count, duration) = (Some(20), Some(ms(10_000)));
     let drain = Some(Duration::ZERO);
-    let options = options(&server.url(target), closed(2));
+    let (options, verify) = (options(&server.url(target), closed(2)), Some(verify));
     load(&LoadOptions { count, duration, drain, verify, ..options })
 }
 
@@ -122,7 +125,7 @@ fn old_versions_are_stale() {
     });
     // One connection: with two, a request may be under way before the first reply.
     let options = options(&server.url("/altered.html"), closed(1));
-    let outcome = load(&LoadOptions { count: Some(20), verify: Verify::Altered, ..options });
+    let outcome = load(&LoadOptions { count: Some(20), verify: Some(Verify::Altered), ..options });
     let found = (outcome.fates.get(Fate::Good), outcome.fates.get(Fate::Stale));
     assert_eq!(found, (2, 18), "{:?}", outcome.fates);
 }
@@ -187,11 +190,29 @@ fn late_is_not_good() {
 fn nobody_is_there() {
     let addr = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{addr}/");
-    let outcome = load(&LoadOptions { duration: Some(ms(300)), ..options(&url, open(100.0)) });
-    assert_eq!((outcome.fates.get(Fate::Refused), outcome.connected), (30, 0));
-    let outcome = load(&LoadOptions { duration: Some(ms(100)), ..options(&url, closed(3)) });
+    for model in [open(100.0), closed(3)] {
+        // An hour: it ends by itself when the first second has shown that nobody is there.
+        let duration = Some(ms(3_600_000));
+        let plan = Plan::new(&LoadOptions { duration, ..options(&url, model) }).unwrap();
+        let (stop, mut tell) = (AtomicBool::new(false), |_: &_| {});
+        let watch = &mut Watch { stop: &stop, signals: None, tell: &mut tell };
+        let problem = perform(&plan, watch).unwrap_err();
+        assert!(problem.contains(&format!("nobody listens at {addr}")), "{problem}");
+    }
+}
+
+/// One that leaves in the middle of a run: what it refuses is counted, and asked again now and
+/// then.
+#[test]
+fn everybody_has_left() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let leaves = std::thread::spawn(move || drop(listener.accept().unwrap()));
+    let outcome = load(&LoadOptions { duration: Some(ms(500)), ..options(&url, closed(1)) });
+    leaves.join().unwrap();
     let refused = outcome.fates.get(Fate::Refused);
-    assert!((3..=60).contains(&refused), "tried again now and then: {refused}");
+    assert!((1..=60).contains(&refused), "{:?}", outcome.fates);
+    assert_eq!((outcome.connected, outcome.interrupted), (1, false));
 }
 
 /// The service level is judged on all of this.
@@ -220,14 +241,14 @@ fn arrivals_do_not_wait_for_each_other_but_for_connections() {
     let rate = regatta_load::engine::Rate::constant(100.0);
     let model = Model::Open { rate: rate.clone(), connections_max: Some(1) };
     let options = |model| LoadOptions {
-        duration: Some(ms(500)),
+        duration: Some(ms(250)),
         drain: Some(ms(20_000)),
         ..options(&server.url("/"), model)
     };
     let outcome = load(&options(model));
-    // 50 requests at 20 a second: the last waits for two seconds.
-    assert!(outcome.response.as_ref().unwrap().at(0.9).ns > 1_000_000_000);
-    assert!(outcome.service.at(0.5).ns < 1_000_000_000);
+    // 25 requests at 20 a second: the last waits for a second.
+    assert!(outcome.response.as_ref().unwrap().at(0.9).ns > 700_000_000);
+    assert!(outcome.service.at(0.5).ns < 700_000_000);
     assert_eq!(outcome.stamp, Stamp::LimitedByClient);
     let free = Model::Open { rate, connections_max: None };
     let outcome = load(&options(free));

@@ -4,6 +4,7 @@
 mod laws;
 mod lies;
 mod models;
+mod offers;
 mod opinions;
 mod server;
 
@@ -16,7 +17,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
 }
 
 pub(crate) fn closed(connections: u32) -> Model {
-    Model::Closed { connections, think: Duration::ZERO }
+    Model::Closed { connections, think: None }
 }
 
 pub(crate) fn open(per_s: f64) -> Model {

@@ -34,7 +34,7 @@ fn play(server: &Server, text: &str, count: u64) -> Outcome {
     let model = Model::PartlyOpen {
         sessions: vec![log.0.clone()],
         session_rate: Some(Rate::constant(100.0)),
-        think: Duration::ZERO,
+        think: None,
     };
     let options = options(&server.url("/"), model);
     load(&LoadOptions { count: Some(count), duration: Some(ms(10_000)), ..options })
@@ -102,7 +102,7 @@ fn a_time_out_fails_the_session_and_the_rest_is_never_sent() {
     let model = Model::PartlyOpen {
         sessions: vec![log.0.clone()],
         session_rate: Some(Rate::constant(50.0)),
-        think: Duration::ZERO,
+        think: None,
     };
     let options = options(&server.url("/"), model);
     let (count, timeout) = (Some(4), Some(ms(300)));
@@ -131,7 +131,7 @@ fn methods_contents_and_clients_come_from_the_log() {
     let model = Model::PartlyOpen {
         sessions: vec![log.0.clone()],
         session_rate: Some(Rate::constant(100.0)),
-        think: Duration::ZERO,
+        think: None,
     };
     let base = options(&server.url("/"), model);
     let fields = vec![("X-Test".to_owned(), "yes".to_owned())];
@@ -162,7 +162,7 @@ fn slow_readers_read_at_the_speed_of_their_line() {
 fn sources_are_spread() {
     let server = Server::new(|_| Answer::ok(b"x"));
     let base = options(&server.url("/"), open(200.0));
-    let (duration, requests_per_connection) = (Some(ms(200)), 1);
+    let (duration, requests_per_connection) = (Some(ms(200)), Some(1));
     let spread = 5;
     load(&LoadOptions { duration, requests_per_connection, spread, ..base });
     let asked = server.asked();
@@ -175,7 +175,7 @@ fn sources_are_spread() {
 fn connections_live_as_long_as_they_are_told() {
     let server = Server::new(|_| Answer::ok(b"x"));
     let base = options(&server.url("/"), closed(3));
-    let (count, requests_per_connection) = (Some(90), 10);
+    let (count, requests_per_connection) = (Some(90), Some(10));
     let outcome = load(&LoadOptions { count, requests_per_connection, ..base });
     // The three share the count: one may be ahead of the others.
     assert!((9..=11).contains(&outcome.connects), "{}", outcome.connects);
@@ -214,7 +214,7 @@ fn warm_up_does_not_count() {
         _ => Answer::ok(b"x"),
     });
     let base = options(&server.url("/"), open(100.0));
-    let (warm_up, duration) = (ms(500), Some(ms(500)));
+    let (warm_up, duration) = (Some(ms(500)), Some(ms(500)));
     let outcome = load(&LoadOptions { warm_up, duration, ..base });
     assert_eq!((outcome.offered, outcome.fates.get(Fate::Good)), (50, 50));
 }

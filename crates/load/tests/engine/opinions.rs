@@ -4,7 +4,6 @@ use crate::server::{Answer, Asked, Server};
 use crate::{attempts, closed, load, ms, near, options};
 use regatta_load::engine::{Fate, LoadOptions, Model, Rate};
 use std::process::Command;
-use std::time::Duration;
 
 /// Output of a program; `None`, and a word about it, when it is not installed.
 fn run(program: &str, args: &[&str]) -> Option<String> {
@@ -70,7 +69,7 @@ fn httperf_agrees_on_counts_and_times() {
         let model = Model::Open { rate, connections_max: None };
         let options = LoadOptions {
             duration: Some(ms(1_000)),
-            requests_per_connection: 1,
+            requests_per_connection: Some(1),
             ..options(&server.url("/"), model)
         };
         let ours = load(&options);
@@ -113,7 +112,7 @@ fn httperf_replays_our_session_logs() {
         let model = Model::PartlyOpen {
             sessions: vec![path.clone()],
             session_rate: Some(Rate::constant(50.0)),
-            think: Duration::ZERO,
+            think: None,
         };
         let outcome = load(&LoadOptions { count: Some(10), ..options(&server.url("/"), model) });
         assert_eq!(outcome.fates.get(Fate::Good), 30);
