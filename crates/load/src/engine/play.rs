@@ -171,6 +171,8 @@ impl Turn {
         while core.now >= self.second_end {
             self.tell_second(core, play, tell);
         }
+        // Before the end: what was due by then is part of the load, however late it is taken up.
+        arrivals(core, play);
         let stopped = stop.load(Ordering::Relaxed);
         let done = play.is_done(core);
         if !core.ending && (core.now >= core.until || stopped || done) {
@@ -183,7 +185,6 @@ impl Turn {
             core.abandon();
             return true;
         }
-        arrivals(core, play);
         while let Some((due, alarm)) = core.timers.rung(core.now) {
             ring(core, play, due, alarm);
         }
