@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("load", &["http", "sys", "metrics"]),
     ("lab", &["load", "http", "sys", "metrics"]),
     ("regatta", &["server", "arch", "load", "lab", "sys", "metrics"]),
-    ("xtask", &["metrics"]),
+    ("xtask", &["lab", "metrics"]),
 ];
 const NO_STD: [&str; 4] = ["op", "http", "origin", "metrics"];
 

@@ -1,0 +1,129 @@
+//! What a machine does not allow, found out before anything is made.
+
+use super::groups::Hierarchies;
+use super::spec::Spec;
+use rustix::fs::{Access, access};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Something that a specification needs and this machine does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lack {
+    /// Which part of the environment cannot be made.
+    pub part: String,
+    /// What it needs.
+    pub needs: String,
+    /// What can be done instead; empty: nothing.
+    pub instead: String,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: needs {}", self.part, self.needs)?;
+        if self.instead.is_empty() { Ok(()) } else { write!(f, " ({})", self.instead) }
+    }
+}
+
+const ROOT: &str = "root";
+/// What stands in for the simulated disk where FUSE or loop devices are not allowed.
+const STAND_IN: &str = "stand-in, to be labelled simulated-in-process: a build of the server with \
+                        the feature `chaos`, `serve --chaos slow_open_per_mille=N,slow_open_us=T`";
+
+/// Everything that this machine lacks for a specification. An empty list means that making it is
+/// worth a try.
+#[must_use]
+pub fn lacks(spec: &Spec) -> Vec<Lack> {
+    let mut found = Vec::new();
+    let mut lack = |part: &str, needs: &str, instead: &str| {
+        let (part, needs, instead) = (part.to_owned(), needs.to_owned(), instead.to_owned());
+        found.push(Lack { part, needs, instead });
+    };
+    let is_root = rustix::process::geteuid().is_root();
+    if let Some(network) = &spec.network {
+        if !is_root {
+            lack("network", ROOT, "");
+        } else if let Some(program) = missing(&["unshare", "nsenter", "ip"]) {
+            lack("network", program, "apt-get install util-linux iproute2");
+        } else if !succeeds("unshare", &["--net", "true"]) {
+            lack("network", "network namespaces (CAP_SYS_ADMIN)", "");
+        } else {
+            let shaped = network.rate > 0 || network.delay_ms > 0.0;
+            if shaped && missing(&["tc"]).is_some() {
+                lack("shaping", "tc", "apt-get install iproute2");
+            }
+            let tbf = ["tbf", "rate", "1mbit", "burst", "64kb", "latency", "50ms"];
+            if network.rate > 0 && !has_queueing(&tbf) {
+                lack(
+                    "rate",
+                    "a kernel with NET_SCH_TBF",
+                    "accept.pacing_rate paces each connection",
+                );
+            }
+            if network.delay_ms > 0.0 && !has_queueing(&["netem", "delay", "1ms"]) {
+                lack("delay_ms", "a kernel with NET_SCH_NETEM", "");
+            }
+        }
+    }
+    if spec.disk.is_some() {
+        if !is_root {
+            lack("disk", ROOT, STAND_IN);
+        } else if let Some(program) = missing(&["mkfs.ext4", "losetup", "unshare"]) {
+            lack("disk", program, "apt-get install e2fsprogs mount util-linux");
+        } else if !can("/dev/fuse") || !can("/dev/loop-control") {
+            lack("disk", "/dev/fuse and /dev/loop-control", STAND_IN);
+        } else if !succeeds("unshare", &["--mount", "true"]) {
+            lack("disk", "mount namespaces (CAP_SYS_ADMIN)", STAND_IN);
+        }
+    }
+    if let Some(needs) = Hierarchies::here().lack(spec) {
+        lack("groups", needs, "");
+    }
+    if spec.accounting && !can("/proc/sys/kernel/task_delayacct") {
+        lack("accounting", "a kernel with TASK_DELAY_ACCT, and root", "");
+    }
+    if spec.cpu.nice < 0 && !is_root {
+        lack("nice", ROOT, "");
+    }
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(cpu) = spec.cpu.server.iter().chain(&spec.cpu.client).find(|cpu| **cpu >= here) {
+        lack("cpu", &format!("a processor {cpu}"), &format!("there are {here}"));
+    }
+    found
+}
+
+fn missing<'a>(programs: &[&'a str]) -> Option<&'a str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has = |name: &str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    programs.iter().find(|name| !has(name)).copied()
+}
+
+fn can(file: &str) -> bool {
+    access(Path::new(file), Access::READ_OK | Access::WRITE_OK).is_ok()
+}
+
+/// Whether the kernel has a queueing discipline: tried in a namespace that ends at once.
+fn has_queueing(words: &[&str]) -> bool {
+    let add = ["--net", "tc", "qdisc", "add", "dev", "lo", "root"];
+    succeeds("unshare", &[&add, words].concat())
+}
+
+fn succeeds(program: &str, words: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lacks;
+    use crate::env::spec::{Cpu, Spec};
+
+    #[test]
+    fn a_processor_that_is_not_there_is_said() {
+        let cpu = Cpu { server: vec![1_023], ..Cpu::default() };
+        let found = lacks(&Spec { cpu, ..Spec::default() });
+        assert!(found.iter().any(|lack| lack.to_string().starts_with("cpu: needs a processor")));
+    }
+}

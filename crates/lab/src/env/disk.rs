@@ -1,0 +1,188 @@
+//! A simulated disk with a file system on it: image, block store, loop device, mount.
+
+use super::keeper::Servant;
+use super::ledger::{Ledger, Made, loop_device};
+use super::network::{output, run};
+use super::pages;
+use super::simdisk::Orders;
+use super::spec::{Disk, Spec};
+use rustix::mount::{MountFlags, mount};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Room in an image beside what the files take: a share, and bytes.
+const SLACK_SHARE: u64 = 20;
+const SLACK_BYTES: u64 = 8 << 20;
+/// What an inode takes, bytes.
+const INODE_BYTES: u64 = 256;
+/// How long the process behind the disk has to leave: its last requests have been answered.
+const LEAVE_MAX: Duration = Duration::from_secs(10);
+
+/// What a disk turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    /// The loop device.
+    pub device: PathBuf,
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// Whether it goes around the page cache of what lies below it; else the simulated disk
+    /// would be read once and never again.
+    pub direct_io: bool,
+    /// How far the kernel reads ahead, KiB.
+    pub read_ahead_kb: u32,
+    /// The process that stands for the disk.
+    pub pid: u32,
+    /// Where its requests are written down.
+    pub log: Option<PathBuf>,
+}
+
+/// A disk that is there.
+#[derive(Debug)]
+pub(super) struct MountedDisk {
+    root: PathBuf,
+    described: Described,
+    store: Servant,
+}
+
+impl MountedDisk {
+    /// Makes it in the mount namespace of this process.
+    pub(super) fn make(spec: &Spec, disk: &Disk, ledger: &mut Ledger) -> Result<Self, String> {
+        let image = match &disk.image {
+            Some(image) => image.clone(),
+            None => new_image(spec, disk, ledger)?,
+        };
+        let name = format!("{}.ext4", ledger.id());
+        let [below, root] = ["blocks", "files"].map(|name| ledger.folder().join(name));
+        for point in [&below, &root] {
+            std::fs::create_dir(point).map_err(|e| format!("{}: {e}", point.display()))?;
+        }
+        ledger.before(Made::Mount { point: below.clone() })?;
+        let orders = Orders {
+            disk: disk.clone(),
+            image,
+            mount_point: below.clone(),
+            name: name.clone(),
+            cpus: spec.cpu.client.clone(),
+        };
+        let mut store = Servant::start(Command::new("env"), "simdisk", &orders)?;
+        store.hear().map_err(|error| format!("simulated disk: {error}"))?;
+        ledger.before(Made::Loop { file: name.clone() })?;
+        let device = attach(&below.join(&name), disk.writable)?;
+        read_ahead(&device, disk.read_ahead_kb, ledger)?;
+        ledger.before(Made::Mount { point: root.clone() })?;
+        let (flags, options) = if disk.writable {
+            (MountFlags::NOATIME, None)
+        } else {
+            (MountFlags::NOATIME | MountFlags::RDONLY, Some(c"noload"))
+        };
+        mount(&device, &root, "ext4", flags, options)
+            .map_err(|error| format!("mount {}: {error}", device.display()))?;
+        // From now on the device goes when its mount goes, and the mount when the last process
+        // of the namespace does: even if nobody is left to undo it.
+        run(Command::new("losetup").arg("--detach").arg(&device))?;
+        let described = describe(&device, disk, store.pid())?;
+        if loop_device(&name).as_ref() != Some(&device) {
+            return Err(format!("{}: lost", device.display()));
+        }
+        Ok(Self { root, described, store })
+    }
+
+    /// Where the files are.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What it is now.
+    pub(super) fn describe(&self) -> Described {
+        self.described.clone()
+    }
+
+    /// Ends the process behind it, which has been unmounted.
+    pub(super) fn end(self) {
+        let _ = self.store.end(LEAVE_MAX);
+    }
+}
+
+fn new_image(spec: &Spec, disk: &Disk, ledger: &mut Ledger) -> Result<PathBuf, String> {
+    let scratch = if spec.scratch.as_os_str().is_empty() {
+        std::env::temp_dir()
+    } else {
+        spec.scratch.clone()
+    };
+    let folder = scratch.join(ledger.id());
+    ledger.before(Made::Directory { path: folder.clone() })?;
+    std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let image = folder.join("image");
+    build_image(spec.files.as_deref(), disk.size, &image)?;
+    Ok(image)
+}
+
+/// Makes an image of an ext4 file system with the files of a directory, without a journal. `size`
+/// is in bytes; 0: as the files need. An image can be used again and again; one that takes long to
+/// make is best made once.
+///
+/// # Errors
+/// If the files cannot be read, or `mkfs.ext4` fails: it then says why.
+pub fn build_image(files: Option<&Path>, size: u64, image: &Path) -> Result<(), String> {
+    let failed = |path: &Path, error| format!("{}: {error}", path.display());
+    let (bytes, count) = match files {
+        Some(files) => pages::space(files).map_err(|error| failed(files, error))?,
+        None => (0, 0),
+    };
+    let inodes = count + count / SLACK_SHARE + 64;
+    let need = bytes + bytes / SLACK_SHARE + SLACK_BYTES + inodes * INODE_BYTES;
+    let size = size.max(need).div_ceil(4_096) * 4_096;
+    let file = File::create(image).map_err(|error| failed(image, error))?;
+    file.set_len(size).map_err(|error| failed(image, error))?;
+    let mut mkfs = Command::new("mkfs.ext4");
+    mkfs.args(["-q", "-F", "-b", "4096", "-m", "0", "-O", "^has_journal,^resize_inode"]);
+    mkfs.args(["-I", &INODE_BYTES.to_string(), "-N", &inodes.to_string()]);
+    mkfs.args(["-E", "nodiscard,root_owner=0:0"]);
+    if let Some(files) = files {
+        mkfs.arg("-d").arg(files);
+    }
+    run(mkfs.arg(image))
+}
+
+fn attach(file: &Path, writable: bool) -> Result<PathBuf, String> {
+    let mut losetup = Command::new("losetup");
+    losetup.args(["--find", "--show", "--direct-io=on"]);
+    losetup.args((!writable).then_some("--read-only"));
+    output(losetup.arg(file)).map(PathBuf::from)
+}
+
+fn in_sys(device: &Path, file: &str) -> PathBuf {
+    Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join(file)
+}
+
+/// A loop device keeps this setting when it gets another file.
+fn read_ahead(device: &Path, kib: u32, ledger: &mut Ledger) -> Result<(), String> {
+    let file = in_sys(device, "queue/read_ahead_kb");
+    let was = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let was = was.trim().to_owned();
+    if was == kib.to_string() {
+        return Ok(());
+    }
+    ledger.before(Made::Setting { path: file.clone(), was })?;
+    super::groups::write(&file, &kib.to_string())
+}
+
+fn describe(device: &Path, disk: &Disk, pid: u32) -> Result<Described, String> {
+    let number = |file: &str| {
+        let path = in_sys(device, file);
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        text.trim().parse::<u64>().map_err(|error| format!("{}: {error}", path.display()))
+    };
+    Ok(Described {
+        device: device.to_owned(),
+        bytes: number("size")? * 512,
+        direct_io: number("loop/dio")? == 1,
+        read_ahead_kb: u32::try_from(number("queue/read_ahead_kb")?).unwrap_or(u32::MAX),
+        pid,
+        log: disk.log.clone(),
+    })
+}

@@ -1,0 +1,87 @@
+//! Into an environment: a process joins groups and namespaces, takes its place, and becomes the
+//! program that was asked for.
+
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What a process joins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// Control groups.
+    pub(super) groups: Vec<PathBuf>,
+    /// The process whose network it shares.
+    pub(super) network_of: Option<u32>,
+    /// The process whose mounts it sees.
+    pub(super) mounts_of: Option<u32>,
+    /// Where it may run; empty: anywhere.
+    pub(super) cpus: Vec<usize>,
+    /// Its priority.
+    pub(super) nice: i32,
+}
+
+/// `enter ENTRY PROGRAM WORDS...`: joins, and becomes the program.
+///
+/// # Errors
+/// If something cannot be joined, or the program not be started; otherwise it does not return.
+pub(super) fn run(words: &[String]) -> Result<(), String> {
+    let [entry, program, words @ ..] = words else {
+        return Err("enter: what, and with which program?".to_owned());
+    };
+    let entry: Entry = serde_json::from_str(entry).map_err(|error| format!("enter: {error}"))?;
+    let folder = std::env::current_dir().ok();
+    entry.join()?;
+    if let Some(folder) = folder {
+        // Mounts of another namespace may not have it; then the program starts at the root.
+        let _ = std::env::set_current_dir(folder);
+    }
+    let error = Command::new(program).args(words).exec();
+    Err(format!("{program}: {error}"))
+}
+
+impl Entry {
+    /// Joins everything, the groups first: from then on whoever undoes them ends this process.
+    fn join(&self) -> Result<(), String> {
+        for group in &self.groups {
+            let file = group.join("cgroup.procs");
+            std::fs::write(&file, "0").map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        run_on(&self.cpus)?;
+        if self.nice != 0 {
+            let failed = |error| format!("priority {}: {error}", self.nice);
+            setpriority_process(None, self.nice).map_err(failed)?;
+        }
+        // Both are opened first: another namespace's /proc would still be ours, but need not be.
+        let network = self.network_of.map(|pid| namespace(pid, "net")).transpose()?;
+        let mounts = self.mounts_of.map(|pid| namespace(pid, "mnt")).transpose()?;
+        for (file, kind) in
+            [(network, LinkNameSpaceType::Network), (mounts, LinkNameSpaceType::Mount)]
+        {
+            if let Some(file) = file {
+                move_into_link_name_space(file.as_fd(), Some(kind))
+                    .map_err(|error| format!("{kind:?}: {error}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn namespace(pid: u32, kind: &str) -> Result<File, String> {
+    let path = format!("/proc/{pid}/ns/{kind}");
+    File::open(&path).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Binds this thread, and those it starts from now on, to some processors; none: leaves it.
+pub(super) fn run_on(cpus: &[usize]) -> Result<(), String> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set).map_err(|error| format!("processors {cpus:?}: {error}"))
+}

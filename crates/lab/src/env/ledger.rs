@@ -1,0 +1,374 @@
+//! The ledger: what an environment makes is written down before it is made, so that whoever finds
+//! the ledger can undo it.
+
+use super::groups;
+use rustix::fs::{FlockOperation, flock};
+use rustix::mount::{UnmountFlags, unmount};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long something may stay busy before it is undone by force.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+const STEP: Duration = Duration::from_millis(2);
+const FILE: &str = "ledger.jsonl";
+/// Holds the number of the process that asked for the environment.
+const ASKER: &str = "asked-by";
+
+/// Something that has to be undone. Undoing what was not made, or was undone before, does nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Made {
+    /// A control group and all processes in it.
+    Group {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// A kernel setting of the whole machine.
+    Setting {
+        /// The file that holds it.
+        path: PathBuf,
+        /// What it was, and shall be again.
+        was: String,
+    },
+    /// A loop device.
+    Loop {
+        /// The name, without directories, of the file behind it: used by nobody else.
+        file: String,
+    },
+    /// A mount, in the keeper's own namespace.
+    Mount {
+        /// Where.
+        point: PathBuf,
+    },
+    /// A directory with everything below it.
+    Directory {
+        /// Its path.
+        path: PathBuf,
+    },
+}
+
+impl Made {
+    /// Undoes it.
+    ///
+    /// # Errors
+    /// What could not be undone, and why.
+    pub(super) fn undo(&self) -> Result<(), String> {
+        match self {
+            Self::Group { path } => groups::remove(path),
+            Self::Setting { path, was } if path.exists() => groups::write(path, was),
+            Self::Setting { .. } => Ok(()),
+            Self::Loop { file } => detach(file),
+            Self::Mount { point } => unmount_patiently(point),
+            Self::Directory { path } => match std::fs::remove_dir_all(path) {
+                Err(error) if path.exists() => Err(format!("{}: {error}", path.display())),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+/// Whose environment it is: a process number alone could be another process's by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The keeper's process number.
+    pub pid: u32,
+    /// When it started, in ticks since the machine did.
+    pub started: u64,
+}
+
+impl Owner {
+    /// This process.
+    pub(super) fn us() -> Result<Self, String> {
+        let pid = std::process::id();
+        let started = started(pid).ok_or("no /proc/self/stat")?;
+        Ok(Self { pid, started })
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        started(self.pid) == Some(self.started)
+    }
+
+    fn id(self) -> String {
+        format!("regatta-{}-{}", self.pid, self.started)
+    }
+
+    /// Reads a directory's name.
+    fn parse(id: &str) -> Option<Self> {
+        let (pid, started) = id.strip_prefix("regatta-")?.split_once('-')?;
+        Some(Self { pid: pid.parse().ok()?, started: started.parse().ok()? })
+    }
+}
+
+/// When a process started; None if there is none, or only what is left of it (a zombie).
+fn started(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything; the third field follows it.
+    let fields: Vec<_> = text.rsplit_once(") ")?.1.split(' ').collect();
+    if fields.first() == Some(&"Z") { None } else { fields.get(19)?.parse().ok() }
+}
+
+/// Where the ledgers of this machine are.
+#[must_use]
+pub fn place() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return "/run/regatta-lab".into();
+    }
+    let user = rustix::process::geteuid().as_raw();
+    std::env::temp_dir().join(format!("regatta-lab-{user}"))
+}
+
+/// A keeper's ledger, open for writing.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    folder: PathBuf,
+    file: File,
+    made: Vec<Made>,
+    id: String,
+}
+
+impl Ledger {
+    /// Opens one for this process.
+    pub(super) fn new() -> Result<Self, String> {
+        let id = Owner::us()?.id();
+        let folder = place().join(&id);
+        let failed = |error| format!("{}: {error}", folder.display());
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let asker = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+        std::fs::write(folder.join(ASKER), asker.to_string()).map_err(failed)?;
+        let file = File::options().create(true).append(true).open(folder.join(FILE));
+        Ok(Self { file: file.map_err(failed)?, made: Vec::new(), id, folder })
+    }
+
+    /// The environment's name.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// A directory for small files, which goes away with the ledger.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes down what is about to be made.
+    pub(super) fn before(&mut self, made: Made) -> Result<(), String> {
+        let line = serde_json::to_string(&made).map_err(|error| error.to_string())?;
+        // One write: a reader finds a whole line or none.
+        self.file
+            .write_all(format!("{line}\n").as_bytes())
+            .map_err(|error| format!("ledger: {error}"))?;
+        self.made.push(made);
+        Ok(())
+    }
+
+    /// Gives a setting of the whole machine a value. What it was before any environment that still
+    /// lives is what it will be again, after the last of them.
+    pub(super) fn set(&mut self, path: &Path, value: &str) -> Result<(), String> {
+        let _alone = alone()?;
+        let is = std::fs::read_to_string(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let before_others = others(&self.id).into_iter().find_map(|made| match made {
+            Made::Setting { path: other, was } if other == path => Some(was),
+            _ => None,
+        });
+        let was = before_others.unwrap_or_else(|| is.trim().to_owned());
+        if was == value {
+            return Ok(());
+        }
+        self.before(Made::Setting { path: path.to_owned(), was })?;
+        groups::write(path, value)
+    }
+
+    /// Undoes everything, the last first, and removes the ledger if nothing is left.
+    ///
+    /// # Errors
+    /// What could not be undone.
+    pub(super) fn undo(self) -> Result<(), String> {
+        undo_all(&self.made, &self.folder, &self.id)
+    }
+}
+
+fn undo_all(made: &[Made], folder: &Path, id: &str) -> Result<(), String> {
+    let mut failed = Vec::new();
+    for made in made.iter().rev() {
+        let _alone = match made {
+            Made::Setting { path, .. } => {
+                let alone = alone()?;
+                let same = |m: &Made| matches!(m, Made::Setting { path: p, .. } if p == path);
+                if others(id).iter().any(same) {
+                    continue;
+                }
+                Some(alone)
+            }
+            _ => None,
+        };
+        failed.extend(made.undo().err());
+    }
+    if failed.is_empty() {
+        std::fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+    } else {
+        Err(failed.join("; "))
+    }
+}
+
+/// Keeps other environments from changing the machine's settings meanwhile.
+fn alone() -> Result<File, String> {
+    let path = place();
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let folder = File::open(&path).map_err(failed)?;
+    flock(&folder, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    Ok(folder)
+}
+
+/// What the other environments that live have made.
+fn others(id: &str) -> Vec<Made> {
+    let living = list().into_iter().filter(|entry| entry.id != id && entry.owner.is_alive());
+    living.flat_map(|entry| entry.made).collect()
+}
+
+/// An environment of this machine, as its ledger tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// Its name.
+    pub id: String,
+    /// Its keeper.
+    pub owner: Owner,
+    /// The process that asked for it; 0: not known.
+    pub asker: u32,
+    /// What has to be undone, in the order in which it was made.
+    pub made: Vec<Made>,
+}
+
+/// All environments that have left something, living and dead.
+#[must_use]
+pub fn list() -> Vec<Listed> {
+    let mut found: Vec<_> = std::fs::read_dir(place())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let id = entry.file_name().into_string().ok()?;
+            let owner = Owner::parse(&id)?;
+            let text = std::fs::read_to_string(entry.path().join(FILE)).unwrap_or_default();
+            let asker = std::fs::read_to_string(entry.path().join(ASKER)).unwrap_or_default();
+            let made = text.lines().filter_map(made_of).collect();
+            Some(Listed { id, owner, asker: asker.parse().unwrap_or(0), made })
+        })
+        .collect();
+    found.sort_by(|a, b| a.id.cmp(&b.id));
+    found
+}
+
+/// A last line cut short was written before anything was made of it.
+fn made_of(line: &str) -> Option<Made> {
+    serde_json::from_str(line).ok()
+}
+
+/// Undoes what environments have left whose keeper is gone. Gives their names.
+///
+/// # Errors
+/// What could not be undone; everything else is.
+pub fn clean() -> Result<Vec<String>, String> {
+    let mut done = Vec::new();
+    let mut failed = Vec::new();
+    for Listed { id, owner, made, .. } in list() {
+        if owner.is_alive() {
+            continue;
+        }
+        match undo_all(&made, &place().join(&id), &id) {
+            Ok(()) => done.push(id),
+            Err(error) => failed.push(format!("{id}: {error}")),
+        }
+    }
+    if failed.is_empty() { Ok(done) } else { Err(failed.join("\n")) }
+}
+
+/// Unmounts, and waits for those who still use it before it is done by force.
+fn unmount_patiently(point: &Path) -> Result<(), String> {
+    let start = Instant::now();
+    while is_mounted(point) {
+        let flags =
+            if start.elapsed() > BUSY_MAX { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        match unmount(point, flags) {
+            Err(error) if flags == UnmountFlags::DETACH => {
+                return Err(format!("{}: {error}", point.display()));
+            }
+            Err(_) => std::thread::sleep(STEP),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_mounted(point: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table.lines().any(|line| line.split(' ').nth(4).is_some_and(|at| Path::new(at) == point))
+}
+
+/// Detaches the loop device behind which a file of this name lies, and waits until it is free.
+fn detach(file: &str) -> Result<(), String> {
+    let start = Instant::now();
+    while let Some(device) = loop_device(file) {
+        if start.elapsed() > BUSY_MAX {
+            return Err(format!("{}: still there", device.display()));
+        }
+        // If it is still mounted somewhere, it goes with the mount.
+        let _ = Command::new("losetup").arg("--detach").arg(&device).stderr(Stdio::null()).status();
+        std::thread::sleep(STEP);
+    }
+    Ok(())
+}
+
+/// The loop device behind which a file of this name lies.
+pub(super) fn loop_device(file: &str) -> Option<PathBuf> {
+    for entry in std::fs::read_dir("/sys/block").ok()?.flatten() {
+        let backing = std::fs::read_to_string(entry.path().join("loop/backing_file"));
+        if backing.is_ok_and(|path| path.trim_end().ends_with(&format!("/{file}"))) {
+            return Some(Path::new("/dev").join(entry.file_name()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Made, Owner, made_of};
+
+    #[test]
+    fn an_owner_is_a_process_and_not_its_number() {
+        let us = Owner::us().unwrap();
+        assert!(us.is_alive());
+        assert!(!Owner { started: us.started + 1, ..us }.is_alive());
+        assert_eq!(Owner::parse(&us.id()), Some(us));
+        for odd in ["regatta-", "regatta-1", "regatta-x-1", "other-1-2", "lock"] {
+            assert_eq!(Owner::parse(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_ledger_cut_short_is_read() {
+        let made = Made::Loop { file: "x".to_owned() };
+        let line = serde_json::to_string(&made).unwrap();
+        assert_eq!(made_of(&line), Some(made));
+        assert_eq!(made_of(&line[..line.len() - 1]), None);
+    }
+
+    #[test]
+    fn what_was_never_made_is_undone_without_a_word() {
+        let path = std::env::temp_dir().join("regatta-never-made");
+        for made in [
+            Made::Group { path: path.clone() },
+            Made::Setting { path: path.clone(), was: "1".to_owned() },
+            Made::Loop { file: "regatta-never-made".to_owned() },
+            Made::Mount { point: path.clone() },
+            Made::Directory { path },
+        ] {
+            assert_eq!(made.undo(), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Environments: a network, a memory limit, a disk, processors and settings that a run makes for
+//! itself, and that are undone however the run ends.
+//!
+//! ```text
+//!  lab ──pipe──► keeper (namespaces, ledger) ──pipe──► simulated disk (FUSE) ◄─ loop ◄─ ext4
+//!   │                                        └─pipe──► holder of the client's namespace
+//!   └─ starts ──► `enter` ──exec──► server or client, inside
+//! ```
+//!
+//! The keeper sees the end of the lab, by whatever cause, as the end of its standard input, and
+//! undoes what stands in the ledger. If the keeper is killed too, the kernel frees the namespaces
+//! and the mounts and devices in them with their last process, and [`clean`] does the rest.
+//!
+//! A program that makes environments must call [`child_main`] first thing in `main`: keeper, disk
+//! and `enter` are this same program under other words.
+
+mod allowed;
+mod disk;
+pub mod disklog;
+mod enter;
+mod groups;
+mod keeper;
+mod ledger;
+mod model;
+mod network;
+mod pages;
+mod settings;
+mod simdisk;
+pub mod spec;
+
+pub use allowed::{Lack, lacks};
+pub use disk::{Described as DescribedDisk, build_image};
+pub use groups::Groups;
+pub use ledger::{Listed, Made, Owner, clean, list, place as ledgers};
+pub use network::Described as DescribedNetwork;
+pub use settings::Setting;
+pub use spec::Spec;
+
+use enter::Entry;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+
+/// The first word of our own child processes.
+const CHILD_WORD: &str = "regatta-lab-child";
+
+/// Which side a program is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// With the memory limit, the disk and the server's processors.
+    Server,
+    /// With the client's processors and network.
+    Client,
+}
+
+/// What an environment turned out to be: enough to say under what a number was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its name.
+    pub id: String,
+    /// What was asked for.
+    pub spec: Spec,
+    /// The kernel that made it.
+    pub kernel: String,
+    /// The process that holds its namespaces.
+    pub keeper: u32,
+    /// The network, if it has one of its own.
+    pub network: Option<DescribedNetwork>,
+    /// Settings of that network.
+    pub settings: Vec<Setting>,
+    /// Settings that the profile names and that were left alone, since they are the machine's.
+    pub left_alone: Vec<String>,
+    /// The disk, if it has one of its own.
+    pub disk: Option<DescribedDisk>,
+    /// Where the files are, as the server sees it.
+    pub root: Option<PathBuf>,
+    /// The control groups.
+    pub groups: Groups,
+    server: Entry,
+    client: Entry,
+}
+
+impl Record {
+    fn begin(spec: &Spec, id: &str) -> Result<Self, String> {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+        let root = spec.files.as_ref().map(|files| files.canonicalize()).transpose();
+        Ok(Self {
+            id: id.to_owned(),
+            spec: spec.clone(),
+            kernel: release.unwrap_or_default().trim().to_owned(),
+            keeper: std::process::id(),
+            network: None,
+            settings: Vec::new(),
+            left_alone: Vec::new(),
+            disk: None,
+            root: root.map_err(|error| error.to_string())?,
+            groups: Groups::default(),
+            server: Entry::default(),
+            client: Entry::default(),
+        })
+    }
+
+    /// Notes what server and client are to join.
+    fn namespaces(&mut self, spec: &Spec, client_network: Option<u32>) {
+        let network = spec.network.is_some().then_some(self.keeper);
+        let entry = |groups: &[PathBuf], cpus: &[usize]| Entry {
+            groups: groups.to_vec(),
+            network_of: network,
+            mounts_of: None,
+            cpus: cpus.to_vec(),
+            nice: spec.cpu.nice,
+        };
+        self.server = entry(&self.groups.server, &spec.cpu.server);
+        self.server.mounts_of = spec.disk.is_some().then_some(self.keeper);
+        self.client = entry(&self.groups.client, &spec.cpu.client);
+        self.client.network_of = client_network.or(network);
+    }
+}
+
+/// Why there is no environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The specification makes no sense: everything that is wrong with it.
+    Senseless(Vec<String>),
+    /// This machine does not allow it: everything that it lacks.
+    Lacking(Vec<Lack>),
+    /// It could not be made, and has been undone.
+    Failed(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Senseless(faults) => f.write_str(&faults.join("; ")),
+            Self::Lacking(lacks) => {
+                let lacks: Vec<_> = lacks.iter().map(ToString::to_string).collect();
+                f.write_str(&lacks.join("; "))
+            }
+            Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+/// An environment that is there. Dropping it ends everything in it and undoes it.
+#[derive(Debug)]
+pub struct Environment {
+    keeper: Child,
+    /// Its end is what the keeper waits for.
+    wanted: Option<ChildStdin>,
+    record: Record,
+}
+
+impl Environment {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// See [`Fault`]. Nothing is left of what could be made.
+    pub fn make(spec: &Spec) -> Result<Self, Fault> {
+        let faults = spec.faults();
+        if !faults.is_empty() {
+            return Err(Fault::Senseless(faults));
+        }
+        let lacks = lacks(spec);
+        if !lacks.is_empty() {
+            return Err(Fault::Lacking(lacks));
+        }
+        Self::ask(spec).map_err(Fault::Failed)
+    }
+
+    fn ask(spec: &Spec) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("keeper: {error}");
+        let mut keeper = keeper::with_namespaces(spec.network.is_some(), spec.disk.is_some());
+        keeper.arg(std::env::current_exe().map_err(failed)?).args([CHILD_WORD, "keeper"]);
+        keeper.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut keeper = keeper.spawn().map_err(failed)?;
+        let mut wanted = keeper.stdin.take().expect("it is piped");
+        let mut said = BufReader::new(keeper.stdout.take().expect("it is piped"));
+        let order = serde_json::to_string(spec).map_err(|error| error.to_string())?;
+        let mut answer = String::new();
+        let asked = wanted
+            .write_all(format!("{order}\n").as_bytes())
+            .and_then(|()| said.read_line(&mut answer));
+        let made: Result<Record, String> = match asked {
+            Ok(count) if count > 0 => {
+                serde_json::from_str(&answer).map_err(|error| error.to_string())?
+            }
+            _ => Err("the keeper died".to_owned()),
+        };
+        match made {
+            Ok(record) => Ok(Self { keeper, wanted: Some(wanted), record }),
+            Err(why) => {
+                drop(wanted);
+                let _ = keeper.wait();
+                Err(why)
+            }
+        }
+    }
+
+    /// What it turned out to be.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Where the files are, as the server sees it.
+    #[must_use]
+    pub fn root(&self) -> Option<&Path> {
+        self.record.root.as_deref()
+    }
+
+    /// A command that runs a program inside. Whatever it starts is inside, too, and ends with the
+    /// environment at the latest.
+    #[must_use]
+    pub fn command(&self, place: Place, program: &Path) -> Command {
+        let entry = match place {
+            Place::Server => &self.record.server,
+            Place::Client => &self.record.client,
+        };
+        let entry = serde_json::to_string(entry).expect("numbers and paths that JSON can hold");
+        // The very program that runs now, even if its file has been replaced since.
+        let mut command = Command::new("/proc/self/exe");
+        command.args([CHILD_WORD, "enter", &entry]).arg(program);
+        command
+    }
+
+    /// Ends everything in it and undoes it.
+    ///
+    /// # Errors
+    /// If something could not be undone; the keeper has said what on standard error.
+    pub fn end(mut self) -> Result<(), String> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        if self.wanted.take().is_none() {
+            return Ok(());
+        }
+        match self.keeper.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("{}: not all undone: {status}", self.record.id)),
+            Err(error) => Err(format!("{}: {error}", self.record.id)),
+        }
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        // What is left stands in the ledger, and the keeper has said it.
+        let _ = self.finish();
+    }
+}
+
+/// Becomes one of our own child processes if this process was started as one: then it does that
+/// process's work and gives its exit code. Call it first thing in `main`.
+#[must_use]
+pub fn child_main() -> Option<ExitCode> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() != Some(CHILD_WORD) {
+        return None;
+    }
+    let word = words.next().unwrap_or_default();
+    let rest: Vec<String> = words.collect();
+    let done = match word.as_str() {
+        "keeper" => keeper::run(),
+        "simdisk" => simdisk::run(),
+        "hold" => keeper::hold(),
+        "enter" => enter::run(&rest),
+        "read" => pages::read(&rest),
+        other => Err(format!("no child process `{other}`")),
+    };
+    Some(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody may be there to read it, which is no reason to panic.
+            let _ = writeln!(std::io::stderr(), "regatta-lab {word}: {error}");
+            ExitCode::from(126)
+        }
+    })
+}

@@ -1,0 +1,111 @@
+//! What the page cache holds of a directory: nothing of it, or as much as fits.
+
+use super::enter::Entry;
+use super::groups::Groups;
+use rustix::fs::{Advice, fadvise};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The most files that are looked at.
+const FILES_MAX: usize = 4_000_000;
+
+/// Writes back and drops all that the page cache holds of the files below a directory. Files of
+/// other directories keep theirs: /proc/sys/vm/drop_caches would hit the whole machine.
+pub(super) fn drop_all(root: &Path) -> Result<(), String> {
+    each_file(root, &mut |file| {
+        // What is dirty cannot be dropped (systems.md §5.5). A read-only mount refuses, and has
+        // nothing that is dirty.
+        let _ = file.sync_data();
+        fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from)
+    })
+}
+
+/// Reads all files below a directory inside the server's groups.
+pub(super) fn warm(root: &Path, groups: &Groups) -> Result<(), String> {
+    let exe = std::env::current_exe().map_err(|error| error.to_string())?;
+    let entry = Entry { groups: groups.server.clone(), ..Entry::default() };
+    let entry = serde_json::to_string(&entry).map_err(|error| error.to_string())?;
+    let mut reader = Command::new(&exe);
+    reader.args([super::CHILD_WORD, "enter", &entry]).arg(&exe);
+    reader.args([super::CHILD_WORD, "read"]).arg(root).stdin(Stdio::null());
+    match reader.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("warming the page cache: {status}")),
+        Err(error) => Err(format!("warming the page cache: {error}")),
+    }
+}
+
+/// `read DIR`: reads every file below it.
+pub(super) fn read(words: &[String]) -> Result<(), String> {
+    let [root] = words else { return Err("read: which directory?".to_owned()) };
+    let mut buffer = vec![0; 1 << 17];
+    each_file(Path::new(root), &mut |mut file| {
+        while file.read(&mut buffer)? > 0 {}
+        Ok(())
+    })
+}
+
+/// Opens each regular file below a directory. Links are not followed.
+fn each_file(root: &Path, visit: &mut dyn FnMut(File) -> io::Result<()>) -> Result<(), String> {
+    let mut folders = vec![root.to_owned()];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        let failed = |path: &Path, error| format!("{}: {error}", path.display());
+        for entry in std::fs::read_dir(&folder).map_err(|e| failed(&folder, e))? {
+            let entry = entry.map_err(|error| failed(&folder, error))?;
+            let (path, kind) = (entry.path(), entry.file_type());
+            match kind.map_err(|error| failed(&path, error))? {
+                kind if kind.is_dir() => folders.push(path),
+                kind if kind.is_file() => {
+                    files += 1;
+                    if files > FILES_MAX {
+                        return Err(format!("{}: over {FILES_MAX} files", root.display()));
+                    }
+                    File::open(&path).and_then(&mut *visit).map_err(|e| failed(&path, e))?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The space that the files below a directory take in blocks of 4 KiB, and how many there are,
+/// directories included.
+pub(super) fn space(root: &Path) -> io::Result<(u64, u64)> {
+    let mut folders: Vec<PathBuf> = vec![root.to_owned()];
+    let (mut bytes, mut count) = (0, 0);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let kind = entry.metadata()?;
+            count += 1;
+            bytes += kind.len().div_ceil(4_096) * 4_096;
+            if kind.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok((bytes, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{drop_all, read, space};
+
+    #[test]
+    fn files_are_found_measured_and_read() {
+        let root = std::env::temp_dir().join(format!("regatta-pages-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::write(root.join("one"), [1; 5_000]).unwrap();
+        std::fs::write(root.join("a/b/two"), [2; 10]).unwrap();
+        let folders = 2 * std::fs::metadata(root.join("a")).unwrap().len().div_ceil(4_096) * 4_096;
+        assert_eq!(space(&root).unwrap(), (8_192 + 4_096 + folders, 4));
+        drop_all(&root).unwrap();
+        read(&[root.to_str().unwrap().to_owned()]).unwrap();
+        std::fs::remove_dir_all(&root).unwrap();
+        assert!(drop_all(&root).is_err());
+    }
+}

@@ -1,0 +1,477 @@
+//! What an environment is to be: network, memory, processors, disk, page cache, kernel settings.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The shortest and longest things that a specification may ask for, each checked before anything
+/// is made.
+mod limit {
+    pub(super) const MTU: (u32, u32) = (576, 65_536);
+    pub(super) const ADDRESSES: (u8, u8) = (1, 250);
+    pub(super) const HEADS_MAX: u32 = 64;
+    pub(super) const SEEK_MS_MAX: f64 = 1_000.0;
+    pub(super) const MEMORY_MIN: u64 = 4 << 20;
+    pub(super) const QUOTA_PERCENT: (u32, u32) = (1, 100_000);
+    pub(super) const DELAY_MS_MAX: f64 = 10_000.0;
+}
+
+/// One environment. What is absent or zero is left as the machine has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Spec {
+    /// A network of its own; None: the machine's.
+    pub network: Option<Network>,
+    /// The most memory that the server's group may use, its page cache included, bytes; 0: no
+    /// limit ([E], [S]: "2 GB"; systems.md §5.4).
+    pub memory_bytes: u64,
+    /// Where server and client run, and how fast.
+    pub cpu: Cpu,
+    /// A simulated disk that holds [`Self::files`]; None: the machine's.
+    pub disk: Option<Disk>,
+    /// The directory that is to be served; None: nothing.
+    pub files: Option<PathBuf>,
+    /// What the page cache holds of the files at the start.
+    pub pages: Pages,
+    /// Kernel settings.
+    pub profile: Profile,
+    /// Whether the kernel is to account how long tasks wait for the disk
+    /// (`kernel.task_delayacct`).
+    pub accounting: bool,
+    /// Where large files may lie; empty: the system's place for temporary files.
+    pub scratch: PathBuf,
+}
+
+/// A network namespace (systems.md §5.3).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Network {
+    /// How server and client reach each other.
+    pub layout: Layout,
+    /// The largest packet, bytes.
+    pub mtu: u32,
+    /// Addresses of the server, 10.9.1.1 to 10.9.N.1: the "subnets" of the papers.
+    pub addresses: u8,
+    /// `net.ipv4.tcp_wmem`: three sizes in bytes; empty: the kernel's.
+    pub tcp_wmem: String,
+    /// `net.ipv4.tcp_rmem`: likewise.
+    pub tcp_rmem: String,
+    /// What the link carries from the server, bytes per second (tbf); 0: no limit.
+    pub rate: u64,
+    /// How long each packet from the server is under way, milliseconds (netem); 0: not at all.
+    pub delay_ms: f64,
+    /// Whether packets travel alone: without it the kernel hands up to 64 KiB on at once, whatever
+    /// the MTU.
+    pub single_packets: bool,
+}
+
+/// How server and client reach each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// Both in one namespace, over its loopback device.
+    #[default]
+    Loopback,
+    /// Each in a namespace of its own, with a pair of devices between (veth).
+    Pair,
+}
+
+/// Processors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cpu {
+    /// Where the server may run; empty: anywhere.
+    pub server: Vec<usize>,
+    /// Where the client may run; empty: anywhere. The simulated disk runs there, too.
+    pub client: Vec<usize>,
+    /// The most time that the server's group gets, per cent of one processor; 0: no limit.
+    pub quota_percent: u32,
+    /// The priority of server and client, -20 (first) to 19; 0: the usual one.
+    pub nice: i32,
+}
+
+/// A simulated disk (systems.md §5.5): a block store that takes as long as a disk would, under a
+/// loop device with direct I/O, under ext4.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Disk {
+    /// How long the head is under way to another place, milliseconds; with `seek = distance` the
+    /// mean over all pairs of places.
+    pub seek_ms: f64,
+    /// Whether the way depends on the distance.
+    pub seek: Seek,
+    /// What a head reads or writes, bytes per second.
+    pub bandwidth: u64,
+    /// Heads that work at the same time on one queue; [S] had two disks.
+    pub heads: u32,
+    /// Which request is served next.
+    pub queue: Queue,
+    /// Whether it can be written to; else it is mounted read-only.
+    pub writable: bool,
+    /// How large it is, bytes; 0: as the files need.
+    pub size: u64,
+    /// How far the kernel reads ahead, KiB (`read_ahead_kb` of this device only).
+    pub read_ahead_kb: u32,
+    /// A ready image, as [`super::build_image`] makes it, which is left as it is; None: one is
+    /// made of the files.
+    pub image: Option<PathBuf>,
+    /// Where the requests are written down; None: nowhere that lasts.
+    pub log: Option<PathBuf>,
+}
+
+/// How long a head is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seek {
+    /// Always as long, unless the place is the one where it stands.
+    #[default]
+    Fixed,
+    /// With the square root of the distance: 0.4 of the mean to the neighbour, 1.5 across.
+    Distance,
+}
+
+/// Which request is served next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// The oldest.
+    #[default]
+    Fifo,
+    /// The nearest to the head, unless one has waited for too long.
+    Nearest,
+}
+
+/// What the page cache holds of the files when the server starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pages {
+    /// Whatever it happens to hold.
+    #[default]
+    AsIs,
+    /// Nothing: written back and dropped, file by file.
+    Cold,
+    /// As much as the group's memory holds: all of it is read inside the group, since a page
+    /// counts for the group that touches it first (systems.md §0.3).
+    Warm,
+}
+
+/// Kernel settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// The kernel's own.
+    #[default]
+    Default,
+    /// Those of [G], table I, as far as a namespace has settings of its own (systems.md §5.7).
+    Geneves,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            layout: Layout::Loopback,
+            mtu: 1_500,
+            addresses: 1,
+            tcp_wmem: String::new(),
+            tcp_rmem: String::new(),
+            rate: 0,
+            delay_ms: 0.0,
+            single_packets: false,
+        }
+    }
+}
+
+impl Default for Disk {
+    /// The disk with which the papers' ratio of disk to processor is met here (systems.md §5.5).
+    fn default() -> Self {
+        Self {
+            seek_ms: 3.0,
+            seek: Seek::Fixed,
+            bandwidth: 100_000_000,
+            heads: 1,
+            queue: Queue::Fifo,
+            writable: false,
+            size: 0,
+            read_ahead_kb: 128,
+            image: None,
+            log: None,
+        }
+    }
+}
+
+impl Network {
+    /// Reads `mtu=1500,layout=pair,addresses=4,rate=12MB,delay_ms=5,wmem=4096 16384 131072`.
+    ///
+    /// # Errors
+    /// Names the key or value that is not understood.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut network = Self::default();
+        for (key, value) in pairs(text)? {
+            match key {
+                "mtu" => network.mtu = number(key, value)?,
+                "layout" => network.layout = word(key, value)?,
+                "addresses" => network.addresses = number(key, value)?,
+                "wmem" => network.tcp_wmem = value.to_owned(),
+                "rmem" => network.tcp_rmem = value.to_owned(),
+                "rate" => network.rate = size(value)?,
+                "delay_ms" => network.delay_ms = number(key, value)?,
+                "single_packets" => network.single_packets = number(key, value)?,
+                _ => return Err(format!("network: no key `{key}`")),
+            }
+        }
+        Ok(network)
+    }
+}
+
+impl Disk {
+    /// Reads `seek_ms=4,bandwidth=50MB,heads=1,seek=distance,queue=nearest,writable=true`.
+    ///
+    /// # Errors
+    /// Names the key or value that is not understood.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut disk = Self::default();
+        for (key, value) in pairs(text)? {
+            match key {
+                "seek_ms" => disk.seek_ms = number(key, value)?,
+                "seek" => disk.seek = word(key, value)?,
+                "bandwidth" => disk.bandwidth = size(value)?,
+                "heads" => disk.heads = number(key, value)?,
+                "queue" => disk.queue = word(key, value)?,
+                "writable" => disk.writable = number(key, value)?,
+                "size" => disk.size = size(value)?,
+                "read_ahead_kb" => disk.read_ahead_kb = number(key, value)?,
+                "image" => disk.image = Some(value.into()),
+                "log" => disk.log = Some(value.into()),
+                _ => return Err(format!("disk: no key `{key}`")),
+            }
+        }
+        Ok(disk)
+    }
+}
+
+impl Spec {
+    /// Everything in it that makes no sense, in words.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Some(network) = &self.network {
+            found.extend(network.faults());
+        }
+        if let Some(disk) = &self.disk {
+            found.extend(disk.faults());
+            if self.files.is_none() && disk.image.is_none() && disk.size == 0 {
+                found.push("disk: needs files, an image or a size".to_owned());
+            }
+        }
+        if self.memory_bytes != 0 && self.memory_bytes < limit::MEMORY_MIN {
+            found.push(format!("memory: {} bytes are too few to start in", self.memory_bytes));
+        }
+        outside(&mut found, "quota_percent", self.cpu.quota_percent, limit::QUOTA_PERCENT, true);
+        if !(-20..=19).contains(&self.cpu.nice) {
+            found.push(format!("nice: {} is not from -20 to 19", self.cpu.nice));
+        }
+        if let Some(files) = self.files.as_ref().filter(|files| !files.is_dir()) {
+            found.push(format!("{}: not a directory", files.display()));
+        }
+        if self.pages != Pages::AsIs && self.files.is_none() && self.disk.is_none() {
+            found.push("pages: of which files?".to_owned());
+        }
+        if self.profile == Profile::Geneves && self.network.is_none() {
+            found.push("profile geneves: needs a network of its own to be set in".to_owned());
+        }
+        found
+    }
+}
+
+impl Network {
+    fn faults(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        outside(&mut found, "mtu", self.mtu, limit::MTU, false);
+        outside(&mut found, "addresses", self.addresses, limit::ADDRESSES, false);
+        if !(0.0..=limit::DELAY_MS_MAX).contains(&self.delay_ms) {
+            found.push(format!("delay_ms: {} is out of range", self.delay_ms));
+        }
+        for (name, sizes) in [("wmem", &self.tcp_wmem), ("rmem", &self.tcp_rmem)] {
+            let words = sizes.split_whitespace();
+            if !sizes.is_empty() && words.filter(|w| w.parse::<u32>().is_ok()).count() != 3 {
+                found.push(format!("{name}: three sizes in bytes, not `{sizes}`"));
+            }
+        }
+        found
+    }
+}
+
+impl Disk {
+    fn faults(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if !(0.0..=limit::SEEK_MS_MAX).contains(&self.seek_ms) {
+            found.push(format!("seek_ms: {} is out of range", self.seek_ms));
+        }
+        if self.bandwidth == 0 {
+            found.push("bandwidth: a disk has some".to_owned());
+        }
+        outside(&mut found, "heads", self.heads, (1, limit::HEADS_MAX), false);
+        found
+    }
+}
+
+fn outside<T: PartialOrd + Default + std::fmt::Display>(
+    found: &mut Vec<String>,
+    name: &str,
+    value: T,
+    (least, most): (T, T),
+    zero_is_none: bool,
+) {
+    let none = zero_is_none && value == T::default();
+    if !none && (value < least || value > most) {
+        found.push(format!("{name}: {value} is not from {least} to {most}"));
+    }
+}
+
+fn pairs(text: &str) -> Result<Vec<(&str, &str)>, String> {
+    text.split(',')
+        .filter(|part| !part.trim().is_empty())
+        .map(|part| part.split_once('=').ok_or_else(|| format!("`{part}` is not KEY=VALUE")))
+        .map(|pair| pair.map(|(key, value)| (key.trim(), value.trim())))
+        .collect()
+}
+
+fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{key}: `{value}` is not one"))
+}
+
+fn word<T: serde::de::DeserializeOwned>(key: &str, value: &str) -> Result<T, String> {
+    serde_json::from_value(serde_json::Value::String(value.to_owned()))
+        .map_err(|_| format!("{key}: no `{value}`"))
+}
+
+/// Reads a size or a rate: `512`, `64K`, `256M`, `50MB`, `2GiB`. `K`, `M`, `G` and `KiB`, `MiB`,
+/// `GiB` are powers of 1,024, as in the kernel's files; `kB`, `MB`, `GB` of 1,000.
+///
+/// # Errors
+/// If it is none, or beyond 2^64.
+pub fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a size such as 256M or 50MB");
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (count, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim().trim_end_matches("/s") {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    count.parse::<u64>().ok().and_then(|count| count.checked_mul(factor)).ok_or_else(wrong)
+}
+
+/// Reads a list of processors as the kernel writes it: `0`, `0-3`, `0,2`.
+///
+/// # Errors
+/// If it is none.
+pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let range = first.parse::<usize>().ok().zip(last.parse::<usize>().ok());
+        let (first, last) = range
+            .filter(|(first, last)| first <= last && *last < 1_024)
+            .ok_or_else(|| format!("`{text}` is not a list of processors such as 0-3"))?;
+        found.extend(first..=last);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Disk, Layout, Network, Pages, Profile, Queue, Seek, Spec, cpus, size};
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [
+            ("0", Some(0)),
+            ("512", Some(512)),
+            ("256M", Some(256 << 20)),
+            ("2GiB", Some(2 << 30)),
+            ("50MB", Some(50_000_000)),
+            ("50MB/s", Some(50_000_000)),
+            ("64 K", Some(65_536)),
+            ("", None),
+            ("M", None),
+            ("12Q", None),
+            ("-1", None),
+            ("99999999999G", None),
+        ] {
+            assert_eq!(size(text).ok(), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn processors_are_listed_as_the_kernel_does() {
+        assert_eq!(cpus("0"), Ok(vec![0]));
+        assert_eq!(cpus("0-2,5"), Ok(vec![0, 1, 2, 5]));
+        for wrong in ["", "2-1", "x", "0-", "0-9999"] {
+            assert!(cpus(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn disks_and_networks_are_read_strictly() {
+        let disk = Disk::parse("seek_ms=4, bandwidth=50MB,queue=nearest,seek=distance,heads=2");
+        let wanted = Disk {
+            seek_ms: 4.0,
+            bandwidth: 50_000_000,
+            queue: Queue::Nearest,
+            seek: Seek::Distance,
+            heads: 2,
+            ..Disk::default()
+        };
+        assert_eq!(disk, Ok(wanted));
+        assert_eq!(Disk::parse(""), Ok(Disk::default()));
+        let network = Network::parse("mtu=9000,layout=pair,wmem=4096 16384 131072");
+        let wanted = Network {
+            mtu: 9_000,
+            layout: Layout::Pair,
+            tcp_wmem: "4096 16384 131072".to_owned(),
+            ..Network::default()
+        };
+        assert_eq!(network, Ok(wanted));
+        for wrong in ["seek", "seek_ms=x", "queue=lifo", "sectors=3"] {
+            assert!(Disk::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(Network::parse("mtu=-1").is_err());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said_at_once() {
+        assert_eq!(Spec::default().faults(), Vec::<String>::new());
+        let wrong = Spec {
+            network: Some(Network {
+                mtu: 10,
+                addresses: 0,
+                delay_ms: f64::NAN,
+                tcp_wmem: "1 2".to_owned(),
+                ..Network::default()
+            }),
+            memory_bytes: 1,
+            disk: Some(Disk { seek_ms: -1.0, bandwidth: 0, heads: 0, ..Disk::default() }),
+            ..Spec::default()
+        };
+        assert_eq!(wrong.faults().len(), 9, "{:?}", wrong.faults());
+        let lonely = Spec { pages: Pages::Cold, profile: Profile::Geneves, ..Spec::default() };
+        assert_eq!(lonely.faults().len(), 2, "{:?}", lonely.faults());
+    }
+
+    #[test]
+    fn a_specification_survives_its_own_text() {
+        let spec = Spec {
+            network: Some(Network::default()),
+            disk: Some(Disk::default()),
+            ..Spec::default()
+        };
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
+        assert!(serde_json::from_str::<Spec>("{\"odd\":1}").is_err());
+    }
+}
