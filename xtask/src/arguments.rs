@@ -58,6 +58,12 @@ impl Arguments {
         self.words.len() < before
     }
 
+    /// Takes everything after `--`: the words of another program.
+    pub(crate) fn after_dashes(&mut self) -> Vec<String> {
+        let at = self.words.iter().position(|word| word == "--");
+        at.map_or_else(Vec::new, |at| self.words.split_off(at).split_off(1))
+    }
+
     /// Ends the reading: any word left over is an error.
     ///
     /// # Errors
@@ -86,6 +92,15 @@ mod tests {
         assert_eq!(found.text("--json"), Ok(Some("x.json".to_owned())));
         assert_eq!(found.word().as_deref(), Some("one"));
         assert_eq!(found.word().as_deref(), Some("two"));
+        assert_eq!(found.finish(), Ok(()));
+    }
+
+    #[test]
+    fn the_words_of_another_program_are_its_own() {
+        let mut found = arguments("--rounds 3 -- ls --rounds 4 -- x");
+        assert_eq!(found.after_dashes(), ["ls", "--rounds", "4", "--", "x"]);
+        assert_eq!(found.number("--rounds", 9), Ok(3));
+        assert_eq!(found.after_dashes(), Vec::<String>::new());
         assert_eq!(found.finish(), Ok(()));
     }
 

@@ -4,6 +4,7 @@
 mod arguments;
 mod bench;
 mod command;
+mod environment;
 mod fuzz;
 mod generate;
 mod simulate;
@@ -25,12 +26,17 @@ Usage: cargo xtask COMMAND [options]
   fuzz [TARGET] [--seconds S] [--smoke]
                        fuzz one target, or each in turn (default: 30 s each); --smoke needs no
                        nightly compiler: corpora and mutations of them (default: 10 s in all)
+  env run|list|clean   a command in an environment of its own (network, memory limit, simulated
+                       disk, processors), and what was left of earlier ones; `env --help`
   bench [options]      Regatta beside a bare loop, nginx, lighttpd and h2o; `bench --help`
 
 Example: cargo xtask test
 ";
 
 fn main() -> ExitCode {
+    if let Some(code) = regatta_lab::env::child_main() {
+        return code;
+    }
     let mut words = std::env::args().skip(1);
     let command = words.next().unwrap_or_default();
     let rest: Vec<String> = words.collect();
@@ -40,6 +46,7 @@ fn main() -> ExitCode {
         "gen" => generate::run(&rest),
         "sim" => simulate::run(&rest),
         "fuzz" => fuzz::run(&rest),
+        "env" => environment::run(&rest),
         "bench" => bench::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
