@@ -7,11 +7,11 @@ use memchr::memchr2;
 pub enum Choice {
     /// The coding at this index of the list of available ones.
     Coding(usize),
-    /// The representation as it is.
+    /// The representation as it is. Also where the request refuses all that is available and
+    /// `identity` too: a server may then answer 406 or disregard the field (RFC 9110 §12.4.1,
+    /// §15.5.7), and what is there serves a client better than a page that says it is not to be
+    /// had. nginx and h2o do the same.
     Identity,
-    /// The request refuses all that is available, `identity` too. RFC 9110 §12.5.3 leaves it to the
-    /// server to send it as it is, or to answer 406.
-    NotAcceptable,
 }
 
 /// The most codings that can be chosen from.
@@ -73,7 +73,6 @@ fn choose_weighted(accept_encoding: FieldLines<'_>, available: &[&str]) -> Choic
     let identity = identity.or(any);
     match best {
         Some(at) if best_weight >= identity.unwrap_or(0) => Choice::Coding(at),
-        _ if identity == Some(0) => Choice::NotAcceptable,
         _ => Choice::Identity,
     }
 }
@@ -121,12 +120,11 @@ mod tests {
 
     const AVAILABLE: [&str; 3] = ["br", "zstd", "gzip"];
 
-    /// `expected` is the coding, `identity`, or `none`.
+    /// `expected` is the coding, or `identity`.
     fn check(value: &str, available: &[&str], expected: &str) {
         let found = match choose(FieldLines::one(value.as_bytes()), available) {
             Choice::Coding(at) => available[at],
             Choice::Identity => "identity",
-            Choice::NotAcceptable => "none",
         };
         assert_eq!(found, expected, "{value:?} {available:?}");
     }
@@ -165,20 +163,20 @@ mod tests {
             ("identity, gzip;q=0.5", "identity"),
             ("identity;q=0.5, gzip", "gzip"),
             ("identity;q=0.5, gzip;q=0.5", "gzip"),
-            ("identity;q=0", "none"),
-            ("*;q=0", "none"),
+            ("identity;q=0", "identity"),
+            ("*;q=0", "identity"),
             ("*;q=0, identity", "identity"),
             ("*;q=0, identity;q=0.001", "identity"),
             ("identity;q=0, br", "br"),
             ("identity;q=0, *", "br"),
-            ("identity;q=0, deflate", "none"),
+            ("identity;q=0, deflate", "identity"),
             ("gzip;q=0", "identity"),
             ("*, gzip;q=0, br;q=0, zstd;q=0", "identity"),
         ] {
             check(value, &AVAILABLE, expected);
         }
         check("gzip, br", &[], "identity");
-        check("identity;q=0", &[], "none");
+        check("identity;q=0", &[], "identity");
         check("gzip, br", &["gzip"], "gzip");
         assert_eq!(choose(FieldLines::ABSENT, &AVAILABLE), Choice::Identity);
     }

@@ -6,12 +6,11 @@ use regatta_http::{
 };
 use regatta_op::{Coding, File};
 
-/// The coding to send of a file; `None` if the request refuses every one that there is, and the
-/// file as it is.
+/// The coding to send of a file; the file as it is where the request names none that there is.
 pub(crate) fn choose<'a, F: File>(
     head: &RequestHead<'_>,
     file: &'a Representation<F>,
-) -> Option<&'a Coded<F>> {
+) -> &'a Coded<F> {
     let mut available = [file.identity(); 3];
     let mut names = [""; 3];
     let mut count = 0;
@@ -22,8 +21,7 @@ pub(crate) fn choose<'a, F: File>(
         }
     }
     match negotiate::choose(head.accept_encoding, &names[..count]) {
-        Choice::Coding(at) => Some(available[at]),
-        Choice::Identity => Some(file.identity()),
-        Choice::NotAcceptable => None,
+        Choice::Coding(at) => available[at],
+        Choice::Identity => file.identity(),
     }
 }

@@ -47,13 +47,7 @@ pub(crate) fn plan<'a, F: File>(
     let coded = if head.accept_encoding.is_absent() {
         file.identity()
     } else {
-        match negotiate::choose(head, file) {
-            Some(coded) => coded,
-            None => {
-                let shape = Shape::Refused(Status::NOT_ACCEPTABLE);
-                return Plan { coded: file.identity(), shape };
-            }
-        }
+        negotiate::choose(head, file)
     };
     if head.conditions.is_empty() && head.range.is_none() {
         return Plan { coded, shape: Shape::Whole };

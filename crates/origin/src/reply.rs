@@ -127,10 +127,10 @@ impl Terms<'_> {
                 self.amend(&mut out);
                 Reply { outbox: Outbox::new(out), status: Status::NOT_MODIFIED, body_bytes: 0 }
             }
-            Shape::Refused(status) => self.page(*status, "", |out| match *status {
-                Status::RANGE_NOT_SATISFIABLE => write_unsatisfied_range(out, coded.len()),
-                Status::NOT_ACCEPTABLE => write_field(out, "Vary", b"Accept-Encoding"),
-                _ => {}
+            Shape::Refused(status) => self.page(*status, "", |out| {
+                if *status == Status::RANGE_NOT_SATISFIABLE {
+                    write_unsatisfied_range(out, coded.len());
+                }
             }),
         }
     }
@@ -200,6 +200,7 @@ impl Terms<'_> {
         write_decimal_field(&mut out, "Content-Length", coded.len());
         out.extend_from_slice(coded.type_line());
         self.write_page_fields(&mut out);
+        self.write_missing(&mut out);
         end_head(&mut out);
         self.amend(&mut out);
         let mut outbox = Outbox::new(out);
@@ -252,7 +253,10 @@ impl Terms<'_> {
     /// A status that only says that nothing answers, with the fields that go with it.
     pub(crate) fn nothing<F>(&self, status: Status) -> Reply<F> {
         self.page(status, "", |out| match status {
-            Status::NOT_FOUND => self.write_caching(out),
+            Status::NOT_FOUND => {
+                self.write_caching(out);
+                self.write_missing(out);
+            }
             // RFC 9110 §15.5.6.
             Status::METHOD_NOT_ALLOWED => write_field(out, "Allow", ALLOW),
             Status::SERVICE_UNAVAILABLE => write_field(out, "Retry-After", b"1"),
@@ -320,6 +324,13 @@ impl Terms<'_> {
         }
     }
 
+    /// Says in a 404 that it is one only to those who do not ask for a page, if that is so.
+    fn write_missing(&self, out: &mut Vec<u8>) {
+        if !self.site.content.fallback.is_empty() {
+            write_field(out, "Vary", VARY_FALLBACK);
+        }
+    }
+
     /// Says in a finished head what becomes of the connection, if that must be said.
     #[inline(always)]
     fn amend(&self, out: &mut Vec<u8>) {
@@ -350,13 +361,16 @@ impl Terms<'_> {
 /// Room for the `Connection` field.
 const CONNECTION_BYTES_MAX: usize = 24;
 
+/// The fields that decide whether a fallback answers.
+const VARY_FALLBACK: &[u8] = b"Accept, Sec-Fetch-Dest";
+
 /// Says in a finished head, in 206 and 304 as in 200 (RFC 9110 §15.3.7, §15.4.5), that a fallback
 /// was chosen: who asked for a page got it, another who asks for the same gets 404.
 #[inline(always)]
 fn vary(out: &mut Vec<u8>, role: Role) {
     if role == Role::Fallback {
         out.truncate(out.len() - 2);
-        write_field(out, "Vary", b"Accept, Sec-Fetch-Dest");
+        write_field(out, "Vary", VARY_FALLBACK);
         end_head(out);
     }
 }

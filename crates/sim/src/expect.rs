@@ -172,11 +172,8 @@ impl Oracle<'_> {
     fn file(&self, name: &[u8], known: &Known, role: Role, answers: &mut Vec<Answer>) {
         let Seen::File { main, siblings } = known.seen else { return };
         let coding = match role {
-            Role::NotFound => Ok(None),
+            Role::NotFound => None,
             _ => coding(self.request.accept_encoding.as_deref(), &siblings),
-        };
-        let Ok(coding) = coding else {
-            return answers.push(Answer::Page(406));
         };
         let id = coding.and_then(|coding| siblings[coding as usize]).unwrap_or(main);
         let now = i64::try_from(known.unix).expect("virtual time is short");
@@ -310,8 +307,8 @@ const fn final_status(fault: OpenFault) -> Option<u16> {
 fn coding(
     accepted: Option<&[(&'static str, u16)]>,
     siblings: &[Option<FileId>; 3],
-) -> Result<Option<Coding>, ()> {
-    let Some(accepted) = accepted else { return Ok(None) };
+) -> Option<Coding> {
+    let accepted = accepted?;
     let weight = |wanted: &[&str]| {
         let found = accepted.iter().find(|(name, _)| wanted.contains(name));
         found.or_else(|| accepted.iter().find(|(name, _)| *name == "*")).map(|(_, weight)| *weight)
@@ -329,9 +326,8 @@ fn coding(
         }
     }
     match best {
-        Some((coding, weight)) if weight >= identity.unwrap_or(0) => Ok(Some(coding)),
-        _ if identity == Some(0) => Err(()),
-        _ => Ok(None),
+        Some((coding, weight)) if weight >= identity.unwrap_or(0) => Some(coding),
+        _ => None,
     }
 }
 

@@ -244,6 +244,7 @@ impl Judge<'_> {
             has(response, "etag", None)?;
             has(response, "last-modified", None)?;
             has(response, "content-encoding", None)?;
+            has(response, "vary", self.vary_of_404())?;
             return has(response, "cache-control", Some(&rules.cache_control_page));
         }
         let caching = match media_type(&shown.name) {
@@ -273,6 +274,11 @@ impl Judge<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Who asks for a page may get the fallback instead.
+    fn vary_of_404(&self) -> Option<&'static str> {
+        (!self.site.content.fallback.is_empty()).then_some("Accept, Sec-Fetch-Dest")
     }
 
     /// What the response says of the connection; true if it ends it.
@@ -342,7 +348,6 @@ fn page(response: &Response, status: u16, head_only: bool) -> Result<(), String>
     has(response, "content-encoding", None)?;
     has(response, "allow", (status == 405).then_some("GET, HEAD, OPTIONS"))?;
     has(response, "retry-after", (status == 503).then_some("1"))?;
-    has(response, "vary", (status == 406).then_some("Accept-Encoding"))?;
     if response.body.len() as u64 == response.promised && !head_only {
         let body = String::from_utf8_lossy(&response.body);
         if !body.contains(&status.to_string()) || !body.ends_with('\n') || body.len() > 400 {
