@@ -26,7 +26,8 @@ pub enum Lookup<F> {
     /// This, and it is recent enough to use.
     Fresh(Entry<F>),
     /// This, and it is time to see whether it changed. The cache says so to one asker and calls the
-    /// entry fresh to others meanwhile, so that a popular file is opened again once.
+    /// entry fresh to others meanwhile, so that a popular file is opened again once; but not for
+    /// ever, or what is on a disk that does not answer would never be stale.
     Stale(Entry<F>),
 }
 

@@ -33,7 +33,7 @@ pub use cache::{Cache, Entry, Lookup};
 pub use conn::{Conn, Cx};
 pub use entry::{Body, Coded, Representation};
 pub use explain::{Decision, Explanation, explain};
-pub use local_cache::LocalCache;
+pub use local_cache::{LocalCache, STALE_PERIODS_MAX};
 pub use record::{Log, NoLog, Outcome, Peer, Record};
 pub use scratch::Scratch;
 pub use site::{CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, Site};

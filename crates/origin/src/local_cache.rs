@@ -10,6 +10,11 @@ use regatta_op::{File, Tick};
 /// The longest name of nothing that is remembered, bytes.
 const NEGATIVE_NAME_BYTES_MAX: usize = 256;
 
+/// While somebody looks whether a file changed, others are given what is known of it. That ends
+/// after so many times [`CachingRules::revalidate_ms`]: then all look for themselves. Otherwise a
+/// disk that hangs, or answers later than it is asked again, would keep a stale file for ever.
+pub const STALE_PERIODS_MAX: u64 = 4;
+
 /// No node.
 const NONE: u32 = u32::MAX;
 
@@ -66,7 +71,12 @@ struct Held<F> {
     path: Box<[u8]>,
     hash: u64,
     entry: Entry<F>,
+    /// When this was opened.
+    opened: Tick,
+    /// When this was opened, or somebody was last told to look again.
     checked_at: Tick,
+    /// When somebody was first told to look again, and nobody has brought anything since.
+    doubted: Tick,
     visited: bool,
     rank: Rank,
     bytes: usize,
@@ -164,9 +174,8 @@ impl<F: File> Cache<F> for LocalCache<F> {
             }
             tally.add(Counter::CacheNegativeHits, 1);
         } else if age >= self.rules.revalidate_ms {
-            held.checked_at = now;
             tally.add(Counter::CacheRevalidations, 1);
-            return Lookup::Stale(held.entry.clone());
+            return held.doubt(now, &self.rules);
         }
         tally.add(Counter::CacheHits, 1);
         Lookup::Fresh(held.entry.clone())
@@ -176,7 +185,7 @@ impl<F: File> Cache<F> for LocalCache<F> {
         let held = self.hold(path, entry, opened);
         let mut inner = self.inner.borrow_mut();
         let known = inner.find(held.hash, path);
-        if known.is_some_and(|at| inner.checked_at(at) > opened) {
+        if known.and_then(|at| inner.held(at)).is_some_and(|known| known.opened > opened) {
             return; // who opened it later was faster
         }
         if known.is_none() {
@@ -186,12 +195,13 @@ impl<F: File> Cache<F> for LocalCache<F> {
     }
 
     fn fill(&self, path: &[u8], file: &Arc<Representation<F>>, tally: &Tally<'_>) {
-        let mut held = self.hold(path, &Entry::File(file.clone()), Tick::default());
+        let held = self.hold(path, &Entry::File(file.clone()), Tick::default());
         let mut inner = self.inner.borrow_mut();
         let Some(at) = inner.find(held.hash, path) else { return };
-        held.checked_at = inner.checked_at(at);
-        let slot = inner.nodes[at as usize].slot.as_ref();
-        if slot.is_some_and(|old| matches!(&old.entry, Entry::File(old) if old.tells_of(file))) {
+        let Some(old) = inner.held(at) else { return };
+        if matches!(&old.entry, Entry::File(old) if old.tells_of(file)) {
+            let Held { opened, checked_at, doubted, .. } = *old;
+            let held = Held { opened, checked_at, doubted, ..held };
             self.replace(&mut inner, Some(at), held, tally);
         }
     }
@@ -212,7 +222,7 @@ impl<F: File> LocalCache<F> {
         self.hasher.hash_one(path)
     }
 
-    fn hold(&self, path: &[u8], entry: &Entry<F>, now: Tick) -> Held<F> {
+    fn hold(&self, path: &[u8], entry: &Entry<F>, opened: Tick) -> Held<F> {
         let (rank, bytes, descriptors) = match entry {
             Entry::File(file) => {
                 let descriptors = file.descriptors();
@@ -226,7 +236,9 @@ impl<F: File> LocalCache<F> {
             hash: self.hash(path),
             path: path.into(),
             entry: entry.clone(),
-            checked_at: now,
+            opened,
+            checked_at: opened,
+            doubted: Tick::NEVER,
             visited: false,
             rank,
             bytes: bytes + path.len() + size_of::<Node<F>>(),
@@ -257,6 +269,19 @@ impl<F: File> LocalCache<F> {
     }
 }
 
+impl<F: Clone> Held<F> {
+    /// It is time to see whether this changed: tells the asker to, and decides what others may
+    /// think meanwhile.
+    #[cold]
+    fn doubt(&mut self, now: Tick, rules: &CachingRules) -> Lookup<F> {
+        self.doubted = self.doubted.min(now);
+        if now.since(self.doubted) < rules.revalidate_ms.saturating_mul(STALE_PERIODS_MAX) {
+            self.checked_at = now;
+        }
+        Lookup::Stale(self.entry.clone())
+    }
+}
+
 /// True if the node at `at` holds `path`.
 #[inline]
 fn is_at<F>(nodes: &[Node<F>], at: u32, hash: u64, path: &[u8]) -> bool {
@@ -270,9 +295,8 @@ impl<F> Inner<F> {
         self.table.find(hash, |&at| is_at(&self.nodes, at, hash, path)).copied()
     }
 
-    /// When what a node holds was opened last, or is being opened.
-    fn checked_at(&self, at: u32) -> Tick {
-        self.nodes[at as usize].slot.as_ref().map_or(Tick::default(), |held| held.checked_at)
+    fn held(&self, at: u32) -> Option<&Held<F>> {
+        self.nodes[at as usize].slot.as_ref()
     }
 
     fn shelf(&self, rank: Rank) -> &Shelf {

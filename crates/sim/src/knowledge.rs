@@ -1,7 +1,7 @@
 //! What could be known of the disk at any time: every open, what it found, and who waited for it.
 use crate::{disk::Seen, expect::Known, trace::Stamp};
 use regatta_op::OpenFault;
-use regatta_origin::CachingRules;
+use regatta_origin::{CachingRules, STALE_PERIODS_MAX};
 use std::collections::HashMap;
 
 /// One open and what became of it.
@@ -91,7 +91,6 @@ impl Knowledge {
             let own = known.link == asker.link && known.completed.step >= asker.asked.step;
             own && passes(known.seen)
         });
-        let renewed = leased || excused;
         let admissible = |known: &&Observation| {
             let age_max = match known.seen {
                 Seen::Fault(_) => rules.negative_ms,
@@ -103,7 +102,8 @@ impl Knowledge {
                 rules.enabled
                     && put.step <= asker.answered.step
                     && (known.completed.tick.saturating_add(age_max) > asker.asked.tick
-                        || renewed && !matches!(known.seen, Seen::Fault(_)))
+                        || (excused || leased && self.is_bearable(name, known, put, asker, rules))
+                            && !matches!(known.seen, Seen::Fault(_)))
             });
             in_time && (own || cached)
         };
@@ -111,6 +111,24 @@ impl Knowledge {
             .filter(admissible)
             .map(|known| Known { seen: known.seen, unix: known.unix })
             .collect()
+    }
+
+    /// True if what is known is not older than others' looking again excuses.
+    fn is_bearable(
+        &self,
+        name: &[u8],
+        known: &Observation,
+        put: Stamp,
+        asker: Asker,
+        rules: &CachingRules,
+    ) -> bool {
+        let stale_from = known.completed.tick.saturating_add(rules.revalidate_ms);
+        let leases = self.leases.get(name).into_iter().flatten();
+        let doubts = leases.map(|lease| lease.started);
+        let doubts = doubts.filter(|at| at.step >= put.step && at.tick >= stale_from);
+        let excuse_ms = rules.revalidate_ms.saturating_mul(STALE_PERIODS_MAX + 1);
+        let first = doubts.map(|at| at.tick).min();
+        first.is_none_or(|first| asker.asked.tick <= first.saturating_add(excuse_ms))
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is remembered, for how long, and within which bounds.
-use crate::rig::{Expected, Rig, check, pattern};
+use crate::rig::{Client, Expected, Rig, check, pattern};
 use regatta_metrics::Counter;
 use regatta_op::{OpKind, OpenFault};
-use regatta_origin::{CachingRules, ContentRules, Site};
+use regatta_origin::{CachingRules, ContentRules, STALE_PERIODS_MAX, Site};
 
 fn with(caching: CachingRules) -> Rig {
     Rig::new(Site { caching, ..Site::default() })
@@ -61,6 +61,65 @@ fn what_is_read_late_replaces_nothing_younger() {
     late.run();
     assert!(late.output.ends_with(b"0123456789"), "it was opened before");
     assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
+}
+
+/// Others may be given what is known while somebody looks, but not for ever.
+#[test]
+fn a_disk_that_hangs_does_not_keep_what_is_stale() {
+    let rig = Rig::new(Site::default());
+    assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
+    rig.put("ten.txt", b"9876543210");
+    let ask = || {
+        let mut client = rig.connect();
+        client.hold_opens = true;
+        client.feed(get("/ten.txt").as_bytes());
+        client
+    };
+    // One asker of each period waits; the others are answered.
+    let mut waiting = Vec::new();
+    for _ in 0..=STALE_PERIODS_MAX {
+        rig.pass(1_000);
+        waiting.push(ask());
+        assert_eq!(waiting.last().and_then(Client::waits_for), Some(OpKind::Open));
+        if waiting.len() as u64 <= STALE_PERIODS_MAX {
+            assert!(ask().output.ends_with(b"0123456789"));
+        }
+    }
+    let mut last = ask();
+    assert_eq!(last.waits_for(), Some(OpKind::Open), "nobody is given what is so old");
+    assert!(last.output.is_empty());
+    last.hold_opens = false;
+    last.run();
+    assert!(last.output.ends_with(b"9876543210"));
+    assert!(ask().output.ends_with(b"9876543210"), "it is known from now on");
+}
+
+/// A disk that answers later than it is asked again still brings what is new.
+#[test]
+fn a_slow_read_is_remembered_though_others_look_meanwhile() {
+    let rig = Rig::new(Site::default());
+    assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
+    rig.put("ten.txt", b"9876543210");
+    rig.pass(1_000);
+    let mut slow = rig.connect();
+    slow.hold_reads = true;
+    slow.feed(get("/ten.txt").as_bytes());
+    rig.pass(1_000);
+    let mut other = rig.connect();
+    other.hold_reads = true;
+    other.feed(get("/ten.txt").as_bytes());
+    assert_eq!((slow.waits_for(), other.waits_for()), (Some(OpKind::Read), Some(OpKind::Read)));
+    slow.hold_reads = false;
+    slow.run();
+    assert!(slow.output.ends_with(b"9876543210"));
+    let opens = rig.opens.get();
+    let mut third = rig.connect();
+    third.hold_opens = true;
+    third.feed(get("/ten.txt").as_bytes());
+    third.hold_opens = false;
+    third.run();
+    assert!(third.output.ends_with(b"9876543210"));
+    assert!(rig.opens.get() <= opens + 1);
 }
 
 #[test]

@@ -221,6 +221,7 @@ impl Rig {
             room: u64::MAX,
             send_bytes_max: u64::MAX,
             hold_reads: false,
+            hold_opens: false,
             shut: false,
             closed: None,
         };
@@ -252,6 +253,8 @@ pub(crate) struct Client<'a> {
     pub(crate) send_bytes_max: u64,
     /// The disk is slow: reads wait.
     pub(crate) hold_reads: bool,
+    /// The disk is slow: opens wait.
+    pub(crate) hold_opens: bool,
     pub(crate) shut: bool,
     pub(crate) closed: Option<CloseReason>,
 }
@@ -298,6 +301,10 @@ impl Client<'_> {
                     return;
                 }
                 Op::Send(outbox) => self.send(outbox),
+                Op::Open(..) if self.hold_opens => {
+                    self.parked = Some(op);
+                    return;
+                }
                 Op::Open(ticket, req) => {
                     let found = self.rig.open(&req);
                     self.done(Done::Open(ticket, found));
@@ -372,9 +379,9 @@ impl Client<'_> {
         self.after_abandoning()
     }
 
-    pub(crate) fn drain(&mut self) -> bool {
+    pub(crate) fn drain(&mut self) {
         self.conn.drain(self.rig.now(), &self.rig.cx());
-        self.after_abandoning()
+        assert!(!self.after_abandoning(), "what is out stays out");
     }
 
     fn after_abandoning(&mut self) -> bool {

@@ -171,7 +171,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         "250",
         "When the server is going away: how long an idle connection may still send a request.",
         "It is answered and told that it is the last. A client whose request crosses the end of \
-         its connection would lose it. 0 closes idle connections at once.",
+         its connection would lose it. 0 closes idle connections as soon as what they have sent \
+         has been read.",
     ),
     option(
         "limits.linger_bytes_max",
@@ -245,7 +246,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool,
         "true",
         "Whether name.br, name.zst and name.gz are sent for name to those who accept them.",
-        "",
+        "Who accepts none of them is sent name itself, also where Accept-Encoding refuses that too \
+         (identity;q=0): a server may disregard the field (RFC 9110 §12.4.1), and nginx and h2o do \
+         so.",
     ),
     option(
         "content.dotfiles",
@@ -359,7 +362,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         millis(0, DAY_MS),
         "1000",
         "How long an entry is used before the file system is asked again.",
-        "Whatever changes on disk is seen after this time at the latest.",
+        "Whatever changes on disk is seen after this time, if the file system answers at once. \
+         While it takes longer, one request waits for it and others are answered with what is \
+         known, for four times this long; then all wait.",
     ),
     option(
         "cache.negative_ms",
