@@ -230,20 +230,18 @@ impl<F: File> Conn<F> {
     ///
     /// A peer that was promised a persistent connection may have its next request on the way, and
     /// would lose it: an idle connection has [`crate::Deadlines::drain_idle_ms`] left, and the
-    /// response to what comes meanwhile says that it is the last. If that is 0 it closes at once,
-    /// and the `Recv` that was out counts as dropped, as in [`expire`](Self::expire).
+    /// response to what comes meanwhile says that it is the last. Also where that is 0 it is for
+    /// [`expire`](Self::expire) to end it: what has come and not been read would otherwise be lost,
+    /// and with it what the peer has not taken yet (RFC 9112 §9.6).
     pub fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
         self.draining = true;
         if self.is_idle() {
             self.deadline = self.deadline.min(now.tick.after(cx.site.deadlines.drain_idle_ms));
-            if self.deadline <= now.tick {
-                self.end(CloseReason::Drained, now, cx);
-            }
         }
     }
 
-    /// True if [`expire`](Self::expire) or [`drain`](Self::drain) dropped the operation that was
-    /// out, and [`next_op`](Self::next_op) has not been called since.
+    /// True if [`expire`](Self::expire) dropped the operation that was out, and
+    /// [`next_op`](Self::next_op) has not been called since.
     #[must_use]
     pub const fn abandoned(&self) -> bool {
         self.abandoned

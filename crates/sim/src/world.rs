@@ -479,12 +479,7 @@ impl<'a> World<'a> {
             conn.drain(now, &cx);
             conn.check_invariants();
             link.drained.get_or_insert(self.stamp);
-            let dropped = conn.abandoned();
-            trace::push(self.stamp, at, Event::Drained { dropped });
-            if dropped {
-                link.parked = None;
-                self.take(at)?;
-            }
+            trace::push(self.stamp, at, Event::Drained);
         }
         Ok(())
     }

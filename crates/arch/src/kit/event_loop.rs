@@ -436,9 +436,6 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         for key in self.slots.keys() {
             if let Some(slot) = self.slots.get_mut(key) {
                 slot.conn.drain(self.now, &self.around.cx);
-                if slot.conn.abandoned() {
-                    slot.forget();
-                }
                 self.turn(key, disk);
             }
         }
