@@ -11,6 +11,7 @@ use regatta_load::workload::sha256_hex;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 struct Scratch(PathBuf);
 
@@ -64,6 +65,9 @@ fn the_papers_sets_are_printed_to_the_byte() {
             "eurosys07: 24,480 files, 3,481,249,120 bytes (3320.0 MiB), 680 directories",
             "mean reply body 14726.92 bytes",
             "hottest file_set/dir00000 with 14.1 % of the requests",
+            "time-out 15,000 ms",
+            "requests/s 10000 to 30000 in its paper",
+            "page cache 52 % of the files (not by load",
             "5120 680 17.6743 70.840 11.262 12.95",
             "rate at which the connection cap binds 7,788 requests/s",
             "session rate of each load generator 779.00 sessions/s",
@@ -252,4 +256,30 @@ fn an_access_log_becomes_a_workload() {
         assert_eq!(left, ["files.tsv", "logs", "root", "workload.json"], "runs are removed");
     }
     assert_eq!(hashes[0], hashes[1]);
+}
+
+/// The companion of a load that runs where the files are not.
+#[test]
+fn a_file_is_altered_until_the_time_is_over() {
+    let scratch = Scratch::new("alter");
+    let dir = scratch.0.join("w");
+    let new = NewOptions { requests: Some(100), ..NewOptions::new("10k-renamed", &dir) };
+    assert!(cli::new(&new, &unwatched, &mut Vec::new()).unwrap() < 2);
+    let before = fs::read(dir.join("root/index.html")).unwrap();
+    let mut out = Vec::new();
+    let tenth = Some(Duration::from_millis(100));
+    assert_eq!(cli::alter(&dir, None, tenth, &unwatched, &mut out).unwrap(), 0);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.starts_with("renamed@10ms: ") && text.contains(" versions, "), "{text}");
+    let after = fs::read(dir.join("root/index.html")).unwrap();
+    assert!(after.len() == before.len() && after != before);
+    // Ctrl-C is its ordinary end.
+    let stopped = |_: regatta_load::workload::fault::Progress| ControlFlow::Break(());
+    assert_eq!(cli::alter(&dir, None, None, &stopped, &mut Vec::new()).unwrap(), 0);
+    let smoke = scratch.0.join("smoke");
+    let new =
+        NewOptions { requests: Some(100), without_files: true, ..NewOptions::new("smoke", &smoke) };
+    assert!(cli::new(&new, &unwatched, &mut Vec::new()).unwrap() < 2);
+    let refused = cli::alter(&smoke, None, tenth, &unwatched, &mut Vec::new()).unwrap_err();
+    assert!(refused.to_string().contains("--way renamed@10ms"), "{refused}");
 }

@@ -73,8 +73,8 @@ pub(crate) struct Load {
     /// An answer later than this after the request was due does not count as good.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     deadline: Option<Duration>,
-    /// Compare the bytes of every reply: off, generated, altered, or a local directory; with a
-    /// workload what that knows, else off.
+    /// Compare the bytes of every reply: off, generated, altered, hash, or a local directory; with
+    /// a workload what that knows, else off.
     #[arg(long, value_name = "HOW|DIR")]
     verify: Option<String>,
     /// How long a server may go on serving a file that changed, with --verify DIR.
@@ -173,6 +173,7 @@ impl Load {
                 "off" => Verify::Off,
                 "generated" => Verify::Generated,
                 "altered" => Verify::Altered,
+                "hash" => Verify::Hash,
                 directory => Verify::Directory(directory.into()),
             }),
             stale_after: self.stale_after,

@@ -2,14 +2,16 @@
 use crate::{FAILED, USAGE, say};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use regatta_load::engine::{parse_alter, parse_time};
 use regatta_load::workload::{
+    alter::Altered,
     cli::{self, BYTES_MAX, FromDirOptions, FromLogOptions, InspectOptions, NewOptions, What},
     fault::{Fault, Progress},
     from_dir::Ranks,
     popularity::Mix,
     presets,
     report::Questions,
-    think::Pattern,
+    think::{Pattern, Think},
 };
 use std::{
     io::{self, IsTerminal, Write},
@@ -33,6 +35,10 @@ pub(crate) enum Workload {
     /// Say what is in a workload, a directory or a log, and predict what a server will do with it.
     #[command(after_help = "Example: regatta workload inspect ./w --rate 2000 --connections 1000")]
     Inspect(Inspect),
+    /// Rewrite the one file of a workload, version after version, until Ctrl-C: where the files are,
+    /// when `regatta load` runs elsewhere (with --alter off).
+    #[command(after_help = "Example: regatta workload alter ./w --way renamed@10ms -d 30s")]
+    Alter(Alter),
     /// Make a workload over your own content.
     #[command(after_help = "Example: regatta workload from-dir ./public ./w --exponent 0.9")]
     FromDir(FromDir),
@@ -65,14 +71,17 @@ pub(crate) struct New {
     /// Requests in each log.
     #[arg(long)]
     requests: Option<u64>,
-    /// Sessions in each log at most; httperf as packaged takes 1000.
+    /// Sessions in each log at most, 0 for no bound; httperf as packaged takes 1000.
     #[arg(long, default_value_t = 0)]
     sessions_max: u64,
     /// Session pattern: p10 or spec.
     #[arg(long, value_parser = pattern)]
     pattern: Option<Pattern>,
+    /// Think times: constant (the papers'), surge (Pareto and Weibull) or none.
+    #[arg(long, value_parser = think)]
+    think: Option<Think>,
     /// Factor on think times.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     scale: Option<f64>,
     /// How classes are drawn.
     #[arg(long)]
@@ -155,6 +164,23 @@ pub(crate) struct Inspect {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Alter {
+    /// The directory of a workload of one file, such as 10k-altered.
+    workload: PathBuf,
+    /// How: literal, renamed or forced, with @TIME between versions; as the workload says without.
+    #[arg(long, value_name = "WAY@TIME", value_parser = way)]
+    way: Option<Altered>,
+    /// How long; until Ctrl-C without.
+    #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_time)]
+    duration: Option<Duration>,
+}
+
+fn way(text: &str) -> Result<Altered, String> {
+    let off = || "off alters nothing: say literal, renamed or forced".to_owned();
+    parse_alter(text)?.ok_or_else(off)
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct FromDir {
     /// The directory whose files are asked for.
     root: PathBuf,
@@ -178,9 +204,9 @@ pub(crate) struct FromDir {
     /// Session pattern: p10 or spec.
     #[arg(long, value_parser = pattern)]
     pattern: Option<Pattern>,
-    /// Note each file's SHA-256, so that a load can verify what it gets.
+    /// Do not read the files for their SHA-256: replies can then be verified only where they are.
     #[arg(long)]
-    hash: bool,
+    without_hashes: bool,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -235,6 +261,9 @@ pub(crate) fn run(command: Workload) -> u8 {
     let done = match command {
         Workload::New(new) => cli::new(&new.options(), &watch, &mut out),
         Workload::Inspect(inspect) => cli::inspect(&inspect.options(), &watch, &mut out),
+        Workload::Alter(alter) => {
+            cli::alter(&alter.workload, alter.way, alter.duration, &watch, &mut out)
+        }
         Workload::FromDir(from) => cli::from_dir(&from.options(), &watch, &mut out),
         Workload::FromLog(from) => cli::from_log(&from.options(), &watch, &mut out),
     };
@@ -265,6 +294,7 @@ impl New {
             requests: self.requests,
             sessions_max: self.sessions_max,
             pattern: self.pattern,
+            think: self.think,
             scale: self.scale,
             mix: self.mix.map(|mix| match mix {
                 MixArg::Iid => Mix::Iid,
@@ -317,7 +347,7 @@ impl FromDir {
             clients: self.clients.unwrap_or(given.clients),
             requests: self.requests.unwrap_or(given.requests),
             pattern: self.pattern.unwrap_or(given.pattern),
-            hash: self.hash,
+            hash: !self.without_hashes,
             json: self.json,
             ..given
         }
@@ -373,6 +403,10 @@ impl Watcher {
         self.bar.set_position(progress.done);
         ControlFlow::Continue(())
     }
+}
+
+fn think(name: &str) -> Result<Think, String> {
+    Think::named(name).ok_or_else(|| "expected constant, surge or none".to_owned())
 }
 
 fn pattern(name: &str) -> Result<Pattern, String> {

@@ -3,6 +3,7 @@
 use super::fate::Fate;
 use crate::workload::content::{Content, version_of};
 use regatta_sys::clock;
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub(super) enum Expect {
     /// Generated from the path and a version that the first line tells; the highest that any reply
     /// had is remembered.
     Altered { path: String, highest: AtomicU64, written: Arc<OnceLock<Written>> },
+    /// Only its SHA-256 is known.
+    Hash([u8; 32]),
     /// A file's.
     File(Box<Local>),
 }
@@ -115,6 +118,8 @@ pub(super) enum Check {
     None,
     /// Against generated contents.
     Generated { offset: u64, wrong: bool },
+    /// By its SHA-256 so far.
+    Hash(Sha256),
     /// Held until the end; `floor` is the version that it must not be older than.
     Altered { held: Vec<u8>, floor: u64, long: bool },
     /// Against copies of a file.
@@ -154,6 +159,7 @@ impl Expect {
         match self {
             Self::Unknown => Check::None,
             Self::Generated(_) => Check::Generated { offset: 0, wrong: false },
+            Self::Hash(_) => Check::Hash(Sha256::new()),
             Self::Altered { .. } => Check::Altered { held: Vec::new(), floor, long: false },
             Self::File(local) => {
                 let copies = Held(local.copies());
@@ -171,6 +177,7 @@ impl Expect {
                 *wrong |= content.check(*offset, bytes).is_err();
                 *offset += bytes.len() as u64;
             }
+            (_, Check::Hash(hash)) => hash.update(bytes),
             (_, Check::Altered { held, long, .. }) => {
                 *long |= held.len() + bytes.len() > ALTERED_BYTES_MAX;
                 if !*long {
@@ -195,6 +202,10 @@ impl Expect {
             (Self::Generated(_), Check::Generated { wrong: false, .. }) => Found::Right,
             (Self::Generated(_), Check::Generated { wrong: true, .. }) => {
                 Found::Wrong(Fate::WrongBytes)
+            }
+            (Self::Hash(expected), Check::Hash(hash)) => {
+                let same = hash.clone().finalize()[..] == expected[..];
+                if same { Found::Right } else { Found::Wrong(Fate::WrongBytes) }
             }
             (Self::Altered { path, highest, .. }, Check::Altered { held, floor, long: false }) => {
                 let Some(version) = version_of(path, held) else {
@@ -252,6 +263,15 @@ mod tests {
         let lie = verdict(&expect, &[&bytes[..10], &bytes[11..]], 0, 0);
         assert_eq!(lie, Found::Wrong(Fate::WrongBytes));
         assert_eq!(verdict(&Expect::Unknown, &[&bytes], 0, 0), Found::Nothing);
+    }
+
+    #[test]
+    fn contents_are_known_by_their_hash() {
+        let expect = Expect::Hash(Sha256::digest("hello").into());
+        assert_eq!(verdict(&expect, &[b"hel", b"lo"], 0, 0), Found::Right);
+        for wrong in [&b"hello "[..], b"hell", b""] {
+            assert_eq!(verdict(&expect, &[wrong], 0, 0), Found::Wrong(Fate::WrongBytes));
+        }
     }
 
     #[test]

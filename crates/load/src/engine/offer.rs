@@ -222,7 +222,11 @@ fn bodies(options: &mut LoadOptions, workload: &Workload, taken: &mut Taken) {
         return;
     }
     let (verify, name) = match &workload.files {
-        Files::Users { root } => (Verify::Directory(root.clone()), root.display().to_string()),
+        Files::Users { root } if root.is_dir() => {
+            (Verify::Directory(root.clone()), root.display().to_string())
+        }
+        // The content is on another machine.
+        Files::Users { .. } => (Verify::Hash, "hash".to_owned()),
         _ if workload.offer.altered.is_some() => (Verify::Altered, "altered".to_owned()),
         Files::Specweb { .. } | Files::Listed => (Verify::Generated, "generated".to_owned()),
     };

@@ -47,6 +47,8 @@ pub enum Verify {
     /// Generated contents that are rewritten while they are served, each reply one whole version
     /// and none older than one that was seen before.
     Altered,
+    /// The SHA-256 that a workload over a user's content noted: for a client that has no copy.
+    Hash,
     /// The files below a local directory.
     Directory(PathBuf),
 }

@@ -282,7 +282,7 @@ impl Source {
         {
             let root = root.display();
             return Err(format!(
-                "--verify {root}: no such directory; say off, generated, altered, or a directory"
+                "--verify {root}: no such directory; say off, generated, altered, hash, or a directory"
             ));
         }
         let (copied, written) = (Cell::new(0), Arc::default());
@@ -320,6 +320,13 @@ impl Expecting for Source {
                 let path = path.as_deref().ok_or_else(unknown)?;
                 Ok((Expect::Generated(Content::new(path)), size.or_else(by_name)))
             }
+            Verify::Hash => {
+                let set = self.files.as_ref().ok_or("--verify hash needs a --workload")?;
+                let hash = set.find(target).and_then(|file| set.sha256(file));
+                let bytes = hash.and_then(from_hex);
+                let bytes = bytes.ok_or_else(|| format!("{target}: the list has no hash"))?;
+                Ok((Expect::Hash(bytes), size))
+            }
             Verify::Altered => {
                 let path = path.ok_or_else(unknown)?;
                 let path = path.strip_prefix('/').unwrap_or(&path).to_owned();
@@ -339,6 +346,19 @@ impl Expecting for Source {
             }
         }
     }
+}
+
+/// 64 hexadecimal digits as bytes.
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let digits = text.as_bytes().as_chunks::<2>().0;
+    if text.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// Sources: as told, or so many of 127.0.0.0/8 when the server is there, or the kernel's choice.

@@ -3,6 +3,7 @@
 //! The command line proper only fills in the options; every check of their values is here, and all
 //! problems are named at once.
 
+use super::alter::{Altered, Rewriting};
 use super::fault::{At, Fault, Progress, Watch, tell};
 use super::files::{FileSet, Listed};
 use super::from_dir::{self, Ranks};
@@ -16,13 +17,14 @@ use super::session::Session;
 use super::session_log::Reader;
 use super::specweb::{self, dirs_for_load};
 use super::tally::Tally;
-use super::think::Pattern;
+use super::think::{Pattern, Think};
 use super::trace::{Trace, TraceSpec};
 use super::{alter, text};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Bytes of files that `new` and `from-log` make without being told more: 16 GiB.
 pub const BYTES_MAX: u64 = 16 << 30;
@@ -52,6 +54,8 @@ pub struct NewOptions {
     pub sessions_max: u64,
     /// Session pattern, instead of the preset's.
     pub pattern: Option<Pattern>,
+    /// Think times, instead of the pattern's.
+    pub think: Option<Think>,
     /// Factor on think times, instead of the pattern's.
     pub scale: Option<f64>,
     /// How classes are drawn, in SPECweb99-like sets.
@@ -80,6 +84,7 @@ impl NewOptions {
             requests: None,
             sessions_max: 0,
             pattern: None,
+            think: None,
             scale: None,
             mix: None,
             line_bits_per_s: None,
@@ -101,6 +106,7 @@ impl NewOptions {
         preset.clients = self.clients.unwrap_or(preset.clients);
         preset.requests = self.requests.unwrap_or(preset.requests);
         preset.pattern = self.pattern.unwrap_or(preset.pattern);
+        preset.pattern.think = self.think.unwrap_or(preset.pattern.think);
         preset.pattern.scale = self.scale.unwrap_or(preset.pattern.scale);
         preset.line_bits_per_s = self.line_bits_per_s.or(preset.line_bits_per_s);
         match (self.mix, preset.law) {
@@ -315,7 +321,13 @@ pub fn inspect(
         What::Preset(name) => find_preset(name, options.dirs)?,
         What::Path(path) if path.join(manifest::NAME).exists() => find_workload(path, watch)?,
         What::Path(path) if path.is_dir() => find_root(path, watch)?,
-        What::Path(path) => find_log(path)?,
+        What::Path(path) if path.exists() => find_log(path)?,
+        What::Path(path) => {
+            let names: Vec<&str> = presets::all().iter().map(|preset| preset.name).collect();
+            let (what, names) = (path.display(), names.join(", "));
+            let what = format!("{what} is no workload, directory, log or preset; presets: {names}");
+            return Err(Fault::usage(what));
+        }
     };
     if options.check
         && let What::Path(path) = &options.what
@@ -451,6 +463,46 @@ fn check(found: &Found, path: &Path, watch: Watch<'_>) -> Result<(), Fault> {
         _ if workload.offer.altered.is_some() || !root.exists() => Ok(()),
         _ => found.set.verify(&root, watch),
     }
+}
+
+/// How long a wait for the next version may keep from looking whether to stop.
+const TURN: Duration = Duration::from_millis(50);
+
+/// Rewrites the one file of the workload in `dir`, as it says itself without `altered`, until the
+/// time is over or `watch` says so.
+///
+/// # Errors
+/// [`Fault::Usage`] for a workload whose file is not rewritten; [`Fault::Io`].
+pub fn alter(
+    dir: &Path,
+    altered: Option<Altered>,
+    duration: Option<Duration>,
+    watch: Watch<'_>,
+    out: &mut dyn Write,
+) -> Result<u8, Fault> {
+    let workload = Workload::read(dir)?;
+    let plain = || Fault::usage("this workload says nothing of altering: give --way renamed@10ms");
+    let altered = altered.or(workload.offer.altered).ok_or_else(plain)?;
+    let target = alter::Target::of(&workload, dir, altered)?;
+    let mut rewriting = Rewriting::start(target, 0)?;
+    let started = Instant::now();
+    let total = duration.map_or(0, |duration| duration.as_secs());
+    loop {
+        let now = started.elapsed();
+        if duration.is_some_and(|duration| now >= duration) {
+            break;
+        }
+        let wait = rewriting.turn(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))?;
+        if tell(watch, Progress { what: "seconds", done: now.as_secs(), total }).is_err() {
+            break;
+        }
+        std::thread::sleep(wait.min(TURN));
+    }
+    let done = rewriting.done();
+    let (versions, missed, late_ms) = (done.versions, done.missed, done.late_ns as f64 / 1e6);
+    let line =
+        writeln!(out, "{altered}: {versions} versions, {missed} missed, {late_ms:.2} ms late");
+    line.at(Path::new("standard output")).map(|()| 0)
 }
 
 /// `workload from-dir`.

@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use super::files::FileSet;
-use super::manifest::Workload;
+use super::manifest::{Offer, Workload};
 use super::model::{self, Item, REACHES, Reach};
 use super::number::rounded;
 use super::popularity::Popularity;
@@ -22,10 +22,22 @@ pub struct Report {
     pub table_1: Vec<ReachRow>,
     /// Sizes, smallest first; empty when there are over 100.
     pub sizes: Vec<Size>,
+    /// How a workload is offered, line speed included: what `regatta load --workload` takes up.
+    pub offer: Option<Offered>,
     /// Session logs; `None` when there are none.
     pub logs: Option<Logs>,
     /// Predictions with their formulas.
     pub predictions: Vec<Prediction>,
+}
+
+/// How a workload is offered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Offered {
+    /// All but the line.
+    #[serde(flatten)]
+    pub offer: Offer,
+    /// Line speed of each session, bit/s.
+    pub line_bits_per_s: Option<u64>,
 }
 
 /// A file set in numbers.
@@ -196,6 +208,10 @@ pub fn inspect(subject: &Subject<'_>, questions: &Questions) -> Result<Report, F
         files: files_of(subject, &items),
         table_1: table_1(&items, requests),
         sizes: sizes_of(&items),
+        offer: subject.workload.map(|workload| Offered {
+            offer: workload.offer.clone(),
+            line_bits_per_s: workload.line_bits_per_s,
+        }),
         predictions: predict(subject, questions, &items, logs.as_ref()),
         logs,
     })

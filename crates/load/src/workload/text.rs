@@ -1,6 +1,7 @@
 //! Reports as text for people: aligned columns, thousands grouped, units named.
 
-use super::report::{Logs, Report};
+use super::manifest::{Model, Phase};
+use super::report::{Logs, Offered, Report};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -27,6 +28,9 @@ pub fn grouped(count: u64) -> String {
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     files(report, out)?;
     table_1(report, out)?;
+    if let Some(offered) = &report.offer {
+        write_offer(offered, out)?;
+    }
     if let Some(logs) = &report.logs {
         write_logs(logs, out)?;
     }
@@ -105,6 +109,37 @@ fn table_1(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{line}")?;
     }
     Ok(())
+}
+
+fn write_offer(offered: &Offered, out: &mut dyn Write) -> io::Result<()> {
+    let offer = &offered.offer;
+    let model = match (offer.model, offer.clients) {
+        (Model::PartlyOpen, _) => "partly open: --session-rate".to_owned(),
+        (Model::Closed, None) => "closed: --closed".to_owned(),
+        (Model::Closed, Some((least, most))) => format!("closed: --closed {least} to {most}"),
+        (Model::Replay, _) => "partly open, at the times of the log".to_owned(),
+    };
+    writeln!(out, "\nOffered by `regatta load --workload`")?;
+    let mut line = |name: &str, value: Option<String>| match value {
+        Some(value) => writeln!(out, "  {name:<16} {value}"),
+        None => Ok(()),
+    };
+    line("model", Some(model))?;
+    let timeout = (offer.timeout_ms > 0).then(|| format!("{} ms", grouped(offer.timeout_ms)));
+    line("time-out", timeout)?;
+    let swept = offer.requests_per_s.map(|(a, b)| format!("{a:.0} to {b:.0} in its paper"));
+    line("requests/s", swept)?;
+    line("warm-up", (offer.warm_up_s > 0).then(|| format!("{} s", offer.warm_up_s)))?;
+    line("line", offered.line_bits_per_s.map(|line| format!("{} bit/s", grouped(line))))?;
+    let phase = |phase: &Phase| format!("{} s at {:.0} %", phase.seconds, 100.0 * phase.share);
+    let phases: Vec<String> = offer.phases.iter().map(phase).collect();
+    line("phases", (!phases.is_empty()).then(|| phases.join(", ")))?;
+    let idle = u64::from(offer.idle_connections);
+    line("idle connections", (idle > 0).then(|| grouped(idle)))?;
+    line("altered file", offer.altered.map(|altered| altered.to_string()))?;
+    let cache = offer.cache_ratio.map(|ratio| format!("{:.0} % of the files", 100.0 * ratio));
+    let by_others = " (not by load: limit the server's memory)";
+    line("page cache", cache.map(|cache| cache + by_others))
 }
 
 fn write_logs(logs: &Logs, out: &mut dyn Write) -> io::Result<()> {

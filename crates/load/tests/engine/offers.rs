@@ -3,7 +3,7 @@
 use crate::server::{Answer, Server};
 use crate::{load, ms, open};
 use regatta_load::engine::{Fate, LoadOptions, Model, Plan, Rate, Taken, Verify, parse_alter};
-use regatta_load::workload::cli::{self, NewOptions};
+use regatta_load::workload::cli::{self, FromDirOptions, NewOptions};
 use regatta_load::workload::fault::unwatched;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,10 @@ impl Made {
         let name = format!("regatta-offer-{preset}-{without_files}-{}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&dir);
+        if preset == "none" {
+            fs::create_dir_all(&dir).unwrap();
+            return Self(dir);
+        }
         let requests = Some(200);
         let new = NewOptions { requests, without_files, ..NewOptions::new(preset, &dir) };
         // 1 is a log too short for the rules of long ones.
@@ -136,7 +140,7 @@ fn what_does_not_fit_says_what_to_do() {
     assert!(found.contains("regatta workload new"), "{found}");
     let nowhere = Some(Verify::Directory("generate".into()));
     let found = refused(&LoadOptions { verify: nowhere, ..LoadOptions::new(URL, open(1.0)) });
-    assert!(found.contains("say off, generated, altered"), "{found}");
+    assert!(found.contains("say off, generated, altered, hash"), "{found}");
     let pin = vec![0, 100_000];
     let found = refused(&LoadOptions { pin, ..LoadOptions::new(URL, open(1.0)) });
     assert!(found.contains("--pin 100000: no such processor"), "{found}");
@@ -186,6 +190,35 @@ fn idle_connections_that_cannot_be_made_are_a_problem() {
     let mut watch = regatta_load::engine::Watch { stop: &stop, signals: None, tell: &mut tell };
     let problem = regatta_load::engine::perform(&plan, &mut watch).unwrap_err();
     assert!(problem.contains("0 of 2 idle connections"), "{problem}");
+}
+
+/// A workload over a user's content: by the copy where it is, by the hashes where it is not.
+#[test]
+fn a_users_content_is_compared_with_its_copy_or_its_hash() {
+    let made = Made::new("none", true);
+    let (site, dir) = (made.0.join("site"), made.0.join("w"));
+    fs::create_dir_all(&site).unwrap();
+    fs::write(site.join("a.txt"), "hello").unwrap();
+    let from = FromDirOptions { requests: 50, ..FromDirOptions::new(&site, &dir) };
+    assert!(cli::from_dir(&from, &unwatched, &mut Vec::new()).is_ok_and(|code| code < 2));
+    for (body, fate) in [(&b"hello"[..], Fate::Good), (b"jello", Fate::WrongBytes)] {
+        for gone in [false, true] {
+            let server = Server::new(move |_| Answer::ok(body));
+            let hidden = made.0.join("hidden");
+            if gone {
+                fs::rename(&site, &hidden).unwrap();
+            }
+            let options = LoadOptions::new(&server.url("/"), closed(1));
+            let (workload, count) = (Some(dir.clone()), Some(20));
+            let outcome = load(&LoadOptions { workload, count, progress: false, ..options });
+            if gone {
+                fs::rename(&hidden, &site).unwrap();
+            }
+            let verify = outcome.workload.as_ref().unwrap().options.join(" ");
+            assert_eq!(verify.contains("--verify hash"), gone, "{verify}");
+            assert_eq!(outcome.fates.get(fate), 20, "{:?}", outcome.fates);
+        }
+    }
 }
 
 fn serve_file(path: &Path, always_first: bool) -> Server {
