@@ -35,8 +35,8 @@ pub(crate) enum Workload {
     /// Say what is in a workload, a directory or a log, and predict what a server will do with it.
     #[command(after_help = "Example: regatta workload inspect ./w --rate 2000 --connections 1000")]
     Inspect(Inspect),
-    /// Rewrite the one file of a workload, version after version, until Ctrl-C: where the files are,
-    /// when `regatta load` runs elsewhere (with --alter off).
+    /// Rewrite the one file of a workload, version after version, until Ctrl-C: for where the files
+    /// are, when `regatta load` runs elsewhere (with --alter off).
     #[command(after_help = "Example: regatta workload alter ./w --way renamed@10ms -d 30s")]
     Alter(Alter),
     /// Make a workload over your own content.

@@ -282,7 +282,8 @@ impl Source {
         {
             let root = root.display();
             return Err(format!(
-                "--verify {root}: no such directory; say off, generated, altered, hash, or a directory"
+                "--verify {root}: no such directory; say off, generated, altered, hash, or a \
+                 directory"
             ));
         }
         let (copied, written) = (Cell::new(0), Arc::default());

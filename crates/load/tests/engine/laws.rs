@@ -54,7 +54,7 @@ fn queue_is_found_again(service_ms: fn(u64) -> f64) -> Result<(), String> {
     let rate = Rate::constant(60.0);
     let model = Model::Open { rate: rate.clone(), connections_max: None };
     let arrivals = Arrivals::Poisson;
-    let duration = Some(ms(2_000));
+    let duration = Some(ms(1_200));
     let options = LoadOptions { arrivals, duration, ..options(&server.url("/"), model) };
     let expected = lindley(&options, &rate, service_ms);
     let outcome = load(&options);
@@ -97,7 +97,7 @@ fn the_closed_interactive_law() {
     let server = Server::new(|asked| Answer::ok(b"x").at(asked.at + ms(5)));
     let model = Model::Closed { connections: 10, think: Some(ms(40)) };
     attempts("X = N / (R + Z)", || {
-        let duration = Some(ms(1_500));
+        let duration = Some(ms(900));
         let outcome = load(&LoadOptions { duration, ..options(&server.url("/"), model.clone()) });
         let x = outcome.good_per_s;
         assert!(outcome.response.is_none(), "a closed model has no due times");
@@ -134,9 +134,9 @@ fn scripted_stalls() {
 #[test]
 fn ramps_and_threads_offer_what_was_asked() {
     let server = Server::new(|_| Answer::ok(b"x"));
-    let rate = Rate::ramp(100.0, 500.0, 1.0);
+    let rate = Rate::ramp(200.0, 1_000.0, 0.5);
     let model = Model::Open { rate, connections_max: None };
-    let duration = Some(ms(1_000));
+    let duration = Some(ms(500));
     let outcome = load(&LoadOptions { duration, threads: 3, ..options(&server.url("/"), model) });
     assert_eq!(outcome.offered, 300);
     assert_eq!(outcome.workers.len(), 3);

@@ -210,11 +210,11 @@ fn a_load_can_be_ended_from_outside_and_says_so() {
 #[test]
 fn warm_up_does_not_count() {
     let server = Server::new(|asked| match asked.number {
-        0..50 => Answer::bytes("HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n"),
+        0..25 => Answer::bytes("HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n"),
         _ => Answer::ok(b"x"),
     });
     let base = options(&server.url("/"), open(100.0));
-    let (warm_up, duration) = (Some(ms(500)), Some(ms(500)));
+    let (warm_up, duration) = (Some(ms(250)), Some(ms(250)));
     let outcome = load(&LoadOptions { warm_up, duration, ..base });
-    assert_eq!((outcome.offered, outcome.fates.get(Fate::Good)), (50, 50));
+    assert_eq!((outcome.offered, outcome.fates.get(Fate::Good)), (25, 25));
 }
