@@ -1,5 +1,5 @@
 //! Files below the document root: opening without leaving it, facts, and reading.
-use crate::{again, chaos, chaos::Hook};
+use crate::{again, chaos, chaos::Hook, crew::Member};
 use regatta_op::{Coding, Fault, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
 use rustix::{
     buffer::spare_capacity,
@@ -9,7 +9,8 @@ use rustix::{
 use std::{
     ffi::CStr,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    mem::ManuallyDrop,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     path::Path,
     sync::Arc,
 };
@@ -21,8 +22,55 @@ pub struct StaticFile(Arc<Open>);
 
 #[derive(Debug)]
 struct Open {
-    fd: OwnedFd,
+    fd: ManuallyDrop<OwnedFd>,
     id: FileId,
+    /// In a table of descriptors that processes share, the ledger decides who closes the number.
+    lease: Option<&'static Member>,
+}
+
+impl Open {
+    fn new(fd: OwnedFd, id: FileId) -> Self {
+        Self { fd: ManuallyDrop::new(fd), id, lease: None }
+    }
+}
+
+impl Drop for Open {
+    #[inline]
+    fn drop(&mut self) {
+        match self.lease {
+            // SAFETY: this is the end of the value, so the field is not used again.
+            None => unsafe { ManuallyDrop::drop(&mut self.fd) },
+            Some(member) => member.let_go(self.fd.as_raw_fd().unsigned_abs()),
+        }
+    }
+}
+
+impl StaticFile {
+    /// A file that is open under `number` in a shared table, and stays so until `member` lets go of
+    /// it, which the end of the last clone does. The caller has counted the use.
+    pub(crate) fn leased(number: u32, id: FileId, member: &'static Member) -> Self {
+        let raw = RawFd::try_from(number).expect("it was a descriptor");
+        // SAFETY: the ledger keeps the number open as long as this use is counted, and this value
+        // never closes it: its `Drop` leaves that to the ledger.
+        let fd = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(raw) });
+        Self(Arc::new(Open { fd, id, lease: Some(member) }))
+    }
+
+    /// The number under which it is open in a shared table; `None` if it is this process's alone.
+    #[must_use]
+    pub fn shared_number(&self) -> Option<u32> {
+        self.0.lease.map(|_| self.0.fd.as_raw_fd().unsigned_abs())
+    }
+
+    /// Gives up a file that has no clones, without closing it.
+    pub(crate) fn into_number(self) -> Result<(u32, FileId), Self> {
+        if self.0.lease.is_some() {
+            return Err(self);
+        }
+        let open = ManuallyDrop::new(Arc::try_unwrap(self.0).map_err(Self)?);
+        // What must not be closed here is all that it owns.
+        Ok((open.fd.as_raw_fd().unsigned_abs(), open.id))
+    }
 }
 
 impl File for StaticFile {
@@ -146,9 +194,7 @@ fn open_one(
             .ok_or(OpenFault::Denied),
         Err(errno) => Err(open_fault(errno)),
         Ok((fd, stat)) => match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                Ok(Some(StaticFile(Arc::new(Open { fd, id: file_id(&stat) }))))
-            }
+            FileType::RegularFile => Ok(Some(StaticFile(Arc::new(Open::new(fd, file_id(&stat)))))),
             FileType::Directory => Ok(None),
             _ => Err(OpenFault::NotAFile),
         },

@@ -12,6 +12,7 @@ pub mod alloc_count;
 pub mod chaos;
 pub mod clock;
 pub mod connect;
+pub mod crew;
 mod event;
 mod file;
 pub mod limits;

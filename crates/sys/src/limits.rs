@@ -31,6 +31,16 @@ pub fn raise_descriptors() -> io::Result<u64> {
     Ok(descriptors().soft)
 }
 
+/// Lowers the soft limit to `most`, if it is higher. Children inherit it.
+///
+/// # Errors
+/// None that the kernel documents.
+pub fn lower_descriptors(most: u64) -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.map_or(most, |current| current.min(most));
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum })?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -105,22 +105,56 @@ impl AsFd for Child {
 /// If this process has more threads than one: the child would inherit the locks that the others
 /// hold, and nobody to release them.
 pub fn fork_worker(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<Child> {
-    let threads = threads()?;
-    assert_eq!(threads, 1, "fork with {threads} threads");
-    // What is buffered now would otherwise be printed twice.
-    io::stdout().flush()?;
+    alone()?;
     let parent = rustix::process::getpid();
     // SAFETY: the child may do anything that this process may, because no other thread exists whose
     // locks or half-finished changes it could inherit: asserted above.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        let code = run(parent, keep, work);
+        let code = run(parent, || close_others(keep), work);
         // SAFETY: takes any code; nothing of the parent's is left to be run, which is why this is
         // not `exit`.
         unsafe { libc::_exit(code) };
     }
-    let pid = Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error)?;
-    // The child is not reaped before this function returns, so the number is still its own.
+    child(pid.into())
+}
+
+/// [`fork_worker`] with one table of descriptors for parent and child: what either opens or closes
+/// is open or closed for both. Nothing is closed when the worker ends: see [`crate::crew`].
+///
+/// # Errors
+/// As [`fork_worker`].
+///
+/// # Panics
+/// As [`fork_worker`].
+pub fn clone_worker(work: impl FnOnce() -> i32) -> io::Result<Child> {
+    alone()?;
+    let parent = rustix::process::getpid();
+    let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
+    // SAFETY: without CLONE_VM and a new stack this is fork(2) in all that memory is concerned,
+    // and no other thread exists: asserted above. The C library is not told, so what it knows of
+    // its thread's number is the parent's: nothing that the child does asks it.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    if pid == 0 {
+        let code = run(parent, || Ok(()), work);
+        // SAFETY: as in `fork_worker`: takes any code, and nothing of the parent is left to be run.
+        unsafe { libc::_exit(code) };
+    }
+    child(pid)
+}
+
+/// Sees to it that a fork of this process is a whole one.
+fn alone() -> io::Result<()> {
+    let threads = threads()?;
+    assert_eq!(threads, 1, "fork with {threads} threads");
+    // What is buffered now would otherwise be printed twice.
+    io::stdout().flush()
+}
+
+fn child(pid: libc::c_long) -> io::Result<Child> {
+    let pid = i32::try_from(pid.max(0)).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(io::Error::last_os_error)?;
+    // The child has not been reaped, so the number is still its own.
     let fd = pidfd_open(pid, PidfdFlags::empty())?;
     Ok(Child { pid, fd })
 }
@@ -151,9 +185,9 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
 }
 
 /// The child's side of a fork.
-fn run(parent: Pid, keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> i32 {
+fn run(parent: Pid, prepare: impl FnOnce() -> io::Result<()>, work: impl FnOnce() -> i32) -> i32 {
     let guard = AbortOnUnwind;
-    let ready = die_with(parent).and_then(|()| close_others(keep));
+    let ready = die_with(parent).and_then(|()| prepare());
     let code = match ready {
         Ok(()) => work(),
         Err(error) => {

@@ -40,8 +40,16 @@ impl AsFd for Shared {
 /// # Errors
 /// No memory or descriptors left.
 pub fn create(count: usize) -> io::Result<Shared> {
+    create_named(NAME, count)
+}
+
+/// [`create`] under another name than [`NAME`]: memory that others do not look for.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_named(name: &str, count: usize) -> io::Result<Shared> {
     let bytes = count.checked_mul(8).ok_or(io::ErrorKind::OutOfMemory)?;
-    let fd = rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, bytes as u64)?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let words = map(fd.as_fd(), bytes, MapFlags::SHARED)?;

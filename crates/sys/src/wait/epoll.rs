@@ -11,7 +11,7 @@ use rustix::{
 };
 use std::{
     fmt, io,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
@@ -74,6 +74,10 @@ impl Epoll {
 }
 
 impl Poller for Epoll {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+
     fn name(&self) -> &'static str {
         match self.trigger {
             Trigger::Level => "epoll",

@@ -114,6 +114,11 @@ pub trait Poller: fmt::Debug {
         self.len() == 0
     }
 
+    /// The descriptor of the mechanism itself, if it has one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// How often the watched set has been changed: calls of `epoll_ctl`, or what would have been.
     fn changes(&self) -> u64;
 }

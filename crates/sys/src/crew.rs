@@ -1,0 +1,167 @@
+//! Processes that share one table of descriptors: who holds which number, who lives, and who
+//! clears up after the dead.
+//!
+//! All of it stands in shared words, so that no process has to be asked. A number is closed by
+//! whoever the ledger says may, and never while anybody sends from it.
+mod ledger;
+mod life;
+mod lock;
+
+pub use ledger::Sweep;
+pub use lock::{Grip, Waited};
+
+use crate::{StaticFile, shm};
+use regatta_op::FileId;
+use std::{
+    fmt, io,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+/// The most workers that a crew can have.
+pub const WORKERS_MAX: usize = 1000;
+
+/// The most descriptors that a crew can keep books of.
+pub const NUMBERS_MAX: usize = 1 << 20;
+
+/// Words of one worker: one pair of cache lines, so that workers do not disturb each other.
+const BERTH_WORDS: usize = 16;
+/// The link of the kernel's list of robust futexes.
+const LINK: usize = 0;
+/// The futex that the kernel marks when the worker ends.
+const LIFE: usize = 1;
+/// How many workers have had this place.
+const INCARNATION: usize = 2;
+/// 1 while the worker reads under a [`Member::read`].
+const READING: usize = 3;
+/// Odd while the worker takes descriptors that the ledger does not know yet.
+const GATE: usize = 4;
+
+const SWEEPING: usize = 0;
+/// The highest number that the ledger ever held.
+const HIGH: usize = 1;
+const HEADER_WORDS: usize = 16;
+
+/// The shared words of a crew.
+#[derive(Clone, Copy)]
+pub struct Crew {
+    header: &'static [AtomicU64],
+    berths: &'static [AtomicU64],
+    /// By number: who holds it, and how.
+    owners: &'static [AtomicU64],
+    /// By worker and number: references.
+    uses: &'static [AtomicU64],
+    workers: usize,
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crew")
+            .field("workers", &self.workers)
+            .field("numbers", &self.owners.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Crew {
+    /// Words for so many workers and numbers.
+    #[must_use]
+    pub const fn words(workers: usize, numbers: usize) -> usize {
+        HEADER_WORDS + workers * BERTH_WORDS + numbers + workers * numbers
+    }
+
+    /// Books for `workers` over numbers below `numbers`, in words that are all 0. What this
+    /// process has open now stays out of them.
+    ///
+    /// # Errors
+    /// `/proc` is not mounted.
+    ///
+    /// # Panics
+    /// If there are fewer words than [`Crew::words`], or more workers than [`WORKERS_MAX`].
+    pub fn create(words: &'static [AtomicU64], workers: usize, numbers: usize) -> io::Result<Self> {
+        assert!(workers <= WORKERS_MAX && numbers <= NUMBERS_MAX, "books have an end");
+        let (header, rest) = words.split_at(HEADER_WORDS);
+        let (berths, rest) = rest.split_at(workers * BERTH_WORDS);
+        let (owners, rest) = rest.split_at(numbers);
+        let crew = Self { header, berths, owners, uses: &rest[..workers * numbers], workers };
+        crew.keep_what_is_open()?;
+        Ok(crew)
+    }
+
+    /// Makes this process worker number `worker`. The place is the process's for as long as it
+    /// lives; the kernel says so when it no longer does.
+    ///
+    /// # Errors
+    /// The kernel has no robust futexes.
+    pub fn enter(self, worker: usize) -> io::Result<&'static Member> {
+        let stamp = self.sign_on(worker)?;
+        // Once per process: files lead to it for as long as they are open.
+        Ok(Box::leak(Box::new(Member { crew: self, worker, stamp })))
+    }
+
+    fn berth(&self, worker: usize) -> &'static [AtomicU64] {
+        &self.berths[worker * BERTH_WORDS..][..BERTH_WORDS]
+    }
+
+    fn uses(&self, worker: usize, number: usize) -> &'static AtomicU64 {
+        &self.uses[worker * self.owners.len() + number]
+    }
+
+    /// Numbers that the ledger has ever held.
+    fn numbers(&self) -> std::ops::Range<usize> {
+        0..self.owners.len().min(low(&self.header[HIGH], Relaxed) as usize + 1)
+    }
+}
+
+/// This process as one of a crew.
+#[derive(Debug)]
+pub struct Member {
+    crew: Crew,
+    worker: usize,
+    /// Names this worker and its incarnation.
+    stamp: u32,
+}
+
+impl Member {
+    /// The number of this worker.
+    #[must_use]
+    pub const fn worker(&self) -> usize {
+        self.worker
+    }
+
+    /// Names this worker and its incarnation, as locks and the ledger do.
+    #[must_use]
+    pub const fn stamp(&self) -> u32 {
+        self.stamp
+    }
+
+    /// A file that the cache holds open under this number, for as long as the value lives; `None`
+    /// if the cache does not.
+    ///
+    /// Call it under the lock that keeps others from letting go of the file.
+    #[must_use]
+    pub fn borrow(&'static self, number: u32, id: FileId) -> Option<StaticFile> {
+        self.take_cached(number).then(|| StaticFile::leased(number, id, self))
+    }
+}
+
+/// A word as the futex in its lower half. Such a word is never used as a whole.
+fn futex(word: &AtomicU64) -> &AtomicU32 {
+    let half = usize::from(cfg!(target_endian = "big"));
+    let half = std::ptr::from_ref(word).cast::<AtomicU32>().wrapping_add(half);
+    // SAFETY: the halves of an aligned word lie within it and are aligned for 32 bits; both are
+    // atomic, and any bits are valid.
+    unsafe { &*half }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the word holds 32 bits")]
+fn low(word: &AtomicU64, order: std::sync::atomic::Ordering) -> u32 {
+    word.load(order) as u32
+}
+
+/// Shared words for a crew and what it shares besides, all 0.
+///
+/// # Errors
+/// As [`shm::create`].
+pub fn words(count: usize) -> io::Result<shm::Shared> {
+    shm::create_named("regatta-cache", count)
+}

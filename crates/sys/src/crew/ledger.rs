@@ -1,0 +1,329 @@
+//! The ledger of descriptors: by number, who may close it.
+use super::{Crew, GATE, HIGH, Member, SWEEPING, low};
+use crate::{StaticFile, clock};
+use rustix::{
+    fs::{FileType, OFlags},
+    net::{AddressFamily, sockopt},
+};
+use std::{
+    fs, io,
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+    thread,
+    time::Duration,
+};
+
+/// What the ledger says of a number, above a stamp. 0: nothing, or that nobody has it open.
+const OWNED: u64 = 1 << 32;
+const CLOSING: u64 = 2 << 32;
+/// The cache holds it open.
+const CACHED: u64 = 3 << 32;
+/// The cache does not want it any more: the last user closes it.
+const RETIRED: u64 = 4 << 32;
+/// It is the master's.
+const KEPT: u64 = 5 << 32;
+
+/// How long the master waits for workers to pause before it tries again later.
+const PAUSE_NS_MAX: u64 = 5_000_000;
+
+/// What clearing up after a worker came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// Everything that it held has been closed.
+    Done,
+    /// A worker is about to take descriptors, and nothing can be told apart now: sweep again.
+    Later,
+}
+
+impl Member {
+    /// Takes descriptors that the ledger does not know: it does when `call` returns.
+    ///
+    /// Every call that may open something goes through here, and enters what it keeps with
+    /// [`Member::own`] or [`Member::lend`] before it returns. Not nested.
+    pub fn acquire<T>(&self, call: impl FnOnce() -> T) -> T {
+        let gate = &self.crew.berth(self.worker)[GATE];
+        loop {
+            gate.store(1, SeqCst);
+            if self.crew.header[SWEEPING].load(SeqCst) == 0 {
+                break;
+            }
+            gate.store(0, SeqCst);
+            thread::sleep(Duration::from_micros(20));
+        }
+        let result = call();
+        gate.store(0, SeqCst);
+        result
+    }
+
+    /// Enters a descriptor as this worker's: if the worker ends, it is closed.
+    pub fn own(&self, fd: BorrowedFd<'_>) {
+        self.enter(fd.as_raw_fd(), OWNED);
+    }
+
+    /// Says that this worker is about to close a descriptor of its own.
+    pub fn closing(&self, fd: BorrowedFd<'_>) -> Closing<'_> {
+        self.enter(fd.as_raw_fd(), CLOSING);
+        Closing { member: self, number: fd.as_raw_fd() }
+    }
+
+    /// Enters a file that was opened just now as this worker's, to be closed when the last clone
+    /// is gone, unless the cache has taken it over.
+    #[must_use]
+    pub fn lend(&'static self, file: StaticFile) -> StaticFile {
+        match file.into_number() {
+            Ok((number, id)) => {
+                let raw = RawFd::try_from(number).expect("it was a descriptor");
+                self.uses_mine(number).store(1, SeqCst);
+                self.enter(raw, OWNED);
+                StaticFile::leased(number, id, self)
+            }
+            Err(shared) => shared,
+        }
+    }
+
+    /// True if the file is this worker's own, to be given to the cache.
+    #[must_use]
+    pub fn owns(&self, number: u32) -> bool {
+        self.crew.owners[number as usize].load(SeqCst) == OWNED | u64::from(self.stamp)
+    }
+
+    /// Gives a file of this worker's to the cache.
+    pub fn adopt(&self, number: u32) {
+        self.crew.owners[number as usize].store(CACHED, SeqCst);
+    }
+
+    /// The cache holds this number no longer: it is closed when nobody uses it.
+    pub fn retire(&self, number: u32) {
+        let owner = &self.crew.owners[number as usize];
+        if owner.compare_exchange(CACHED, RETIRED, SeqCst, Relaxed).is_ok() {
+            self.crew.close_retired(number as usize, self.stamp);
+        }
+    }
+
+    /// [`Member::retire`] for everything that the cache holds.
+    pub fn retire_all(&self) {
+        for number in self.crew.numbers() {
+            if self.crew.owners[number].load(SeqCst) == CACHED {
+                self.retire(u32::try_from(number).expect("numbers are small"));
+            }
+        }
+    }
+
+    pub(super) fn take_cached(&self, number: u32) -> bool {
+        let Some(owner) = self.crew.owners.get(number as usize) else { return false };
+        let uses = self.uses_mine(number);
+        uses.store(uses.load(Relaxed) + 1, SeqCst);
+        if owner.load(SeqCst) == CACHED {
+            return true;
+        }
+        uses.store(uses.load(Relaxed) - 1, SeqCst);
+        false
+    }
+
+    /// One use less; the last closes what nobody wants.
+    pub(crate) fn let_go(&self, number: u32) {
+        let uses = self.uses_mine(number);
+        let left = uses.load(Relaxed).saturating_sub(1);
+        uses.store(left, SeqCst);
+        if left > 0 {
+            return;
+        }
+        let owner = &self.crew.owners[number as usize];
+        let mine = OWNED | u64::from(self.stamp);
+        match owner.load(SeqCst) {
+            RETIRED => self.crew.close_retired(number as usize, self.stamp),
+            owned if owned == mine => self.crew.close_if(number as usize, owned, self.stamp),
+            _ => {}
+        }
+    }
+
+    fn uses_mine(&self, number: u32) -> &'static std::sync::atomic::AtomicU64 {
+        self.crew.uses(self.worker, number as usize)
+    }
+
+    fn enter(&self, fd: RawFd, how: u64) {
+        self.crew.enter_number(fd, how | u64::from(self.stamp));
+    }
+}
+
+/// A descriptor that is being closed, until this is dropped.
+#[derive(Debug)]
+#[must_use = "drop it after the descriptor"]
+pub struct Closing<'a> {
+    member: &'a Member,
+    number: RawFd,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let number = usize::try_from(self.number).expect("a descriptor");
+        let closing = CLOSING | u64::from(self.member.stamp);
+        if let Some(owner) = self.member.crew.owners.get(number) {
+            // Another worker may have got the number already, and entered itself.
+            let _ = owner.compare_exchange(closing, 0, SeqCst, Relaxed);
+        }
+    }
+}
+
+impl Crew {
+    /// Enters a descriptor that the master has taken for itself, before it sweeps: what a worker
+    /// that died in the middle of a close has left under the number is not true any more.
+    pub fn keep(&self, fd: BorrowedFd<'_>) {
+        self.enter_number(fd.as_raw_fd(), KEPT);
+    }
+
+    /// Says that the master is about to close a descriptor that it has kept.
+    pub fn give_up(&self, fd: BorrowedFd<'_>) {
+        self.enter_number(fd.as_raw_fd(), 0);
+    }
+
+    pub(super) fn keep_what_is_open(&self) -> io::Result<()> {
+        for number in open_numbers()? {
+            // What was open before the limit was lowered may be beyond it, and the books.
+            if usize::try_from(number).is_ok_and(|number| number < self.owners.len()) {
+                self.enter_number(number, KEPT);
+            }
+        }
+        Ok(())
+    }
+
+    fn enter_number(&self, fd: RawFd, word: u64) {
+        let number = usize::try_from(fd).expect("a descriptor");
+        // The limit on descriptors is no higher than the books are long.
+        self.owners[number].store(word, SeqCst);
+        let high = &self.header[HIGH];
+        if number as u64 > high.load(Relaxed) {
+            high.fetch_max(number as u64, Relaxed);
+        }
+    }
+
+    /// Closes what a worker that has ended held open: its sockets, above all, whose peers would
+    /// wait for ever. To be called by the master when it has reaped it.
+    pub fn bury(&self, worker: usize) -> Sweep {
+        self.mark_dead(worker);
+        for number in self.numbers() {
+            self.uses(worker, number).store(0, SeqCst);
+            let owner = self.owners[number].load(SeqCst);
+            if owner & !u64::from(u32::MAX) == OWNED && self.is_dead(stamp(owner)) {
+                self.close_if(number, owner, 0);
+            } else if owner == RETIRED {
+                self.close_retired(number, 0);
+            }
+        }
+        self.sweep()
+    }
+
+    /// Closes what dead workers had taken and not entered, or were closing.
+    pub fn sweep(&self) -> Sweep {
+        self.header[SWEEPING].store(1, SeqCst);
+        let sweep = if self.all_paused() { self.close_orphans() } else { Sweep::Later };
+        self.header[SWEEPING].store(0, SeqCst);
+        sweep
+    }
+
+    /// Waits, not for long, until no worker is taking descriptors.
+    fn all_paused(&self) -> bool {
+        let start = clock::nanos();
+        (0..self.workers).all(|worker| {
+            while self.berth(worker)[GATE].load(SeqCst) != 0 && self.lives(worker) {
+                if clock::nanos() - start > PAUSE_NS_MAX {
+                    return false;
+                }
+                thread::sleep(Duration::from_micros(50));
+            }
+            true
+        })
+    }
+
+    fn close_orphans(&self) -> Sweep {
+        let Ok(open) = open_numbers() else { return Sweep::Later };
+        for fd in open {
+            let Some(owner) = usize::try_from(fd).ok().and_then(|at| self.owners.get(at)) else {
+                continue;
+            };
+            let word = owner.load(SeqCst);
+            let dead = match word & !u64::from(u32::MAX) {
+                OWNED | CLOSING => self.is_dead(stamp(word)),
+                0 => is_worker_like(fd),
+                _ => false,
+            };
+            if dead {
+                // Nobody takes or closes such a number while all workers pause.
+                close(fd);
+                owner.store(0, SeqCst);
+            }
+        }
+        Sweep::Done
+    }
+
+    /// Closes a number that the cache has let go of, if nobody uses it.
+    fn close_retired(&self, number: usize, stamp: u32) {
+        let used = (0..self.workers).any(|worker| self.uses(worker, number).load(SeqCst) > 0);
+        if !used {
+            self.close_if(number, RETIRED, stamp);
+        }
+    }
+
+    /// Closes a number if its entry still says so: of several who try, one does.
+    fn close_if(&self, number: usize, says: u64, stamp: u32) {
+        let owner = &self.owners[number];
+        let closing = CLOSING | u64::from(stamp);
+        if owner.compare_exchange(says, closing, SeqCst, Relaxed).is_ok() {
+            close(RawFd::try_from(number).expect("it was a descriptor"));
+            let _ = owner.compare_exchange(closing, 0, SeqCst, Relaxed);
+        }
+    }
+
+    /// Descriptors that the cache holds, and those it has let go of that somebody still uses.
+    #[must_use]
+    pub fn files(&self) -> (usize, usize) {
+        let count =
+            |what| self.numbers().filter(|at| self.owners[*at].load(SeqCst) == what).count();
+        (count(CACHED), count(RETIRED))
+    }
+}
+
+fn stamp(owner: u64) -> u32 {
+    low(&owner.into(), Relaxed)
+}
+
+/// Open descriptors of the table.
+fn open_numbers() -> io::Result<Vec<RawFd>> {
+    let names = fs::read_dir("/proc/self/fd")?;
+    let names = names.flatten().filter_map(|name| name.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<RawFd> = names.collect();
+    // What listed them is among them, and gone.
+    numbers.retain(|number| is_open(*number));
+    Ok(numbers)
+}
+
+fn is_open(fd: RawFd) -> bool {
+    // SAFETY: three integers; a number that nobody has open makes the call fail, which it may.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+/// True for what workers open and the master does not, once there are workers: connections, files
+/// and directories to be read, epoll instances.
+fn is_worker_like(fd: RawFd) -> bool {
+    // SAFETY: the descriptor is only looked at; that another process closes it meanwhile makes the
+    // calls fail, which they may.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let Ok(stat) = rustix::fs::fstat(borrowed) else { return false };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Socket => {
+            let internet = sockopt::socket_domain(borrowed)
+                .is_ok_and(|family| [AddressFamily::INET, AddressFamily::INET6].contains(&family));
+            internet && sockopt::socket_acceptconn(borrowed) == Ok(false)
+        }
+        FileType::RegularFile | FileType::Directory => rustix::fs::fcntl_getfl(borrowed)
+            .is_ok_and(|flags| !flags.intersects(OFlags::PATH | OFlags::WRONLY | OFlags::RDWR)),
+        _ => fs::read_link(format!("/proc/self/fd/{fd}"))
+            .is_ok_and(|link| link.as_os_str() == "anon_inode:[eventpoll]"),
+    }
+}
+
+fn close(fd: RawFd) {
+    // SAFETY: the ledger says that nobody uses this number, and that it is for this process to
+    // close it: callers have exchanged its entry, or stopped all who could have it in hand.
+    unsafe { libc::close(fd) };
+}

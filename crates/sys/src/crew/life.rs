@@ -1,0 +1,91 @@
+//! Who lives: one robust futex per worker, which the kernel marks when its process ends.
+use super::{BERTH_WORDS, Crew, GATE, INCARNATION, LIFE, LINK, READING, WORKERS_MAX, futex};
+use std::{
+    ffi::c_long,
+    io, ptr,
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
+};
+
+/// A stamp is an incarnation and, in its low bits, a worker's number plus one.
+const WORKER_BITS: u32 = 10;
+const INCARNATION_BITS: u32 = 20;
+const _: () = assert!(WORKERS_MAX < 1 << WORKER_BITS);
+
+/// `struct robust_list_head` (set_robust_list(2)).
+#[repr(C)]
+struct RobustList {
+    first: *const AtomicU64,
+    futex_offset: c_long,
+    pending: *const AtomicU64,
+}
+
+impl Crew {
+    /// Takes a place: its new incarnation, and the futex that says that it lives.
+    ///
+    /// The C library's robust mutexes would need the thread number that it keeps for itself, which
+    /// only its own `fork` brings up to date; a process made by clone(2) must do this by itself.
+    pub(super) fn sign_on(&self, worker: usize) -> io::Result<u32> {
+        let berth = self.berth(worker);
+        berth[INCARNATION].fetch_add(1, SeqCst);
+        berth[READING].store(0, SeqCst);
+        berth[GATE].store(0, SeqCst);
+        let link: &'static AtomicU64 = &berth[LINK];
+        let list = Box::leak(Box::new(RobustList {
+            first: link,
+            futex_offset: ((LIFE - LINK) * size_of::<AtomicU64>()) as c_long
+                + if cfg!(target_endian = "big") { 4 } else { 0 },
+            pending: ptr::null(),
+        }));
+        // The list has this one entry: its link leads back to the head.
+        link.store(ptr::from_ref(list).addr() as u64, SeqCst);
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        futex(&berth[LIFE]).store(tid, SeqCst);
+        // SAFETY: the head and its only entry are never freed or unmapped, and the entry leads
+        // back to the head, so the kernel's walk at exit stays within them.
+        let result = unsafe {
+            libc::syscall(libc::SYS_set_robust_list, ptr::from_ref(list), size_of::<RobustList>())
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(self.stamp(worker))
+    }
+
+    fn stamp(&self, worker: usize) -> u32 {
+        let incarnation = self.berth(worker)[INCARNATION].load(SeqCst) % (1 << INCARNATION_BITS);
+        let incarnation = u32::try_from(incarnation).expect("below the modulus");
+        incarnation << WORKER_BITS | u32::try_from(worker + 1).expect("few workers")
+    }
+
+    /// True if the worker that a stamp names has ended.
+    #[must_use]
+    pub fn is_dead(&self, stamp: u32) -> bool {
+        let worker = stamp % (1 << WORKER_BITS);
+        let Some(worker) = (worker as usize).checked_sub(1).filter(|at| *at < self.workers) else {
+            return true;
+        };
+        self.stamp(worker) != stamp || !self.lives(worker)
+    }
+
+    /// True if a worker has this place and lives.
+    #[must_use]
+    pub fn lives(&self, worker: usize) -> bool {
+        let life = futex(&self.berth(worker)[LIFE]).load(SeqCst);
+        life != 0 && life & libc::FUTEX_OWNER_DIED == 0
+    }
+
+    /// Marks a worker as ended, as the kernel does: for one that has been reaped and never
+    /// signed on, and for tests of what follows.
+    pub fn mark_dead(&self, worker: usize) {
+        futex(&self.berth(worker)[LIFE]).store(libc::FUTEX_OWNER_DIED, SeqCst);
+    }
+
+    /// How many workers have had this place.
+    #[must_use]
+    pub fn incarnation(&self, worker: usize) -> u64 {
+        self.berths[worker * BERTH_WORDS + INCARNATION].load(Relaxed)
+    }
+}

@@ -1,0 +1,274 @@
+//! Crews of real processes. A program of its own, with one thread: the usual harness has several.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use regatta_op::{OpenReq, Opened};
+use regatta_sys::{
+    OpenRules, Root, StaticFile,
+    crew::{self, Crew, Member, Sweep},
+    open_below,
+    process::{Child, Exit, clone_worker},
+    signal::Signal,
+};
+use std::{
+    fs::{self, File},
+    os::fd::{AsFd, AsRawFd},
+    process,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+const WORKERS: usize = 4;
+
+/// A crew and some shared words for the test.
+fn crew() -> (Crew, &'static [AtomicU64]) {
+    let books = Crew::words(WORKERS, 1024);
+    let memory = crew::words(books + 64).unwrap();
+    let (books, words) = memory.words().split_at(books);
+    // Its descriptor stays open for the rest of the program, like its mapping.
+    std::mem::forget(memory);
+    (Crew::create(books, WORKERS, 1024).unwrap(), words)
+}
+
+fn member(crew: Crew, worker: usize, work: impl FnOnce(&'static Member)) -> Child {
+    clone_worker(move || {
+        work(crew.enter(worker).unwrap());
+        0
+    })
+    .unwrap()
+}
+
+fn main() {
+    let tests: [(&str, fn()); 7] = [
+        ("a_descriptor_is_of_all", a_descriptor_is_of_all),
+        ("the_kernel_marks_the_dead", the_kernel_marks_the_dead),
+        ("a_lock_excludes", a_lock_excludes),
+        ("a_lock_outlives_its_holder", a_lock_outlives_its_holder),
+        ("files_are_closed_by_the_last_user", files_are_closed_by_the_last_user),
+        ("what_the_dead_had_open_is_closed", what_the_dead_had_open_is_closed),
+        ("what_the_master_takes_stays_open", what_the_master_takes_stays_open),
+    ];
+    for (name, test) in tests {
+        test();
+        println!("{name} ... ok");
+    }
+}
+
+fn eventually(what: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < Duration::from_secs(5), "never became so");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn link(number: i32) -> Option<std::path::PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{number}")).ok()
+}
+
+fn a_descriptor_is_of_all() {
+    let (crew, words) = crew();
+    let child = member(crew, 0, |_| {
+        let file = File::open("/proc/self/status").unwrap();
+        words[0].store(u64::from(file.as_raw_fd().unsigned_abs()), SeqCst);
+        std::mem::forget(file);
+    });
+    assert_eq!(child.wait().unwrap(), Exit::Code(0));
+    let number = i32::try_from(words[0].load(SeqCst)).unwrap();
+    assert!(link(number).is_some_and(|link| link.ends_with("status")), "what a child opens");
+    assert_eq!(crew.bury(0), Sweep::Done);
+    assert_eq!(link(number), None, "and had not entered is found");
+}
+
+fn the_kernel_marks_the_dead() {
+    let (crew, words) = crew();
+    for kill in [false, true] {
+        let child = member(crew, 1, |me| {
+            words[0].store(me.stamp().into(), SeqCst);
+            if kill {
+                thread::sleep(Duration::from_secs(100));
+            }
+        });
+        eventually(|| words[0].load(SeqCst) != 0);
+        let stamp = u32::try_from(words[0].swap(0, SeqCst)).unwrap();
+        if kill {
+            assert!(crew.lives(1) && !crew.is_dead(stamp));
+            child.kill(Signal::Kill).unwrap();
+        }
+        // Not reaped yet: it is the kernel that says so.
+        eventually(|| crew.is_dead(stamp) && !crew.lives(1));
+        child.wait().unwrap();
+    }
+    assert_eq!(crew.incarnation(1), 2);
+}
+
+/// Two words that are equal whenever nobody is in between; under a lock, or with readers.
+fn a_lock_excludes() {
+    let (crew, words) = crew();
+    const ROUNDS: u64 = 20_000;
+    let (lock, table) = (&words[0], &words[16]);
+    let children: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            member(crew, worker, |me| {
+                for round in 0..ROUNDS {
+                    let grip = me.lock(lock);
+                    assert!(!grip.died);
+                    let sum = words[1].load(SeqCst);
+                    words[2].store(sum + 1, SeqCst);
+                    words[1].store(sum + 1, SeqCst);
+                    drop(grip);
+                    let grip = if round % 16 == 0 { me.write(table) } else { me.read(table) };
+                    let (a, b) = (words[17].load(SeqCst), words[18].load(SeqCst));
+                    assert_eq!(a, b, "nobody writes meanwhile");
+                    if round % 16 == 0 {
+                        words[17].store(a + 1, SeqCst);
+                        words[18].store(a + 1, SeqCst);
+                    }
+                    drop(grip);
+                }
+            })
+        })
+        .collect();
+    for child in children {
+        assert_eq!(child.wait().unwrap(), Exit::Code(0));
+    }
+    let workers = WORKERS as u64;
+    assert_eq!(words[1].load(SeqCst), workers * ROUNDS);
+    assert_eq!(words[18].load(SeqCst), workers * ROUNDS.div_ceil(16));
+}
+
+fn a_lock_outlives_its_holder() {
+    let (crew, words) = crew();
+    let lock = &words[0];
+    for (worker, how) in ["lock", "read", "write"].into_iter().enumerate() {
+        let child = member(crew, worker, |me| {
+            let grip = match how {
+                "lock" => me.lock(lock),
+                "read" => me.read(lock),
+                _ => me.write(lock),
+            };
+            words[1].store(1, SeqCst);
+            thread::sleep(Duration::from_secs(100));
+            drop(grip);
+        });
+        eventually(|| words[1].swap(0, SeqCst) == 1);
+        let other = member(crew, 3, |me| {
+            let start = Instant::now();
+            let grip = me.write(lock);
+            assert!(start.elapsed() > Duration::from_millis(40), "it was held: {how}");
+            assert_eq!(grip.died, how != "read", "{how}");
+            assert!(grip.waited.contended && grip.waited.ns > 40_000_000);
+            drop(grip);
+            let grip = me.read(lock);
+            assert!(!grip.died);
+        });
+        thread::sleep(Duration::from_millis(50));
+        child.kill(Signal::Kill).unwrap();
+        assert_eq!(other.wait().unwrap(), Exit::Code(0), "{how}");
+        child.wait().unwrap();
+    }
+}
+
+fn open(root: &Root) -> StaticFile {
+    let req = OpenReq { path: (*b"file").into(), siblings: regatta_op::Codings::NONE };
+    match open_below(root, &req, OpenRules::default()).unwrap() {
+        Opened::File { file, .. } => file,
+        Opened::Directory => panic!("a file"),
+    }
+}
+
+fn folder() -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("regatta-crew-{}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("file"), "hello").unwrap();
+    folder
+}
+
+fn files_are_closed_by_the_last_user() {
+    let folder = folder();
+    let root = Root::open(&folder).unwrap();
+    let (crew, words) = crew();
+    // One opens and gives to the cache; another borrows, and keeps it longer than the cache.
+    let opener = member(crew, 0, |me| {
+        let file = me.acquire(|| me.lend(open(&root)));
+        let number = file.shared_number().unwrap();
+        assert!(me.owns(number));
+        me.adopt(number);
+        words[0].store(number.into(), SeqCst);
+        drop(file);
+        eventually(|| words[1].load(SeqCst) == 1);
+        me.retire(number);
+        words[1].store(2, SeqCst);
+    });
+    let user = member(crew, 1, |me| {
+        eventually(|| words[0].load(SeqCst) != 0);
+        let number = u32::try_from(words[0].load(SeqCst)).unwrap();
+        let file = me.borrow(number, regatta_op::FileId::default()).unwrap();
+        let clone = file.clone();
+        words[1].store(1, SeqCst);
+        eventually(|| words[1].load(SeqCst) == 2);
+        assert!(me.borrow(number, regatta_op::FileId::default()).is_none(), "given up");
+        drop(file);
+        let raw = clone.as_fd().as_raw_fd();
+        assert!(link(raw).is_some(), "still in use");
+        drop(clone);
+        assert_eq!(link(raw), None);
+        let own = me.acquire(|| me.lend(open(&root)));
+        let raw = own.as_fd().as_raw_fd();
+        drop(own);
+        assert_eq!(link(raw), None, "a file that nobody adopts is closed at once");
+    });
+    for child in [opener, user] {
+        assert_eq!(child.wait().unwrap(), Exit::Code(0));
+    }
+    assert_eq!(crew.files(), (0, 0));
+    fs::remove_dir_all(folder).unwrap();
+}
+
+fn what_the_dead_had_open_is_closed() {
+    let folder = folder();
+    let root = Root::open(&folder).unwrap();
+    let (crew, words) = crew();
+    let before = fs::read_dir("/proc/self/fd").unwrap().count();
+    let child = member(crew, 2, |me| {
+        let entered = me.acquire(|| me.lend(open(&root)));
+        let cached = me.acquire(|| me.lend(open(&root)));
+        me.adopt(cached.shared_number().unwrap());
+        let unknown = open(&root);
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = std::net::TcpStream::connect(socket.local_addr().unwrap()).unwrap();
+        drop(socket);
+        me.acquire(|| {
+            words[0].store(1, SeqCst);
+            thread::sleep(Duration::from_secs(100));
+        });
+        drop((entered, cached, unknown, peer));
+    });
+    eventually(|| words[0].load(SeqCst) == 1);
+    assert_eq!(crew.sweep(), Sweep::Later, "a worker is at it");
+    child.kill(Signal::Kill).unwrap();
+    child.wait().unwrap();
+    assert_eq!(crew.bury(2), Sweep::Done);
+    assert_eq!(crew.files(), (1, 0), "the cache has not lost its file");
+    let open = fs::read_dir("/proc/self/fd").unwrap().count();
+    assert_eq!(open, before + 2, "but for that, and a pidfd");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// A worker that dies right after a close leaves the number under its name; the master may be the
+/// next to get it.
+fn what_the_master_takes_stays_open() {
+    let (crew, words) = crew();
+    let child = member(crew, 0, |member| {
+        let file = File::open("/dev/null").unwrap();
+        member.acquire(|| member.own(file.as_fd()));
+        words[0].store(u64::try_from(file.as_raw_fd()).unwrap(), SeqCst);
+        std::mem::forget(member.closing(file.as_fd()));
+    });
+    assert_eq!(child.wait().unwrap(), Exit::Code(0));
+    let mine = File::open("/proc/self/exe").unwrap();
+    assert_eq!(u64::try_from(mine.as_raw_fd()).unwrap(), words[0].load(SeqCst), "the same number");
+    crew.keep(mine.as_fd());
+    assert_eq!(crew.bury(0), Sweep::Done);
+    assert!(link(mine.as_raw_fd()).is_some(), "still open");
+    crew.give_up(mine.as_fd());
+}
