@@ -136,12 +136,14 @@ impl<F: File> Representation<F> {
     }
 
     /// Descriptors held.
-    pub(crate) fn descriptors(&self) -> usize {
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
         self.all().filter(|coded| matches!(coded.body, Body::File(_))).count()
     }
 
     /// Bytes of heads and bodies.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         let body = |coded: &Coded<F>| match &coded.body {
             Body::Memory(bytes) => bytes.len(),
             Body::File(_) => 0,
@@ -151,6 +153,15 @@ impl<F: File> Representation<F> {
         };
         self.all().map(|coded| size_of::<Coded<F>>() + of(coded)).sum::<usize>()
             + self.content_type.len()
+    }
+
+    /// A representation of parts that [`crate::pack`] has taken apart.
+    pub(crate) fn assemble(
+        identity: Coded<F>,
+        siblings: [Option<Box<Coded<F>>>; 3],
+        content_type: Box<str>,
+    ) -> Self {
+        Self { identity, siblings, content_type }
     }
 
     fn all(&self) -> impl Iterator<Item = &Coded<F>> {
@@ -233,7 +244,34 @@ impl<F: File> Coded<F> {
     }
 }
 
+/// Tag, head of a 200 with two places in it, head of a 304.
+pub(crate) type Parts<'a> = (&'a [u8], &'a [u8], u16, u16, &'a [u8]);
+
 impl<F> Coded<F> {
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        (&self.etag, &self.ok, self.type_at, self.after_type_at, &self.not_modified)
+    }
+
+    pub(crate) fn assemble(
+        id: FileId,
+        coding: Option<Coding>,
+        modified_secs: i64,
+        body: Body<F>,
+        (etag, ok, type_at, after_type_at, not_modified): Parts<'_>,
+    ) -> Self {
+        Self {
+            id,
+            coding,
+            modified_secs,
+            body,
+            etag: etag.into(),
+            ok: ok.into(),
+            type_at,
+            after_type_at,
+            not_modified: not_modified.into(),
+        }
+    }
+
     /// Bytes of the body.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a length, not a collection")]

@@ -8,7 +8,7 @@ use regatta_metrics::{Counter, Tally};
 use regatta_op::{File, Tick};
 
 /// The longest name of nothing that is remembered, bytes.
-const NEGATIVE_NAME_BYTES_MAX: usize = 256;
+pub const NEGATIVE_NAME_BYTES_MAX: usize = 256;
 
 /// While somebody looks whether a file changed, others are given what is known of it. That ends
 /// after so many times [`CachingRules::revalidate_ms`]: then all look for themselves. Otherwise a

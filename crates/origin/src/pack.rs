@@ -1,0 +1,216 @@
+//! A representation as bytes, for a cache that several processes share.
+//!
+//! Files do not go into the bytes: the cache keeps them in whatever way processes share them, and
+//! gives each place its file back.
+use crate::entry::{Body, Coded, Parts, Representation};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use regatta_op::{Coding, File, FileId, Modified};
+
+/// How many content codings a representation can have: the file as it is, and its siblings.
+pub const CODINGS: usize = 4;
+
+/// Where a packed coding has its body.
+const ABSENT: u8 = 0;
+const IN_MEMORY: u8 = 1;
+const IN_FILE: u8 = 2;
+
+impl<F: File> Representation<F> {
+    /// Appends this representation to `out`, and returns the files of its codings.
+    pub fn pack(&self, out: &mut Vec<u8>) -> [Option<F>; CODINGS] {
+        put_bytes(out, self.content_type().as_bytes());
+        let mut files = [const { None }; CODINGS];
+        for (coding, file) in codings().zip(&mut files) {
+            match self.coded(coding) {
+                None => out.push(ABSENT),
+                Some(coded) => *file = coded.pack(out),
+            }
+        }
+        files
+    }
+
+    /// The representation that [`Representation::pack`] wrote, with the files that `file` gives
+    /// for places and identities; `None` if the bytes are not one, or a file is missing.
+    pub fn unpack(
+        mut bytes: &[u8],
+        mut file: impl FnMut(usize, FileId) -> Option<F>,
+    ) -> Option<Self> {
+        let content_type = str::from_utf8(take_bytes(&mut bytes)?).ok()?.into();
+        let mut all = [const { None }; CODINGS];
+        for (at, (coding, place)) in codings().zip(&mut all).enumerate() {
+            *place = Coded::unpack(&mut bytes, coding, |id| file(at, id))?;
+        }
+        let [identity, siblings @ ..] = all;
+        Some(Self::assemble(identity?, siblings.map(|coded| coded.map(Box::new)), content_type))
+    }
+}
+
+impl<F: File> Coded<F> {
+    fn pack(&self, out: &mut Vec<u8>) -> Option<F> {
+        let (how, file) = match &self.body {
+            Body::Memory(_) => (IN_MEMORY, None),
+            Body::File(file) => (IN_FILE, Some(file.clone())),
+        };
+        out.push(how);
+        let FileId { device, inode, len, modified, changed } = self.id;
+        for word in [device, inode, len] {
+            put(out, word);
+        }
+        for time in [modified, changed] {
+            put(out, time.secs.cast_unsigned());
+            put(out, u64::from(time.nanos));
+        }
+        put(out, self.modified_secs.cast_unsigned());
+        let (etag, ok, type_at, after_type_at, not_modified) = self.parts();
+        put(out, u64::from(type_at) << 16 | u64::from(after_type_at));
+        for bytes in [etag, ok, not_modified] {
+            put_bytes(out, bytes);
+        }
+        if let Body::Memory(bytes) = &self.body {
+            put_bytes(out, bytes);
+        }
+        file
+    }
+
+    /// The outer `None`: no coding was packed here, or not all of it.
+    #[expect(clippy::option_option, reason = "absent is not malformed")]
+    fn unpack(
+        from: &mut &[u8],
+        coding: Option<Coding>,
+        file: impl FnOnce(FileId) -> Option<F>,
+    ) -> Option<Option<Self>> {
+        let Some(packed) = Packed::take(from)? else { return Some(None) };
+        let body = match packed.body {
+            Some(bytes) => Body::Memory(Arc::from(bytes)),
+            None => Body::File(file(packed.id)?),
+        };
+        Some(Some(Self::assemble(packed.id, coding, packed.modified_secs, body, packed.parts)))
+    }
+}
+
+/// One coding as it lies in the bytes.
+struct Packed<'a> {
+    id: FileId,
+    modified_secs: i64,
+    parts: Parts<'a>,
+    /// `None`: in a file.
+    body: Option<&'a [u8]>,
+}
+
+impl<'a> Packed<'a> {
+    /// The outer `None`: no coding was packed here, or not all of it.
+    #[expect(clippy::option_option, reason = "absent is not malformed")]
+    fn take(from: &mut &'a [u8]) -> Option<Option<Self>> {
+        let (&how, rest) = from.split_first()?;
+        *from = rest;
+        if how == ABSENT {
+            return Some(None);
+        }
+        let [device, inode, len] = [take(from)?, take(from)?, take(from)?];
+        let [modified, changed] = [take_time(from)?, take_time(from)?];
+        let id = FileId { device, inode, len, modified, changed };
+        let modified_secs = take(from)?.cast_signed();
+        let places = take(from)?;
+        let type_at = u16::try_from(places >> 16).ok()?;
+        let after_type_at = u16::try_from(places & 0xffff).ok()?;
+        let [etag, ok, not_modified] = [take_bytes(from)?, take_bytes(from)?, take_bytes(from)?];
+        let body = match how {
+            IN_MEMORY => Some(take_bytes(from)?),
+            _ => None,
+        };
+        let parts = (etag, ok, type_at, after_type_at, not_modified);
+        Some(Some(Self { id, modified_secs, parts, body }))
+    }
+}
+
+/// True if two packed representations tell of the same files with the same content, wherever their
+/// bodies are.
+#[must_use]
+pub fn packed_alike(a: &[u8], b: &[u8]) -> bool {
+    ids(a).is_some_and(|a| ids(b) == Some(a))
+}
+
+/// Which files a packed representation tells of, by coding.
+fn ids(mut bytes: &[u8]) -> Option<[Option<FileId>; CODINGS]> {
+    take_bytes(&mut bytes)?;
+    let mut ids = [None; CODINGS];
+    for id in &mut ids {
+        *id = Packed::take(&mut bytes)?.map(|packed| packed.id);
+    }
+    Some(ids)
+}
+
+fn codings() -> impl Iterator<Item = Option<Coding>> {
+    core::iter::once(None).chain(Coding::ALL.into_iter().map(Some))
+}
+
+fn put(out: &mut Vec<u8>, word: u64) {
+    out.extend_from_slice(&word.to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn take(from: &mut &[u8]) -> Option<u64> {
+    let (word, rest) = from.split_first_chunk()?;
+    *from = rest;
+    Some(u64::from_le_bytes(*word))
+}
+
+fn take_time(from: &mut &[u8]) -> Option<Modified> {
+    let secs = take(from)?.cast_signed();
+    Some(Modified { secs, nanos: u32::try_from(take(from)?).ok()? })
+}
+
+fn take_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = usize::try_from(take(from)?).ok()?;
+    let (bytes, rest) = from.split_at_checked(len)?;
+    *from = rest;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Site;
+    use alloc::{format, vec};
+    use regatta_op::{Now, Tick};
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Plain(u64);
+
+    impl File for Plain {
+        fn id(&self) -> FileId {
+            FileId { inode: self.0, len: 10 * self.0, ..FileId::default() }
+        }
+    }
+
+    #[test]
+    fn what_is_packed_comes_back() {
+        let now = Now { tick: Tick(1), unix: 1_700_000_000 };
+        let siblings = [None, Some(Plain(2)), Some(Plain(3))];
+        let site = Site::default();
+        let mut file = Representation::new(b"a/page.html", Plain(1), siblings, &site, now);
+        file.fill(Some(Coding::ALL[1]), vec![7; 20].into());
+        let mut bytes = Vec::new();
+        let files = file.pack(&mut bytes);
+        assert_eq!(files, [Some(Plain(1)), None, None, Some(Plain(3))]);
+        let back = Representation::unpack(&bytes, |at, id| {
+            assert_eq!(Some(id), files[at].map(|file| file.id()));
+            files[at]
+        });
+        let back = back.expect("whole");
+        assert_eq!(format!("{back:?}"), format!("{file:?}"));
+        assert!(Representation::<Plain>::unpack(&bytes, |_, _| None).is_none());
+        let mut without = Vec::new();
+        Representation::new(b"a/page.html", Plain(1), siblings, &site, now).pack(&mut without);
+        assert!(bytes != without && packed_alike(&bytes, &without), "wherever the bodies are");
+        let mut other = Vec::new();
+        Representation::new(b"a/page.html", Plain(4), siblings, &site, now).pack(&mut other);
+        assert!(!packed_alike(&bytes, &other) && !packed_alike(&bytes[..9], &bytes[..9]));
+        for len in 0..bytes.len() {
+            assert!(Representation::unpack(&bytes[..len], |at, _| files[at]).is_none(), "{len}");
+        }
+    }
+}
