@@ -5,20 +5,22 @@ use crate::{
     drive::step::{FileCx, Rules},
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
-        disk::InlineDisk,
+        disk::{Disk, InlineDisk},
         event_loop::{EventLoop, Surroundings},
+        shared_cache::SharedCache,
     },
     layout::copies_and_processes,
     options::{Kind, OptionSpec, Settings},
+    shared::{Leased, SharedDisk},
 };
 use regatta_metrics::Tally;
-use regatta_origin::{LocalCache, Scratch};
+use regatta_origin::{Cache, LocalCache, Scratch};
 use regatta_sys::{
-    affinity,
+    StaticFile, affinity,
     socket::Mode,
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
-use std::{process, time::Duration};
+use std::{io, process, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver { options: OPTIONS, workers, work };
@@ -93,6 +95,25 @@ const OPTIONS: &[OptionSpec] = &[
         since: "0.1",
     },
     OptionSpec {
+        key: "event.share",
+        kind: Kind::Choice(&["nothing", "descriptors-and-cache"]),
+        default: "nothing",
+        doc: "What the processes share besides the listening sockets.",
+        long: "`descriptors-and-cache`: one table of descriptors, made with clone(2), and one \
+               cache in shared memory ([E] §5.2). `limits.connections_max` and \
+               `cache.descriptors_max` are then totals of all processes.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "shared.lock",
+        kind: Kind::Choice(&["global", "two-tier"]),
+        default: "two-tier",
+        doc: "How a cache that processes share is locked.",
+        long: "`global`: one lock for everything ([E] §5.2). `two-tier`: a lock of readers and one \
+               writer for the names, and one lock per entry for what is known of it ([S] §4).",
+        since: "0.1",
+    },
+    OptionSpec {
         key: "event.turn_bytes_max",
         kind: Kind::Bytes { min: 4096, max: 1 << 30 },
         default: "2 MiB",
@@ -125,20 +146,20 @@ fn workers(settings: &Settings) -> usize {
     copies * processes
 }
 
-/// Runs one worker: a loop over its listeners, with a cache of its own.
+/// Runs one worker: a loop over its listeners, with a cache of its own or a part in a shared one.
 fn work(env: &Env, worker: usize) -> Result<(), String> {
     if let Some(cpu) = env.shares[worker].cpu {
         affinity::pin(cpu).map_err(|error| format!("cannot run on processor {cpu}: {error}"))?;
     }
     match env.settings.text("event.poller") {
-        "epoll" => with_poller(env, worker, epoll(env, Trigger::Level)),
-        "epoll-edge" => with_poller(env, worker, epoll(env, Trigger::Edge)),
-        "poll" => with_poller(env, worker, Ok(Poll::new())),
-        _ => with_poller(env, worker, Ok(Select::new())),
+        "epoll" => with_poller(env, worker, || epoll(env, Trigger::Level)),
+        "epoll-edge" => with_poller(env, worker, || epoll(env, Trigger::Edge)),
+        "poll" => with_poller(env, worker, || Ok(Poll::new())),
+        _ => with_poller(env, worker, || Ok(Select::new())),
     }
 }
 
-fn epoll(env: &Env, trigger: Trigger) -> std::io::Result<Epoll> {
+fn epoll(env: &Env, trigger: Trigger) -> io::Result<Epoll> {
     let epoll = Epoll::new(trigger)?;
     let exclusive = env.settings.text("event.listen") == "exclusive";
     Ok(if exclusive { epoll.exclusive() } else { epoll })
@@ -147,21 +168,43 @@ fn epoll(env: &Env, trigger: Trigger) -> std::io::Result<Epoll> {
 fn with_poller<P: Poller>(
     env: &Env,
     worker: usize,
-    poller: std::io::Result<P>,
+    poller: impl FnOnce() -> io::Result<P>,
 ) -> Result<(), String> {
-    let poller = poller.map_err(|error| format!("cannot make a poller: {error}"))?;
+    let failed = |error: io::Error| format!("cannot make a poller: {error}");
+    let Some(shared) = &env.shared else {
+        let cache = LocalCache::new(&env.site.caching, env.site.seed);
+        let mut disk = InlineDisk { root: &env.root, rules: env.rules };
+        return run(env, worker, poller().map_err(failed)?, (&cache, None), &mut disk);
+    };
+    let member = shared.crew.enter(worker);
+    let member = member.map_err(|error| format!("cannot join the others: {error}"))?;
+    let cache = SharedCache::new(shared.place, &env.site.caching, member, &env.bells);
+    let poller = Leased::new(member, poller).map_err(failed)?;
+    let mut disk = SharedDisk { disk: InlineDisk { root: &env.root, rules: env.rules }, member };
+    run(env, worker, poller, (&cache, Some(&cache)), &mut disk)
+}
+
+fn run<'a, P: Poller>(
+    env: &'a Env,
+    worker: usize,
+    poller: P,
+    (cache, shared): (&'a dyn Cache<StaticFile>, Option<&'a SharedCache<'a>>),
+    disk: &mut dyn Disk,
+) -> Result<(), String> {
     let slot = env.arena.slot(worker);
     slot.enter(process::id());
-    let cache = LocalCache::new(&env.site.caching, env.site.seed);
     let scratch = Scratch::new(env.site.seed ^ u64::from(process::id()));
-    let log = (env.open_log)(worker);
-    let cx = FileCx {
-        site: &env.site,
-        cache: &cache,
-        tally: Tally::Owned(slot),
-        log: &*log,
-        scratch: &scratch,
+    let open_log = || (env.open_log)(worker);
+    let log = match shared.map(SharedCache::member) {
+        None => open_log(),
+        Some(member) => member.acquire(|| {
+            let log = open_log();
+            log.each_own(&mut |fd| member.own(fd));
+            log
+        }),
     };
+    let cx =
+        FileCx { site: &env.site, cache, tally: Tally::Owned(slot), log: &*log, scratch: &scratch };
     let around = Surroundings {
         cx,
         slot,
@@ -169,11 +212,11 @@ fn with_poller<P: Poller>(
         bell: &env.bells[worker],
         log: &*log,
         stall_ns: env.settings.number("event.stall_us") * 1000,
+        shared,
     };
     let acceptor = Acceptor::new(env.listeners(worker), accept_rules(env, worker));
-    let mut disk = InlineDisk { root: &env.root, rules: env.rules };
     EventLoop::new(poller, acceptor, rules(&env.settings), around)
-        .run(&mut disk)
+        .run(disk)
         .map_err(|error| format!("the event loop cannot go on: {error}"))
 }
 

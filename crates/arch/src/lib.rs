@@ -10,6 +10,7 @@ pub mod kit;
 pub mod layout;
 pub mod options;
 pub mod presets;
+pub mod shared;
 
 pub use presets::{ARCHITECTURES, Architecture, Driver, find};
 
@@ -19,7 +20,7 @@ use regatta_metrics::Arena;
 use regatta_op::Now;
 use regatta_origin::{Log, Site};
 use regatta_sys::{Bell, OpenRules, Root};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A log that is written in batches and wants to be told the time. One per worker.
 pub trait WorkerLog: Log {
@@ -27,6 +28,10 @@ pub trait WorkerLog: Log {
     fn tick(&self, now: Now);
     /// Writes everything.
     fn flush(&self);
+    /// True if the next tick will reopen the files.
+    fn is_due(&self) -> bool;
+    /// Calls `each` for every descriptor that this process has opened for the log.
+    fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>));
 }
 
 /// What the master prepares, while it is single-threaded, for every worker of every architecture.
@@ -48,6 +53,8 @@ pub struct Env {
     pub bells: Vec<Bell>,
     /// Effective values of every option.
     pub settings: Settings,
+    /// What the workers share besides the listeners, if they share anything.
+    pub shared: Option<shared::Shared>,
     /// Opens the log of worker number `n`.
     pub open_log: Box<dyn Fn(usize) -> Box<dyn WorkerLog>>,
 }

@@ -62,6 +62,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
         axes: &[],
     },
     Architecture {
+        name: "shared-symped",
+        summary: "event loops in processes that share one cache and one table of descriptors",
+        paper: "[E] §5.2, [S] §4",
+        driver: &event::DRIVER,
+        axes: &[("event.share", "descriptors-and-cache")],
+    },
+    Architecture {
         name: "n-copy",
         summary: "copies of sped, each with its own processor, cache and port or address",
         paper: "[S] §4, [G] §IV-D",

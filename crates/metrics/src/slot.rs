@@ -133,8 +133,15 @@ impl<'a> Slot<'a> {
     ///
     /// Counters keep their values, so that they only grow; every gauge becomes 0. To be called by
     /// the master when no one writes to the slot any more, and before it is used again.
-    pub fn settle(&self) {
+    ///
+    /// Of a cache that outlives the worker, because others share it, say `cache_lives`: its gauges
+    /// are then sums over all workers, and stay.
+    pub fn settle(&self, cache_lives: bool) {
+        let cache = [Gauge::CacheEntries, Gauge::CacheFds, Gauge::CacheBytes];
         for &gauge in Gauge::ALL {
+            if cache_lives && cache.contains(&gauge) {
+                continue;
+            }
             let left = self.gauge(gauge);
             let down = self.counter(gauge.down()[0]);
             down.store(down.load(Relaxed).wrapping_add(left), Relaxed);

@@ -137,7 +137,7 @@ fn settling_a_dead_workers_slot_empties_its_gauges() {
         tally.add(gauge.down()[0], 3);
     }
     assert!(Gauge::ALL.iter().all(|gauge| slot.gauge(*gauge) == 7));
-    slot.settle();
+    slot.settle(false);
     assert!(Gauge::ALL.iter().all(|gauge| slot.gauge(*gauge) == 0));
     assert_eq!(slot.get(Counter::ClosedWorkerDied), 7);
     assert_eq!(slot.get(Counter::ConnectionsClosed), 10);

@@ -14,11 +14,12 @@ use crate::{
     site,
     supervise::{Ending, Gone, Order, Signal, Staff},
 };
-use regatta_arch::{Architecture, Env, options::Settings};
+use regatta_arch::{Architecture, Env, options::Settings, shared::Shared as Common};
 use regatta_metrics::{Arena, Tally};
 use regatta_sys::{
     Bell, OpenRules, clock,
-    process::{Child, Exit, User, fork_worker, set_user},
+    crew::{Crew, Sweep},
+    process::{Child, Exit, User, clone_worker, fork_worker, set_user},
     shm::{self, Shared},
     signal::{self, Signals},
     socket::{self, ListenSpec},
@@ -45,6 +46,9 @@ const CLOCK_LATE_MS_MAX: u64 = 4;
 
 /// The option that names the file with the master's number.
 const PID_FILE: &str = "server.pid_file";
+
+/// The wait before another look for what a worker that has ended left open, milliseconds.
+const SWEEP_MS: u64 = 20;
 
 /// `TCP_DEFER_ACCEPT`: how long the kernel keeps a silent connection to itself, seconds.
 const DEFER_ACCEPT_S: u32 = 10;
@@ -113,12 +117,18 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
     let addresses =
         addresses(&sockets).map_err(|error| failed("cannot tell the address", error))?;
     let opener = (Rc::clone(&access), errors.clone());
+    let site = site::build(&settings, config.types, 0);
+    let common = Common::is_wanted(&settings).then(|| {
+        Common::new(&settings, &site.caching, workers, RandomState::new().hash_one(workers))
+    });
+    let common = common.transpose().map_err(|error| failed("cannot share a cache", error))?;
     let env = Env {
         sockets,
         shares: config.layout.shares,
         root: found.root,
         rules: OpenRules { symlinks: settings.flag("content.symlinks") },
-        site: site::build(&settings, config.types, 0),
+        site,
+        shared: common,
         arena,
         bells,
         settings,
@@ -264,7 +274,7 @@ impl Prepared {
         keep.extend([env.root.as_fd(), env.bells[worker].as_fd(), ready[worker].as_fd()]);
         let logs = [access.inherited(), errors.inherited()];
         keep.extend(logs.iter().flatten().map(AsFd::as_fd));
-        fork_worker(&keep, || {
+        let worker_life = || {
             if let Some(Err(error)) = user.as_ref().map(set_user) {
                 let name = env.settings.text("server.user");
                 errors.note(
@@ -276,7 +286,11 @@ impl Prepared {
             faults.strike();
             ready[worker].ring();
             work(env, architecture, worker, errors)
-        })
+        };
+        match &env.shared {
+            Some(_) => clone_worker(worker_life),
+            None => fork_worker(&keep, worker_life),
+        }
     }
 }
 
@@ -322,6 +336,8 @@ struct Master {
     children: Vec<Option<Child>>,
     /// Workers that have not said yet that they are ready.
     awaited: usize,
+    /// Descriptors of a worker that has ended may still be open in the table that all share.
+    unswept: bool,
 }
 
 impl Master {
@@ -335,7 +351,7 @@ impl Master {
         }
         let children = (0..prepared.workers).map(|_| None).collect();
         let awaited = prepared.workers;
-        Ok(Self { signals, poller, prepared, staff, children, awaited })
+        Ok(Self { signals, poller, prepared, staff, children, awaited, unswept: false })
     }
 
     fn run(&mut self) -> io::Result<Ending> {
@@ -351,6 +367,7 @@ impl Master {
                 return Ok(ending);
             }
             let (now, wake_at) = (clock::now().tick, self.staff.wake_at());
+            let wake_at = if self.unswept { wake_at.min(now.after(SWEEP_MS)) } else { wake_at };
             let timeout = (wake_at != regatta_op::Tick::NEVER)
                 .then(|| Duration::from_millis(wake_at.since(now) + CLOCK_LATE_MS_MAX));
             self.poller.wait(&mut events, timeout)?;
@@ -361,6 +378,11 @@ impl Master {
                     key if key & READY != 0 => self.greet(worker)?,
                     _ => self.reap(worker)?,
                 }
+            }
+            if self.unswept
+                && let Some(shared) = &self.prepared.env.shared
+            {
+                self.unswept = shared.crew.sweep() == Sweep::Later;
             }
             self.orders()?;
         }
@@ -421,11 +443,13 @@ impl Master {
                 }
             }
             Order::ReopenLogs => {
+                self.keep_logs(Crew::give_up);
                 if let Err(fault) = self.prepared.access.borrow_mut().renew() {
                     self.note(Level::Warning, format_args!("still the old file: {fault}"));
                 }
                 control.reopen_logs();
                 self.prepared.errors.tick();
+                self.keep_logs(Crew::keep);
             }
             Order::RefuseReload => self.note(
                 Level::Warning,
@@ -441,10 +465,22 @@ impl Master {
         Ok(())
     }
 
+    /// Tells the crew of the open logs, if there is one.
+    fn keep_logs(&self, tell: fn(&Crew, BorrowedFd<'_>)) {
+        let Prepared { env, access, errors, .. } = &self.prepared;
+        if let Some(shared) = &env.shared {
+            let logs = [access.borrow().inherited(), errors.inherited()];
+            logs.iter().flatten().for_each(|log| tell(&shared.crew, log.as_fd()));
+        }
+    }
+
     fn start(&mut self, worker: usize) -> io::Result<()> {
         let now = clock::now().tick;
         match self.prepared.start(worker) {
             Ok(child) => {
+                if let Some(shared) = &self.prepared.env.shared {
+                    shared.crew.keep(child.as_fd());
+                }
                 self.poller.add(child.as_fd(), worker as u64, Interest::READ)?;
                 self.children[worker] = Some(child);
                 self.staff.started(worker, now);
@@ -466,8 +502,15 @@ impl Master {
         let Some(exit) = child.try_wait()? else { return Ok(()) };
         let pid = child.pid();
         self.poller.remove(child.as_fd())?;
+        let shared = self.prepared.env.shared.as_ref();
+        if let Some(shared) = shared {
+            shared.crew.give_up(child.as_fd());
+        }
         self.children[worker] = None;
-        self.prepared.env.arena.slot(worker).settle();
+        self.prepared.env.arena.slot(worker).settle(shared.is_some());
+        if let Some(shared) = shared {
+            self.unswept |= shared.crew.bury(worker) == Sweep::Later;
+        }
         let (how, what) = match exit {
             Exit::Code(0) => (Gone::Left, "left".to_owned()),
             Exit::Code(code @ (EXIT_CANNOT_WORK | regatta_sys::process::EXIT_UNSTARTED)) => {

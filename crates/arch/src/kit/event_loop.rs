@@ -3,6 +3,7 @@
 use super::{
     accept::{Acceptor, Ended, PAUSE_MS, WhenFull},
     disk::Disk,
+    shared_cache::SharedCache,
     slab::Slab,
     wheel::{Fired, Wheel},
 };
@@ -52,6 +53,8 @@ pub struct Surroundings<'a> {
     pub log: &'a dyn WorkerLog,
     /// A turn at least this long is a stall, nanoseconds.
     pub stall_ns: u64,
+    /// The cache that is shared with other processes, as is the table of descriptors.
+    pub shared: Option<&'a SharedCache<'a>>,
 }
 
 /// One loop.
@@ -137,7 +140,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 }
             }
             self.expire(&mut fired, disk);
-            self.around.log.tick(self.now);
+            self.tick();
             self.around.slot.set_heartbeat_ms(self.now.tick.0);
             if self.heed(disk)? {
                 break;
@@ -148,6 +151,23 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
         self.around.log.flush();
         Ok(())
+    }
+
+    /// Tells the time to the log, and to the cache that others change.
+    fn tick(&self) {
+        let log = self.around.log;
+        let Some(shared) = self.around.shared else { return log.tick(self.now) };
+        shared.follow();
+        if !log.is_due() {
+            return log.tick(self.now);
+        }
+        // The files that are open may be closed, and others are opened.
+        let mut closing = Vec::new();
+        log.each_own(&mut |fd| closing.push(shared.member().closing(fd)));
+        shared.member().acquire(|| {
+            log.tick(self.now);
+            log.each_own(&mut |fd| shared.member().own(fd));
+        });
     }
 
     /// Waits for events and reads the clocks.
@@ -225,7 +245,14 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let tally = self.around.cx.tally;
         let mut taken = 0;
         let ended = loop {
-            match self.acceptor.take(at, self.slots.len(), taken, tally) {
+            let take = || self.acceptor.take(at, self.slots.len(), taken, tally);
+            let accepted = match self.around.shared {
+                None => take(),
+                Some(shared) => shared
+                    .member()
+                    .acquire(|| take().inspect(|(socket, _)| shared.member().own(socket.as_fd()))),
+            };
+            match accepted {
                 Ok((socket, peer)) => self.admit(socket, peer, disk),
                 Err(ended) => break ended,
             }
@@ -340,6 +367,10 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             self.around.cx.tally.add(Counter::ConnectionsClosed, 1);
             // Closing the socket removes it from an epoll set in any case.
             let _ = self.poller.remove(slot.socket.as_fd());
+            let socket = slot.socket.as_fd();
+            let closing = self.around.shared.map(|shared| shared.member().closing(socket));
+            drop(slot);
+            drop(closing);
         }
     }
 

@@ -2,5 +2,6 @@
 pub mod accept;
 pub mod disk;
 pub mod event_loop;
+pub mod shared_cache;
 pub mod slab;
 pub mod wheel;

@@ -4,7 +4,7 @@ use crate::{
     config::raw::{Problem, Said},
     media::{self, Types},
 };
-use regatta_arch::{Architecture, layout::Layout, options::Settings};
+use regatta_arch::{Architecture, layout::Layout, options::Settings, shared::Shared};
 use regatta_sys::affinity;
 use std::{
     fmt,
@@ -14,6 +14,10 @@ use std::{
 /// Descriptors that a worker needs besides connections and the cache: listeners, logs, the poller,
 /// standard streams, and some air.
 pub const DESCRIPTORS_RESERVED: u64 = 64;
+
+/// Descriptors that each process takes of a table that several share: its poller, bells, log, and
+/// the master's handle of it.
+const DESCRIPTORS_PER_PROCESS: u64 = 8;
 
 /// Descriptors that a connection may need: its socket, and the file that is sent to it where the
 /// cache keeps that no longer. With less, a file that is there would be answered 503.
@@ -227,10 +231,31 @@ fn limits(said: &Said, problems: &mut Vec<Problem>) {
     }
 }
 
+/// Tables of descriptors: each worker has one, or all share one.
+#[derive(Clone, Copy)]
+struct Tables {
+    /// Descriptors of each.
+    limit: u64,
+    count: u64,
+    /// Descriptors of each that are for neither connections nor the cache.
+    reserved: u64,
+}
+
+impl Tables {
+    fn new(settings: &Settings, limit: u64, workers: u64) -> Self {
+        if Shared::is_wanted(settings) {
+            let reserved = DESCRIPTORS_RESERVED + workers * DESCRIPTORS_PER_PROCESS;
+            return Self { limit, count: 1, reserved };
+        }
+        Self { limit, count: workers, reserved: DESCRIPTORS_RESERVED }
+    }
+}
+
 /// Shares the descriptors of a worker out between connections and the cache; returns how many
 /// connections there may be in all workers together.
 fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Problem>) -> usize {
-    let room = limit.saturating_sub(DESCRIPTORS_RESERVED);
+    let tables = Tables::new(&said.settings, limit, workers);
+    let room = limit.saturating_sub(tables.reserved);
     let mut cache = match said.settings.flag("cache.enabled") {
         true => said.settings.number(CACHE_KEY),
         false => 0,
@@ -240,7 +265,7 @@ fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Pro
         said.lower(CACHE_KEY, cache);
     }
     let free = room.saturating_sub(cache);
-    let most = (free / DESCRIPTORS_PER_CONNECTION).saturating_mul(workers);
+    let most = (free / DESCRIPTORS_PER_CONNECTION).saturating_mul(tables.count);
     let mut wanted = said.settings.number(CONNECTIONS_KEY);
     if !said.is_said(CONNECTIONS_KEY) {
         // What an architecture's name stands for is as much of it as there is room for.
@@ -248,9 +273,9 @@ fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Pro
         said.lower(CONNECTIONS_KEY, wanted);
     }
     let total = if wanted == 0 { most } else { wanted };
-    let each = total.div_ceil(workers);
+    let each = total.div_ceil(tables.count);
     if each == 0 || each > free {
-        problems.push(no_room(said, limit, workers, [each, cache]));
+        problems.push(no_room(said, tables, [each, cache]));
     } else if total < workers {
         let message = format!("{total} connections cannot be split among {workers} workers");
         problems.push(said.problem(CONNECTIONS_KEY, &message));
@@ -260,12 +285,12 @@ fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Pro
 
 /// The connections of each worker, its open files and the reserve are more than the limit: whose
 /// fault that is, and what helps.
-fn no_room(said: &Said, limit: u64, workers: u64, [each, cache]: [u64; 2]) -> Problem {
-    let room = limit.saturating_sub(DESCRIPTORS_RESERVED);
-    let share = if workers > 1 { format!(" in each of {workers} workers") } else { String::new() };
+fn no_room(said: &Said, tables: Tables, [each, cache]: [u64; 2]) -> Problem {
+    let Tables { limit, count, reserved } = tables;
+    let room = limit.saturating_sub(reserved);
+    let share = if count > 1 { format!(" in each of {count} workers") } else { String::new() };
     let within = format!(
-        "the limit of {limit} descriptors (RLIMIT_NOFILE), of which {DESCRIPTORS_RESERVED} are \
-         reserved"
+        "the limit of {limit} descriptors (RLIMIT_NOFILE), of which {reserved} are reserved"
     );
     let raise = "raise the limit (ulimit -n, LimitNOFILE=)";
     let (key, message, lower) = if said.is_said(CACHE_KEY) && cache >= room {
@@ -429,6 +454,15 @@ mod tests {
             let problem: String = symped(&[sets], 1024).unwrap_err();
             assert!(problem.contains(part), "{problem}");
         }
+        let shared = "event.share=descriptors-and-cache";
+        let each = (1024 - 64 - 3 * 8 - 234) / 2 / 3;
+        assert_eq!(symped(&[shared], 1024), Ok(vec![each; 3]), "one table for all");
+        let most = symped(&[shared, "limits.connections_max=702"], 1024);
+        assert_eq!(most, Ok(vec![234; 3]));
+        let problem = symped(&[shared, "limits.connections_max=703"], 1024).unwrap_err();
+        let part = "703 connections beside 234 open files exceed the limit of 1024 descriptors \
+                    (RLIMIT_NOFILE), of which 88 are reserved";
+        assert!(problem.contains(part), "{problem}");
     }
 
     #[test]

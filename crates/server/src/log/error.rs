@@ -8,6 +8,7 @@ use std::{
     fmt,
     fs::File,
     io::Write,
+    os::fd::BorrowedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -96,6 +97,11 @@ impl ErrorLog {
         if let Some(fault) = self.renew_if_asked(&mut open) {
             self.write(&mut open, Level::Warning, format_args!("still the old file: {fault}"));
         }
+    }
+
+    /// Calls `each` for the descriptor, if this process opened it.
+    pub(super) fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.lock().file.as_ref().and_then(LogFile::own).into_iter().for_each(each);
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

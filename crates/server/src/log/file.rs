@@ -4,10 +4,11 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     os::{
-        fd::AsFd,
+        fd::{AsFd, BorrowedFd},
         unix::fs::{FileTypeExt, OpenOptionsExt},
     },
     path::PathBuf,
+    process,
     sync::Arc,
 };
 
@@ -88,6 +89,8 @@ impl std::error::Error for LogFault {}
 pub(super) struct LogFile {
     file: Arc<File>,
     write_bytes_max: usize,
+    /// The process that opened it.
+    opener: u32,
 }
 
 /// How far a write came.
@@ -125,12 +128,17 @@ impl LogFile {
         };
         let pipe = !file.metadata()?.file_type().is_file();
         let write_bytes_max = if pipe { PIPE_WRITE_BYTES_MAX } else { usize::MAX };
-        Ok(Some(Self { file: Arc::new(file), write_bytes_max }))
+        Ok(Some(Self { file: Arc::new(file), write_bytes_max, opener: process::id() }))
     }
 
     /// The descriptor: what a fork must not close.
     pub(super) fn shared(&self) -> Arc<File> {
         Arc::clone(&self.file)
+    }
+
+    /// The descriptor, if this process opened it.
+    pub(super) fn own(&self) -> Option<BorrowedFd<'_>> {
+        (self.opener == process::id()).then(|| self.file.as_fd())
     }
 
     /// Writes lines: to a file with one call, to a pipe with as few as keep lines whole.

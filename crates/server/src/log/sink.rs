@@ -9,7 +9,7 @@ use regatta_metrics::{ControlView, Counter, Tally};
 use regatta_op::{Now, Tick};
 use regatta_origin::{Log, Record};
 use regatta_sys::clock;
-use std::{cell::RefCell, fs::File, io, mem, sync::Arc};
+use std::{cell::RefCell, fs::File, io, mem, os::fd::BorrowedFd, sync::Arc};
 
 /// A buffer that holds as many bytes is written.
 pub const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -193,6 +193,15 @@ impl WorkerLog for LogSink<'_> {
 
     fn flush(&self) {
         self.write(&mut self.state.borrow_mut());
+    }
+
+    fn is_due(&self) -> bool {
+        self.control.log_generation() != self.state.borrow().generation
+    }
+
+    fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
+        self.state.borrow().file.as_ref().and_then(LogFile::own).into_iter().for_each(&mut *each);
+        self.errors.each_own(each);
     }
 }
 

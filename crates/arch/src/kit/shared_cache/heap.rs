@@ -1,0 +1,123 @@
+//! Bytes in shared memory: blocks of one size, chained by number, so that nothing is ever moved
+//! and no room is lost between them.
+use super::layout::{BLOCK_BYTES, BLOCK_WORDS, FREE_BLOCK, FRESH_BLOCK, Layout};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// The end of a chain; blocks count from 1.
+pub(super) const END: u64 = 0;
+
+impl Layout {
+    /// Puts bytes into blocks; the first block's number, or `None` if there are too few.
+    ///
+    /// Call it, and [`Layout::free`], under the heap's lock or alone.
+    pub(super) fn store(&self, bytes: &[u8]) -> Option<u64> {
+        let mut first = END;
+        // From the last block to the first, so that each knows the next.
+        for piece in bytes.chunks(BLOCK_BYTES).rev() {
+            let Some(block) = self.take_block() else {
+                self.free(first);
+                return None;
+            };
+            self.link(block).store(first, Relaxed);
+            for (word, bytes) in self.block(block).iter().zip(piece.chunks(8)) {
+                word.store(padded(bytes), Relaxed);
+            }
+            first = block;
+        }
+        Some(first)
+    }
+
+    /// Gives the blocks of a chain back.
+    pub(super) fn free(&self, mut block: u64) {
+        while block != END {
+            let next = self.link(block).load(Relaxed);
+            let free = &self.header[FREE_BLOCK];
+            self.link(block).store(free.load(Relaxed), Relaxed);
+            free.store(block, Release);
+            block = next;
+        }
+    }
+
+    /// Forgets all that is stored.
+    pub(super) fn free_all(&self) {
+        self.header[FREE_BLOCK].store(END, Relaxed);
+        self.header[FRESH_BLOCK].store(0, Relaxed);
+    }
+
+    /// Appends `len` bytes of a chain to `out`.
+    pub(super) fn load(&self, block: u64, len: usize, out: &mut Vec<u8>) {
+        let end = out.len() + len;
+        let mut at = block;
+        while out.len() < end && at != END {
+            for word in self.block(at) {
+                out.extend_from_slice(&word.load(Relaxed).to_le_bytes());
+                if out.len() >= end {
+                    break;
+                }
+            }
+            at = self.link(at).load(Acquire);
+        }
+        out.truncate(end);
+    }
+
+    /// True if a chain holds exactly these bytes.
+    #[inline]
+    pub(super) fn holds(&self, block: u64, bytes: &[u8]) -> bool {
+        let mut at = block;
+        for piece in bytes.chunks(BLOCK_BYTES) {
+            if at == END {
+                return false;
+            }
+            let mut words = self.block(at).iter();
+            if !piece
+                .chunks(8)
+                .all(|bytes| words.next().is_some_and(|word| word.load(Relaxed) == padded(bytes)))
+            {
+                return false;
+            }
+            at = self.link(at).load(Relaxed);
+        }
+        true
+    }
+
+    fn take_block(&self) -> Option<u64> {
+        let free = &self.header[FREE_BLOCK];
+        let block = free.load(Acquire);
+        if block != END {
+            free.store(self.link(block).load(Relaxed), Relaxed);
+            return Some(block);
+        }
+        // Memory that nobody has touched yet costs nothing: it is taken last.
+        let fresh = self.header[FRESH_BLOCK].load(Relaxed);
+        if fresh >= self.links.len() as u64 {
+            return None;
+        }
+        self.header[FRESH_BLOCK].store(fresh + 1, Relaxed);
+        Some(fresh + 1)
+    }
+
+    fn link(&self, block: u64) -> &'static AtomicU64 {
+        &self.links[index(block)]
+    }
+
+    fn block(&self, block: u64) -> &'static [AtomicU64] {
+        &self.blocks[index(block) * BLOCK_WORDS..][..BLOCK_WORDS]
+    }
+}
+
+fn index(block: u64) -> usize {
+    usize::try_from(block - 1).expect("64-bit Linux")
+}
+
+#[inline]
+fn padded(bytes: &[u8]) -> u64 {
+    if let Ok(word) = bytes.try_into() {
+        return u64::from_le_bytes(word);
+    }
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}

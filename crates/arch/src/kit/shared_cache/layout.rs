@@ -1,0 +1,85 @@
+//! Where everything stands in the shared words: numbers and offsets, no pointers.
+use regatta_origin::CachingRules;
+use std::sync::atomic::AtomicU64;
+
+/// The lock of the table: the only one, or that of all readers and one writer.
+pub(super) const TABLE_LOCK: usize = 0;
+/// The lock of the heap, on a pair of cache lines of its own.
+pub(super) const HEAP_LOCK: usize = 16;
+/// The version that was given last.
+pub(super) const VERSION: usize = 32;
+/// How many entries have changed so far.
+pub(super) const CHANGES: usize = 33;
+/// Bytes and descriptors of all entries.
+pub(super) const BYTES: usize = 48;
+pub(super) const DESCRIPTORS: usize = 49;
+/// Entries that were used and are free, and how many have never been used.
+pub(super) const FREE_ENTRY: usize = 50;
+pub(super) const FRESH_ENTRY: usize = 51;
+pub(super) const FREE_BLOCK: usize = 52;
+pub(super) const FRESH_BLOCK: usize = 53;
+/// How often the cache was emptied because somebody died in the middle of a change.
+pub(super) const REPAIRS: usize = 54;
+/// Entries that are being changed under their own locks.
+pub(super) const UPDATING: usize = 55;
+/// Three queues of four words.
+pub(super) const SHELVES: usize = 64;
+const HEADER_WORDS: usize = 80;
+
+/// The last changes, by number.
+pub(super) const RING_WORDS: usize = 1024;
+
+/// Words of an entry; the first 16, a pair of cache lines, are all that a hit looks at.
+pub(super) const ENTRY_WORDS: usize = 18;
+pub(super) const BLOCK_BYTES: usize = 512;
+pub(super) const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
+
+/// Blocks for what an entry takes beyond the bytes that it is counted for: its name's and its
+/// content's last blocks are not full.
+const SPARE_BLOCKS: usize = 2;
+
+/// The shared words of a cache, by use.
+#[derive(Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) header: &'static [AtomicU64],
+    pub(super) ring: &'static [AtomicU64],
+    pub(super) buckets: &'static [AtomicU64],
+    pub(super) entries: &'static [AtomicU64],
+    pub(super) links: &'static [AtomicU64],
+    pub(super) blocks: &'static [AtomicU64],
+}
+
+/// Sizes that follow from the rules.
+struct Sizes {
+    buckets: usize,
+    entries: usize,
+    blocks: usize,
+}
+
+impl Sizes {
+    fn of(rules: &CachingRules) -> Self {
+        // One more: an entry comes in before another goes out.
+        let entries = rules.entries_max + rules.negatives_max + 1;
+        let blocks = rules.bytes_max / BLOCK_BYTES + SPARE_BLOCKS * entries;
+        Self { buckets: entries.next_power_of_two(), entries, blocks }
+    }
+}
+
+impl Layout {
+    /// Words that a cache within `rules` takes.
+    pub(super) fn words(rules: &CachingRules) -> usize {
+        let Sizes { buckets, entries, blocks } = Sizes::of(rules);
+        HEADER_WORDS + RING_WORDS + buckets + entries * ENTRY_WORDS + blocks * (1 + BLOCK_WORDS)
+    }
+
+    pub(super) fn new(words: &'static [AtomicU64], rules: &CachingRules) -> Self {
+        let sizes = Sizes::of(rules);
+        let (header, rest) = words.split_at(HEADER_WORDS);
+        let (ring, rest) = rest.split_at(RING_WORDS);
+        let (buckets, rest) = rest.split_at(sizes.buckets);
+        let (entries, rest) = rest.split_at(sizes.entries * ENTRY_WORDS);
+        let (links, rest) = rest.split_at(sizes.blocks);
+        let blocks = &rest[..sizes.blocks * BLOCK_WORDS];
+        Self { header, ring, buckets, entries, links, blocks }
+    }
+}

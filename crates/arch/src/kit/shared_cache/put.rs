@@ -1,0 +1,348 @@
+//! Changes of a shared cache: what comes in, what is replaced in place, what goes out.
+use super::{
+    DIRECTORY, Died, FILE, KIND, Locking, MISSING, SharedCache, fault_bits,
+    heap::END,
+    layout::{BYTES, DESCRIPTORS, ENTRY_WORDS, UPDATING},
+    place_of,
+    table::{Node, Rank, Times, chain_parts, chain_word},
+};
+use regatta_metrics::{Counter, Tally};
+use regatta_op::Tick;
+use regatta_origin::{CODINGS, Entry, NEGATIVE_NAME_BYTES_MAX, packed_alike};
+use regatta_sys::{Bell, StaticFile};
+use std::{
+    hash::BuildHasher,
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+};
+
+/// Other processes are told to let go of files each time that so many have been given up.
+const RETIRED_PER_BELL: u64 = 64;
+
+/// An entry on its way in.
+struct Load<'l> {
+    hash: u64,
+    path: &'l [u8],
+    rank: Rank,
+    kind: u64,
+    content: &'l [u8],
+    /// Numbers plus one.
+    files: [u64; CODINGS],
+    bytes: u64,
+    /// When it was opened; `None` for the body of what is remembered without it.
+    opened: Option<Tick>,
+}
+
+impl Load<'_> {
+    fn descriptors(&self) -> u64 {
+        self.files.iter().map(|file| u64::from(*file != 0)).sum()
+    }
+}
+
+impl SharedCache<'_> {
+    /// Remembers what a name is, or, without a time, a body of the file that it is.
+    pub(super) fn remember(
+        &self,
+        path: &[u8],
+        entry: &Entry<StaticFile>,
+        opened: Option<Tick>,
+        tally: &Tally<'_>,
+    ) -> Result<(), Died> {
+        let mut content = self.room.take();
+        content.clear();
+        let result = match self.load(path, entry, opened, &mut content) {
+            Some(load) => self.take_in(&load, tally),
+            None => {
+                let older = |known: Times| opened.is_none_or(|opened| known.opened <= opened.0);
+                self.remove_if(self.hasher.hash_one(path), path, older, tally);
+                Ok(())
+            }
+        };
+        self.room.replace(content);
+        result
+    }
+
+    /// What comes in; `None` if it would put out everything else, or is not worth its room.
+    fn load<'l>(
+        &self,
+        path: &'l [u8],
+        entry: &Entry<StaticFile>,
+        opened: Option<Tick>,
+        content: &'l mut Vec<u8>,
+    ) -> Option<Load<'l>> {
+        let rules = &self.rules;
+        let mut files = [0; CODINGS];
+        let (rank, kind, bytes) = match entry {
+            Entry::File(file) => {
+                for (place, file) in files.iter_mut().zip(file.pack(content)) {
+                    if let Some(file) = file {
+                        *place = u64::from(file.shared_number()?) + 1;
+                    }
+                }
+                let rank = if files == [0; CODINGS] { Rank::Held } else { Rank::Open };
+                (rank, FILE, file.bytes())
+            }
+            Entry::Directory => (Rank::Held, DIRECTORY, 0),
+            Entry::Missing(fault) => (Rank::Negative, MISSING | fault_bits(*fault), 0),
+        };
+        let bytes = bytes + path.len() + ENTRY_WORDS * size_of::<u64>();
+        let room = match rank {
+            Rank::Negative => rules.negatives_max > 0 && path.len() <= NEGATIVE_NAME_BYTES_MAX,
+            Rank::Held | Rank::Open => rules.entries_max > 0,
+        };
+        let kind = kind | rank as u64;
+        let hash = self.hasher.hash_one(path);
+        let bytes = bytes as u64;
+        let load = Load { hash, path, rank, kind, content, files, bytes, opened };
+        let fits =
+            bytes <= rules.bytes_max as u64 && load.descriptors() <= rules.descriptors_max as u64;
+        (room && fits).then_some(load)
+    }
+
+    fn take_in(&self, load: &Load<'_>, tally: &Tally<'_>) -> Result<(), Died> {
+        if self.place.locking == Locking::TwoTier && self.update(load, tally)? {
+            return Ok(());
+        }
+        let _grip = self.alone(tally);
+        let layout = self.layout();
+        let known = layout.find(load.hash, load.path);
+        let times;
+        let mut visited = 0;
+        if let Some(at) = known {
+            let node = layout.node(at);
+            let Some(known) = self.times(node, load) else { return Ok(()) };
+            if self.is_same(node, load) {
+                node.set_times(known);
+                return Ok(());
+            }
+            if !self.may_hold(node, load) {
+                return Ok(());
+            }
+            times = known;
+            visited = node.visited().load(Relaxed);
+            self.take_out(at, &load.files, tally);
+        } else {
+            let Some(opened) = load.opened.filter(|_| self.owns_all(load)) else { return Ok(()) };
+            times = Times::since(opened);
+            tally.add(Counter::CacheFills, 1);
+        }
+        self.insert(load, (times, visited), tally);
+        while let Some(rank) = layout.over(&self.rules) {
+            self.evict(rank, tally);
+        }
+        Ok(())
+    }
+
+    /// Brings an entry up to date where it stands, under its own lock; false if that cannot be
+    /// done without the table's.
+    fn update(&self, load: &Load<'_>, tally: &Tally<'_>) -> Result<bool, Died> {
+        let layout = self.layout();
+        let grip = self.look(tally);
+        if grip.died {
+            self.clear(tally);
+            return Ok(false);
+        }
+        let Some(at) = layout.find(load.hash, load.path) else { return Ok(false) };
+        let node = layout.node(at);
+        let entry_grip = self.entry_lock(node, tally)?;
+        let Some(times) = self.times(node, load) else { return Ok(true) };
+        if self.is_same(node, load) {
+            node.set_times(times);
+            return Ok(true);
+        }
+        if node.rank() != load.rank {
+            return Ok(false);
+        }
+        if !self.may_hold(node, load) {
+            return Ok(true);
+        }
+        // Who dies before this is lowered again leaves something half changed.
+        layout.header[UPDATING].fetch_add(1, SeqCst);
+        node.version().store(0, SeqCst);
+        let heap_grip = self.heap_lock(tally)?;
+        let block = layout.store(load.content);
+        if let Some(block) = block {
+            layout.free(chain_parts(node.content().load(Relaxed)).1);
+            node.content().store(chain_word(load.content.len(), block), Relaxed);
+        }
+        drop(heap_grip);
+        if block.is_none() {
+            layout.change(at, layout.new_version());
+            layout.header[UPDATING].fetch_sub(1, SeqCst);
+            return Ok(false);
+        }
+        self.uncount(node, tally);
+        self.give_up_files(node, &load.files);
+        node.kind().store(load.kind, Relaxed);
+        node.set_times(times);
+        self.enter(node, load, tally);
+        layout.change(at, layout.new_version());
+        layout.header[UPDATING].fetch_sub(1, SeqCst);
+        drop((entry_grip, grip));
+        if layout.over(&self.rules).is_some() {
+            let _grip = self.alone(tally);
+            while let Some(rank) = layout.over(&self.rules) {
+                self.evict(rank, tally);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Of when an entry will be that is what comes in; `None` if it stays what it is: who opened it
+    /// later was faster, or the body that comes is that of another file.
+    fn times(&self, node: Node, load: &Load<'_>) -> Option<Times> {
+        let known = node.times();
+        let Some(opened) = load.opened else {
+            let (len, block) = chain_parts(node.content().load(Relaxed));
+            let mut content = Vec::with_capacity(len);
+            self.layout().load(block, len, &mut content);
+            let alike =
+                node.kind().load(Relaxed) & KIND == FILE && packed_alike(&content, load.content);
+            return alike.then_some(known);
+        };
+        (known.opened <= opened.0).then_some(Times::since(opened))
+    }
+
+    /// True if an entry is what comes in, but for the descriptors: somebody else was faster, or
+    /// nothing has changed.
+    fn is_same(&self, node: Node, load: &Load<'_>) -> bool {
+        let (len, block) = chain_parts(node.content().load(Relaxed));
+        node.kind().load(Relaxed) == load.kind
+            && len == load.content.len()
+            && self.layout().holds(block, load.content)
+    }
+
+    /// True if the files that come in are this process's to give, or the entry's already.
+    fn may_hold(&self, node: Node, load: &Load<'_>) -> bool {
+        load.files.iter().all(|file| {
+            *file == 0
+                || self.owns(*file)
+                || node.files().iter().any(|known| known.load(Relaxed) == *file)
+        })
+    }
+
+    fn owns_all(&self, load: &Load<'_>) -> bool {
+        load.files.iter().all(|file| *file == 0 || self.owns(*file))
+    }
+
+    fn owns(&self, file: u64) -> bool {
+        u32::try_from(file - 1).is_ok_and(|number| self.member.owns(number))
+    }
+
+    /// Files, bytes and counts of an entry that comes in.
+    fn enter(&self, node: Node, load: &Load<'_>, tally: &Tally<'_>) {
+        for (place, file) in node.files().iter().zip(load.files) {
+            place.store(file, Relaxed);
+            if file != 0 && self.owns(file) {
+                self.member.adopt(u32::try_from(file - 1).expect("a descriptor"));
+            }
+        }
+        node.bytes().store(load.bytes, Relaxed);
+        self.layout().header[BYTES].fetch_add(load.bytes, Relaxed);
+        self.layout().header[DESCRIPTORS].fetch_add(load.descriptors(), Relaxed);
+        tally.add(Counter::CacheEntriesAdded, 1);
+        tally.add(Counter::CacheBytesAdded, load.bytes);
+        tally.add(Counter::CacheFdsAdded, load.descriptors());
+    }
+
+    fn uncount(&self, node: Node, tally: &Tally<'_>) {
+        let (bytes, descriptors) = (node.bytes().load(Relaxed), node.descriptors());
+        self.layout().header[BYTES].fetch_sub(bytes, Relaxed);
+        self.layout().header[DESCRIPTORS].fetch_sub(descriptors, Relaxed);
+        tally.add(Counter::CacheEntriesRemoved, 1);
+        tally.add(Counter::CacheBytesRemoved, bytes);
+        tally.add(Counter::CacheFdsRemoved, descriptors);
+    }
+
+    /// Gives up the files of an entry, but for those in `kept`.
+    fn give_up_files(&self, node: Node, kept: &[u64; CODINGS]) {
+        for file in node.files() {
+            let file = file.swap(0, Relaxed);
+            if file == 0 || kept.contains(&file) {
+                continue;
+            }
+            self.member.retire(u32::try_from(file - 1).expect("a descriptor"));
+            let retired = self.retired.get() + 1;
+            self.retired.set(retired % RETIRED_PER_BELL);
+            if retired == RETIRED_PER_BELL {
+                // They notice the changes before they wait again.
+                self.bells.iter().for_each(Bell::ring);
+            }
+        }
+    }
+
+    /// Alone.
+    fn insert(&self, load: &Load<'_>, (times, visited): (Times, u64), tally: &Tally<'_>) {
+        let layout = self.layout();
+        let (name, content) = loop {
+            let name = layout.store(load.path);
+            match name.and_then(|name| Some((name, layout.store(load.content)?))) {
+                Some(stored) => break stored,
+                None => {
+                    layout.free(name.unwrap_or(END));
+                    // Blocks are not all full: there are fewer than the bytes would need.
+                    match layout.any_rank() {
+                        Some(rank) => self.evict(rank, tally),
+                        None => return self.retire_kept(load),
+                    }
+                }
+            }
+        };
+        let at = layout.take_entry().expect("as many as the bounds allow, and one");
+        let node = layout.node(at);
+        node.hash().store(load.hash, Relaxed);
+        node.kind().store(load.kind, Relaxed);
+        node.set_times(times);
+        node.visited().store(visited, Relaxed);
+        node.name().store(chain_word(load.path.len(), name), Relaxed);
+        node.content().store(chain_word(load.content.len(), content), Relaxed);
+        node.files().iter().for_each(|file| file.store(0, Relaxed));
+        self.enter(node, load, tally);
+        layout.enqueue(at);
+        layout.change(at, layout.new_version());
+    }
+
+    /// What was kept for an entry that cannot come in after all goes.
+    fn retire_kept(&self, load: &Load<'_>) {
+        for file in load.files.into_iter().filter(|file| *file != 0 && !self.owns(*file)) {
+            self.member.retire(u32::try_from(file - 1).expect("a descriptor"));
+        }
+    }
+
+    /// Takes an entry out, but for the files in `kept`. Alone.
+    fn take_out(&self, at: u64, kept: &[u64; CODINGS], tally: &Tally<'_>) {
+        let layout = self.layout();
+        let node = layout.node(at);
+        layout.dequeue(at);
+        self.uncount(node, tally);
+        layout.change(at, 0);
+        for chain in [node.name(), node.content()] {
+            layout.free(chain_parts(chain.load(Relaxed)).1);
+        }
+        if let Some(place) = self.unpacked.borrow_mut().get_mut(place_of(at)) {
+            *place = None;
+        }
+        self.give_up_files(node, kept);
+    }
+
+    fn evict(&self, rank: Rank, tally: &Tally<'_>) {
+        let at = self.layout().victim(rank);
+        self.take_out(at, &[0; CODINGS], tally);
+        tally.add(Counter::CacheEvictions, 1);
+    }
+
+    /// Forgets a name, if `wanted` says so of its age.
+    pub(super) fn remove_if(
+        &self,
+        hash: u64,
+        path: &[u8],
+        wanted: impl Fn(Times) -> bool,
+        tally: &Tally<'_>,
+    ) {
+        let _grip = self.alone(tally);
+        let found = self.layout().find(hash, path);
+        let unwanted = |at: &u64| wanted(self.layout().node(*at).times());
+        if let Some(at) = found.filter(unwanted) {
+            self.take_out(at, &[0; CODINGS], tally);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Names to entries, and the queues of eviction: chained buckets and SIEVE, as in the private
+//! cache, over numbers in shared memory.
+use super::layout::{
+    BYTES, CHANGES, DESCRIPTORS, ENTRY_WORDS, FREE_ENTRY, FRESH_ENTRY, Layout, RING_WORDS, SHELVES,
+    VERSION,
+};
+use regatta_op::Tick;
+use regatta_origin::{CODINGS, CachingRules};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// No entry; entries count from 1.
+pub(super) const NONE: u64 = 0;
+
+/// Which queue an entry stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(super) enum Rank {
+    /// Directories, and files whose bodies are in memory.
+    Held = 0,
+    /// Files with at least one descriptor.
+    Open = 1,
+    /// Names of nothing.
+    Negative = 2,
+}
+
+impl Rank {
+    pub(super) const ALL: [Self; 3] = [Self::Held, Self::Open, Self::Negative];
+}
+
+/// What is known of the age of an entry: ticks.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub(super) opened: u64,
+    pub(super) checked_at: u64,
+    pub(super) doubted: u64,
+}
+
+impl Times {
+    /// Of what was opened then.
+    pub(super) const fn since(opened: Tick) -> Self {
+        Self { opened: opened.0, checked_at: opened.0, doubted: Tick::NEVER.0 }
+    }
+}
+
+/// One entry's words. Version 0: free, or in the middle of a change.
+#[derive(Clone, Copy)]
+pub(super) struct Node(&'static [AtomicU64]);
+
+impl Node {
+    pub(super) fn version(self) -> &'static AtomicU64 {
+        &self.0[0]
+    }
+    pub(super) fn hash(self) -> &'static AtomicU64 {
+        &self.0[1]
+    }
+    fn chain(self) -> &'static AtomicU64 {
+        &self.0[2]
+    }
+    fn newer(self) -> &'static AtomicU64 {
+        &self.0[3]
+    }
+    fn older(self) -> &'static AtomicU64 {
+        &self.0[4]
+    }
+    /// The tick when its file was opened, or somebody was last told to look again.
+    pub(super) fn checked_at(self) -> &'static AtomicU64 {
+        &self.0[5]
+    }
+    /// When its file was opened.
+    pub(super) fn opened(self) -> &'static AtomicU64 {
+        &self.0[16]
+    }
+    /// When somebody was first told to look again, and nobody has brought anything since.
+    pub(super) fn doubted(self) -> &'static AtomicU64 {
+        &self.0[17]
+    }
+
+    pub(super) fn times(self) -> Times {
+        let [opened, checked_at, doubted] =
+            [self.opened(), self.checked_at(), self.doubted()].map(|time| time.load(Relaxed));
+        Times { opened, checked_at, doubted }
+    }
+
+    pub(super) fn set_times(self, times: Times) {
+        self.opened().store(times.opened, Relaxed);
+        self.checked_at().store(times.checked_at, Relaxed);
+        self.doubted().store(times.doubted, Relaxed);
+    }
+    pub(super) fn visited(self) -> &'static AtomicU64 {
+        &self.0[6]
+    }
+    pub(super) fn lock(self) -> &'static AtomicU64 {
+        &self.0[7]
+    }
+    /// Its queue, and what it is: see `Kind`.
+    pub(super) fn kind(self) -> &'static AtomicU64 {
+        &self.0[8]
+    }
+    /// Length and first block of its name: fixed as long as it is in the table.
+    pub(super) fn name(self) -> &'static AtomicU64 {
+        &self.0[9]
+    }
+    /// Length and first block of its content.
+    pub(super) fn content(self) -> &'static AtomicU64 {
+        &self.0[10]
+    }
+    /// Bytes that it is counted for.
+    pub(super) fn bytes(self) -> &'static AtomicU64 {
+        &self.0[11]
+    }
+    /// Numbers of open files plus one, by coding; 0 is none.
+    pub(super) fn files(self) -> &'static [AtomicU64] {
+        &self.0[12..12 + CODINGS]
+    }
+
+    pub(super) fn descriptors(self) -> u64 {
+        self.files().iter().map(|file| u64::from(file.load(Relaxed) != 0)).sum()
+    }
+
+    pub(super) fn rank(self) -> Rank {
+        Rank::ALL[usize::try_from(self.kind().load(Relaxed) & 3).unwrap_or(0).min(2)]
+    }
+}
+
+/// The words of a queue.
+#[derive(Clone, Copy)]
+pub(super) struct Shelf {
+    newest: &'static AtomicU64,
+    oldest: &'static AtomicU64,
+    hand: &'static AtomicU64,
+    pub(super) len: &'static AtomicU64,
+}
+
+/// A length and the first block of so many bytes, in a word.
+pub(super) fn chain_word(len: usize, block: u64) -> u64 {
+    (len as u64) << 32 | block
+}
+
+/// What [`chain_word`] put together.
+pub(super) fn chain_parts(word: u64) -> (usize, u64) {
+    (usize::try_from(word >> 32).unwrap_or(0), word & u64::from(u32::MAX))
+}
+
+impl Layout {
+    pub(super) fn node(&self, at: u64) -> Node {
+        let at = usize::try_from(at - 1).expect("64-bit Linux");
+        Node(&self.entries[at * ENTRY_WORDS..][..ENTRY_WORDS])
+    }
+
+    pub(super) fn shelf(&self, rank: Rank) -> Shelf {
+        match &self.header[SHELVES + 4 * rank as usize..][..4] {
+            [newest, oldest, hand, len] => Shelf { newest, oldest, hand, len },
+            _ => unreachable!("four words"),
+        }
+    }
+
+    fn bucket(&self, hash: u64) -> &'static AtomicU64 {
+        let mask = self.buckets.len() as u64 - 1;
+        &self.buckets[usize::try_from(hash & mask).expect("64-bit Linux")]
+    }
+
+    /// The entry of a name. Under the table's lock, of either kind.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, path: &[u8]) -> Option<u64> {
+        let mut at = self.bucket(hash).load(Acquire);
+        while at != NONE {
+            let node = self.node(at);
+            if node.hash().load(Relaxed) == hash {
+                let (len, block) = chain_parts(node.name().load(Relaxed));
+                if len == path.len() && self.holds(block, path) {
+                    return Some(at);
+                }
+            }
+            at = node.chain().load(Relaxed);
+        }
+        None
+    }
+
+    /// Notes that an entry is another one now, and gives it its version.
+    pub(super) fn change(&self, at: u64, version: u64) {
+        self.node(at).version().store(version, Release);
+        let number = self.header[CHANGES].fetch_add(1, Relaxed);
+        let cell = &self.ring[usize::try_from(number).unwrap_or(0) % RING_WORDS];
+        cell.store((number & u64::from(u32::MAX)) << 32 | at, Release);
+    }
+
+    pub(super) fn new_version(&self) -> u64 {
+        self.header[VERSION].fetch_add(1, Relaxed) + 1
+    }
+
+    /// A free entry. Alone.
+    pub(super) fn take_entry(&self) -> Option<u64> {
+        let free = &self.header[FREE_ENTRY];
+        let at = free.load(Relaxed);
+        if at != NONE {
+            free.store(self.node(at).older().load(Relaxed), Relaxed);
+            return Some(at);
+        }
+        let fresh = self.header[FRESH_ENTRY].load(Relaxed);
+        if fresh >= (self.entries.len() / ENTRY_WORDS) as u64 {
+            return None;
+        }
+        self.header[FRESH_ENTRY].store(fresh + 1, Relaxed);
+        Some(fresh + 1)
+    }
+
+    /// Puts a filled entry into its bucket and at the new end of its queue. Alone.
+    pub(super) fn enqueue(&self, at: u64) {
+        let node = self.node(at);
+        let bucket = self.bucket(node.hash().load(Relaxed));
+        node.chain().store(bucket.load(Relaxed), Relaxed);
+        bucket.store(at, Release);
+        let shelf = self.shelf(node.rank());
+        let older = shelf.newest.load(Relaxed);
+        node.newer().store(NONE, Relaxed);
+        node.older().store(older, Relaxed);
+        let next = if older == NONE { shelf.oldest } else { self.node(older).newer() };
+        next.store(at, Relaxed);
+        shelf.newest.store(at, Relaxed);
+        shelf.len.fetch_add(1, Relaxed);
+    }
+
+    /// Takes an entry out of its bucket and its queue, and frees it. Alone.
+    pub(super) fn dequeue(&self, at: u64) {
+        let node = self.node(at);
+        let mut link = self.bucket(node.hash().load(Relaxed));
+        while link.load(Relaxed) != at {
+            assert!(link.load(Relaxed) != NONE, "an entry is in its bucket");
+            link = self.node(link.load(Relaxed)).chain();
+        }
+        link.store(node.chain().load(Relaxed), Relaxed);
+        let shelf = self.shelf(node.rank());
+        let (newer, older) = (node.newer().load(Relaxed), node.older().load(Relaxed));
+        if shelf.hand.load(Relaxed) == at {
+            shelf.hand.store(newer, Relaxed);
+        }
+        let before = if newer == NONE { shelf.newest } else { self.node(newer).older() };
+        before.store(older, Relaxed);
+        let after = if older == NONE { shelf.oldest } else { self.node(older).newer() };
+        after.store(newer, Relaxed);
+        shelf.len.fetch_sub(1, Relaxed);
+        node.older().store(self.header[FREE_ENTRY].load(Relaxed), Relaxed);
+        self.header[FREE_ENTRY].store(at, Relaxed);
+    }
+
+    /// The entry that SIEVE puts out of a queue that is not empty. The walk ends: it clears marks
+    /// as it goes. Alone.
+    pub(super) fn victim(&self, rank: Rank) -> u64 {
+        let shelf = self.shelf(rank);
+        let oldest = shelf.oldest.load(Relaxed);
+        let hand = shelf.hand.load(Relaxed);
+        let mut at = if hand == NONE { oldest } else { hand };
+        while self.node(at).visited().swap(0, Relaxed) != 0 {
+            let newer = self.node(at).newer().load(Relaxed);
+            at = if newer == NONE { oldest } else { newer };
+        }
+        shelf.hand.store(at, Relaxed); // moves on as the entry leaves
+        at
+    }
+
+    /// The queue that must give one up for the bounds to hold.
+    pub(super) fn over(&self, rules: &CachingRules) -> Option<Rank> {
+        let len = |rank| usize::try_from(self.shelf(rank).len.load(Relaxed)).unwrap_or(usize::MAX);
+        let total =
+            |at: usize| usize::try_from(self.header[at].load(Relaxed)).unwrap_or(usize::MAX);
+        if len(Rank::Negative) > rules.negatives_max {
+            return Some(Rank::Negative);
+        }
+        if total(DESCRIPTORS) > rules.descriptors_max {
+            return Some(Rank::Open);
+        }
+        if len(Rank::Held) + len(Rank::Open) > rules.entries_max {
+            let more_held = len(Rank::Held) >= len(Rank::Open);
+            return Some(if more_held { Rank::Held } else { Rank::Open });
+        }
+        if total(BYTES) > rules.bytes_max {
+            return self.any_rank();
+        }
+        None
+    }
+
+    /// A queue that has entries: those with bodies in memory first.
+    pub(super) fn any_rank(&self) -> Option<Rank> {
+        Rank::ALL.into_iter().find(|rank| self.shelf(*rank).len.load(Relaxed) > 0)
+    }
+
+    /// Forgets all entries. Alone.
+    pub(super) fn clear(&self) {
+        for bucket in self.buckets {
+            // Only pages that were used are written to.
+            if bucket.load(Relaxed) != NONE {
+                bucket.store(NONE, Relaxed);
+            }
+        }
+        for at in 1..=self.header[FRESH_ENTRY].load(Relaxed) {
+            let node = self.node(at);
+            node.version().store(0, Relaxed);
+            node.lock().store(0, Relaxed);
+        }
+        for word in &self.header[SHELVES..SHELVES + 12] {
+            word.store(0, Relaxed);
+        }
+        for at in [BYTES, DESCRIPTORS, FREE_ENTRY, FRESH_ENTRY] {
+            self.header[at].store(0, Relaxed);
+        }
+        self.free_all();
+        // More changes than the ring holds: everybody looks at everything.
+        self.header[CHANGES].fetch_add(2 * RING_WORDS as u64, Release);
+    }
+}

@@ -1,0 +1,319 @@
+//! Two sides of one cache in one process: what one does the other sees, whatever becomes of it.
+use super::*;
+use regatta_metrics::Arena;
+use regatta_op::{Codings, Now, OpenReq, Opened};
+use regatta_origin::{LocalCache, Site};
+use regatta_sys::{
+    OpenRules, Root,
+    crew::{self, Crew},
+    open_below,
+};
+use std::{fs, path::PathBuf, sync::atomic::AtomicU32};
+
+const FILES: u64 = 24;
+
+struct Rig {
+    folder: PathBuf,
+    root: Root,
+    site: Site,
+    crew: Crew,
+    place: Place,
+    members: [&'static Member; 2],
+    arena: Arena<'static>,
+}
+
+impl Rig {
+    fn new(locking: Locking, rules: CachingRules) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Relaxed);
+        let name = format!("regatta-shared-cache-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        for file in 0..FILES {
+            fs::write(folder.join(file.to_string()), vec![b'x'; 1 + 100 * place_of(file)]).unwrap();
+        }
+        let books = Crew::words(2, 4096);
+        let memory = crew::words(books + Place::words(&rules) + Arena::words(2)).unwrap();
+        let (books, rest) = memory.words().split_at(books);
+        let (cache, rest) = rest.split_at(Place::words(&rules));
+        std::mem::forget(memory);
+        let crew = Crew::create(books, 2, 4096).unwrap();
+        let members = [crew.enter(0).unwrap(), crew.enter(1).unwrap()];
+        let place = Place::new(cache, &rules, locking, 7);
+        let root = Root::open(&folder).unwrap();
+        let site = Site { caching: rules, ..Site::default() };
+        Self { folder, root, site, crew, place, members, arena: Arena::create(rest, 2) }
+    }
+
+    fn sides(&self) -> [SharedCache<'_>; 2] {
+        self.members.map(|member| SharedCache::new(self.place, &self.site.caching, member, &[]))
+    }
+
+    fn tally(&self, side: usize) -> Tally<'_> {
+        Tally::Owned(self.arena.slot(side))
+    }
+
+    fn total(&self, counter: Counter) -> u64 {
+        (0..2).map(|side| self.arena.slot(side).get(counter)).sum()
+    }
+
+    fn open(&self, file: u64) -> StaticFile {
+        let path = file.to_string().into_bytes().into();
+        let req = OpenReq { path, siblings: Codings::NONE };
+        match open_below(&self.root, &req, OpenRules::default()).unwrap() {
+            Opened::File { file, .. } => file,
+            Opened::Directory => panic!("a file"),
+        }
+    }
+
+    fn entry(&self, member: &'static Member, file: u64) -> Entry<StaticFile> {
+        let open = member.acquire(|| member.lend(self.open(file)));
+        let now = Now { tick: Tick(1), unix: 1_700_000_000 };
+        let path = file.to_string();
+        let siblings = [None, None, None];
+        let file = Representation::new(path.as_bytes(), open, siblings, &self.site, now);
+        Entry::File(Arc::new(file))
+    }
+
+    /// Looks up, fills on a miss; true if it was a hit.
+    fn ask(&self, cache: &SharedCache<'_>, side: usize, file: u64) -> bool {
+        let (path, tally) = (file.to_string(), self.tally(side));
+        match cache.get(path.as_bytes(), Tick(1), &tally) {
+            Lookup::Fresh(Entry::File(found)) => {
+                assert_eq!(found.identity().len(), 1 + 100 * file);
+                true
+            }
+            Lookup::Miss => {
+                let entry = self.entry(self.members[side], file);
+                cache.put(path.as_bytes(), &entry, Tick(1), &tally);
+                false
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+const BOTH: [Locking; 2] = [Locking::Global, Locking::TwoTier];
+
+fn rules(entries_max: usize, descriptors_max: usize) -> CachingRules {
+    let bytes_max = 1 << 20;
+    CachingRules { entries_max, descriptors_max, negatives_max: 4, bytes_max, ..Default::default() }
+}
+
+#[test]
+fn what_one_fills_all_find_and_the_last_user_closes() {
+    for locking in BOTH {
+        let rig = Rig::new(locking, rules(8, 8));
+        let [a, b] = rig.sides();
+        assert!(!rig.ask(&a, 0, 3));
+        assert!(rig.ask(&b, 1, 3) && rig.ask(&a, 0, 3));
+        assert_eq!((rig.crew.files(), a.entries()), ((1, 0), 1));
+        // A sender of the second process keeps the file.
+        let Lookup::Fresh(Entry::File(used)) = b.get(b"3", Tick(1), &rig.tally(1)) else {
+            panic!("a hit")
+        };
+        a.remove(b"3", &rig.tally(0));
+        assert_eq!((rig.crew.files(), b.entries()), ((0, 1), 0));
+        b.follow();
+        assert_eq!(rig.crew.files(), (0, 1), "still sending");
+        drop(used);
+        assert_eq!(rig.crew.files(), (0, 0));
+        assert!(!rig.ask(&b, 1, 3));
+    }
+}
+
+#[test]
+fn who_loses_a_race_to_fill_keeps_nothing_open() {
+    for locking in BOTH {
+        let rig = Rig::new(locking, rules(8, 8));
+        let [a, b] = rig.sides();
+        let entries = [rig.entry(rig.members[0], 5), rig.entry(rig.members[1], 5)];
+        a.put(b"5", &entries[0], Tick(1), &rig.tally(0));
+        b.put(b"5", &entries[1], Tick(1), &rig.tally(1));
+        drop(entries);
+        assert_eq!((rig.crew.files(), a.entries()), ((1, 0), 1));
+        assert_eq!(rig.total(Counter::CacheFills), 1);
+        assert!(rig.ask(&a, 0, 5) && rig.ask(&b, 1, 5));
+    }
+}
+
+#[test]
+fn a_change_replaces_the_entry_for_all() {
+    for locking in BOTH {
+        let rig = Rig::new(locking, rules(8, 8));
+        let [a, b] = rig.sides();
+        assert!(!rig.ask(&a, 0, 2) && rig.ask(&b, 1, 2));
+        let other = rig.entry(rig.members[1], 9);
+        b.put(b"2", &other, Tick(2), &rig.tally(1));
+        drop(other);
+        let Lookup::Fresh(Entry::File(found)) = a.get(b"2", Tick(2), &rig.tally(0)) else {
+            panic!("a hit")
+        };
+        assert_eq!(found.identity().len(), 901);
+        drop(found);
+        b.follow();
+        assert_eq!((rig.crew.files(), a.entries()), ((1, 0), 1));
+        // Another rank: the file becomes a directory, then nothing.
+        a.put(b"2", &Entry::Directory, Tick(3), &rig.tally(0));
+        assert!(matches!(b.get(b"2", Tick(3), &rig.tally(1)), Lookup::Fresh(Entry::Directory)));
+        b.put(b"2", &Entry::Missing(OpenFault::Other(-5)), Tick(4), &rig.tally(1));
+        let found = a.get(b"2", Tick(4), &rig.tally(0));
+        assert!(matches!(found, Lookup::Fresh(Entry::Missing(OpenFault::Other(-5)))), "{found:?}");
+        assert!(matches!(a.get(b"2", Tick(5000), &rig.tally(0)), Lookup::Miss), "forgotten");
+        b.follow();
+        assert_eq!((rig.crew.files(), b.entries()), ((0, 0), 0));
+    }
+}
+
+/// Who opened a file later knows better, whoever comes first; a body belongs to its file.
+#[test]
+fn what_is_older_does_not_replace_what_is_younger() {
+    for locking in BOTH {
+        let rig = Rig::new(locking, rules(8, 8));
+        let [a, b] = rig.sides();
+        let [old, new] = [rig.entry(rig.members[0], 2), rig.entry(rig.members[1], 9)];
+        b.put(b"x", &new, Tick(5), &rig.tally(1));
+        a.put(b"x", &old, Tick(4), &rig.tally(0));
+        let len = |side: &SharedCache<'_>| match side.get(b"x", Tick(6), &rig.tally(0)) {
+            Lookup::Fresh(Entry::File(file)) => file.identity().len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((len(&a), len(&b)), (901, 901));
+        let Entry::File(old) = old else { panic!("a file") };
+        a.fill(b"x", &old, &rig.tally(0));
+        a.fill(b"y", &old, &rig.tally(0));
+        assert_eq!((len(&a), a.entries()), (901, 1), "of another file, or of a forgotten one");
+        // The same files from other descriptors: known as of when it was.
+        let Entry::File(again) = rig.entry(rig.members[0], 9) else { panic!("a file") };
+        a.fill(b"x", &again, &rig.tally(0));
+        let stale = b.get(b"x", Tick(1005), &rig.tally(1));
+        assert!(matches!(stale, Lookup::Stale(_)), "{stale:?}");
+    }
+}
+
+#[test]
+fn it_is_asked_again_once_per_age() {
+    let rig = Rig::new(Locking::TwoTier, rules(8, 8));
+    let [a, b] = rig.sides();
+    assert!(!rig.ask(&a, 0, 1));
+    let Lookup::Stale(Entry::File(stale)) = b.get(b"1", Tick(1001), &rig.tally(1)) else {
+        panic!("it is time")
+    };
+    assert!(matches!(a.get(b"1", Tick(1001), &rig.tally(0)), Lookup::Fresh(_)), "b sees to it");
+    b.put(b"1", &Entry::File(stale), Tick(1002), &rig.tally(1));
+    assert!(matches!(a.get(b"1", Tick(1500), &rig.tally(0)), Lookup::Fresh(_)));
+    assert_eq!(rig.total(Counter::CacheFills), 1);
+}
+
+/// While one looks, others are given what is known, but not for ever; and what was slow to come
+/// is remembered all the same.
+#[test]
+fn what_is_stale_is_so_for_a_while() {
+    let rig = Rig::new(Locking::TwoTier, rules(8, 8));
+    let [a, b] = rig.sides();
+    assert!(!rig.ask(&a, 0, 1));
+    let is_stale = |side: usize, at| {
+        let found = [&a, &b][side].get(b"1", Tick(at), &rig.tally(side));
+        matches!(found, Lookup::Stale(_))
+    };
+    assert!(is_stale(1, 2000) && !is_stale(0, 2500), "one looks");
+    assert!(is_stale(0, 3000) && !is_stale(1, 3000), "another, in each period");
+    assert!(is_stale(0, 6000) && is_stale(1, 6000) && is_stale(0, 6001), "all");
+    // What the first has opened comes at last.
+    b.put(b"1", &rig.entry(rig.members[1], 9), Tick(5900), &rig.tally(1));
+    assert!(!is_stale(0, 6100) && is_stale(1, 6900) && !is_stale(0, 6900));
+}
+
+/// The same questions one after another have the answers of a private cache, and the bounds hold.
+#[test]
+fn it_remembers_what_a_private_cache_would() {
+    for locking in BOTH {
+        for (entries_max, descriptors_max) in [(5, 100), (100, 4), (7, 5)] {
+            let rig = Rig::new(locking, rules(entries_max, descriptors_max));
+            let [a, b] = rig.sides();
+            let local = LocalCache::new(&rig.site.caching, 1);
+            let tally = Arena::create(
+                Box::leak((0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect()),
+                1,
+            );
+            let tally = Tally::Owned(tally.slot(0));
+            let mut dice = 1_u64;
+            for turn in 0..2000 {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let file = (dice >> 40) % FILES * ((dice >> 20) % FILES) / FILES;
+                let hit = match turn % 2 {
+                    0 => rig.ask(&a, 0, file),
+                    _ => rig.ask(&b, 1, file),
+                };
+                let path = file.to_string();
+                let known = matches!(local.get(path.as_bytes(), Tick(1), &tally), Lookup::Fresh(_));
+                if !known {
+                    let id = rig.open(file);
+                    let now = Now { tick: Tick(1), unix: 1 };
+                    let new = Representation::new(
+                        path.as_bytes(),
+                        id,
+                        [None, None, None],
+                        &rig.site,
+                        now,
+                    );
+                    local.put(path.as_bytes(), &Entry::File(Arc::new(new)), Tick(1), &tally);
+                }
+                assert_eq!(hit, known, "turn {turn}, file {file}");
+                assert_eq!(a.entries(), local.entries() as u64);
+                assert!(rig.crew.files().0 <= descriptors_max);
+            }
+            a.follow();
+            b.follow();
+            assert_eq!(rig.crew.files(), (local.descriptors(), 0));
+            assert!(rig.total(Counter::CacheEvictions) > 100);
+        }
+    }
+}
+
+#[test]
+fn a_death_in_the_middle_of_a_change_empties_it() {
+    for locking in BOTH {
+        for what in 0..3 {
+            let rig = Rig::new(locking, rules(8, 8));
+            let [a, b] = rig.sides();
+            (0..5).for_each(|file| assert!(!rig.ask(&a, 0, file)));
+            let header = rig.place.layout.header;
+            match what {
+                // With the table's lock.
+                0 => rig.members[0].lock(&header[TABLE_LOCK]).leave(),
+                // With every entry's lock, in the middle of an update.
+                1 => {
+                    for at in 1..=5 {
+                        rig.members[0].lock(rig.place.layout.node(at).lock()).leave();
+                    }
+                    header[UPDATING].store(1, Relaxed);
+                }
+                // With the heap's lock, and as a reader.
+                _ => {
+                    rig.members[0].lock(&header[HEAP_LOCK]).leave();
+                    rig.members[0].read(&header[TABLE_LOCK]).leave();
+                    header[UPDATING].store(1, Relaxed);
+                }
+            }
+            if (what, locking) == (2, Locking::Global) {
+                continue; // there is one lock only
+            }
+            rig.crew.mark_dead(0);
+            // A name that is known, and one that is not: both must come to an end.
+            rig.ask(&b, 1, 3);
+            rig.ask(&b, 1, 7);
+            assert!(b.repairs() > 0, "{locking:?} {what}");
+            assert!(rig.ask(&b, 1, 3) || rig.ask(&b, 1, 3));
+            assert!(rig.ask(&b, 1, 7) && b.entries() <= 2);
+            let (cached, given_up) = rig.crew.files();
+            assert!(cached <= 2 && given_up <= 5, "{cached} {given_up}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What the processes of shared-SYMPED have in common, and how each of them uses it ([E] §5.2).
+use crate::{
+    kit::{
+        disk::{Disk, InlineDisk},
+        shared_cache::{Locking, Place},
+    },
+    options::Settings,
+};
+use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq};
+use regatta_origin::CachingRules;
+use regatta_sys::{
+    StaticFile,
+    crew::{self, Crew, Member, NUMBERS_MAX},
+    limits, shm,
+    wait::{Event, Interest, Poller},
+};
+use std::{io, os::fd::BorrowedFd, time::Duration};
+
+/// Made by the master before the first worker: books of the descriptors, and the cache.
+#[derive(Debug)]
+pub struct Shared {
+    /// Who is who, and who holds which descriptor.
+    pub crew: Crew,
+    /// The cache.
+    pub place: Place,
+    _memory: shm::Shared,
+}
+
+impl Shared {
+    /// True if the processes share more than their listeners.
+    #[must_use]
+    pub fn is_wanted(settings: &Settings) -> bool {
+        settings.text("event.share") == "descriptors-and-cache"
+    }
+
+    /// Everything that `workers` share, hashing with `seed`. Descriptors that are open now belong
+    /// to nobody and stay; so make this when all others are open.
+    ///
+    /// # Errors
+    /// No memory left, or `/proc` is not mounted.
+    pub fn new(
+        settings: &Settings,
+        rules: &CachingRules,
+        workers: usize,
+        seed: u64,
+    ) -> io::Result<Self> {
+        let numbers = limits::descriptors().soft.min(NUMBERS_MAX as u64);
+        // Books have an end, so the table must have one too.
+        limits::lower_descriptors(numbers)?;
+        let numbers = usize::try_from(numbers).unwrap_or(NUMBERS_MAX);
+        let books = Crew::words(workers, numbers);
+        let memory = crew::words(books + Place::words(rules))?;
+        let (books, cache) = memory.words().split_at(books);
+        let locking = match settings.text("shared.lock") {
+            "global" => Locking::Global,
+            _ => Locking::TwoTier,
+        };
+        let place = Place::new(cache, rules, locking, seed);
+        Ok(Self { crew: Crew::create(books, workers, numbers)?, place, _memory: memory })
+    }
+}
+
+/// A disk whose files are entered in the books of the table that the processes share.
+#[derive(Debug)]
+pub struct SharedDisk<'a> {
+    /// Who performs the operations.
+    pub disk: InlineDisk<'a>,
+    /// This process.
+    pub member: &'static Member,
+}
+
+impl Disk for SharedDisk<'_> {
+    fn open(&mut self, key: u64, req: &OpenReq) -> Option<Result<Opened<StaticFile>, OpenFault>> {
+        self.member.acquire(|| {
+            let found = self.disk.open(key, req)?;
+            Some(found.map(|opened| match opened {
+                Opened::Directory => Opened::Directory,
+                Opened::File { file, siblings } => Opened::File {
+                    file: self.member.lend(file),
+                    siblings: siblings.map(|file| file.map(|file| self.member.lend(file))),
+                },
+            }))
+        })
+    }
+
+    fn read(&mut self, key: u64, req: &ReadReq<StaticFile>) -> Option<Result<Box<[u8]>, Fault>> {
+        self.disk.read(key, req)
+    }
+
+    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> bool {
+        self.disk.warm(key, outbox)
+    }
+}
+
+/// A poller whose descriptor is entered in the books.
+#[derive(Debug)]
+pub struct Leased<P: Poller> {
+    /// There until this is dropped.
+    poller: Option<P>,
+    member: &'static Member,
+}
+
+impl<P: Poller> Leased<P> {
+    /// The poller that `make` makes.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn new(member: &'static Member, make: impl FnOnce() -> io::Result<P>) -> io::Result<Self> {
+        let poller = member.acquire(|| {
+            make().inspect(|poller| {
+                poller.descriptor().into_iter().for_each(|fd| member.own(fd));
+            })
+        })?;
+        Ok(Self { poller: Some(poller), member })
+    }
+
+    fn poller(&self) -> &P {
+        self.poller.as_ref().expect("there until it is dropped")
+    }
+
+    fn poller_mut(&mut self) -> &mut P {
+        self.poller.as_mut().expect("there until it is dropped")
+    }
+}
+
+impl<P: Poller> Drop for Leased<P> {
+    fn drop(&mut self) {
+        let closing = self.poller().descriptor().map(|fd| self.member.closing(fd));
+        self.poller = None;
+        drop(closing);
+    }
+}
+
+impl<P: Poller> Poller for Leased<P> {
+    fn name(&self) -> &'static str {
+        self.poller().name()
+    }
+
+    fn edge(&self) -> bool {
+        self.poller().edge()
+    }
+
+    fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        self.poller_mut().add(fd, key, interest)
+    }
+
+    fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        self.poller_mut().add_level(fd, key, interest)
+    }
+
+    fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        self.poller_mut().add_listener(fd, key)
+    }
+
+    fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        self.poller_mut().set(fd, key, interest)
+    }
+
+    fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.poller_mut().remove(fd)
+    }
+
+    fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
+        self.poller_mut().wait(events, timeout)
+    }
+
+    fn len(&self) -> usize {
+        self.poller().len()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.poller().descriptor()
+    }
+
+    fn changes(&self) -> u64 {
+        self.poller().changes()
+    }
+}
