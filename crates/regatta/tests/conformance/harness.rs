@@ -179,7 +179,8 @@ impl Launch {
         let stdout = Mutex::new(lines(child.stdout.take().expect("piped")));
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
         keep_last(child.stderr.take().expect("piped"), Arc::clone(&stderr));
-        let mut server = Server { child, addresses: Vec::new(), stdout, stderr };
+        let (addresses, listening) = (Vec::new(), HashSet::new());
+        let mut server = Server { child, addresses, stdout, stderr, listening };
         for _ in 0..self.listeners {
             let line = server.stdout_line(PATIENCE);
             let line = line.unwrap_or_else(|| panic!("no `listening on` for {:?}", self.args));
@@ -187,6 +188,7 @@ impl Launch {
             let Some(Ok(address)) = address else { panic!("stdout said {line:?}") };
             server.addresses.push(address);
         }
+        server.listening = sockets(server.pid());
         server
     }
 }
@@ -230,6 +232,8 @@ pub(crate) struct Server {
     addresses: Vec<SocketAddr>,
     stdout: Mutex<Receiver<String>>,
     stderr: Arc<Mutex<VecDeque<String>>>,
+    /// Those of the master before there were connections.
+    listening: HashSet<PathBuf>,
 }
 
 impl Server {
@@ -270,12 +274,10 @@ impl Server {
         self.processes().into_iter().map(cpu_of).sum()
     }
 
-    /// Connections that the workers hold open: their sockets other than the master's, which are
-    /// the listening ones.
+    /// Connections that the workers hold open: their sockets other than the listening ones.
     pub(crate) fn open_connections(&self) -> usize {
-        let listening = sockets(self.pid());
         let held: HashSet<PathBuf> = self.workers().into_iter().flat_map(sockets).collect();
-        held.difference(&listening).count()
+        held.difference(&self.listening).count()
     }
 
     /// Sends the master a signal.

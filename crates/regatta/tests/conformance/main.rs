@@ -33,6 +33,7 @@ mod persistence;
 mod pipelining;
 mod protection;
 mod ranges;
+mod shared;
 mod signals;
 mod site;
 mod slow_heads;

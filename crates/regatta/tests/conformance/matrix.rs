@@ -108,6 +108,17 @@ macro_rules! always {
     };
 }
 
+/// What holds where processes share one table of descriptors and one cache.
+macro_rules! shared {
+    ($variant:ident) => {
+        topics! { $variant
+            shared: descriptors_are_of_all the_cache_is_one locks_are_in_shared_memory
+                hits_are_those_of_one_process clients_of_the_dead_are_told
+                logs_of_the_dead_are_closed deaths_under_load_hang_nobody;
+        }
+    };
+}
+
 /// What holds where one slow peer does not hold up a worker, as a blocking send does.
 macro_rules! nonblocking {
     ($variant:ident) => {
@@ -183,6 +194,8 @@ variants! {
     sped_eager_uncached: always alone nonblocking;
     sped_blocking: always alone blocking;
     symped: always nonblocking;
+    shared_two_tier: always shared nonblocking;
+    shared_global: together shared nonblocking;
     symped_exclusive: together one_queue nonblocking;
     symped_reuseport: together nonblocking;
     symped_blocking: together one_queue;

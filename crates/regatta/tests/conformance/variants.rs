@@ -47,6 +47,16 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "symped",
         &["event.processes=2", "event.poller=epoll", "event.send=blocking"],
     ),
+    of(
+        "shared_two_tier",
+        "shared-symped",
+        &["event.processes=2", "event.poller=epoll", "shared.lock=two-tier"],
+    ),
+    of(
+        "shared_global",
+        "shared-symped",
+        &["event.processes=3", "event.poller=epoll-edge", "shared.lock=global"],
+    ),
     of("n_copy", "n-copy", &["event.copies=2", "event.poller=epoll"]),
     of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
     of("accept1", "accept1", &[]),

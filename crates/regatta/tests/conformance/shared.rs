@@ -1,0 +1,290 @@
+//! systems.md §8.6, shared-SYMPED: one table of descriptors, one cache, locks that outlive whoever
+//! holds them.
+
+use crate::client::{Client, get};
+use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill, serve_root};
+use crate::site::{SIZES, Site, common, sized};
+use crate::variants::VARIANTS;
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Bodies from descriptors, not from memory.
+const FILES_ONLY: &str = "cache.body_bytes_max=0";
+
+/// The descriptors of a process by number.
+fn descriptors(pid: u32) -> BTreeMap<u32, PathBuf> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("alive");
+    let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();
+    let pair = |path: PathBuf| Some((number(&path)?, std::fs::read_link(&path).ok()?));
+    entries.flatten().filter_map(|entry| pair(entry.path())).collect()
+}
+
+fn counter(server: &Server, name: &str) -> u64 {
+    fn find(value: &serde_json::Value, name: &str) -> Option<u64> {
+        let object = value.as_object()?;
+        let here = object.get(name).and_then(serde_json::Value::as_u64);
+        here.or_else(|| object.values().find_map(|inner| find(inner, name)))
+    }
+    find(&server.top(), name).unwrap_or_else(|| panic!("no counter {name}"))
+}
+
+/// Connections until every worker has served one; each with its worker's share of requests.
+fn clients(server: &Server) -> Vec<Client> {
+    (0..40).map(|_| server.connect()).collect()
+}
+
+/// A file or a connection that one process opened is open under the same number in all.
+pub(crate) fn descriptors_are_of_all(variant: &Variant) {
+    let server = Launch::new(variant, common()).set(FILES_ONLY).start();
+    let mut clients = clients(&server);
+    clients[0].get("/size-65537.bin").expect(200);
+    let processes = server.processes();
+    assert!(processes.len() > 2, "{processes:?}");
+    let first = descriptors(processes[0]);
+    assert!(first.values().any(|link| link.ends_with("size-65537.bin")), "{first:?}");
+    for pid in &processes[1..] {
+        // Reading a table of descriptors opens none in it.
+        assert_eq!(descriptors(*pid), first, "process {pid}");
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("alive").count();
+        assert_eq!(tasks, 1, "processes, not threads");
+        assert_ne!(maps(*pid, "[heap]"), Vec::<String>::new(), "memory of its own");
+    }
+}
+
+/// E-14: p processes hold one descriptor per file, and one entry.
+pub(crate) fn the_cache_is_one(variant: &Variant) {
+    let server = Launch::new(variant, common())
+        .sets(&[FILES_ONLY, "cache.revalidate_ms=60000", "cache.negative_ms=60000"])
+        .start();
+    let mut clients = clients(&server);
+    for client in &mut clients {
+        for size in SIZES {
+            assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
+        }
+    }
+    let fills = counter(&server, "cache_fills");
+    let names = SIZES.len() as u64;
+    assert_eq!(fills, names, "each name is filled once, whoever asks");
+    assert_eq!(counter(&server, "cache_entries"), names);
+    let links = descriptors(server.pid());
+    for size in SIZES.iter().filter(|size| **size > 0) {
+        let name = format!("size-{size}.bin");
+        let held = links.values().filter(|link| link.ends_with(&name)).count();
+        assert_eq!(held, 1, "{name}");
+    }
+    assert!(counter(&server, "lock_acquisitions") >= 40 * names);
+}
+
+/// The mappings of a process that have this name.
+fn maps(pid: u32, name: &str) -> Vec<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("alive");
+    maps.lines().filter(|line| line.contains(name)).map(str::to_owned).collect()
+}
+
+/// The memory of cache and locks is one mapping, at one place, shared and writable.
+pub(crate) fn locks_are_in_shared_memory(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let all: Vec<_> =
+        server.processes().into_iter().map(|pid| maps(pid, "memfd:regatta-cache")).collect();
+    assert_eq!(all[0].len(), 1, "{all:?}");
+    assert!(all[0][0].contains(" rw-s "), "{all:?}");
+    assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+}
+
+/// The same trace, one request at a time, has the same hits as with one process.
+pub(crate) fn hits_are_those_of_one_process(variant: &Variant) {
+    let settings = [
+        "cache.entries_max=5",
+        "cache.descriptors_max=3",
+        "cache.revalidate_ms=600000",
+        "cache.negative_ms=600000",
+        "cache.body_bytes_max=1000",
+    ];
+    let sped = VARIANTS.iter().find(|variant| variant.name == "sped_epoll").expect("in the table");
+    let hits = [sped, variant].map(|variant| {
+        let server = Launch::new(variant, common()).sets(&settings).start();
+        let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
+        let mut dice = 7_u64;
+        for turn in 0..400 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Small numbers more often than large ones.
+            let of = SIZES.len() as u64;
+            let pick = (dice >> 33) % of * ((dice >> 13) % of) / of;
+            let name = format!("/size-{}.bin", SIZES[usize::try_from(pick).expect("small")]);
+            clients[turn % 8].get(&name).expect(200);
+        }
+        ["cache_lookups", "cache_hits", "cache_fills", "cache_evictions"]
+            .map(|name| counter(&server, name))
+    });
+    assert_eq!(hits[0], hits[1], "lookups, hits, fills, evictions");
+    assert!(hits[0][3] > 10, "{hits:?}");
+}
+
+/// A worker that dies leaves no client waiting, and no descriptor behind.
+pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
+    let server = Launch::new(variant, common()).set(FILES_ONLY).start();
+    let open = |server: &Server| descriptors(server.pid()).len();
+    server.connect().get("/size-65537.bin").expect(200);
+    let workers = server.workers();
+    let before = open(&server);
+    let mut clients = clients(&server);
+    for client in &mut clients {
+        client.get("/size-65537.bin").expect(200);
+    }
+    // Some in the middle of a response.
+    let mut narrow: Vec<_> = (0..8).map(|_| Client::connect_narrow(server.address())).collect();
+    for client in &mut narrow {
+        client.send(get("/sparse.bin"));
+        client.take(1000);
+    }
+    let begin = Instant::now();
+    workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
+    for mut client in clients {
+        client.rest_or_reset();
+    }
+    for mut client in narrow {
+        client.drain();
+    }
+    assert!(begin.elapsed() < Duration::from_secs(5), "told after {:?}", begin.elapsed());
+    assert!(eventually(PATIENCE, || server.workers().len() == workers.len()));
+    server.connect().get("/size-65537.bin").expect(200);
+    // One descriptor more: that of a large file.
+    let clean = eventually(PATIENCE, || open(&server) <= before + 1);
+    assert!(clean, "{} open, {before} before: {:?}", open(&server), descriptors(server.pid()));
+}
+
+/// Waits of each worker.
+fn waits(server: &Server) -> Vec<u64> {
+    let top = server.top();
+    let workers = top["workers"].as_array().expect("rows").iter();
+    workers.map(|worker| worker["counters"]["wait_calls"].as_u64().expect("a counter")).collect()
+}
+
+/// Logs are of the descriptors that go with a worker.
+pub(crate) fn logs_of_the_dead_are_closed(variant: &Variant) {
+    let site = Site::new();
+    site.put("a.txt", "a");
+    let logs = ["log.access", "log.error"].map(|key| (key, site.beside(key)));
+    let mut launch = Launch::new(variant, &site.root());
+    for (key, path) in &logs {
+        launch = launch.set(format!("{key}={}", path.display()));
+    }
+    let server = launch.start();
+    let open = || {
+        let links = descriptors(server.pid());
+        let log =
+            |link: &&PathBuf| logs.iter().any(|(_, path)| path.file_name() == link.file_name());
+        links.values().filter(log).count()
+    };
+    let workers = server.workers().len();
+    for round in 0..3 {
+        // Each worker has an access log of its own and, once asked to open anew, an error log.
+        let most = 2 + workers * if round == 0 { 1 } else { 2 };
+        assert!(eventually(PATIENCE, || open() == most), "{} logs, {most} at most", open());
+        // Who has waited again since has entered what it opened.
+        let begin = waits(&server);
+        let again = || waits(&server).iter().zip(&begin).all(|(now, then)| now > then);
+        assert!(eventually(PATIENCE, again), "idle loops wait again every second");
+        let before = server.workers();
+        before.iter().for_each(|worker| kill(*worker, Signal::KILL));
+        let others = || server.workers().iter().filter(|worker| !before.contains(worker)).count();
+        assert!(eventually(PATIENCE, || others() == workers), "{}", server.stderr());
+        assert!(eventually(PATIENCE, || open() == 2 + workers), "{} logs", open());
+        server.signal(Signal::USR1);
+        assert_eq!(server.connect().get("/a.txt").expect(200).body, b"a");
+    }
+}
+
+/// Processes that die anywhere, stopped first so that others come to wait for them, hang nobody,
+/// and nobody gets a wrong byte.
+pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
+    // Everything changes all the time: locks are held long and often. Of four there is always one
+    // that does not wait to be started again.
+    let settings =
+        ["cache.entries_max=4", "cache.revalidate_ms=0", "cache.descriptors_max=3", FILES_ONLY];
+    let server = Launch::new(variant, common()).sets(&settings).set("event.processes=4").start();
+    let stop = AtomicBool::new(false);
+    let served = AtomicU64::new(0);
+    let address = server.address();
+    std::thread::scope(|scope| {
+        // Also if this thread gives up.
+        let _stop = Stop(&stop);
+        for load in 0..4 {
+            let (stop, served) = (&stop, &served);
+            scope.spawn(move || loads(address, load, stop, served));
+        }
+        let mut dice = 1_u64;
+        for _ in 0..25 {
+            assert!(eventually(PATIENCE, || server.workers().len() > 1), "{}", server.stderr());
+            let workers = server.workers();
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let victim = workers[(dice >> 40) as usize % workers.len()];
+            std::thread::sleep(Duration::from_micros(dice >> 50));
+            kill(victim, Signal::STOP);
+            std::thread::sleep(Duration::from_millis(3));
+            kill(victim, Signal::KILL);
+            let before = served.load(Relaxed);
+            let goes_on = eventually(PATIENCE, || served.load(Relaxed) > before + 4);
+            assert!(goes_on, "nobody is served after {victim}: {}", server.stderr());
+        }
+    });
+    assert!(eventually(PATIENCE, || server.workers().iter().all(|worker| alive(*worker))));
+    for size in SIZES {
+        let mut client = server.connect();
+        assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
+    }
+    let files = || {
+        let links = descriptors(server.pid());
+        links.values().filter(|link| link.to_string_lossy().contains("size-")).count()
+    };
+    // Idle processes let go of what they had unpacked within a second.
+    assert!(eventually(PATIENCE, || files() <= 3), "{} files, 3 allowed", files());
+}
+
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Asks without end; a connection that breaks is made again. Whatever comes is right as far as it
+/// goes.
+fn loads(address: std::net::SocketAddr, load: usize, stop: &AtomicBool, served: &AtomicU64) {
+    use std::io::{Read, Write};
+    for turn in load.. {
+        if stop.load(Relaxed) {
+            return;
+        }
+        let Ok(mut stream) = std::net::TcpStream::connect(address) else { continue };
+        let _ = stream.set_read_timeout(Some(PATIENCE));
+        let size = SIZES[turn % SIZES.len()];
+        let request =
+            format!("GET /size-{size}.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let mut answer = Vec::new();
+        let ended = stream.write_all(request.as_bytes());
+        let ended = ended.and_then(|()| stream.read_to_end(&mut answer)).is_ok();
+        let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let (head, body) = answer.split_at(head + 4);
+        let head = String::from_utf8_lossy(head);
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(head.contains(&format!("Content-Length: {size}\r\n")), "{size}: {head}");
+        assert!(sized(size).starts_with(body), "wrong bytes of {size}, {} of them", body.len());
+        served.fetch_add(u64::from(ended && body.len() == size), Relaxed);
+    }
+}
+
+/// A server that tests share is one for this architecture too.
+#[test]
+fn processes_serve_the_same_bytes() {
+    for variant in VARIANTS.iter().filter(|variant| variant.architecture == "shared-symped") {
+        let server = serve_root(variant, common(), &[]);
+        for client in &mut (0..16).map(|_| server.connect()).collect::<Vec<_>>() {
+            assert_eq!(client.get("/a.txt").expect(200).body, b"the letter a\n");
+        }
+    }
+}
