@@ -49,10 +49,10 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     drain: Option<Duration>,
     /// Requests after which a connection is closed, 0 for never; the workload's, or never.
-    #[arg(long, value_name = "COUNT", conflicts_with = "sessions")]
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["sessions", "session_rate"])]
     requests_per_connection: Option<u64>,
     /// Closed and open: ask for what these session logs ask for, in order and again.
-    #[arg(long, value_name = "LOG", conflicts_with = "sessions")]
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["sessions", "session_rate"])]
     requests_from: Vec<PathBuf>,
     /// A directory that `regatta workload` made: its logs, sizes and contents, and what it says
     /// about the load where no option does.
@@ -67,9 +67,10 @@ pub(crate) struct Load {
     /// Time-out on the wire; the workload's, or 10s.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     timeout: Option<Duration>,
-    /// Partly-open model: added to the time-out while waiting for the first byte.
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s")]
-    think_timeout: Duration,
+    /// Partly-open model: added to the time-out while waiting for the first byte; none.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(conflicts_with_all = ["closed", "rate"])]
+    think_timeout: Option<Duration>,
     /// An answer later than this after the request was due does not count as good.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     deadline: Option<Duration>,
@@ -167,7 +168,7 @@ impl Load {
             fields: self.headers,
             head: self.head,
             timeout: self.timeout,
-            think_timeout: self.think_timeout,
+            think_timeout: self.think_timeout.unwrap_or_default(),
             deadline: self.deadline,
             verify: self.verify.map(|verify| match verify.as_str() {
                 "off" => Verify::Off,

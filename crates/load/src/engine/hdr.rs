@@ -130,6 +130,51 @@ pub struct Spectrum {
     pub waited_ns: u64,
 }
 
+/// One kind of time in a few numbers; the histogram has all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Times that are known.
+    pub count: u64,
+    /// Requests that failed or were given up, which are later than anything.
+    pub censored: u64,
+    /// Mean of the known, nanoseconds.
+    pub mean_ns: f64,
+    /// The median of all.
+    pub p50: Percentile,
+    /// The 90th percentile.
+    pub p90: Percentile,
+    /// The 99th.
+    pub p99: Percentile,
+    /// The 99.9th.
+    pub p999: Percentile,
+    /// The 99.99th.
+    pub p9999: Percentile,
+    /// The longest.
+    pub max: Percentile,
+}
+
+impl From<&Spectrum> for Summary {
+    fn from(spectrum: &Spectrum) -> Self {
+        Self {
+            count: spectrum.times.count(),
+            censored: spectrum.censored,
+            mean_ns: spectrum.times.mean(),
+            p50: spectrum.at(0.5),
+            p90: spectrum.at(0.9),
+            p99: spectrum.at(0.99),
+            p999: spectrum.at(0.999),
+            p9999: spectrum.at(0.9999),
+            max: spectrum.at(1.0),
+        }
+    }
+}
+
+impl From<&Hdr> for Summary {
+    fn from(hdr: &Hdr) -> Self {
+        Self::from(&Spectrum { times: hdr.clone(), censored: 0, waited_ns: 0 })
+    }
+}
+
 /// A percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentile {

@@ -38,7 +38,7 @@ mod timers;
 pub use arrivals::{Arrivals, Rate};
 pub use crew::{Live, Watch, perform};
 pub use fate::{Fate, Fates};
-pub use hdr::{Hdr, Percentile, Spectrum};
+pub use hdr::{Hdr, Percentile, Spectrum, Summary};
 pub use health::Kernel;
 pub use idle::Idled;
 pub use offer::{Taken, parse_alter};

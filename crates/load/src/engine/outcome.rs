@@ -1,7 +1,7 @@
 //! The result of a load: everything that was counted, and what it is worth.
 
 use super::fate::{Fate, Fates};
-use super::hdr::{Hdr, Spectrum};
+use super::hdr::{Hdr, Spectrum, Summary};
 use super::health::Kernel;
 use super::idle::Idled;
 use super::number::{NS_PER_S, seconds, share};
@@ -15,6 +15,7 @@ use super::tally::{Class, Health, Lines, Phases, Second, Seen, Sessions, Tally};
 use crate::workload::alter::Rewritten;
 use crate::workload::rules::{self, Cell, Reading};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The version of [`Outcome`]'s JSON form.
 pub(super) const FORMAT: u32 = 1;
@@ -56,6 +57,9 @@ pub struct Outcome {
     pub good_per_s: f64,
     /// Their content, millions of bits per second.
     pub good_mbit_per_s: f64,
+    /// Percentiles by name: `response` (not in the closed model), `service`, `connect`, `send`,
+    /// `wait`, `receive`, `lag`. Their histograms follow.
+    pub times: BTreeMap<String, Summary>,
     /// From due to the last byte; `None` in the closed model, which has no due times.
     pub response: Option<Spectrum>,
     /// From the first attempt (the connect included) to the last byte.
@@ -186,6 +190,7 @@ impl Outcome {
             offered_per_s: sum.offered as f64 / length,
             good_per_s: sum.good_within as f64 / length,
             good_mbit_per_s: sum.bytes_within as f64 * 8e-6 / length,
+            times: times_of(&sum, open),
             response: open.then_some(sum.response),
             service: sum.service,
             phases: sum.phases,
@@ -277,6 +282,22 @@ impl Outcome {
         });
         shares.fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a })
     }
+}
+
+fn times_of(sum: &Tally, open: bool) -> BTreeMap<String, Summary> {
+    let phases = &sum.phases;
+    let mut times = vec![
+        ("service", Summary::from(&sum.service)),
+        ("connect", Summary::from(&phases.connect)),
+        ("send", Summary::from(&phases.send)),
+        ("wait", Summary::from(&phases.wait)),
+        ("receive", Summary::from(&phases.receive)),
+        ("lag", Summary::from(&sum.lag)),
+    ];
+    if open {
+        times.push(("response", Summary::from(&sum.response)));
+    }
+    times.into_iter().map(|(name, summary)| (name.to_owned(), summary)).collect()
 }
 
 /// The model's name in the literature.

@@ -43,6 +43,9 @@ pub(crate) fn load(options: &LoadOptions) -> Outcome {
     let text = serde_json::to_string(&outcome).unwrap();
     let again: Outcome = serde_json::from_str(&text).unwrap();
     assert_eq!(again.fates, outcome.fates);
+    let service_p99 = again.times["service"].p99;
+    assert_eq!(service_p99, outcome.service.at(0.99));
+    assert_eq!(again.times.contains_key("response"), outcome.response.is_some());
     outcome
 }
 
