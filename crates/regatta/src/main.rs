@@ -286,6 +286,29 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Options of loads and workloads are described, with an example, in their pages.
+    #[test]
+    fn every_option_of_loads_stands_in_their_pages() {
+        let command = Cli::command();
+        let load = command.find_subcommand("load").expect("it is there");
+        let workload = command.find_subcommand("workload").expect("it is there");
+        let pages = [
+            (vec![load], include_str!("../../../docs/load.md")),
+            (workload.get_subcommands().collect(), include_str!("../../../docs/workload.md")),
+        ];
+        for (commands, page) in pages {
+            for command in commands {
+                let name = command.get_name();
+                for long in command.get_arguments().filter_map(|argument| argument.get_long()) {
+                    let whole =
+                        |at: &&str| !at.starts_with(|c: char| c.is_alphanumeric() || c == '-');
+                    let found = page.split(&format!("--{long}")).skip(1).filter(whole).count();
+                    assert!(found > 0 || long == "help", "{name} --{long} is not described");
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_command_has_an_example() {
         let command = Cli::command();

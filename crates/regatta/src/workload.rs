@@ -1,5 +1,5 @@
 //! `regatta workload`: flags to the options of the library.
-use crate::{FAILED, USAGE, say};
+use crate::{DONE, FAILED, USAGE, say};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use regatta_load::engine::{parse_alter, parse_time};
@@ -270,7 +270,9 @@ pub(crate) fn run(command: Workload) -> u8 {
     watcher.bar.finish_and_clear();
     let flushed = out.flush();
     match done {
-        Ok(code) if flushed.is_ok() => code,
+        // A reader that has seen enough is no failure.
+        Ok(code) if flushed.as_ref().is_err_and(is_enough) || flushed.is_ok() => code,
+        Err(Fault::Io { source, .. }) if is_enough(&source) => DONE,
         Ok(_) => FAILED,
         Err(Fault::Usage(problems)) => {
             problems.iter().for_each(|problem| say(&format!("regatta: {problem}\n")));
@@ -281,6 +283,10 @@ pub(crate) fn run(command: Workload) -> u8 {
             fault.exit_code()
         }
     }
+}
+
+fn is_enough(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
 }
 
 impl New {

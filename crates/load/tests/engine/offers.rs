@@ -246,7 +246,7 @@ fn the_altered_file_is_rewritten_while_it_is_served() {
         let outcome = load(&options);
         let altered = outcome.altered.unwrap();
         assert!(altered.versions > 1, "{altered:?}");
-        assert!(altered.versions + altered.missed >= 100, "{altered:?}");
+        assert!(altered.versions + altered.missed >= 60, "{altered:?}");
         let (good, stale) = (outcome.fates.get(Fate::Good), outcome.fates.get(Fate::Stale));
         assert_eq!(good + stale, 60, "{:?}", outcome.fates);
         assert_eq!(stale > 0, always_first, "{:?}", outcome.fates);

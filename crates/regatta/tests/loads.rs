@@ -1,0 +1,261 @@
+//! `regatta load` and `regatta workload` from outside: what they print, how they end, and what they
+//! leave behind.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_regatta");
+
+/// Longer than anything here takes, on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory with a workload in `w`, which goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(preset: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("regatta-loads-{}-{count}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let folder = Self(folder);
+        let made = regatta(&["workload", "new", preset, &folder.path("w"), "--requests", "500"]);
+        // 1 is a log too short for the rules of long ones.
+        assert!(made.status.code().is_some_and(|code| code < 2), "{made:?}");
+        folder
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server of that folder's files; killed at the end.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(folder: &Folder) -> Self {
+        let (root, log) = (folder.path("w/root"), "log.access=off");
+        let mut child = Command::new(PROGRAM)
+            .args(["serve", &root, "--listen", "127.0.0.1:0", "--set", log])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("listening on ").map(str::to_owned);
+        Self { url: url.unwrap_or_else(|| panic!("{line:?}, {child:?}")), child }
+    }
+
+    fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn regatta(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+const TARGET: &str = "/file_set/dir00000/class0_4";
+
+#[test]
+fn a_level_that_is_not_met_is_exit_code_one() {
+    let folder = Folder::new("smoke");
+    let server = Server::start(&folder);
+    let url = format!("{}{TARGET}", server.url);
+    let run = |slo: &str| {
+        let arguments = ["load", &url, "--closed", "2", "--count", "50", "--json", "--slo", slo];
+        regatta(&[&arguments[..], &["--verify", "generated"]].concat())
+    };
+    let output = run("p50<1ns,errors<50%");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let result = json(&output);
+    assert_eq!(result["fates"]["good"], 50);
+    assert_eq!(result["verified"], 50);
+    assert_eq!((&result["slo"][0]["met"], &result["slo"][1]["met"]), (&false.into(), &true.into()));
+    assert!(result["times"]["service"]["p50"]["ns"].as_u64().unwrap() > 0);
+    // The client is the limit where others keep it from its processor: then nothing is met.
+    let output = run("errors<50%");
+    let limited = json(&output)["stamp"] == "LIMITED-BY-CLIENT";
+    assert_eq!(output.status.code(), Some(limited.into()), "{output:?}");
+}
+
+#[test]
+fn problems_are_named_before_anything_is_sent() {
+    let folder = Folder::new("smoke");
+    let gone = folder.path("gone/x.csv");
+    for (arguments, what) in [
+        (&["/index.html", "--closed", "1"][..], "say which host"),
+        (&["https://127.0.0.1/", "--closed", "1"], "plain HTTP/1.1"),
+        (&["http://127.0.0.1:1/", "--closed", "1", "--csv", &gone], "cannot be written"),
+        (&["http://127.0.0.1:1/", "--rate", "5", "--think", "1s"], "cannot be used with"),
+        (&["http://127.0.0.1:1/"], "--workload <DIR>"),
+        (&["http://127.0.0.1:1/", "--rate", "1", "--alter", "often"], "literal, renamed or forced"),
+    ] {
+        let output = regatta(&[&["load"], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(what), "{what}: {output:?}");
+        assert!(output.stdout.is_empty());
+    }
+    let output = regatta(&["load", "http://127.0.0.1:1/", "--closed", "3", "-d", "1h"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said.contains("nobody listens at 127.0.0.1:1"), "{said}");
+    let output = regatta(&["workload", "inspect", &folder.path("nothing")]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("presets: eurosys07"), "{output:?}");
+}
+
+/// Whether the process reads SIGINT instead of dying of it.
+fn blocks_interrupts(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << 1 != 0)
+}
+
+/// `regatta workload inspect ... | head -1` is no failure.
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(PROGRAM)
+        .args(["workload", "inspect", "smoke"])
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+/// Ctrl-C in the middle: the partial result is there, marked, and nothing else is left.
+#[test]
+fn what_is_interrupted_is_marked_and_leaves_nothing() {
+    let folder = Folder::new("smoke");
+    let server = Server::start(&folder);
+    for processes in ["1", "2"] {
+        let (csv, hgrm) = (folder.path("rows.csv"), folder.path("times.hgrm"));
+        let workload = folder.path("w");
+        let load = Command::new(PROGRAM)
+            .args(["load", &server.url, "--workload", &workload, "--session-rate", "100"])
+            .args(["-d", "1h", "--processes", processes, "--idle", "5", "--json"])
+            .args(["--csv", &csv, "--hgrm", &hgrm])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = load.id().to_string();
+        let begun = Instant::now();
+        while !blocks_interrupts(&pid) {
+            assert!(begun.elapsed() < PATIENCE, "it never took Ctrl-C over");
+            thread::sleep(Duration::from_millis(10));
+        }
+        // Likely to have sent something; how much does not matter.
+        thread::sleep(Duration::from_millis(700));
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let begun = Instant::now();
+        let output = load.wait_with_output().unwrap();
+        assert!(begun.elapsed() < PATIENCE);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let result = json(&output);
+        assert_eq!(result["interrupted"], true);
+        assert_eq!(result["idle"]["wanted"], 5);
+        assert_eq!(result["workload"]["name"], "smoke");
+        let offered = result["offered"].as_u64().unwrap();
+        let fates = result["fates"].as_object().unwrap().values();
+        assert_eq!(fates.map(|count| count.as_u64().unwrap()).sum::<u64>(), offered);
+        assert!(fs::read_to_string(&csv).unwrap().starts_with("second,counts,offered,good"));
+        assert!(fs::read_to_string(&hgrm).unwrap().contains("Percentile"));
+        assert_eq!(folder.names(), ["rows.csv", "times.hgrm", "w"]);
+    }
+}
+
+/// Answers fifty requests on one connection, and is gone.
+fn answer_fifty(listener: &TcpListener) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let (mut held, mut buffer) = (Vec::new(), [0; 4096]);
+    for _ in 0..50 {
+        while !held.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            let n = stream.read(&mut buffer).unwrap();
+            held.extend_from_slice(&buffer[..n]);
+        }
+        held.clear();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx").unwrap();
+    }
+}
+
+/// A server that dies in the middle: what it did not answer is counted, and the load goes on.
+#[test]
+fn a_server_that_dies_is_counted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let dies = thread::spawn(move || answer_fifty(&listener));
+    let arguments = ["--rate", "200", "-d", "2s", "--json", "--connections-max", "1"];
+    let output = regatta(&[&["load", &url][..], &arguments].concat());
+    dies.join().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let result = json(&output);
+    let count = |fate: &str| result["fates"][fate].as_u64().unwrap();
+    assert_eq!((&result["offered"], count("good")), (&400.into(), 50), "{}", result["fates"]);
+    assert_eq!(count("refused") + count("reset") + count("unfinished"), 350, "{}", result["fates"]);
+    assert!(count("refused") > 0, "{}", result["fates"]);
+}
+
+/// The altered file's workload is real by itself: load rewrites what the server serves.
+#[test]
+fn the_altered_workload_is_played() {
+    let folder = Folder::new("10k-renamed");
+    let server = Server::start(&folder);
+    let workload = folder.path("w");
+    let arguments = ["load", &server.url, "--workload", &workload, "--session-rate", "100"];
+    let output = regatta(&[&arguments[..], &["--timeout", "20s", "-d", "1s", "--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let result = json(&output);
+    assert_eq!(result["fates"]["good"], 100, "{}", result["fates"]);
+    assert_eq!(result["verified"], 100);
+    let altered = |name: &str| result["altered"][name].as_u64().unwrap();
+    assert!(altered("versions") > 1);
+    assert!(altered("versions") + altered("missed") >= 50);
+    let taken = result["workload"]["options"].to_string();
+    assert!(taken.contains("--alter renamed@10ms") && taken.contains("altered"), "{taken}");
+}
