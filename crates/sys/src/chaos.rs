@@ -5,10 +5,10 @@
 #[cfg(feature = "chaos")]
 pub use on::{Plan, install, struck};
 #[cfg(feature = "chaos")]
-pub(crate) use on::{edge_triggered, fault, shorten, slow};
+pub(crate) use on::{blocks, edge_triggered, fault, shorten, slow, slow_us};
 
 #[cfg(not(feature = "chaos"))]
-pub(crate) use off::{edge_triggered, fault, shorten, slow};
+pub(crate) use off::{blocks, edge_triggered, fault, shorten, slow};
 
 /// The places where faults strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,11 @@ mod off {
 
     #[inline]
     pub(crate) const fn slow() {}
+
+    #[inline]
+    pub(crate) const fn blocks() -> bool {
+        false
+    }
 
     #[inline]
     pub(crate) const fn edge_triggered() {}
@@ -138,6 +143,16 @@ mod on {
         {
             thread::sleep(Duration::from_micros(plan.slow_open_us));
         }
+    }
+
+    /// Whether an open that must not block finds that it would.
+    pub(crate) fn blocks() -> bool {
+        PLAN.get().is_some_and(|plan| strikes(plan, plan.slow_open_per_mille))
+    }
+
+    /// How long a slow open takes, microseconds.
+    pub(crate) fn slow_us() -> u64 {
+        PLAN.get().map_or(0, |plan| plan.slow_open_us)
     }
 
     pub(crate) fn edge_triggered() {

@@ -79,6 +79,21 @@ impl File for StaticFile {
     }
 }
 
+impl StaticFile {
+    /// Takes over a file that another process has opened and passed on, with the facts that are
+    /// true now.
+    ///
+    /// # Errors
+    /// [`OpenFault::NotAFile`] if it is not a regular file.
+    pub fn adopt(fd: OwnedFd) -> Result<Self, OpenFault> {
+        let stat = rustix::fs::fstat(&fd).map_err(open_fault)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Self(Arc::new(Open::new(fd, file_id(&stat))))),
+            _ => Err(OpenFault::NotAFile),
+        }
+    }
+}
+
 impl AsFd for StaticFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.fd.as_fd()
@@ -97,6 +112,14 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// The same directory by another descriptor, for another thread to own.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self(self.0.try_clone()?))
     }
 }
 
@@ -134,13 +157,56 @@ pub fn open_below(
         return Ok(Opened::Directory);
     }
     chaos::slow();
-    let Some(file) = open_one(root, &req.path, "", rules)? else { return Ok(Opened::Directory) };
+    let how = how_to_open(rules);
+    let Some(file) = open_one(root, &req.path, "", how)? else { return Ok(Opened::Directory) };
     let siblings = Coding::ALL.map(|coding| {
         let wanted = req.siblings.has(coding);
-        wanted.then(|| open_one(root, &req.path, coding.suffix(), rules).ok().flatten()).flatten()
+        wanted.then(|| open_one(root, &req.path, coding.suffix(), how).ok().flatten()).flatten()
     });
     Ok(Opened::File { file, siblings })
 }
+
+/// [`open_below`] as far as it needs no disk: `None` if it would block, or might (`RESOLVE_CACHED`,
+/// openat2(2)). What is found is found in memory, the facts of the file included.
+pub fn open_cached(
+    root: &Root,
+    req: &OpenReq,
+    rules: OpenRules,
+) -> Option<Result<Opened<StaticFile>, OpenFault>> {
+    if req.path.is_empty() {
+        return Some(Ok(Opened::Directory));
+    }
+    if chaos::blocks() {
+        return None;
+    }
+    let how = how_to_open(rules) | ResolveFlags::CACHED;
+    let file = match open_one(root, &req.path, "", how) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Some(Ok(Opened::Directory)),
+        // It would block, or there really is nothing left: who may block finds out which.
+        Err(OpenFault::Exhausted) => return None,
+        Err(fault) => return Some(Err(fault)),
+    };
+    let mut siblings = [const { None }; 3];
+    for coding in Coding::ALL.into_iter().filter(|coding| req.siblings.has(*coding)) {
+        siblings[coding as usize] = match open_one(root, &req.path, coding.suffix(), how) {
+            Err(OpenFault::Exhausted) => return None,
+            found => found.ok().flatten(),
+        };
+    }
+    Some(Ok(Opened::File { file, siblings }))
+}
+
+/// How the kernel is to resolve a path.
+pub(crate) fn how_to_open(rules: OpenRules) -> ResolveFlags {
+    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    resolve.set(ResolveFlags::NO_SYMLINKS, !rules.symlinks);
+    resolve
+}
+
+/// How a file is opened for reading.
+pub(crate) const OPEN_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// The bytes of a file range in memory; fewer than asked for mean that the file shrank.
 ///
@@ -170,7 +236,7 @@ fn open_one(
     root: &Root,
     path: &[u8],
     suffix: &str,
-    rules: OpenRules,
+    how: ResolveFlags,
 ) -> Result<Option<StaticFile>, OpenFault> {
     let mut stack = [0; PATH_STACK_BYTES];
     let heap;
@@ -186,8 +252,8 @@ fn open_one(
         return Err(OpenFault::NotFound);
     };
     let path = CStr::from_bytes_with_nul(text).map_err(|_| OpenFault::NotFound)?;
-    match open_path(root, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, rules) {
-        Err(Errno::ACCESS) => open_path(root, path, OFlags::PATH, rules)
+    match open_path(root, path, OPEN_FLAGS, how) {
+        Err(Errno::ACCESS) => open_path(root, path, OFlags::PATH | OFlags::CLOEXEC, how)
             .ok()
             .filter(|(_, stat)| FileType::from_raw_mode(stat.st_mode).is_dir())
             .map(|_| None)
@@ -205,16 +271,13 @@ fn open_path(
     root: &Root,
     path: &CStr,
     flags: OFlags,
-    rules: OpenRules,
+    how: ResolveFlags,
 ) -> Result<(OwnedFd, Stat), Errno> {
-    let flags = flags | OFlags::CLOEXEC;
-    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    resolve.set(ResolveFlags::NO_SYMLINKS, !rules.symlinks);
-    let mut tries = OPEN_TRIES_MAX;
+    let mut tries = if how.contains(ResolveFlags::CACHED) { 1 } else { OPEN_TRIES_MAX };
     let fd = again(Hook::Open, || {
         loop {
             tries -= 1;
-            match rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), resolve) {
+            match rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), how) {
                 // Something was renamed while a `..` in a link was resolved.
                 Err(Errno::AGAIN) if tries > 0 => {}
                 result => return result,
@@ -237,7 +300,7 @@ fn file_id(stat: &Stat) -> FileId {
     }
 }
 
-const fn open_fault(errno: Errno) -> OpenFault {
+pub(crate) const fn open_fault(errno: Errno) -> OpenFault {
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => OpenFault::NotFound,
         Errno::LOOP | Errno::XDEV => OpenFault::Outside,

@@ -9,6 +9,7 @@
 pub mod affinity;
 #[cfg(feature = "alloc-count")]
 pub mod alloc_count;
+pub mod channel;
 pub mod chaos;
 pub mod clock;
 pub mod connect;
@@ -17,16 +18,18 @@ mod event;
 mod file;
 pub mod limits;
 pub mod process;
+pub mod residency;
 mod send;
 pub mod shm;
 pub mod signal;
 pub mod socket;
 pub mod thread;
+pub mod uring;
 mod user;
 pub mod wait;
 
 pub use event::Bell;
-pub use file::{OpenRules, Root, StaticFile, open_below, read_range};
+pub use file::{OpenRules, Root, StaticFile, open_below, open_cached, read_range};
 pub use send::{
     SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, discard, fault, recv, recv_now, send,
     send_last, send_more, send_range,

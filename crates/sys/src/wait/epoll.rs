@@ -73,6 +73,13 @@ impl Epoll {
     }
 }
 
+/// Readable while something that is watched is ready: one poller can watch another.
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl Poller for Epoll {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())

@@ -1,0 +1,558 @@
+//! Disk operations by io_uring, one at a time: each is submitted at once and either completes in
+//! the call that submits it, or is continued by the kernel and reported later.
+//!
+//! That is what Lazy Asynchronous I/O asked of an operating system. Every operation owns what the
+//! kernel reads and writes until the kernel has reported it.
+use crate::{
+    Bell, OpenRules, Root, StaticFile,
+    file::{OPEN_FLAGS, how_to_open, open_fault},
+    residency::PROBE_BYTES,
+};
+use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
+use regatta_op::{Coding, Fault, OpenFault, OpenReq, Opened, ReadReq};
+use rustix::io::Errno;
+use std::{
+    collections::VecDeque,
+    fmt, io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    sync::atomic::{Ordering::SeqCst, fence},
+};
+
+/// Entries of the submission queue: one operation is in it at a time.
+const ENTRIES: u32 = 16;
+
+/// Entries of the completion queue. The kernel keeps what does not fit.
+const COMPLETIONS: u32 = 1024;
+
+/// How often the kernel is asked to take an operation for which it has no memory.
+const SUBMIT_TRIES_MAX: u32 = 1000;
+
+/// The most bytes that one read brings in when a range is not in memory.
+const SCRATCH_BYTES: u64 = 128 << 10;
+
+/// A disk operation.
+#[derive(Debug)]
+pub enum Work {
+    /// Open a path and its siblings, as [`crate::open_below`].
+    Open(OpenReq),
+    /// Read a range into memory, as [`crate::read_range`].
+    Read(ReadReq<StaticFile>),
+    /// Have a range in memory: look at single bytes of it, and if one has to be waited for read all
+    /// of it into a buffer that nobody looks at.
+    Warm {
+        /// The file.
+        file: StaticFile,
+        /// Where the range begins.
+        at: u64,
+        /// How long it is, bytes; a few hundred KiB.
+        len: u64,
+    },
+}
+
+/// The outcome of a [`Work`].
+#[derive(Debug)]
+pub enum Finished {
+    /// Of [`Work::Open`].
+    Opened(Result<Opened<StaticFile>, OpenFault>),
+    /// Of [`Work::Read`].
+    Read(Result<Box<[u8]>, Fault>),
+    /// Of [`Work::Warm`]. Whether the range can be read is found out by who reads it.
+    Warmed,
+}
+
+/// Names an operation that the kernel has not finished yet.
+pub type Token = u64;
+
+/// A ring of one thread, which must be the one that makes it.
+///
+/// The descriptor is readable while there is something for [`Ring::finished`].
+pub struct Ring {
+    ring: IoUring,
+    /// Rung by the kernel when it can go on with an operation. A ring's own descriptor is not
+    /// readable then, if completions wait to be asked for.
+    bell: Bell,
+    root: Root,
+    resolve: u64,
+    /// By token. An operation stays here, untouched, until the kernel has reported it.
+    jobs: Vec<Option<Box<Job>>>,
+    free: Vec<usize>,
+    done: VecDeque<(Token, i32)>,
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring").field("in_flight", &(self.jobs.len() - self.free.len())).finish()
+    }
+}
+
+/// An operation under way, and the memory that the kernel uses for it.
+struct Job {
+    task: Task,
+    path: Vec<u8>,
+    how: types::OpenHow,
+    buffer: Vec<u8>,
+}
+
+enum Task {
+    Open { req: OpenReq, stage: OpenStage, file: Option<StaticFile>, siblings: Siblings },
+    Read(ReadReq<StaticFile>),
+    Warm { file: StaticFile, at: u64, end: u64, next: u64, whole: bool },
+}
+
+type Siblings = [Option<StaticFile>; 3];
+
+#[derive(Clone, Copy)]
+enum OpenStage {
+    /// An injected delay comes first.
+    #[cfg(feature = "chaos")]
+    Slow(types::Timespec),
+    /// The path itself.
+    File,
+    /// The path itself again, without reading it: whether a directory is there.
+    Look,
+    /// The sibling of this coding.
+    Sibling(Coding),
+}
+
+/// What follows when a step of an operation is done.
+enum Next {
+    Step(Box<Job>),
+    End(Finished),
+}
+
+impl Ring {
+    /// A ring over a root of its own.
+    ///
+    /// # Errors
+    /// The kernel has no io_uring, forbids it (`kernel.io_uring_disabled`, seccomp), or is older
+    /// than 6.1.
+    pub fn new(root: Root, rules: OpenRules) -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            // Operations go on when we ask, not whenever we are in the kernel.
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_cqsize(COMPLETIONS)
+            .build(ENTRIES)?;
+        let bell = Bell::new()?;
+        ring.submitter().register_eventfd(bell.as_fd().as_raw_fd())?;
+        let resolve = how_to_open(rules).bits();
+        let (jobs, free, done) = (Vec::new(), Vec::new(), VecDeque::new());
+        Ok(Self { ring, bell, root, resolve, jobs, free, done })
+    }
+
+    /// Begins an operation; it may be over when this returns.
+    ///
+    /// # Errors
+    /// The token under which [`Ring::finished`] will report it.
+    pub fn start(&mut self, work: Work) -> Result<Finished, Token> {
+        let job = match work {
+            Work::Open(req) if req.path.is_empty() => {
+                return Ok(Finished::Opened(Ok(Opened::Directory)));
+            }
+            work => Box::new(Job::new(work)),
+        };
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.jobs.push(None);
+            self.jobs.len() - 1
+        });
+        self.go_on(at, job).ok_or(at as u64)
+    }
+
+    /// Adds what the kernel has finished to `out`.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn finished(&mut self, out: &mut Vec<(Token, Finished)>) -> io::Result<()> {
+        self.bell.clear();
+        self.silence();
+        let flags = EnterFlags::GETEVENTS.bits();
+        // SAFETY: submits nothing and waits for nothing; there is no signal mask to point at.
+        let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, flags, None) };
+        if let Err(error) = entered
+            && !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN))
+        {
+            return Err(error);
+        }
+        let seen = self.ring.completion().map(|entry| (entry.user_data(), entry.result()));
+        self.done.extend(seen);
+        while let Some((token, result)) = self.done.pop_front() {
+            let at = usize::try_from(token).expect("tokens are places in a vector");
+            let Some(job) = self.jobs.get_mut(at).and_then(Option::take) else { continue };
+            let end = match job.waited(result) {
+                Next::Step(job) => self.go_on(at, job),
+                Next::End(finished) => {
+                    self.free.push(at);
+                    Some(finished)
+                }
+            };
+            out.extend(end.map(|finished| (token, finished)));
+        }
+        self.listen();
+        Ok(())
+    }
+
+    /// What completes in a call of ours needs no bell.
+    fn silence(&mut self) {
+        self.ring.completion().disable_eventfd();
+    }
+
+    /// Has the kernel ring again, and rings for what it has kept to itself meanwhile.
+    fn listen(&mut self) {
+        self.ring.completion().enable_eventfd();
+        // The kernel notes that there is work and then looks whether to ring; we allow it to ring
+        // and then look whether there is work: one of us sees the other.
+        fence(SeqCst);
+        if self.ring.submission().taskrun() || !self.done.is_empty() {
+            self.bell.ring();
+        }
+    }
+
+    /// Submits step after step for as long as they complete at once.
+    fn go_on(&mut self, at: usize, mut job: Box<Job>) -> Option<Finished> {
+        loop {
+            let entry = job.entry(self.root.as_fd().as_raw_fd(), self.resolve);
+            self.jobs[at] = Some(job);
+            let result = self.submit(at as u64, &entry)?;
+            let over = self.jobs[at].take().expect("put there above").step(result);
+            match over {
+                Next::Step(next) => job = next,
+                Next::End(finished) => {
+                    self.free.push(at);
+                    return Some(finished);
+                }
+            }
+        }
+    }
+
+    /// Submits one entry; its result if it has completed already.
+    fn submit(&mut self, token: Token, entry: &squeue::Entry) -> Option<i32> {
+        let entry = entry.clone().user_data(token);
+        // SAFETY: what the entry points to belongs to the job in `jobs[token]`, which is neither
+        // touched nor dropped until the kernel has reported it: `finished` and `go_on` take it out
+        // only with its result in hand, and `drop` leaks it.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("the queue is empty: every push is submitted at once");
+        self.silence();
+        for tries in 0.. {
+            match self.ring.submit() {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => assert!(tries < SUBMIT_TRIES_MAX, "io_uring_enter: {error}"),
+            }
+        }
+        let mut inline = None;
+        for one in self.ring.completion() {
+            if one.user_data() == token {
+                inline = Some(one.result());
+            } else {
+                self.done.push_back((one.user_data(), one.result()));
+            }
+        }
+        self.listen();
+        inline
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// What the kernel still works on is left to it for ever.
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.jobs.drain(..).for_each(std::mem::forget);
+    }
+}
+
+impl Job {
+    fn new(work: Work) -> Self {
+        let (task, bytes) = match work {
+            Work::Open(req) => {
+                let stage = first_stage();
+                (Task::Open { req, stage, file: None, siblings: [const { None }; 3] }, 0)
+            }
+            Work::Read(req) => {
+                let bytes = usize::try_from(req.len).unwrap_or(0);
+                (Task::Read(req), bytes)
+            }
+            Work::Warm { file, at, len } => {
+                (Task::Warm { file, at, end: at + len.max(1), next: at, whole: false }, 1)
+            }
+        };
+        let (path, how) = (Vec::new(), types::OpenHow::new());
+        Self { task, path, how, buffer: Vec::with_capacity(bytes) }
+    }
+
+    /// The entry of the next step. It points into this job's heap memory.
+    fn entry(&mut self, root: RawFd, resolve: u64) -> squeue::Entry {
+        match &self.task {
+            #[cfg(feature = "chaos")]
+            Task::Open { stage: OpenStage::Slow(time), .. } => {
+                opcode::Timeout::new(std::ptr::from_ref(time)).build()
+            }
+            Task::Open { req, stage, .. } => {
+                let suffix = match stage {
+                    OpenStage::Sibling(coding) => coding.suffix(),
+                    _ => "",
+                };
+                self.path.clear();
+                self.path.extend_from_slice(&req.path);
+                self.path.extend_from_slice(suffix.as_bytes());
+                self.path.push(0);
+                let flags = match stage {
+                    OpenStage::Look => rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
+                    _ => OPEN_FLAGS,
+                };
+                self.how = types::OpenHow::new().flags(flags.bits().into()).resolve(resolve);
+                let path = self.path.as_ptr().cast();
+                opcode::OpenAt2::new(types::Fd(root), path, &raw const self.how).build()
+            }
+            Task::Read(req) => {
+                let at = req.at + self.buffer.len() as u64;
+                read(&req.file, at, &mut self.buffer)
+            }
+            Task::Warm { file, next, .. } => {
+                self.buffer.clear();
+                read(file, *next, &mut self.buffer)
+            }
+        }
+    }
+
+    /// Takes the result of a step.
+    fn step(mut self: Box<Self>, result: i32) -> Next {
+        match &mut self.task {
+            Task::Open { req, stage, file, siblings } => {
+                match open_step(result, req, *stage, file, siblings) {
+                    Ok(next) => *stage = next,
+                    Err(end) => return Next::End(Finished::Opened(end)),
+                }
+                Next::Step(self)
+            }
+            Task::Read(req) => {
+                let Ok(read) = usize::try_from(result) else {
+                    if matches!(-result, libc::EINTR | libc::EAGAIN) {
+                        return Next::Step(self);
+                    }
+                    return Next::End(Finished::Read(Err(Fault::Other(-result))));
+                };
+                let len = self.buffer.len() + read;
+                // SAFETY: the kernel has written `read` bytes behind the `len - read` there were;
+                // it was given no more room than the capacity.
+                unsafe { self.buffer.set_len(len) };
+                if read == 0 || len as u64 >= req.len {
+                    self.buffer.truncate(usize::try_from(req.len).unwrap_or(usize::MAX));
+                    let bytes = std::mem::take(&mut self.buffer).into_boxed_slice();
+                    return Next::End(Finished::Read(Ok(bytes)));
+                }
+                Next::Step(self)
+            }
+            Task::Warm { .. } => self.warm_step(result),
+        }
+    }
+
+    /// Takes the result of a step that had to be waited for.
+    fn waited(mut self: Box<Self>, result: i32) -> Next {
+        match &mut self.task {
+            Task::Warm { at, end, next, whole, .. } if !*whole && result > 0 => {
+                *whole = true;
+                *next = *at;
+                let bytes = (*end - *at).min(SCRATCH_BYTES);
+                self.buffer = Vec::with_capacity(usize::try_from(bytes).unwrap_or(1));
+                Next::Step(self)
+            }
+            _ => self.step(result),
+        }
+    }
+
+    /// One probe of a range, or one piece of it, is there.
+    fn warm_step(mut self: Box<Self>, result: i32) -> Next {
+        let Task::Warm { end, next, whole, .. } = &mut self.task else {
+            return Next::End(Finished::Warmed);
+        };
+        if result <= 0 {
+            return Next::End(Finished::Warmed);
+        }
+        if *whole {
+            *next += u64::from(result.unsigned_abs());
+        } else if *next + 1 < *end {
+            *next = next.saturating_add(PROBE_BYTES).min(*end - 1);
+        } else {
+            *next = *end;
+        }
+        if *next >= *end { Next::End(Finished::Warmed) } else { Next::Step(self) }
+    }
+}
+
+fn first_stage() -> OpenStage {
+    #[cfg(feature = "chaos")]
+    if crate::chaos::blocks() {
+        let time = std::time::Duration::from_micros(crate::chaos::slow_us());
+        return OpenStage::Slow(time.into());
+    }
+    OpenStage::File
+}
+
+/// A read into the spare memory of `buffer`.
+fn read(file: &StaticFile, at: u64, buffer: &mut Vec<u8>) -> squeue::Entry {
+    let spare = buffer.spare_capacity_mut();
+    let len = u32::try_from(spare.len()).unwrap_or(u32::MAX);
+    let fd = types::Fd(file.as_fd().as_raw_fd());
+    opcode::Read::new(fd, spare.as_mut_ptr().cast(), len).offset(at).build()
+}
+
+/// What follows the result of one open; an error is the end.
+fn open_step(
+    result: i32,
+    req: &OpenReq,
+    stage: OpenStage,
+    file: &mut Option<StaticFile>,
+    siblings: &mut Siblings,
+) -> Result<OpenStage, Result<Opened<StaticFile>, OpenFault>> {
+    #[cfg(feature = "chaos")]
+    if let OpenStage::Slow(_) = stage {
+        return Ok(OpenStage::File);
+    }
+    let opened = if result < 0 {
+        Err(Errno::from_raw_os_error(-result))
+    } else {
+        // SAFETY: the kernel has just made this descriptor for us and told nobody else.
+        Ok(unsafe { OwnedFd::from_raw_fd(result) })
+    };
+    match stage {
+        #[cfg(feature = "chaos")]
+        OpenStage::Slow(_) => {}
+        OpenStage::File => match opened {
+            Err(Errno::ACCESS) => return Ok(OpenStage::Look),
+            Err(errno) => return Err(Err(open_fault(errno))),
+            Ok(fd) if is_directory(&fd) => return Err(Ok(Opened::Directory)),
+            Ok(fd) => *file = Some(StaticFile::adopt(fd).map_err(Err)?),
+        },
+        OpenStage::Look => {
+            let directory = opened.is_ok_and(|fd| is_directory(&fd));
+            return Err(if directory { Ok(Opened::Directory) } else { Err(OpenFault::Denied) });
+        }
+        OpenStage::Sibling(coding) => {
+            siblings[coding as usize] = opened.ok().and_then(|fd| StaticFile::adopt(fd).ok());
+        }
+    }
+    let after = match stage {
+        OpenStage::Sibling(coding) => coding as usize + 1,
+        _ => 0,
+    };
+    let next = Coding::ALL.into_iter().skip(after).find(|coding| req.siblings.has(*coding));
+    match (next, file.take()) {
+        (Some(coding), found) => {
+            *file = found;
+            Ok(OpenStage::Sibling(coding))
+        }
+        (None, Some(file)) => {
+            let siblings = std::mem::replace(siblings, [const { None }; 3]);
+            Err(Ok(Opened::File { file, siblings }))
+        }
+        (None, None) => Err(Err(OpenFault::NotFound)),
+    }
+}
+
+fn is_directory(fd: &OwnedFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| {
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::{Event, Interest, Poll, Poller};
+    use regatta_op::{Codings, File};
+    use std::{fs, path::PathBuf, time::Duration};
+
+    fn site(name: &str) -> PathBuf {
+        let id = std::process::id();
+        let path = std::env::temp_dir().join(format!("regatta-uring-{name}-{id}"));
+        fs::create_dir_all(path.join("folder")).unwrap();
+        fs::write(path.join("page.html"), [7; 100_000]).unwrap();
+        fs::write(path.join("page.html.gz"), b"small").unwrap();
+        path
+    }
+
+    /// Waits for an operation that has not completed at once.
+    fn wait(ring: &mut Ring, token: Token) -> Finished {
+        let mut poller = Poll::new();
+        poller.add(ring.as_fd(), 1, Interest::READ).unwrap();
+        let (mut events, mut out): (Vec<Event>, _) = (Vec::new(), Vec::new());
+        for _ in 0..100 {
+            let ready = poller.wait(&mut events, Some(Duration::from_secs(10))).unwrap();
+            assert!(ready > 0, "the bell is rung");
+            ring.finished(&mut out).unwrap();
+            if let Some((of, finished)) = out.pop() {
+                assert_eq!(of, token);
+                assert!(out.is_empty());
+                return finished;
+            }
+        }
+        panic!("never finished");
+    }
+
+    fn run(ring: &mut Ring, work: Work) -> Finished {
+        ring.start(work).unwrap_or_else(|token| wait(ring, token))
+    }
+
+    fn open(ring: &mut Ring, path: &str) -> Result<Opened<StaticFile>, OpenFault> {
+        let req = OpenReq { path: path.as_bytes().into(), siblings: Codings::ALL };
+        match run(ring, Work::Open(req)) {
+            Finished::Opened(found) => found,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn operations_complete_as_their_blocking_sisters() {
+        let path = site("all");
+        let root = Root::open(&path).unwrap();
+        let Ok(mut ring) = Ring::new(root, OpenRules::default()) else { return };
+        let Ok(Opened::File { file, siblings }) = open(&mut ring, "page.html") else { panic!() };
+        assert_eq!(file.len(), 100_000);
+        assert_eq!(siblings.each_ref().map(Option::is_some), [false, false, true]);
+        assert!(matches!(open(&mut ring, "folder"), Ok(Opened::Directory)));
+        assert!(matches!(open(&mut ring, ""), Ok(Opened::Directory)));
+        assert!(matches!(open(&mut ring, "nothing"), Err(OpenFault::NotFound)));
+        let req = ReadReq { file: file.clone(), at: 1, len: 200_000 };
+        let Finished::Read(Ok(bytes)) = run(&mut ring, Work::Read(req)) else { panic!() };
+        assert_eq!(*bytes, [7; 99_999]);
+        let work = Work::Warm { file, at: 0, len: 100_000 };
+        assert!(matches!(run(&mut ring, work), Finished::Warmed));
+        assert_eq!(ring.free.len(), ring.jobs.len());
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_cold_file_is_waited_for_and_a_warm_one_is_not() {
+        let path = site("cold");
+        let root = Root::open(&path).unwrap();
+        let Ok(mut ring) = Ring::new(root, OpenRules::default()) else { return };
+        let Ok(Opened::File { file, .. }) = open(&mut ring, "page.html") else { panic!() };
+        rustix::fs::fsync(&file).unwrap();
+        let advice = rustix::fs::Advice::DontNeed;
+        rustix::fs::fadvise(&file, 0, None, advice).unwrap();
+        let cold = crate::residency::by_nowait(&file, 50_000, 1) != crate::residency::Resident::Yes;
+        rustix::fs::fadvise(&file, 0, None, advice).unwrap();
+        let req = ReadReq { file: file.clone(), at: 0, len: 100_000 };
+        match ring.start(Work::Read(req)) {
+            Ok(_) => assert!(!cold, "a cold file was read at once"),
+            Err(token) => assert!(matches!(wait(&mut ring, token), Finished::Read(Ok(_)))),
+        }
+        rustix::fs::fadvise(&file, 0, None, advice).unwrap();
+        let warm = || Work::Warm { file: file.clone(), at: 0, len: 100_000 };
+        if let Err(token) = ring.start(warm()) {
+            assert!(matches!(wait(&mut ring, token), Finished::Warmed));
+        }
+        assert!(ring.start(warm()).is_ok(), "it is in memory now");
+        // One that nobody waits for: the ring goes, and what the kernel writes to stays.
+        rustix::fs::fadvise(&file, 0, None, advice).unwrap();
+        let _ = ring.start(warm());
+        fs::remove_dir_all(path).unwrap();
+    }
+}
