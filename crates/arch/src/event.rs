@@ -10,22 +10,26 @@ use crate::{
         shared_cache::SharedCache,
     },
     layout::copies_and_processes,
-    options::{Kind, OptionSpec, Settings},
+    options::{Kind, OptionSpec, Settings, joined},
     shared::{Leased, SharedDisk},
 };
 use regatta_metrics::Tally;
 use regatta_origin::{Cache, LocalCache, Scratch};
 use regatta_sys::{
     StaticFile, affinity,
+    crew::Member,
     socket::Mode,
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
 use std::{io, process, time::Duration};
 
 /// The driver.
-pub const DRIVER: Driver = Driver { options: OPTIONS, workers, work };
+pub const DRIVER: Driver = Driver { options: &ALL, workers, work };
 
-const OPTIONS: &[OptionSpec] = &[
+const ALL: [OptionSpec; OPTIONS.len() + SHARING.len()] = joined(OPTIONS, SHARING);
+
+/// The options of every driver with this loop.
+pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         key: "event.poller",
         kind: Kind::Choice(&["epoll", "epoll-edge", "poll", "select"]),
@@ -95,25 +99,6 @@ const OPTIONS: &[OptionSpec] = &[
         since: "0.1",
     },
     OptionSpec {
-        key: "event.share",
-        kind: Kind::Choice(&["nothing", "descriptors-and-cache"]),
-        default: "nothing",
-        doc: "What the processes share besides the listening sockets.",
-        long: "`descriptors-and-cache`: one table of descriptors, made with clone(2), and one \
-               cache in shared memory ([E] §5.2). `limits.connections_max` and \
-               `cache.descriptors_max` are then totals of all processes.",
-        since: "0.1",
-    },
-    OptionSpec {
-        key: "shared.lock",
-        kind: Kind::Choice(&["global", "two-tier"]),
-        default: "two-tier",
-        doc: "How a cache that processes share is locked.",
-        long: "`global`: one lock for everything ([E] §5.2). `two-tier`: a lock of readers and one \
-               writer for the names, and one lock per entry for what is known of it ([S] §4).",
-        since: "0.1",
-    },
-    OptionSpec {
         key: "event.turn_bytes_max",
         kind: Kind::Bytes { min: 4096, max: 1 << 30 },
         default: "2 MiB",
@@ -140,7 +125,31 @@ const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-fn workers(settings: &Settings) -> usize {
+/// Of processes whose disk is their own loop: whoever opens files enters them for the others.
+const SHARING: &[OptionSpec] = &[
+    OptionSpec {
+        key: "event.share",
+        kind: Kind::Choice(&["nothing", "descriptors-and-cache"]),
+        default: "nothing",
+        doc: "What the processes share besides the listening sockets.",
+        long: "`descriptors-and-cache`: one table of descriptors, made with clone(2), and one \
+               cache in shared memory ([E] §5.2). `limits.connections_max` and \
+               `cache.descriptors_max` are then totals of all processes. Not with the helpers of \
+               amped and laio.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "shared.lock",
+        kind: Kind::Choice(&["global", "two-tier"]),
+        default: "two-tier",
+        doc: "How a cache that processes share is locked.",
+        long: "`global`: one lock for everything ([E] §5.2). `two-tier`: a lock of readers and one \
+               writer for the names, and one lock per entry for what is known of it ([S] §4).",
+        since: "0.1",
+    },
+];
+
+pub(crate) fn workers(settings: &Settings) -> usize {
     let cpus = affinity::allowed().map_or(1, |cpus| cpus.len());
     let (copies, processes) = copies_and_processes(settings, cpus);
     copies * processes
@@ -148,14 +157,34 @@ fn workers(settings: &Settings) -> usize {
 
 /// Runs one worker: a loop over its listeners, with a cache of its own or a part in a shared one.
 fn work(env: &Env, worker: usize) -> Result<(), String> {
+    let disk = InlineDisk { root: &env.root, rules: env.rules };
+    work_with(env, worker, |_, member| match member {
+        Some(member) => Ok(Box::new(SharedDisk { disk, member })),
+        None => Ok(Box::new(disk)),
+    })
+}
+
+/// The disk of a loop, or why there is none.
+type Made<'a> = Result<Box<dyn Disk + 'a>, String>;
+
+/// Makes it, with the tally of its worker, which may be one of a crew.
+type MakeDisk<'a, 'b> = Box<dyn FnOnce(Tally<'a>, Option<&'static Member>) -> Made<'a> + 'b>;
+
+/// [`work`], with a disk that is made in the worker.
+pub(crate) fn work_with<'a>(
+    env: &'a Env,
+    worker: usize,
+    disk: impl FnOnce(Tally<'a>, Option<&'static Member>) -> Made<'a>,
+) -> Result<(), String> {
     if let Some(cpu) = env.shares[worker].cpu {
         affinity::pin(cpu).map_err(|error| format!("cannot run on processor {cpu}: {error}"))?;
     }
+    let disk = Box::new(disk);
     match env.settings.text("event.poller") {
-        "epoll" => with_poller(env, worker, || epoll(env, Trigger::Level)),
-        "epoll-edge" => with_poller(env, worker, || epoll(env, Trigger::Edge)),
-        "poll" => with_poller(env, worker, || Ok(Poll::new())),
-        _ => with_poller(env, worker, || Ok(Select::new())),
+        "epoll" => with_poller(env, worker, disk, || epoll(env, Trigger::Level)),
+        "epoll-edge" => with_poller(env, worker, disk, || epoll(env, Trigger::Edge)),
+        "poll" => with_poller(env, worker, disk, || Ok(Poll::new())),
+        _ => with_poller(env, worker, disk, || Ok(Select::new())),
     }
 }
 
@@ -165,31 +194,30 @@ fn epoll(env: &Env, trigger: Trigger) -> io::Result<Epoll> {
     Ok(if exclusive { epoll.exclusive() } else { epoll })
 }
 
-fn with_poller<P: Poller>(
-    env: &Env,
+fn with_poller<'a, P: Poller>(
+    env: &'a Env,
     worker: usize,
+    disk: MakeDisk<'a, '_>,
     poller: impl FnOnce() -> io::Result<P>,
 ) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot make a poller: {error}");
     let Some(shared) = &env.shared else {
         let cache = LocalCache::new(&env.site.caching, env.site.seed);
-        let mut disk = InlineDisk { root: &env.root, rules: env.rules };
-        return run(env, worker, poller().map_err(failed)?, (&cache, None), &mut disk);
+        return run(env, worker, poller().map_err(failed)?, (&cache, None), disk);
     };
     let member = shared.crew.enter(worker);
     let member = member.map_err(|error| format!("cannot join the others: {error}"))?;
     let cache = SharedCache::new(shared.place, &env.site.caching, member, &env.bells);
     let poller = Leased::new(member, poller).map_err(failed)?;
-    let mut disk = SharedDisk { disk: InlineDisk { root: &env.root, rules: env.rules }, member };
-    run(env, worker, poller, (&cache, Some(&cache)), &mut disk)
+    run(env, worker, poller, (&cache, Some(&cache)), disk)
 }
 
 fn run<'a, P: Poller>(
     env: &'a Env,
     worker: usize,
     poller: P,
-    (cache, shared): (&'a dyn Cache<StaticFile>, Option<&'a SharedCache<'a>>),
-    disk: &mut dyn Disk,
+    (cache, shared): (&dyn Cache<StaticFile>, Option<&SharedCache<'_>>),
+    disk: MakeDisk<'a, '_>,
 ) -> Result<(), String> {
     let slot = env.arena.slot(worker);
     slot.enter(process::id());
@@ -214,9 +242,10 @@ fn run<'a, P: Poller>(
         stall_ns: env.settings.number("event.stall_us") * 1000,
         shared,
     };
+    let mut disk = disk(Tally::Owned(slot), shared.map(SharedCache::member))?;
     let acceptor = Acceptor::new(env.listeners(worker), accept_rules(env, worker));
     EventLoop::new(poller, acceptor, rules(&env.settings), around)
-        .run(disk)
+        .run(&mut *disk)
         .map_err(|error| format!("the event loop cannot go on: {error}"))
 }
 

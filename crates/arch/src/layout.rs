@@ -1,6 +1,6 @@
 //! Who listens where: the sockets of a server, and each worker's share of them, of the connections
 //! and of the processors.
-use crate::{Driver, options::Settings};
+use crate::{Driver, options::Settings, shared::Shared};
 use std::{fmt, net::SocketAddr, ops::Range};
 
 /// A listening socket to be made.
@@ -92,7 +92,7 @@ impl Layout {
             steered: Vec::new(),
             places: Vec::new(),
         };
-        if !driver.options.iter().any(|spec| spec.key == "event.copies") {
+        if !driver.takes("event.copies") {
             layout.listen(addresses, None);
             layout.staff((driver.workers)(settings).max(1), 0..addresses.len(), None);
             return Ok(layout);
@@ -100,6 +100,11 @@ impl Layout {
         let (copies, processes) = copies_and_processes(settings, cpus.len());
         let partition = if copies == 1 { "none" } else { settings.text("event.partition") };
         contradictions(settings, partition, copies, processes, cpus.len())?;
+        if Shared::is_wanted(settings) && !driver.takes("event.share") {
+            let message = "helpers would open files that the other processes do not know of; \
+                           use server.architecture=shared-symped, or share nothing";
+            return Err(LayoutFault { key: "event.share", message: message.to_owned() });
+        }
         let pinned = settings.text("event.pin") == "cpu";
         let cpu = |turn: usize| if pinned { cpus.get(turn % cpus.len()).copied() } else { None };
         for copy in 0..copies {
@@ -239,7 +244,7 @@ fn places(cpus: &[usize], copies: usize) -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{event, options::Value};
+    use crate::{amped, event, laio, options::Value};
 
     fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout, LayoutFault> {
         let addresses: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
@@ -346,6 +351,20 @@ mod tests {
             (&[copies], &["127.0.0.1:80", "127.0.0.1:81"], "server.listen"),
         ] {
             assert_eq!(plan(sets, listen, &[0, 1]).unwrap_err().key, key, "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn helpers_do_not_open_files_for_a_crew() {
+        let mut settings = Settings::defaults(event::DRIVER.options);
+        let spec = event::DRIVER.options.iter().find(|spec| spec.key == "event.share").unwrap();
+        settings.set(spec, spec.kind.parse("descriptors-and-cache").unwrap()).unwrap();
+        let listen = ["127.0.0.1:80".parse().unwrap()];
+        assert!(Layout::plan(&event::DRIVER, &settings, &listen, &[0]).is_ok());
+        for driver in [&amped::DRIVER, &laio::DRIVER] {
+            let fault = Layout::plan(driver, &settings, &listen, &[0]).unwrap_err();
+            assert_eq!(fault.key, "event.share");
+            assert!(fault.message.contains("shared-symped"), "{fault}");
         }
     }
 

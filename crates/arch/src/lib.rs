@@ -4,9 +4,11 @@
 //! [`presets::ARCHITECTURES`]) is a point on its axes with a name from the literature.
 #![forbid(unsafe_code)]
 
+pub mod amped;
 pub mod drive;
 pub mod event;
 pub mod kit;
+pub mod laio;
 pub mod layout;
 pub mod options;
 pub mod presets;

@@ -27,6 +27,25 @@ pub struct OptionSpec {
     pub since: &'static str,
 }
 
+/// Two tables of options in one, for a driver that takes the options of another.
+///
+/// # Panics
+/// While compiling, if `N` is not the sum of their lengths.
+#[must_use]
+pub const fn joined<const N: usize>(
+    first: &'static [OptionSpec],
+    second: &'static [OptionSpec],
+) -> [OptionSpec; N] {
+    assert!(first.len() + second.len() == N, "the sum of both");
+    let mut all = [first[0]; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = if at < first.len() { first[at] } else { second[at - first.len()] };
+        at += 1;
+    }
+    all
+}
+
 /// Which values an option takes. Bounds are inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -1,6 +1,6 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
 use crate::{
-    Env, event,
+    Env, amped, event, laio,
     options::{OptionSpec, Settings},
 };
 
@@ -13,6 +13,14 @@ pub struct Driver {
     pub workers: fn(&Settings) -> usize,
     /// What a worker process does until it is told to leave.
     pub work: fn(&Env, worker: usize) -> Result<(), String>,
+}
+
+impl Driver {
+    /// True if it takes the option of that name.
+    #[must_use]
+    pub fn takes(&self, key: &str) -> bool {
+        self.options.iter().any(|spec| spec.key == key)
+    }
 }
 
 /// A named architecture.
@@ -74,6 +82,20 @@ pub const ARCHITECTURES: &[Architecture] = &[
         paper: "[S] §4, [G] §IV-D",
         driver: &event::DRIVER,
         axes: &[("event.copies", "0"), ("event.processes", "1"), ("event.pin", "cpu")],
+    },
+    Architecture {
+        name: "amped",
+        summary: "one event loop, and helpers for everything that may block on disk",
+        paper: "Pai, Druschel, Zwaenepoel, USENIX 1999 (Flash); [E] §2",
+        driver: &amped::DRIVER,
+        axes: &[("event.processes", "1")],
+    },
+    Architecture {
+        name: "laio",
+        summary: "one event loop; disk operations that would block are continued elsewhere",
+        paper: "Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004; [E] §10",
+        driver: &laio::DRIVER,
+        axes: &[("event.processes", "1")],
     },
     Architecture {
         name: "accept1",

@@ -1,12 +1,12 @@
 //! What the processes of shared-SYMPED have in common, and how each of them uses it ([E] §5.2).
 use crate::{
     kit::{
-        disk::{Disk, InlineDisk},
+        disk::{Bytes, Disk, Found, InlineDisk},
         shared_cache::{Locking, Place},
     },
     options::Settings,
 };
-use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq};
+use regatta_op::{OpenReq, Opened, Outbox, ReadReq, Ticket};
 use regatta_origin::CachingRules;
 use regatta_sys::{
     StaticFile,
@@ -70,9 +70,9 @@ pub struct SharedDisk<'a> {
 }
 
 impl Disk for SharedDisk<'_> {
-    fn open(&mut self, key: u64, req: &OpenReq) -> Option<Result<Opened<StaticFile>, OpenFault>> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
         self.member.acquire(|| {
-            let found = self.disk.open(key, req)?;
+            let found = self.disk.open(key, ticket, req)?;
             Some(found.map(|opened| match opened {
                 Opened::Directory => Opened::Directory,
                 Opened::File { file, siblings } => Opened::File {
@@ -83,11 +83,11 @@ impl Disk for SharedDisk<'_> {
         })
     }
 
-    fn read(&mut self, key: u64, req: &ReadReq<StaticFile>) -> Option<Result<Box<[u8]>, Fault>> {
-        self.disk.read(key, req)
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
+        self.disk.read(key, ticket, req)
     }
 
-    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> bool {
+    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
         self.disk.warm(key, outbox)
     }
 }

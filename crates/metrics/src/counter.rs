@@ -177,6 +177,43 @@ counters! {
     Reads "reads" "count" Sum "Reads of a file into memory.";
     ReadBytes "read_bytes" "bytes" Sum "Bytes that those reads brought.";
 
+    HelpersStarted "helpers_started" "count" Sum "Helpers started, as threads or as processes.";
+    HelpersLost "helpers_lost" "count" Sum
+        "Helpers that ended unasked; what they were doing is given to another.";
+    HelpersOpenMax "helpers_open_max" "count" Max "The most helpers that one worker had at once.";
+    HelperErrandsOpen "helper_errands_open" "count" Sum "Errands to open a path.";
+    HelperErrandsRead "helper_errands_read" "count" Sum
+        "Errands to bring the range of a file in that is to be read into memory.";
+    HelperErrandsWarm "helper_errands_warm" "count" Sum
+        "Errands to bring the range of a file in that is to be sent.";
+    HelperErrandsSelf "helper_errands_self" "count" Sum
+        "Errands that the event loop ran itself because no helper could be had.";
+    HelperQueueMax "helper_queue_max" "count" Max "The most errands that waited for a helper.";
+    HelperWaitNs "helper_wait_ns" "ns" Sum "Time that errands waited for a helper.";
+    HelperBusyNs "helper_busy_ns" "ns" Sum
+        "Time from giving an errand to a helper to hearing that it is done.";
+    HelperReplies "helper_replies" "count" Sum "Notices from helpers that an errand is done.";
+    HelperReplyBytes "helper_reply_bytes" "bytes" Sum
+        "Bytes that came through the channels of helper processes with those notices.";
+    HelperDescriptors "helper_descriptors" "count" Sum
+        "Open files that helper processes have passed to the event loop.";
+    DiskNewsDropped "disk_news_dropped" "count" Sum
+        "Outcomes of disk operations that came when their connection had gone.";
+
+    ResidencyChecks "residency_checks" "count" Sum
+        "Tests whether the range of a file is in memory.";
+    ResidencyResident "residency_resident" "count" Sum "Of those, the ones that said yes.";
+    ResidencyAbsent "residency_absent" "count" Sum "Of those, the ones that said no.";
+    ResidencyUnknown "residency_unknown" "count" Sum
+        "Of those, the ones to which the system gave no answer; taken for no.";
+    ResidencyFalse "residency_false" "count" Sum
+        "Sends of a range said to be in memory that nevertheless took as long as a stall.";
+
+    LaioInline "laio_inline" "count" Sum
+        "Disk operations that completed in the call that began them.";
+    LaioDeferred "laio_deferred" "count" Sum
+        "Disk operations that would have blocked and were continued elsewhere.";
+
     StallOpen "stall_open" "count" Sum
         "Opens that held up the worker for longer than its stall limit.";
     StallRead "stall_read" "count" Sum

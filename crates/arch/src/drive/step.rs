@@ -1,5 +1,5 @@
 //! Readiness: try an operation, and come back with the same value when the socket is ready.
-use crate::kit::disk::Disk;
+use crate::kit::disk::{Disk, News};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Now, Op, Outbox, Tick};
 use regatta_origin::{Conn, Cx};
@@ -35,6 +35,12 @@ pub struct Slot {
     recv: bool,
     /// A `Send` that has been offered and not finished.
     send: Option<Box<Outbox<StaticFile>>>,
+    /// A `Send` that the disk must make ready first.
+    warming: Option<Box<Outbox<StaticFile>>>,
+    /// Bytes of the file at the front of `send` that the disk has made ready.
+    granted: u64,
+    /// The disk has been asked for something and has not answered.
+    pub asked: bool,
     /// The socket may have bytes, or the end of the stream, that have not been read.
     readable: bool,
     /// The peer has said that it sends no more, so a short read does not mean that all was read.
@@ -55,6 +61,9 @@ impl Slot {
             timed_from: 0,
             recv: false,
             send: None,
+            warming: None,
+            granted: 0,
+            asked: false,
             readable,
             hangup: false,
             writable: false,
@@ -78,6 +87,23 @@ impl Slot {
     pub fn forget(&mut self) {
         self.recv = false;
         self.send = None;
+        self.warming = None;
+        self.granted = 0;
+    }
+
+    /// Takes what the disk reports of an operation that was left for later.
+    pub fn hear(&mut self, news: News, now: Now, cx: &FileCx<'_>) {
+        self.asked = false;
+        match news {
+            News::Opened(ticket, found) => {
+                self.conn.complete(Done::Open(ticket, found), now, cx);
+            }
+            News::Read(ticket, read) => self.conn.complete(Done::Read(ticket, read), now, cx),
+            News::Warm(bytes) => {
+                self.send = self.warming.take();
+                self.granted = bytes;
+            }
+        }
     }
 }
 
@@ -181,14 +207,16 @@ pub fn step(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_
             }
             Some(Op::Send(outbox)) => send(slot, key, outbox, &mut budget, io, now, cx),
             Some(Op::Open(ticket, req)) => {
-                let found = timed(&mut io.spent.open, || io.disk.open(key, &req));
+                let found = timed(&mut io.spent.open, || io.disk.open(key, ticket, req));
+                slot.asked = found.is_none();
                 found.map_or(Some(Turn::Parked), |found| {
                     slot.conn.complete(Done::Open(ticket, found), now, cx);
                     None
                 })
             }
             Some(Op::Read(ticket, req)) => {
-                let read = timed(&mut io.spent.read, || io.disk.read(key, &req));
+                let read = timed(&mut io.spent.read, || io.disk.read(key, ticket, req));
+                slot.asked = read.is_none();
                 read.map_or(Some(Turn::Parked), |read| {
                     slot.conn.complete(Done::Read(ticket, read), now, cx);
                     None
@@ -269,18 +297,23 @@ fn send(
     now: Now,
     cx: &FileCx<'_>,
 ) -> Option<Turn> {
-    let at_file = outbox.at_file();
-    if at_file && !io.disk.warm(key, &outbox) {
-        return Some(park(slot, outbox, io, Turn::Parked));
-    }
     if budget.bytes == 0 {
         return Some(park(slot, outbox, io, Turn::Again));
     }
-    let most = if io.rules.patience.is_some() { u64::MAX } else { budget.bytes };
+    let mut most = if io.rules.patience.is_some() { u64::MAX } else { budget.bytes };
+    let at_file = outbox.at_file();
+    if at_file {
+        match ready(slot, key, &outbox, io) {
+            Some(bytes) => most = most.min(bytes),
+            None => return Some(park_for_disk(slot, outbox, io)),
+        }
+    }
     let started = if at_file { clock::nanos() } else { 0 };
     let result = regatta_sys::send(slot.socket.as_fd(), &mut outbox, most);
     if at_file {
-        io.spent.send += clock::nanos() - started;
+        let ns = clock::nanos() - started;
+        io.spent.send += ns;
+        io.disk.sent(ns);
     }
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -322,6 +355,22 @@ fn park(slot: &mut Slot, outbox: Outbox<StaticFile>, io: &mut Io<'_>, turn: Turn
     let mut parked = io.spares.0.pop().unwrap_or_default();
     *parked = outbox;
     slot.send = Some(parked);
+    turn
+}
+
+/// How many bytes of the file at the front may be sent: what the disk has made ready, or says is.
+fn ready(slot: &mut Slot, key: u64, outbox: &Outbox<StaticFile>, io: &mut Io<'_>) -> Option<u64> {
+    match std::mem::take(&mut slot.granted) {
+        0 => io.disk.warm(key, outbox),
+        granted => Some(granted),
+    }
+}
+
+/// Keeps an outbox until the disk has made the file at its front ready.
+fn park_for_disk(slot: &mut Slot, outbox: Outbox<StaticFile>, io: &mut Io<'_>) -> Turn {
+    let turn = park(slot, outbox, io, Turn::Parked);
+    slot.warming = slot.send.take();
+    slot.asked = true;
     turn
 }
 

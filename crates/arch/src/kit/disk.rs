@@ -1,18 +1,60 @@
 //! Who performs operations that may block on disk.
-use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq};
+use crate::drive::step::Spent;
+use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq, Ticket};
 use regatta_sys::{OpenRules, Root, StaticFile};
+use std::os::fd::BorrowedFd;
+
+/// What opening a path has found.
+pub type Found = Result<Opened<StaticFile>, OpenFault>;
+/// The bytes of a range, or why there are none.
+pub type Bytes = Result<Box<[u8]>, Fault>;
 
 /// Performs operations that may block on disk, now or later.
 ///
-/// `None` and `false` mean *later*: the disk keeps what it needs and its owner completes the
-/// operation of the connection named by `key` when there is news.
+/// `None` means *later*: the disk keeps what it needs, and reports the outcome for the connection
+/// named by `key` when [`Disk::source`] is readable.
 pub trait Disk {
     /// Opens below the root.
-    fn open(&mut self, key: u64, req: &OpenReq) -> Option<Result<Opened<StaticFile>, OpenFault>>;
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found>;
     /// Reads a range into memory.
-    fn read(&mut self, key: u64, req: &ReadReq<StaticFile>) -> Option<Result<Box<[u8]>, Fault>>;
-    /// True if sending the file at the front of `outbox` may go ahead.
-    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> bool;
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes>;
+    /// How many bytes of the file at the front of `outbox` may be sent now; at least 1.
+    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64>;
+
+    /// Bytes that [`Disk::warm`] let go took so long to send, nanoseconds.
+    fn sent(&mut self, _ns: u64) {}
+    /// Forgets what `key` has asked for: its outcome is dropped when it comes.
+    fn forget(&mut self, _key: u64) {}
+    /// A descriptor that is readable while there is news; `None` if there never is any.
+    fn source(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// The next outcome of what was left for later.
+    fn news(&mut self) -> Option<Report> {
+        None
+    }
+}
+
+/// The outcome of an operation that was left for later.
+#[derive(Debug)]
+pub struct Report {
+    /// Whose operation it was; that connection may be gone.
+    pub key: u64,
+    /// What has come of it.
+    pub news: News,
+    /// The time that the loop has spent on it just now.
+    pub spent: Spent,
+}
+
+/// What came of an operation that was left for later.
+#[derive(Debug)]
+pub enum News {
+    /// Of [`Disk::open`].
+    Opened(Ticket, Found),
+    /// Of [`Disk::read`].
+    Read(Ticket, Bytes),
+    /// Of [`Disk::warm`]: so many bytes may be sent.
+    Warm(u64),
 }
 
 /// The disk of an architecture whose loop blocks on it: every operation is performed at once.
@@ -25,15 +67,15 @@ pub struct InlineDisk<'a> {
 }
 
 impl Disk for InlineDisk<'_> {
-    fn open(&mut self, _key: u64, req: &OpenReq) -> Option<Result<Opened<StaticFile>, OpenFault>> {
-        Some(regatta_sys::open_below(self.root, req, self.rules))
+    fn open(&mut self, _key: u64, _ticket: Ticket, req: OpenReq) -> Option<Found> {
+        Some(regatta_sys::open_below(self.root, &req, self.rules))
     }
 
-    fn read(&mut self, _key: u64, req: &ReadReq<StaticFile>) -> Option<Result<Box<[u8]>, Fault>> {
-        Some(regatta_sys::read_range(req))
+    fn read(&mut self, _key: u64, _ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
+        Some(regatta_sys::read_range(&req))
     }
 
-    fn warm(&mut self, _key: u64, _outbox: &Outbox<StaticFile>) -> bool {
-        true
+    fn warm(&mut self, _key: u64, _outbox: &Outbox<StaticFile>) -> Option<u64> {
+        Some(u64::MAX)
     }
 }

@@ -2,7 +2,7 @@
 //! connections.
 use super::{
     accept::{Acceptor, Ended, PAUSE_MS, WhenFull},
-    disk::Disk,
+    disk::{Disk, Report},
     shared_cache::SharedCache,
     slab::Slab,
     wheel::{Fired, Wheel},
@@ -36,6 +36,7 @@ const DATE_MS: u64 = 64;
 const TURNS_PER_SAMPLE: u32 = 64;
 /// Keys with the top bit are the loop's own.
 const BELL: u64 = u64::MAX;
+const DISK: u64 = u64::MAX - 1;
 const LISTENERS: u64 = 1 << 63;
 
 /// What surrounds one loop.
@@ -121,6 +122,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// If the poller fails, which leaves nothing to go on with.
     pub fn run(mut self, disk: &mut dyn Disk) -> io::Result<()> {
         self.poller.add_level(self.around.bell.as_fd(), BELL, Interest::READ)?;
+        if let Some(source) = disk.source() {
+            self.poller.add_level(source, DISK, Interest::READ)?;
+        }
         self.listen(true)?;
         let mut events = Vec::with_capacity(1024);
         let mut fired = Vec::new();
@@ -129,6 +133,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             for event in events.drain(..) {
                 match event.key {
                     BELL => drop(self.around.bell.clear()),
+                    DISK => self.hear(disk),
                     key if key >= LISTENERS => drop(self.accept(key, disk)),
                     key => self.event(key, event, disk),
                 }
@@ -313,8 +318,27 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
     }
 
+    /// Takes what the disk has finished, and gives a turn to each connection that waited for it.
+    fn hear(&mut self, disk: &mut dyn Disk) {
+        while let Some(Report { key, news, spent }) = disk.news() {
+            let Some(slot) = self.slots.get_mut(key) else {
+                // The client has left; what was opened for it is closed here.
+                self.around.cx.tally.add(Counter::DiskNewsDropped, 1);
+                continue;
+            };
+            slot.hear(news, self.now, &self.around.cx);
+            self.turn_after(key, disk, spent);
+        }
+    }
+
     /// Runs one connection until it would block, and does what its turn asks for.
     fn turn(&mut self, key: u64, disk: &mut dyn Disk) {
+        self.turn_after(key, disk, Spent::default());
+    }
+
+    /// [`EventLoop::turn`], when time has been spent for the connection already.
+    #[inline]
+    fn turn_after(&mut self, key: u64, disk: &mut dyn Disk, spent: Spent) {
         let Self { slots, poller, wheel, around, buffer, spares, .. } = self;
         let Some(slot) = slots.get_mut(key) else { return };
         // The precise clock costs more than anything else here: it is read for a sample, and by
@@ -326,7 +350,6 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             self.sample_due = false;
             slot.timed_from = clock::nanos();
         }
-        let spent = Spent::default();
         let mut io = Io { disk, buffer, spares, rules: self.rules, spent };
         let turn = step(slot, key, &mut io, self.now, &around.cx);
         let spent = io.spent;
@@ -356,9 +379,17 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             }
         };
         if closed {
-            self.close(key);
+            self.close_at(key, disk);
             self.closed(disk);
         }
+    }
+
+    /// Forgets a connection that may have asked the disk for something.
+    fn close_at(&mut self, key: u64, disk: &mut dyn Disk) {
+        if self.slots.get_mut(key).is_some_and(|slot| slot.asked) {
+            disk.forget(key);
+        }
+        self.close(key);
     }
 
     /// Forgets a connection and closes its socket.
@@ -422,6 +453,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             if slot.conn.deadline() > self.now.tick {
                 let interest = slot.interest;
                 if settle(slot, key, interest, &mut self.poller, &mut self.wheel) {
+                    Self::abandon(slot, key, disk);
                     self.forget(key, CloseReason::Failed);
                 }
                 continue;
@@ -430,9 +462,17 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
             slot.conn.expire(queued, self.now, &self.around.cx);
             if slot.conn.abandoned() {
-                slot.forget();
+                Self::abandon(slot, key, disk);
             }
             self.turn(key, disk);
+        }
+    }
+
+    /// The connection has given up what it had asked for.
+    fn abandon(slot: &mut Slot, key: u64, disk: &mut dyn Disk) {
+        slot.forget();
+        if std::mem::take(&mut slot.asked) {
+            disk.forget(key);
         }
     }
 

@@ -2,6 +2,9 @@
 pub mod accept;
 pub mod disk;
 pub mod event_loop;
+pub mod helper_processes;
+pub mod helper_threads;
+pub mod helpers;
 pub mod shared_cache;
 pub mod slab;
 pub mod wheel;

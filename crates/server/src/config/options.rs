@@ -471,14 +471,17 @@ pub static OPTIONS: &[OptionSpec] = &[
 
 /// All options: the server's, then each architecture's.
 ///
-/// Architectures that share a driver share its options, which are listed once.
+/// Drivers may take the same options, which are listed once.
 pub fn all() -> impl Iterator<Item = &'static OptionSpec> {
-    let theirs = ARCHITECTURES.iter().enumerate().filter(|(at, architecture)| {
-        let first = |of: &Architecture| of.driver.options.first().map(|spec| spec.key);
-        let same = |other: &Architecture| first(other) == first(architecture);
-        !ARCHITECTURES[..*at].iter().any(same)
+    let theirs = ARCHITECTURES.iter().enumerate().flat_map(|(at, architecture)| {
+        let before = &ARCHITECTURES[..at];
+        let listed = move |spec: &&OptionSpec| {
+            let mut keys = before.iter().flat_map(|other| other.driver.options);
+            keys.any(|other| other.key == spec.key)
+        };
+        architecture.driver.options.iter().filter(move |spec| !listed(spec))
     });
-    OPTIONS.iter().chain(theirs.flat_map(|(_, architecture)| architecture.driver.options))
+    OPTIONS.iter().chain(theirs)
 }
 
 /// Looks an option up by its full name.

@@ -1,0 +1,247 @@
+//! AMPED, asymmetric multi-process event-driven: an event loop, and helpers for everything that may
+//! block on disk (Flash: Pai, Druschel, Zwaenepoel, USENIX 1999).
+use crate::{
+    Driver, Env,
+    drive::step::Spent,
+    event,
+    kit::{
+        disk::{Bytes, Disk, Found, News, Report},
+        helper_processes::Processes,
+        helper_threads::Threads,
+        helpers::{Crew, Errand, Helpers, Job, Limits, Outcome, Purpose},
+    },
+    options::{Kind, OptionSpec, joined},
+};
+use regatta_metrics::{Counter, Tally};
+use regatta_op::{OpenReq, Outbox, ReadReq, Segment, Ticket};
+use regatta_sys::{
+    OpenRules, Root, StaticFile, clock, open_below, read_range,
+    residency::{Resident, by_cachestat, by_mincore, by_nowait},
+};
+use std::os::fd::BorrowedFd;
+
+/// The driver.
+pub const DRIVER: Driver = Driver { options: &OPTIONS, workers: event::workers, work };
+
+const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
+
+const OWN: &[OptionSpec] = &[
+    OptionSpec {
+        key: "amped.helpers_as",
+        kind: Kind::Choice(&["threads", "processes"]),
+        default: "threads",
+        doc: "What helpers are.",
+        long: "`threads` share the loop's memory and descriptors. `processes` are forked by the \
+               worker and have a channel each, as in Flash; forking takes the loop longer the more \
+               memory it has.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "amped.helpers_max",
+        kind: Kind::Count { min: 1, max: 1024 },
+        default: "16",
+        doc: "The most helpers at once.",
+        long: "Helpers are started when errands wait for one. What comes while all are busy waits \
+               in a queue, which is bounded by the connections that are open.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "amped.helpers_idle",
+        kind: Kind::Count { min: 0, max: 1024 },
+        default: "8",
+        doc: "The most helpers that are kept while they have nothing to do.",
+        long: "",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "amped.pass_descriptors",
+        kind: Kind::Bool,
+        default: "true",
+        doc: "Whether helper processes pass the files that they open to the event loop.",
+        long: "If not, the loop opens the file again once a helper has found it, as the original \
+               Flash did, and waits for the disk if the metadata has left memory meanwhile (Ruan, \
+               Pai, USENIX 2004). Threads share what they open in any case.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "amped.residency",
+        kind: Kind::Choice(&["preadv2", "mincore", "cachestat", "always-ask", "never-ask"]),
+        default: "preadv2",
+        doc: "How the loop tells whether a file range is in memory before it sends or reads it.",
+        long: "`preadv2` reads a byte of every 64 KiB that must not block (RWF_NOWAIT). `mincore`, \
+               as in Flash, maps the range; Linux answers truthfully only to the owner of the file \
+               or who may write it. `cachestat` has the same condition, and says so. `always-ask` \
+               asks a helper each time, `never-ask` never.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "amped.chunk_bytes",
+        kind: Kind::Bytes { min: 4096, max: 16 << 20 },
+        default: "256 KiB",
+        doc: "The most of a file that is tested, brought in by a helper, and sent at once.",
+        long: "",
+        since: "0.1",
+    },
+];
+
+fn work(env: &Env, worker: usize) -> Result<(), String> {
+    event::work_with(env, worker, |tally, _| {
+        let fault = |error| format!("cannot prepare for helpers: {error}");
+        if env.settings.text("amped.helpers_as") == "processes" {
+            let pass = env.settings.flag("amped.pass_descriptors");
+            let crew = Processes::new(&env.root, env.rules, pass, tally).map_err(fault)?;
+            Ok(Box::new(HelperDisk::new(env, crew, tally)))
+        } else {
+            let crew = Threads::new(&env.root, env.rules).map_err(fault)?;
+            Ok(Box::new(HelperDisk::new(env, crew, tally)))
+        }
+    })
+}
+
+/// How the loop tells whether a range is in memory.
+#[derive(Clone, Copy, Debug)]
+enum Test {
+    By(fn(&StaticFile, u64, u64) -> Resident),
+    Always(Resident),
+}
+
+/// The disk of a loop with helpers.
+struct HelperDisk<'a, C> {
+    helpers: Helpers<'a, C>,
+    root: &'a Root,
+    rules: OpenRules,
+    test: Test,
+    chunk_bytes: u64,
+    stall_ns: u64,
+    /// The last range that was let go had been found to be in memory.
+    vouched: bool,
+    tally: Tally<'a>,
+}
+
+impl<'a, C: Crew> HelperDisk<'a, C> {
+    fn new(env: &'a Env, crew: C, tally: Tally<'a>) -> Self {
+        let settings = &env.settings;
+        let limits = Limits {
+            helpers_max: settings.number_as("amped.helpers_max"),
+            helpers_idle: settings.number_as("amped.helpers_idle"),
+        };
+        Self {
+            helpers: Helpers::new(crew, limits, tally),
+            root: &env.root,
+            rules: env.rules,
+            test: match settings.text("amped.residency") {
+                "mincore" => Test::By(by_mincore),
+                "cachestat" => Test::By(by_cachestat),
+                "always-ask" => Test::Always(Resident::No),
+                "never-ask" => Test::Always(Resident::Yes),
+                _ => Test::By(by_nowait),
+            },
+            chunk_bytes: settings.number("amped.chunk_bytes"),
+            stall_ns: settings.number("event.stall_us") * 1000,
+            vouched: false,
+            tally,
+        }
+    }
+
+    fn is_resident(&self, file: &StaticFile, at: u64, len: u64) -> bool {
+        let found = match self.test {
+            Test::Always(answer) => return answer == Resident::Yes,
+            Test::By(test) => test(file, at, len),
+        };
+        self.tally.add(Counter::ResidencyChecks, 1);
+        self.tally.add(
+            match found {
+                Resident::Yes => Counter::ResidencyResident,
+                Resident::No => Counter::ResidencyAbsent,
+                Resident::Unknown => Counter::ResidencyUnknown,
+            },
+            1,
+        );
+        found == Resident::Yes
+    }
+
+    /// What the loop does when a helper is done, or when there is none.
+    fn finish(&self, job: Job, outcome: Option<Outcome>) -> Report {
+        let key = job.key.unwrap_or(u64::MAX);
+        let mut spent = Spent::default();
+        let started = clock::nanos();
+        let news = match (job.purpose, job.errand, outcome) {
+            (Purpose::Open(ticket), _, Some(Outcome::Opened(found))) => News::Opened(ticket, found),
+            (Purpose::Open(ticket), Errand::Open(req), _) => {
+                let found = open_below(self.root, &req, self.rules);
+                spent.open = clock::nanos() - started;
+                News::Opened(ticket, found)
+            }
+            (Purpose::Read(ticket), Errand::Touch(req), _) => {
+                let read = read_range(&req);
+                spent.read = clock::nanos() - started;
+                News::Read(ticket, read)
+            }
+            (_, Errand::Touch(req) | Errand::Read(req), _) => News::Warm(req.len),
+            // An open for something else than an open: never asked for, and harmless.
+            (_, Errand::Open(_), _) => News::Warm(1),
+        };
+        Report { key, news, spent }
+    }
+}
+
+impl<C: Crew> Disk for HelperDisk<'_, C> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
+        let job = Job::new(key, Purpose::Open(ticket), Errand::Open(req));
+        let job = self.helpers.ask(job).err()?;
+        match self.finish(job, None).news {
+            News::Opened(_, found) => Some(found),
+            News::Read(..) | News::Warm(_) => None,
+        }
+    }
+
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
+        if self.is_resident(&req.file, req.at, req.len) {
+            return Some(read_range(&req));
+        }
+        let job = Job::new(key, Purpose::Read(ticket), Errand::Touch(req));
+        let job = self.helpers.ask(job).err()?;
+        match self.finish(job, None).news {
+            News::Read(_, read) => Some(read),
+            News::Opened(..) | News::Warm(_) => None,
+        }
+    }
+
+    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
+        let Some(Segment::File { file, at, len }) = outbox.segments().next() else {
+            return Some(u64::MAX);
+        };
+        let (file, at, len) = (file, *at, (*len).min(self.chunk_bytes));
+        self.vouched = self.is_resident(file, at, len);
+        if self.vouched {
+            return Some(len);
+        }
+        let req = ReadReq { file: file.clone(), at, len };
+        let job = Job::new(key, Purpose::Warm, Errand::Touch(req));
+        self.helpers.ask(job).is_err().then_some(len)
+    }
+
+    fn sent(&mut self, ns: u64) {
+        if std::mem::take(&mut self.vouched) && ns >= self.stall_ns {
+            self.tally.add(Counter::ResidencyFalse, 1);
+        }
+    }
+
+    fn forget(&mut self, key: u64) {
+        self.helpers.forget(key);
+    }
+
+    fn source(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.helpers.source())
+    }
+
+    fn news(&mut self) -> Option<Report> {
+        loop {
+            let (job, outcome) = self.helpers.news()?;
+            if job.key.is_some() {
+                return Some(self.finish(job, outcome));
+            }
+            self.tally.add(Counter::DiskNewsDropped, 1);
+        }
+    }
+}

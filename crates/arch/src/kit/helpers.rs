@@ -1,0 +1,371 @@
+//! Helpers: whoever runs errands that may block on disk, so that the event loop does not.
+//!
+//! A helper runs one errand at a time. Helpers are started when errands wait for one, up to a
+//! limit, and those without an errand are kept in reserve, up to another. All of this is the event
+//! loop's own bookkeeping: there is no lock.
+use super::disk::{Bytes, Found};
+use regatta_metrics::{Counter, Tally};
+use regatta_op::{OpenReq, ReadReq, Ticket};
+use regatta_sys::{StaticFile, clock};
+use std::{collections::VecDeque, io, os::fd::BorrowedFd};
+
+/// How many helpers an errand may lose before the loop runs it itself.
+const TRIES_MAX: u8 = 2;
+
+/// Something that a helper is asked to do.
+#[derive(Clone, Debug)]
+pub enum Errand {
+    /// Open a path.
+    Open(OpenReq),
+    /// Bring a range into memory, and nothing more.
+    Touch(ReadReq<StaticFile>),
+    /// Read a range into memory and hand the bytes over. Only for helpers that share the loop's.
+    Read(ReadReq<StaticFile>),
+}
+
+/// What a helper says when it is done.
+#[derive(Debug)]
+pub enum Outcome {
+    /// What was found, opened.
+    Opened(Found),
+    /// There is something to open, and what that takes is in memory now.
+    Found,
+    /// The range is in memory, or cannot be read: who reads it finds out.
+    Touched,
+    /// The bytes.
+    Read(Bytes),
+}
+
+/// What an errand is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Answering an open.
+    Open(Ticket),
+    /// Answering a read.
+    Read(Ticket),
+    /// Sending a range.
+    Warm,
+}
+
+/// An errand, and whose it is.
+#[derive(Debug)]
+pub struct Job {
+    /// The connection; `None` once it has no more use for it.
+    pub key: Option<u64>,
+    /// What the errand is for.
+    pub purpose: Purpose,
+    /// The errand.
+    pub errand: Errand,
+    tries: u8,
+    /// When it was asked for, or given to a helper: the precise clock.
+    since: u64,
+}
+
+impl Job {
+    /// An errand that nobody has tried.
+    #[must_use]
+    pub fn new(key: u64, purpose: Purpose, errand: Errand) -> Self {
+        Self { key: Some(key), purpose, errand, tries: 0, since: clock::nanos() }
+    }
+}
+
+/// How helpers of one kind are started, given errands and heard. They are named by small numbers.
+pub trait Crew {
+    /// Starts a helper.
+    ///
+    /// # Errors
+    /// The system does not let us have another.
+    fn hire(&mut self) -> io::Result<usize>;
+    /// Gives an errand to a helper that has none.
+    ///
+    /// # Errors
+    /// It is gone.
+    fn give(&mut self, helper: usize, errand: &Errand) -> io::Result<()>;
+    /// Lets a helper that has no errand go, or buries one that is gone.
+    fn dismiss(&mut self, helper: usize);
+    /// Who has something to say; the outcome is `None` if that helper is gone.
+    fn hear(&mut self) -> Option<(usize, Option<Outcome>)>;
+    /// Readable while somebody may have something to say.
+    fn source(&self) -> BorrowedFd<'_>;
+}
+
+/// How many helpers there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// At once.
+    pub helpers_max: usize,
+    /// Without an errand.
+    pub helpers_idle: usize,
+}
+
+/// The helpers of one loop, and the errands that wait for one. A connection has at most one errand,
+/// so the queue is bounded by the connections that are open.
+#[derive(Debug)]
+pub struct Helpers<'a, C> {
+    crew: C,
+    limits: Limits,
+    queue: VecDeque<Job>,
+    /// By helper: what it is doing.
+    busy: Vec<Option<Job>>,
+    idle: Vec<usize>,
+    /// Helpers there are.
+    count: usize,
+    tally: Tally<'a>,
+}
+
+impl<'a, C: Crew> Helpers<'a, C> {
+    /// No helpers yet.
+    pub fn new(crew: C, limits: Limits, tally: Tally<'a>) -> Self {
+        let (queue, busy, idle) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { crew, limits, queue, busy, idle, count: 0, tally }
+    }
+
+    /// Has an errand run.
+    ///
+    /// # Errors
+    /// The errand, if there is no helper and none can be started: run it yourself.
+    pub fn ask(&mut self, job: Job) -> Result<(), Job> {
+        self.tally.add(
+            match job.purpose {
+                Purpose::Open(_) => Counter::HelperErrandsOpen,
+                Purpose::Read(_) => Counter::HelperErrandsRead,
+                Purpose::Warm => Counter::HelperErrandsWarm,
+            },
+            1,
+        );
+        self.queue.push_back(job);
+        self.dispatch();
+        self.tally.max(Counter::HelperQueueMax, self.queue.len() as u64);
+        if self.count == 0
+            && let Some(job) = self.queue.pop_back()
+        {
+            self.tally.add(Counter::HelperErrandsSelf, 1);
+            return Err(job);
+        }
+        Ok(())
+    }
+
+    /// An errand that is over, and what has come of it: `None` if the loop must run it itself.
+    pub fn news(&mut self) -> Option<(Job, Option<Outcome>)> {
+        loop {
+            if self.count == 0 && !self.queue.is_empty() {
+                self.dispatch();
+            }
+            if self.count == 0
+                && let Some(job) = self.queue.pop_front()
+            {
+                self.tally.add(Counter::HelperErrandsSelf, 1);
+                return Some((job, None));
+            }
+            let (helper, outcome) = self.crew.hear()?;
+            let job = self.busy.get_mut(helper).and_then(Option::take);
+            let Some(outcome) = outcome else {
+                if let Some(job) = self.lost(helper, job) {
+                    return Some((job, None));
+                }
+                continue;
+            };
+            self.tally.add(Counter::HelperReplies, 1);
+            self.idle.push(helper);
+            self.dispatch();
+            if self.idle.len() > self.limits.helpers_idle
+                && let Some(helper) = self.idle.pop()
+            {
+                self.count -= 1;
+                self.crew.dismiss(helper);
+            }
+            if let Some(job) = job {
+                self.tally.add(Counter::HelperBusyNs, clock::nanos().saturating_sub(job.since));
+                return Some((job, Some(outcome)));
+            }
+        }
+    }
+
+    /// Drops the errand of this connection if it waits, and its outcome if it is being run.
+    pub fn forget(&mut self, key: u64) {
+        self.queue.retain(|job| job.key != Some(key));
+        for job in self.busy.iter_mut().flatten() {
+            if job.key == Some(key) {
+                job.key = None;
+            }
+        }
+    }
+
+    /// Readable while there may be news.
+    pub fn source(&self) -> BorrowedFd<'_> {
+        self.crew.source()
+    }
+
+    /// Buries a helper. Its errand goes to another, or back to the loop if it has cost too many.
+    fn lost(&mut self, helper: usize, job: Option<Job>) -> Option<Job> {
+        self.tally.add(Counter::HelpersLost, 1);
+        self.idle.retain(|idle| *idle != helper);
+        self.count -= 1;
+        self.crew.dismiss(helper);
+        let mut job = job?;
+        job.tries += 1;
+        if job.tries < TRIES_MAX {
+            job.since = clock::nanos();
+            self.queue.push_front(job);
+            self.dispatch();
+            return None;
+        }
+        self.tally.add(Counter::HelperErrandsSelf, 1);
+        Some(job)
+    }
+
+    /// Gives errands to helpers, and starts helpers, until one or the other has run out.
+    fn dispatch(&mut self) {
+        while !self.queue.is_empty() {
+            let Some(helper) = self.idle.pop().or_else(|| self.hire()) else { return };
+            let Some(mut job) = self.queue.pop_front() else { return };
+            match self.crew.give(helper, &job.errand) {
+                Ok(()) => {
+                    let now = clock::nanos();
+                    self.tally.add(Counter::HelperWaitNs, now.saturating_sub(job.since));
+                    job.since = now;
+                    self.busy[helper] = Some(job);
+                }
+                Err(_) => {
+                    self.queue.push_front(job);
+                    self.tally.add(Counter::HelpersLost, 1);
+                    self.count -= 1;
+                    self.crew.dismiss(helper);
+                }
+            }
+        }
+    }
+
+    fn hire(&mut self) -> Option<usize> {
+        if self.count >= self.limits.helpers_max {
+            return None;
+        }
+        let helper = self.crew.hire().ok()?;
+        self.count += 1;
+        self.tally.add(Counter::HelpersStarted, 1);
+        self.tally.max(Counter::HelpersOpenMax, self.count as u64);
+        if self.busy.len() <= helper {
+            self.busy.resize_with(helper + 1, || None);
+        }
+        Some(helper)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_metrics::Arena;
+    use regatta_op::Codings;
+    use regatta_sys::Bell;
+    use std::{os::fd::AsFd, sync::atomic::AtomicU64};
+
+    /// Helpers that do nothing until they are told to.
+    struct Idle {
+        bell: Bell,
+        said: VecDeque<(usize, Option<Outcome>)>,
+        given: Vec<usize>,
+        there: Vec<bool>,
+        may_hire: bool,
+    }
+
+    impl Crew for Idle {
+        fn hire(&mut self) -> io::Result<usize> {
+            if !self.may_hire {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            self.there.push(true);
+            Ok(self.there.len() - 1)
+        }
+        fn give(&mut self, helper: usize, _: &Errand) -> io::Result<()> {
+            assert!(self.there[helper]);
+            self.given.push(helper);
+            Ok(())
+        }
+        fn dismiss(&mut self, helper: usize) {
+            assert!(std::mem::replace(&mut self.there[helper], false));
+        }
+        fn hear(&mut self) -> Option<(usize, Option<Outcome>)> {
+            self.said.pop_front()
+        }
+        fn source(&self) -> BorrowedFd<'_> {
+            self.bell.as_fd()
+        }
+    }
+
+    fn with(limits: Limits, may_hire: bool, test: impl FnOnce(Helpers<'_, Idle>, Tally<'_>)) {
+        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let arena = Arena::create(&words, 1);
+        let tally = Tally::Owned(arena.slot(0));
+        let bell = Bell::new().unwrap();
+        let (said, given, there) = (VecDeque::new(), Vec::new(), Vec::new());
+        test(Helpers::new(Idle { bell, said, given, there, may_hire }, limits, tally), tally);
+    }
+
+    fn job(key: u64) -> Job {
+        let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
+        Job::new(key, Purpose::Open(Ticket(0)), Errand::Open(req))
+    }
+
+    const LIMITS: Limits = Limits { helpers_max: 2, helpers_idle: 1 };
+
+    #[test]
+    fn helpers_are_started_on_demand_and_kept_in_reserve() {
+        with(LIMITS, true, |mut helpers, _| {
+            for key in 0..4 {
+                helpers.ask(job(key)).unwrap();
+            }
+            assert_eq!(helpers.crew.given, [0, 1]);
+            assert_eq!((helpers.count, helpers.queue.len()), (2, 2));
+            helpers.crew.said.push_back((1, Some(Outcome::Found)));
+            let (done, outcome) = helpers.news().unwrap();
+            assert_eq!(done.key, Some(1));
+            assert!(matches!(outcome, Some(Outcome::Found)));
+            assert_eq!(helpers.crew.given, [0, 1, 1], "the next errand went to who was free");
+            for helper in [0, 1, 0] {
+                helpers.crew.said.push_back((helper, Some(Outcome::Found)));
+            }
+            let keys: Vec<_> = (0..3).map(|_| helpers.news().unwrap().0.key).collect();
+            assert_eq!(keys, [Some(0), Some(2), Some(3)]);
+            assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "one is enough in reserve");
+            assert!(helpers.news().is_none());
+        });
+    }
+
+    #[test]
+    fn a_lost_helper_costs_no_errand() {
+        with(LIMITS, true, |mut helpers, _| {
+            helpers.ask(job(7)).unwrap();
+            helpers.crew.said.push_back((0, None));
+            assert!(helpers.news().is_none(), "another has it");
+            assert_eq!(helpers.crew.given, [0, 1]);
+            helpers.crew.said.push_back((1, None));
+            let (back, outcome) = helpers.news().unwrap();
+            assert!(back.key == Some(7) && outcome.is_none(), "it has cost two");
+            assert_eq!(helpers.count, 0);
+        });
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_not_run() {
+        with(LIMITS, true, |mut helpers, _| {
+            for key in 0..3 {
+                helpers.ask(job(key)).unwrap();
+            }
+            helpers.forget(2);
+            helpers.forget(0);
+            helpers.crew.said.push_back((0, Some(Outcome::Found)));
+            assert_eq!(helpers.news().unwrap().0.key, None);
+            assert_eq!(helpers.crew.given, [0, 1]);
+        });
+    }
+
+    #[test]
+    fn without_helpers_the_errand_comes_back() {
+        with(LIMITS, false, |mut helpers, tally| {
+            assert_eq!(helpers.ask(job(1)).unwrap_err().key, Some(1));
+            assert!(helpers.queue.is_empty());
+            let Tally::Owned(slot) = tally else { return };
+            assert_eq!(slot.get(Counter::HelperErrandsSelf), 1);
+        });
+    }
+}

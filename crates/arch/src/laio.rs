@@ -1,0 +1,279 @@
+//! LAIO, lazy asynchronous I/O: every disk operation is begun so that it completes at once if it
+//! can, and is continued elsewhere if it cannot (Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004).
+use crate::{
+    Driver, Env,
+    drive::step::Spent,
+    event,
+    kit::{
+        disk::{Bytes, Disk, Found, News, Report},
+        helper_threads::Threads,
+        helpers::{Errand, Helpers, Job, Limits, Outcome, Purpose},
+    },
+    options::{Kind, OptionSpec, joined},
+};
+use regatta_metrics::{Counter, Tally};
+use regatta_op::{OpenReq, Outbox, ReadReq, Segment, Ticket};
+use regatta_sys::{
+    OpenRules, Root, StaticFile, open_below, open_cached, read_range,
+    residency::{Resident, by_nowait, read_cached},
+    uring::{Finished, Ring, Token, Work},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+/// The driver.
+pub const DRIVER: Driver = Driver { options: &OPTIONS, workers: event::workers, work };
+
+const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
+
+const OWN: &[OptionSpec] = &[
+    OptionSpec {
+        key: "laio.engine",
+        kind: Kind::Choice(&["uring", "nowait"]),
+        default: "uring",
+        doc: "How an operation is begun lazily, and who continues it.",
+        long: "`uring` submits it to io_uring, and the kernel continues it; the server does not \
+               start where io_uring is forbidden or older than Linux 6.1. `nowait` tries the call \
+               that must not block (RESOLVE_CACHED, RWF_NOWAIT), and a thread continues it.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "laio.helpers_max",
+        kind: Kind::Count { min: 1, max: 1024 },
+        default: "16",
+        doc: "The most threads that continue operations, with the engine `nowait`.",
+        long: "They are started on demand, and half of them are kept.",
+        since: "0.1",
+    },
+    OptionSpec {
+        key: "laio.chunk_bytes",
+        kind: Kind::Bytes { min: 4096, max: 16 << 20 },
+        default: "256 KiB",
+        doc: "The most of a file that is made ready and sent at once.",
+        long: "",
+        since: "0.1",
+    },
+];
+
+fn work(env: &Env, worker: usize) -> Result<(), String> {
+    event::work_with(env, worker, |tally, _| {
+        let chunk_bytes = env.settings.number("laio.chunk_bytes");
+        if env.settings.text("laio.engine") == "uring" {
+            let root = env.root.try_clone().map_err(|error| format!("the root: {error}"))?;
+            let ring = Ring::new(root, env.rules).map_err(|error| refusal(&error))?;
+            let (asked, news) = (HashMap::new(), VecDeque::new());
+            Ok(Box::new(RingDisk { ring, asked, news, chunk_bytes, tally }))
+        } else {
+            let crew = Threads::new(&env.root, env.rules)
+                .map_err(|error| format!("cannot prepare for threads: {error}"))?;
+            let helpers_max: usize = env.settings.number_as("laio.helpers_max");
+            let limits = Limits { helpers_max, helpers_idle: helpers_max.div_ceil(2) };
+            let helpers = Helpers::new(crew, limits, tally);
+            let (root, rules) = (&env.root, env.rules);
+            Ok(Box::new(NowaitDisk { helpers, root, rules, chunk_bytes, tally }))
+        }
+    })
+}
+
+fn refusal(error: &io::Error) -> String {
+    format!(
+        "laio.engine=uring: the system refuses io_uring: {error} (it takes Linux 6.1, \
+         kernel.io_uring_disabled=0, and a sandbox that lets it through); laio.engine=nowait does \
+         without"
+    )
+}
+
+/// Begins and counts: what is over has completed inline, what is not has been deferred.
+fn count<T>(over: Option<T>, tally: Tally<'_>) -> Option<T> {
+    let counter = if over.is_some() { Counter::LaioInline } else { Counter::LaioDeferred };
+    tally.add(counter, 1);
+    over
+}
+
+/// The file range at the front of an outbox, as far as it is made ready at once.
+fn front(outbox: &Outbox<StaticFile>, chunk_bytes: u64) -> Option<(&StaticFile, u64, u64)> {
+    match outbox.segments().next() {
+        Some(Segment::File { file, at, len }) => Some((file, *at, (*len).min(chunk_bytes))),
+        _ => None,
+    }
+}
+
+/// The kernel continues what would block.
+struct RingDisk<'a> {
+    ring: Ring,
+    /// Who has asked for what is not over, by token. The ring gives a token out again as soon as it
+    /// has reported it.
+    asked: HashMap<Token, Asked>,
+    /// What is over and has not been told.
+    news: VecDeque<(Asked, Finished)>,
+    chunk_bytes: u64,
+    tally: Tally<'a>,
+}
+
+struct Asked {
+    /// The connection; `None` once it has no more use for it.
+    key: Option<u64>,
+    purpose: Purpose,
+    /// Bytes that may be sent when a range is ready.
+    bytes: u64,
+}
+
+impl RingDisk<'_> {
+    fn start(&mut self, work: Work, key: u64, purpose: Purpose, bytes: u64) -> Option<Finished> {
+        let asked = Asked { key: Some(key), purpose, bytes };
+        let token = match self.ring.start(work) {
+            Ok(finished) => return count(Some(finished), self.tally),
+            Err(token) => token,
+        };
+        self.asked.insert(token, asked);
+        count(None, self.tally)
+    }
+
+    fn take_finished(&mut self) {
+        let mut finished = Vec::new();
+        // A ring that cannot be entered any more brings no news.
+        if self.ring.finished(&mut finished).is_ok() {
+            let told = finished.into_iter().filter_map(|(token, finished)| {
+                self.asked.remove(&token).map(|asked| (asked, finished))
+            });
+            self.news.extend(told);
+        }
+    }
+}
+
+impl Disk for RingDisk<'_> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
+        match self.start(Work::Open(req), key, Purpose::Open(ticket), 0)? {
+            Finished::Opened(found) => Some(found),
+            Finished::Read(_) | Finished::Warmed => None,
+        }
+    }
+
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
+        match self.start(Work::Read(req), key, Purpose::Read(ticket), 0)? {
+            Finished::Read(read) => Some(read),
+            Finished::Opened(_) | Finished::Warmed => None,
+        }
+    }
+
+    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
+        let Some((file, at, len)) = front(outbox, self.chunk_bytes) else { return Some(u64::MAX) };
+        let work = Work::Warm { file: file.clone(), at, len };
+        self.start(work, key, Purpose::Warm, len).map(|_| len)
+    }
+
+    fn forget(&mut self, key: u64) {
+        let over = self.news.iter_mut().map(|(asked, _)| asked);
+        for asked in self.asked.values_mut().chain(over).filter(|asked| asked.key == Some(key)) {
+            asked.key = None;
+        }
+    }
+
+    fn source(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ring.as_fd())
+    }
+
+    fn news(&mut self) -> Option<Report> {
+        if self.news.is_empty() {
+            self.take_finished();
+        }
+        while let Some((Asked { key, purpose, bytes }, finished)) = self.news.pop_front() {
+            let news = match (purpose, finished) {
+                (Purpose::Open(ticket), Finished::Opened(found)) => News::Opened(ticket, found),
+                (Purpose::Read(ticket), Finished::Read(read)) => News::Read(ticket, read),
+                _ => News::Warm(bytes),
+            };
+            if let Some(key) = key {
+                return Some(Report { key, news, spent: Spent::default() });
+            }
+            self.tally.add(Counter::DiskNewsDropped, 1);
+        }
+        None
+    }
+}
+
+/// Threads continue what would block.
+struct NowaitDisk<'a> {
+    helpers: Helpers<'a, Threads>,
+    root: &'a Root,
+    rules: OpenRules,
+    chunk_bytes: u64,
+    tally: Tally<'a>,
+}
+
+impl Disk for NowaitDisk<'_> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
+        let over = count(open_cached(self.root, &req, self.rules), self.tally);
+        if over.is_some() {
+            return over;
+        }
+        match self.helpers.ask(Job::new(key, Purpose::Open(ticket), Errand::Open(req))) {
+            Ok(()) => None,
+            Err(job) => match job.errand {
+                Errand::Open(req) => Some(open_below(self.root, &req, self.rules)),
+                Errand::Touch(_) | Errand::Read(_) => None,
+            },
+        }
+    }
+
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
+        let over = count(read_cached(&req), self.tally);
+        if over.is_some() {
+            return over;
+        }
+        match self.helpers.ask(Job::new(key, Purpose::Read(ticket), Errand::Read(req))) {
+            Ok(()) => None,
+            Err(job) => match job.errand {
+                Errand::Read(req) => Some(read_range(&req)),
+                Errand::Open(_) | Errand::Touch(_) => None,
+            },
+        }
+    }
+
+    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
+        let Some((file, at, len)) = front(outbox, self.chunk_bytes) else { return Some(u64::MAX) };
+        let there = (by_nowait(file, at, len) == Resident::Yes).then_some(len);
+        if count(there, self.tally).is_some() {
+            return there;
+        }
+        let req = ReadReq { file: file.clone(), at, len };
+        let job = Job::new(key, Purpose::Warm, Errand::Touch(req));
+        self.helpers.ask(job).is_err().then_some(len)
+    }
+
+    fn forget(&mut self, key: u64) {
+        self.helpers.forget(key);
+    }
+
+    fn source(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.helpers.source())
+    }
+
+    fn news(&mut self) -> Option<Report> {
+        loop {
+            let (job, outcome) = self.helpers.news()?;
+            let Some(key) = job.key else {
+                self.tally.add(Counter::DiskNewsDropped, 1);
+                continue;
+            };
+            let news = match (job.purpose, job.errand, outcome) {
+                (Purpose::Open(ticket), _, Some(Outcome::Opened(found))) => {
+                    News::Opened(ticket, found)
+                }
+                (Purpose::Open(ticket), Errand::Open(req), _) => {
+                    News::Opened(ticket, open_below(self.root, &req, self.rules))
+                }
+                (Purpose::Read(ticket), _, Some(Outcome::Read(read))) => News::Read(ticket, read),
+                (Purpose::Read(ticket), Errand::Read(req), _) => {
+                    News::Read(ticket, read_range(&req))
+                }
+                (_, Errand::Touch(req) | Errand::Read(req), _) => News::Warm(req.len),
+                (_, Errand::Open(_), _) => News::Warm(1),
+            };
+            return Some(Report { key, news, spent: Spent::default() });
+        }
+    }
+}
