@@ -274,10 +274,12 @@ impl Server {
         self.processes().into_iter().map(cpu_of).sum()
     }
 
-    /// Connections that the workers hold open: their sockets other than the listening ones.
+    /// Connections that the workers hold open: their sockets other than the listening ones and
+    /// those that lead to their helpers.
     pub(crate) fn open_connections(&self) -> usize {
         let held: HashSet<PathBuf> = self.workers().into_iter().flat_map(sockets).collect();
-        held.difference(&self.listening).count()
+        let local = local_sockets();
+        held.difference(&self.listening).filter(|socket| !local.contains(*socket)).count()
     }
 
     /// Sends the master a signal.
@@ -350,6 +352,13 @@ fn sockets(pid: u32) -> HashSet<PathBuf> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
     let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
     links.filter(|link| link.to_string_lossy().starts_with("socket:")).collect()
+}
+
+/// The sockets of this machine that are no network's (unix(7)), by the names they have in tables.
+fn local_sockets() -> HashSet<PathBuf> {
+    let text = std::fs::read_to_string("/proc/net/unix").expect("Linux has them");
+    let inodes = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(6));
+    inodes.map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect()
 }
 
 /// The fields of `/proc/PID/stat` from the state (the third) on.

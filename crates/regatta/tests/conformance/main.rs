@@ -16,6 +16,7 @@ mod conditionals;
 mod config;
 mod content;
 mod counters;
+mod disk;
 mod equality;
 mod fields;
 mod framing;

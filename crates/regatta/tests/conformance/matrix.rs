@@ -185,6 +185,46 @@ macro_rules! one_queue {
     };
 }
 
+/// systems.md §8.6: helpers wait for the disk, and are started on demand.
+macro_rules! helpers {
+    ($variant:ident) => {
+        topics! { $variant
+            disk: cold_files_go_to_who_asked helpers_are_the_other_tasks helpers_pass_no_content;
+        }
+    };
+}
+
+/// What holds where helpers can be killed.
+macro_rules! mortal {
+    ($variant:ident) => {
+        mod mortal {
+            topics! { $variant
+                disk: a_killed_helper_is_replaced;
+            }
+        }
+    };
+}
+
+/// systems.md §8.6: what would block is continued elsewhere, and nothing else is.
+macro_rules! lazy {
+    ($variant:ident) => {
+        topics! { $variant
+            disk: cold_files_go_to_who_asked only_what_would_block_is_deferred;
+        }
+    };
+}
+
+/// systems.md §8.6: the kernel continues what would block.
+macro_rules! ring {
+    ($variant:ident) => {
+        mod ring {
+            topics! { $variant
+                disk: the_ring_needs_no_task;
+            }
+        }
+    };
+}
+
 variants! {
     sped_epoll: always alone nonblocking;
     sped_epoll_edge: always alone nonblocking;
@@ -201,6 +241,15 @@ variants! {
     symped_blocking: together one_queue;
     n_copy: together nonblocking;
     n_copy_steered: together nonblocking;
+    amped_threads: always nonblocking helpers;
+    amped_processes: together one_queue nonblocking helpers mortal;
+    amped_flash: together helpers mortal;
+    amped_uncached: together nonblocking helpers;
+    amped_pair: together one_queue;
+    laio_uring: always nonblocking lazy ring;
+    laio_uring_uncached: together nonblocking;
+    laio_nowait: together one_queue nonblocking lazy;
+    laio_pair: together one_queue;
     accept1: together one_queue;
     acceptinf: together one_queue;
     accept25: together one_queue;

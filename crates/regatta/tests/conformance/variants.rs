@@ -59,6 +59,68 @@ pub(crate) const VARIANTS: &[Variant] = &[
     ),
     of("n_copy", "n-copy", &["event.copies=2", "event.poller=epoll"]),
     of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
+    of("amped_threads", "amped", &["event.poller=epoll", "amped.helpers_as=threads"]),
+    of("amped_processes", "amped", &["event.poller=epoll-edge", "amped.helpers_as=processes"]),
+    // As Flash was.
+    of(
+        "amped_flash",
+        "amped",
+        &[
+            "event.poller=poll",
+            "amped.helpers_as=processes",
+            "amped.pass_descriptors=false",
+            "amped.residency=mincore",
+        ],
+    ),
+    // A helper for each open, each read and each piece of a file.
+    of(
+        "amped_uncached",
+        "amped",
+        &[
+            "event.poller=select",
+            "amped.helpers_as=threads",
+            "amped.residency=always-ask",
+            "amped.helpers_max=2",
+            "amped.helpers_idle=1",
+            "amped.chunk_bytes=16384",
+            "cache.enabled=false",
+        ],
+    ),
+    // Two loops with helpers each, and everything that the accept strategies can do at once.
+    of(
+        "amped_pair",
+        "amped",
+        &[
+            "event.processes=2",
+            "event.poller=epoll",
+            "event.listen=exclusive",
+            "amped.helpers_as=processes",
+            "amped.residency=cachestat",
+            "accept.eager_read=true",
+            "accept.full_read=true",
+            "accept.on_close=true",
+        ],
+    ),
+    of("laio_uring", "laio", &["event.poller=epoll", "laio.engine=uring"]),
+    of(
+        "laio_uring_uncached",
+        "laio",
+        &["event.poller=poll", "laio.engine=uring", "cache.enabled=false"],
+    ),
+    of("laio_nowait", "laio", &["event.poller=epoll-edge", "laio.engine=nowait"]),
+    of(
+        "laio_pair",
+        "laio",
+        &[
+            "event.processes=2",
+            "event.poller=select",
+            "laio.engine=uring",
+            "laio.chunk_bytes=16384",
+            "accept.eager_read=true",
+            "accept.eager_write=false",
+            "accept.count=1",
+        ],
+    ),
     of("accept1", "accept1", &[]),
     of("acceptinf", "acceptinf", &[]),
     of("accept25", "accept25", &[]),

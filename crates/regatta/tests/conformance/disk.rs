@@ -1,0 +1,165 @@
+//! systems.md §8.6, AMPED and LAIO: who waits for the disk, and what passes between them.
+
+use crate::client::get;
+use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually, kill};
+use crate::site::{Site, common, pattern};
+use rustix::fs::{Advice, fadvise, fsync};
+use rustix::process::Signal;
+use std::fs::{self, File};
+
+/// Settings under which every request opens its file and sends it from there.
+const UNCACHED: [&str; 2] = ["cache.enabled=false", "cache.body_bytes_max=0"];
+
+fn counter(server: &Server, name: &str) -> u64 {
+    let top = server.top();
+    top["total"]["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
+}
+
+fn worker(server: &Server) -> u32 {
+    let workers = server.workers();
+    assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
+    workers[0]
+}
+
+/// Names of the tasks of a process, without those of the kernel's own workers.
+fn tasks(pid: u32) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("alive").flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    names.map(|name| name.trim().to_owned()).filter(|name| !name.starts_with("iou-")).collect()
+}
+
+fn ask_for_many(server: &Server) {
+    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(get("/size-65537.bin"));
+    }
+    for client in &mut clients {
+        client.answer("GET").expect(200);
+    }
+}
+
+/// One task runs the connections; the others are helpers, started on demand and no more than asked.
+pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
+    let launch = Launch::new(variant, common()).sets(&UNCACHED);
+    let server = launch.sets(&["amped.helpers_max=3", "amped.helpers_idle=2"]).start();
+    let main = worker(&server);
+    assert_eq!((tasks(main).len(), children(main).len()), (1, 0), "none before they are needed");
+    ask_for_many(&server);
+    let most = counter(&server, "helpers_open_max");
+    assert!((1..=3).contains(&most), "{most} helpers at once");
+    let idle = || tasks(main).len() - 1 + children(main).len();
+    assert!(eventually(PATIENCE, || (1..=2).contains(&idle())), "{} are kept", idle());
+    if variant.has("amped.helpers_as=processes") {
+        assert_eq!(tasks(main).len(), 1, "helpers are processes");
+        assert!(children(main).iter().all(|pid| tasks(*pid).len() == 1));
+    } else {
+        assert!(children(main).is_empty(), "helpers are threads");
+        assert_eq!(tasks(main).iter().filter(|name| *name == "helper").count(), idle());
+    }
+    assert!(counter(&server, "helper_errands_open") >= 30);
+    assert_eq!(counter(&server, "helper_errands_self"), 0);
+}
+
+/// A helper says that it is done, in a record of fixed length: no content passes its channel.
+pub(crate) fn helpers_pass_no_content(variant: &Variant) {
+    let launch = Launch::new(variant, common()).sets(&UNCACHED);
+    let server = launch.set("amped.residency=always-ask").start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/size-5242880.bin").expect(200).body.len(), 5 << 20);
+    client.get("/missing.txt").expect(404);
+    let replies = counter(&server, "helper_replies");
+    assert!(replies > 20, "{replies} notices for 20 pieces");
+    let bytes = counter(&server, "helper_reply_bytes");
+    let processes = variant.has("amped.helpers_as=processes");
+    assert_eq!(bytes, if processes { 8 * replies } else { 0 });
+    let passed = counter(&server, "helper_descriptors");
+    let passes = processes && !variant.has("amped.pass_descriptors=false");
+    assert_eq!(passed > 0, passes, "{passed} descriptors passed");
+    assert!(counter(&server, "helper_errands_warm") >= 20);
+    assert_eq!(counter(&server, "residency_checks"), 0);
+}
+
+/// A helper that dies is replaced, and nobody's request is lost.
+pub(crate) fn a_killed_helper_is_replaced(variant: &Variant) {
+    let server = Launch::new(variant, common()).sets(&UNCACHED).start();
+    let main = worker(&server);
+    for round in 1..=3 {
+        ask_for_many(&server);
+        let helpers = children(main);
+        assert!(!helpers.is_empty(), "there are helpers");
+        helpers.iter().for_each(|pid| kill(*pid, Signal::KILL));
+        ask_for_many(&server);
+        assert!(counter(&server, "helpers_lost") >= round);
+    }
+    assert_eq!(worker(&server), main, "the worker has survived");
+    assert!(counter(&server, "helpers_started") > counter(&server, "helpers_lost"));
+}
+
+/// What is in memory is never left for later; what is not is, and is answered all the same.
+pub(crate) fn only_what_would_block_is_deferred(variant: &Variant) {
+    let site = Site::new();
+    site.put("page.bin", vec![7; 300_000]);
+    site.put("small.bin", vec![8; 3000]);
+    let path = site.path("page.bin");
+    let launch = Launch::new(variant, &site.root()).set("cache.body_bytes_max=4096");
+    let server = launch.set("cache.enabled=false").start();
+    let mut client = server.connect();
+    // That there are no siblings has to be looked up once.
+    client.get("/page.bin").expect(200);
+    client.get("/small.bin").expect(200);
+    let before = counter(&server, "laio_deferred");
+    assert!(before <= 2, "{before} deferrals of two opens");
+    for _ in 0..3 {
+        assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
+        assert_eq!(client.get("/small.bin").expect(200).body, vec![8; 3000]);
+    }
+    assert_eq!(counter(&server, "laio_deferred"), before, "all of it was in memory");
+    let inline = counter(&server, "laio_inline");
+    assert!(inline > 2, "{inline} operations at once");
+    let file = File::open(&path).expect("our file");
+    fsync(&file).expect("our file");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("our file");
+    assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
+    let deferred = counter(&server, "laio_deferred");
+    if deferred == before {
+        println!("skipped: the file system keeps its files in memory");
+        return;
+    }
+    assert!(deferred <= before + 2, "{deferred} deferrals for two pieces");
+    assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
+    assert_eq!(counter(&server, "laio_deferred"), deferred, "it is in memory again");
+    assert_eq!(counter(&server, "disk_news_dropped"), 0);
+}
+
+/// Many wait for the disk at once, and each gets what it has asked for.
+pub(crate) fn cold_files_go_to_who_asked(variant: &Variant) {
+    let site = Site::new();
+    let names: Vec<String> = (0..24).map(|at| format!("file-{at}.bin")).collect();
+    for (at, name) in names.iter().enumerate() {
+        site.put(name, pattern(600_000 + at, at));
+    }
+    let server = Launch::new(variant, &site.root()).start();
+    for _ in 0..3 {
+        for name in &names {
+            let file = File::open(site.path(name)).expect("our file");
+            fsync(&file).expect("our file");
+            fadvise(&file, 0, None, Advice::DontNeed).expect("our file");
+        }
+        let mut clients: Vec<_> = names.iter().map(|_| server.connect()).collect();
+        for (client, name) in clients.iter_mut().zip(&names) {
+            client.send(get(&format!("/{name}")));
+        }
+        for (at, client) in clients.iter_mut().enumerate() {
+            assert!(client.answer("GET").expect(200).body == pattern(600_000 + at, at), "{at}");
+        }
+    }
+}
+
+/// Nobody but the kernel continues an operation: there is one task.
+pub(crate) fn the_ring_needs_no_task(variant: &Variant) {
+    let server = Launch::new(variant, common()).sets(&UNCACHED).start();
+    ask_for_many(&server);
+    let main = worker(&server);
+    assert_eq!((tasks(main).len(), children(main).len()), (1, 0));
+    assert_eq!(counter(&server, "helpers_started"), 0);
+}
