@@ -24,9 +24,11 @@ Usage: cargo xtask env run [options] -- COMMAND...
   --profile geneves        kernel settings of [G], in that namespace
   --memory SIZE            the most memory, page cache included, such as 256M
   --quota PERCENT          the most processor time, per cent of one processor
+  --slow PERCENT           what is left of the processors of --server-cpus: slower ones
   --server-cpus LIST       where the command runs, such as 0 or 0-3
   --client-cpus LIST       where the simulated disk runs
   --nice N                 the priority
+  --realtime N             the real-time priority, which goes before all others
   --files DIR              the files; the command finds them in $REGATTA_FILES
   --pages cold|warm        what the page cache holds of them at the start
   --disk KEY=VALUE,..      a simulated disk with the files. Keys: seek_ms (3), seek (fixed,
@@ -142,11 +144,14 @@ fn specification(arguments: &mut Arguments) -> Result<Spec, String> {
     let list = |text: Option<String>| text.map_or(Ok(Vec::new()), |text| cpus(&text));
     let nice = arguments.text("--nice")?.unwrap_or_else(|| "0".to_owned());
     let quota = arguments.number("--quota", 0)?;
+    let slow = arguments.number("--slow", 0)?;
     let cpu = Cpu {
         server: list(arguments.text("--server-cpus")?)?,
         client: list(arguments.text("--client-cpus")?)?,
         quota_percent: u32::try_from(quota).map_err(|_| format!("--quota {quota}: too much"))?,
+        left_percent: u32::try_from(slow).map_err(|_| format!("--slow {slow}: too much"))?,
         nice: nice.parse().map_err(|_| format!("--nice {nice}: not a number"))?,
+        realtime: u32::try_from(arguments.number("--realtime", 0)?).unwrap_or(u32::MAX),
     };
     Ok(Spec {
         network,

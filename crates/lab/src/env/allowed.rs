@@ -83,8 +83,11 @@ pub fn lacks(spec: &Spec) -> Vec<Lack> {
     if spec.accounting && !can("/proc/sys/kernel/task_delayacct") {
         lack("accounting", "a kernel with TASK_DELAY_ACCT, and root", "");
     }
-    if spec.cpu.nice < 0 && !is_root {
-        lack("nice", ROOT, "");
+    let first = spec.cpu.realtime > 0 || spec.cpu.left_percent > 0;
+    if (spec.cpu.nice < 0 || first) && !is_root {
+        lack("priority", ROOT, "");
+    } else if first && !succeeds("chrt", &["--fifo", "1", "true"]) {
+        lack("realtime", "chrt and real-time priorities (CAP_SYS_NICE)", "nice=-15");
     }
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     if let Some(cpu) = spec.cpu.server.iter().chain(&spec.cpu.client).find(|cpu| **cpu >= here) {

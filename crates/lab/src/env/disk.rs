@@ -67,7 +67,8 @@ impl MountedDisk {
             name: name.clone(),
             cpus: spec.cpu.client.clone(),
         };
-        let mut store = Servant::start(Command::new("env"), "simdisk", &orders)?;
+        let wrapper = super::enter::first(spec.cpu.realtime, "env");
+        let mut store = Servant::start(wrapper, "simdisk", &orders)?;
         store.hear().map_err(|error| format!("simulated disk: {error}"))?;
         ledger.before(Made::Loop { file: name.clone() })?;
         let device = attach(&below.join(&name), disk.writable)?;

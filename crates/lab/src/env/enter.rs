@@ -1,10 +1,11 @@
 //! Into an environment: a process joins groups and namespaces, takes its place, and becomes the
 //! program that was asked for.
 
-use rustix::process::setpriority_process;
+use rustix::process::{setpriority_process, setsid};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ pub(super) struct Entry {
     pub(super) cpus: Vec<usize>,
     /// Its priority.
     pub(super) nice: i32,
+    /// Its real-time priority; 0: none.
+    pub(super) realtime: u32,
 }
 
 /// `enter ENTRY PROGRAM WORDS...`: joins, and becomes the program.
@@ -40,8 +43,18 @@ pub(super) fn run(words: &[String]) -> Result<(), String> {
         // Mounts of another namespace may not have it; then the program starts at the root.
         let _ = std::env::set_current_dir(folder);
     }
-    let error = Command::new(program).args(words).exec();
+    let error = first(entry.realtime, program).args(words).exec();
     Err(format!("{program}: {error}"))
+}
+
+/// A command that runs a program with a real-time priority, which it keeps for its children.
+pub(super) fn first(realtime: u32, program: &str) -> Command {
+    if realtime == 0 {
+        return Command::new(program);
+    }
+    let mut command = Command::new("chrt");
+    command.args(["--fifo", &realtime.to_string(), program]);
+    command
 }
 
 impl Entry {
@@ -53,8 +66,7 @@ impl Entry {
         }
         run_on(&self.cpus)?;
         if self.nice != 0 {
-            let failed = |error| format!("priority {}: {error}", self.nice);
-            setpriority_process(None, self.nice).map_err(failed)?;
+            prefer(self.nice).map_err(|error| format!("priority {}: {error}", self.nice))?;
         }
         // Both are opened first: another namespace's /proc would still be ours, but need not be.
         let network = self.network_of.map(|pid| namespace(pid, "net")).transpose()?;
@@ -69,6 +81,20 @@ impl Entry {
         }
         Ok(())
     }
+}
+
+/// Gives this process, and those it starts from now on, a priority, and a session of their own.
+///
+/// Where the kernel groups tasks by session (sched_autogroup, sched(7)), a priority counts only
+/// among those of the session, and the session's own among sessions.
+pub(super) fn prefer(nice: i32) -> io::Result<()> {
+    // Fails only if this process leads its session already.
+    let _ = setsid();
+    match std::fs::write("/proc/self/autogroup", nice.to_string()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    Ok(setpriority_process(None, nice)?)
 }
 
 fn namespace(pid: u32, kind: &str) -> Result<File, String> {

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 /// How long the processes of a group may take to die, and the group to be removed.
 const END_MAX: Duration = Duration::from_secs(10);
-/// The period of the limit on processor time, us.
-const PERIOD_US: u64 = 10_000;
+/// The least that the kernel grants at once, us. A limit gives that much in each period, so that
+/// periods are as short as can be: a slow processor does not stop for 10 ms.
+const GRANT_US: u64 = 1_000;
 /// Version 1 hierarchies in which a group may keep the processes together.
 const KEEPING: [&str; 5] = ["pids", "freezer", "memory", "cpu", "cpuacct"];
 
@@ -136,6 +137,9 @@ impl Hierarchies {
         if spec.cpu.quota_percent > 0 {
             let group = self.limited("cpu", id, &mut groups, ledger)?;
             set_quota(&group, spec.cpu.quota_percent)?;
+            if spec.cpu.nice < 0 || spec.cpu.realtime > 0 {
+                prefer(&group)?;
+            }
             groups.cpu = Some(group);
         }
         Ok(groups)
@@ -206,13 +210,21 @@ fn set_memory(group: &Path, bytes: u64) -> Result<(), String> {
 }
 
 fn set_quota(group: &Path, percent: u32) -> Result<(), String> {
-    let quota = PERIOD_US * u64::from(percent) / 100;
+    let percent = u64::from(percent);
+    let period = if percent < 100 { GRANT_US * 100 / percent } else { GRANT_US };
+    let quota = if percent < 100 { GRANT_US } else { GRANT_US * percent / 100 };
     let old = group.join("cpu.cfs_quota_us");
     if old.exists() {
-        write(&group.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
-        return write(&old, &quota.max(1_000).to_string());
+        write(&group.join("cpu.cfs_period_us"), &period.to_string())?;
+        return write(&old, &quota.to_string());
     }
-    write(&group.join("cpu.max"), &format!("{} {PERIOD_US}", quota.max(1_000)))
+    write(&group.join("cpu.max"), &format!("{quota} {period}"))
+}
+
+/// Lets a group have what it is allowed before others: priorities count only inside of groups.
+fn prefer(group: &Path) -> Result<(), String> {
+    let old = group.join("cpu.shares");
+    if old.exists() { write(&old, "262144") } else { write(&group.join("cpu.weight"), "10000") }
 }
 
 pub(super) fn write(file: &Path, text: &str) -> Result<(), String> {
@@ -290,7 +302,7 @@ mod tests {
         set_memory(&folder, 1 << 28).unwrap();
         set_quota(&folder, 50).unwrap();
         assert_eq!((read("memory.max"), read("memory.swap.max")), ("268435456".into(), "0".into()));
-        assert_eq!(read("cpu.max"), "5000 10000");
+        assert_eq!(read("cpu.max"), "1000 2000");
         for old in ["memory.limit_in_bytes", "cpu.cfs_quota_us"] {
             std::fs::write(folder.join(old), "-1").unwrap();
         }
@@ -298,7 +310,7 @@ mod tests {
         set_quota(&folder, 150).unwrap();
         assert_eq!(read("memory.limit_in_bytes"), "134217728");
         let quota = (read("cpu.cfs_period_us"), read("cpu.cfs_quota_us"));
-        assert_eq!(quota, ("10000".into(), "15000".into()));
+        assert_eq!(quota, ("1000".into(), "1500".into()));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

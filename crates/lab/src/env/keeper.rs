@@ -6,8 +6,8 @@ use super::disk::MountedDisk;
 use super::groups::Hierarchies;
 use super::ledger::Ledger;
 use super::network::Link;
-use super::spec::{Pages, Spec};
-use super::{enter, pages, settings};
+use super::spec::{Pages, REALTIME_MAX, Spec};
+use super::{enter, pages, settings, slow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -39,7 +39,7 @@ pub(super) fn run() -> Result<(), String> {
         signal_hook::flag::register(signal, Arc::clone(&leave)).map_err(|e| e.to_string())?;
     }
     let spec: Spec = order()?;
-    let mut keeper = Keeper { ledger: Ledger::new()?, disk: None, link: None };
+    let mut keeper = Keeper { ledger: Ledger::new()?, disk: None, link: None, slow: None };
     let made = keeper.make(&spec);
     say(&serde_json::to_string(&made).map_err(|error| error.to_string())?);
     while made.is_ok() && !leave.load(Ordering::Relaxed) && !is_abandoned(LOOK) {}
@@ -52,6 +52,7 @@ struct Keeper {
     ledger: Ledger,
     disk: Option<MountedDisk>,
     link: Option<Link>,
+    slow: Option<Servant>,
 }
 
 impl Keeper {
@@ -74,6 +75,13 @@ impl Keeper {
             record.disk = Some(mounted.describe());
             self.disk = Some(mounted);
         }
+        if spec.cpu.left_percent > 0 {
+            let orders =
+                slow::Orders { cpus: spec.cpu.server.clone(), left_percent: spec.cpu.left_percent };
+            let wrapper = enter::first(REALTIME_MAX, "env");
+            let slow = self.slow.insert(Servant::start(wrapper, "slow", &orders)?);
+            slow.hear()?;
+        }
         still_wanted()?;
         // The groups come last, so that they are undone first, and all processes with them.
         record.groups = Hierarchies::here().make(spec, &mut self.ledger)?;
@@ -90,6 +98,9 @@ impl Keeper {
 
     fn undo(mut self) -> Result<(), String> {
         let undone = self.ledger.undo();
+        if let Some(slow) = self.slow.take() {
+            slow.dismiss();
+        }
         if let Some(disk) = self.disk.take() {
             disk.end();
         }
@@ -124,7 +135,7 @@ pub(super) fn say(line: &str) {
 }
 
 /// Whether standard input has ended. Waits for that, up to so long.
-fn is_abandoned(wait: Duration) -> bool {
+pub(super) fn is_abandoned(wait: Duration) -> bool {
     let stdin = io::stdin();
     let mut ends = [PollFd::new(&stdin, PollFlags::IN)];
     // An error but an interruption would come again and again: nothing is to be waited for then.

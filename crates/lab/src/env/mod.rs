@@ -26,6 +26,7 @@ mod network;
 mod pages;
 mod settings;
 mod simdisk;
+mod slow;
 pub mod spec;
 
 pub use allowed::{Lack, lacks};
@@ -111,8 +112,12 @@ impl Record {
             mounts_of: None,
             cpus: cpus.to_vec(),
             nice: spec.cpu.nice,
+            realtime: spec.cpu.realtime,
         };
         self.server = entry(&self.groups.server, &spec.cpu.server);
+        if spec.cpu.quota_percent > 0 {
+            self.server.realtime = 0;
+        }
         self.server.mounts_of = spec.disk.is_some().then_some(self.keeper);
         self.client = entry(&self.groups.client, &spec.cpu.client);
         self.client.network_of = client_network.or(network);
@@ -265,6 +270,7 @@ pub fn child_main() -> Option<ExitCode> {
     let done = match word.as_str() {
         "keeper" => keeper::run(),
         "simdisk" => simdisk::run(),
+        "slow" => slow::run(),
         "hold" => keeper::hold(),
         "enter" => enter::run(&rest),
         "read" => pages::read(&rest),

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
+const NICE: i32 = -15;
 const IMAGE: INodeNo = INodeNo(2);
 /// Nothing about the file ever changes.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
@@ -47,7 +48,7 @@ pub(super) fn run() -> Result<(), String> {
     let failed = |error: io::Error| format!("simulated disk: {error}");
     super::enter::run_on(&orders.cpus)?;
     // A disk does not queue for a processor.
-    let _ = rustix::process::setpriority_process(None, -15);
+    let _ = super::enter::prefer(NICE);
     let store = Store::open(&orders).map_err(failed)?;
     let mut config = fuser::Config::default();
     config.mount_options = vec![
@@ -285,6 +286,7 @@ pub(super) fn now_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).expect("below a second")
 }
 
-fn sleep_until(at_ns: u64) {
+/// Sleeps until then, or not at all.
+pub(super) fn sleep_until(at_ns: u64) {
     std::thread::sleep(Duration::from_nanos(at_ns.saturating_sub(now_ns())));
 }

@@ -11,9 +11,12 @@ mod limit {
     pub(super) const HEADS_MAX: u32 = 64;
     pub(super) const SEEK_MS_MAX: f64 = 1_000.0;
     pub(super) const MEMORY_MIN: u64 = 4 << 20;
-    pub(super) const QUOTA_PERCENT: (u32, u32) = (1, 100_000);
+    pub(super) const QUOTA_PERCENT: (u32, u32) = (1, 10_000);
     pub(super) const DELAY_MS_MAX: f64 = 10_000.0;
 }
+
+/// The real-time priority of what makes a processor slow.
+pub(super) const REALTIME_MAX: u32 = 49;
 
 /// One environment. What is absent or zero is left as the machine has it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -83,10 +86,18 @@ pub struct Cpu {
     pub server: Vec<usize>,
     /// Where the client may run; empty: anywhere. The simulated disk runs there, too.
     pub client: Vec<usize>,
-    /// The most time that the server's group gets, per cent of one processor; 0: no limit.
+    /// The most time that the server's group gets, per cent of one processor; 0: no limit. The
+    /// kernel looks at its ticks: with 250 of them a second, 20 % is 4 ms, then 16 ms of nothing.
     pub quota_percent: u32,
+    /// What is left of each of the server's processors, per cent: a real-time task takes the rest,
+    /// in periods of 0.5 ms, which makes a slower processor; 0: all.
+    pub left_percent: u32,
     /// The priority of server and client, -20 (first) to 19; 0: the usual one.
     pub nice: i32,
+    /// The real-time priority (SCHED_FIFO) of server, client and simulated disk, 1 to 48: they run
+    /// before everything else on a machine that others use, too; 0: none. A server whose time is
+    /// limited has none: no limit holds for such tasks.
+    pub realtime: u32,
 }
 
 /// A simulated disk (systems.md §5.5): a block store that takes as long as a disk would, under a
@@ -268,6 +279,11 @@ impl Spec {
         outside(&mut found, "quota_percent", self.cpu.quota_percent, limit::QUOTA_PERCENT, true);
         if !(-20..=19).contains(&self.cpu.nice) {
             found.push(format!("nice: {} is not from -20 to 19", self.cpu.nice));
+        }
+        outside(&mut found, "realtime", self.cpu.realtime, (1, REALTIME_MAX - 1), true);
+        outside(&mut found, "left_percent", self.cpu.left_percent, (5, 99), true);
+        if self.cpu.left_percent > 0 && self.cpu.server.is_empty() {
+            found.push("left_percent: of which of the server's processors?".to_owned());
         }
         if let Some(files) = self.files.as_ref().filter(|files| !files.is_dir()) {
             found.push(format!("{}: not a directory", files.display()));
