@@ -7,6 +7,7 @@ mod command;
 mod environment;
 mod fuzz;
 mod generate;
+mod show;
 mod simulate;
 mod test;
 mod tidy;
@@ -28,6 +29,8 @@ Usage: cargo xtask COMMAND [options]
                        nightly compiler: corpora and mutations of them (default: 10 s in all)
   env run|list|clean   a command in an environment of its own (network, memory limit, simulated
                        disk, processors), and what was left of earlier ones; `env --help`
+  disk-show, overload-show
+                       claims of the papers in miniature, in such environments; `--help`
   bench [options]      Regatta beside a bare loop, nginx, lighttpd and h2o; `bench --help`
 
 Example: cargo xtask test
@@ -47,6 +50,8 @@ fn main() -> ExitCode {
         "sim" => simulate::run(&rest),
         "fuzz" => fuzz::run(&rest),
         "env" => environment::run(&rest),
+        "overload-show" => show::overload::run(&rest),
+        "disk-show" => show::disk::run(&rest),
         "bench" => bench::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -119,22 +119,7 @@ impl Spawned {
 
     /// The process and all that descend from it.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            if let Some(parent) = parent_of(pid) {
-                children.entry(parent).or_default().push(pid);
-            }
-        }
-        let mut found = vec![self.child.id()];
-        let mut at = 0;
-        while let Some(pid) = found.get(at).copied() {
-            found.extend(children.get(&pid).into_iter().flatten());
-            at += 1;
-        }
-        found
+        family(self.child.id())
     }
 
     /// Whether it has ended.
@@ -212,6 +197,26 @@ fn tied_to_us(command: &Command, as_nobody: bool) -> Result<Command, String> {
     }
     tied.arg(command.get_program()).args(command.get_args());
     Ok(tied)
+}
+
+/// A process and all that descend from it.
+pub(crate) fn family(pid: u32) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if let Some(parent) = parent_of(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = vec![pid];
+    let mut at = 0;
+    while let Some(pid) = found.get(at).copied() {
+        found.extend(children.get(&pid).into_iter().flatten());
+        at += 1;
+    }
+    found
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
