@@ -48,6 +48,10 @@ pub trait Cache<F>: fmt::Debug {
     /// `path` names another file by now, or is forgotten, nothing happens.
     fn fill(&self, path: &[u8], file: &Arc<Representation<F>>, tally: &Tally<'_>);
 
+    /// There are no descriptors left: lets go of some that are held here. True if there are some
+    /// now; false if none were held, or others must let go of them first.
+    fn relieve(&self, tally: &Tally<'_>) -> bool;
+
     /// Forgets `path`.
     fn remove(&self, path: &[u8], tally: &Tally<'_>);
 }

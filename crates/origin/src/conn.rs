@@ -1,7 +1,7 @@
 //! One client connection, from its first byte to its close, without doing any I/O.
 use crate::{
     Body, Cache, Deadlines, Log, Outcome, Peer, Representation, Scratch, Site, Wire,
-    exchange::{Filled, Supply},
+    exchange::{Filled, Supply, count},
     protocol::h1::After,
     record::Ending,
     work::{Content, Work},
@@ -93,6 +93,9 @@ pub(crate) enum State {
     Find,
     /// A body must be read: `Read`.
     Fill,
+    /// There was no descriptor to open a name with, and it will be tried again. What the peer sends
+    /// meanwhile is kept: `Recv`.
+    Hold,
     /// The response is ready, the request's content is being discarded: `Recv`.
     Content,
     /// The response goes out: `Send`.
@@ -139,7 +142,7 @@ impl<F: File> Conn<F> {
         }
         self.abandoned = false;
         let op = match self.state {
-            State::Head | State::Content | State::Linger => Op::Recv,
+            State::Head | State::Content | State::Hold | State::Linger => Op::Recv,
             State::Send => Op::Send(mem::take(&mut self.out)),
             State::Find => self.open_op(),
             State::Fill => self.read_op(),
@@ -201,6 +204,7 @@ impl<F: File> Conn<F> {
     ///   begins. The same goes for what the kernel still holds of earlier responses when an idle
     ///   or lingering connection expires: it is not cut off while the peer is taking it.
     /// * Lingering: it is over.
+    /// * There was no descriptor to open a file with: it is tried again.
     ///
     /// Afterwards either the operation that was out still is, with a later deadline, or it counts
     /// as dropped ([`abandoned`](Self::abandoned) is true, [`next_op`](Self::next_op) offers
@@ -222,6 +226,10 @@ impl<F: File> Conn<F> {
             State::Send => self.end(CloseReason::SendDeadline, now, cx),
             State::Linger => self.end(self.reason, now, cx),
             State::Shut => self.deadline = window,
+            State::Hold => {
+                self.abandoned = self.lent.take().is_some();
+                self.resume_kept(Supply::Nothing, now, cx);
+            }
             State::Find | State::Fill | State::Close => self.deadline = Tick::NEVER,
         }
     }
@@ -288,7 +296,7 @@ impl<F: File> Conn<F> {
         }
         if let Some(lent) = self.lent {
             let expected = match self.state {
-                State::Head | State::Content | State::Linger => OpKind::Recv,
+                State::Head | State::Content | State::Hold | State::Linger => OpKind::Recv,
                 State::Find => OpKind::Open,
                 State::Fill => OpKind::Read,
                 State::Send => OpKind::Send,
@@ -297,7 +305,7 @@ impl<F: File> Conn<F> {
             };
             assert_eq!(lent, expected, "what is out is what the state is about");
         }
-        let disk = self.waits_for_disk() || self.state == State::Close;
+        let disk = matches!(self.state, State::Find | State::Fill | State::Close);
         assert_eq!(self.deadline == Tick::NEVER, disk, "all but the disk has a deadline");
         assert!(self.delivered <= self.sent);
         assert!(self.wire.passes_files(), "a response may hold file ranges");
@@ -309,6 +317,8 @@ impl<F: File> Conn<F> {
     fn on_end_of_stream(&mut self, now: Now, cx: &Cx<'_, F>) {
         let reason = match self.state {
             State::Linger => self.reason,
+            // Its end would be received again and again, so there is no waiting.
+            State::Hold => return self.give_up_opening(now, cx),
             _ if self.is_idle() => CloseReason::PeerClosed,
             _ => CloseReason::PeerAborted,
         };
@@ -354,7 +364,12 @@ impl<F: File> Conn<F> {
     }
 
     fn on_opened(&mut self, found: Result<Opened<F>, OpenFault>, now: Now, cx: &Cx<'_, F>) {
-        self.resume_kept(Supply::Opened(found), now, cx);
+        cx.tally.add(Counter::Opens, 1);
+        cx.tally.add(Counter::OpenSiblings, count(self.work_mut(cx).siblings));
+        let exhausted = matches!(found, Err(OpenFault::Exhausted));
+        if !exhausted || self.pending.is_some() || !self.holds(now, cx) {
+            self.resume_kept(Supply::Opened(found), now, cx);
+        }
     }
 
     fn on_read(&mut self, bytes: Result<Box<[u8]>, Fault>, now: Now, cx: &Cx<'_, F>) {
@@ -435,7 +450,7 @@ impl<F: File> Conn<F> {
 
     /// Nothing follows but `Close`.
     fn close(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
-        if matches!(self.state, State::Find | State::Fill | State::Content | State::Send) {
+        if self.waits_for_disk() || matches!(self.state, State::Content | State::Send) {
             if self.waits_for_disk() {
                 self.status = 0; // that of the response before
             }
@@ -520,7 +535,7 @@ impl<F: File> Conn<F> {
 
     #[inline]
     pub(crate) const fn waits_for_disk(&self) -> bool {
-        matches!(self.state, State::Find | State::Fill)
+        matches!(self.state, State::Find | State::Fill | State::Hold)
     }
 
     /// True if bytes are kept that are not done with.

@@ -19,6 +19,11 @@ use regatta_http::{
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Coding, Codings, File, Now, OpenFault, OpenReq, Opened, Tick};
 
+/// How long an exchange waits for a descriptor until it tries again, milliseconds.
+const OPEN_RETRY_MS: u64 = 50;
+/// How often it does: for ten seconds. Then it is answered 503.
+const OPEN_TRIES_MAX: u32 = 200;
+
 /// What the disk brought for an exchange that waited for it.
 #[derive(Debug)]
 pub(crate) enum Supply<F> {
@@ -28,6 +33,8 @@ pub(crate) enum Supply<F> {
     Filled(Arc<Representation<F>>),
     /// A body could not be read.
     Unreadable,
+    /// Nothing: what was not found in time is looked for again.
+    Nothing,
 }
 
 impl<F: File> Conn<F> {
@@ -74,6 +81,31 @@ impl<F: File> Conn<F> {
             let search = conn.work_mut(cx).search;
             (search, conn.supplied(asked, search, supply, now, cx))
         });
+    }
+
+    /// There was no descriptor to open a name with. True if it will be tried again: at once if the
+    /// cache had one to spare, otherwise in a while, when another exchange may have ended. What is
+    /// there should not be refused because many others are being served.
+    #[cold]
+    pub(crate) fn holds(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
+        let work = self.work_mut(cx);
+        if work.tries == OPEN_TRIES_MAX {
+            return false;
+        }
+        work.tries += 1;
+        if cx.cache.relieve(&cx.tally) {
+            work.tries -= 1;
+            self.resume_kept(Supply::Nothing, now, cx);
+        } else {
+            self.set_state(State::Hold, now.tick.after(OPEN_RETRY_MS));
+        }
+        true
+    }
+
+    /// The waiting for a descriptor is over, and there is none.
+    #[cold]
+    pub(crate) fn give_up_opening(&mut self, now: Now, cx: &Cx<'_, F>) {
+        self.resume_kept(Supply::Opened(Err(OpenFault::Exhausted)), now, cx);
     }
 
     /// Looks for what answers, as far as memory knows; asks the disk for the rest. `first` is how
@@ -240,6 +272,7 @@ impl<F: File> Conn<F> {
         let name = search.name(asked, &mut room);
         let rules = &cx.site.caching;
         let (entry, opened) = match supply {
+            Supply::Nothing => return Found::Next(search),
             Supply::Unreadable => {
                 self.work_mut(cx).opened = None;
                 return Found::Nothing(Status::INTERNAL_SERVER_ERROR);
@@ -252,8 +285,7 @@ impl<F: File> Conn<F> {
                 (Entry::File(file), opened)
             }
             Supply::Opened(found) => {
-                cx.tally.add(Counter::Opens, 1);
-                cx.tally.add(Counter::OpenSiblings, count(self.work_mut(cx).siblings));
+                self.work_mut(cx).tries = 0;
                 let mut opened = found.as_ref().err().is_none_or(|fault| !passes(*fault));
                 let entry = self.entry(name, found, now, cx);
                 // A body that is about to be read belongs to the entry: it is remembered once,
@@ -436,6 +468,7 @@ fn passes(fault: OpenFault) -> bool {
     matches!(fault, OpenFault::Exhausted | OpenFault::Other(_))
 }
 
-fn count(codings: Codings) -> u64 {
+/// How many codings.
+pub(crate) fn count(codings: Codings) -> u64 {
     Coding::ALL.into_iter().map(|coding| u64::from(codings.has(coding))).sum()
 }

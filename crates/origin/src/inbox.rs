@@ -26,8 +26,10 @@ impl<F: File> Conn<F> {
     /// Takes bytes from the peer: there is at least one.
     #[inline]
     pub(crate) fn on_recv(&mut self, bytes: &[u8], now: Now, cx: &Cx<'_, F>) {
-        if self.state() == State::Linger {
-            return self.on_lingering(bytes.len(), now, cx);
+        match self.state() {
+            State::Linger => return self.on_lingering(bytes.len(), now, cx),
+            State::Hold => return self.on_early(bytes, now, cx),
+            _ => {}
         }
         if self.has_stash() {
             let work = self.work_mut(cx);
@@ -156,6 +158,16 @@ impl<F: File> Conn<F> {
         self.keep_stash(stash, end + used, seen, cx);
     }
 
+    /// Keeps what comes while a descriptor is awaited; too much of it ends the waiting.
+    #[cold]
+    fn on_early(&mut self, bytes: &[u8], now: Now, cx: &Cx<'_, F>) {
+        let work = self.work_mut(cx);
+        work.stash.extend_from_slice(bytes);
+        if work.stash.len() - work.at - work.head_bytes > cx.site.limits.head_bytes_max {
+            self.give_up_opening(now, cx);
+        }
+    }
+
     /// Keeps a copy of what was received and is not done with.
     fn keep(&mut self, rest: &[u8], seen: usize, cx: &Cx<'_, F>) {
         let mut stash = mem::take(&mut self.work_mut(cx).stash);
@@ -186,7 +198,7 @@ impl<F: File> Conn<F> {
     /// True if what comes after the request in progress will be looked at.
     fn reads_on(&self) -> bool {
         match self.state() {
-            State::Head | State::Find | State::Fill | State::Content => true,
+            State::Head | State::Find | State::Fill | State::Hold | State::Content => true,
             State::Send => self.after == After::KeepAlive,
             State::Shut | State::Linger | State::Close => false,
         }

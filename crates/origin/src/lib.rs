@@ -34,7 +34,7 @@ pub use cache::{Cache, Entry, Lookup};
 pub use conn::{Conn, Cx};
 pub use entry::{Body, Coded, Representation};
 pub use explain::{Decision, Explanation, explain};
-pub use local_cache::{LocalCache, NEGATIVE_NAME_BYTES_MAX, STALE_PERIODS_MAX};
+pub use local_cache::{LocalCache, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, STALE_PERIODS_MAX};
 pub use pack::{CODINGS, packed_alike};
 pub use record::{Log, NoLog, Outcome, Peer, Record};
 pub use scratch::Scratch;

@@ -15,6 +15,9 @@ pub const NEGATIVE_NAME_BYTES_MAX: usize = 256;
 /// disk that hangs, or answers later than it is asked again, would keep a stale file for ever.
 pub const STALE_PERIODS_MAX: u64 = 4;
 
+/// Files that are closed at a time when descriptors are needed elsewhere.
+pub const RELIEF_ENTRIES: usize = 16;
+
 /// No node.
 const NONE: u32 = u32::MAX;
 
@@ -204,6 +207,13 @@ impl<F: File> Cache<F> for LocalCache<F> {
             let held = Held { opened, checked_at, doubted, ..held };
             self.replace(&mut inner, Some(at), held, tally);
         }
+    }
+
+    fn relieve(&self, tally: &Tally<'_>) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let spared = inner.shelf(Rank::Open).len.min(RELIEF_ENTRIES);
+        (0..spared).for_each(|_| inner.evict(Rank::Open, tally));
+        spared > 0
     }
 
     fn remove(&self, path: &[u8], tally: &Tally<'_>) {

@@ -21,6 +21,8 @@ pub(crate) struct Work {
     pub(crate) siblings: Codings,
     /// What is to be opened next.
     pub(crate) open: Option<OpenReq>,
+    /// How often there was no descriptor to open it with.
+    pub(crate) tries: u32,
     /// When the pending file was opened for this exchange; `None` if it was known before.
     pub(crate) opened: Option<Tick>,
     /// Which coding of the pending file is to be read.

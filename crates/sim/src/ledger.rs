@@ -82,6 +82,12 @@ impl Cache<SimFile> for Kept {
         self.cache.check_invariants();
     }
 
+    fn relieve(&self, tally: &regatta_metrics::Tally<'_>) -> bool {
+        let relieved = self.cache.relieve(tally);
+        self.cache.check_invariants();
+        relieved
+    }
+
     fn remove(&self, path: &[u8], tally: &regatta_metrics::Tally<'_>) {
         self.cache.remove(path, tally);
     }

@@ -234,7 +234,6 @@ fn faults_of_the_disk() {
         ("denied", OpenFault::Denied, 403, ("retry-after", "")),
         ("outside", OpenFault::Outside, 404, ("retry-after", "")),
         ("fifo", OpenFault::NotAFile, 404, ("retry-after", "")),
-        ("full", OpenFault::Exhausted, 503, ("retry-after", "1")),
         ("odd", OpenFault::Other(5), 500, ("retry-after", "")),
     ];
     for (path, fault, status, field) in rows {

@@ -1,7 +1,7 @@
 //! What is remembered, for how long, and within which bounds.
 use crate::rig::{Client, Expected, Rig, check, pattern};
 use regatta_metrics::Counter;
-use regatta_op::{OpKind, OpenFault};
+use regatta_op::{CloseReason, Fault, OpKind, OpenFault};
 use regatta_origin::{CachingRules, ContentRules, STALE_PERIODS_MAX, Site};
 
 fn with(caching: CachingRules) -> Rig {
@@ -283,9 +283,8 @@ fn a_scan_for_nothing_puts_out_no_file() {
 fn a_fault_of_the_moment_is_not_remembered_and_hides_nothing() {
     let rig = Rig::new(Site::default());
     let get_ten = get("/ten.txt");
-    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
-    let fields = [("retry-after", "1")];
-    check(&rig, &get_ten, &Expected { status: 503, fields: &fields, body: None });
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Other(5));
+    check(&rig, &get_ten, &Expected { status: 500, fields: &[], body: None });
     rig.faults.borrow_mut().clear();
     let served = Expected { status: 200, fields: &[], body: Some(b"0123456789") };
     check(&rig, &get_ten, &served);
@@ -310,4 +309,71 @@ fn index_names_are_tried_in_order() {
         let body = Some(expected.as_bytes());
         check(&rig, &get(path), &Expected { status: 200, fields: &[], body });
     }
+}
+
+/// No descriptor is free to open a name with: another may be in a while.
+#[test]
+fn who_finds_no_descriptor_waits_for_one() {
+    let rig = Rig::new(Site::default());
+    let exhaust = || rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
+    let ask = || {
+        let mut client = rig.connect();
+        client.feed(get("/ten.txt").as_bytes());
+        assert_eq!((client.waits_for(), client.output.len()), (Some(OpKind::Recv), 0));
+        client
+    };
+    // It comes, and so do more requests meanwhile.
+    exhaust();
+    let mut client = ask();
+    client.feed(get("/app.js").as_bytes());
+    assert!(!client.expire(49, 0), "it is tried again, but not at once");
+    assert!(client.expire(1, 0));
+    rig.faults.borrow_mut().clear();
+    assert!(client.expire(50, 0));
+    assert_eq!(client.statuses(), [200, 200]);
+    rig.pass(10_000);
+    // It does not come.
+    let rig = Rig::new(Site::default());
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
+    let mut client = rig.connect();
+    client.feed(get("/ten.txt").as_bytes());
+    for _ in 0..199 {
+        client.expire(50, 0);
+        assert_eq!(client.output.len(), 0);
+    }
+    client.expire(50, 0);
+    assert_eq!(client.statuses(), [503]);
+    assert_eq!(client.responses(&[])[0].field("retry-after").as_deref(), Some("1"));
+    assert_eq!(rig.opens.get(), 201);
+    // Its client ends its half, or sends far too much: it is told now.
+    for early in [Vec::new(), get("/").repeat(1_000).into_bytes()] {
+        let mut client = rig.connect();
+        client.feed(get("/ten.txt").as_bytes());
+        client.feed(&early);
+        assert_eq!(client.statuses()[0], 503);
+    }
+    // Its client is gone.
+    let mut client = rig.connect();
+    client.feed(get("/ten.txt").as_bytes());
+    client.fail(Fault::Reset);
+    assert_eq!(client.closed, Some(CloseReason::Reset));
+}
+
+/// What the cache keeps open is the first to go where descriptors are needed.
+#[test]
+fn the_cache_gives_up_descriptors_that_are_needed() {
+    let rig = Rig::new(Site::default());
+    for at in 0..40 {
+        rig.put(&format!("large{at}"), &pattern(100_000));
+        body(&rig, &format!("/large{at}"));
+    }
+    assert_eq!(rig.cache.descriptors(), 40);
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
+    let mut client = rig.connect();
+    client.feed(get("/ten.txt").as_bytes());
+    assert_eq!((rig.cache.descriptors(), client.output.len()), (0, 0));
+    rig.cache.check_invariants();
+    rig.faults.borrow_mut().clear();
+    client.expire(50, 0);
+    assert_eq!(client.statuses(), [200]);
 }

@@ -234,6 +234,14 @@ impl Client {
         }
     }
 
+    /// Whether something has come that has not been read.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let there = self.stream.peek(&mut [0; 1]).is_ok();
+        self.stream.set_nonblocking(false).expect("a socket");
+        there || !self.unread.is_empty()
+    }
+
     /// Whether the server stays silent, and the connection open, for this long.
     pub(crate) fn silent_for(&mut self, time: Duration) -> bool {
         if !self.unread.is_empty() {

@@ -19,10 +19,6 @@ pub const DESCRIPTORS_RESERVED: u64 = 64;
 /// the master's handle of it.
 const DESCRIPTORS_PER_PROCESS: u64 = 8;
 
-/// Descriptors that a connection may need: its socket, and the file that is sent to it where the
-/// cache keeps that no longer. With less, a file that is there would be answered 503.
-const DESCRIPTORS_PER_CONNECTION: u64 = 2;
-
 const CONNECTIONS_KEY: &str = "limits.connections_max";
 const CACHE_KEY: &str = "cache.descriptors_max";
 
@@ -265,7 +261,7 @@ fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Pro
         said.lower(CACHE_KEY, cache);
     }
     let free = room.saturating_sub(cache);
-    let most = (free / DESCRIPTORS_PER_CONNECTION).saturating_mul(tables.count);
+    let most = free.saturating_mul(tables.count);
     let mut wanted = said.settings.number(CONNECTIONS_KEY);
     if !said.is_said(CONNECTIONS_KEY) {
         // What an architecture's name stands for is as much of it as there is room for.
@@ -386,10 +382,10 @@ mod tests {
     #[test]
     fn descriptors_are_shared_out() {
         for (sets, limit, expect) in [
-            (&[][..], 1_000_000, Ok(((1_000_000 - 64 - 8192) / 2, 8192))),
-            (&[], 1024, Ok((360, 240))),
-            (&["cache.descriptors_max=100"], 1024, Ok((430, 100))),
-            (&["cache.enabled=false"], 1024, Ok((480, 0))),
+            (&[][..], 1_000_000, Ok((1_000_000 - 64 - 8192, 8192))),
+            (&[], 1024, Ok((720, 240))),
+            (&["cache.descriptors_max=100"], 1024, Ok((860, 100))),
+            (&["cache.enabled=false"], 1024, Ok((960, 0))),
             (&["limits.connections_max=10"], 1024, Ok((10, 240))),
             (&["limits.connections_max=720"], 1024, Ok((720, 240))),
             (
@@ -440,7 +436,7 @@ mod tests {
             let shares = config.layout.shares.iter();
             Ok(shares.map(|share| share.connections_max).collect::<Vec<_>>())
         };
-        let each = (1024 - 64 - 240) / 2;
+        let each = 1024 - 64 - 240;
         assert_eq!(symped(&[], 1024), Ok(vec![each; 3]), "each has descriptors of its own");
         assert_eq!(symped(&["limits.connections_max=11"], 1024), Ok(vec![4, 4, 3]));
         assert_eq!(symped(&["limits.connections_max=2160"], 1024), Ok(vec![720; 3]));
@@ -455,7 +451,7 @@ mod tests {
             assert!(problem.contains(part), "{problem}");
         }
         let shared = "event.share=descriptors-and-cache";
-        let each = (1024 - 64 - 3 * 8 - 234) / 2 / 3;
+        let each = (1024 - 64 - 3 * 8 - 234) / 3;
         assert_eq!(symped(&[shared], 1024), Ok(vec![each; 3]), "one table for all");
         let most = symped(&[shared, "limits.connections_max=702"], 1024);
         assert_eq!(most, Ok(vec![234; 3]));
@@ -467,7 +463,7 @@ mod tests {
 
     #[test]
     fn what_a_name_stands_for_is_bounded_by_the_machine() {
-        for (limit, expect) in [(40_000, 15_000), (1024, 480)] {
+        for (limit, expect) in [(20_000, 15_000), (1024, 960)] {
             let config = config(&["server.architecture=accept25"], limit).unwrap();
             assert_eq!(config.layout.shares[0].connections_max, expect);
             assert_eq!(config.settings().number("limits.connections_max"), expect as u64);

@@ -207,10 +207,11 @@ pub static OPTIONS: &[OptionSpec] = &[
         count(0, u32::MAX as u64),
         "0",
         "The most connections at once, split evenly among the workers.",
-        "One that has its part leaves new ones to the others. 0 gives each worker half of what the \
-         limit on descriptors (RLIMIT_NOFILE, raised as far as it may be) leaves beside the cache: \
-         a connection needs a second descriptor while it is sent a file that the cache does not \
-         keep open. With more than that, files may be answered 503 when descriptors run out.",
+        "One that has its part leaves new ones to the others. 0 gives each worker what the limit \
+         on descriptors (RLIMIT_NOFILE, raised as far as it may be) leaves beside the cache. Where \
+         many are sent large files that the cache does not keep, each needs a second descriptor: \
+         if there is none, the cache gives up some of its own, then the request waits for another \
+         to end, and after ten seconds it is answered 503.",
     ),
     option(
         "content.index",

@@ -403,6 +403,11 @@ impl Cache<StaticFile> for SharedCache<'_> {
         }
     }
 
+    fn relieve(&self, tally: &Tally<'_>) -> bool {
+        self.spare(tally);
+        false
+    }
+
     fn remove(&self, path: &[u8], tally: &Tally<'_>) {
         self.remove_if(self.hasher.hash_one(path), path, |_| true, tally);
     }

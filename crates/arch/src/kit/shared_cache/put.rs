@@ -8,7 +8,7 @@ use super::{
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::Tick;
-use regatta_origin::{CODINGS, Entry, NEGATIVE_NAME_BYTES_MAX, packed_alike};
+use regatta_origin::{CODINGS, Entry, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, packed_alike};
 use regatta_sys::{Bell, StaticFile};
 use std::{
     hash::BuildHasher,
@@ -322,6 +322,16 @@ impl SharedCache<'_> {
             *place = None;
         }
         self.give_up_files(node, kept);
+    }
+
+    /// Puts out a few entries with descriptors, and asks the other processes to let go of them.
+    #[cold]
+    pub(super) fn spare(&self, tally: &Tally<'_>) {
+        let grip = self.alone(tally);
+        let spared = self.layout().shelf(Rank::Open).len.load(Relaxed).min(RELIEF_ENTRIES as u64);
+        (0..spared).for_each(|_| self.evict(Rank::Open, tally));
+        drop(grip);
+        self.bells.iter().for_each(Bell::ring);
     }
 
     fn evict(&self, rank: Rank, tally: &Tally<'_>) {

@@ -129,6 +129,22 @@ fn what_one_fills_all_find_and_the_last_user_closes() {
 }
 
 #[test]
+fn descriptors_that_are_needed_are_given_up_by_all() {
+    for locking in BOTH {
+        let rig = Rig::new(locking, rules(8, 8));
+        let [a, b] = rig.sides();
+        for file in 1..5 {
+            assert!(!rig.ask(&a, 0, file) && rig.ask(&b, 1, file));
+        }
+        assert_eq!(rig.crew.files(), (4, 0));
+        assert!(!a.relieve(&rig.tally(0)), "the other has to let go of them first");
+        assert_eq!((rig.crew.files(), a.entries()), ((0, 4), 0));
+        b.follow();
+        assert_eq!(rig.crew.files(), (0, 0));
+    }
+}
+
+#[test]
 fn who_loses_a_race_to_fill_keeps_nothing_open() {
     for locking in BOTH {
         let rig = Rig::new(locking, rules(8, 8));
