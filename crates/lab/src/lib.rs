@@ -2,6 +2,19 @@
 //! and judges what it read. It treats every server as a program with a command line.
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod env;
+mod guard;
+pub mod journal;
 pub mod knee;
+pub mod library;
+pub mod manifest;
+pub mod plan;
+mod process;
+pub mod record;
+pub mod run;
+mod servers;
+pub mod spec;
 pub mod stats;
+mod trial;
+mod watch;

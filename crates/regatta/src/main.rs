@@ -1,6 +1,7 @@
 //! The command line: what each command takes, and what its exit code is.
 #![forbid(unsafe_code)]
 
+mod lab;
 mod load;
 mod workload;
 
@@ -116,6 +117,9 @@ enum Command {
     #[command(after_help = "Example: regatta load http://127.0.0.1:8080/ --rate 2000 -d 30s \
                             --slo 'p99<50ms'")]
     Load(Box<load::Load>),
+    /// Run experiments: servers compared on this machine, with how sure it is.
+    #[command(subcommand, after_help = "Example: regatta lab run quick")]
+    Lab(lab::Lab),
     /// Make, inspect and predict workloads: file sets and session logs.
     #[command(subcommand, after_help = "Example: regatta workload new quick ./w")]
     Workload(workload::Workload),
@@ -238,6 +242,7 @@ fn run(command: Command) -> Result<u8, Failure> {
             null::run(&null::Options { listen, body }).map(|()| DONE)
         }
         Command::Load(load) => Ok(load::run(*load)),
+        Command::Lab(command) => Ok(lab::run(command)),
         Command::Workload(command) => Ok(workload::run(command)),
     }
 }

@@ -1,0 +1,201 @@
+//! `regatta lab`: options in, a run and what it says out, an exit code.
+
+use crate::journal::Run;
+use crate::plan::{cells, order, predicted_s};
+use crate::run::{self, Ended, Options, Progress};
+use crate::spec::{Experiment, Scale, parse};
+use crate::{library, trial};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+/// Everything was done.
+pub const DONE: u8 = 0;
+/// Something failed, or it was interrupted.
+pub const FAILED: u8 = 1;
+/// Bad usage, or a file with problems; all were listed.
+pub const USAGE: u8 = 2;
+
+/// What `regatta lab run` was told.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The name of an experiment that comes with the program, or a file.
+    pub which: String,
+    /// The scale.
+    pub scale: Scale,
+    /// The run's directory; None: a new one here. One that has this experiment's run goes on.
+    pub out: Option<PathBuf>,
+    /// Only say what would be done.
+    pub plan: bool,
+    /// The regatta program.
+    pub regatta: PathBuf,
+}
+
+/// Prints the experiments that come with the program.
+pub fn list() -> u8 {
+    let mut out = String::new();
+    for (name, text) in library::EXPERIMENTS {
+        // The scales differ in time alone.
+        let at = |scale| parse(name, text, scale).expect("a test reads every one of them");
+        let minutes = Scale::ALL.map(|scale| {
+            let experiment = at(scale);
+            let trials = order(&experiment, cells(&experiment).len()).len();
+            format!("{} {}", scale.name(), minutes(predicted_s(&experiment, trials)))
+        });
+        let experiment = at(Scale::Quick);
+        let _ = writeln!(out, "{name}\n  {}\n  {}", experiment.question, minutes.join(", "));
+        if !experiment.papers.is_empty() {
+            let _ = writeln!(out, "  {}", experiment.papers.join(", "));
+        }
+    }
+    print(&out)
+}
+
+/// Runs an experiment, or goes on with it.
+pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
+    match try_run(options, stop) {
+        Ok(code) => code,
+        Err((code, why)) => {
+            say(&why);
+            code
+        }
+    }
+}
+
+fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
+    let (text, experiment) = experiment(&options.which, options.scale)?;
+    if options.plan {
+        return Ok(print(&plan(&experiment)));
+    }
+    let directory = options.out.clone().unwrap_or_else(|| fresh(&experiment.name));
+    let bar = progress_bar();
+    let tell = |progress: &Progress<'_>| show(&bar, progress);
+    let asked = Options { regatta: &options.regatta, stop, tell: &tell };
+    let opened = run::open(&directory, &text, experiment, options.scale, &asked);
+    let mut run = opened.map_err(|why| (FAILED, why))?;
+    for (name, why) in &run.manifest.left_out {
+        say(&format!("{name} is left out: {why}"));
+    }
+    for lack in &run.manifest.lacks {
+        say(&format!("not possible here: {lack}"));
+    }
+    let ended = run::perform(&mut run, &asked);
+    bar.finish_and_clear();
+    match ended {
+        Ok(Ended::Done) => Ok(summary(&run)),
+        Ok(Ended::Interrupted) => {
+            let again = format!(
+                "interrupted after {} trials; the same command with --out {} goes on",
+                run.records.len(),
+                directory.display()
+            );
+            Err((FAILED, again))
+        }
+        Err(why) => Err((FAILED, why)),
+    }
+}
+
+/// Reads an experiment by name or from a file.
+fn experiment(which: &str, scale: Scale) -> Result<(String, Experiment), (u8, String)> {
+    let text = match library::find(which) {
+        Some(text) => text.to_owned(),
+        None => fs::read_to_string(which).map_err(|error| {
+            let hint = "`regatta lab list` shows those that come with the program";
+            (USAGE, format!("{which} is no experiment, and as a file: {error}; {hint}"))
+        })?,
+    };
+    let read = parse(which, &text, scale);
+    let experiment = read.map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        (USAGE, lines.join("\n"))
+    })?;
+    Ok((text, experiment))
+}
+
+/// What would be done, in words.
+fn plan(experiment: &Experiment) -> String {
+    let cells = cells(experiment);
+    let trials = order(experiment, cells.len()).len();
+    let mut out = format!("{}\n  expected: {}\n", experiment.question, experiment.expect);
+    let time = minutes(predicted_s(experiment, trials));
+    let blocks = experiment.measure.blocks;
+    let _ = writeln!(out, "{} cells in {blocks} blocks: {trials} trials, {time}", cells.len());
+    for cell in &cells {
+        let _ = writeln!(out, "  {} {}", cell.arm, run::levels(cell));
+    }
+    out
+}
+
+/// The medians of the deciding number, until there is a report to read.
+fn summary(run: &Run) -> u8 {
+    let metric = &run.experiment.measure.metric;
+    let mut out = format!("{}\nmedian {metric}\n", run.directory.display());
+    for cell in cells(&run.experiment) {
+        let trials = run.valid().filter(|record| record.cell == cell);
+        let values: Vec<f64> = trials.filter_map(|r| r.metrics.get(metric).copied()).collect();
+        let name = format!("{} {}", cell.arm, run::levels(&cell));
+        let median = crate::stats::median(&values);
+        let _ = writeln!(out, "  {name:<40} {median:>12.2}  ({} trials)", values.len());
+    }
+    print(&out)
+}
+
+/// A directory for a run that was given none.
+fn fresh(name: &str) -> PathBuf {
+    let stamp: String = trial::date(trial::unix_ms())
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | ':' => None,
+            c => Some(c),
+        })
+        .take(13)
+        .collect();
+    let mut path = PathBuf::from(format!("lab-{name}-{stamp}"));
+    for number in 2.. {
+        if !path.exists() {
+            break;
+        }
+        path = PathBuf::from(format!("lab-{name}-{stamp}-{number}"));
+    }
+    path
+}
+
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {msg}");
+    bar.set_style(style.expect("the template is constant"));
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: &Progress<'_>) {
+    bar.set_length(crate::record::whole(progress.all));
+    bar.set_position(crate::record::whole(progress.done));
+    let left = minutes(progress.left_s);
+    bar.set_message(format!("{left} left  {}", progress.what));
+    if bar.is_hidden() && (progress.done.is_multiple_of(20) || progress.done == progress.all) {
+        say(&format!("{}/{} {left} left: {}", progress.done, progress.all, progress.what));
+    }
+}
+
+fn minutes(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+}
+
+fn print(text: &str) -> u8 {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&error.to_string());
+            FAILED
+        }
+        _ => DONE,
+    }
+}
+
+fn say(problem: &str) {
+    // Nobody may be there to read it.
+    let _ = writeln!(io::stderr(), "regatta lab: {problem}");
+}

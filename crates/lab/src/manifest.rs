@@ -1,0 +1,138 @@
+//! What a run was made with: programs, machine, settings. Kept beside the results.
+
+use crate::servers;
+use crate::spec::{Experiment, Scale};
+use crate::trial::unix_ms;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// The version of the run directory's format.
+pub(crate) const FORMAT: u32 = 1;
+
+/// What a run was made with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// 1.
+    pub format: u32,
+    /// The scale.
+    pub scale: Scale,
+    /// When it began, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// The command that makes it again.
+    pub command: String,
+    /// SHA-256 of the regatta program.
+    pub regatta_sha256: String,
+    /// Each target's program in its own words.
+    pub versions: BTreeMap<String, String>,
+    /// Targets that cannot be run here, and why.
+    pub left_out: BTreeMap<String, String>,
+    /// The calibrated rate, requests per second.
+    pub unit: Option<f64>,
+    /// Machine and settings, by name.
+    pub machine: BTreeMap<String, String>,
+    /// What the experiment asks for and this machine does not allow.
+    pub lacks: Vec<String>,
+}
+
+/// Kernel settings that change what is measured.
+const SETTINGS: [&str; 14] = [
+    "kernel/osrelease",
+    "kernel/randomize_va_space",
+    "kernel/perf_event_paranoid",
+    "kernel/sched_rt_runtime_us",
+    "net/core/somaxconn",
+    "net/core/rmem_max",
+    "net/core/wmem_max",
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_wmem",
+    "net/ipv4/tcp_max_syn_backlog",
+    "net/ipv4/tcp_tw_reuse",
+    "net/ipv4/ip_local_port_range",
+    "net/ipv4/tcp_congestion_control",
+    "fs/nr_open",
+];
+
+impl Manifest {
+    /// Looks at programs and machine.
+    pub(crate) fn take(experiment: &Experiment, scale: Scale, regatta: &Path) -> Self {
+        let (mut versions, mut left_out) = (BTreeMap::new(), BTreeMap::new());
+        for target in &experiment.targets {
+            match servers::version(target, regatta) {
+                Some(version) => versions.insert(target.name.clone(), version),
+                None => {
+                    let program = servers::binary(target, regatta);
+                    let why = format!("{} cannot be run here", program.display());
+                    left_out.insert(target.name.clone(), why)
+                }
+            };
+        }
+        let binary = fs::read(regatta).unwrap_or_default();
+        Self {
+            format: FORMAT,
+            scale,
+            started_unix_ms: unix_ms(),
+            command: String::new(),
+            regatta_sha256: regatta_load::workload::sha256_hex(&binary),
+            versions,
+            left_out,
+            unit: None,
+            machine: machine(),
+            lacks: lacks(experiment),
+        }
+    }
+}
+
+fn machine() -> BTreeMap<String, String> {
+    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let mut all = BTreeMap::new();
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            all.insert(name.to_owned(), value);
+        }
+    };
+    let cpus = read("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    put("processor", model.map(|(_, name)| name.to_owned()));
+    let threads = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    put("processors", Some(threads.to_string()));
+    let memory = read("/proc/meminfo").unwrap_or_default();
+    put("memory", memory.lines().next().map(|line| line.replace("MemTotal:", "").trim().into()));
+    put("load average at the start", read("/proc/loadavg"));
+    put("clock source", read("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    put("governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+    put("huge pages", read("/sys/kernel/mm/transparent_hugepage/enabled"));
+    for name in SETTINGS {
+        put(&name.replace('/', "."), read(&format!("/proc/sys/{name}")));
+    }
+    let folder = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").into_iter().flatten();
+    for entry in folder.flatten() {
+        let path = entry.path();
+        let name = format!("vulnerability {}", entry.file_name().display());
+        put(&name, path.to_str().and_then(read));
+    }
+    let limits = read("/proc/self/limits").unwrap_or_default();
+    let files = limits.lines().find(|line| line.starts_with("Max open files"));
+    put("open files", files.map(|line| line.replace("Max open files", "").trim().to_owned()));
+    all
+}
+
+/// What cannot be done here, said before anything runs.
+fn lacks(experiment: &Experiment) -> Vec<String> {
+    let machine = &experiment.machine;
+    let mut lacks = Vec::new();
+    let there = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let asked = machine.server_cpus.iter().chain(&machine.client_cpus).max();
+    if let Some(most) = asked.filter(|most| **most >= there) {
+        lacks.push(format!("there is no processor {most}: {there} may be used"));
+    }
+    if machine.server_cpus.iter().any(|cpu| machine.client_cpus.contains(cpu)) {
+        lacks.push("server and client share processors: times are of both".to_owned());
+    }
+    let root = rustix::process::geteuid().is_root();
+    if !root && (machine.realtime || machine.drop_caches) {
+        lacks.push("realtime and drop_caches take root: others' work will be measured too".into());
+    }
+    lacks
+}

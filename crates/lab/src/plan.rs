@@ -1,0 +1,134 @@
+//! What will be run, in which order, and how long that takes.
+
+use crate::spec::{Experiment, Factor};
+use crate::stats::Random;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is added to the baseline's name in the arm that runs it a second time.
+pub const AGAIN: &str = " (again)";
+/// Starting, settling and stopping, seconds for each trial.
+const AROUND_S: f64 = 0.9;
+
+/// One arm at one setting of the factors.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cell {
+    /// The target's name, for the second baseline with [`AGAIN`].
+    pub arm: String,
+    /// The target's name.
+    pub target: String,
+    /// Each factor that concerns it: path to level.
+    pub levels: BTreeMap<String, String>,
+}
+
+/// A trial to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Planned {
+    /// Its place in the order.
+    pub trial: u32,
+    /// Its block.
+    pub block: u32,
+    /// Which of [`cells`].
+    pub cell: usize,
+    /// Seed of its load: the same for all arms of a block, another in the next.
+    pub seed: u64,
+}
+
+/// Every arm at every setting of the factors that concern it, in the order of the file.
+pub fn cells(experiment: &Experiment) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for target in &experiment.targets {
+        let concerns =
+            |factor: &&Factor| factor.of_target().is_none_or(|(name, _)| name == target.name);
+        let mut settings = vec![BTreeMap::new()];
+        for factor in experiment.factors.iter().filter(concerns) {
+            settings = cross(&settings, factor);
+        }
+        let cell = |arm: String, levels: &BTreeMap<String, String>| Cell {
+            arm,
+            target: target.name.clone(),
+            levels: levels.clone(),
+        };
+        cells.extend(settings.iter().map(|levels| cell(target.name.clone(), levels)));
+        if experiment.measure.again && target.name == experiment.baseline {
+            let again = format!("{}{AGAIN}", target.name);
+            cells.extend(settings.iter().map(|levels| cell(again.clone(), levels)));
+        }
+    }
+    cells
+}
+
+fn cross(settings: &[BTreeMap<String, String>], factor: &Factor) -> Vec<BTreeMap<String, String>> {
+    let with = |levels: &BTreeMap<String, String>, level: &String| {
+        let mut levels = levels.clone();
+        levels.insert(factor.path.clone(), level.clone());
+        levels
+    };
+    settings.iter().flat_map(|have| factor.levels.iter().map(|level| with(have, level))).collect()
+}
+
+/// Blocks of every cell once, each block in an order of its own. A pure function of the
+/// experiment, so that an interrupted run goes on where it was.
+pub fn order(experiment: &Experiment, cells: usize) -> Vec<Planned> {
+    let mut random = Random::new(experiment.measure.seed);
+    let mut planned = Vec::new();
+    for block in 0..experiment.measure.blocks {
+        let mut turns: Vec<usize> = (0..cells).collect();
+        random.shuffle(&mut turns);
+        // JSON readers hold whole numbers up to 2^53.
+        let seed = random.bits() >> 12;
+        for cell in turns {
+            let trial = u32::try_from(planned.len()).unwrap_or(u32::MAX);
+            planned.push(Planned { trial, block, cell, seed });
+        }
+    }
+    planned
+}
+
+/// How long `trials` trials take, seconds.
+pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
+    let measure = &experiment.measure;
+    let each = measure.warm_s + measure.window_s + AROUND_S;
+    let before = experiment
+        .calibrate
+        .as_ref()
+        .map_or(0.0, |calibrate| f64::from(calibrate.tries) * (calibrate.seconds + AROUND_S));
+    each * crate::stats::count(trials) + before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Scale, parse};
+
+    const TEXT: &str = r#"
+experiment = { name = "x", question = "?", expect = "!", baseline = "b" }
+targets.a = { program = "nginx" }
+targets.b = { program = "regatta" }
+workload = { root = "." }
+measure = { blocks = 5, seed = 7, warm_s = 1, window_s = 2 }
+[factors]
+"workload.connections" = [1, 8]
+"targets.b.config.event.processes" = [1, 2, 4]
+"#;
+
+    #[test]
+    fn every_cell_once_in_each_block_and_the_baseline_twice() {
+        let experiment = parse("x", TEXT, Scale::Quick).unwrap();
+        let cells = cells(&experiment);
+        let of = |arm: &str| cells.iter().filter(|cell| cell.arm == arm).count();
+        assert_eq!((of("a"), of("b"), of("b (again)"), cells.len()), (2, 6, 6, 14));
+        let order = order(&experiment, cells.len());
+        assert_eq!(order.len(), 70);
+        for block in order.chunks(14) {
+            let mut seen: Vec<usize> = block.iter().map(|planned| planned.cell).collect();
+            assert!(block.iter().all(|planned| planned.seed == block[0].seed));
+            seen.sort_unstable();
+            assert_eq!(seen, (0..14).collect::<Vec<_>>());
+        }
+        let turns = |block: usize| order[block * 14..][..14].iter().map(|p| p.cell);
+        assert!(turns(0).ne(turns(1)) && order[0].seed != order[14].seed);
+        assert_eq!(super::order(&experiment, 14), order, "a pure function");
+        assert!((predicted_s(&experiment, 70) - 70.0 * 3.9).abs() < 1e-9);
+    }
+}

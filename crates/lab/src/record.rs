@@ -1,0 +1,143 @@
+//! What is kept of a trial: one line of JSON in `results.jsonl`, written when it ends.
+
+use crate::plan::Cell;
+use crate::stats::count;
+use crate::watch::{Numbers, Seen};
+use regatta_load::engine::{Fate, Outcome, Spectrum};
+use serde::{Deserialize, Serialize};
+
+/// One trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its place in the plan.
+    pub trial: u32,
+    /// How often it had been tried before.
+    pub attempt: u32,
+    /// Its block.
+    pub block: u32,
+    /// What was measured.
+    pub cell: Cell,
+    /// Seed of its load.
+    pub seed: u64,
+    /// When it started, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Whether it counts.
+    pub valid: bool,
+    /// Why it does not; also what is to be known of one that does.
+    pub reasons: Vec<String>,
+    /// Every number, by name: docs/lab.md lists them.
+    pub metrics: Numbers,
+    /// The server's own counters over the measurement.
+    pub counters: Numbers,
+    /// Response (in the closed model: service) times: quantile and milliseconds.
+    pub spectrum: Vec<(f64, f64)>,
+    /// Second by second.
+    pub series: Vec<Second>,
+}
+
+/// One second of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Its number from the load's start.
+    pub second: u64,
+    /// Whether it lies within the measurement.
+    pub counts: bool,
+    /// Requests that became due.
+    pub offered: u64,
+    /// Good answers.
+    pub good: u64,
+    /// Failures.
+    pub errors: u64,
+    /// 99th percentile of what ended in it, milliseconds.
+    pub p99_ms: f64,
+    /// Requests in flight at its end.
+    pub in_flight: u64,
+}
+
+/// Fewer samples than this beyond a quantile, and it is one of them and no estimate.
+const BEYOND_MIN: f64 = 10.0;
+const SPECTRUM: [f64; 14] =
+    [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999];
+
+/// The numbers of a trial.
+pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
+    let mut all = Numbers::new();
+    let mut put = |name: &str, value: f64| {
+        if value.is_finite() {
+            all.insert(name.to_owned(), value);
+        }
+    };
+    put("offered_per_s", outcome.offered_per_s);
+    put("good_per_s", outcome.good_per_s);
+    put("mbit_per_s", outcome.good_mbit_per_s);
+    put("good_share", outcome.good_share());
+    put("error_share", outcome.error_share());
+    put("mean_ms", outcome.latency().times.mean() / 1e6);
+    for (name, q) in [("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99), ("p999_ms", 0.999)] {
+        if let Some(ms) = at(outcome.latency(), q) {
+            put(name, ms);
+        }
+    }
+    put("service_p50_ms", real(outcome.service.at(0.5).ns) / 1e6);
+    put("lag_p99_ms", real(outcome.lag.quantile(0.99)) / 1e6);
+    let (client_cpu, client_busy) = outcome.busiest();
+    put("client_cpu", client_cpu);
+    put("client_busy", client_busy);
+    put("connections_most", real(outcome.connections_most));
+    put("listen_overflows_per_s", real(outcome.kernel.listen_overflows) / outcome.seconds);
+    put("segments_again_per_s", real(outcome.kernel.segments_again) / outcome.seconds);
+    put("fairness", outcome.fairness);
+    for fate in Fate::ALL.into_iter().filter(|fate| outcome.fates.get(*fate) > 0) {
+        put(&format!("fate_{}", fate.name()), real(outcome.fates.get(fate)));
+    }
+    put("foreign", seen.foreign);
+    put("steal", seen.steal);
+    let replies = seen.counters.get("replies").copied();
+    let replies = replies.unwrap_or(outcome.good_per_s * seen.seconds);
+    for (name, value) in &seen.server {
+        put(name, *value);
+        if replies > 0.0 {
+            put(&format!("{name}_per_reply"), value / replies);
+        }
+    }
+    let cpu_s = seen.server.get("cpu_s").copied().unwrap_or_default();
+    put("cpu_us_per_reply", 1e6 * cpu_s / replies);
+    put("server_cpu", cpu_s / seen.seconds);
+    put("window_s", seen.seconds);
+    all
+}
+
+/// A quantile in milliseconds; None if too few samples lie beyond it, or it lies among those that
+/// never came back.
+fn at(spectrum: &Spectrum, q: f64) -> Option<f64> {
+    let all = real(spectrum.times.count() + spectrum.censored);
+    let found = spectrum.at(q);
+    (all * (1.0 - q) >= BEYOND_MIN && !found.censored).then(|| real(found.ns) / 1e6)
+}
+
+pub(crate) fn spectrum(outcome: &Outcome) -> Vec<(f64, f64)> {
+    SPECTRUM.into_iter().filter_map(|q| Some((q, at(outcome.latency(), q)?))).collect()
+}
+
+pub(crate) fn series(outcome: &Outcome) -> Vec<Second> {
+    let second = |row: &regatta_load::engine::Row| Second {
+        second: row.second,
+        counts: row.counts,
+        offered: row.offered,
+        good: row.good,
+        errors: row.errors,
+        p99_ms: real(row.p99_ns) / 1e6,
+        in_flight: row.in_flight,
+    };
+    outcome.rows.iter().map(second).collect()
+}
+
+/// A count as a real.
+pub(crate) fn real(value: u64) -> f64 {
+    usize::try_from(value).map_or(f64::MAX, count)
+}
+
+/// A number of things as JSON has it.
+pub(crate) fn whole(things: usize) -> u64 {
+    u64::try_from(things).unwrap_or(u64::MAX)
+}

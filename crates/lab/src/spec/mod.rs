@@ -1,0 +1,243 @@
+//! Experiments as data: a question, what is expected, and how it will be answered.
+//!
+//! One TOML file each; docs/lab.md describes it. `[scale.quick]`, `[scale.replica]` and
+//! `[scale.full]` hold what differs at that scale and are laid over the rest before it is read.
+
+mod fields;
+mod parse;
+mod scale;
+#[cfg(test)]
+mod tests;
+
+pub use parse::parse;
+pub(crate) use parse::rate;
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Something wrong with an experiment's file, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem(pub String);
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How much time an experiment takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Minutes.
+    #[default]
+    Quick,
+    /// The papers' set-up, scaled to this machine (systems.md §5.2).
+    Replica,
+    /// The papers' own sizes.
+    Full,
+}
+
+impl Scale {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Quick, Self::Replica, Self::Full];
+
+    /// Its name in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Replica => "replica",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// An experiment at one scale.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// What is to be found out.
+    pub question: String,
+    /// What is expected, written before the run.
+    pub expect: String,
+    /// The figures and tables it stands for, such as `[H] figure 3`.
+    pub papers: Vec<String>,
+    /// The claims to judge afterwards, such as `H-1`.
+    pub claims: Vec<String>,
+    /// What is compared, in the order of the file.
+    pub targets: Vec<Target>,
+    /// The target that the others are compared with, and that runs twice.
+    pub baseline: String,
+    /// What varies.
+    pub factors: Vec<Factor>,
+    /// What is asked of them.
+    pub workload: Workload,
+    /// How rates written as multiples (`1.5x`) become rates.
+    pub calibrate: Option<Calibrate>,
+    /// Where they run.
+    pub machine: Machine,
+    /// How long and how often.
+    pub measure: Measure,
+    /// What makes a trial worthless.
+    pub guards: Guards,
+}
+
+/// A server under one configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// Its name in the results.
+    pub name: String,
+    /// Which program.
+    pub program: Program,
+    /// Regatta's options (`section.key`), in order.
+    pub config: BTreeMap<String, String>,
+    /// The program's file instead of the usual one, such as of another build.
+    pub binary: Option<String>,
+}
+
+/// The programs that the lab knows how to start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Program {
+    /// This server.
+    Regatta,
+    /// Its bare loop, `regatta null`: the ceiling.
+    Null,
+    /// nginx with a template of ours.
+    Nginx,
+    /// lighttpd with a template of ours.
+    Lighttpd,
+    /// h2o with a template of ours.
+    H2o,
+    /// Any command; `{port}` and `{root}` are filled in.
+    Command(Vec<String>),
+}
+
+/// Something that varies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Factor {
+    /// What: `workload.rate`, `workload.connections`, or `targets.NAME.config.section.key`.
+    pub path: String,
+    /// Its levels as written.
+    pub levels: Vec<String>,
+}
+
+impl Factor {
+    /// The target that it belongs to and the option it sets; None if it is everybody's.
+    pub fn of_target(&self) -> Option<(&str, &str)> {
+        self.path.strip_prefix("targets.")?.split_once(".config.")
+    }
+
+    /// Its last words, for axes and headings.
+    pub fn label(&self) -> &str {
+        match self.of_target() {
+            Some((_, key)) => key,
+            None => self.path.strip_prefix("workload.").unwrap_or(&self.path),
+        }
+    }
+}
+
+/// Who waits for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loop {
+    /// Connections that wait for their replies.
+    Closed,
+    /// Requests that arrive on their own.
+    Open,
+    /// Sessions that arrive on their own.
+    PartlyOpen,
+}
+
+/// What is asked of the servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// The preset of `regatta workload` whose files are served and asked for.
+    pub preset: Option<String>,
+    /// Directories of its file set, instead of the preset's.
+    pub dirs: Option<u32>,
+    /// Requests in each of its logs, instead of the preset's.
+    pub requests: Option<u32>,
+    /// A directory to serve instead of a preset.
+    pub root: Option<String>,
+    /// With `root`: what to ask for.
+    pub target: String,
+    /// The load model.
+    pub model: Loop,
+    /// Requests (or sessions) per second: a number, or a multiple of the calibrated rate (`1.5x`).
+    pub rate: String,
+    /// `constant`, `poisson` or `uniform`.
+    pub arrivals: String,
+    /// Connections of the closed model.
+    pub connections: u32,
+    /// Requests on one connection; 0: no limit.
+    pub requests_per_connection: u32,
+    /// Time-out on the wire, such as `900ms`.
+    pub timeout: String,
+    /// The service level, such as `p99<50ms,errors<1%`.
+    pub slo: Option<String>,
+    /// Whether every byte of every reply is compared.
+    pub verify: bool,
+}
+
+/// A rate found before the trials, that others are multiples of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibrate {
+    /// The target whose highest closed-loop rate it is.
+    pub target: String,
+    /// Connections of that load.
+    pub connections: u32,
+    /// Length of each try, seconds.
+    pub seconds: f64,
+    /// Tries; the median counts.
+    pub tries: u32,
+}
+
+/// Where servers and clients run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Processors of the server.
+    pub server_cpus: Vec<usize>,
+    /// Processors of the load generator.
+    pub client_cpus: Vec<usize>,
+    /// Run both before everything else on the machine (`chrt -f`), if we are root.
+    pub realtime: bool,
+    /// Drop the page cache before each trial (takes root).
+    pub drop_caches: bool,
+}
+
+/// How long and how often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    /// Time before the measurement, seconds.
+    pub warm_s: f64,
+    /// Length of the measurement, seconds.
+    pub window_s: f64,
+    /// Blocks: every cell once in each, in random order.
+    pub blocks: u32,
+    /// Seed of the order, and of the loads: the same for all arms of a block.
+    pub seed: u64,
+    /// The number that decides, by its name in the results.
+    pub metric: String,
+    /// Whether the baseline runs twice (the A/A arm).
+    pub again: bool,
+}
+
+/// What makes a trial invalid. It is kept on record with its reasons and made once more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Guards {
+    /// The most schedule lag (99th percentile) of the generator, ms.
+    pub lag_p99_ms_max: f64,
+    /// The most of a generator thread's time on its processor.
+    pub client_busy_max: f64,
+    /// The most that others may use of the server's processors.
+    pub foreign_max: f64,
+    /// The most processor time that the hypervisor may take.
+    pub steal_max: f64,
+    /// The most requests that may fail; 1 allows all (for overload).
+    pub errors_max: f64,
+    /// How often an invalid trial is made again.
+    pub retries: u32,
+}

@@ -1,0 +1,339 @@
+//! Reads an experiment's file.
+
+use super::fields::{At, Fields, Report, number, word};
+use super::{
+    Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Scale, Target,
+    Workload, scale,
+};
+use regatta_load::workload::presets;
+use std::collections::{BTreeMap, BTreeSet};
+use toml::de::{DeTable, DeValue};
+
+/// Levels of one factor at most.
+const LEVELS_MAX: usize = 64;
+/// Times in an experiment, seconds.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// Reads the experiment in `text` at a scale. `name` stands in the problems' places.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse(name: &str, text: &str, at_scale: Scale) -> Result<Experiment, Vec<Problem>> {
+    let report = Report::new(name, text);
+    let (mut table, faults) = DeTable::parse_recoverable(text);
+    for fault in faults {
+        report.add(fault.span().unwrap_or(0..0).start, fault.message());
+    }
+    check_scales(table.get_ref(), &report);
+    scale::apply(table.get_mut(), at_scale.name());
+    let experiment = experiment(Fields::new(&report, table.get_ref(), "", 0));
+    let problems = report.finish();
+    if problems.is_empty() { Ok(experiment) } else { Err(problems) }
+}
+
+/// Names of scales that there are none of would be silently without effect.
+fn check_scales(file: &DeTable<'_>, report: &Report<'_>) {
+    let Some(DeValue::Table(scales)) = file.get("scale").map(toml::Spanned::get_ref) else {
+        return;
+    };
+    let known = Scale::ALL.map(Scale::name);
+    for (key, _) in scales.iter().filter(|(key, _)| !known.contains(&key.get_ref().as_ref())) {
+        report.add(key.span().start, format!("no such scale; there are {}", known.join(", ")));
+    }
+}
+
+fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
+    let report = file.report();
+    let none = DeTable::new();
+    let part = |name: &str| file.table(name).unwrap_or(Fields::new(report, &none, name, 0));
+    let about = part("experiment");
+    let targets = targets(&part("targets"));
+    let first = targets.first().map(|target| target.name.clone()).unwrap_or_default();
+    let experiment = Experiment {
+        name: about.needed("name"),
+        question: about.needed("question"),
+        expect: about.needed("expect"),
+        papers: about.texts("papers"),
+        claims: about.texts("claims"),
+        baseline: about.text("baseline").unwrap_or(first),
+        factors: factors(&part("factors")),
+        workload: workload(part("workload")),
+        calibrate: file.table("calibrate").map(calibrate),
+        machine: machine(part("machine")),
+        measure: measure(part("measure")),
+        guards: guards(part("guards")),
+        targets,
+    };
+    check(&experiment, &about);
+    about.finish();
+    file.finish();
+    experiment
+}
+
+fn targets(all: &Fields<'_, '_, '_>) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for (name, value) in all.entries() {
+        let Some(fields) = all.table(&name) else { continue };
+        let command = fields.texts("command");
+        let program = match fields.needed("program").as_str() {
+            "regatta" => Program::Regatta,
+            "null" => Program::Null,
+            "nginx" => Program::Nginx,
+            "lighttpd" => Program::Lighttpd,
+            "h2o" => Program::H2o,
+            "command" if !command.is_empty() => Program::Command(command),
+            "command" => {
+                all.wrong(value, &name, "the program `command` needs `command = [...]`");
+                continue;
+            }
+            other => {
+                let known = "regatta, null, nginx, lighttpd, h2o, command";
+                let what = format!("program {other:?} is none of {known}");
+                all.wrong(value, &name, &what);
+                continue;
+            }
+        };
+        let mut config = BTreeMap::new();
+        if let Some(table) = fields.table("config") {
+            flatten(&table, "", &mut config);
+            if program != Program::Regatta && !config.is_empty() {
+                all.wrong(value, &name, "only the program `regatta` takes `config`");
+            }
+        }
+        targets.push(Target { name, program, config, binary: fields.text("binary") });
+        fields.finish();
+    }
+    if targets.is_empty() {
+        all.report().add(all.at(), "there is no target: give [targets.NAME]");
+    }
+    targets
+}
+
+/// `config.server.architecture = "sped"` as `server.architecture`: `sped`.
+fn flatten(table: &Fields<'_, '_, '_>, prefix: &str, out: &mut BTreeMap<String, String>) {
+    for (key, value) in table.entries() {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        if value.get_ref().is_table() {
+            if let Some(inner) = table.table(&key) {
+                flatten(&inner, &path, out);
+            }
+        } else if let Some(word) = word(value.get_ref()) {
+            out.insert(path, word);
+        } else {
+            table.wrong(value, &key, "expected a value that an option can have");
+        }
+    }
+}
+
+fn factors(all: &Fields<'_, '_, '_>) -> Vec<Factor> {
+    let mut factors = Vec::new();
+    for (path, value) in all.entries() {
+        let known = ["workload.rate", "workload.connections"].contains(&path.as_str())
+            || (path.starts_with("targets.") && path.contains(".config."));
+        if !known {
+            let what = "not a factor: workload.rate, workload.connections or \
+                        targets.NAME.config.KEY";
+            all.wrong(value, &path, what);
+        }
+        let levels = levels(all, &path, value);
+        factors.push(Factor { path, levels });
+    }
+    factors
+}
+
+fn levels(all: &Fields<'_, '_, '_>, path: &str, value: At<'_, '_>) -> Vec<String> {
+    let DeValue::Array(items) = value.get_ref() else {
+        all.wrong(value, path, "expected a list of levels");
+        return Vec::new();
+    };
+    if items.is_empty() || items.len() > LEVELS_MAX {
+        all.wrong(value, path, &format!("expected 1 to {LEVELS_MAX} levels"));
+    }
+    let words: Vec<String> = items.iter().filter_map(|item| word(item.get_ref())).collect();
+    let distinct: BTreeSet<&String> = words.iter().collect();
+    if words.len() < items.len() || distinct.len() < words.len() {
+        all.wrong(value, path, "levels are single values, each once");
+    }
+    if path == "workload.rate" && words.iter().any(|word| rate(word).is_none()) {
+        all.wrong(value, path, "a rate is a number above 0 or a multiple such as \"1.5x\"");
+    }
+    if path == "workload.connections" && words.iter().any(|word| word.parse::<u32>().is_err()) {
+        all.wrong(value, path, "connections are whole numbers");
+    }
+    words
+}
+
+/// A rate as written: the number, and whether it is a multiple of the calibrated one.
+pub(crate) fn rate(text: &str) -> Option<(f64, bool)> {
+    let (digits, multiple) = text.strip_suffix('x').map_or((text, false), |digits| (digits, true));
+    let rate: f64 = digits.parse().ok()?;
+    (rate > 0.0 && rate.is_finite()).then_some((rate, multiple))
+}
+
+fn workload(fields: Fields<'_, '_, '_>) -> Workload {
+    let model = match fields.choice("loop", &["open", "closed", "partly-open"], "closed").as_str() {
+        "open" => Loop::Open,
+        "partly-open" => Loop::PartlyOpen,
+        _ => Loop::Closed,
+    };
+    let offered = fields.value("rate").and_then(|value| match value.get_ref() {
+        DeValue::String(text) if rate(text).is_some() => Some(text.to_string()),
+        plain if number(plain).is_some_and(|rate| rate > 0.0) => word(plain),
+        _ => {
+            fields.wrong(value, "rate", "expected a number above 0 or a multiple such as \"1.5x\"");
+            None
+        }
+    });
+    let time = |key: &str, default: &str| {
+        let text = fields.text(key).unwrap_or_else(|| default.to_owned());
+        if let (Err(why), Some(value)) =
+            (regatta_load::engine::parse_time(&text), fields.value(key))
+        {
+            fields.wrong(value, key, &why);
+        }
+        text
+    };
+    let workload = Workload {
+        preset: fields.text("preset"),
+        dirs: fields.count("dirs", 1..=100_000),
+        requests: fields.count("requests", 1..=100_000_000),
+        root: fields.text("root"),
+        target: fields.text("target").unwrap_or_else(|| "/".to_owned()),
+        model,
+        rate: offered.unwrap_or_else(|| "1000".to_owned()),
+        arrivals: fields.choice("arrivals", &["constant", "poisson", "uniform"], "poisson"),
+        connections: fields.count("connections", 1..=1_000_000).unwrap_or(64),
+        requests_per_connection: fields.count("requests_per_connection", 0..=u32::MAX).unwrap_or(0),
+        timeout: time("timeout", "10s"),
+        slo: slo(&fields),
+        verify: fields.flag("verify").unwrap_or(true),
+    };
+    if workload.preset.is_some() == workload.root.is_some() {
+        fields.report().add(fields.at(), "workload needs either `preset` or `root`");
+    }
+    if let (Some(preset), Some(value)) = (&workload.preset, fields.value("preset"))
+        && presets::find(preset).is_none()
+    {
+        let names: Vec<&str> = presets::all().iter().map(|preset| preset.name).collect();
+        fields.wrong(value, "preset", &format!("no such preset; there are {}", names.join(", ")));
+    }
+    fields.finish();
+    workload
+}
+
+fn slo(fields: &Fields<'_, '_, '_>) -> Option<String> {
+    let text = fields.text("slo")?;
+    if let (Err(problems), Some(value)) =
+        (regatta_load::engine::Slo::parse(&text), fields.value("slo"))
+    {
+        problems.iter().for_each(|problem| fields.wrong(value, "slo", problem));
+    }
+    Some(text)
+}
+
+fn calibrate(fields: Fields<'_, '_, '_>) -> Calibrate {
+    let calibrate = Calibrate {
+        target: fields.needed("target"),
+        connections: fields.count("connections", 1..=100_000).unwrap_or(64),
+        seconds: fields.number("seconds", 0.5..=3_600.0).unwrap_or(2.0),
+        tries: fields.count("tries", 1..=100).unwrap_or(3),
+    };
+    fields.finish();
+    calibrate
+}
+
+fn machine(fields: Fields<'_, '_, '_>) -> Machine {
+    let cpus = |key: &str| {
+        let Some(text) = fields.text(key) else { return Vec::new() };
+        match cpu_list(&text) {
+            Some(cpus) => cpus,
+            None => {
+                if let Some(value) = fields.value(key) {
+                    fields.wrong(value, key, "expected processors such as \"0\" or \"0-3,6\"");
+                }
+                Vec::new()
+            }
+        }
+    };
+    let machine = Machine {
+        server_cpus: cpus("server_cpus"),
+        client_cpus: cpus("client_cpus"),
+        realtime: fields.flag("realtime").unwrap_or(false),
+        drop_caches: fields.flag("drop_caches").unwrap_or(false),
+    };
+    fields.finish();
+    machine
+}
+
+/// Reads `0-3,6`.
+fn cpu_list(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (usize, usize) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        if to > 4_095 {
+            return None;
+        }
+        cpus.extend(from..=to);
+    }
+    Some(cpus)
+}
+
+fn measure(fields: Fields<'_, '_, '_>) -> Measure {
+    let measure = Measure {
+        warm_s: fields.number("warm_s", 0.0..=SECONDS_MAX).unwrap_or(1.0),
+        window_s: fields.number("window_s", 0.5..=SECONDS_MAX).unwrap_or(5.0),
+        blocks: fields.count("blocks", 1..=1_000).unwrap_or(6),
+        seed: u64::from(fields.count("seed", 0..=u32::MAX).unwrap_or(1)),
+        metric: fields.text("metric").unwrap_or_else(|| "good_per_s".to_owned()),
+        again: fields.flag("again").unwrap_or(true),
+    };
+    fields.finish();
+    measure
+}
+
+fn guards(fields: Fields<'_, '_, '_>) -> Guards {
+    let share = |key, default| fields.number(key, 0.0..=1.0).unwrap_or(default);
+    let guards = Guards {
+        lag_p99_ms_max: fields.number("lag_p99_ms_max", 0.0..=1e6).unwrap_or(5.0),
+        client_busy_max: share("client_busy_max", 0.9),
+        foreign_max: share("foreign_max", 0.1),
+        steal_max: share("steal_max", 0.02),
+        errors_max: share("errors_max", 0.01),
+        retries: fields.count("retries", 0..=10).unwrap_or(1),
+    };
+    fields.finish();
+    guards
+}
+
+/// What one table cannot know of another.
+fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
+    let report = about.report();
+    let is_target = |name: &str| experiment.targets.iter().any(|target| target.name == name);
+    let complain = |what: String| report.add(about.at(), what);
+    if !experiment.targets.is_empty() && !is_target(&experiment.baseline) {
+        complain(format!("the baseline {:?} is no target", experiment.baseline));
+    }
+    for factor in &experiment.factors {
+        if let Some((name, _)) = factor.of_target().filter(|(name, _)| !is_target(name)) {
+            complain(format!("the factor {:?} is about {name:?}, which is no target", factor.path));
+        }
+    }
+    match &experiment.calibrate {
+        Some(calibrate) if !is_target(&calibrate.target) => {
+            complain(format!("calibrate.target {:?} is no target", calibrate.target));
+        }
+        Some(_) => {}
+        None => {
+            let rates = experiment.factors.iter().filter(|factor| factor.path == "workload.rate");
+            let rates = rates.flat_map(|factor| &factor.levels);
+            if rates.chain([&experiment.workload.rate]).any(|rate| rate.ends_with('x')) {
+                complain("a rate such as \"1.5x\" needs [calibrate]".to_owned());
+            }
+        }
+    }
+    let names = experiment.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_+.".contains(c));
+    if !names || experiment.name.starts_with('.') {
+        complain("experiment.name takes letters, digits, - _ + . only".to_owned());
+    }
+}

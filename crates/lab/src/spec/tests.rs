@@ -1,0 +1,119 @@
+//! What a file may say, and how it is told what it may not.
+
+use super::*;
+
+const GOOD: &str = r#"
+[experiment]
+name = "accept"
+question = "Which accept strategy peaks highest?"
+expect = "AcceptInf."
+claims = ["H-1"]
+
+[targets.acceptinf]
+program = "regatta"
+config.server.architecture = "acceptinf"
+[targets.accept25]
+program = "regatta"
+config.server.architecture = "accept25"
+config.accept.backlog = 128
+[targets.mine]
+program = "command"
+command = ["server", "{port}"]
+
+[factors]
+"workload.rate" = ["0.5x", "1.5x", 2000]
+"targets.accept25.config.accept.count" = [10, 25]
+
+[workload]
+preset = "onebyte"
+loop = "open"
+requests_per_connection = 1
+timeout = "900ms"
+
+[calibrate]
+target = "acceptinf"
+
+[machine]
+server_cpus = "0"
+client_cpus = "1-2"
+
+[measure]
+blocks = 7
+
+[scale.quick]
+measure.blocks = 3
+factors."workload.rate" = ["1x"]
+"#;
+
+#[test]
+fn a_file_is_read_at_a_scale() {
+    let full = parse("a.toml", GOOD, Scale::Full).unwrap();
+    assert_eq!(full.baseline, "acceptinf");
+    assert_eq!(full.targets[1].config["accept.backlog"], "128");
+    assert_eq!(full.targets[2].program, Program::Command(vec!["server".into(), "{port}".into()]));
+    assert_eq!(full.factors[0].levels, ["0.5x", "1.5x", "2000"]);
+    assert_eq!(full.factors[1].of_target(), Some(("accept25", "accept.count")));
+    assert_eq!(full.factors[1].label(), "accept.count");
+    assert_eq!((full.measure.blocks, full.machine.client_cpus.as_slice()), (7, &[1, 2][..]));
+    let quick = parse("a.toml", GOOD, Scale::Quick).unwrap();
+    assert_eq!(quick.measure.blocks, 3);
+    let rates = quick.factors.iter().find(|factor| factor.path == "workload.rate").unwrap();
+    assert_eq!(rates.levels, ["1x"]);
+    assert_eq!(quick.factors.len(), 2, "the other factor stays");
+    let text = serde_json::to_string(&full).unwrap();
+    assert_eq!(serde_json::from_str::<Experiment>(&text).unwrap(), full);
+}
+
+#[test]
+fn everything_wrong_is_said_at_once_with_its_place() {
+    let text = r#"[experiment]
+name = "a b"
+question = 3
+colour = "red"
+[targets.x]
+program = "apachee"
+[targets.y]
+program = "nginx"
+config.a = 1
+[factors]
+"workload.size" = [1, 1]
+"workload.rate" = ["1.5x", "fast"]
+[workload]
+preset = "nosuch"
+rate = -1
+timeout = "soon"
+slo = "p99<x"
+[measure]
+blocks = 0
+window_s = "long"
+[scale.tiny]
+[guard]
+"#;
+    let problems = parse("e.toml", text, Scale::Quick).unwrap_err();
+    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    for part in [
+        "e.toml:1:1: experiment.expect is missing",
+        "e.toml:1:1: a rate such as \"1.5x\" needs [calibrate]",
+        "e.toml:1:1: experiment.name takes letters",
+        "e.toml:3:12: experiment.question: expected a text in quotes",
+        "e.toml:4:1: unknown key experiment.colour",
+        "e.toml:5:1: targets.x: program \"apachee\" is none of",
+        "e.toml:7:1: targets.y: only the program `regatta` takes `config`",
+        "e.toml:11:19: factors.workload.size: not a factor",
+        "e.toml:11:19: factors.workload.size: levels are single values",
+        "e.toml:12:19: factors.workload.rate: a rate is a number",
+        "e.toml:14:10: workload.preset: no such preset",
+        "e.toml:15:8: workload.rate: expected a number above 0",
+        "e.toml:16:11: workload.timeout: \"soon\" is not a time",
+        "e.toml:17:7: workload.slo:",
+        "e.toml:19:10: measure.blocks: expected a whole number from 1 to 1000",
+        "e.toml:20:12: measure.window_s: expected a number",
+        "e.toml:21:8: no such scale",
+        "e.toml:22:2: unknown key guard",
+    ] {
+        assert!(said.iter().any(|line| line.starts_with(part)), "{part} is not in {said:#?}");
+    }
+    assert_eq!(said.len(), 18, "{said:#?}");
+    let problems = parse("e.toml", "[experiment\nname = ", Scale::Quick).unwrap_err();
+    assert!(problems.iter().any(|problem| problem.0.starts_with("e.toml:1:")), "{problems:?}");
+}

@@ -1,0 +1,295 @@
+//! One trial: a fresh server, a load, what both say, and whether it counts.
+
+use crate::guard;
+use crate::plan::{Cell, Planned};
+use crate::process::{INTERRUPTED, Launch, Running, sleep_until};
+use crate::record::{Record, metrics, series, spectrum};
+use crate::servers::{self, Place};
+use crate::spec::{Experiment, Loop, Program, Target};
+use crate::watch::{Numbers, Seen, Watch};
+use regatta_load::engine::Outcome;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How much longer than planned a load may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long requests in flight at a load's end are waited for.
+const DRAIN_S: f64 = 0.5;
+
+/// Everything that trials have in common.
+#[derive(Debug)]
+pub(crate) struct Bench<'a> {
+    /// The experiment.
+    pub(crate) experiment: &'a Experiment,
+    /// The regatta program.
+    pub(crate) regatta: &'a Path,
+    /// The directory that is served.
+    pub(crate) root: PathBuf,
+    /// The workload's directory, if it was made from a preset.
+    pub(crate) workload: Option<PathBuf>,
+    /// Where servers keep their files.
+    pub(crate) scratch: PathBuf,
+    /// The calibrated rate.
+    pub(crate) unit: Option<f64>,
+    /// Becomes true when the user or the system asks us to stop.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// How a load differs from what the experiment says.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    model: Loop,
+    rate: String,
+    connections: u32,
+    warm_s: f64,
+    window_s: f64,
+    seed: u64,
+}
+
+impl Bench<'_> {
+    /// Makes a planned trial. What went wrong makes it invalid and is its reason.
+    ///
+    /// # Errors
+    /// Only that it was interrupted.
+    pub(crate) fn trial(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        attempt: u32,
+        outcome: &Path,
+    ) -> Result<Record, String> {
+        let mut record = Record {
+            trial: planned.trial,
+            attempt,
+            block: planned.block,
+            cell: cell.clone(),
+            seed: planned.seed,
+            started_unix_ms: unix_ms(),
+            valid: false,
+            reasons: Vec::new(),
+            metrics: Numbers::new(),
+            counters: Numbers::new(),
+            spectrum: Vec::new(),
+            series: Vec::new(),
+        };
+        let asked = self.asked(cell, planned.seed);
+        match asked.and_then(|asked| self.measure(cell, &asked, outcome)) {
+            Err(why) if why == INTERRUPTED => return Err(why),
+            Err(why) => record.reasons.push(why),
+            Ok((found, seen)) => {
+                record.metrics = metrics(&found, &seen);
+                let Experiment { guards, machine, .. } = self.experiment;
+                record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
+                record.valid = record.reasons.is_empty();
+                record.reasons.extend(seen.missing.iter().map(|what| format!("note: {what}")));
+                (record.spectrum, record.series) = (spectrum(&found), series(&found));
+                record.counters = seen.counters;
+            }
+        }
+        Ok(record)
+    }
+
+    /// Finds the rate that others are multiples of: the median of a few closed loops.
+    ///
+    /// # Errors
+    /// Why it could not be found.
+    pub(crate) fn calibrate(&self, outcome: &Path) -> Result<Option<f64>, String> {
+        let Some(calibrate) = &self.experiment.calibrate else { return Ok(None) };
+        let cell = Cell {
+            arm: calibrate.target.clone(),
+            target: calibrate.target.clone(),
+            levels: BTreeMap::new(),
+        };
+        let mut rates = Vec::new();
+        for seed in 1..=u64::from(calibrate.tries) {
+            let asked = Asked {
+                model: Loop::Closed,
+                rate: String::new(),
+                connections: calibrate.connections,
+                warm_s: 0.5,
+                window_s: calibrate.seconds,
+                seed,
+            };
+            rates.push(self.measure(&cell, &asked, outcome)?.0.good_per_s);
+        }
+        match crate::stats::median(&rates) {
+            rate if rate > 0.0 => Ok(Some(rate)),
+            _ => Err(format!("{} gave no good answer while calibrating", calibrate.target)),
+        }
+    }
+
+    /// The load of a cell, its factors applied.
+    fn asked(&self, cell: &Cell, seed: u64) -> Result<Asked, String> {
+        let Experiment { workload, measure, .. } = self.experiment;
+        let level = |path: &str| cell.levels.get(path);
+        let connections = level("workload.connections").and_then(|level| level.parse().ok());
+        let rate = level("workload.rate").unwrap_or(&workload.rate);
+        let (rate, multiple) = crate::spec::rate(rate).ok_or("a rate that is none")?;
+        let unit = if multiple { self.unit.ok_or("nothing was calibrated")? } else { 1.0 };
+        Ok(Asked {
+            model: workload.model,
+            rate: format!("{:.3}", rate * unit),
+            connections: connections.unwrap_or(workload.connections),
+            warm_s: measure.warm_s,
+            window_s: measure.window_s,
+            seed,
+        })
+    }
+
+    fn target(&self, cell: &Cell) -> Result<(&Target, BTreeMap<String, String>), String> {
+        let all = &self.experiment.targets;
+        let target = all.iter().find(|target| target.name == cell.target);
+        let options = self.experiment.factors.iter().filter_map(|factor| {
+            let (_, key) = factor.of_target()?;
+            Some((key.to_owned(), cell.levels.get(&factor.path)?.clone()))
+        });
+        Ok((target.ok_or("no such target")?, options.collect()))
+    }
+
+    fn measure(
+        &self,
+        cell: &Cell,
+        asked: &Asked,
+        outcome: &Path,
+    ) -> Result<(Outcome, Seen), String> {
+        let machine = &self.experiment.machine;
+        if machine.drop_caches {
+            rustix::fs::sync();
+            fs::write("/proc/sys/vm/drop_caches", "1")
+                .map_err(|error| format!("cannot drop the page cache: {error}"))?;
+        }
+        let (target, options) = self.target(cell)?;
+        let place =
+            Place { root: &self.root, scratch: &self.scratch, regatta: self.regatta, machine };
+        let server = servers::start(target, &options, &place, self.stop)?;
+        let words = self.words(&server.url, asked);
+        let errors = self.scratch.join("load.err");
+        let launch = Launch {
+            words,
+            cpus: &machine.client_cpus,
+            realtime: machine.realtime,
+            as_nobody: false,
+            out: outcome,
+            errors: &errors,
+        };
+        let load = Running::start(&launch)?;
+        let start = Instant::now();
+        let seconds = Duration::from_secs_f64;
+        let ours = (target.program == Program::Regatta).then_some(self.regatta);
+        if !sleep_until(start + seconds(asked.warm_s), self.stop) {
+            return Err(INTERRUPTED.to_owned());
+        }
+        let watch = Watch::start(server.running.pids(), ours);
+        if !sleep_until(start + seconds(asked.warm_s + asked.window_s), self.stop) {
+            return Err(INTERRUPTED.to_owned());
+        }
+        let seen = watch.stop(&machine.server_cpus);
+        let code = load.wait(seconds(asked.window_s) + PATIENCE, self.stop)?;
+        let mut server = server;
+        if server.running.has_ended() {
+            return Err(format!("{} ended in the middle", cell.arm));
+        }
+        drop(server);
+        let text = fs::read_to_string(outcome).unwrap_or_default();
+        let found: Result<Outcome, _> = serde_json::from_str(&text);
+        found.map(|found| (found, seen)).map_err(|error| {
+            let said = fs::read_to_string(&errors).unwrap_or_default();
+            let said = said.lines().last().unwrap_or_default();
+            format!("the load ended with {code:?} and no result ({error}): {said}")
+        })
+    }
+
+    /// `regatta load` and its flags.
+    fn words(&self, url: &str, asked: &Asked) -> Vec<OsString> {
+        let workload = &self.experiment.workload;
+        let mut words: Vec<OsString> = vec![self.regatta.into(), "load".into()];
+        let target = if self.workload.is_some() { "/" } else { &workload.target };
+        words.push(format!("{url}{target}").into());
+        let mut flag = |name: &str, value: OsString| words.extend([name.into(), value]);
+        match asked.model {
+            Loop::Closed => flag("--closed", asked.connections.to_string().into()),
+            Loop::Open => flag("--rate", asked.rate.clone().into()),
+            Loop::PartlyOpen => {
+                for log in self.logs() {
+                    flag("--sessions", log.into());
+                }
+                flag("--session-rate", asked.rate.clone().into());
+            }
+        }
+        if asked.model != Loop::Closed {
+            flag("--arrivals", workload.arrivals.clone().into());
+        }
+        flag("--warm-up", format!("{}s", asked.warm_s).into());
+        flag("--duration", format!("{}s", asked.window_s).into());
+        flag("--drain", format!("{DRAIN_S}s").into());
+        flag("--timeout", workload.timeout.clone().into());
+        flag("--seed", asked.seed.to_string().into());
+        flag("--requests-per-connection", workload.requests_per_connection.to_string().into());
+        if let Some(slo) = &workload.slo {
+            flag("--slo", slo.into());
+        }
+        if let Some(directory) = &self.workload {
+            flag("--workload", directory.into());
+        }
+        if workload.verify {
+            let generated = self.workload.is_some();
+            let how = if generated { "generated".into() } else { self.root.clone().into() };
+            flag("--verify", how);
+        }
+        words.extend(["--json", "--quiet"].map(OsString::from));
+        words
+    }
+
+    fn logs(&self) -> Vec<PathBuf> {
+        let folder = self.workload.as_ref().map(|workload| workload.join("logs"));
+        let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+        let mut logs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        logs.sort();
+        logs
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970 as `2026-08-21 14:05 UTC`.
+pub(crate) fn date(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1_000;
+    let (days, within) = (seconds / 86_400, seconds % 86_400);
+    // Days to a civil date (Howard Hinnant's algorithm), for dates after 1970.
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (within / 3_600, within % 3_600 / 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn dates() {
+        for (ms, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_400_000, "2000-02-29 00:00 UTC"),
+            (1_795_306_796_961, "2026-11-22 00:19 UTC"),
+        ] {
+            assert_eq!(date(ms), text);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What servers and the machine say of a stretch of time: processor time, counters, instructions.
+
+use crate::process::output_of;
+use crate::stats::count;
+use perf_event::events::{Hardware, Software};
+use perf_event::{Builder, Counter, ReadFormat};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+/// Named numbers.
+pub(crate) type Numbers = BTreeMap<String, f64>;
+
+/// The clock ticks of `/proc`, per second (`USER_HZ`, 100 on every Linux that we run on).
+const TICKS: f64 = 100.0;
+
+/// One reading.
+#[derive(Debug)]
+struct Reading {
+    at: Instant,
+    /// Processor time and switches of the server.
+    server: Numbers,
+    /// Processor time of each processor: what tasks used, and what the hypervisor took; ticks.
+    processors: BTreeMap<usize, (f64, f64)>,
+    counters: Numbers,
+}
+
+/// A stretch of time that is being watched.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    pids: Vec<u32>,
+    regatta: Option<&'a Path>,
+    first: Reading,
+    hardware: Vec<(&'static str, Counter)>,
+    missing: Vec<String>,
+}
+
+/// What it held.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// The server's processor time, switches and hardware counters.
+    pub(crate) server: Numbers,
+    /// The server's own counters: what they grew by.
+    pub(crate) counters: Numbers,
+    /// Its length, seconds.
+    pub(crate) seconds: f64,
+    /// Share of the server's processors that other tasks used.
+    pub(crate) foreign: f64,
+    /// Share of all processors that the hypervisor took.
+    pub(crate) steal: f64,
+    /// What cannot be counted here, and why.
+    pub(crate) missing: Vec<String>,
+}
+
+impl<'a> Watch<'a> {
+    /// Starts to watch the processes `pids`, of which the first is the server's master. With
+    /// `regatta`, its counters are read as `regatta top` reads them.
+    pub(crate) fn start(pids: Vec<u32>, regatta: Option<&'a Path>) -> Self {
+        let (mut hardware, missing) = attach(&pids);
+        let first = Reading::take(&pids, regatta);
+        for (_, counter) in &mut hardware {
+            // One that cannot be enabled reads 0 and is left out then.
+            let _ = counter.enable();
+        }
+        Self { pids, regatta, first, hardware, missing }
+    }
+
+    /// Ends the stretch. `cpus` are the server's.
+    pub(crate) fn stop(self, cpus: &[usize]) -> Seen {
+        let Self { pids, regatta, first, mut hardware, missing } = self;
+        for (_, counter) in &mut hardware {
+            let _ = counter.disable();
+        }
+        let last = Reading::take(&pids, regatta);
+        let grown = |before: &Numbers, after: &Numbers| -> Numbers {
+            let by = |(name, value): (&String, &f64)| {
+                // Marks do not grow: their last value counts.
+                let before = if name.ends_with("_max") { 0.0 } else { *before.get(name)? };
+                Some((name.clone(), value - before))
+            };
+            after.iter().filter_map(by).collect()
+        };
+        let mut server = grown(&first.server, &last.server);
+        for (name, mut counter) in hardware {
+            if let Some(total) = read(&mut counter) {
+                *server.entry(name.to_owned()).or_default() += total;
+            }
+        }
+        let seconds = (last.at - first.at).as_secs_f64();
+        let own = server.get("cpu_s").copied().unwrap_or_default();
+        let (mut used, mut stolen) = (0.0, 0.0);
+        for (cpu, (busy, steal)) in &last.processors {
+            let (before, before_stolen) = first.processors.get(cpu).copied().unwrap_or_default();
+            stolen += steal - before_stolen;
+            if cpus.contains(cpu) {
+                used += busy - before;
+            }
+        }
+        let all = seconds * TICKS;
+        Seen {
+            counters: grown(&first.counters, &last.counters),
+            foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),
+            steal: stolen / (all * count(last.processors.len().max(1))),
+            server,
+            seconds,
+            missing,
+        }
+    }
+}
+
+impl Reading {
+    fn take(pids: &[u32], regatta: Option<&Path>) -> Self {
+        let mut server = Numbers::new();
+        for pid in pids {
+            add_process(*pid, &mut server);
+        }
+        let counters = match (regatta, pids.first()) {
+            (Some(regatta), Some(pid)) => counters(regatta, *pid),
+            _ => Numbers::new(),
+        };
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        Self { at: Instant::now(), server, processors: processors(&stat), counters }
+    }
+}
+
+/// Adds a process's processor time (seconds), switches and waits for disks to the sums.
+fn add_process(pid: u32, sums: &mut Numbers) {
+    let mut add = |name: &str, value: f64| *sums.entry(name.to_owned()).or_default() += value;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<f64> = stat
+        .rsplit_once(") ")
+        .map(|(_, rest)| rest.split(' ').map(|word| word.parse().unwrap_or(0.0)).collect())
+        .unwrap_or_default();
+    // proc_pid_stat(5): utime 14, stime 15, delayacct_blkio_ticks 42; `rest` starts at 3.
+    let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default() / TICKS;
+    add("user_s", field(14));
+    add("kernel_s", field(15));
+    add("cpu_s", field(14) + field(15));
+    add("disk_wait_s", field(42));
+    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        for line in status.lines() {
+            let value = |text: &str| text.trim().parse().unwrap_or(0.0);
+            if let Some(rest) = line.strip_prefix("voluntary_ctxt_switches:") {
+                add("switches", value(rest));
+            } else if let Some(rest) = line.strip_prefix("nonvoluntary_ctxt_switches:") {
+                add("switches", value(rest));
+            }
+        }
+    }
+}
+
+/// Reads `/proc/stat`: for each processor the ticks that tasks used and those that were stolen.
+fn processors(stat: &str) -> BTreeMap<usize, (f64, f64)> {
+    let line = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
+        let cpu: usize = words.next()?.parse().ok()?;
+        let ticks: Vec<f64> = words.map(|word| word.parse().unwrap_or(0.0)).collect();
+        // user, nice and system; interrupts are the network's and nobody's.
+        let busy = ticks.iter().take(3).sum();
+        Some((cpu, (busy, ticks.get(7).copied().unwrap_or_default())))
+    };
+    stat.lines().filter(|text| !text.starts_with("cpu ")).filter_map(line).collect()
+}
+
+/// The server's own counters, as `regatta top` shows them.
+fn counters(regatta: &Path, pid: u32) -> Numbers {
+    let pid = pid.to_string();
+    let Some(program) = regatta.to_str() else { return Numbers::new() };
+    let words = [program, "top", "--pid", &pid, "--once", "--interval", "0", "--json"];
+    let Some(text) = output_of(&words) else { return Numbers::new() };
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    let counters = value["total"]["counters"].as_object();
+    let number = |(name, value): (&String, &Value)| Some((name.clone(), value.as_f64()?));
+    counters.into_iter().flatten().filter_map(number).collect()
+}
+
+/// Counters of the processor on every thread of `pids`; what the machine lacks is said once. At
+/// most three hardware events at a time, so that they need not take turns.
+fn attach(pids: &[u32]) -> (Vec<(&'static str, Counter)>, Vec<String>) {
+    let (mut all, mut missing) = (Vec::new(), Vec::new());
+    for name in ["user_instructions", "kernel_instructions", "cycles", "task_ns"] {
+        let open = |thread: i32| {
+            let mut builder = match name {
+                "cycles" => Builder::new(Hardware::CPU_CYCLES),
+                "task_ns" => Builder::new(Software::TASK_CLOCK),
+                _ => Builder::new(Hardware::INSTRUCTIONS),
+            };
+            builder.exclude_user(name == "kernel_instructions");
+            builder.exclude_kernel(name == "user_instructions").exclude_hv(true);
+            builder.observe_pid(thread).any_cpu().inherit(true);
+            let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+            builder.read_format(times).build()
+        };
+        match threads(pids).into_iter().map(open).collect::<Result<Vec<Counter>, _>>() {
+            Ok(counters) => all.extend(counters.into_iter().map(|counter| (name, counter))),
+            Err(error) => missing.push(format!("{name}: {error}")),
+        }
+    }
+    (all, missing)
+}
+
+/// A counter's total, scaled up if it took turns with others.
+fn read(counter: &mut Counter) -> Option<f64> {
+    let read = counter.read_full().ok()?;
+    let enabled = read.time_enabled()?.as_secs_f64();
+    let running = read.time_running()?.as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
+    let counted = read.count() as f64;
+    Some(if running > 0.0 { counted * enabled / running } else { 0.0 })
+}
+
+fn threads(pids: &[u32]) -> BTreeSet<i32> {
+    let folders = pids.iter().map(|pid| format!("/proc/{pid}/task"));
+    folders
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_read() {
+        let stat = "cpu  9 9 9 9\ncpu0 100 1 50 900 5 7 8 3 0 0\ncpu1 1 0 2 3 4 5 6 7\nintr 1\n";
+        let found = processors(stat);
+        assert_eq!(found[&0], (151.0, 3.0));
+        assert_eq!(found[&1], (3.0, 7.0));
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn our_own_work_is_seen() {
+        let watch = Watch::start(vec![std::process::id()], None);
+        let sum: u64 = std::hint::black_box((0..3_000_000_u64).map(std::hint::black_box).sum());
+        assert!(sum > 0);
+        let seen = watch.stop(&[]);
+        assert!(seen.seconds > 0.0 && seen.server.contains_key("cpu_s"), "{seen:?}");
+        for name in ["user_instructions", "cycles"] {
+            let missing = seen.missing.iter().any(|line| line.starts_with(name));
+            assert_ne!(missing, seen.server.get(name).is_some_and(|n| *n > 1e6), "{seen:?}");
+        }
+    }
+}

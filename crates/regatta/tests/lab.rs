@@ -1,0 +1,175 @@
+//! The lab from outside: runs that end, go on, and are told to stop.
+#![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A directory of our own, with a site that everybody may read.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("regatta-lab-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(path.join("site")).unwrap();
+        fs::write(path.join("site/index.html"), "hello\n".repeat(100)).unwrap();
+        for open in [&path, &path.join("site")] {
+            fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Self(path)
+    }
+
+    /// An experiment over the site. Its guards let everything pass: a busy machine is no failure.
+    fn experiment(&self, window_s: f64) -> PathBuf {
+        let text = format!(
+            r#"experiment = {{ name = "tiny", question = "?", expect = "!" }}
+targets.sped = {{ program = "regatta" }}
+targets.two.program = "regatta"
+targets.two.config.server.architecture = "symped"
+targets.two.config.event.processes = 2
+factors."workload.connections" = [2]
+workload = {{ root = "{}/site", loop = "closed" }}
+measure = {{ warm_s = 0.1, window_s = {window_s}, blocks = 2 }}
+[guards]
+lag_p99_ms_max = 1e6
+client_busy_max = 1
+foreign_max = 1
+steal_max = 1
+errors_max = 1
+"#,
+            self.0.display()
+        );
+        let file = self.0.join("tiny.toml");
+        fs::write(&file, text).unwrap();
+        file
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn lab(words: &[&Path]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_regatta"));
+    command.arg("lab").args(words).stdin(Stdio::null());
+    command
+}
+
+fn run(words: &[&Path]) -> Output {
+    lab(words).output().unwrap()
+}
+
+#[track_caller]
+fn done(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn records(out: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(out.join("results.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_run_is_made_and_goes_on_where_it_was() {
+    let place = Place::new("whole");
+    let (file, out) = (place.experiment(0.5), place.0.join("out"));
+    let words: [&Path; 4] = ["run".as_ref(), &file, "--out".as_ref(), &out];
+    done(&run(&words));
+    let made = records(&out);
+    assert_eq!(made.len(), 6, "sped, sped again and two, twice");
+    for record in &made {
+        assert_eq!(record["valid"], true, "{record}");
+        assert!(record["metrics"]["good_per_s"].as_f64().unwrap() > 0.0, "{record}");
+        assert!(record["counters"]["replies"].as_f64().unwrap() > 0.0, "{record}");
+        assert_eq!(record["cell"]["levels"]["workload.connections"], "2");
+    }
+    assert!(!out.join("scratch").exists(), "nothing is left but results");
+    // A crash in the middle of the last line: that trial is made again, and no other.
+    let text = fs::read_to_string(out.join("results.jsonl")).unwrap();
+    fs::write(out.join("results.jsonl"), &text[..text.len() - 40]).unwrap();
+    done(&run(&words));
+    let again = records(&out);
+    assert_eq!(again[..5], made[..5]);
+    assert_eq!(again[5]["trial"], made[5]["trial"]);
+    // Another experiment does not go on with it.
+    let other = run(&["run".as_ref(), &place.experiment(0.6), "--out".as_ref(), &out]);
+    assert_eq!(other.status.code(), Some(1));
+}
+
+/// The process and all that descend from it.
+fn family(of: u32) -> Vec<u32> {
+    let parent = |pid: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let all: Vec<u32> = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    let mut found = vec![of];
+    let mut at = 0;
+    while let Some(above) = found.get(at).copied() {
+        found.extend(all.iter().filter(|pid| parent(**pid) == Some(above)));
+        at += 1;
+    }
+    found
+}
+
+fn is_gone(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |text| text.contains(") Z "))
+}
+
+#[test]
+fn nothing_is_left_behind_when_it_is_told_to_stop() {
+    for (name, signal) in [("int", Signal::INT), ("kill", Signal::KILL)] {
+        let place = Place::new(name);
+        let (file, out) = (place.experiment(60.0), place.0.join("out"));
+        let mut running = lab(&["run".as_ref(), &file, "--out".as_ref(), &out])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        // The lab, a load, and a server with at least one worker.
+        let mut pids = family(running.id());
+        while pids.len() < 4 && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+            pids = family(running.id());
+        }
+        assert!(pids.len() >= 4, "{pids:?}");
+        let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+        let status = running.wait().unwrap();
+        assert_eq!(status.code(), (signal == Signal::INT).then_some(1));
+        while !pids.iter().all(|pid| is_gone(*pid)) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(pids.iter().all(|pid| is_gone(*pid)), "{pids:?}");
+    }
+}
+
+#[test]
+fn problems_are_told_at_once_and_plans_run_nothing() {
+    let place = Place::new("told");
+    let wrong = place.0.join("wrong.toml");
+    fs::write(&wrong, "[experiment]\nname = 1\n[workload]\nloop = \"x\"\n").unwrap();
+    let output = run(&["run".as_ref(), &wrong]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains("wrong.toml:2:8") && said.contains("wrong.toml:4:8"), "{said}");
+    assert_eq!(run(&["run".as_ref(), "nosuch".as_ref()]).status.code(), Some(2));
+    let plan = done(&run(&["run".as_ref(), &place.experiment(5.0), "--plan".as_ref()]));
+    assert!(plan.contains("6 trials") && plan.contains("sped (again)"), "{plan}");
+    assert!(done(&run(&["list".as_ref()])).contains("quick"));
+}
