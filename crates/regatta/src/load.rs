@@ -36,7 +36,8 @@ pub(crate) struct Load {
     /// Time between a reply and the next request, where no log says; the workload's, or none.
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "rate")]
     think: Option<Duration>,
-    /// Length of the measurement; with --count until that is done, else the workload's, or 10s.
+    /// Length of the measurement; with --count, or at the times of a log, until that is done, else
+    /// the workload's, or 10s.
     #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_time)]
     duration: Option<Duration>,
     /// Requests (or sessions) after which the load ends.

@@ -58,7 +58,9 @@ pub(super) fn take_up(
     options.requests_per_connection.get_or_insert(0);
     options.idle.get_or_insert(0);
     options.verify.get_or_insert(Verify::Off);
-    if options.count.is_none() {
+    // The times of a log end by themselves.
+    let ends = matches!(options.model, Model::PartlyOpen { session_rate: None, .. });
+    if options.count.is_none() && !ends {
         options.duration.get_or_insert(DURATION);
     }
     Ok((taken, altered))

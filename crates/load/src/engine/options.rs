@@ -63,8 +63,8 @@ pub struct LoadOptions {
     pub model: Model,
     /// How arrivals are spread, in the open and partly-open models.
     pub arrivals: Arrivals,
-    /// Length of the measurement; `None`: with a count until that is done, else as long as the
-    /// workload's phases, or 10 s.
+    /// Length of the measurement; `None`: with a count, or at the times of a log, until that is
+    /// done, else as long as the workload's phases, or 10 s.
     pub duration: Option<Duration>,
     /// Time before the measurement, whose requests count for nothing; `None`: none.
     pub warm_up: Option<Duration>,

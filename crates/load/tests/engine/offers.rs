@@ -149,6 +149,21 @@ fn what_does_not_fit_says_what_to_do() {
     assert!(found.contains("--source 203.0.113.1"), "{found}");
 }
 
+/// Sessions at the times of a log: the load ends with the log, however long that is.
+#[test]
+fn a_log_with_times_is_played_to_its_end() {
+    let made = Made::new("none", true);
+    let log = made.0.join("log");
+    fs::write(&log, "#! at=0.1\n/a\n/b\n\n#! at=0.3\n/c\n\n").unwrap();
+    let model = Model::PartlyOpen { sessions: vec![log], session_rate: None, think: None };
+    let server = Server::new(|_| Answer::ok(b"x"));
+    let options = LoadOptions { progress: false, ..LoadOptions::new(&server.url("/"), model) };
+    assert_eq!(Plan::new(&options).unwrap().options().duration, None);
+    let outcome = load(&options);
+    assert_eq!((outcome.offered, outcome.fates.get(Fate::Good)), (3, 3), "{:?}", outcome.fates);
+    assert!(outcome.seconds >= 0.3 && !outcome.interrupted);
+}
+
 #[test]
 fn ways_to_alter_are_read() {
     let shown = |text: &str| parse_alter(text).map(|wanted| wanted.map(|a| a.to_string()));
