@@ -40,6 +40,24 @@ pub trait Cache<F>: fmt::Debug {
     /// What is known of `path`.
     fn get(&self, path: &[u8], now: Tick, tally: &Tally<'_>) -> Lookup<F>;
 
+    /// Shows the file that `path` names to `serve`, if it is known and recent enough to use; true
+    /// if `serve` was called and returned true. Only then was it a lookup; otherwise ask
+    /// [`get`](Self::get).
+    ///
+    /// Nobody takes a reference to the file, which would cost as much as finding it; and so, if
+    /// nobody has, `serve` may change the file. It must not call the cache. A cache need not have
+    /// this way.
+    #[expect(unused_variables, reason = "a cache without this way")]
+    fn hit(
+        &self,
+        path: &[u8],
+        now: Tick,
+        tally: &Tally<'_>,
+        serve: &mut dyn FnMut(&mut Arc<Representation<F>>) -> bool,
+    ) -> bool {
+        false
+    }
+
     /// Remembers that `path`, opened at `opened`, names `entry`; replaces what was known of it,
     /// unless that is younger.
     fn put(&self, path: &[u8], entry: &Entry<F>, opened: Tick, tally: &Tally<'_>);

@@ -2,10 +2,11 @@
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use regatta_http::{
     Status,
+    date::DATE_BYTES,
     etag::EntityTag,
     h1::{end_head, write_date_field, write_decimal_field, write_field, write_status_line},
 };
-use regatta_op::{Coding, Codings, File, FileId, Now};
+use regatta_op::{Coding, Codings, File, FileId, Now, Segment};
 
 use crate::{Site, content, validator};
 
@@ -23,6 +24,8 @@ pub struct Representation<F> {
     identity: Coded<F>,
     siblings: [Option<Box<Coded<F>>>; 3],
     content_type: Box<str>,
+    /// The second in which [`Self::redate`] was called last.
+    redated: u64,
 }
 
 /// One content coding of a file, or the file as it is.
@@ -49,9 +52,53 @@ pub struct Coded<F> {
 #[derive(Clone, Debug)]
 pub enum Body<F> {
     /// In memory; no descriptor is held.
-    Memory(Arc<[u8]>),
+    Memory(Whole),
     /// In an open file.
     File(F),
+}
+
+/// A whole 200 in one piece of memory: the head that HTTP/1.1 has on a connection that goes on, and
+/// the body behind it.
+///
+/// Connections send it as it is, without a copy. Its date is changed in place, when no connection
+/// is sending it.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    bytes: Arc<[u8]>,
+    body_at: usize,
+    /// The second that its date tells; `None` if it was never changed.
+    dated: Option<u64>,
+}
+
+impl Whole {
+    pub(crate) fn new(head: &[u8], body: &[u8]) -> Self {
+        Self { bytes: [head, body].concat().into(), body_at: head.len(), dated: None }
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body_at..]
+    }
+
+    /// The response, if its date is this one.
+    #[inline]
+    pub(crate) fn dated(&self, unix: u64) -> Option<&Arc<[u8]>> {
+        (self.dated == Some(unix)).then_some(&self.bytes)
+    }
+
+    /// The body, to be sent behind another head.
+    pub(crate) fn body_segment<F>(&self) -> Segment<F> {
+        Segment::Mem { bytes: self.bytes.clone(), at: self.body_at }
+    }
+
+    /// Changes the date, unless a connection is sending the old one.
+    fn redate(&mut self, unix: u64, date: &[u8; DATE_BYTES]) {
+        if let Some(bytes) = Arc::get_mut(&mut self.bytes) {
+            bytes[OK_DATE_AT..OK_DATE_AT + DATE_BYTES].copy_from_slice(date);
+            self.dated = Some(unix);
+        }
+    }
 }
 
 impl<F: File> Representation<F> {
@@ -70,7 +117,7 @@ impl<F: File> Representation<F> {
             sibling.map(|file| Box::new(Coded::new(file, coding, &facts, now)))
         });
         let identity = Coded::new(file, None, &facts, now);
-        Self { identity, siblings, content_type: facts.content_type }
+        Self { identity, siblings, content_type: facts.content_type, redated: 0 }
     }
 
     /// The file as it is.
@@ -132,7 +179,28 @@ impl<F: File> Representation<F> {
         };
         let coded = coded.expect("only a coding that exists is filled");
         assert_eq!(bytes.len() as u64, coded.id.len, "a body is as long as its head says");
-        coded.body = Body::Memory(bytes.into());
+        coded.body = Body::Memory(Whole::new(&coded.ok, &bytes));
+    }
+
+    /// The second in which [`Self::redate`] was called last.
+    #[inline]
+    pub(crate) const fn redated(&self) -> u64 {
+        self.redated
+    }
+
+    /// Brings the date in what is sent whole up to date: `date` is that of `unix`. What a
+    /// connection is sending keeps the old one, and others get copies.
+    #[cold]
+    pub(crate) fn redate(file: &mut Arc<Self>, unix: u64, date: &[u8; DATE_BYTES]) {
+        if let Some(file) = Arc::get_mut(file) {
+            file.redated = unix;
+            let siblings = file.siblings.iter_mut().filter_map(Option::as_deref_mut);
+            for coded in siblings.chain([&mut file.identity]) {
+                if let Body::Memory(whole) = &mut coded.body {
+                    whole.redate(unix, date);
+                }
+            }
+        }
     }
 
     /// Descriptors held.
@@ -145,7 +213,7 @@ impl<F: File> Representation<F> {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let body = |coded: &Coded<F>| match &coded.body {
-            Body::Memory(bytes) => bytes.len(),
+            Body::Memory(whole) => whole.bytes.len(),
             Body::File(_) => 0,
         };
         let of = |coded: &Coded<F>| {
@@ -161,7 +229,7 @@ impl<F: File> Representation<F> {
         siblings: [Option<Box<Coded<F>>>; 3],
         content_type: Box<str>,
     ) -> Self {
-        Self { identity, siblings, content_type }
+        Self { identity, siblings, content_type, redated: 0 }
     }
 
     fn all(&self) -> impl Iterator<Item = &Coded<F>> {
@@ -189,7 +257,7 @@ impl<F: File> Coded<F> {
             id,
             coding,
             modified_secs,
-            body: if id.len == 0 { Body::Memory([].into()) } else { Body::File(file) },
+            body: Body::File(file),
             etag,
             ok: Box::default(),
             type_at: 0,
@@ -198,6 +266,9 @@ impl<F: File> Coded<F> {
         };
         coded.build_ok(facts, now);
         coded.build_not_modified(facts, now);
+        if id.len == 0 {
+            coded.body = Body::Memory(Whole::new(&coded.ok, &[]));
+        }
         coded
     }
 

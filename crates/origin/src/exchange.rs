@@ -6,7 +6,7 @@ use crate::{
     plan::plan,
     protocol::h1::{After, Announced, Course, head_limits},
     reply::{Persistence, Reply, Terms, needs_file},
-    resolve::{Asked, Found, Search},
+    resolve::{Asked, Found, Role, Search},
     work::Content,
 };
 use alloc::{boxed::Box, sync::Arc};
@@ -138,26 +138,65 @@ impl<F: File> Conn<F> {
             return self.respond_rarely(reply, head, &course, now, cx);
         };
         let asked = Asked { path, head, rules: &cx.site.content };
-        let (mut search, mut found) = first(self, &asked);
-        if let Found::Next(next) = found {
-            search = next;
-            found = match self.look_up(search, &asked, now, cx) {
-                Some(entry) => search.consider(&asked, entry),
-                None => return,
-            };
-        }
-        let Found::File(file, role) = found else {
-            return self.answer_otherwise(search, found, &asked, &course, now, cx);
+        let (search, found) = first(self, &asked);
+        let hit = match &found {
+            Found::Next(next) if next.is_itself() => {
+                self.hit(asked.path.relative, Role::Itself, &asked, &terms, now, cx)
+            }
+            Found::Next(next) => self.hit_other(*next, &asked, &terms, now, cx),
+            _ => None,
         };
-        let plan = plan(head, &file, role, cx.site.limits.ranges_max, now.unix);
-        if let Some(coding) = plan.fill(head.method, cx.site.caching.body_bytes_max) {
-            return self.ask_read(file, coding, search, cx);
+        match hit {
+            Some((status, body_bytes)) => {
+                self.respond(status, body_bytes, head, &course, now, cx);
+            }
+            None => self.answer_otherwise(search, found, &asked, &course, now, cx),
         }
-        let (status, body_bytes) = terms.planned_into(&plan, role, &mut self.out);
-        self.respond(status, body_bytes, head, &course, now, cx);
     }
 
-    /// [`answer`](Self::answer) when the name looked at first is no file.
+    /// Answers with the file that is remembered by `name`, in its `role`, if that needs nothing
+    /// more: its status and how many bytes of body it has.
+    #[inline(always)]
+    fn hit(
+        &mut self,
+        name: &[u8],
+        role: Role,
+        asked: &Asked<'_>,
+        terms: &Terms<'_>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Option<(Status, u64)> {
+        let mut hit = None;
+        if cx.site.caching.enabled {
+            cx.cache.hit(name, now.tick, &cx.tally, &mut |file| {
+                if file.redated() != now.unix {
+                    Representation::redate(file, now.unix, &cx.scratch.date(now.unix));
+                }
+                let plan = plan(asked.head, file, role, cx.site.limits.ranges_max, now.unix);
+                if plan.fill(asked.head.method, cx.site.caching.body_bytes_max).is_none() {
+                    hit = Some(terms.planned_into(&plan, role, &mut self.out));
+                }
+                hit.is_some()
+            });
+        }
+        hit
+    }
+
+    /// [`hit`](Self::hit) by a name that must be put together, such as an index name.
+    #[inline(never)]
+    fn hit_other(
+        &mut self,
+        search: Search,
+        asked: &Asked<'_>,
+        terms: &Terms<'_>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Option<(Status, u64)> {
+        let mut room = cx.scratch.candidate.borrow_mut();
+        self.hit(search.name(asked, &mut room), search.role(), asked, terms, now, cx)
+    }
+
+    /// [`answer`](Self::answer) when it takes more than one look into memory.
     #[inline(never)]
     fn answer_otherwise(
         &mut self,

@@ -184,6 +184,35 @@ impl<F: File> Cache<F> for LocalCache<F> {
         Lookup::Fresh(held.entry.clone())
     }
 
+    #[inline]
+    fn hit(
+        &self,
+        path: &[u8],
+        now: Tick,
+        tally: &Tally<'_>,
+        serve: &mut dyn FnMut(&mut Arc<Representation<F>>) -> bool,
+    ) -> bool {
+        let hash = self.hash(path);
+        let mut inner = self.inner.borrow_mut();
+        let Inner { table, nodes, .. } = &mut *inner;
+        let Some(&at) = table.find(hash, |&at| is_at(nodes, at, hash, path)) else {
+            return false;
+        };
+        let Some(held) = nodes[at as usize].slot.as_mut() else {
+            return false;
+        };
+        let Entry::File(file) = &mut held.entry else {
+            return false;
+        };
+        if now.since(held.checked_at) >= self.rules.revalidate_ms || !serve(file) {
+            return false;
+        }
+        held.visited = true;
+        tally.add(Counter::CacheLookups, 1);
+        tally.add(Counter::CacheHits, 1);
+        true
+    }
+
     fn put(&self, path: &[u8], entry: &Entry<F>, opened: Tick, tally: &Tally<'_>) {
         let held = self.hold(path, entry, opened);
         let mut inner = self.inner.borrow_mut();

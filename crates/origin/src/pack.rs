@@ -2,8 +2,8 @@
 //!
 //! Files do not go into the bytes: the cache keeps them in whatever way processes share them, and
 //! gives each place its file back.
-use crate::entry::{Body, Coded, Parts, Representation};
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use crate::entry::{Body, Coded, Parts, Representation, Whole};
+use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, File, FileId, Modified};
 
 /// How many content codings a representation can have: the file as it is, and its siblings.
@@ -65,8 +65,8 @@ impl<F: File> Coded<F> {
         for bytes in [etag, ok, not_modified] {
             put_bytes(out, bytes);
         }
-        if let Body::Memory(bytes) = &self.body {
-            put_bytes(out, bytes);
+        if let Body::Memory(whole) = &self.body {
+            put_bytes(out, whole.body());
         }
         file
     }
@@ -80,7 +80,7 @@ impl<F: File> Coded<F> {
     ) -> Option<Option<Self>> {
         let Some(packed) = Packed::take(from)? else { return Some(None) };
         let body = match packed.body {
-            Some(bytes) => Body::Memory(Arc::from(bytes)),
+            Some(body) => Body::Memory(Whole::new(packed.parts.1, body)),
             None => Body::File(file(packed.id)?),
         };
         Some(Some(Self::assemble(packed.id, coding, packed.modified_secs, body, packed.parts)))

@@ -74,7 +74,7 @@ impl Terms<'_> {
         (reply.status, reply.body_bytes)
     }
 
-    /// 200 with all of a file: the prebuilt head, the date patched, the body behind it.
+    /// 200 with all of a file.
     #[inline(always)]
     fn whole<F: File>(
         &self,
@@ -82,9 +82,28 @@ impl Terms<'_> {
         role: Role,
         outbox: &mut Outbox<F>,
     ) -> (Status, u64) {
+        if let Body::Memory(whole) = &coded.body
+            && let Some(bytes) = whole.dated(self.now.unix)
+            && role == Role::Itself
+            && self.persistence == Persistence::Implied
+            && !self.head_only
+        {
+            outbox.push(Segment::Mem { bytes: bytes.clone(), at: 0 });
+            return (Status::OK, coded.len());
+        }
+        self.pieces(coded, role, outbox)
+    }
+
+    /// [`whole`](Self::whole) for what is not kept in one piece with this head.
+    fn pieces<F: File>(
+        &self,
+        coded: &Coded<F>,
+        role: Role,
+        outbox: &mut Outbox<F>,
+    ) -> (Status, u64) {
         let mut out = self.scratch.take_buffer();
         let copied = match &coded.body {
-            Body::Memory(bytes) if self.copies(bytes) => bytes,
+            Body::Memory(whole) if self.copies(whole.body()) => whole.body(),
             _ => &[][..],
         };
         out.reserve(coded.ok().len() + copied.len() + CONNECTION_BYTES_MAX);
@@ -99,7 +118,7 @@ impl Terms<'_> {
         }
         if copied.is_empty() {
             outbox.push(match &coded.body {
-                Body::Memory(bytes) => Segment::Mem { bytes: bytes.clone(), at: 0 },
+                Body::Memory(whole) => whole.body_segment(),
                 Body::File(file) => Segment::File { file: file.clone(), at: 0, len: coded.len() },
             });
         }
@@ -144,8 +163,8 @@ impl Terms<'_> {
         vary(&mut out, role);
         self.amend(&mut out);
         let mut outbox = match &coded.body {
-            Body::Memory(bytes) => {
-                out.extend_from_slice(slice(bytes, range));
+            Body::Memory(whole) => {
+                out.extend_from_slice(slice(whole.body(), range));
                 Outbox::new(out)
             }
             Body::File(_) => Outbox::new(out),
@@ -172,10 +191,10 @@ impl Terms<'_> {
         vary(&mut out, role);
         self.amend(&mut out);
         let outbox = match &coded.body {
-            Body::Memory(bytes) => {
+            Body::Memory(whole) => {
                 for (part, range) in parts.iter().zip(ranges) {
                     out.extend_from_slice(part);
-                    out.extend_from_slice(slice(bytes, range));
+                    out.extend_from_slice(slice(whole.body(), range));
                 }
                 out.extend_from_slice(&end);
                 Outbox::new(out)
@@ -208,7 +227,7 @@ impl Terms<'_> {
             return Reply { outbox, status: Status::NOT_FOUND, body_bytes: 0 };
         }
         outbox.push(match &coded.body {
-            Body::Memory(bytes) => Segment::Mem { bytes: bytes.clone(), at: 0 },
+            Body::Memory(whole) => whole.body_segment(),
             Body::File(file) => Segment::File { file: file.clone(), at: 0, len: coded.len() },
         });
         Reply { outbox, status: Status::NOT_FOUND, body_bytes: coded.len() }

@@ -50,6 +50,10 @@ impl Scratch {
     /// Gives a buffer back.
     #[inline]
     pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
+        // What was sent whole from the cache had none.
+        if buffer.capacity() == 0 {
+            return;
+        }
         let mut buffers = self.buffers.borrow_mut();
         if buffer.capacity() <= BUFFER_BYTES_MAX && buffers.len() < BUFFERS_MAX {
             buffer.clear();
@@ -69,13 +73,19 @@ impl Scratch {
         }
     }
 
-    /// Writes the date over 29 bytes at `at`, formatting it once a second.
-    #[inline(always)]
+    /// Writes the date over 29 bytes at `at`.
+    #[inline]
     pub(crate) fn patch_date(&self, head: &mut [u8], at: usize, unix: u64) {
+        head[at..at + DATE_BYTES].copy_from_slice(&self.date(unix));
+    }
+
+    /// The date, formatted once a second.
+    #[inline]
+    pub(crate) fn date(&self, unix: u64) -> [u8; DATE_BYTES] {
         if self.second.get() != unix {
             self.format_date(unix);
         }
-        head[at..at + DATE_BYTES].copy_from_slice(&self.date.get());
+        self.date.get()
     }
 
     #[cold]

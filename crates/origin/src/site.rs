@@ -175,8 +175,8 @@ pub struct CachingRules {
     pub bytes_max: usize,
     /// Longest file whose body is held in memory, bytes; it needs no descriptor then.
     pub body_bytes_max: u64,
-    /// Longest held body that is copied behind the head into one buffer, bytes; a longer one is a
-    /// segment of its own.
+    /// Longest held body that is copied behind the head into one buffer, bytes, where the two are
+    /// not kept in one piece; a longer one is a segment of its own.
     pub copy_bytes_max: usize,
     /// Age at which a remembered file is opened again to see whether it changed, milliseconds.
     pub revalidate_ms: u64,

@@ -1,5 +1,6 @@
 //! What is remembered, for how long, and within which bounds.
-use crate::rig::{Client, Expected, Rig, check, pattern};
+use crate::rig::{Client, Expected, Response, Rig, check, pattern};
+use regatta_http::date;
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Fault, OpKind, OpenFault};
 use regatta_origin::{CachingRules, ContentRules, STALE_PERIODS_MAX, Site};
@@ -14,7 +15,7 @@ fn get(path: &str) -> String {
 
 fn body(rig: &Rig, path: &str) -> Vec<u8> {
     let output = rig.ask(&get(path));
-    crate::rig::Response::parse(&output, false).0.body
+    Response::parse(&output, false).0.body
 }
 
 #[test]
@@ -34,6 +35,38 @@ fn a_change_shows_after_the_time_to_revalidate() {
     assert!(rig.count(Counter::CacheNegativeHits) > 0);
     rig.pass(1_000);
     assert_eq!(body(&rig, "/ten.txt"), b"back");
+}
+
+/// What is sent in one piece from the cache tells the second in which it was asked for, also while
+/// a connection that is slow to take it is sending the same with an earlier date.
+#[test]
+fn every_response_tells_its_own_second() {
+    let rig = with(CachingRules { revalidate_ms: 60_000, ..CachingRules::default() });
+    let date = || String::from_utf8(date::format(rig.now().unix.cast_signed()).to_vec()).unwrap();
+    let check = || {
+        let response = Response::parse(&rig.ask(&get("/ten.txt")), false).0;
+        assert_eq!(response.field("date"), Some(date()));
+        assert_eq!(response.body, b"0123456789");
+    };
+    for _ in 0..3 {
+        check();
+        check();
+        let mut slow = rig.connect();
+        slow.room = 50;
+        slow.feed(get("/ten.txt").as_bytes());
+        let early = date();
+        for _ in 0..2 {
+            rig.pass(1_000);
+            check();
+            check();
+        }
+        slow.room = u64::MAX;
+        slow.run();
+        let late = &slow.responses(&[])[0];
+        assert_eq!(late.field("date"), Some(early));
+        assert_eq!(late.body, b"0123456789");
+        rig.pass(1_000);
+    }
 }
 
 #[test]

@@ -356,7 +356,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         bytes(0, MIB),
         "16384",
         "The largest body that is copied behind its head, so that one plain write sends both.",
-        "",
+        "Where head and body are not kept in one piece: for HTTP/1.0, say, or for error pages.",
     ),
     option(
         "cache.revalidate_ms",
