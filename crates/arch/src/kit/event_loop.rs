@@ -28,6 +28,9 @@ use std::{
 
 /// Bytes that one `recv` can take. Larger than any head that is allowed by default.
 const BUFFER_BYTES: usize = 64 << 10;
+/// Where in the buffer received bytes land: the target of a `GET` then starts where a word does,
+/// and is looked at in words (std's check that it is UTF-8, which `httparse` makes).
+const LANDING: usize = 4;
 /// The longest wait, ms: logs are flushed and the heartbeat beats at least this often.
 const WAIT_MS_MAX: u64 = 1000;
 /// How late the date may be, ms.
@@ -102,7 +105,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             rules,
             around,
             again: VecDeque::new(),
-            buffer: vec![0; BUFFER_BYTES].into(),
+            buffer: vec![0; LANDING + BUFFER_BYTES].into(),
             spares: Spares::default(),
             now,
             stamp: clock::nanos(),
@@ -350,6 +353,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             self.sample_due = false;
             slot.timed_from = clock::nanos();
         }
+        let buffer = &mut buffer[LANDING..];
         let mut io = Io { disk, buffer, spares, rules: self.rules, spent };
         let turn = step(slot, key, &mut io, self.now, &around.cx);
         let spent = io.spent;
