@@ -1,15 +1,16 @@
 //! `regatta lab`: options in, a run and what it says out, an exit code.
 
+use crate::analysis::Analysis;
 use crate::journal::Run;
 use crate::plan::{cells, order, predicted_s};
 use crate::run::{self, Ended, Options, Progress};
 use crate::spec::{Experiment, Scale, parse};
-use crate::{library, trial};
+use crate::{claims, compare, library, report, trial};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// Everything was done.
@@ -85,8 +86,10 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let ended = run::perform(&mut run, &asked);
     bar.finish_and_clear();
     match ended {
-        Ok(Ended::Done) => Ok(summary(&run)),
+        Ok(Ended::Done) => publish(&run).map_err(|why| (FAILED, why)),
         Ok(Ended::Interrupted) => {
+            // What there is can be read already.
+            publish(&run).map_err(|why| (FAILED, why))?;
             let again = format!(
                 "interrupted after {} trials; the same command with --out {} goes on",
                 run.records.len(),
@@ -129,18 +132,46 @@ fn plan(experiment: &Experiment) -> String {
     out
 }
 
-/// The medians of the deciding number, until there is a report to read.
-fn summary(run: &Run) -> u8 {
-    let metric = &run.experiment.measure.metric;
-    let mut out = format!("{}\nmedian {metric}\n", run.directory.display());
-    for cell in cells(&run.experiment) {
-        let trials = run.valid().filter(|record| record.cell == cell);
-        let values: Vec<f64> = trials.filter_map(|r| r.metrics.get(metric).copied()).collect();
-        let name = format!("{} {}", cell.arm, run::levels(&cell));
-        let median = crate::stats::median(&values);
-        let _ = writeln!(out, "  {name:<40} {median:>12.2}  ({} trials)", values.len());
+/// Writes the report of a run, whole or partial, and says what it says.
+pub fn report(directory: &Path) -> u8 {
+    let told = Run::open(directory).map_err(|why| (USAGE, why));
+    match told.and_then(|run| publish(&run).map_err(|why| (FAILED, why))) {
+        Ok(code) => code,
+        Err((code, why)) => {
+            say(&why);
+            code
+        }
     }
-    print(&out)
+}
+
+/// Prints what differs between two runs.
+pub fn compare(before: &Path, after: &Path) -> u8 {
+    match (Run::open(before), Run::open(after)) {
+        (Ok(before), Ok(after)) => print(&compare::compare(&before, &after)),
+        (before, after) => {
+            [before.err(), after.err()].iter().flatten().for_each(|why| say(why));
+            USAGE
+        }
+    }
+}
+
+/// Writes the report's files; prints the answer and where they are.
+fn publish(run: &Run) -> Result<u8, String> {
+    let paths = report::write(run)?;
+    let analysis = Analysis::of(run);
+    let mut out = format!("{}\n", analysis.answer);
+    for judged in claims::judge(run) {
+        let verdict = match judged.verdict {
+            claims::Verdict::Holds => "holds",
+            claims::Verdict::Fails => "fails here",
+            claims::Verdict::CannotTell => "cannot be told here",
+        };
+        let _ = writeln!(out, "{} {verdict}: {} ({})", judged.id, judged.ours, judged.why);
+    }
+    if let Some(page) = paths.first() {
+        let _ = writeln!(out, "{}", page.display());
+    }
+    Ok(print(&out))
 }
 
 /// A directory for a run that was given none.

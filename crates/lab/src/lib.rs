@@ -2,7 +2,10 @@
 //! and judges what it read. It treats every server as a program with a command line.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod claims;
 pub mod cli;
+mod compare;
 pub mod env;
 mod guard;
 pub mod journal;
@@ -12,6 +15,7 @@ pub mod manifest;
 pub mod plan;
 mod process;
 pub mod record;
+pub mod report;
 pub mod run;
 mod servers;
 pub mod spec;

@@ -101,7 +101,9 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
         }
     }
     let cpu_s = seen.server.get("cpu_s").copied().unwrap_or_default();
-    put("cpu_us_per_reply", 1e6 * cpu_s / replies);
+    // The kernel's task clock is exact; /proc counts in steps of 10 ms.
+    let exact_s = seen.server.get("task_ns").map_or(cpu_s, |ns| ns / 1e9);
+    put("cpu_us_per_reply", 1e6 * exact_s / replies);
     put("server_cpu", cpu_s / seen.seconds);
     put("window_s", seen.seconds);
     all
@@ -119,7 +121,8 @@ pub(crate) fn spectrum(outcome: &Outcome) -> Vec<(f64, f64)> {
     SPECTRUM.into_iter().filter_map(|q| Some((q, at(outcome.latency(), q)?))).collect()
 }
 
-pub(crate) fn series(outcome: &Outcome) -> Vec<Second> {
+/// The whole seconds of a trial.
+pub(crate) fn series(outcome: &Outcome, whole: f64) -> Vec<Second> {
     let second = |row: &regatta_load::engine::Row| Second {
         second: row.second,
         counts: row.counts,
@@ -129,7 +132,8 @@ pub(crate) fn series(outcome: &Outcome) -> Vec<Second> {
         p99_ms: real(row.p99_ns) / 1e6,
         in_flight: row.in_flight,
     };
-    outcome.rows.iter().map(second).collect()
+    let within = |row: &&regatta_load::engine::Row| real(row.second) + 1.0 <= whole;
+    outcome.rows.iter().filter(within).map(second).collect()
 }
 
 /// A count as a real.

@@ -82,11 +82,12 @@ impl Bench<'_> {
             Err(why) => record.reasons.push(why),
             Ok((found, seen)) => {
                 record.metrics = metrics(&found, &seen);
-                let Experiment { guards, machine, .. } = self.experiment;
+                let Experiment { guards, machine, measure, .. } = self.experiment;
+                let planned_s = measure.warm_s + measure.window_s;
                 record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
                 record.valid = record.reasons.is_empty();
                 record.reasons.extend(seen.missing.iter().map(|what| format!("note: {what}")));
-                (record.spectrum, record.series) = (spectrum(&found), series(&found));
+                (record.spectrum, record.series) = (spectrum(&found), series(&found, planned_s));
                 record.counters = seen.counters;
             }
         }

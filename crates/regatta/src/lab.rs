@@ -19,6 +19,20 @@ pub(crate) enum Lab {
     /// Run an experiment, or go on with one that was interrupted.
     #[command(after_help = "Example: regatta lab run quick --out ./first")]
     Run(Run),
+    /// Write the report of a run, whole or interrupted: a page, Markdown, CSV, JSON.
+    #[command(after_help = "Example: regatta lab report ./first")]
+    Report {
+        /// The run's directory.
+        run: PathBuf,
+    },
+    /// Say what differs between two runs.
+    #[command(after_help = "Example: regatta lab compare ./before ./after")]
+    Compare {
+        /// The run to compare with.
+        before: PathBuf,
+        /// The run that is compared.
+        after: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -51,6 +65,8 @@ pub(crate) fn run(lab: Lab) -> u8 {
     match lab {
         Lab::List => cli::list(),
         Lab::Run(run) => run.run(),
+        Lab::Report { run } => cli::report(&run),
+        Lab::Compare { before, after } => cli::compare(&before, &after),
     }
 }
 

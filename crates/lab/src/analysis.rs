@@ -1,0 +1,335 @@
+//! From trials to what may be said: medians with intervals, paired effects, an answer.
+//!
+//! A pure function of the run's directory.
+
+use crate::journal::Run;
+use crate::plan::{AGAIN, Cell, cells};
+use crate::record::Record;
+use crate::spec::Loop;
+use crate::stats::{
+    Effect, Interval, Verdict, compare, holm, judge, median, noise_floor, order_statistic_interval,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Seed of every bootstrap of a report, so that it can be made again.
+const SEED: u64 = 2_007;
+
+/// Everything that a report shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// The number that decides.
+    pub metric: String,
+    /// Whether more of it is better.
+    pub more_is_better: bool,
+    /// Each cell of the plan, in its order.
+    pub cells: Vec<CellSummary>,
+    /// How each arm compares with the baseline at the same setting.
+    pub effects: Vec<EffectRow>,
+    /// The largest noise floor of any setting, as a share.
+    pub floor: f64,
+    /// Whole blocks that were planned and those that every cell has a valid trial of.
+    pub blocks: (u32, u32),
+    /// Trials that count, and those that do not.
+    pub trials: (usize, usize),
+    /// The answer in a sentence or two.
+    pub answer: String,
+}
+
+/// The trials of one cell together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellSummary {
+    /// Which.
+    pub cell: Cell,
+    /// Trials that count.
+    pub trials: usize,
+    /// Attempts that do not.
+    pub invalid: usize,
+    /// Each metric over the trials.
+    pub metrics: BTreeMap<String, Summary>,
+    /// Each of the server's counters: the median over the trials.
+    pub counters: BTreeMap<String, f64>,
+    /// Quantiles and their medians, ms.
+    pub spectrum: Vec<(f64, f64)>,
+}
+
+/// One number over trials.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The median.
+    pub median: f64,
+    /// 95 % interval of the median from order statistics; below six trials, all of them.
+    pub interval: Interval,
+    /// How many trials.
+    pub trials: usize,
+}
+
+/// An arm beside the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EffectRow {
+    /// The arm's cell.
+    pub cell: Cell,
+    /// Arm over baseline.
+    pub effect: Effect,
+    /// p after Holm's correction over the arms of this setting.
+    pub corrected: f64,
+    /// What may be said.
+    pub verdict: Verdict,
+    /// The noise floor of this setting, as a share.
+    pub floor: f64,
+}
+
+/// A server in a closed loop that uses less of its processors waits for its clients.
+const BUSY_MIN: f64 = 0.9;
+
+/// Names of metrics of which less is better end in one of these.
+const LESS: [&str; 7] =
+    ["_ms", "_us", "_per_reply", "error_share", "switches", "instructions", "cycles"];
+
+impl Analysis {
+    /// Of a run, whole or not.
+    pub fn of(run: &Run) -> Self {
+        let metric = run.experiment.measure.metric.clone();
+        let cells: Vec<CellSummary> =
+            cells(&run.experiment).into_iter().map(|cell| summary(run, cell)).collect();
+        let effects = effects(run, &cells, &metric);
+        let floor = effects.iter().map(|row| row.floor).fold(0.0, f64::max);
+        let valid = run.valid().count();
+        let mut analysis = Self {
+            more_is_better: !LESS.iter().any(|end| metric.ends_with(end)),
+            metric,
+            blocks: (run.experiment.measure.blocks, whole_blocks(run)),
+            cells,
+            effects,
+            floor,
+            trials: (valid, run.records.len() - valid),
+            answer: String::new(),
+        };
+        analysis.answer = analysis.answer(&run.experiment.baseline);
+        if let Some(idle) = analysis.idle(run) {
+            analysis.answer = format!("{} {idle}", analysis.answer);
+        }
+        analysis
+    }
+
+    /// The summary of an arm at a setting; None without a valid trial.
+    pub fn cell(&self, arm: &str, levels: &BTreeMap<String, String>) -> Option<&CellSummary> {
+        let same = |one: &&CellSummary| one.cell.arm == arm && one.cell.levels == *levels;
+        self.cells.iter().find(same).filter(|one| one.trials > 0)
+    }
+
+    /// In a closed loop a server that is not busy waits for its clients: then throughput is theirs.
+    fn idle(&self, run: &Run) -> Option<String> {
+        let processors = crate::stats::count(run.experiment.machine.server_cpus.len());
+        if run.experiment.workload.model != Loop::Closed
+            || self.metric != "good_per_s"
+            || processors == 0.0
+        {
+            return None;
+        }
+        let waits = |one: &&CellSummary| {
+            let busy = one.metrics.get("server_cpu").map(|value| value.median / processors);
+            busy.is_some_and(|busy| busy < BUSY_MIN)
+        };
+        let waiting: Vec<&str> =
+            self.cells.iter().filter(waits).map(|one| one.cell.arm.as_str()).collect();
+        (!waiting.is_empty()).then(|| {
+            format!(
+                "Limited by the client: the servers of {} had time left, so their throughput is \
+                 not their own.",
+                waiting.join(", ")
+            )
+        })
+    }
+
+    fn answer(&self, baseline: &str) -> String {
+        if self.trials.0 == 0 {
+            return "Nothing can be said: not one trial counts.".to_owned();
+        }
+        let others: Vec<&EffectRow> =
+            self.effects.iter().filter(|row| !row.cell.arm.ends_with(AGAIN)).collect();
+        let told = |verdict| others.iter().filter(|row| row.verdict == verdict).count();
+        let (more, less) = (told(Verdict::More), told(Verdict::Less));
+        let none = told(Verdict::NoDifference);
+        let settings = others.len();
+        if settings == 0 {
+            return format!("{baseline} was measured alone.");
+        }
+        if others.iter().all(|row| row.verdict == Verdict::CannotTell) {
+            return "Too few blocks to tell anything: give it at least four.".to_owned();
+        }
+        let name = words(&self.metric);
+        let mut told = Vec::new();
+        for row in others.iter().filter(|_| settings <= 8) {
+            told.push(sentence(row));
+        }
+        if told.is_empty() {
+            told.push(format!(
+                "of {settings} comparisons with {baseline}, {more} show more, {less} less, and \
+                 {none} no difference"
+            ));
+        }
+        format!("{} (ratios to {baseline}; 95 % intervals): {}.", capital(&name), told.join("; "))
+    }
+}
+
+/// `sped: 3.1 % more (1.0 to 5.2 %)`.
+fn sentence(row: &EffectRow) -> String {
+    let levels = crate::run::levels(&row.cell);
+    let at = if levels.is_empty() { String::new() } else { format!(" at {levels}") };
+    let arm = &row.cell.arm;
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    let range = row.effect.interval.map_or(String::new(), |interval| {
+        format!(" ({:+.1} to {:+.1} %)", percent(interval.low), percent(interval.high))
+    });
+    match row.verdict {
+        Verdict::More | Verdict::Less => {
+            format!("{arm}{at} {:+.1} %{range}", percent(row.effect.ratio))
+        }
+        Verdict::NoDifference => format!("{arm}{at}: no difference seen{range}"),
+        Verdict::CannotTell => format!("{arm}{at}: too few blocks"),
+    }
+}
+
+/// `good_per_s` as people say it.
+pub fn words(metric: &str) -> String {
+    match metric {
+        "good_per_s" => "good answers per second".to_owned(),
+        "cpu_us_per_reply" => "processor time per reply".to_owned(),
+        "mean_ms" => "mean time".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+}
+
+/// The trials of a cell that count.
+fn of<'a>(run: &'a Run, cell: &'a Cell) -> impl Iterator<Item = &'a Record> {
+    run.valid().filter(move |record| record.cell == *cell)
+}
+
+fn summary(run: &Run, cell: Cell) -> CellSummary {
+    let mut metrics: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let mut counters: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let mut spectrum: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for record in of(run, &cell) {
+        for (name, value) in &record.metrics {
+            metrics.entry(name.clone()).or_default().push(*value);
+        }
+        for (name, value) in &record.counters {
+            counters.entry(name.clone()).or_default().push(*value);
+        }
+        for (quantile, ms) in &record.spectrum {
+            spectrum.entry(quantile.to_bits()).or_default().push(*ms);
+        }
+    }
+    let trials = of(run, &cell).count();
+    let attempts = run.records.iter().filter(|record| record.cell == cell).count();
+    let medians = |(name, values): (String, Vec<f64>)| (name, median(&values));
+    CellSummary {
+        trials,
+        invalid: attempts - trials,
+        metrics: metrics.into_iter().map(|(name, values)| (name, summarise(&values))).collect(),
+        counters: counters.into_iter().map(medians).collect(),
+        // Quantiles are positive, so their bits are in their order.
+        spectrum: spectrum
+            .into_iter()
+            .map(|(bits, values)| (f64::from_bits(bits), median(&values)))
+            .collect(),
+        cell,
+    }
+}
+
+fn summarise(values: &[f64]) -> Summary {
+    let all = || Interval {
+        low: values.iter().copied().fold(f64::INFINITY, f64::min),
+        high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    };
+    Summary {
+        median: median(values),
+        interval: order_statistic_interval(values, 0.5, 0.95).unwrap_or_else(all),
+        trials: values.len(),
+    }
+}
+
+/// Blocks in which every cell has a valid trial.
+fn whole_blocks(run: &Run) -> u32 {
+    let cells = cells(&run.experiment);
+    let missing = |cell: &Cell| run.manifest.left_out.contains_key(&cell.target);
+    let has = |block: u32, cell: &Cell| of(run, cell).any(|record| record.block == block);
+    let whole = |block: &u32| cells.iter().all(|cell| missing(cell) || has(*block, cell));
+    let blocks = (0..run.experiment.measure.blocks).filter(whole).count();
+    u32::try_from(blocks).unwrap_or(u32::MAX)
+}
+
+/// The value of a metric in each block, of the trials that count.
+pub(crate) fn by_block(run: &Run, cell: &Cell, metric: &str) -> BTreeMap<u32, f64> {
+    of(run, cell)
+        .filter_map(|record| Some((record.block, record.metrics.get(metric).copied()?)))
+        .collect()
+}
+
+/// The pairs of two arms, each from one block.
+pub(crate) fn pairs(above: &BTreeMap<u32, f64>, below: &BTreeMap<u32, f64>) -> Vec<(f64, f64)> {
+    above.iter().filter_map(|(block, a)| Some((*a, *below.get(block)?))).collect()
+}
+
+/// Two arms of one run compared by a metric.
+pub(crate) fn effect(run: &Run, arm: &Cell, baseline: &Cell, metric: &str) -> Option<Effect> {
+    let (above, below) = (by_block(run, arm, metric), by_block(run, baseline, metric));
+    compare(&pairs(&above, &below), SEED)
+}
+
+/// Compares pairs with the report's seed.
+pub(crate) fn compared(pairs: &[(f64, f64)]) -> Option<Effect> {
+    compare(pairs, SEED)
+}
+
+fn effects(run: &Run, cells: &[CellSummary], metric: &str) -> Vec<EffectRow> {
+    let experiment = &run.experiment;
+    let baselines: Vec<&Cell> =
+        cells.iter().map(|one| &one.cell).filter(|cell| cell.arm == experiment.baseline).collect();
+    let mut rows = Vec::new();
+    for baseline in baselines {
+        // At the same setting of what concerns everybody.
+        let common = |cell: &Cell| -> BTreeMap<String, String> {
+            let all = cell.levels.iter().filter(|(path, _)| !path.starts_with("targets."));
+            all.map(|(path, level)| (path.clone(), level.clone())).collect()
+        };
+        let here = |cell: &&Cell| {
+            cell.arm != baseline.arm
+                && common(cell) == common(baseline)
+                && (cell.target != baseline.target || cell.levels == baseline.levels)
+        };
+        let arms: Vec<(&Cell, Effect)> = cells
+            .iter()
+            .map(|one| &one.cell)
+            .filter(here)
+            .filter_map(|cell| Some((cell, effect(run, cell, baseline, metric)?)))
+            .collect();
+        let same = arms.iter().find(|(cell, _)| cell.arm.ends_with(AGAIN));
+        let floor = noise_floor(same.map(|(_, effect)| effect));
+        let others: Vec<f64> = arms.iter().map(|(_, effect)| effect.p).collect();
+        let corrected = holm(&others);
+        for ((cell, effect), corrected) in arms.iter().zip(corrected) {
+            let is_same = cell.arm.ends_with(AGAIN);
+            let floor_here = if is_same { 0.0 } else { floor };
+            rows.push(EffectRow {
+                cell: (*cell).clone(),
+                effect: *effect,
+                corrected,
+                verdict: judge(effect, corrected, floor_here),
+                floor,
+            });
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,103 @@
+//! Runs made up of numbers whose truth is known.
+
+use super::*;
+use crate::manifest::Manifest;
+use crate::plan::order;
+use crate::spec::{Scale, parse};
+use crate::stats::Random;
+
+/// A run of `experiment` in which `value` says what each cell shows, before 1 % of noise and a
+/// drift that hits all arms of a block alike.
+pub(crate) fn made_up(text: &str, value: &dyn Fn(&Cell) -> BTreeMap<String, f64>) -> Run {
+    let experiment = parse("made-up", text, Scale::Quick).unwrap();
+    let cells = cells(&experiment);
+    let mut random = Random::new(5);
+    let mut records = Vec::new();
+    let mut drift = vec![0.0; 1_000];
+    drift.fill_with(|| (0.2 * random.normal()).exp());
+    for planned in order(&experiment, cells.len()) {
+        let cell = cells[planned.cell].clone();
+        let block = usize::try_from(planned.block).unwrap();
+        let mut metrics = value(&cell);
+        for (name, value) in &mut metrics {
+            if name == "good_per_s" {
+                *value *= drift[block] * (0.01 * random.normal()).exp();
+            }
+        }
+        let counters = metrics.clone();
+        records.push(Record {
+            trial: planned.trial,
+            attempt: 0,
+            block: planned.block,
+            cell,
+            seed: planned.seed,
+            started_unix_ms: 0,
+            valid: true,
+            reasons: Vec::new(),
+            metrics,
+            counters,
+            spectrum: vec![(0.5, 1.0), (0.99, 4.0)],
+            series: Vec::new(),
+        });
+    }
+    let manifest = Manifest {
+        format: 1,
+        scale: Scale::Quick,
+        started_unix_ms: 1_795_306_796_961,
+        command: "regatta lab run made-up".to_owned(),
+        regatta_sha256: String::new(),
+        versions: BTreeMap::new(),
+        left_out: BTreeMap::new(),
+        unit: Some(1_000.0),
+        machine: BTreeMap::new(),
+        lacks: Vec::new(),
+    };
+    Run { directory: "made-up".into(), experiment, manifest, records }
+}
+
+const TEXT: &str = r#"
+experiment = { name = "made-up", question = "?", expect = "!" }
+targets.a.program = "regatta"
+targets.b.program = "regatta"
+targets.same.program = "regatta"
+workload.root = "."
+measure.blocks = 12
+"#;
+
+#[test]
+fn drift_hides_nothing_and_adds_nothing() {
+    let run = made_up(TEXT, &|cell| {
+        let speed = if cell.target == "b" { 950.0 } else { 1_000.0 };
+        BTreeMap::from([("good_per_s".to_owned(), speed)])
+    });
+    let analysis = Analysis::of(&run);
+    let verdict = |arm: &str| analysis.effects.iter().find(|row| row.cell.arm == arm).unwrap();
+    assert_eq!(verdict("a (again)").verdict, Verdict::NoDifference);
+    assert_eq!(verdict("same").verdict, Verdict::NoDifference);
+    let slower = verdict("b");
+    assert_eq!(slower.verdict, Verdict::Less);
+    assert!((slower.effect.ratio - 0.95).abs() < 0.015, "{slower:?}");
+    assert!(analysis.floor < 0.03, "{}", analysis.floor);
+    assert!(analysis.answer.contains("b -"), "{}", analysis.answer);
+    assert!(analysis.answer.contains("same: no difference seen"), "{}", analysis.answer);
+    assert_eq!((analysis.blocks, analysis.trials), ((12, 12), (48, 0)));
+}
+
+#[test]
+fn invalid_trials_count_for_nothing_and_are_counted() {
+    let mut run = made_up(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
+    for record in &mut run.records {
+        if record.cell.arm == "b" {
+            record.valid = record.block > 0;
+            record.metrics.insert("good_per_s".to_owned(), 1.0);
+        }
+    }
+    let analysis = Analysis::of(&run);
+    let b = analysis.cells.iter().find(|one| one.cell.arm == "b").unwrap();
+    assert_eq!((b.trials, b.invalid), (11, 1));
+    assert_eq!((analysis.blocks, analysis.trials), ((12, 11), (47, 1)));
+    run.records.iter_mut().for_each(|record| record.valid = false);
+    assert!(Analysis::of(&run).answer.starts_with("Nothing can be said"));
+    run.records.clear();
+    assert!(Analysis::of(&run).effects.is_empty());
+}

@@ -1,0 +1,122 @@
+//! The papers' claims as predicates over a run: holds, fails, or cannot be told here.
+//!
+//! systems.md §9 is the index. A predicate looks for its arms by the names that
+//! `experiments/` gives them, and says with numbers why it decided as it did.
+
+mod accept;
+mod evidence;
+mod processes;
+mod table;
+
+pub use table::{CLAIMS, Claim};
+
+use crate::journal::Run;
+use evidence::Evidence;
+use serde::{Deserialize, Serialize};
+
+/// What may be said of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It holds here.
+    Holds,
+    /// It does not hold here.
+    Fails,
+    /// This run cannot tell.
+    CannotTell,
+}
+
+/// A claim and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// Its name, such as `H-1`.
+    pub id: String,
+    /// What it says.
+    pub gist: String,
+    /// The paper's number.
+    pub paper: String,
+    /// Ours.
+    pub ours: String,
+    /// What may be said.
+    pub verdict: Verdict,
+    /// Why: the mechanism's counters where it fails, what is missing where it cannot be told.
+    pub why: String,
+}
+
+/// What a predicate found: ours, the verdict, why.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Finding {
+    pub(crate) ours: String,
+    pub(crate) verdict: Verdict,
+    pub(crate) why: String,
+}
+
+impl Finding {
+    /// Decides by a condition.
+    pub(crate) fn of(holds: bool, ours: String, why: impl Into<String>) -> Self {
+        let verdict = if holds { Verdict::Holds } else { Verdict::Fails };
+        Self { ours, verdict, why: why.into() }
+    }
+
+    pub(crate) fn cannot(why: impl Into<String>) -> Self {
+        Self { ours: String::new(), verdict: Verdict::CannotTell, why: why.into() }
+    }
+}
+
+/// Judges every claim that the experiment names.
+pub fn judge(run: &Run) -> Vec<Judged> {
+    let evidence = Evidence { run };
+    run.experiment
+        .claims
+        .iter()
+        .map(|id| {
+            let claim = CLAIMS.iter().find(|claim| claim.id == id);
+            let finding = predicate(id).map_or_else(
+                || {
+                    let needs = claim.map_or("a claim of that name", |claim| claim.needs);
+                    Finding::cannot(format!("no predicate for it yet; it needs: {needs}"))
+                },
+                |predicate| {
+                    predicate(&evidence).unwrap_or_else(|missing| {
+                        Finding::cannot(format!("this run has not enough of {missing}"))
+                    })
+                },
+            );
+            Judged {
+                id: id.clone(),
+                gist: claim.map_or(String::new(), |claim| claim.gist.to_owned()),
+                paper: claim.map_or(String::new(), |claim| claim.paper.to_owned()),
+                ours: finding.ours,
+                verdict: finding.verdict,
+                why: finding.why,
+            }
+        })
+        .collect()
+}
+
+/// A predicate, or what is missing to decide.
+pub(crate) type Predicate = fn(&Evidence<'_>) -> Result<Finding, String>;
+
+fn predicate(id: &str) -> Option<Predicate> {
+    Some(match id {
+        "H-1" => accept::h1,
+        "H-3" => accept::h3,
+        "H-4" => accept::h4,
+        "H-5" => accept::h5,
+        "H-6" => accept::h6,
+        "H-7" => accept::h7,
+        "H-8" => accept::h8,
+        "H-9" => accept::h9,
+        "H-10" => accept::h10,
+        "H-11" => accept::h11,
+        "E-1" => processes::e1,
+        "E-2" => processes::e2,
+        "E-4" => processes::e4,
+        "E-5" => processes::e5,
+        "E-6" => processes::e6,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

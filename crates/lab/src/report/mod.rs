@@ -1,0 +1,135 @@
+//! The report: one page that works offline, and the same as Markdown, CSV and JSON.
+//!
+//! A pure function of the run's directory: the same run gives the same bytes.
+
+mod figures;
+mod markdown;
+mod page;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use crate::analysis::Analysis;
+use crate::claims::{self, Judged};
+use crate::journal::Run;
+use crate::plan::{AGAIN, Cell};
+use crate::run::levels;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// A run and what was made of it.
+#[derive(Debug)]
+pub(crate) struct Report<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) analysis: Analysis,
+    pub(crate) claims: Vec<Judged>,
+    pub(crate) arms: Vec<Arm>,
+}
+
+/// An arm as figures show it: with its own options, without what concerns everybody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Arm {
+    /// Its name, with its own options.
+    pub(crate) name: String,
+    /// Its colour's number: the baseline's two runs share one.
+    pub(crate) colour: usize,
+    /// Whether it is the baseline's second run.
+    pub(crate) again: bool,
+}
+
+/// Writes all forms of the report into the run's directory and gives their paths, the page first.
+///
+/// # Errors
+/// What could not be written.
+pub fn write(run: &Run) -> Result<Vec<PathBuf>, String> {
+    let report = Report::of(run);
+    let files = [
+        ("report.html", page::page(&report)?),
+        ("report.md", markdown::markdown(&report)),
+        ("trials.csv", tables::trials(run)),
+        ("cells.csv", tables::cells(&report.analysis)),
+        ("report.json", report.json()?),
+    ];
+    let mut paths = Vec::new();
+    for (name, text) in files {
+        let path = run.directory.join(name);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn of(run: &'a Run) -> Self {
+        let analysis = Analysis::of(run);
+        let mut arms: Vec<Arm> = Vec::new();
+        let mut colours: BTreeMap<String, usize> = BTreeMap::new();
+        for one in &analysis.cells {
+            let name = arm_name(&one.cell);
+            if arms.iter().all(|arm| arm.name != name) {
+                let again = one.cell.arm.ends_with(AGAIN);
+                let next = colours.len();
+                let colour = *colours.entry(name.replace(AGAIN, "")).or_insert(next);
+                arms.push(Arm { name, colour, again });
+            }
+        }
+        Self { claims: claims::judge(run), analysis, arms, run }
+    }
+
+    /// Which of the arms a cell belongs to.
+    pub(crate) fn arm(&self, cell: &Cell) -> usize {
+        let name = arm_name(cell);
+        self.arms.iter().position(|arm| arm.name == name).unwrap_or_default()
+    }
+
+    fn json(&self) -> Result<String, String> {
+        let whole = serde_json::json!({
+            "experiment": self.run.experiment,
+            "manifest": self.run.manifest,
+            "analysis": self.analysis,
+            "claims": self.claims,
+        });
+        serde_json::to_string_pretty(&whole).map_err(|error| error.to_string())
+    }
+}
+
+/// The arm with the options of its own.
+fn arm_name(cell: &Cell) -> String {
+    let own = cell.levels.iter().filter(|(path, _)| path.starts_with("targets."));
+    let own = own.map(|(path, level)| (path.clone(), level.clone())).collect();
+    let own = Cell { levels: own, ..cell.clone() };
+    format!("{} {}", own.arm, levels(&own)).trim_end().to_owned()
+}
+
+/// A number with three or four digits that mean something.
+pub(crate) fn show(value: f64) -> String {
+    match value.abs() {
+        size if !value.is_finite() || size == 0.0 => {
+            if value == 0.0 {
+                "0".to_owned()
+            } else {
+                "–".to_owned()
+            }
+        }
+        size if size >= 1_000.0 => grouped(value),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// `12345.6` as `12,346`.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
+}

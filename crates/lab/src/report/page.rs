@@ -1,0 +1,206 @@
+//! The page: one HTML file with everything in it.
+
+use super::figures::figures;
+use super::tables::numbers;
+use super::{Report, show};
+use crate::analysis::{EffectRow, words};
+use crate::claims;
+use crate::stats;
+use crate::trial::date;
+use minijinja::{Environment, value::Serde};
+use serde_json::{Map, Value, json};
+
+const TEMPLATE: &str = include_str!("../../assets/report.html");
+const STYLE: &str = include_str!("../../assets/report.css");
+const SCRIPT: &str = include_str!("../../assets/report.js");
+const ECHARTS: &str = include_str!("../../assets/echarts.min.js");
+
+/// The whole page.
+///
+/// # Errors
+/// If the template fails, which a test would show.
+pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
+    let (run, analysis) = (report.run, &report.analysis);
+    let (experiment, manifest) = (&run.experiment, &run.manifest);
+    let figures = figures(report);
+    let drawings: Map<String, Value> =
+        figures.iter().map(|figure| (figure.id.to_owned(), figure.drawing.clone())).collect();
+    let data = json!({ "name": experiment.name, "arms": report.arms, "figures": drawings });
+    // `<` would end the script where it stands.
+    let data = data.to_string().replace('<', "\\u003c");
+    let mut environment = Environment::new();
+    environment.add_template("report.html", TEMPLATE).map_err(|error| error.to_string())?;
+    let template = environment.get_template("report.html").map_err(|error| error.to_string())?;
+    let written = template.render(Serde(json!({
+        "css": STYLE,
+        "echarts": ECHARTS,
+        "script": SCRIPT,
+        "data": data,
+        "name": experiment.name,
+        "question": experiment.question,
+        "expect": experiment.expect,
+        "answer": analysis.answer,
+        "baseline": experiment.baseline,
+        "scale": manifest.scale.name(),
+        "date": date(manifest.started_unix_ms),
+        "command": manifest.command,
+        "metric_words": words(&analysis.metric),
+        "badges": report.badges(),
+        "machine": report.machine(),
+        "claims": report.claims.iter().map(claim).collect::<Vec<_>>(),
+        "figures": figures,
+        "effects": analysis.effects.iter().map(effect).collect::<Vec<_>>(),
+        "numbers": numbers(analysis),
+        "verification": report.verification(),
+        "invalid": report.invalid(),
+        "notes": report.notes(),
+        "environment": report.environment(),
+        "experiment": serde_json::to_string_pretty(experiment).unwrap_or_default(),
+    })));
+    written.map_err(|error| error.to_string())
+}
+
+fn claim(judged: &claims::Judged) -> Value {
+    json!({ "id": judged.id, "gist": judged.gist, "paper": judged.paper, "ours": judged.ours,
+        "why": judged.why, "verdict": judged.verdict, "verdict_words": claim_words(judged) })
+}
+
+/// A claim's verdict as people read it.
+pub(crate) fn claim_words(judged: &claims::Judged) -> &'static str {
+    match judged.verdict {
+        claims::Verdict::Holds => "holds",
+        claims::Verdict::Fails => "fails here",
+        claims::Verdict::CannotTell => "cannot be told here",
+    }
+}
+
+fn effect(row: &EffectRow) -> Value {
+    let effect = &row.effect;
+    let interval = effect.interval.map_or("–".to_owned(), |interval| {
+        format!("{:.3} to {:.3}", interval.low, interval.high)
+    });
+    let detectable = if effect.detectable.is_finite() {
+        format!("{:.1} %", 100.0 * effect.detectable)
+    } else {
+        "–".to_owned()
+    };
+    let levels = crate::run::levels(&row.cell);
+    json!({ "name": format!("{} {levels}", row.cell.arm).trim_end(),
+        "ratio": format!("{:.3}", effect.ratio), "interval": interval,
+        "p": format!("{:.4}", row.corrected), "p_rank": format!("{:.4}", effect.p_rank),
+        "blocks": effect.blocks, "detectable": detectable, "verdict": row.verdict,
+        "verdict_words": effect_words(row) })
+}
+
+/// An effect's verdict as people read it.
+pub(crate) fn effect_words(row: &EffectRow) -> String {
+    match row.verdict {
+        stats::Verdict::More => "more".to_owned(),
+        stats::Verdict::Less => "less".to_owned(),
+        stats::Verdict::CannotTell => "too few blocks".to_owned(),
+        stats::Verdict::NoDifference => {
+            let reach = row.effect.interval.map_or(f64::NAN, |interval| {
+                f64::max(interval.high - 1.0, 1.0 - interval.low).abs()
+            });
+            format!("no difference seen (±{:.1} %)", 100.0 * reach.max(row.floor))
+        }
+    }
+}
+
+impl Report<'_> {
+    fn badges(&self) -> Vec<String> {
+        let analysis = &self.analysis;
+        let (planned, whole) = analysis.blocks;
+        let (valid, invalid) = analysis.trials;
+        let mut badges = vec![format!("noise floor ±{:.1} %", 100.0 * analysis.floor)];
+        if whole < planned {
+            badges.push(format!("PARTIAL: {whole} of {planned} blocks are whole"));
+        } else {
+            badges.push(format!("{planned} blocks"));
+        }
+        badges.push(format!("{valid} trials count, {invalid} do not"));
+        let told = |verdict| self.claims.iter().filter(|one| one.verdict == verdict).count();
+        if !self.claims.is_empty() {
+            badges.push(format!(
+                "claims: {} hold, {} fail, {} cannot be told",
+                told(claims::Verdict::Holds),
+                told(claims::Verdict::Fails),
+                told(claims::Verdict::CannotTell)
+            ));
+        }
+        if !self.run.experiment.workload.verify {
+            badges.push("UNVERIFIED: replies were not compared".to_owned());
+        }
+        badges.extend(self.run.manifest.lacks.iter().map(|lack| format!("not here: {lack}")));
+        let left_out = self.run.manifest.left_out.iter();
+        badges.extend(left_out.map(|(name, why)| format!("left out: {name}, {why}")));
+        badges
+    }
+
+    /// The machine in a line.
+    pub(crate) fn machine(&self) -> String {
+        let machine = &self.run.manifest.machine;
+        let of = |name: &str| machine.get(name).cloned().unwrap_or_default();
+        let cpus = |cpus: &[usize]| {
+            let numbers: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+            if numbers.is_empty() { "any".to_owned() } else { numbers.join(",") }
+        };
+        let placed = &self.run.experiment.machine;
+        format!(
+            "{}, {} processors, {}, Linux {}. Server and clients on one machine, over loopback: \
+             server on processor {}, client on {}.",
+            of("processor"),
+            of("processors"),
+            of("memory"),
+            of("kernel.osrelease"),
+            cpus(&placed.server_cpus),
+            cpus(&placed.client_cpus)
+        )
+    }
+
+    /// What was compared of the replies.
+    pub(crate) fn verification(&self) -> String {
+        let sum = |name: &str| -> f64 {
+            self.run.records.iter().filter_map(|record| record.metrics.get(name)).sum()
+        };
+        let good = show(sum("fate_good"));
+        let kinds = ["wrong-length", "wrong-bytes", "stale", "malformed"];
+        let wrong: f64 = kinds.iter().map(|kind| sum(&format!("fate_{kind}"))).sum();
+        if self.run.experiment.workload.verify {
+            format!("Every byte of every reply was compared: {good} right, {} wrong.", show(wrong))
+        } else {
+            format!("Replies were not compared; status and length of {good} were right.")
+        }
+    }
+
+    fn invalid(&self) -> Vec<Value> {
+        let records = self.run.records.iter().filter(|record| !record.valid);
+        records
+            .map(|record| {
+                let levels = crate::run::levels(&record.cell);
+                json!({ "trial": record.trial, "attempt": record.attempt,
+                    "name": format!("{} {levels}", record.cell.arm).trim_end(),
+                    "why": record.reasons.join("; ") })
+            })
+            .collect()
+    }
+
+    /// What is to be known of trials that count, each once.
+    fn notes(&self) -> Vec<String> {
+        let notes = self.run.records.iter().flat_map(|record| &record.reasons);
+        let notes = notes.filter_map(|reason| reason.strip_prefix("note: ").map(str::to_owned));
+        notes.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn environment(&self) -> Vec<[String; 2]> {
+        let manifest = &self.run.manifest;
+        let mut rows: Vec<[String; 2]> = manifest
+            .versions
+            .iter()
+            .map(|(name, version)| [format!("program of {name}"), version.clone()])
+            .collect();
+        rows.push(["SHA-256 of regatta".to_owned(), manifest.regatta_sha256.clone()]);
+        rows.extend(manifest.machine.iter().map(|(name, value)| [name.clone(), value.clone()]));
+        rows
+    }
+}

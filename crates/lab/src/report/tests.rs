@@ -1,0 +1,109 @@
+//! Reports of runs that are made up: complete, offline, small, and the same every time.
+
+use super::*;
+use crate::analysis::tests::made_up;
+use std::collections::BTreeMap;
+
+const TEXT: &str = r#"
+[experiment]
+name = "made-up"
+question = "Is <b> | faster?"
+expect = "</script> no"
+claims = ["H-1", "H-2"]
+[targets]
+a.program = "regatta"
+"b </script>".program = "regatta"
+[factors]
+"workload.rate" = ["0.5x", "1.5x"]
+[workload]
+root = "."
+loop = "open"
+[calibrate]
+target = "a"
+[measure]
+blocks = 6
+"#;
+
+fn metrics(cell: &Cell) -> BTreeMap<String, f64> {
+    let rate: f64 = if cell.levels["workload.rate"] == "0.5x" { 500.0 } else { 1_500.0 };
+    let mut all = BTreeMap::new();
+    for (name, value) in [
+        ("offered_per_s", rate),
+        ("good_per_s", rate.min(1_000.0)),
+        ("good_share", 1_000.0 / rate),
+        ("p50_ms", 1.0),
+        ("p99_ms", 4.0),
+        ("user_s_per_reply", 1e-6),
+        ("kernel_s_per_reply", 4e-6),
+        ("wait_events", 3.0),
+        ("wait_calls", 1.0),
+        ("fate_good", 100.0),
+    ] {
+        all.insert(name.to_owned(), value);
+    }
+    all
+}
+
+#[test]
+fn the_page_is_whole_offline_and_small() {
+    let run = made_up(TEXT, &metrics);
+    let page = page::page(&Report::of(&run)).unwrap();
+    assert!(page.len() < 3_000_000, "{}", page.len());
+    let ours = page.replace(include_str!("../../assets/echarts.min.js"), "");
+    for outside in ["src=\"http", "href=\"http", "@import", "url(http", "fetch("] {
+        assert!(!ours.contains(outside), "{outside}");
+    }
+    for part in ["id=\"goodput\"", "id=\"forest\"", "id=\"spectrum\"", "id=\"costs\"", "H-1"] {
+        assert!(ours.contains(part), "{part}");
+    }
+    assert!(!ours.contains("id=\"seconds\""), "there are no seconds, so there is no figure");
+    // What the experiment's author wrote is text.
+    assert_eq!(ours.matches("</script>").count(), 3, "the page's own");
+    assert!(ours.contains("Is &lt;b&gt; | faster?"));
+    assert_eq!(page, page::page(&Report::of(&run)).unwrap(), "a pure function");
+}
+
+#[test]
+fn every_figure_that_the_page_draws_has_a_kind_that_it_knows() {
+    let run = made_up(TEXT, &metrics);
+    let script = include_str!("../../assets/report.js");
+    let kinds = script.split("const KINDS = {").nth(1).unwrap().split('}').next().unwrap();
+    let known: Vec<&str> = kinds.split(',').map(str::trim).collect();
+    let figures = figures::figures(&Report::of(&run));
+    assert!(figures.len() >= 6, "{}", figures.len());
+    for figure in figures {
+        let kind = figure.drawing["kind"].as_str().unwrap().to_owned();
+        assert!(known.contains(&kind.as_str()), "{kind}");
+        assert!(!figure.caption.is_empty());
+    }
+}
+
+#[test]
+fn text_forms_hold_the_same() {
+    let run = made_up(TEXT, &metrics);
+    let report = Report::of(&run);
+    let text = markdown::markdown(&report);
+    assert!(text.contains("| H-2 |") && text.contains("cannot be told here"), "{text}");
+    assert!(text.contains("1,500"), "{text}");
+    let csv = tables::trials(&run);
+    assert_eq!(csv.lines().count(), 1 + run.records.len());
+    assert!(tables::cells(&report.analysis).contains("good_per_s"));
+    let json: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+    assert_eq!(json["analysis"]["trials"], serde_json::json!([36, 0]));
+}
+
+#[test]
+fn numbers_are_rounded_to_what_they_mean() {
+    for (value, text) in [
+        (0.0, "0"),
+        (0.01234, "0.0123"),
+        (1.234, "1.23"),
+        (12.34, "12.3"),
+        (123.4, "123"),
+        (1_234_567.8, "1,234,568"),
+        (-1_234.0, "-1,234"),
+        (f64::NAN, "–"),
+    ] {
+        assert_eq!(show(value), text);
+    }
+}
