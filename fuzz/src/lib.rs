@@ -17,11 +17,13 @@
 
 mod fields;
 mod heads;
+mod logs;
 mod paths;
 mod programs;
 
 pub use fields::{conditionals, negotiate, range};
 pub use heads::{chunked, head, response};
+pub use logs::{access_log, session_log};
 pub use paths::target;
 pub use programs::{config, conn, wire};
 
@@ -29,7 +31,8 @@ pub use programs::{config, conn, wire};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 12] = [
+    ("access_log", access_log),
     ("chunked", chunked),
     ("conditionals", conditionals),
     ("config", config),
@@ -38,6 +41,7 @@ pub const TARGETS: [Target; 10] = [
     ("negotiate", negotiate),
     ("range", range),
     ("response", response),
+    ("session_log", session_log),
     ("target", target),
     ("wire", wire),
 ];
