@@ -50,7 +50,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     drain: Option<Duration>,
     /// Requests after which a connection is closed, 0 for never; the workload's, or never.
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["sessions", "session_rate"])]
+    #[arg(long, value_name = "COUNT")]
     requests_per_connection: Option<u64>,
     /// Closed and open: ask for what these session logs ask for, in order and again.
     #[arg(long, value_name = "LOG", conflicts_with_all = ["sessions", "session_rate"])]

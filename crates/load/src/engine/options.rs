@@ -211,6 +211,12 @@ impl LoadOptions {
                 problems.push(format!("{name:?}: {value:?} is not a field line"));
             }
         }
+        let sessions = matches!(self.model, Model::PartlyOpen { .. });
+        if sessions && self.requests_per_connection.is_some_and(|count| count > 0) {
+            let what = "a session's connection lasts as long as it: --requests-per-connection is \
+                        for --closed and --rate";
+            problems.push(what.to_owned());
+        }
         problems
     }
 

@@ -141,6 +141,12 @@ fn what_does_not_fit_says_what_to_do() {
     let nowhere = Some(Verify::Directory("generate".into()));
     let found = refused(&LoadOptions { verify: nowhere, ..LoadOptions::new(URL, open(1.0)) });
     assert!(found.contains("say off, generated, altered, hash"), "{found}");
+    let each = |count| LoadOptions {
+        requests_per_connection: Some(count),
+        ..made.options(URL, sessions(Some(1.0)))
+    };
+    assert!(refused(&each(5)).contains("for --closed and --rate"));
+    assert!(Plan::new(&each(0)).is_ok(), "0 is what sessions do");
     let pin = vec![0, 100_000];
     let found = refused(&LoadOptions { pin, ..LoadOptions::new(URL, open(1.0)) });
     assert!(found.contains("--pin 100000: no such processor"), "{found}");
