@@ -14,7 +14,7 @@ use crate::command::{cargo, find_program, output_of, require, target_dir};
 use client::Wrk;
 use counters::{Costs, Counters, SystemCalls};
 use machine::Machine;
-pub(crate) use process::{Interrupt, family};
+pub(crate) use process::{Interrupt, family, parent_of};
 use process::{Scratch, Spawned};
 use report::{Measured, Report, Trial, size_name};
 pub(crate) use stats::Random;

@@ -219,7 +219,8 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
     found
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
+/// The process that started another, or adopted it.
+pub(crate) fn parent_of(pid: u32) -> Option<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = text.rsplit_once(") ")?;
     after_name.split(' ').nth(1)?.parse().ok()

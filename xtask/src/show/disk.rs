@@ -23,7 +23,7 @@ Usage: cargo xtask disk-show [options]
   --regatta FILE     measure this binary instead of a fresh release build
   --only NAMES       only these arms, separated by commas
   --repeats N        blocks, each with every arm once in random order (default 3)
-  --seconds N        length of each of the two measurements of a trial (default 5)
+  --seconds N        length of each of the two measurements of a trial (default 4)
   --workload NAME    a preset of `regatta workload` (default quick: 30 directories, 146 MiB)
   --memory SIZE      the memory of the server, page cache included (default 84M)
   --disk KEY=VALUE,..  the disk; see `cargo xtask env --help` (default seek_ms=2,bandwidth=100MB)
@@ -43,7 +43,7 @@ const ARMS: [(&str, &[&str]); 7] = [
     ("symped-4", &["--architecture", "symped", "--set", "event.processes=4"]),
     ("shared-symped-4", &["--architecture", "shared-symped", "--set", "event.processes=4"]),
     ("amped", &["--architecture", "amped"]),
-    ("amped-process", &["--architecture", "amped-process"]),
+    ("amped-process", &["--architecture", "amped", "--set", "amped.helpers_as=processes"]),
     ("laio", &["--architecture", "laio"]),
 ];
 /// The arm whose most is the measure of the common rate, and that rate's share of it.
@@ -54,7 +54,7 @@ const LISTEN: &str = "10.9.1.1:8080";
 const SERVER_CPU: usize = 0;
 const CLIENT_CPU: usize = 1;
 /// The beginning of each load is not measured, seconds.
-const WARM_UP_S: u64 = 2;
+const WARM_UP_S: u64 = 1;
 /// An answer later than this is not good.
 const DEADLINE: &str = "1s";
 
@@ -131,7 +131,7 @@ impl Options {
         let disk = Disk::parse(text.as_deref().unwrap_or("seek_ms=2,bandwidth=100MB"))?;
         let memory = arguments.text("--memory")?.map_or(Ok(84 << 20), |text| size(&text))?;
         let (repeats, seconds) =
-            (arguments.number("--repeats", 3)?, arguments.number("--seconds", 5)?);
+            (arguments.number("--repeats", 3)?, arguments.number("--seconds", 4)?);
         let connections = arguments.number("--connections", 64)?;
         let pacing = arguments.text("--pacing")?.unwrap_or_else(|| "10MB/s".to_owned());
         let seed = arguments.number("--seed", 1)?;
@@ -390,6 +390,17 @@ fn middle(found: &Found<'_>, arm: &str, phase: usize, of: fn(&Phase) -> f64) -> 
     Some(median(&trials.iter().map(|phases| of(&phases[phase])).collect::<Vec<_>>()))
 }
 
+/// What an arm asks of the disk, in words.
+fn disk_use(found: &Found<'_>, arm: &str) -> String {
+    let of = |of| middle(found, arm, 0, of).unwrap_or(f64::NAN);
+    format!(
+        "asks the disk {:.1} times for 1000 replies, which is {:.0} % busy; its loops wait {:.0} %",
+        of(|p| p.disk.requests_per_s / p.good_per_s * 1e3),
+        of(|p| p.disk.busy * 100.0),
+        of(|p| p.shares.loops_wait * 100.0)
+    )
+}
+
 /// The least and most of one arm's value over another's, block by block.
 fn ratio(found: &Found<'_>, one: &str, other: &str, of: fn(&Phase) -> f64) -> Option<[f64; 3]> {
     let pairs = found.get(one)?.iter().zip(found.get(other)?);
@@ -398,8 +409,21 @@ fn ratio(found: &Found<'_>, one: &str, other: &str, of: fn(&Phase) -> f64) -> Op
     Some([*ratios.first()?, median(&ratios), *ratios.last()?])
 }
 
+/// The most that others may keep a single loop from its processor before nothing is concluded.
+const KEPT_MAX: f64 = 0.10;
+
 fn print_verdicts(found: &Found<'_>) {
     println!();
+    let kept = middle(found, "sped", 0, |phase| phase.shares.kept).unwrap_or(f64::NAN);
+    if kept.is_nan() || kept > KEPT_MAX {
+        println!(
+            "E-1, E-4, X-3, X-12 CANNOT BE TOLD: sped was not run, or others kept it from its \
+             processor ({:.0} % of the time, {:.0} % at most); --realtime helps",
+            kept * 100.0,
+            KEPT_MAX * 100.0
+        );
+        return;
+    }
     let unused: fn(&Phase) -> f64 = |phase| (1.0 - phase.shares.used) * 100.0;
     let most: fn(&Phase) -> f64 = |phase| phase.good_per_s;
     if let Some(here) = middle(found, "sped", 0, unused) {
@@ -428,9 +452,11 @@ fn print_verdicts(found: &Found<'_>) {
             println!("{claim} CANNOT BE TOLD: {arm} is not in this build or was not run");
             continue;
         };
+        let (here, there) = (disk_use(found, arm), disk_use(found, REFERENCE));
         println!(
             "{claim} {}: {arm} with one loop does {mid:.2} of {REFERENCE} ({low:.2}-{high:.2}; \
-             asked at least 0.95) and {over:.2} of sped",
+             asked at least 0.95) and {over:.2} of sped (asked 1.20)\n     {arm} {here}; \
+             {REFERENCE} {there}",
             verdict(mid >= 0.95 && over >= 1.2)
         );
     }

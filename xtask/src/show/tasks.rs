@@ -1,6 +1,6 @@
 //! What the tasks of a server did with their time: ran, waited to run, waited for the disk.
 
-use crate::bench::family;
+use crate::bench::{family, parent_of};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -13,6 +13,8 @@ pub(super) struct Reading {
     at: Instant,
     /// By process and task: what it did since it started.
     tasks: BTreeMap<(u32, u32), Task>,
+    /// The processes that the master started: each has an event loop as its first task.
+    workers: Vec<u32>,
     /// The server's processor: idle and waiting for any disk, seconds since boot.
     idle_s: f64,
 }
@@ -29,8 +31,7 @@ struct Task {
 pub(super) struct Shares {
     /// The processor time of all tasks.
     pub(super) used: f64,
-    /// Time for which the event loops (first tasks of processes) wait for the disk, mean of those
-    /// that did anything.
+    /// Time for which the event loops wait for the disk, mean of all; helpers left out.
     pub(super) loops_wait: f64,
     /// Tasks that wait for the disk, mean number.
     pub(super) waiting: f64,
@@ -52,7 +53,15 @@ impl Reading {
                 tasks.extend(Task::of(pid, tid).map(|task| ((pid, tid), task)));
             }
         }
-        Self { at: Instant::now(), tasks, idle_s: idle_seconds(&stat, cpu).unwrap_or(f64::NAN) }
+        let is_worker = |pid: &(u32, u32)| parent_of(pid.0) == Some(master);
+        let mut workers: Vec<u32> = tasks.keys().filter(|k| is_worker(k)).map(|k| k.0).collect();
+        workers.dedup();
+        Self {
+            at: Instant::now(),
+            tasks,
+            workers,
+            idle_s: idle_seconds(&stat, cpu).unwrap_or(f64::NAN),
+        }
     }
 
     /// What became of the time until a later reading.
@@ -71,7 +80,7 @@ impl Reading {
         let sum = |of: fn(&Task) -> f64| grown.iter().map(|(_, task)| of(task)).sum::<f64>();
         let loops: Vec<f64> = grown
             .iter()
-            .filter(|((pid, tid), task)| pid == tid && task.run_s > 0.01 * seconds)
+            .filter(|((pid, tid), _)| pid == tid && self.workers.contains(pid))
             .map(|(_, task)| task.disk_s / seconds)
             .collect();
         let busiest = grown.iter().max_by(|a, b| a.1.run_s.total_cmp(&b.1.run_s));
