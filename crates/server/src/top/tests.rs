@@ -239,5 +239,32 @@ fn rows_show_the_rates_of_each_worker() {
     let row: Vec<&str> = page.lines().nth(4).unwrap().split_whitespace().collect();
     let idle = ["0", "4194000", "0", "4.4T", "0", "0", "-", "-"];
     assert_eq!(row[..8], idle, "{page}");
-    assert_eq!(row[14..], ["-", "-"]);
+    assert_eq!(row[14..], ["0", "-"]);
+}
+
+/// systems.md §1.7: what locks cost is shown for each worker, and those are shown who do the work.
+#[test]
+fn the_busiest_are_shown_when_not_all_can_be() {
+    let words: Vec<AtomicU64> = (0..Arena::words(40)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(words.leak(), 40);
+    let server = Server { arena: arena.view(), pid: 1 };
+    (0..40).for_each(|slot| arena.slot(slot).enter(1000 + u32::try_from(slot).unwrap()));
+    let earlier = server.sample();
+    for slot in 20..40 {
+        let tally = Tally::Owned(arena.slot(slot));
+        tally.add(Counter::Requests, slot as u64);
+        tally.add(Counter::LockWaitNs, 6_000_000);
+    }
+    let mut now = server.sample();
+    now.at_ns = earlier.at_ns + 2_000_000_000;
+    let screen = view::screen(&now, Some(&earlier));
+    let rows = |text: &str| -> Vec<usize> {
+        text.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+    };
+    let page = view::page(&now, Some(&earlier));
+    assert_eq!(rows(&page), (0..40).collect::<Vec<_>>(), "{page}");
+    assert_eq!(rows(&screen), (40 - view::WORKER_ROWS_MAX..40).collect::<Vec<_>>(), "{screen}");
+    assert!(screen.contains(&format!("and {} more", 40 - view::WORKER_ROWS_MAX)), "{screen}");
+    let last = screen.lines().find(|line| line.contains(" 1039 ")).unwrap();
+    assert_eq!(last.split_whitespace().nth(14), Some("3.0"), "ms/s of locks: {last}");
 }

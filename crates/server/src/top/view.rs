@@ -1,12 +1,12 @@
 //! A reading as a table of 100 columns: one row for each worker, then what they do together.
-use super::{Sample, phase_name};
+use super::{Sample, Worker, phase_name};
 use regatta_metrics::{Counter, Gauge, Histogram, Snapshot, Totals};
-use std::fmt::Write;
+use std::{cmp::Reverse, fmt::Write};
 
 /// The widest line.
 pub(super) const COLUMNS_MAX: usize = 100;
 /// Rows of workers on a screen of 30 lines.
-pub(super) const WORKER_ROWS_MAX: usize = 13;
+pub(super) const WORKER_ROWS_MAX: usize = 11;
 
 const STALLS: [Counter; 6] = [
     Counter::StallOpen,
@@ -68,7 +68,7 @@ fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
     lines.add("");
     lines.add(format!(
         "{:>3}{:>8}{:>7}{:>7}{:>8}{:>7}{:>6}{:>6}  {:<28}{:>8}{:>8}",
-        "", "", "", "", "", "", "ev/", "cache", "stalls/s by cause", "turn", "turn"
+        "", "", "", "", "", "", "ev/", "cache", "stalls/s by cause", "locks", "turn"
     ));
     lines.add(format!(
         "{:>3}{:>8}{:>7}{:>7}{:>8}{:>7}{:>6}{:>6}{:>5}{:>5}{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}",
@@ -86,23 +86,38 @@ fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
         "budg",
         "log",
         "else",
-        "p50",
+        "ms/s",
         "p99"
     ));
-    for worker in now.workers.iter().take(rows_max) {
-        let since = now.worker_since(worker, earlier);
+    let shown = busiest(now, earlier, rows_max);
+    for (worker, since) in &shown {
         let pid = if worker.pid == 0 { "ended".to_owned() } else { worker.pid.to_string() };
         let open = worker.totals.gauge(Gauge::ConnectionsOpen);
-        lines.add(row(&worker.slot.to_string(), &pid, open, &since, seconds));
+        lines.add(row(&worker.slot.to_string(), &pid, open, since, seconds));
     }
-    if let Some(more) = now.workers.len().checked_sub(rows_max).filter(|more| *more > 0) {
-        lines.add(format!("    and {more} more"));
+    let hidden = now.workers.len() - shown.len();
+    if hidden > 0 {
+        lines.add(format!("    and {hidden} more, which had fewer requests: --once shows all"));
     }
     let open = now.totals.gauge(Gauge::ConnectionsOpen);
     lines.add(row("all", "", open, &since, seconds));
     lines.add("");
     summary(&mut lines, now, &since, seconds);
     lines
+}
+
+/// The workers with the most requests, as many as there are rows, by their slots.
+fn busiest<'a>(
+    now: &'a Sample,
+    earlier: Option<&Sample>,
+    rows_max: usize,
+) -> Vec<(&'a Worker, Totals)> {
+    let since = |worker| (worker, now.worker_since(worker, earlier));
+    let mut workers: Vec<_> = now.workers.iter().map(since).collect();
+    workers.sort_by_key(|(_, since)| Reverse(since.get(Counter::Requests)));
+    workers.truncate(rows_max);
+    workers.sort_by_key(|(worker, _)| worker.slot);
+    workers
 }
 
 fn title(now: &Sample, seconds: Option<f64>) -> String {
@@ -134,8 +149,9 @@ fn row(name: &str, pid: &str, open: u64, since: &Totals, seconds: f64) -> String
     for stall in STALLS {
         write!(row, "{:>5}", rate(stall)).expect("writing to a string cannot fail");
     }
-    let (p50, p99) = (time(turns, 500_000), time(turns, 990_000));
-    write!(row, "{p50:>8}{p99:>8}").expect("writing to a string cannot fail");
+    let locks = short(per_second(since.get(Counter::LockWaitNs), seconds) / 1e6);
+    let p99 = time(turns, 990_000);
+    write!(row, "{locks:>8}{p99:>8}").expect("writing to a string cannot fail");
     row
 }
 
@@ -198,6 +214,34 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::CacheFills),
         rate(Counter::CacheEvictions),
         rate(Counter::CacheRevalidations),
+    ));
+    behind(lines, now, since, seconds);
+}
+
+/// What stands behind the requests: turns, locks, helpers, logs and the ends of connections.
+fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
+    let rate = |counter| short(per_second(since.get(counter), seconds));
+    let of = |histogram, per_million| time(since.histogram(histogram), per_million);
+    lines.add(format!(
+        "turns      p50 {}   p99 {}   max {}   locks/s {}   contended {}   waited {} ms/s",
+        of(Histogram::TurnNs, 500_000),
+        of(Histogram::TurnNs, 990_000),
+        of(Histogram::TurnNs, 1_000_000),
+        rate(Counter::LockAcquisitions),
+        rate(Counter::LockContended),
+        short(per_second(since.get(Counter::LockWaitNs), seconds) / 1e6),
+    ));
+    let errands =
+        [Counter::HelperErrandsOpen, Counter::HelperErrandsRead, Counter::HelperErrandsWarm];
+    let errands = errands.map(|counter| since.get(counter)).iter().sum();
+    lines.add(format!(
+        "disk/s     errands {} ({} lost)   in memory {}   not {}   at once {}   later {}",
+        short(per_second(errands, seconds)),
+        rate(Counter::HelpersLost),
+        rate(Counter::ResidencyResident),
+        rate(Counter::ResidencyAbsent),
+        rate(Counter::LaioInline),
+        rate(Counter::LaioDeferred),
     ));
     lines.add(format!(
         "log        {} lines/s   {} writes/s   {} dropped",
