@@ -7,6 +7,7 @@ mod command;
 mod environment;
 mod fuzz;
 mod generate;
+mod memory;
 mod show;
 mod simulate;
 mod test;
@@ -32,6 +33,7 @@ Usage: cargo xtask COMMAND [options]
   disk-show, overload-show
                        claims of the papers in miniature, in such environments; `--help`
   bench [options]      Regatta beside a bare loop, nginx, lighttpd and h2o; `bench --help`
+  memory [options]     what connections, processes and cache entries cost; `memory --help`
 
 Example: cargo xtask test
 ";
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "overload-show" => show::overload::run(&rest),
         "disk-show" => show::disk::run(&rest),
         "bench" => bench::run(&rest),
+        "memory" => memory::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(true)

@@ -14,8 +14,7 @@ use crate::command::{cargo, find_program, output_of, require, target_dir};
 use client::Wrk;
 use counters::{Costs, Counters, SystemCalls};
 use machine::Machine;
-pub(crate) use process::{Interrupt, family, parent_of};
-use process::{Scratch, Spawned};
+pub(crate) use process::{Interrupt, Launch, Scratch, Spawned, family, parent_of};
 use report::{Measured, Report, Trial, size_name};
 pub(crate) use stats::Random;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -366,7 +365,7 @@ impl Bench {
         for pid in server.pids() {
             command.args(["-p", &pid.to_string()]);
         }
-        let launch = process::Launch { command, cpu: None, errors: None, as_nobody: false };
+        let launch = Launch { command, cpu: None, errors: None, as_nobody: false };
         let tracer = Spawned::start(launch)?;
         std::thread::sleep(Duration::from_millis(300));
         let load = self.wrk.run(address, path, 1, &self.interrupt)?;

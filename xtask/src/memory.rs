@@ -1,0 +1,341 @@
+//! `cargo xtask memory`: what a connection, a process and a cache entry cost in each architecture,
+//! by regression, beside the formulas of [S] §8 (systems.md §2.4, S-12). See docs/memory.md.
+
+use crate::arguments::Arguments;
+use crate::bench::{Interrupt, Launch, Scratch, Spawned};
+use crate::command::{cargo, target_dir};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+Measures the memory (PSS of all processes but for the program's own pages, /proc/PID/smaps_rollup)
+of each architecture with several numbers of processes, idle connections and cache entries, and
+fits a line to each. docs/memory.md says what came out.
+
+Usage: cargo xtask memory [--regatta BINARY] [ARCHITECTURE...]
+
+  --regatta BINARY    measure this binary instead of building one
+
+Kernel memory (sockets, page tables, stacks) is not in it. Takes a few minutes.
+";
+
+/// Those whose memory differs, and what [S] found for the first two.
+const ARCHITECTURES: [(&str, &str); 4] = [
+    ("symped", "810 c + p (7667536 + s)"),
+    ("shared-symped", "806 c + p (216100 + 8 c + 20 p + s) + 8404368 N"),
+    ("amped", "-"),
+    ("laio", "-"),
+];
+
+const PROCESSES: [usize; 4] = [1, 2, 4, 8];
+const CONNECTIONS: [usize; 4] = [0, 1000, 2000, 4000];
+const ENTRIES: [usize; 4] = [0, 1000, 2000, 4000];
+/// Connections over which files are asked for, for each process: the kernel spreads them.
+const ASKERS_PER_PROCESS: usize = 8;
+/// How long a server has to start, to answer, and to fill its caches.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long memory settles after the last request.
+const SETTLE: Duration = Duration::from_millis(300);
+/// Descriptors that we need besides connections.
+const DESCRIPTORS_MORE: u64 = 256;
+
+/// Measures; false if a server did not do what it should.
+pub(crate) fn run(words: &[String]) -> Result<bool, String> {
+    let mut arguments = Arguments::new(words);
+    if arguments.flag("--help") {
+        print!("{HELP}");
+        return Ok(true);
+    }
+    let binary = arguments.text("--regatta")?.map(PathBuf::from);
+    let mut names = Vec::new();
+    while let Some(name) = arguments.word() {
+        names.push(name);
+    }
+    arguments.finish()?;
+    if let Some(name) = names.iter().find(|name| !ARCHITECTURES.iter().any(|one| one.0 == **name)) {
+        let known = ARCHITECTURES.map(|(name, _)| name).join(", ");
+        return Err(format!("no architecture `{name}` is measured; there are {known}"));
+    }
+    let most = (CONNECTIONS[CONNECTIONS.len() - 1]) as u64 + DESCRIPTORS_MORE;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if limit.current.is_some_and(|now| now < most) && setrlimit(Resource::Nofile, raised).is_err() {
+        return Err(format!("needs {most} descriptors (ulimit -n)"));
+    }
+    let interrupt = Interrupt::listen()?;
+    let scratch = Scratch::new(&std::env::temp_dir())?;
+    let site = Site::make(scratch.path())?;
+    let rig = Rig { binary: binary.map_or_else(build, Ok)?, site, interrupt };
+    println!("{:<14}{:>10}{:>12}{:>12}{:>14}", "bytes", "one", "process", "entry", "connection");
+    for (name, paper) in ARCHITECTURES {
+        if names.is_empty() || names.iter().any(|wanted| wanted == name) {
+            rig.architecture(name, paper)?;
+        }
+    }
+    Ok(true)
+}
+
+fn build() -> Result<PathBuf, String> {
+    let mut build = cargo();
+    let built = build.args(["build", "--package", "regatta", "--profile", "release"]).status();
+    match built.is_ok_and(|status| status.success()) {
+        true => Ok(target_dir().join("release/regatta")),
+        false => Err("regatta does not build".to_owned()),
+    }
+}
+
+/// Files of one kibibyte, `0` to the most that are asked for.
+struct Site(PathBuf);
+
+impl Site {
+    fn make(parent: &Path) -> Result<Self, String> {
+        use std::os::unix::fs::PermissionsExt;
+        let root = parent.join("root");
+        let make = || {
+            std::fs::create_dir(&root)?;
+            for name in 0..ENTRIES[ENTRIES.len() - 1] {
+                std::fs::write(root.join(name.to_string()), [b'x'; 1024])?;
+            }
+            // Workers may be another user's.
+            let all = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(parent, all.clone())?;
+            std::fs::set_permissions(&root, all)
+        };
+        make().map_err(|error: std::io::Error| format!("{}: {error}", root.display()))?;
+        Ok(Self(root))
+    }
+}
+
+struct Rig {
+    binary: PathBuf,
+    site: Site,
+    interrupt: Interrupt,
+}
+
+/// What a server is made to hold.
+#[derive(Clone, Copy)]
+struct Load {
+    processes: usize,
+    connections: usize,
+    entries: usize,
+}
+
+impl Rig {
+    /// The lines of one architecture.
+    fn architecture(&self, name: &str, paper: &str) -> Result<(), String> {
+        let empty = Load { processes: 1, connections: 0, entries: 0 };
+        let line = self.fit(name, &PROCESSES, |processes| Load { processes, ..empty })?;
+        let (first, more) = (line.at(1.0), line.slope);
+        println!("{name:<14}{first:>10.0}{more:>12.0}{:>26}   r² {:.4}", "", line.r2);
+        for processes in [1, PROCESSES[PROCESSES.len() - 1]] {
+            let empty = Load { processes, ..empty };
+            let entries = self.fit(name, &ENTRIES, |entries| Load { entries, ..empty })?;
+            let connections =
+                self.fit(name, &CONNECTIONS, |connections| Load { connections, ..empty })?;
+            println!(
+                "{:<36}{:>12.0}{:>14.0}   r² {:.4}, {:.4}",
+                format!("    with p = {processes}"),
+                entries.slope,
+                connections.slope,
+                entries.r2,
+                connections.r2
+            );
+        }
+        println!("    [S] §8: {paper}");
+        Ok(())
+    }
+
+    /// The line through the memory under several loads.
+    fn fit(
+        &self,
+        name: &str,
+        numbers: &[usize],
+        load: impl Fn(usize) -> Load,
+    ) -> Result<Line, String> {
+        let point = |number: &usize| {
+            Ok((decimal(*number as u64), decimal(self.memory(name, load(*number))?)))
+        };
+        let points: Vec<_> = numbers.iter().map(point).collect::<Result<_, String>>()?;
+        Ok(Line::through(&points))
+    }
+
+    /// Bytes of a fresh server that holds this.
+    fn memory(&self, name: &str, load: Load) -> Result<u64, String> {
+        if self.interrupt.is_set() {
+            return Err("interrupted".to_owned());
+        }
+        let (mut server, address) = self.start(name, load.processes)?;
+        let fault = |error: std::io::Error| format!("{name}: {error}");
+        // Every process has served once, so that all have what serving takes.
+        let askers: Vec<TcpStream> = (0..load.processes * ASKERS_PER_PROCESS)
+            .map(|_| ask_for(address, 0..1))
+            .collect::<Result<_, _>>()
+            .map_err(fault)?;
+        drop(askers);
+        let held: Vec<TcpStream> = (0..load.connections)
+            .map(|_| ask_for(address, 0..1))
+            .collect::<Result<_, _>>()
+            .map_err(fault)?;
+        if load.entries > 0 {
+            self.fill(name, &server, address, load)?;
+        }
+        std::thread::sleep(SETTLE);
+        if server.has_ended() {
+            return Err(format!("{name}: the server has ended"));
+        }
+        let bytes = server.pids().into_iter().filter_map(pss).sum();
+        drop(held);
+        Ok(bytes)
+    }
+
+    fn start(&self, name: &str, processes: usize) -> Result<(Spawned, SocketAddr), String> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = free.map_err(|error| format!("no port is free: {error}"))?;
+        let mut command = Command::new(&self.binary);
+        command.arg("serve").arg(&self.site.0).args(["--listen", &address.to_string()]);
+        command.args(["--architecture", name]);
+        for set in [
+            &format!("event.processes={processes}"),
+            // The kernel gives each process its share of the connections.
+            "event.listen=reuseport",
+            // As in the papers: descriptors and heads, no bodies; nothing is looked at again.
+            "cache.body_bytes_max=0",
+            "cache.revalidate_ms=600000",
+            "limits.idle_ms_max=600000",
+            &format!("cache.entries_max={}", 2 * ENTRIES[ENTRIES.len() - 1]),
+            &format!("cache.descriptors_max={}", ENTRIES[ENTRIES.len() - 1] + 8),
+        ] {
+            command.args(["--set", set]);
+        }
+        let launch = Launch { command, cpu: None, errors: None, as_nobody: false };
+        let mut server = Spawned::start(launch)?;
+        let start = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if server.has_ended() || start.elapsed() > PATIENCE {
+                return Err(format!("{name}: the server does not start"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok((server, address))
+    }
+
+    /// Asks for files until every process that serves has them all open.
+    fn fill(
+        &self,
+        name: &str,
+        server: &Spawned,
+        address: SocketAddr,
+        load: Load,
+    ) -> Result<(), String> {
+        let start = Instant::now();
+        loop {
+            for _ in 0..load.processes {
+                let asked = ask_for(address, 0..load.entries);
+                asked.map_err(|error| format!("{name}: {error}"))?;
+            }
+            // The master, which comes first, has only the files that all share.
+            let full = |pid: &u32| open_files(*pid) >= load.entries;
+            if server.pids().iter().skip(1).filter(|pid| full(pid)).count() >= load.processes {
+                return Ok(());
+            }
+            if start.elapsed() > PATIENCE || self.interrupt.is_set() {
+                return Err(format!("{name}: not all caches fill"));
+            }
+        }
+    }
+}
+
+/// A connection that has asked for these files, and been answered.
+fn ask_for(address: SocketAddr, files: std::ops::Range<usize>) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut bytes = [0; 4096];
+    for file in files {
+        stream.write_all(format!("GET /{file} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())?;
+        let mut answer = Vec::new();
+        loop {
+            let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+            if end.is_some_and(|end| answer.len() >= end + 4 + 1024) {
+                break;
+            }
+            match stream.read(&mut bytes)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                n => answer.extend_from_slice(&bytes[..n]),
+            }
+        }
+        if !answer.starts_with(b"HTTP/1.1 200") {
+            return Err(std::io::Error::other(format!("file {file} is refused")));
+        }
+    }
+    Ok(stream)
+}
+
+fn open_files(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// The proportional set size of a process, bytes, without the pages of files: those of the program
+/// belong to whoever else runs it.
+fn pss(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let part = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    Some((part("Pss_Anon:")? + part("Pss_Shmem:")?) * 1024)
+}
+
+/// A line, and how much of the points it explains.
+struct Line {
+    slope: f64,
+    start: f64,
+    r2: f64,
+}
+
+impl Line {
+    /// The line of least squares.
+    fn through(points: &[(f64, f64)]) -> Self {
+        let count = decimal(points.len() as u64);
+        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+        let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+        let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+            points.iter().map(|point| of(point.0 - x, point.1 - y)).sum()
+        };
+        let (xx, xy, yy) = (sum(&|dx, _| dx * dx), sum(&|dx, dy| dx * dy), sum(&|_, dy| dy * dy));
+        let slope = xy / xx;
+        let r2 = if yy > 0.0 { xy * xy / (xx * yy) } else { 1.0 };
+        Self { slope, start: y - slope * x, r2 }
+    }
+
+    fn at(&self, x: f64) -> f64 {
+        self.start + self.slope * x
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes and counts of this machine are exact in it")]
+const fn decimal(n: u64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, pss};
+
+    #[test]
+    fn a_line_is_found() {
+        let line = Line::through(&[(0.0, 5.0), (1.0, 8.0), (4.0, 17.0)]);
+        assert!((line.slope - 3.0).abs() < 1e-9 && (line.at(2.0) - 11.0).abs() < 1e-9);
+        assert!((line.r2 - 1.0).abs() < 1e-9);
+        let line = Line::through(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0)]);
+        assert!(line.slope.abs() < 1e-9 && line.r2 < 1e-9);
+    }
+
+    #[test]
+    fn our_own_memory_is_some() {
+        assert!(pss(std::process::id()).is_some_and(|bytes| bytes > 100_000));
+    }
+}
