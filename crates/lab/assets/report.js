@@ -4,7 +4,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#7F7F7F", "#8E6BBF",
   "#5E8C31", "#A0522D", "#008B8B", "#C71585"];
-const MARKS = ["circle", "rect", "triangle", "diamond", "pin", "roundRect"];
+const MARKS = ["circle", "rect", "triangle", "diamond", "arrow", "roundRect"];
 const DASHES = ["solid", "dashed", [2, 3], [8, 3, 2, 3]];
 const charts = new Map();
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -146,7 +146,7 @@ function series(figure, choice) {
   return frame({ series: all, tooltip: Object.assign(frame({}).tooltip, { trigger: "axis", valueFormatter: show }),
     grid: [Object.assign({ top: 44, height: "36%" }, half), Object.assign({ top: "62%", bottom: 62 }, half)],
     xAxis: [axisX(0), axisX(1)],
-    yAxis: [upright("requests per second", { gridIndex: 0 }), upright("p99, ms", { gridIndex: 1 })] });
+    yAxis: [upright("requests per second", { gridIndex: 0 }), upright("p99, ms", { gridIndex: 1, splitNumber: 3 })] });
 }
 
 // Time against 1/(1 - quantile), as HdrHistogram draws it.

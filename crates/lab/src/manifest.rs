@@ -1,7 +1,10 @@
 //! What a run was made with: programs, machine, settings. Kept beside the results.
 
+use crate::env::Spec;
+use crate::env::spec::Cpu;
+use crate::process::REALTIME;
 use crate::servers;
-use crate::spec::{Experiment, Scale};
+use crate::spec::{Experiment, Machine, Scale};
 use crate::trial::unix_ms;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -118,6 +121,21 @@ fn machine() -> BTreeMap<String, String> {
     all
 }
 
+/// The environment that makes the server's processors slower; None: they are to be as they are.
+pub(crate) fn slowed(machine: &Machine) -> Option<Spec> {
+    if machine.server_left == 100 {
+        return None;
+    }
+    let cpu = Cpu {
+        server: machine.server_cpus.clone(),
+        client: machine.client_cpus.clone(),
+        left_percent: machine.server_left,
+        realtime: if machine.realtime { REALTIME } else { 0 },
+        ..Cpu::default()
+    };
+    Some(Spec { cpu, ..Spec::default() })
+}
+
 /// What cannot be done here, said before anything runs.
 fn lacks(experiment: &Experiment) -> Vec<String> {
     let machine = &experiment.machine;
@@ -126,6 +144,9 @@ fn lacks(experiment: &Experiment) -> Vec<String> {
     let asked = machine.server_cpus.iter().chain(&machine.client_cpus).max();
     if let Some(most) = asked.filter(|most| **most >= there) {
         lacks.push(format!("there is no processor {most}: {there} may be used"));
+    }
+    if let Some(environment) = slowed(machine) {
+        lacks.extend(crate::env::lacks(&environment).iter().map(ToString::to_string));
     }
     if machine.server_cpus.iter().any(|cpu| machine.client_cpus.contains(cpu)) {
         lacks.push("server and client share processors: times are of both".to_owned());

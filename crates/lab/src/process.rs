@@ -1,10 +1,12 @@
 //! Programs that never outlive the trial that started them.
 
+use crate::env::{Environment, Place};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::iter;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How often a wait looks again.
 pub(crate) const STEP: Duration = Duration::from_millis(5);
+/// The real-time priority of servers and loads that run before everything else.
+pub(crate) const REALTIME: u32 = 10;
 /// How long a program has to leave before it is killed.
 const LEAVE_MAX: Duration = Duration::from_millis(2_000);
 
@@ -25,6 +29,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) cpus: &'a [usize],
     /// Whether it runs before everything else (`chrt -f`).
     pub(crate) realtime: bool,
+    /// The environment it runs in, if not the machine's own. That places it and prefers it.
+    pub(crate) inside: Option<&'a Environment>,
     /// Whether it runs as `nobody` if we are root.
     pub(crate) as_nobody: bool,
     /// Where standard output goes.
@@ -51,8 +57,13 @@ impl Running {
             let user = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
             words.extend(user.map(OsString::from));
         }
-        if launch.realtime && rustix::process::geteuid().is_root() {
-            words.splice(0..0, ["chrt", "-f", "10"].map(OsString::from));
+        if let Some(environment) = launch.inside {
+            let command = environment.command(Place::Server, Path::new(&words.remove(0)));
+            let entering = iter::once(command.get_program()).chain(command.get_args());
+            words.splice(0..0, entering.map(OsString::from).collect::<Vec<_>>());
+        } else if launch.realtime && rustix::process::geteuid().is_root() {
+            let priority = REALTIME.to_string();
+            words.splice(0..0, ["chrt", "-f", &priority].map(OsString::from));
         }
         words.extend(launch.words.iter().cloned());
         let name = launch.words.first().cloned().unwrap_or_default();
@@ -192,8 +203,15 @@ mod tests {
     fn a_dropped_program_takes_its_children_along() {
         let null = Path::new("/dev/null");
         let words = ["sh", "-c", "trap '' TERM; sleep 60 & sleep 60"].map(OsString::from).into();
-        let mut launch =
-            Launch { words, cpus: &[], realtime: false, as_nobody: false, out: null, errors: null };
+        let mut launch = Launch {
+            words,
+            cpus: &[],
+            realtime: false,
+            inside: None,
+            as_nobody: false,
+            out: null,
+            errors: null,
+        };
         let running = Running::start(&launch).unwrap();
         let start = Instant::now();
         let patience = Duration::from_secs(20);

@@ -1,7 +1,8 @@
 //! Runs an experiment: what is missing of it, in its order, until done or told to stop.
 
+use crate::env::{Environment, Fault};
 use crate::journal::Run;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, slowed};
 use crate::plan::{Planned, cells, order, predicted_s};
 use crate::process::{INTERRUPTED, Launch, Running};
 use crate::spec::{Experiment, Scale, Workload};
@@ -113,6 +114,7 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         root,
         workload,
         scratch,
+        inside: inside(run)?,
         unit: run.manifest.unit,
         stop: options.stop,
     };
@@ -135,6 +137,16 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         tell(planned.len(), "done");
     }
     ended
+}
+
+/// The servers' environment; None where none is asked for, or the machine does not allow it, which
+/// the manifest says.
+fn inside(run: &Run) -> Result<Option<Environment>, String> {
+    match slowed(&run.experiment.machine).map(|spec| Environment::make(&spec)) {
+        None | Some(Err(Fault::Lacking(_))) => Ok(None),
+        Some(Ok(environment)) => Ok(Some(environment)),
+        Some(Err(fault)) => Err(fault.to_string()),
+    }
 }
 
 fn trials(
@@ -202,6 +214,7 @@ fn workload(
             words,
             cpus: &[],
             realtime: false,
+            inside: None,
             as_nobody: false,
             out: Path::new("/dev/null"),
             errors: &errors,

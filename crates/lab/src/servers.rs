@@ -1,5 +1,6 @@
 //! The programs that the lab starts as servers: how each is told what to serve and where.
 
+use crate::env::Environment;
 use crate::process::{Launch, Running, STEP, output_of};
 use crate::spec::{Machine, Program, Target};
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ pub(crate) struct Place<'a> {
     pub(crate) regatta: &'a Path,
     /// Where it runs.
     pub(crate) machine: &'a Machine,
+    /// The environment it runs in, if not the machine's own.
+    pub(crate) inside: Option<&'a Environment>,
 }
 
 /// The program's file.
@@ -77,6 +80,7 @@ pub(crate) fn start(
         words,
         cpus: &place.machine.server_cpus,
         realtime: place.machine.realtime,
+        inside: place.inside,
         as_nobody: matches!(target.program, Program::Lighttpd | Program::H2o),
         out: &out,
         errors: &errors,

@@ -1,5 +1,6 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
+use crate::env::Environment;
 use crate::guard;
 use crate::plan::{Cell, Planned};
 use crate::process::{INTERRUPTED, Launch, Running, sleep_until};
@@ -33,6 +34,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) workload: Option<PathBuf>,
     /// Where servers keep their files.
     pub(crate) scratch: PathBuf,
+    /// The servers' environment, if not the machine's own.
+    pub(crate) inside: Option<Environment>,
     /// The calibrated rate.
     pub(crate) unit: Option<f64>,
     /// Becomes true when the user or the system asks us to stop.
@@ -164,8 +167,13 @@ impl Bench<'_> {
                 .map_err(|error| format!("cannot drop the page cache: {error}"))?;
         }
         let (target, options) = self.target(cell)?;
-        let place =
-            Place { root: &self.root, scratch: &self.scratch, regatta: self.regatta, machine };
+        let place = Place {
+            root: &self.root,
+            scratch: &self.scratch,
+            regatta: self.regatta,
+            machine,
+            inside: self.inside.as_ref(),
+        };
         let server = servers::start(target, &options, &place, self.stop)?;
         let words = self.words(&server.url, asked);
         let errors = self.scratch.join("load.err");
@@ -173,6 +181,7 @@ impl Bench<'_> {
             words,
             cpus: &machine.client_cpus,
             realtime: machine.realtime,
+            inside: None,
             as_nobody: false,
             out: outcome,
             errors: &errors,
@@ -188,7 +197,12 @@ impl Bench<'_> {
         if !sleep_until(start + seconds(asked.warm_s + asked.window_s), self.stop) {
             return Err(INTERRUPTED.to_owned());
         }
-        let seen = watch.stop(&machine.server_cpus);
+        let mut seen = watch.stop(&machine.server_cpus);
+        if self.inside.is_some() {
+            // What the environment takes on purpose is nobody else's.
+            let taken = f64::from(100 - machine.server_left) / 100.0;
+            seen.foreign = (seen.foreign - taken).max(0.0);
+        }
         let code = load.wait(seconds(asked.window_s) + PATIENCE, self.stop)?;
         let mut server = server;
         if server.running.has_ended() {

@@ -192,6 +192,10 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    // The lab's environments are held by processes of this program.
+    if let Some(code) = regatta_lab::env::child_main() {
+        return code;
+    }
     match run(Cli::parse().command) {
         Ok(code) => ExitCode::from(code),
         Err(Failure::Work(message)) => {

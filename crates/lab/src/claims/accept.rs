@@ -3,6 +3,7 @@
 
 use super::evidence::{Evidence, Found, show};
 use super::{Finding, Verdict};
+use crate::stats::Effect;
 
 /// Accept1 saturates below AcceptInf.
 pub(super) fn h1(run: &Evidence<'_>) -> Found<Finding> {
@@ -11,8 +12,11 @@ pub(super) fn h1(run: &Evidence<'_>) -> Found<Finding> {
     let cell = run.top("accept1")?;
     let events = run.share(&cell, "wait_events", "wait_calls")?;
     let accepts = run.share(&cell, "accept_ok", "wait_calls")?;
-    Ok(Finding::of(
-        effect.ratio < 0.9 && below,
+    let holds = effect.ratio < 0.9 && below;
+    Ok(Finding::surely(
+        holds,
+        &effect,
+        0.9,
         format!("peak ratio {}", show(&effect)),
         format!(
             "at its highest rate accept1 takes {accepts:.2} connections and finds {events:.1} \
@@ -27,8 +31,10 @@ pub(super) fn h3(run: &Evidence<'_>) -> Found<Finding> {
     let effect = run.ratio(&cm, &inf, "good_per_s")?;
     let vain = run.share(&cm, "recv_would_block", "recv_calls")?;
     let open = run.share(&cm, "connections_open_at_accept_sum", "accept_ok")?;
-    Ok(Finding::of(
+    Ok(Finding::surely(
         effect.ratio < 0.5,
+        &effect,
+        0.5,
         format!("throughput ratio {} at 1.67 S", show(&effect)),
         format!("{:.0} % of cm's reads find nothing; {open:.0} connections open", 100.0 * vain),
     ))
@@ -111,13 +117,13 @@ const LIMITED: [(&str, u32); 6] = [
 /// An accept count in the middle is best past saturation.
 pub(super) fn h7(run: &Evidence<'_>) -> Found<Finding> {
     let (inf, eager) = (run.at("acceptinf", 1.2)?, run.at("eager", 1.2)?);
-    let mut best: Option<(u32, f64, String)> = None;
+    let mut best: Option<(u32, Effect, String)> = None;
     for (arm, limit) in LIMITED {
         let Ok(cell) = run.at(arm, 1.2) else { continue };
         let (over_inf, over_eager) =
             (run.ratio(&cell, &inf, "good_per_s")?, run.ratio(&cell, &eager, "good_per_s")?);
-        let worst = over_inf.ratio.min(over_eager.ratio);
-        if best.as_ref().is_none_or(|(_, ratio, _)| worst > *ratio) {
+        let worst = if over_inf.ratio < over_eager.ratio { over_inf } else { over_eager };
+        if best.as_ref().is_none_or(|(_, most, _)| worst.ratio > most.ratio) {
             let ours = format!(
                 "best limit {limit}: {} to acceptinf, {} to eager at 1.2 S",
                 show(&over_inf),
@@ -126,9 +132,10 @@ pub(super) fn h7(run: &Evidence<'_>) -> Found<Finding> {
             best = Some((limit, worst, ours));
         }
     }
-    let (limit, ratio, ours) = best.ok_or("valid trials with an accept limit near 1.2 S")?;
+    let (limit, effect, ours) = best.ok_or("valid trials with an accept limit near 1.2 S")?;
     let why = "an interior optimum, and 5 % better than no limit and than eager";
-    Ok(Finding::of(ratio >= 1.05 && (10..=75).contains(&limit), ours, why))
+    let holds = effect.ratio >= 1.05 && (10..=75).contains(&limit);
+    Ok(Finding::surely(holds, &effect, 1.05, ours, why))
 }
 
 /// Accept-on-close accepts with success, less than one at a time.

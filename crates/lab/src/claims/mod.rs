@@ -11,6 +11,7 @@ mod table;
 pub use table::{CLAIMS, Claim};
 
 use crate::journal::Run;
+use crate::stats::Effect;
 use evidence::Evidence;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,24 @@ impl Finding {
     pub(crate) fn of(holds: bool, ours: String, why: impl Into<String>) -> Self {
         let verdict = if holds { Verdict::Holds } else { Verdict::Fails };
         Self { ours, verdict, why: why.into() }
+    }
+
+    /// Decides by a condition on a ratio, unless the ratio's interval holds the limit: then more
+    /// blocks are needed.
+    pub(crate) fn surely(
+        holds: bool,
+        effect: &Effect,
+        limit: f64,
+        ours: String,
+        why: impl Into<String>,
+    ) -> Self {
+        let unsure = effect.interval.is_none_or(|interval| interval.contains(limit));
+        let mut finding = Self::of(holds, ours, why);
+        if unsure {
+            finding.verdict = Verdict::CannotTell;
+            finding.why = format!("{limit} lies within the interval: more blocks; {}", finding.why);
+        }
+        finding
     }
 
     pub(crate) fn cannot(why: impl Into<String>) -> Self {

@@ -38,7 +38,7 @@ fn world(cell: &Cell, wrong: bool) -> BTreeMap<String, f64> {
     let arm = if wrong { "acceptinf" } else { cell.target.as_str() };
     let (peak, fall, open, vain) = match arm {
         "accept1" => (0.75, 0.1, 10.0, 0.0),
-        "accept25" => (1.0, 0.2, 100.0, 0.0),
+        "accept25" => (1.0, 0.02, 100.0, 0.0),
         "accept125" => (1.0, 0.6, 200.0, 0.0),
         "eager" => (0.97, 0.3, 400.0, 0.0),
         "cm" => (0.97, 1.2, 9_000.0, past * 0.4),
@@ -84,6 +84,25 @@ fn claims_hold_where_the_world_is_as_they_say_and_fail_where_it_is_not() {
     for id in ["H-2", "E-1", "X-99"] {
         assert_eq!(right[id], Verdict::CannotTell, "{id}");
     }
+}
+
+#[test]
+fn a_limit_within_the_interval_decides_nothing() {
+    let effect = |low, high| Effect {
+        ratio: 0.7,
+        interval: Some(crate::stats::Interval { low, high }),
+        p: 0.0,
+        p_rank: 0.0,
+        blocks: 6,
+        detectable: 0.1,
+    };
+    let verdict = |effect: Effect| {
+        Finding::surely(effect.ratio < 0.75, &effect, 0.75, String::new(), "").verdict
+    };
+    assert_eq!(verdict(effect(0.65, 0.74)), Verdict::Holds);
+    assert_eq!(verdict(effect(0.65, 0.80)), Verdict::CannotTell);
+    let above = Effect { ratio: 0.8, ..effect(0.78, 0.82) };
+    assert_eq!(verdict(above), Verdict::Fails);
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl Report<'_> {
             "Where a line ends, the percentile lies among requests that never came back (time-out \
              {timeout}) or has fewer than ten samples beyond it."
         );
-        (!lines.is_empty()).then(|| Figure::new(id, title, caption, drawing))
+        is_curve(&lines).then(|| Figure::new(id, title, caption, drawing))
     }
 
     fn hockey_stick(&self) -> Option<Figure> {
@@ -146,7 +146,7 @@ impl Report<'_> {
         let caption = "What latency a throughput costs. A line that turns back to the left has \
                        passed its peak: it answers less and takes longer."
             .to_owned();
-        (!lines.is_empty())
+        is_curve(&lines)
             .then(|| Figure::new("hockey-stick", "Latency against throughput", caption, drawing))
     }
 
@@ -329,6 +329,11 @@ impl Report<'_> {
         let caption = "Connections that found the listener's queue full (the kernel's count).";
         Some(Figure::new("overflows", "Turned away", caption.to_owned(), drawing))
     }
+}
+
+/// Whether there is more to see than one point of each line.
+fn is_curve(lines: &[Value]) -> bool {
+    lines.iter().any(|line| line["points"].as_array().is_some_and(|points| points.len() > 1))
 }
 
 /// A cell's name in tables and figures.

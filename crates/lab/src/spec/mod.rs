@@ -204,6 +204,9 @@ pub struct Machine {
     pub client_cpus: Vec<usize>,
     /// Run both before everything else on the machine (`chrt -f`), if we are root.
     pub realtime: bool,
+    /// What is left of each of the server's processors, per cent, so that one generator can offer
+    /// more than the server can answer ([`crate::env::spec::Cpu::left_percent`]); 100: all.
+    pub server_left: u32,
     /// Drop the page cache before each trial (takes root).
     pub drop_caches: bool,
 }

@@ -259,6 +259,7 @@ fn machine(fields: Fields<'_, '_, '_>) -> Machine {
         server_cpus: cpus("server_cpus"),
         client_cpus: cpus("client_cpus"),
         realtime: fields.flag("realtime").unwrap_or(false),
+        server_left: fields.count("server_left", 5..=100).unwrap_or(100),
         drop_caches: fields.flag("drop_caches").unwrap_or(false),
     };
     fields.finish();
