@@ -194,6 +194,8 @@ pub(crate) fn a_full_disk_stops_nobody(variant: &Variant) {
     drop(client);
     server.signal(Signal::TERM);
     assert!(server.exit_within(PATIENCE).is_some());
+    // What it said is read by a thread that may come after its end.
+    assert!(eventually(PATIENCE, || server.stderr().contains("/dev/full")), "said nothing");
     assert_eq!(server.stderr().matches("/dev/full").count(), 1, "{}", server.stderr());
 }
 

@@ -193,11 +193,12 @@ pub(crate) fn of_histograms(variant: &Variant) {
         let histogram = &top["total"]["histograms"][name];
         histogram["count"].as_u64().unwrap_or_else(|| panic!("no histogram {name} in {top}"))
     };
-    assert_eq!(count("accepts_per_notification"), 1);
+    // All who share a listener may be woken by one connection.
+    let workers = top["workers"].as_array().map_or(0, Vec::len) as u64;
+    assert!((1..=workers).contains(&count("accepts_per_notification")), "{top}");
     // A server that reads until it fails may answer many requests without a wait between,
     // so what is known is the calls. Each worker may be read between two of its additions.
     let waits = counter(&top, "wait_calls");
-    let workers = top["workers"].as_array().map_or(0, Vec::len) as u64;
     for counted in ["loop_ns", "events_per_wait"] {
         assert!(
             waits > 0 && waits.abs_diff(count(counted)) <= workers,

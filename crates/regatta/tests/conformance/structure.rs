@@ -1,7 +1,7 @@
 //! What an architecture claims to be, seen from outside: tasks, pollers, coverage of the table.
 
 use crate::client::get;
-use crate::harness::{Launch, Variant, run, serve};
+use crate::harness::{Launch, PATIENCE, Variant, eventually, run, serve};
 use crate::site::common;
 use crate::variants::VARIANTS;
 use std::fs;
@@ -57,13 +57,19 @@ pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
     server.connect().get("/small.txt").expect(200);
     // Whoever has helper processes hears them by a set of its own.
     let own = usize::from(variant.has("amped.helpers_as=processes"));
+    let asked = variant.settings.iter().any(|setting| setting.contains("poller=epoll"));
     for worker in server.workers() {
-        let entries = fs::read_dir(format!("/proc/{worker}/fd")).expect("alive");
-        let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-        let epolls = links.filter(|link| link.to_string_lossy().contains("[eventpoll]")).count();
-        let asked = variant.settings.iter().any(|setting| setting.contains("poller=epoll"));
-        assert_eq!(epolls > own, asked, "worker {worker} has {epolls} epoll descriptors");
+        // Another may have answered while this one begins.
+        let right = || (epolls(worker) > own) == asked;
+        assert!(eventually(PATIENCE, right), "worker {worker}: {} epolls", epolls(worker));
     }
+}
+
+/// How many epoll descriptors a process has.
+fn epolls(worker: u32) -> usize {
+    let entries = fs::read_dir(format!("/proc/{worker}/fd")).expect("alive");
+    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.filter(|link| link.to_string_lossy().contains("[eventpoll]")).count()
 }
 
 /// An idle server sleeps.
