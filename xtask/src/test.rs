@@ -240,6 +240,22 @@ mod tests {
     use super::{Count, Outcome, Report, counted, is_quiet, targets_for};
     use std::time::Duration;
 
+    /// The README's first command names no package.
+    #[test]
+    fn cargo_run_is_the_program() {
+        let mut metadata = super::cargo();
+        metadata.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
+        let said = metadata.output().expect("cargo").stdout;
+        let said: serde_json::Value = serde_json::from_slice(&said).expect("JSON");
+        let default = said["workspace_default_members"].as_array().expect("a list");
+        let packages = said["packages"].as_array().expect("a list").iter();
+        let runs = packages.filter(|package| default.contains(&package["id"]));
+        let targets = runs.flat_map(|package| package["targets"].as_array().expect("a list"));
+        let programs = targets.filter(|target| target["kind"][0] == "bin");
+        let names: Vec<_> = programs.map(|target| &target["name"]).collect();
+        assert_eq!(names, ["regatta"]);
+    }
+
     #[test]
     fn the_runner_s_last_line_is_read() {
         let line = "test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered \
