@@ -6,6 +6,10 @@
 //! such flag, and these tests are not built: `cargo test -p regatta --features chaos --test chaos`.
 #![expect(dead_code, reason = "only some of the cases of the other suite are run here")]
 
+#[macro_use]
+#[path = "../conformance/topics.rs"]
+mod topics;
+
 #[path = "../conformance/bodies.rs"]
 mod bodies;
 #[path = "../conformance/client.rs"]

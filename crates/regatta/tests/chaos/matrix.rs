@@ -1,16 +1,5 @@
 //! The cases that hold under faults, run for every variant.
 
-macro_rules! topics {
-    ($variant:ident $($topic:ident: $($case:ident)*;)*) => {
-        $(mod $topic {
-            $(#[test]
-            fn $case() {
-                crate::$topic::$case(crate::harness::Variant::named(stringify!($variant)));
-            })*
-        })*
-    };
-}
-
 macro_rules! matrix {
     ($($variant:ident)*) => { $(mod $variant { topics! { $variant
         bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives

@@ -6,6 +6,9 @@
 //!
 //! `REGATTA_BIN=/path/to/regatta` runs the suite against another build of the program.
 
+#[macro_use]
+mod topics;
+
 mod access_log;
 mod bodies;
 mod changes;

@@ -7,17 +7,6 @@ macro_rules! variants {
     ($($variant:ident: $($set:ident)+;)*) => { $(mod $variant { $($set! { $variant })+ })* };
 }
 
-macro_rules! topics {
-    ($variant:ident $($topic:ident: $($case:ident)*;)*) => {
-        $(mod $topic {
-            $(#[test]
-            fn $case() {
-                crate::$topic::$case(crate::harness::Variant::named(stringify!($variant)));
-            })*
-        })*
-    };
-}
-
 /// What holds for every variant.
 macro_rules! always {
     ($variant:ident) => {
