@@ -7,6 +7,7 @@ pub mod claims;
 pub mod cli;
 mod compare;
 pub mod env;
+pub mod group;
 mod guard;
 pub mod journal;
 pub mod knee;

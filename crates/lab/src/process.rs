@@ -1,20 +1,15 @@
 //! Programs that never outlive the trial that started them.
 
 use crate::env::{Environment, Place};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::collections::BTreeMap;
+use crate::group::Group;
 use std::ffi::OsString;
 use std::fs;
 use std::iter;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a wait looks again.
-pub(crate) const STEP: Duration = Duration::from_millis(5);
 /// The real-time priority of servers and loads that run before everything else.
 pub(crate) const REALTIME: u32 = 10;
 /// How long a program has to leave before it is killed.
@@ -41,9 +36,7 @@ pub(crate) struct Launch<'a> {
 
 /// A program in a process group of its own, ended when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Running {
-    child: Child,
-}
+pub(crate) struct Running(Group);
 
 impl Running {
     /// Starts a program. If we die without dropping this, the kernel ends it: `setpriv` arranges
@@ -66,48 +59,23 @@ impl Running {
             words.splice(0..0, ["chrt", "-f", &priority].map(OsString::from));
         }
         words.extend(launch.words.iter().cloned());
-        let name = launch.words.first().cloned().unwrap_or_default();
         let file = |path: &Path| {
             fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))
         };
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).process_group(0);
+        command.args(&words[1..]).stdin(Stdio::null());
         command.stdout(file(launch.out)?).stderr(file(launch.errors)?);
-        let before = sched_getaffinity(None).map_err(|error| format!("affinity: {error}"))?;
-        if !launch.cpus.is_empty() {
-            let mut set = CpuSet::new();
-            launch.cpus.iter().for_each(|cpu| set.set(*cpu));
-            sched_setaffinity(None, &set)
-                .map_err(|error| format!("processors {:?}: {error}", launch.cpus))?;
-        }
-        let child = command.spawn().map_err(|error| format!("{}: {error}", name.display()));
-        sched_setaffinity(None, &before).map_err(|error| format!("affinity: {error}"))?;
-        Ok(Self { child: child? })
+        Group::start(&mut command, launch.cpus, LEAVE_MAX).map(Self)
     }
 
     /// The process and all that descend from it.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            if let Some(parent) = parent_of(pid) {
-                children.entry(parent).or_default().push(pid);
-            }
-        }
-        let mut found = vec![self.child.id()];
-        let mut at = 0;
-        while let Some(pid) = found.get(at).copied() {
-            found.extend(children.get(&pid).into_iter().flatten());
-            at += 1;
-        }
-        found
+        self.0.pids()
     }
 
     /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+        self.0.has_ended()
     }
 
     /// Waits for its end and gives its exit code.
@@ -119,58 +87,9 @@ impl Running {
         limit: Duration,
         stop: &AtomicBool,
     ) -> Result<Option<i32>, String> {
-        let start = Instant::now();
-        while !self.has_ended() {
-            if stop.load(Ordering::Relaxed) {
-                return Err(INTERRUPTED.to_owned());
-            }
-            if start.elapsed() > limit {
-                return Err(format!("no end within {} s", limit.as_secs()));
-            }
-            std::thread::sleep(STEP);
-        }
-        let status = self.child.wait().map_err(|error| error.to_string())?;
+        let status = self.0.wait(limit, || stop.load(Ordering::Relaxed))?;
         Ok(status.code())
     }
-
-    /// Sends a signal to the process and its group.
-    fn signal(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have gone already.
-            let _ = kill_process_group(pid, signal);
-        }
-    }
-}
-
-/// What an interrupted wait says.
-pub(crate) const INTERRUPTED: &str = "interrupted";
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let descendants = self.pids();
-        if !self.has_ended() {
-            self.signal(Signal::TERM);
-        }
-        let start = Instant::now();
-        while !self.has_ended() && start.elapsed() < LEAVE_MAX {
-            std::thread::sleep(STEP);
-        }
-        // What is left of the group, and what left the group but not the family.
-        self.signal(Signal::KILL);
-        let _ = self.child.wait();
-        for pid in descendants.into_iter().skip(1) {
-            let orphan = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            if let Some(orphan) = orphan.filter(|_| parent_of(pid) == Some(1)) {
-                let _ = kill_process(orphan, Signal::KILL);
-            }
-        }
-    }
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after_name) = text.rsplit_once(") ")?;
-    after_name.split(' ').nth(1)?.parse().ok()
 }
 
 /// Sleeps until `until`, or until `stop` becomes true: whether the time was reached.
@@ -198,6 +117,7 @@ pub(crate) fn output_of(words: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::{INTERRUPTED, STEP};
 
     #[test]
     fn a_dropped_program_takes_its_children_along() {

@@ -1,10 +1,11 @@
 //! Runs an experiment: what is missing of it, in its order, until done or told to stop.
 
 use crate::env::{Environment, Fault};
+use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::manifest::{Manifest, slowed};
 use crate::plan::{Planned, cells, order, predicted_s};
-use crate::process::{INTERRUPTED, Launch, Running};
+use crate::process::{Launch, Running};
 use crate::spec::{Experiment, Scale, Workload};
 use crate::trial::Bench;
 use std::ffi::OsString;

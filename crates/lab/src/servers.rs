@@ -1,7 +1,8 @@
 //! The programs that the lab starts as servers: how each is told what to serve and where.
 
 use crate::env::Environment;
-use crate::process::{Launch, Running, STEP, output_of};
+use crate::group::{INTERRUPTED, STEP};
+use crate::process::{Launch, Running, output_of};
 use crate::spec::{Machine, Program, Target};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -90,7 +91,7 @@ pub(crate) fn start(
     // Regatta listens before it forks; the others are asked until they answer.
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         if stop.load(Ordering::Relaxed) {
-            return Err(crate::process::INTERRUPTED.to_owned());
+            return Err(INTERRUPTED.to_owned());
         }
         if running.has_ended() || start.elapsed() > START_MAX {
             let said = fs::read_to_string(&errors).unwrap_or_default();

@@ -1,9 +1,10 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
 use crate::env::Environment;
+use crate::group::INTERRUPTED;
 use crate::guard;
 use crate::plan::{Cell, Planned};
-use crate::process::{INTERRUPTED, Launch, Running, sleep_until};
+use crate::process::{Launch, Running, sleep_until};
 use crate::record::{Record, metrics, series, spectrum};
 use crate::servers::{self, Place};
 use crate::spec::{Experiment, Loop, Program, Target};

@@ -1,19 +1,15 @@
 //! Processes that never outlive the trial that started them.
 
 use crate::command::require;
-use rustix::process::{Pid, Signal, kill_process_group};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::collections::BTreeMap;
-use std::io::Read;
-use std::os::unix::process::CommandExt;
+use regatta_lab::group::Group;
+pub(crate) use regatta_lab::group::{family, parent_of};
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How often a wait looks again.
-const STEP: Duration = Duration::from_millis(10);
 /// How long a server has to leave before it is killed.
 const LEAVE_MAX: Duration = Duration::from_millis(1500);
 
@@ -85,9 +81,7 @@ pub(crate) struct Launch<'a> {
 
 /// A program in a process group of its own, ended when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Spawned {
-    child: Child,
-}
+pub(crate) struct Spawned(Group);
 
 impl Spawned {
     /// Starts a program on one CPU. Its standard output is kept for [`Self::output`].
@@ -98,33 +92,23 @@ impl Spawned {
     /// # Errors
     /// If it cannot be started.
     pub(crate) fn start(launch: Launch<'_>) -> Result<Self, String> {
-        let Launch { command, cpu, .. } = &launch;
-        let name = command.get_program().to_string_lossy().into_owned();
         let errors = match launch.errors {
             None => Stdio::null(),
             Some(path) => std::fs::File::create(path).map_err(|error| error.to_string())?.into(),
         };
-        let mut command = tied_to_us(command, launch.as_nobody)?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
-        let before = sched_getaffinity(None).map_err(|error| format!("affinity: {error}"))?;
-        if let Some(cpu) = cpu {
-            let mut one = CpuSet::new();
-            one.set(*cpu);
-            sched_setaffinity(None, &one).map_err(|error| format!("CPU {cpu}: {error}"))?;
-        }
-        let child = command.spawn().map_err(|error| format!("{name}: {error}"));
-        sched_setaffinity(None, &before).map_err(|error| format!("affinity: {error}"))?;
-        Ok(Self { child: child? })
+        let mut command = tied_to_us(&launch.command, launch.as_nobody)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        Group::start(&mut command, launch.cpu.as_slice(), LEAVE_MAX).map(Self)
     }
 
     /// The process and all that descend from it.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        family(self.child.id())
+        self.0.pids()
     }
 
     /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+        self.0.has_ended()
     }
 
     /// Waits for its end and gives what it printed on standard output.
@@ -136,54 +120,14 @@ impl Spawned {
         limit: Duration,
         interrupt: &Interrupt,
     ) -> Result<String, String> {
-        let start = Instant::now();
-        while !self.has_ended() {
-            if interrupt.is_set() {
-                return Err("interrupted".to_owned());
-            }
-            if start.elapsed() > limit {
-                return Err(format!("no end within {} s", limit.as_secs()));
-            }
-            std::thread::sleep(STEP);
-        }
-        let mut text = String::new();
-        if let Some(mut out) = self.child.stdout.take() {
-            out.read_to_string(&mut text).map_err(|error| error.to_string())?;
-        }
-        match self.child.wait() {
-            Ok(status) if status.success() => Ok(text),
-            Ok(status) => Err(format!("{status}: {}", text.trim())),
-            Err(error) => Err(error.to_string()),
-        }
+        let status = self.0.wait(limit, || interrupt.is_set())?;
+        let text = self.0.printed().map_err(|error| error.to_string())?;
+        if status.success() { Ok(text) } else { Err(format!("{status}: {}", text.trim())) }
     }
 
     /// Sends a signal to the process and its group.
     pub(crate) fn signal(&self, signal: Signal) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(pid, signal);
-        }
-    }
-}
-
-impl Drop for Spawned {
-    fn drop(&mut self) {
-        let descendants = self.pids();
-        if !self.has_ended() {
-            self.signal(Signal::TERM);
-        }
-        let start = Instant::now();
-        while !self.has_ended() && start.elapsed() < LEAVE_MAX {
-            std::thread::sleep(STEP);
-        }
-        // What is left of the group, and what left the group but not the family.
-        self.signal(Signal::KILL);
-        let _ = self.child.wait();
-        for pid in descendants.into_iter().skip(1) {
-            let orphan = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            if let Some(orphan) = orphan.filter(|_| parent_of(pid) == Some(1)) {
-                let _ = rustix::process::kill_process(orphan, Signal::KILL);
-            }
-        }
+        self.0.signal(signal);
     }
 }
 
@@ -197,33 +141,6 @@ fn tied_to_us(command: &Command, as_nobody: bool) -> Result<Command, String> {
     }
     tied.arg(command.get_program()).args(command.get_args());
     Ok(tied)
-}
-
-/// A process and all that descend from it.
-pub(crate) fn family(pid: u32) -> Vec<u32> {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        if let Some(parent) = parent_of(pid) {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    let mut found = vec![pid];
-    let mut at = 0;
-    while let Some(pid) = found.get(at).copied() {
-        found.extend(children.get(&pid).into_iter().flatten());
-        at += 1;
-    }
-    found
-}
-
-/// The process that started another, or adopted it.
-pub(crate) fn parent_of(pid: u32) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after_name) = text.rsplit_once(") ")?;
-    after_name.split(' ').nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
