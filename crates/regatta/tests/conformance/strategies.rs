@@ -104,10 +104,10 @@ fn a_notification_brings_as_many_as_the_strategy_takes() {
     for row in ROWS {
         let server = start(row);
         let clients = crowd(&server, 60);
-        let top = read(&server, "accept_ok", 60);
-        let most = counter(&top, "accepts_per_notification_max");
+        read(&server, "accept_ok", 60);
         let expect = if row.count == 0 { 60 } else { row.count };
-        assert_eq!(most, expect, "{}", row.name);
+        // Counted when the run of accepts ends, a moment after the last of them.
+        read(&server, "accepts_per_notification_max", expect);
         drop(clients);
     }
 }
