@@ -135,6 +135,7 @@ pub struct Disk {
 pub enum Seek {
     /// Always as long, unless the place is the one where it stands.
     #[default]
+    #[serde(alias = "constant")]
     Fixed,
     /// With the square root of the distance: 0.4 of the mean to the neighbour, 1.5 across.
     Distance,
@@ -217,19 +218,28 @@ impl Network {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut network = Self::default();
         for (key, value) in pairs(text)? {
-            match key {
-                "mtu" => network.mtu = number(key, value)?,
-                "layout" => network.layout = word(key, value)?,
-                "addresses" => network.addresses = number(key, value)?,
-                "wmem" => network.tcp_wmem = value.to_owned(),
-                "rmem" => network.tcp_rmem = value.to_owned(),
-                "rate" => network.rate = size(value)?,
-                "delay_ms" => network.delay_ms = number(key, value)?,
-                "single_packets" => network.single_packets = number(key, value)?,
-                _ => return Err(format!("network: no key `{key}`")),
-            }
+            network.set(key, value).map_err(|why| format!("network: {key}: {why}"))?;
         }
         Ok(network)
+    }
+
+    /// Gives a key its value.
+    ///
+    /// # Errors
+    /// What is not understood.
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        match key {
+            "mtu" => self.mtu = number(value)?,
+            "layout" => self.layout = word(value)?,
+            "addresses" => self.addresses = number(value)?,
+            "wmem" | "tcp_wmem" => value.clone_into(&mut self.tcp_wmem),
+            "rmem" | "tcp_rmem" => value.clone_into(&mut self.tcp_rmem),
+            "rate" => self.rate = size(value)?,
+            "delay_ms" => self.delay_ms = number(value)?,
+            "single_packets" => self.single_packets = flag(value)?,
+            _ => return Err("no such key".to_owned()),
+        }
+        Ok(())
     }
 }
 
@@ -241,21 +251,30 @@ impl Disk {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut disk = Self::default();
         for (key, value) in pairs(text)? {
-            match key {
-                "seek_ms" => disk.seek_ms = number(key, value)?,
-                "seek" => disk.seek = word(key, value)?,
-                "bandwidth" => disk.bandwidth = size(value)?,
-                "heads" => disk.heads = number(key, value)?,
-                "queue" => disk.queue = word(key, value)?,
-                "writable" => disk.writable = number(key, value)?,
-                "size" => disk.size = size(value)?,
-                "read_ahead_kb" => disk.read_ahead_kb = number(key, value)?,
-                "image" => disk.image = Some(value.into()),
-                "log" => disk.log = Some(value.into()),
-                _ => return Err(format!("disk: no key `{key}`")),
-            }
+            disk.set(key, value).map_err(|why| format!("disk: {key}: {why}"))?;
         }
         Ok(disk)
+    }
+
+    /// Gives a key its value.
+    ///
+    /// # Errors
+    /// What is not understood.
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        match key {
+            "seek_ms" => self.seek_ms = number(value)?,
+            "seek" => self.seek = word(value)?,
+            "bandwidth" => self.bandwidth = size(value)?,
+            "heads" => self.heads = number(value)?,
+            "queue" => self.queue = word(value)?,
+            "writable" => self.writable = flag(value)?,
+            "size" => self.size = size(value)?,
+            "read_ahead_kb" => self.read_ahead_kb = number(value)?,
+            "image" => self.image = Some(value.into()),
+            "log" => self.log = Some(value.into()),
+            _ => return Err("no such key".to_owned()),
+        }
+        Ok(())
     }
 }
 
@@ -351,13 +370,16 @@ fn pairs(text: &str) -> Result<Vec<(&str, &str)>, String> {
         .collect()
 }
 
-fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("{key}: `{value}` is not one"))
+fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("`{value}` is not a number that it takes"))
 }
 
-fn word<T: serde::de::DeserializeOwned>(key: &str, value: &str) -> Result<T, String> {
-    serde_json::from_value(serde_json::Value::String(value.to_owned()))
-        .map_err(|_| format!("{key}: no `{value}`"))
+fn flag(value: &str) -> Result<bool, String> {
+    value.parse().map_err(|_| format!("`{value}` is neither true nor false"))
+}
+
+fn word<T: serde::de::DeserializeOwned>(value: &str) -> Result<T, String> {
+    serde_json::from_value(value.into()).map_err(|_| format!("no `{value}`"))
 }
 
 /// Reads a size or a rate: `512`, `64K`, `256M`, `50MB`, `2GiB`. `K`, `M`, `G` and `KiB`, `MiB`,

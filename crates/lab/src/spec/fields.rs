@@ -191,11 +191,22 @@ impl<'r, 't, 'a> Fields<'r, 't, 'a> {
         let asked = self.asked.borrow();
         for (key, _) in self.table.iter().filter(|(key, _)| !asked.contains(key.get_ref().as_ref()))
         {
-            let known = asked.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let known: Vec<&str> = asked.iter().map(String::as_str).collect();
             let key_name = self.key(key.get_ref());
-            self.report.add(key.span().start, format!("unknown key {key_name}; known: {known}"));
+            let near = nearest(key.get_ref(), known.iter().copied())
+                .map_or(String::new(), |near| format!("; did you mean {near}?"));
+            let known = known.join(", ");
+            let what = format!("unknown key {key_name}{near}; known: {known}");
+            self.report.add(key.span().start, what);
         }
     }
+}
+
+/// The word that was probably meant: a third of its letters may be wrong.
+pub(super) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |word: &&str| strsim::osa_distance(text, word);
+    let near = words.into_iter().min_by_key(distance)?;
+    (distance(&near) <= (near.chars().count().max(3) + 1) / 3).then_some(near)
 }
 
 /// A number of either kind.

@@ -3,12 +3,14 @@
 //! One TOML file each; docs/lab.md describes it. `[scale.quick]`, `[scale.replica]` and
 //! `[scale.full]` hold what differs at that scale and are laid over the rest before it is read.
 
+mod environment;
 mod fields;
 mod parse;
 mod scale;
 #[cfg(test)]
 mod tests;
 
+pub use environment::{Environment, Memory};
 pub use parse::parse;
 pub(crate) use parse::rate;
 
@@ -78,6 +80,8 @@ pub struct Experiment {
     pub calibrate: Option<Calibrate>,
     /// Where they run.
     pub machine: Machine,
+    /// What the servers run in.
+    pub environment: Environment,
     /// How long and how often.
     pub measure: Measure,
     /// What makes a trial worthless.
@@ -118,7 +122,8 @@ pub enum Program {
 /// Something that varies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factor {
-    /// What: `workload.rate`, `workload.connections`, or `targets.NAME.config.section.key`.
+    /// What: `workload.rate`, `workload.connections`, `environment.KEY`, or
+    /// `targets.NAME.config.section.key`.
     pub path: String,
     /// Its levels as written.
     pub levels: Vec<String>,
@@ -134,7 +139,10 @@ impl Factor {
     pub fn label(&self) -> &str {
         match self.of_target() {
             Some((_, key)) => key,
-            None => self.path.strip_prefix("workload.").unwrap_or(&self.path),
+            None => ["workload.", "environment."]
+                .iter()
+                .find_map(|part| self.path.strip_prefix(part))
+                .unwrap_or(&self.path),
         }
     }
 }
@@ -209,6 +217,19 @@ pub struct Machine {
     pub server_left: u32,
     /// Drop the page cache before each trial (takes root).
     pub drop_caches: bool,
+}
+
+impl Default for Machine {
+    /// All of it, as it is.
+    fn default() -> Self {
+        Self {
+            server_cpus: Vec::new(),
+            client_cpus: Vec::new(),
+            realtime: false,
+            server_left: 100,
+            drop_caches: false,
+        }
+    }
 }
 
 /// How long and how often.

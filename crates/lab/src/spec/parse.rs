@@ -3,7 +3,7 @@
 use super::fields::{At, Fields, Report, number, word};
 use super::{
     Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Scale, Target,
-    Workload, scale,
+    Workload, environment, scale,
 };
 use regatta_load::workload::presets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,11 +60,15 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
         workload: workload(part("workload")),
         calibrate: file.table("calibrate").map(calibrate),
         machine: machine(part("machine")),
+        environment: environment::read(part("environment")),
         measure: measure(part("measure")),
         guards: guards(part("guards")),
         targets,
     };
     check(&experiment, &about);
+    for fault in environment::faults(&experiment) {
+        report.add(part("environment").at(), format!("environment: {fault}"));
+    }
     about.finish();
     file.finish();
     experiment
@@ -129,9 +133,10 @@ fn factors(all: &Fields<'_, '_, '_>) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (path, value) in all.entries() {
         let known = ["workload.rate", "workload.connections"].contains(&path.as_str())
+            || environment::is_factor(&path)
             || (path.starts_with("targets.") && path.contains(".config."));
         if !known {
-            let what = "not a factor: workload.rate, workload.connections or \
+            let what = "not a factor: workload.rate, workload.connections, environment.KEY or \
                         targets.NAME.config.KEY";
             all.wrong(value, &path, what);
         }
@@ -153,6 +158,9 @@ fn levels(all: &Fields<'_, '_, '_>, path: &str, value: At<'_, '_>) -> Vec<String
     let distinct: BTreeSet<&String> = words.iter().collect();
     if words.len() < items.len() || distinct.len() < words.len() {
         all.wrong(value, path, "levels are single values, each once");
+    }
+    for fault in words.iter().filter_map(|word| environment::level_fault(path, word)) {
+        all.wrong(value, path, &fault);
     }
     if path == "workload.rate" && words.iter().any(|word| rate(word).is_none()) {
         all.wrong(value, path, "a rate is a number above 0 or a multiple such as \"1.5x\"");
