@@ -2,9 +2,16 @@
 //!
 //! A pure function of the run's directory: the same run gives the same bytes.
 
+mod costs;
 mod figures;
+mod goodput;
+mod inside;
+mod latency;
 mod markdown;
 mod page;
+mod paired;
+mod seconds;
+mod spectrum;
 mod tables;
 #[cfg(test)]
 mod tests;

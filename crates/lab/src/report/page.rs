@@ -1,6 +1,6 @@
 //! The page: one HTML file with everything in it.
 
-use super::figures::figures;
+use super::figures::{Figure, Section, figures};
 use super::tables::numbers;
 use super::{Report, show};
 use crate::analysis::{EffectRow, words};
@@ -12,7 +12,15 @@ use serde_json::{Map, Value, json};
 
 const TEMPLATE: &str = include_str!("../../assets/report.html");
 const STYLE: &str = include_str!("../../assets/report.css");
-const SCRIPT: &str = include_str!("../../assets/report.js");
+/// The page's script: what all charts share, the kinds of charts, the start.
+pub(super) const SCRIPTS: &[&str] = &[
+    include_str!("../../assets/report/base.js"),
+    include_str!("../../assets/report/curves.js"),
+    include_str!("../../assets/report/rows.js"),
+    include_str!("../../assets/report/seconds.js"),
+    include_str!("../../assets/report/spectrum.js"),
+    include_str!("../../assets/report/start.js"),
+];
 const ECHARTS: &str = include_str!("../../assets/echarts.min.js");
 
 /// The whole page.
@@ -23,8 +31,10 @@ pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
     let (run, analysis) = (report.run, &report.analysis);
     let (experiment, manifest) = (&run.experiment, &run.manifest);
     let figures = figures(report);
-    let drawings: Map<String, Value> =
-        figures.iter().map(|figure| (figure.id.to_owned(), figure.drawing.clone())).collect();
+    let drawings: Map<String, Value> = figures
+        .iter()
+        .filter_map(|figure| Some((figure.id.clone(), figure.drawing.clone()?)))
+        .collect();
     let data = json!({ "name": experiment.name, "arms": report.arms, "figures": drawings });
     // `<` would end the script where it stands.
     let data = data.to_string().replace('<', "\\u003c");
@@ -34,7 +44,7 @@ pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
     let written = template.render(Serde(json!({
         "css": STYLE,
         "echarts": ECHARTS,
-        "script": SCRIPT,
+        "script": SCRIPTS.concat(),
         "data": data,
         "name": experiment.name,
         "question": experiment.question,
@@ -48,7 +58,7 @@ pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
         "badges": report.badges(),
         "machine": report.machine(),
         "claims": report.claims.iter().map(claim).collect::<Vec<_>>(),
-        "figures": figures,
+        "sections": report.sections(&figures),
         "effects": analysis.effects.iter().map(effect).collect::<Vec<_>>(),
         "numbers": numbers(analysis),
         "verification": report.verification(),
@@ -108,6 +118,25 @@ pub(crate) fn effect_words(row: &EffectRow) -> String {
 }
 
 impl Report<'_> {
+    /// The parts of the page that have something to show. Some have a part that is no figure.
+    fn sections(&self, figures: &[Figure]) -> Vec<Value> {
+        let always = |section| match section {
+            Section::Comparison => !self.analysis.effects.is_empty(),
+            Section::Papers => !self.claims.is_empty(),
+            Section::Verification | Section::Appendix => true,
+            _ => false,
+        };
+        let of = |section| figures.iter().filter(move |figure| figure.section == section);
+        Section::ALL
+            .into_iter()
+            .filter(|section| always(*section) || of(*section).next().is_some())
+            .map(|section| {
+                json!({ "id": section, "title": section.title(),
+                    "figures": of(section).collect::<Vec<_>>() })
+            })
+            .collect()
+    }
+
     fn badges(&self) -> Vec<String> {
         let analysis = &self.analysis;
         let (planned, whole) = analysis.blocks;

@@ -1,0 +1,51 @@
+//! Ratios to the baseline, taken within blocks.
+
+use super::Report;
+use super::figures::{Figure, Section};
+use crate::analysis::words;
+use crate::plan::AGAIN;
+use serde_json::{Value, json};
+
+pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    report.forest().into_iter().collect()
+}
+
+impl Report<'_> {
+    fn forest(&self) -> Option<Figure> {
+        let mut effects: Vec<_> = self.analysis.effects.iter().collect();
+        // The same program twice first: it says how far the others can be trusted.
+        effects.sort_by_key(|row| !row.cell.arm.ends_with(AGAIN));
+        let rows: Vec<Value> = effects
+            .iter()
+            .filter_map(|row| {
+                let interval = row.effect.interval?;
+                let levels = crate::run::levels(&row.cell);
+                let name = format!("{} {levels}", row.cell.arm).trim_end().to_owned();
+                Some(json!([
+                    name,
+                    row.effect.ratio,
+                    interval.low,
+                    interval.high,
+                    self.arm(&row.cell)
+                ]))
+            })
+            .collect();
+        let floor = self.analysis.floor;
+        let drawing = json!({ "kind": "forest", "rows_data": rows, "mark": 1.0,
+            "floor": [1.0 / (1.0 + floor), 1.0 + floor],
+            "x": format!("ratio of {} to {}", words(&self.analysis.metric),
+                self.run.experiment.baseline) });
+        let caption = format!(
+            "Ratios within blocks with 95 % intervals; the dashed line is no difference. The \
+             shaded band is the noise floor, ±{:.1} %: as far {} differs from itself when it runs \
+             twice. What lies in it is not called a difference.",
+            100.0 * floor,
+            self.run.experiment.baseline
+        );
+        (!rows.is_empty()).then(|| {
+            Figure::new(Section::Comparison, "forest", "Ratios", caption)
+                .drawn(drawing)
+                .high(rows.len())
+        })
+    }
+}
