@@ -112,6 +112,7 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
     let mut bench = Bench {
         experiment: &experiment,
         regatta: options.regatta,
+        requests_per_session: requests_per_session(workload.as_deref())?,
         root,
         workload,
         scratch,
@@ -228,6 +229,20 @@ fn workload(
         }
     }
     Ok((out.join("root"), Some(out)))
+}
+
+/// How many requests a session of the workload's logs has on average.
+fn requests_per_session(workload: Option<&Path>) -> Result<f64, String> {
+    let Some(directory) = workload else { return Ok(1.0) };
+    let logs = regatta_load::workload::manifest::Workload::read(directory)
+        .map_err(|fault| fault.to_string())?
+        .logs;
+    let requests: u64 = logs.iter().map(|log| log.requests).sum();
+    let sessions: u64 = logs.iter().map(|log| log.sessions).sum();
+    if sessions == 0 {
+        return Ok(1.0);
+    }
+    Ok(crate::record::real(requests) / crate::record::real(sessions))
 }
 
 /// Makes a directory that everybody may enter.

@@ -37,8 +37,10 @@ pub(crate) struct Bench<'a> {
     pub(crate) scratch: PathBuf,
     /// The servers' environment, if not the machine's own.
     pub(crate) inside: Option<Environment>,
-    /// The calibrated rate.
+    /// The calibrated rate, requests per second.
     pub(crate) unit: Option<f64>,
+    /// Requests of a session, on average; 1 where there are none.
+    pub(crate) requests_per_session: f64,
     /// Becomes true when the user or the system asks us to stop.
     pub(crate) stop: &'a AtomicBool,
 }
@@ -134,7 +136,14 @@ impl Bench<'_> {
         let connections = level("workload.connections").and_then(|level| level.parse().ok());
         let rate = level("workload.rate").unwrap_or(&workload.rate);
         let (rate, multiple) = crate::spec::rate(rate).ok_or("a rate that is none")?;
-        let unit = if multiple { self.unit.ok_or("nothing was calibrated")? } else { 1.0 };
+        // What was calibrated are requests; sessions arrive as often as brings that many.
+        let per_arrival =
+            if workload.model == Loop::PartlyOpen { self.requests_per_session } else { 1.0 };
+        let unit = match (multiple, self.unit) {
+            (true, Some(unit)) => unit / per_arrival,
+            (true, None) => return Err("nothing was calibrated".to_owned()),
+            (false, _) => 1.0,
+        };
         Ok(Asked {
             model: workload.model,
             rate: format!("{:.3}", rate * unit),
@@ -296,7 +305,40 @@ pub(crate) fn date(unix_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::date;
+    use super::{Bench, date};
+    use crate::plan::cells;
+    use crate::spec::{Scale, parse};
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_multiple_is_of_requests_and_a_number_of_arrivals() {
+        for (model, level, rate) in [
+            ("open", "\"1.5x\"", "1500.000"),
+            ("partly-open", "\"1.5x\"", "150.000"),
+            ("partly-open", "40", "40.000"),
+        ] {
+            let text = format!(
+                "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+                 targets.a.program = \"regatta\"\ncalibrate.target = \"a\"\n\
+                 workload = {{ preset = \"smoke\", loop = \"{model}\" }}\n\
+                 factors.\"workload.rate\" = [{level}]\n"
+            );
+            let experiment = parse("x", &text, Scale::Quick).unwrap();
+            let bench = Bench {
+                experiment: &experiment,
+                regatta: Path::new("regatta"),
+                root: PathBuf::new(),
+                workload: None,
+                scratch: PathBuf::new(),
+                inside: None,
+                unit: Some(1_000.0),
+                requests_per_session: 10.0,
+                stop: &AtomicBool::new(false),
+            };
+            assert_eq!(bench.asked(&cells(&experiment)[0], 1).unwrap().rate, rate);
+        }
+    }
 
     #[test]
     fn dates() {
