@@ -47,7 +47,8 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
     let none = DeTable::new();
     let part = |name: &str| file.table(name).unwrap_or(Fields::new(report, &none, name, 0));
     let about = part("experiment");
-    let targets = targets(&part("targets"));
+    let mut targets = targets(&part("targets"));
+    of_all(part("regatta"), &mut targets);
     let first = targets.first().map(|target| target.name.clone()).unwrap_or_default();
     let experiment = Experiment {
         name: about.needed("name"),
@@ -111,6 +112,20 @@ fn targets(all: &Fields<'_, '_, '_>) -> Vec<Target> {
         all.report().add(all.at(), "there is no target: give [targets.NAME]");
     }
     targets
+}
+
+/// Options of every `regatta` target; what a target says itself goes first.
+fn of_all(fields: Fields<'_, '_, '_>, targets: &mut [Target]) {
+    let mut common = BTreeMap::new();
+    if let Some(table) = fields.table("config") {
+        flatten(&table, "", &mut common);
+    }
+    fields.finish();
+    for target in targets.iter_mut().filter(|target| target.program == Program::Regatta) {
+        for (key, value) in &common {
+            target.config.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
 }
 
 /// `config.server.architecture = "sped"` as `server.architecture`: `sped`.

@@ -16,6 +16,9 @@ config.server.architecture = "acceptinf"
 program = "regatta"
 config.server.architecture = "accept25"
 config.accept.backlog = 128
+[regatta]
+config.accept.backlog = 64
+config.cache.enabled = false
 [targets.mine]
 program = "command"
 command = ["server", "{port}"]
@@ -49,7 +52,10 @@ factors."workload.rate" = ["1x"]
 fn a_file_is_read_at_a_scale() {
     let full = parse("a.toml", GOOD, Scale::Full).unwrap();
     assert_eq!(full.baseline, "acceptinf");
-    assert_eq!(full.targets[1].config["accept.backlog"], "128");
+    assert_eq!(full.targets[0].config["accept.backlog"], "64", "what all have");
+    assert_eq!(full.targets[1].config["accept.backlog"], "128", "its own goes first");
+    assert_eq!(full.targets[1].config["cache.enabled"], "false");
+    assert!(full.targets[2].config.is_empty(), "only of programs that take options");
     assert_eq!(full.targets[2].program, Program::Command(vec!["server".into(), "{port}".into()]));
     assert_eq!(full.factors[0].levels, ["0.5x", "1.5x", "2000"]);
     assert_eq!(full.factors[1].of_target(), Some(("accept25", "accept.count")));
