@@ -90,6 +90,9 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     for fate in Fate::ALL.into_iter().filter(|fate| outcome.fates.get(*fate) > 0) {
         put(&format!("fate_{}", fate.name()), real(outcome.fates.get(fate)));
     }
+    for (name, value) in &seen.held {
+        put(name, *value);
+    }
     put("foreign", seen.foreign);
     put("steal", seen.steal);
     let replies = seen.counters.get("replies").copied();

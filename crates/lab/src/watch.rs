@@ -44,6 +44,8 @@ pub(crate) struct Seen {
     pub(crate) server: Numbers,
     /// The server's own counters: what they grew by.
     pub(crate) counters: Numbers,
+    /// What the server held at its end, however it grew: memory, files, connections.
+    pub(crate) held: Numbers,
     /// Its length, seconds.
     pub(crate) seconds: f64,
     /// Share of the server's processors that other tasks used.
@@ -99,7 +101,10 @@ impl<'a> Watch<'a> {
             }
         }
         let all = seconds * TICKS;
+        let mut held = gauges(&last.counters);
+        held.extend(memory(&pids).map(|mib| ("pss_mib".to_owned(), mib)));
         Seen {
+            held,
             counters: grown(&first.counters, &last.counters),
             foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),
             steal: stolen / (all * count(last.processors.len().max(1))),
@@ -177,6 +182,30 @@ fn counters(regatta: &Path, pid: u32) -> Numbers {
     counters.into_iter().flatten().filter_map(number).collect()
 }
 
+/// What a fresh server's counters say that it holds.
+fn gauges(counters: &Numbers) -> Numbers {
+    let gauges = [
+        ("cache_fds", "cache_fds_added", "cache_fds_removed"),
+        ("cache_entries", "cache_entries_added", "cache_entries_removed"),
+        ("connections_open", "connections_opened", "connections_closed"),
+    ];
+    let held = |(name, more, less): (&str, &str, &str)| {
+        Some((name.to_owned(), counters.get(more)? - counters.get(less)?))
+    };
+    gauges.into_iter().filter_map(held).collect()
+}
+
+/// Memory of the processes, each page divided among those that share it, MiB.
+fn memory(pids: &[u32]) -> Option<f64> {
+    let of = |pid: &u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+        line.trim().trim_end_matches(" kB").parse::<f64>().ok()
+    };
+    let kib: Option<f64> = pids.iter().map(of).sum();
+    kib.filter(|kib| *kib > 0.0).map(|kib| kib / 1_024.0)
+}
+
 /// Counters of the processor on every thread of `pids`; what the machine lacks is said once. At
 /// most three hardware events at a time, so that they need not take turns.
 fn attach(pids: &[u32]) -> (Vec<(&'static str, Counter)>, Vec<String>) {
@@ -235,12 +264,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_is_what_came_without_what_went() {
+        let counters = [("cache_fds_added", 9.0), ("cache_fds_removed", 2.0), ("replies", 5.0)];
+        let counters = counters.map(|(name, value)| (name.to_owned(), value)).into();
+        assert_eq!(gauges(&counters), Numbers::from([("cache_fds".to_owned(), 7.0)]));
+    }
+
+    #[test]
     fn our_own_work_is_seen() {
         let watch = Watch::start(vec![std::process::id()], None);
         let sum: u64 = std::hint::black_box((0..3_000_000_u64).map(std::hint::black_box).sum());
         assert!(sum > 0);
         let seen = watch.stop(&[]);
         assert!(seen.seconds > 0.0 && seen.server.contains_key("cpu_s"), "{seen:?}");
+        assert!(seen.held.get("pss_mib").is_none_or(|mib| *mib > 0.5), "{seen:?}");
         for name in ["user_instructions", "cycles"] {
             let missing = seen.missing.iter().any(|line| line.starts_with(name));
             assert_ne!(missing, seen.server.get(name).is_some_and(|n| *n > 1e6), "{seen:?}");
