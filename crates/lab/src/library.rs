@@ -4,7 +4,26 @@
 pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("quick", include_str!("../../../experiments/quick.toml")),
     ("processes", include_str!("../../../experiments/processes.toml")),
+    ("disk", include_str!("../../../experiments/disk.toml")),
+    ("eurosys07-fig4", include_str!("../../../experiments/eurosys07-fig4.toml")),
+    ("eurosys07-fig5", include_str!("../../../experiments/eurosys07-fig5.toml")),
+    ("eurosys07-fig7", include_str!("../../../experiments/eurosys07-fig7.toml")),
+    ("eurosys07-fig8", include_str!("../../../experiments/eurosys07-fig8.toml")),
     ("hpl01", include_str!("../../../experiments/hpl01.toml")),
+    ("hpl01-fig13", include_str!("../../../experiments/hpl01-fig13.toml")),
+    ("hpl01-fig13-2k", include_str!("../../../experiments/hpl01-fig13-2k.toml")),
+    ("systor12-fig1", include_str!("../../../experiments/systor12-fig1.toml")),
+    ("systor12-fig2", include_str!("../../../experiments/systor12-fig2.toml")),
+    ("systor12-fig3", include_str!("../../../experiments/systor12-fig3.toml")),
+    ("systor12-fig4", include_str!("../../../experiments/systor12-fig4.toml")),
+    ("systor12-fig5", include_str!("../../../experiments/systor12-fig5.toml")),
+    ("geneves-fig1", include_str!("../../../experiments/geneves-fig1.toml")),
+    ("geneves-fig2", include_str!("../../../experiments/geneves-fig2.toml")),
+    ("geneves-backlog", include_str!("../../../experiments/geneves-backlog.toml")),
+    ("accept-strategies", include_str!("../../../experiments/accept-strategies.toml")),
+    ("pollers", include_str!("../../../experiments/pollers.toml")),
+    ("residency", include_str!("../../../experiments/residency.toml")),
+    ("memory", include_str!("../../../experiments/memory.toml")),
 ];
 
 /// The text of the experiment `name`.
@@ -43,6 +62,16 @@ mod tests {
             let trials = plan::order(&experiment, plan::cells(&experiment).len()).len();
             let minutes = plan::predicted_s(&experiment, trials) / 60.0;
             assert!(minutes < 14.0, "{name}: {minutes}");
+        }
+    }
+
+    #[test]
+    fn a_replica_is_done_within_half_an_hour() {
+        for (name, text) in EXPERIMENTS {
+            let experiment = parse(name, text, Scale::Replica).unwrap();
+            let trials = plan::order(&experiment, plan::cells(&experiment).len()).len();
+            let minutes = plan::predicted_s(&experiment, trials) / 60.0;
+            assert!(minutes <= 30.0, "{name}: {minutes}");
         }
     }
 }
