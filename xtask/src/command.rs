@@ -1,5 +1,6 @@
 //! Running other programs: where the project is, cargo, and Debian packages.
 
+pub(crate) use regatta_lab::programs::find as find_program;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -26,16 +27,6 @@ pub(crate) fn target_dir() -> PathBuf {
 pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// The path of a program, looked for where a shell would and in the system's own folders.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(usual)
-        .map(|folder| folder.join(name))
-        .find(|candidate| candidate.is_file())
 }
 
 /// Finds a program; if it is missing, installs its Debian package when that is possible.

@@ -4,7 +4,7 @@ use crate::env::Spec;
 use crate::env::spec::Cpu;
 use crate::process::REALTIME;
 use crate::servers;
-use crate::spec::{Experiment, Machine, Scale};
+use crate::spec::{Experiment, Machine, Program, Scale};
 use crate::trial::unix_ms;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,7 +66,10 @@ impl Manifest {
                 Some(version) => versions.insert(target.name.clone(), version),
                 None => {
                     let program = servers::binary(target, regatta);
-                    let why = format!("{} cannot be run here", program.display());
+                    let why = match target.program {
+                        Program::Other(other) if target.binary.is_none() => other.needs(),
+                        _ => format!("{} cannot be run here", program.display()),
+                    };
                     left_out.insert(target.name.clone(), why)
                 }
             };

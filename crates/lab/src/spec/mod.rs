@@ -14,6 +14,7 @@ pub use environment::{Environment, Memory};
 pub use parse::parse;
 pub(crate) use parse::rate;
 
+use crate::programs::Other;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -109,14 +110,11 @@ pub enum Program {
     Regatta,
     /// Its bare loop, `regatta null`: the ceiling.
     Null,
-    /// nginx with a template of ours.
-    Nginx,
-    /// lighttpd with a template of ours.
-    Lighttpd,
-    /// h2o with a template of ours.
-    H2o,
     /// Any command; `{port}` and `{root}` are filled in.
     Command(Vec<String>),
+    /// Another server with a template of ours.
+    #[serde(untagged)]
+    Other(Other),
 }
 
 /// Something that varies.

@@ -5,6 +5,7 @@ use super::{
     Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Scale, Target,
     Workload, environment, scale,
 };
+use crate::programs::Other;
 use regatta_load::workload::presets;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::de::{DeTable, DeValue};
@@ -83,20 +84,21 @@ fn targets(all: &Fields<'_, '_, '_>) -> Vec<Target> {
         let program = match fields.needed("program").as_str() {
             "regatta" => Program::Regatta,
             "null" => Program::Null,
-            "nginx" => Program::Nginx,
-            "lighttpd" => Program::Lighttpd,
-            "h2o" => Program::H2o,
             "command" if !command.is_empty() => Program::Command(command),
             "command" => {
                 all.wrong(value, &name, "the program `command` needs `command = [...]`");
                 continue;
             }
-            other => {
-                let known = "regatta, null, nginx, lighttpd, h2o, command";
-                let what = format!("program {other:?} is none of {known}");
-                all.wrong(value, &name, &what);
-                continue;
-            }
+            other => match Other::named(other) {
+                Some(other) => Program::Other(other),
+                None => {
+                    let others = Other::ALL.map(Other::name).join(", ");
+                    let known = format!("regatta, null, {others}, command");
+                    let what = format!("program {other:?} is none of {known}");
+                    all.wrong(value, &name, &what);
+                    continue;
+                }
+            },
         };
         let mut config = BTreeMap::new();
         if let Some(table) = fields.table("config") {

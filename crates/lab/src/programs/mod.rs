@@ -1,0 +1,184 @@
+//! Servers that other people wrote: where each is found, how it is told what to serve, and what it
+//! says of its version. The lab and `cargo xtask bench` start them from here.
+
+mod templates;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Connections that each is set up for.
+pub const CONNECTIONS_MAX: usize = 8_192;
+
+/// A server that the lab has a template for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Other {
+    /// nginx: a process for each processor.
+    Nginx,
+    /// lighttpd: one process.
+    Lighttpd,
+    /// h2o: a thread for each processor.
+    H2o,
+    /// Apache httpd with its event module: a process with threads for each processor.
+    Apache,
+    /// Caddy: goroutines on a thread for each processor.
+    Caddy,
+}
+
+/// Whether nginx sends files with `sendfile`. The others are always set up to use it, as far as
+/// they can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sendfile {
+    /// With it.
+    #[default]
+    On,
+    /// By reading and writing.
+    Off,
+}
+
+/// What a server is to serve, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Serving<'a> {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The directory that it serves.
+    pub root: &'a Path,
+    /// Where its configuration and its own files go.
+    pub scratch: &'a Path,
+    /// Processors that it is to use; at least 1.
+    pub workers: usize,
+    /// How nginx sends files.
+    pub sendfile: Sendfile,
+}
+
+impl Other {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Nginx, Self::Lighttpd, Self::H2o, Self::Apache, Self::Caddy];
+
+    /// Its name in experiments and on the bench's command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Lighttpd => "lighttpd",
+            Self::H2o => "h2o",
+            Self::Apache => "apache",
+            Self::Caddy => "caddy",
+        }
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|other| other.name() == name)
+    }
+
+    /// Its program's file.
+    #[must_use]
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Apache => "apache2",
+            other => other.name(),
+        }
+    }
+
+    /// The Debian package that has the program, and as little else as possible.
+    #[must_use]
+    pub fn package(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx-light",
+            Self::Apache => "apache2-bin",
+            other => other.name(),
+        }
+    }
+
+    /// Whether it has to be started as `nobody`, since it does not become somebody else itself.
+    #[must_use]
+    pub fn as_nobody(self) -> bool {
+        matches!(self, Self::Lighttpd | Self::H2o | Self::Caddy)
+    }
+
+    /// The program's own word for its version; None if it cannot be run.
+    #[must_use]
+    pub fn version(self, program: &Path) -> Option<String> {
+        let ask = if self == Self::Caddy { "version" } else { "-v" };
+        let output = Command::new(program).arg(ask).stdin(Stdio::null()).output().ok()?;
+        // nginx says it on standard error.
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let line = said.lines().next()?.trim();
+        let named = if self == Self::Caddy { format!("caddy {line}") } else { line.to_owned() };
+        output.status.success().then_some(named)
+    }
+
+    /// Its configuration, as text.
+    #[must_use]
+    pub fn configuration(self, serving: &Serving<'_>) -> String {
+        match self {
+            Self::Nginx => templates::nginx(serving),
+            Self::Lighttpd => templates::lighttpd(serving),
+            Self::H2o => templates::h2o(serving),
+            Self::Apache => templates::apache(serving),
+            Self::Caddy => templates::caddy(serving),
+        }
+    }
+
+    /// Writes its configuration into `serving.scratch` and gives the whole command that starts it
+    /// there, in the foreground.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn command(self, program: &Path, serving: &Serving<'_>) -> Result<Vec<OsString>, String> {
+        let path = serving.scratch.join(format!("{}.conf", self.name()));
+        fs::write(&path, self.configuration(serving))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let (scratch, path) = (serving.scratch.as_os_str(), path.into_os_string());
+        let mut words: Vec<OsString> = Vec::new();
+        if self == Self::Caddy {
+            // Go takes a thread for each processor that it may use; where it is bound to none, it
+            // is to have no more than the others. It looks for its own files in the home.
+            let threads = format!("GOMAXPROCS={}", serving.workers.max(1));
+            let mut home = OsString::from("HOME=");
+            home.push(scratch);
+            words.extend(["env".into(), threads.into(), home]);
+        }
+        words.push(program.into());
+        match self {
+            Self::Nginx => {
+                words.extend(["-p".into(), scratch.into(), "-c".into(), path]);
+                words.extend(["-e", "stderr"].map(OsString::from));
+            }
+            Self::Lighttpd => words.extend(["-D".into(), "-f".into(), path]),
+            Self::H2o => words.extend(["-c".into(), path]),
+            Self::Apache => words.extend(["-D".into(), "FOREGROUND".into(), "-f".into(), path]),
+            Self::Caddy => {
+                words.extend(["run".into(), "--config".into(), path]);
+                words.extend(["--adapter", "caddyfile"].map(OsString::from));
+            }
+        }
+        Ok(words)
+    }
+
+    /// What to say where the program is missing.
+    #[must_use]
+    pub fn needs(self) -> String {
+        format!("needs {} (apt-get install {})", self.program(), self.package())
+    }
+}
+
+/// The path of a program, looked for where a shell would and in the system's own folders, which
+/// only root's shell looks into.
+#[must_use]
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    let mut folders = env::split_paths(&path).chain(usual);
+    folders.find_map(|folder| Some(folder.join(name)).filter(|candidate| candidate.is_file()))
+}

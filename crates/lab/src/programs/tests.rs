@@ -1,0 +1,131 @@
+//! What the templates say, and that each server that is installed serves with it.
+
+use super::*;
+use crate::group::{Group, STEP};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+fn serving<'a>(root: &'a Path, scratch: &'a Path, workers: usize) -> Serving<'a> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8_081));
+    Serving { address, root, scratch, workers, sendfile: Sendfile::On }
+}
+
+#[test]
+fn every_server_has_a_name_a_program_and_a_package() {
+    for other in Other::ALL {
+        assert_eq!(Other::named(other.name()), Some(other));
+        assert!(other.needs().contains(other.package()), "{}", other.needs());
+        // Experiments keep the name.
+        assert_eq!(serde_json::to_value(other).unwrap(), other.name());
+    }
+    assert_eq!(Other::named("iis"), None);
+    assert!(find("sh").is_some_and(|path| path.is_absolute()));
+    assert_eq!(find("no-such-program-at-all"), None);
+}
+
+#[test]
+fn configurations_say_where_what_and_how_much() {
+    let place = serving(Path::new("/srv/site"), Path::new("/run/scratch"), 3);
+    for (other, parts) in [
+        (Other::Nginx, &["worker_processes 3;", "listen 127.0.0.1:8081 ", "sendfile on;"][..]),
+        (Other::Lighttpd, &["server.port = 8081", "\"sendfile\"", "max-worker = 0"]),
+        (Other::H2o, &["num-threads: 3", "port: 8081"]),
+        (
+            Other::Apache,
+            &[
+                "Listen 127.0.0.1:8081",
+                "mpm_event_module",
+                "ServerLimit 3",
+                "MaxRequestWorkers 384",
+                "AsyncRequestWorkerFactor 64",
+                "EnableSendfile On",
+                "MaxKeepAliveRequests 0",
+            ],
+        ),
+        (Other::Caddy, &["http://:8081 {", "bind 127.0.0.1", "admin off"]),
+    ] {
+        let text = other.configuration(&place);
+        for part in parts.iter().chain(&["/srv/site"]) {
+            assert!(text.contains(part), "{}: {part}\n{text}", other.name());
+        }
+        for costly in ["gzip", "deflate", "encode", "CustomLog", "access-file"] {
+            assert!(!text.contains(costly), "{}: {costly}", other.name());
+        }
+    }
+    let copy = Serving { sendfile: Sendfile::Off, ..place };
+    assert!(Other::Nginx.configuration(&copy).contains("sendfile off;"));
+}
+
+/// A directory that everybody may enter, gone with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let path = env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        for folder in [path.clone(), path.join("root"), path.join("scratch")] {
+            fs::create_dir_all(&folder).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Asks for a file until somebody answers, and gives the answer.
+fn answer(address: SocketAddr, path: &str) -> Vec<u8> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(30) {
+        if let Ok(mut stream) = TcpStream::connect(address) {
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+                .unwrap();
+            let mut all = Vec::new();
+            if stream.read_to_end(&mut all).is_ok() && !all.is_empty() {
+                return all;
+            }
+        }
+        std::thread::sleep(STEP);
+    }
+    Vec::new()
+}
+
+#[test]
+fn each_that_is_installed_serves_the_bytes() {
+    for other in Other::ALL {
+        let Some(program) = find(other.program()) else {
+            eprintln!("skipped: {} {}", other.name(), other.needs());
+            continue;
+        };
+        let folder = Folder::new(other.name());
+        let (root, scratch) = (folder.0.join("root"), folder.0.join("scratch"));
+        let body: Vec<u8> = (0..20_000_u32).flat_map(u32::to_le_bytes).collect();
+        fs::write(root.join("body.bin"), &body).unwrap();
+        // Another test may take the port in between: then again.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let place = Serving { address: port, ..serving(&root, &scratch, 1) };
+        let words = other.command(&program, &place).unwrap();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
+        let errors = folder.0.join("errors");
+        command.stderr(fs::File::create(&errors).unwrap());
+        let group = Group::start(&mut command, &[], Duration::from_secs(2)).unwrap();
+        let got = answer(port, "/body.bin");
+        let said = fs::read_to_string(&errors).unwrap_or_default();
+        drop(group);
+        let head = got.windows(4).position(|four| four == b"\r\n\r\n");
+        let head = head.unwrap_or_else(|| panic!("{} does not serve: {said}", other.name()));
+        let text = String::from_utf8_lossy(&got[..head]).into_owned();
+        assert!(text.starts_with("HTTP/1.1 200"), "{}: {text}", other.name());
+        assert!(text.to_ascii_lowercase().contains("content-length: 80000"), "{text}");
+        assert_eq!(got[head + 4..], body[..], "{}", other.name());
+        assert!(other.version(&program).is_some_and(|version| !version.is_empty()));
+    }
+}
