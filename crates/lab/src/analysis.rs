@@ -7,7 +7,7 @@ use crate::plan::{AGAIN, Cell, cells};
 use crate::record::Record;
 use crate::spec::Loop;
 use crate::stats::{
-    Effect, Interval, Verdict, compare, holm, judge, median, noise_floor, order_statistic_interval,
+    Effect, Floor, Interval, Verdict, compare, holm, judge, median, order_statistic_interval,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,7 +26,8 @@ pub struct Analysis {
     pub cells: Vec<CellSummary>,
     /// How each arm compares with the baseline at the same setting.
     pub effects: Vec<EffectRow>,
-    /// The largest noise floor of any setting, as a share.
+    /// The noise floor of a comparison over all blocks, from the baseline's two runs at all
+    /// settings together, as a share.
     pub floor: f64,
     /// Whole blocks that were planned and those that every cell has a valid trial of.
     pub blocks: (u32, u32),
@@ -75,7 +76,7 @@ pub struct EffectRow {
     pub corrected: f64,
     /// What may be said.
     pub verdict: Verdict,
-    /// The noise floor of this setting, as a share.
+    /// The noise floor here, as a share: [`Floor::at`].
     pub floor: f64,
 }
 
@@ -92,8 +93,9 @@ impl Analysis {
         let metric = run.experiment.measure.metric.clone();
         let cells: Vec<CellSummary> =
             cells(&run.experiment).into_iter().map(|cell| summary(run, cell)).collect();
-        let effects = effects(run, &cells, &metric);
-        let floor = effects.iter().map(|row| row.floor).fold(0.0, f64::max);
+        let floor = floor(run, &cells, &metric);
+        let effects = effects(run, &cells, &metric, floor);
+        let most = effects.iter().map(|row| row.effect.blocks).max().unwrap_or_default();
         let valid = run.valid().count();
         let mut analysis = Self {
             more_is_better: !LESS.iter().any(|end| metric.ends_with(end)),
@@ -101,7 +103,7 @@ impl Analysis {
             blocks: (run.experiment.measure.blocks, whole_blocks(run)),
             cells,
             effects,
-            floor,
+            floor: floor.over(most),
             trials: (valid, run.records.len() - valid),
             answer: String::new(),
         };
@@ -290,7 +292,22 @@ pub(crate) fn compared(pairs: &[(f64, f64)]) -> Option<Effect> {
     compare(pairs, SEED)
 }
 
-fn effects(run: &Run, cells: &[CellSummary], metric: &str) -> Vec<EffectRow> {
+/// What the baseline's two runs show, at all settings together.
+fn floor(run: &Run, cells: &[CellSummary], metric: &str) -> Floor {
+    let again = cells.iter().map(|one| &one.cell).filter(|cell| cell.arm.ends_with(AGAIN));
+    let settings: Vec<Vec<(f64, f64)>> = again
+        .filter_map(|again| {
+            let first = |one: &&CellSummary| {
+                one.cell.arm == again.target && one.cell.levels == again.levels
+            };
+            let first = &cells.iter().find(first)?.cell;
+            Some(pairs(&by_block(run, again, metric), &by_block(run, first, metric)))
+        })
+        .collect();
+    Floor::of(&settings)
+}
+
+fn effects(run: &Run, cells: &[CellSummary], metric: &str, floor: Floor) -> Vec<EffectRow> {
     let experiment = &run.experiment;
     let baselines: Vec<&Cell> =
         cells.iter().map(|one| &one.cell).filter(|cell| cell.arm == experiment.baseline).collect();
@@ -312,18 +329,17 @@ fn effects(run: &Run, cells: &[CellSummary], metric: &str) -> Vec<EffectRow> {
             .filter(here)
             .filter_map(|cell| Some((cell, effect(run, cell, baseline, metric)?)))
             .collect();
-        let same = arms.iter().find(|(cell, _)| cell.arm.ends_with(AGAIN));
-        let floor = noise_floor(same.map(|(_, effect)| effect));
+        let same = arms.iter().find(|(cell, _)| cell.arm.ends_with(AGAIN)).map(|(_, same)| same);
         let others: Vec<f64> = arms.iter().map(|(_, effect)| effect.p).collect();
         let corrected = holm(&others);
         for ((cell, effect), corrected) in arms.iter().zip(corrected) {
+            let floor = floor.at(same, effect.blocks);
             let is_same = cell.arm.ends_with(AGAIN);
-            let floor_here = if is_same { 0.0 } else { floor };
             rows.push(EffectRow {
                 cell: (*cell).clone(),
                 effect: *effect,
                 corrected,
-                verdict: judge(effect, corrected, floor_here),
+                verdict: judge(effect, corrected, if is_same { 0.0 } else { floor }),
                 floor,
             });
         }

@@ -72,7 +72,6 @@ fn the_knee_of_a_queue_is_found_within_three_per_cent() {
         // The finite trial moves the knee by up to 1 %: the interval is of what trials show.
         held += u32::from(interval.low * 0.99 <= truth && truth <= interval.high * 1.01);
     }
-    eprintln!("XX {held}");
     assert!(held >= 9, "{held} of 10");
 }
 

@@ -11,7 +11,7 @@ mod rank;
 mod steady;
 
 pub use bootstrap::{Interval, bca, percentile};
-pub use paired::{Effect, Verdict, compare, holm, judge, noise_floor};
+pub use paired::{Effect, Floor, Verdict, compare, holm, judge};
 pub use quantile::order_statistic_interval;
 pub use random::Random;
 pub use rank::{Signed, hodges_lehmann, hodges_lehmann_interval, wilcoxon};

@@ -1,12 +1,17 @@
 //! Paired comparison: the same block, two arms, the logarithm of their ratio.
 
 use super::bootstrap::{self, RESAMPLES};
-use super::{Interval, Random, count, deviation, hodges_lehmann, mean, wilcoxon};
+use super::{Interval, Random, count, deviation, hodges_lehmann, index, mean, wilcoxon};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Fewer blocks than this say nothing about the next block.
 const BLOCKS_MIN: usize = 4;
+/// From so many blocks on the outermost fifth at each end is trimmed: a neighbour's burst of work
+/// hits a trial or two, and would otherwise be most of the spread.
+const TRIM_FROM: usize = 8;
+/// The share that is trimmed at each end.
+const TRIM: f64 = 0.2;
 /// The level of all intervals that are reported.
 const LEVEL: f64 = 0.95;
 
@@ -15,9 +20,11 @@ const LEVEL: f64 = 0.95;
 pub struct Effect {
     /// The typical ratio (Hodges–Lehmann estimate over the blocks' log-ratios).
     pub ratio: f64,
-    /// 95 % interval of the mean ratio (expanded bootstrap over blocks); None below four blocks.
+    /// 95 % interval of the trimmed mean ratio (Yuen 1974), below eight blocks of the mean
+    /// (expanded bootstrap over blocks); None below four blocks.
     pub interval: Option<Interval>,
-    /// Two-sided p of the paired t test on log-ratios; 1 below four blocks.
+    /// Two-sided p of the paired t test on log-ratios, trimmed as the interval is; 1 below four
+    /// blocks.
     pub p: f64,
     /// Two-sided p of Wilcoxon's signed-rank test, beside it; 1 if it cannot be had.
     pub p_rank: f64,
@@ -44,10 +51,7 @@ pub enum Verdict {
 /// Compares pairs `(arm, baseline)`, each from one block. Pairs that are not both above 0 are left
 /// out. None if no pair is left.
 pub fn compare(pairs: &[(f64, f64)], seed: u64) -> Option<Effect> {
-    let usable = |pair: &&(f64, f64)| {
-        pair.0 > 0.0 && pair.1 > 0.0 && pair.0.is_finite() && pair.1.is_finite()
-    };
-    let logs: Vec<f64> = pairs.iter().filter(usable).map(|(arm, base)| (arm / base).ln()).collect();
+    let logs: Vec<f64> = pairs.iter().filter_map(log_ratio).collect();
     if logs.is_empty() {
         return None;
     }
@@ -60,20 +64,60 @@ pub fn compare(pairs: &[(f64, f64)], seed: u64) -> Option<Effect> {
         detectable: f64::INFINITY,
     };
     if logs.len() >= BLOCKS_MIN {
-        let mut random = Random::new(seed);
-        let found = bootstrap::percentile(&logs, mean, LEVEL, true, RESAMPLES, &mut random);
-        effect.interval = found.map(|interval| interval.map(f64::exp));
-        let n = count(logs.len());
-        let error = deviation(&logs) / n.sqrt();
-        let student = StudentsT::new(0.0, 1.0, n - 1.0).expect("n is 4 or more");
-        effect.p = match mean(&logs).abs() / error {
+        let centre = Centre::of(&logs);
+        let student = centre.student();
+        effect.interval = if logs.len() >= TRIM_FROM {
+            let reach = student.inverse_cdf((1.0 + LEVEL) / 2.0) * centre.error;
+            Some(Interval { low: centre.mean - reach, high: centre.mean + reach })
+        } else {
+            let mut random = Random::new(seed);
+            bootstrap::percentile(&logs, mean, LEVEL, true, RESAMPLES, &mut random)
+        };
+        effect.interval = effect.interval.map(|interval| interval.map(f64::exp));
+        effect.p = match centre.mean.abs() / centre.error {
             t if t.is_nan() => 1.0,
             t => 2.0 * student.cdf(-t),
         };
         let reach = student.inverse_cdf(0.975) + student.inverse_cdf(0.8);
-        effect.detectable = (reach * error).exp_m1();
+        effect.detectable = (reach * centre.error).exp_m1();
     }
     Some(effect)
+}
+
+/// The logarithm of a pair's ratio; None unless both are above 0.
+fn log_ratio((arm, base): &(f64, f64)) -> Option<f64> {
+    let usable = *arm > 0.0 && *base > 0.0 && arm.is_finite() && base.is_finite();
+    usable.then(|| (arm / base).ln())
+}
+
+/// Where a sample of four or more lies: its mean, trimmed if it is large enough, and how sure.
+#[derive(Clone, Copy, Debug)]
+struct Centre {
+    mean: f64,
+    /// Standard error of the mean.
+    error: f64,
+    /// Degrees of freedom of its distribution.
+    freedom: f64,
+}
+
+impl Centre {
+    fn of(sample: &[f64]) -> Self {
+        let n = count(sample.len());
+        let cut = if sample.len() < TRIM_FROM { 0 } else { index(TRIM * n) };
+        let mut sorted = sample.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let kept = &sorted[cut..sorted.len() - cut];
+        // The error is that of the sample with its trimmed values moved in (Winsor).
+        let (low, high) = (kept[0], kept[kept.len() - 1]);
+        let moved: Vec<f64> = sorted.iter().map(|value| value.clamp(low, high)).collect();
+        let freedom = count(kept.len()) - 1.0;
+        let error = deviation(&moved) * ((n - 1.0) / (count(kept.len()) * freedom)).sqrt();
+        Self { mean: mean(kept), error, freedom }
+    }
+
+    fn student(&self) -> StudentsT {
+        StudentsT::new(0.0, 1.0, self.freedom).expect("four or more values have freedom")
+    }
 }
 
 /// Holm's correction: p values that stay honest when several arms are looked at.
@@ -89,11 +133,36 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The noise floor: how far a program compared with itself was from 1, its interval included, as
-/// a share. 0 without a comparison.
-pub fn noise_floor(same: Option<&Effect>) -> f64 {
-    let Some(interval) = same.and_then(|effect| effect.interval) else { return 0.0 };
-    f64::max(interval.high.ln().abs(), interval.low.ln().abs()).exp_m1()
+/// How far a program is from itself, learnt from all pairs in which it ran twice, of all settings.
+/// A few blocks of one setting hardly say how far that is; those of all settings together do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Floor(Option<(f64, f64, f64)>);
+
+impl Floor {
+    /// From the pairs of each setting; nothing is known from fewer than four in all.
+    pub fn of(settings: &[Vec<(f64, f64)>]) -> Self {
+        let logs: Vec<f64> = settings.iter().flatten().filter_map(log_ratio).collect();
+        if logs.len() < BLOCKS_MIN {
+            return Self(None);
+        }
+        let centre = Centre::of(&logs);
+        let quantile = centre.student().inverse_cdf((1.0 + LEVEL) / 2.0);
+        Self(Some((centre.mean.abs(), quantile * centre.error, count(logs.len()))))
+    }
+
+    /// The floor of a comparison over so many blocks, as a share: how far chance takes so many
+    /// blocks 19 times in 20, or how far the program was from itself if that is more. 0 where
+    /// nothing is known.
+    pub fn over(self, blocks: usize) -> f64 {
+        let Some((off, reach, pairs)) = self.0.filter(|_| blocks > 0) else { return 0.0 };
+        off.max(reach * (pairs / count(blocks)).sqrt()).exp_m1()
+    }
+
+    /// The same at a setting where the program's two runs differ by `same`: never less than that.
+    pub fn at(self, same: Option<&Effect>, blocks: usize) -> f64 {
+        let here = same.map_or(0.0, |effect| effect.ratio.ln().abs().exp_m1());
+        self.over(blocks).max(here)
+    }
 }
 
 /// What may be said, given the corrected p and the noise floor.

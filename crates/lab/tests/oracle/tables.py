@@ -23,4 +23,9 @@ from scipy.stats import false_discovery_control
 o=np.argsort(p); m=len(p); adj=np.empty(m); run=0
 for k,i in enumerate(o): run=max(run,(m-k)*p[i]); adj[i]=min(1,run)
 line("holm",p,adj)
+from scipy.stats import mstats
+for n in (9,12,30):
+    x=np.round(rng.standard_t(2,n),6); m=st.trim_mean(x,.2); h=n-2*int(.2*n)
+    se=np.sqrt(mstats.winsorize(x,(.2,.2)).var(ddof=1)*(n-1)/(h*(h-1)))  # Yuen 1974
+    t=st.t.ppf(.975,h-1)*se; line("trimmed_interval",x,[m,m-t,m+t,2*st.t.sf(abs(m)/se,h-1)])
 open("expected.txt","w").write("\n".join(out)+"\n")
