@@ -15,6 +15,7 @@ pub mod library;
 pub mod manifest;
 pub mod plan;
 mod process;
+mod processors;
 pub mod programs;
 pub mod record;
 pub mod report;

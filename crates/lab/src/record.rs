@@ -54,6 +54,8 @@ pub struct Second {
     pub in_flight: u64,
 }
 
+/// A block as vmstat counts them.
+const BLOCK_BYTES: f64 = 1_024.0;
 /// Fewer samples than this beyond a quantile, and it is one of them and no estimate.
 const BEYOND_MIN: f64 = 10.0;
 const SPECTRUM: [f64; 14] =
@@ -108,8 +110,56 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     let exact_s = seen.server.get("task_ns").map_or(cpu_s, |ns| ns / 1e9);
     put("cpu_us_per_reply", 1e6 * exact_s / replies);
     put("server_cpu", cpu_s / seen.seconds);
+    for (name, share) in &seen.shares {
+        put(name, *share);
+    }
+    for (name, value) in rates(seen) {
+        put(name, value);
+    }
+    let calls = calls(&seen.counters, seen.changes_are_calls);
+    if let Some(calls) = calls.filter(|_| replies > 0.0) {
+        put("system_calls_per_reply", calls / replies);
+    }
     put("window_s", seen.seconds);
     all
+}
+
+/// What vmstat shows, and [G]'s cycles for each instruction; only what was counted.
+fn rates(seen: &Seen) -> Vec<(&'static str, f64)> {
+    let of = |name: &str| seen.server.get(name).copied();
+    let per_s = |name: &str, scale: f64| Some(of(name)? / scale / seen.seconds);
+    let instructions = || Some(of("user_instructions")? + of("kernel_instructions")?);
+    let cycles = || Some(of("cycles")? / instructions().filter(|count| *count > 0.0)?);
+    [
+        ("context_switches_per_s", per_s("switches", 1.0)),
+        ("voluntary_switches_per_s", per_s("voluntary_switches", 1.0)),
+        ("involuntary_switches_per_s", per_s("involuntary_switches", 1.0)),
+        ("blocks_in_per_s", per_s("read_bytes", BLOCK_BYTES)),
+        ("cycles_per_instruction", cycles()),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+    .collect()
+}
+
+/// The system calls that the server's counters name: a little less than all. Changes of what it
+/// waits for are calls with epoll only. None of a server that has no counters.
+fn calls(counters: &Numbers, changes_are_calls: bool) -> Option<f64> {
+    const NAMED: [&str; 9] = [
+        "accept_calls",
+        "recv_calls",
+        "send_calls",
+        "sendfile_calls",
+        "wait_calls",
+        "opens",
+        "reads",
+        "connections_closed",
+        "log_writes",
+    ];
+    let changes = changes_are_calls.then_some("wait_changes");
+    let found: Vec<f64> =
+        NAMED.into_iter().chain(changes).filter_map(|name| counters.get(name).copied()).collect();
+    (!found.is_empty()).then(|| found.iter().sum())
 }
 
 /// A quantile in milliseconds; None if too few samples lie beyond it, or it lies among those that
@@ -147,4 +197,27 @@ pub(crate) fn real(value: u64) -> f64 {
 /// A number of things as JSON has it.
 pub(crate) fn whole(things: usize) -> u64 {
     u64::try_from(things).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_vmstat_are_kept_where_they_were_counted() {
+        let numbers = |pairs: &[(&str, f64)]| -> Numbers {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+        };
+        let mut seen = Seen { seconds: 2.0, ..Seen::default() };
+        assert!(rates(&seen).is_empty(), "nothing was counted");
+        seen.server = numbers(&[("switches", 10.0), ("read_bytes", 4_096.0), ("cycles", 300.0)]);
+        assert_eq!(rates(&seen), [("context_switches_per_s", 5.0), ("blocks_in_per_s", 2.0)]);
+        seen.server.insert("user_instructions".to_owned(), 50.0);
+        seen.server.insert("kernel_instructions".to_owned(), 100.0);
+        assert_eq!(rates(&seen).last(), Some(&("cycles_per_instruction", 2.0)));
+        let counters = numbers(&[("recv_calls", 3.0), ("wait_changes", 4.0), ("replies", 9.0)]);
+        assert_eq!(calls(&counters, true), Some(7.0));
+        assert_eq!(calls(&counters, false), Some(3.0));
+        assert_eq!(calls(&Numbers::new(), true), None, "the server has no counters");
+    }
 }

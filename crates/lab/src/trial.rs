@@ -208,6 +208,8 @@ impl Bench<'_> {
             return Err(INTERRUPTED.to_owned());
         }
         let mut seen = watch.stop(&machine.server_cpus);
+        let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
+        seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
         if self.inside.is_some() {
             // What the environment takes on purpose is nobody else's.
             let taken = f64::from(100 - machine.server_left) / 100.0;

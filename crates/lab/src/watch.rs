@@ -1,6 +1,7 @@
 //! What servers and the machine say of a stretch of time: processor time, counters, instructions.
 
 use crate::process::output_of;
+use crate::processors::{self, Processors};
 use crate::stats::count;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
@@ -22,8 +23,7 @@ struct Reading {
     at: Instant,
     /// Processor time and switches of the server.
     server: Numbers,
-    /// Processor time of each processor: what tasks used, and what the hypervisor took; ticks.
-    processors: BTreeMap<usize, (f64, f64)>,
+    processors: Processors,
     counters: Numbers,
 }
 
@@ -46,12 +46,16 @@ pub(crate) struct Seen {
     pub(crate) counters: Numbers,
     /// What the server held at its end, however it grew: memory, files, connections.
     pub(crate) held: Numbers,
+    /// Whether each of its `wait_changes` is a system call: it is with epoll.
+    pub(crate) changes_are_calls: bool,
     /// Its length, seconds.
     pub(crate) seconds: f64,
     /// Share of the server's processors that other tasks used.
     pub(crate) foreign: f64,
     /// Share of all processors that the hypervisor took.
     pub(crate) steal: f64,
+    /// What the server's processors did, as shares of their time.
+    pub(crate) shares: Vec<(&'static str, f64)>,
     /// What cannot be counted here, and why.
     pub(crate) missing: Vec<String>,
 }
@@ -71,7 +75,7 @@ impl<'a> Watch<'a> {
 
     /// Ends the stretch. `cpus` are the server's.
     pub(crate) fn stop(self, cpus: &[usize]) -> Seen {
-        let Self { pids, regatta, first, mut hardware, missing } = self;
+        let Self { pids, regatta, first, mut hardware, mut missing } = self;
         for (_, counter) in &mut hardware {
             let _ = counter.disable();
         }
@@ -93,12 +97,15 @@ impl<'a> Watch<'a> {
         let seconds = (last.at - first.at).as_secs_f64();
         let own = server.get("cpu_s").copied().unwrap_or_default();
         let (mut used, mut stolen) = (0.0, 0.0);
-        for (cpu, (busy, steal)) in &last.processors {
-            let (before, before_stolen) = first.processors.get(cpu).copied().unwrap_or_default();
-            stolen += steal - before_stolen;
+        for (cpu, ticks) in &last.processors {
+            let before = first.processors.get(cpu).copied().unwrap_or_default();
+            stolen += ticks.steal - before.steal;
             if cpus.contains(cpu) {
-                used += busy - before;
+                used += ticks.busy() - before.busy();
             }
+        }
+        if !last.server.contains_key("read_bytes") {
+            missing.push("blocks_in: /proc/PID/io cannot be read".to_owned());
         }
         let all = seconds * TICKS;
         let mut held = gauges(&last.counters);
@@ -106,8 +113,10 @@ impl<'a> Watch<'a> {
         Seen {
             held,
             counters: grown(&first.counters, &last.counters),
+            changes_are_calls: true,
             foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),
             steal: stolen / (all * count(last.processors.len().max(1))),
+            shares: processors::shares(&first.processors, &last.processors, cpus),
             server,
             seconds,
             missing,
@@ -125,8 +134,7 @@ impl Reading {
             (Some(regatta), Some(pid)) => counters(regatta, *pid),
             _ => Numbers::new(),
         };
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        Self { at: Instant::now(), server, processors: processors(&stat), counters }
+        Self { at: Instant::now(), server, processors: processors::now(), counters }
     }
 }
 
@@ -150,24 +158,19 @@ fn add_process(pid: u32, sums: &mut Numbers) {
             let value = |text: &str| text.trim().parse().unwrap_or(0.0);
             if let Some(rest) = line.strip_prefix("voluntary_ctxt_switches:") {
                 add("switches", value(rest));
+                add("voluntary_switches", value(rest));
             } else if let Some(rest) = line.strip_prefix("nonvoluntary_ctxt_switches:") {
                 add("switches", value(rest));
+                add("involuntary_switches", value(rest));
             }
         }
     }
-}
-
-/// Reads `/proc/stat`: for each processor the ticks that tasks used and those that were stolen.
-fn processors(stat: &str) -> BTreeMap<usize, (f64, f64)> {
-    let line = |line: &str| {
-        let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
-        let cpu: usize = words.next()?.parse().ok()?;
-        let ticks: Vec<f64> = words.map(|word| word.parse().unwrap_or(0.0)).collect();
-        // user, nice and system; interrupts are the network's and nobody's.
-        let busy = ticks.iter().take(3).sum();
-        Some((cpu, (busy, ticks.get(7).copied().unwrap_or_default())))
-    };
-    stat.lines().filter(|text| !text.starts_with("cpu ")).filter_map(line).collect()
+    // What it had brought from block devices, read-ahead included (proc_pid_io(5)).
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let read = io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
+    if let Some(bytes) = read {
+        add("read_bytes", bytes);
+    }
 }
 
 /// The server's own counters, as `regatta top` shows them.
@@ -255,28 +258,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_read() {
-        let stat = "cpu  9 9 9 9\ncpu0 100 1 50 900 5 7 8 3 0 0\ncpu1 1 0 2 3 4 5 6 7\nintr 1\n";
-        let found = processors(stat);
-        assert_eq!(found[&0], (151.0, 3.0));
-        assert_eq!(found[&1], (3.0, 7.0));
-        assert_eq!(found.len(), 2);
-    }
-
-    #[test]
-    fn what_is_held_is_what_came_without_what_went() {
-        let counters = [("cache_fds_added", 9.0), ("cache_fds_removed", 2.0), ("replies", 5.0)];
-        let counters = counters.map(|(name, value)| (name.to_owned(), value)).into();
-        assert_eq!(gauges(&counters), Numbers::from([("cache_fds".to_owned(), 7.0)]));
-    }
-
-    #[test]
     fn our_own_work_is_seen() {
         let watch = Watch::start(vec![std::process::id()], None);
         let sum: u64 = std::hint::black_box((0..3_000_000_u64).map(std::hint::black_box).sum());
         assert!(sum > 0);
         let seen = watch.stop(&[]);
         assert!(seen.seconds > 0.0 && seen.server.contains_key("cpu_s"), "{seen:?}");
+        let switches = ["switches", "voluntary_switches", "involuntary_switches"];
+        let [all, ours, theirs] = switches.map(|name| seen.server[name]);
+        assert_eq!(all, ours + theirs);
         assert!(seen.held.get("pss_mib").is_none_or(|mib| *mib > 0.5), "{seen:?}");
         for name in ["user_instructions", "cycles"] {
             let missing = seen.missing.iter().any(|line| line.starts_with(name));

@@ -1,0 +1,145 @@
+//! What the processors did, as mpstat shows it: shares of their time from `/proc/stat`.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Ticks of `/proc/stat` since boot of one processor (`proc_stat(5)`).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Ticks {
+    /// Programs, low priority included.
+    pub(crate) user: f64,
+    /// The kernel for programs.
+    pub(crate) system: f64,
+    /// Nothing to do.
+    pub(crate) idle: f64,
+    /// Nothing to do while somebody waits for a disk.
+    pub(crate) waiting: f64,
+    /// Interrupts.
+    pub(crate) irq: f64,
+    /// What interrupts left for later: packets that arrive, for example.
+    pub(crate) softirq: f64,
+    /// What the hypervisor took.
+    pub(crate) steal: f64,
+}
+
+/// By the processor's number.
+pub(crate) type Processors = BTreeMap<usize, Ticks>;
+
+impl Ticks {
+    /// What programs used. Interrupts are the network's and nobody's.
+    pub(crate) fn busy(self) -> f64 {
+        self.user + self.system
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            user: self.user - before.user,
+            system: self.system - before.system,
+            idle: self.idle - before.idle,
+            waiting: self.waiting - before.waiting,
+            irq: self.irq - before.irq,
+            softirq: self.softirq - before.softirq,
+            steal: self.steal - before.steal,
+        }
+    }
+
+    fn parts(self) -> [(&'static str, f64); 7] {
+        [
+            ("user_share", self.user),
+            ("system_share", self.system),
+            ("idle_share", self.idle),
+            ("waiting_share", self.waiting),
+            ("irq_share", self.irq),
+            ("softirq_share", self.softirq),
+            ("steal_share", self.steal),
+        ]
+    }
+}
+
+/// Reads `/proc/stat` now; empty where there is none.
+pub(crate) fn now() -> Processors {
+    parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// Reads the text of `/proc/stat`.
+pub(crate) fn parse(stat: &str) -> Processors {
+    let line = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
+        let cpu: usize = words.next()?.parse().ok()?;
+        let ticks: Vec<f64> = words.map(|word| word.parse().unwrap_or(0.0)).collect();
+        let at = |place: usize| ticks.get(place).copied().unwrap_or_default();
+        Some((
+            cpu,
+            Ticks {
+                user: at(0) + at(1),
+                system: at(2),
+                idle: at(3),
+                waiting: at(4),
+                irq: at(5),
+                softirq: at(6),
+                steal: at(7),
+            },
+        ))
+    };
+    stat.lines().filter(|text| !text.starts_with("cpu ")).filter_map(line).collect()
+}
+
+/// What the processors `cpus` did between two readings, as shares that add up to 1; without any,
+/// all processors. Empty if no tick passed.
+pub(crate) fn shares(
+    before: &Processors,
+    after: &Processors,
+    cpus: &[usize],
+) -> Vec<(&'static str, f64)> {
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut names = Vec::new();
+    let mut all = 0.0;
+    for (cpu, ticks) in after {
+        if !cpus.is_empty() && !cpus.contains(cpu) {
+            continue;
+        }
+        let grown = ticks.since(before.get(cpu).copied().unwrap_or_default());
+        for (name, ticks) in grown.parts() {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+            // The kernel's count of idle ticks can step back a little.
+            *sums.entry(name).or_default() += ticks.max(0.0);
+            all += ticks.max(0.0);
+        }
+    }
+    if all <= 0.0 {
+        return Vec::new();
+    }
+    names.into_iter().map(|name| (name, sums[name] / all)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str =
+        "cpu  9 9 9 9\ncpu0 100 1 50 900 5 7 8 3 0 0\ncpu1 1 0 2 3 4 5 6 7\nintr 1\n";
+    const AFTER: &str = "cpu0 110 1 70 930 15 7 28 13 0 0\ncpu1 1 0 2 3 4 5 6 7\n";
+
+    #[test]
+    fn processors_are_read() {
+        let found = parse(BEFORE);
+        assert_eq!((found[&0].busy(), found[&0].steal), (151.0, 3.0));
+        assert_eq!((found[&1].busy(), found[&1].softirq), (3.0, 6.0));
+        assert_eq!(found.len(), 2);
+        // A line that is cut short, and none at all.
+        assert_eq!(parse("cpu3 4\ncpux 1\ncpu")[&3].busy(), 4.0);
+        assert!(parse("").is_empty());
+    }
+
+    #[test]
+    fn shares_add_up_to_all_of_the_time() {
+        let shares = shares(&parse(BEFORE), &parse(AFTER), &[0]);
+        let of = |name: &str| shares.iter().find(|(n, _)| *n == name).unwrap().1;
+        assert_eq!((of("user_share"), of("system_share"), of("idle_share")), (0.1, 0.2, 0.3));
+        assert_eq!((of("softirq_share"), of("waiting_share"), of("steal_share")), (0.2, 0.1, 0.1));
+        assert!((shares.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!(super::shares(&parse(BEFORE), &parse(AFTER), &[1]).is_empty(), "it stood still");
+    }
+}
