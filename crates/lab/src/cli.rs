@@ -5,7 +5,7 @@ use crate::journal::Run;
 use crate::plan::{cells, order, predicted_s};
 use crate::run::{self, Ended, Options, Progress};
 use crate::spec::{Experiment, Scale, parse};
-use crate::{claims, compare, library, report, trial};
+use crate::{claims, compare, library, manifest, report, trial};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write as _;
 use std::fs;
@@ -69,6 +69,10 @@ pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
 fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
     let (text, experiment) = experiment(&options.which, options.scale)?;
     if options.plan {
+        let lacking = manifest::lacking(&experiment);
+        for lack in manifest::impossible(&experiment, &lacking) {
+            say(&format!("not possible here: {lack}"));
+        }
         return Ok(print(&plan(&experiment)));
     }
     let directory = options.out.clone().unwrap_or_else(|| fresh(&experiment.name));
@@ -128,6 +132,10 @@ fn plan(experiment: &Experiment) -> String {
     let _ = writeln!(out, "{} cells in {blocks} blocks: {trials} trials, {time}", cells.len());
     for cell in &cells {
         let _ = writeln!(out, "  {} {}", cell.arm, run::levels(cell));
+    }
+    for spec in experiment.specs() {
+        let parts = spec.words().into_iter().map(|(part, what)| format!("{part} {what}"));
+        let _ = writeln!(out, "in: {}", parts.collect::<Vec<_>>().join("; "));
     }
     out
 }

@@ -19,6 +19,7 @@ mod processors;
 pub mod programs;
 pub mod record;
 pub mod report;
+mod rooms;
 pub mod run;
 mod servers;
 pub mod spec;

@@ -1,10 +1,8 @@
 //! What a run was made with: programs, machine, settings. Kept beside the results.
 
-use crate::env::Spec;
-use crate::env::spec::Cpu;
-use crate::process::REALTIME;
+use crate::env::{Lack, Record, lacks};
 use crate::servers;
-use crate::spec::{Experiment, Machine, Program, Scale};
+use crate::spec::{Experiment, Program, Scale};
 use crate::trial::unix_ms;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,6 +35,12 @@ pub struct Manifest {
     pub machine: BTreeMap<String, String>,
     /// What the experiment asks for and this machine does not allow.
     pub lacks: Vec<String>,
+    /// The parts of its environments among that: they are done without.
+    #[serde(default)]
+    pub lacking: Vec<Lack>,
+    /// What the environments turned out to be: the first of each setting, by its levels.
+    #[serde(default)]
+    pub environments: BTreeMap<String, Record>,
 }
 
 /// Kernel settings that change what is measured.
@@ -74,6 +78,7 @@ impl Manifest {
                 }
             };
         }
+        let lacking = lacking(experiment);
         let binary = fs::read(regatta).unwrap_or_default();
         Self {
             format: FORMAT,
@@ -85,7 +90,9 @@ impl Manifest {
             left_out,
             unit: None,
             machine: machine(),
-            lacks: lacks(experiment),
+            lacks: impossible(experiment, &lacking),
+            lacking,
+            environments: BTreeMap::new(),
         }
     }
 }
@@ -124,32 +131,27 @@ fn machine() -> BTreeMap<String, String> {
     all
 }
 
-/// The environment that makes the server's processors slower; None: they are to be as they are.
-pub(crate) fn slowed(machine: &Machine) -> Option<Spec> {
-    if machine.server_left == 100 {
-        return None;
+/// Parts of the experiment's environments that this machine does not allow, each once.
+pub(crate) fn lacking(experiment: &Experiment) -> Vec<Lack> {
+    let mut all: Vec<Lack> = Vec::new();
+    for spec in experiment.specs() {
+        for lack in lacks(&spec) {
+            if !all.contains(&lack) {
+                all.push(lack);
+            }
+        }
     }
-    let cpu = Cpu {
-        server: machine.server_cpus.clone(),
-        client: machine.client_cpus.clone(),
-        left_percent: machine.server_left,
-        realtime: if machine.realtime { REALTIME } else { 0 },
-        ..Cpu::default()
-    };
-    Some(Spec { cpu, ..Spec::default() })
+    all
 }
 
 /// What cannot be done here, said before anything runs.
-fn lacks(experiment: &Experiment) -> Vec<String> {
+pub(crate) fn impossible(experiment: &Experiment, lacking: &[Lack]) -> Vec<String> {
     let machine = &experiment.machine;
-    let mut lacks = Vec::new();
+    let mut lacks: Vec<String> = lacking.iter().map(ToString::to_string).collect();
     let there = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let asked = machine.server_cpus.iter().chain(&machine.client_cpus).max();
     if let Some(most) = asked.filter(|most| **most >= there) {
         lacks.push(format!("there is no processor {most}: {there} may be used"));
-    }
-    if let Some(environment) = slowed(machine) {
-        lacks.extend(crate::env::lacks(&environment).iter().map(ToString::to_string));
     }
     if machine.server_cpus.iter().any(|cpu| machine.client_cpus.contains(cpu)) {
         lacks.push("server and client share processors: times are of both".to_owned());

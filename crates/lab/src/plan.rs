@@ -1,5 +1,6 @@
 //! What will be run, in which order, and how long that takes.
 
+use crate::env::{Spec, spec::Pages};
 use crate::spec::{Experiment, Factor};
 use crate::stats::Random;
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,10 @@ use std::collections::BTreeMap;
 pub const AGAIN: &str = " (again)";
 /// Starting, settling and stopping, seconds for each trial.
 const AROUND_S: f64 = 0.9;
+/// Making and undoing an environment, and reading a file set from a simulated disk into the page
+/// cache (that of the preset `quick`), seconds for each trial.
+const ENVIRONMENT_S: f64 = 0.6;
+const WARMING_S: f64 = 3.0;
 
 /// One arm at one setting of the factors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -88,11 +93,18 @@ pub fn order(experiment: &Experiment, cells: usize) -> Vec<Planned> {
 /// How long `trials` trials take, seconds.
 pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
     let measure = &experiment.measure;
-    let each = measure.warm_s + measure.window_s + AROUND_S;
+    let specs = experiment.specs();
+    let warm = |spec: &Spec| spec.disk.is_some() && spec.pages == Pages::Warm;
+    let around = match specs.is_empty() {
+        true => AROUND_S,
+        false if specs.iter().any(warm) => AROUND_S + ENVIRONMENT_S + WARMING_S,
+        false => AROUND_S + ENVIRONMENT_S,
+    };
+    let each = measure.warm_s + measure.window_s + around;
     let before = experiment
         .calibrate
         .as_ref()
-        .map_or(0.0, |calibrate| f64::from(calibrate.tries) * (calibrate.seconds + AROUND_S));
+        .map_or(0.0, |calibrate| f64::from(calibrate.tries) * (calibrate.seconds + around));
     each * crate::stats::count(trials) + before
 }
 

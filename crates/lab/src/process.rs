@@ -24,8 +24,9 @@ pub(crate) struct Launch<'a> {
     pub(crate) cpus: &'a [usize],
     /// Whether it runs before everything else (`chrt -f`).
     pub(crate) realtime: bool,
-    /// The environment it runs in, if not the machine's own. That places it and prefers it.
-    pub(crate) inside: Option<&'a Environment>,
+    /// The environment it runs in, if not the machine's own, and on which side. That places it and
+    /// prefers it.
+    pub(crate) inside: Option<(&'a Environment, Place)>,
     /// Whether it runs as `nobody` if we are root.
     pub(crate) as_nobody: bool,
     /// Where standard output goes.
@@ -50,8 +51,8 @@ impl Running {
             let user = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
             words.extend(user.map(OsString::from));
         }
-        if let Some(environment) = launch.inside {
-            let command = environment.command(Place::Server, Path::new(&words.remove(0)));
+        if let Some((environment, place)) = launch.inside {
+            let command = environment.command(place, Path::new(&words.remove(0)));
             let entering = iter::once(command.get_program()).chain(command.get_args());
             words.splice(0..0, entering.map(OsString::from).collect::<Vec<_>>());
         } else if launch.realtime && rustix::process::geteuid().is_root() {

@@ -92,7 +92,7 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     for fate in Fate::ALL.into_iter().filter(|fate| outcome.fates.get(*fate) > 0) {
         put(&format!("fate_{}", fate.name()), real(outcome.fates.get(fate)));
     }
-    for (name, value) in &seen.held {
+    for (name, value) in seen.held.iter().chain(&seen.environment) {
         put(name, *value);
     }
     put("foreign", seen.foreign);

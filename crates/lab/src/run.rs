@@ -1,11 +1,11 @@
 //! Runs an experiment: what is missing of it, in its order, until done or told to stop.
 
-use crate::env::{Environment, Fault};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
-use crate::manifest::{Manifest, slowed};
+use crate::manifest::Manifest;
 use crate::plan::{Planned, cells, order, predicted_s};
 use crate::process::{Launch, Running};
+use crate::rooms::Rooms;
 use crate::spec::{Experiment, Scale, Workload};
 use crate::trial::Bench;
 use std::ffi::OsString;
@@ -104,7 +104,12 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         (options.tell)(&Progress { done, all: planned.len(), left_s, what });
     };
     tell(0, "making the workload");
-    let (root, workload) = match workload(run, &experiment.workload, options) {
+    let lacking = run.manifest.lacking.clone();
+    let made = workload(run, &experiment.workload, options).and_then(|(root, workload)| {
+        let rooms = Rooms::new(&experiment, &lacking, root.clone(), &directory)?;
+        rooms.build(options.stop).map(|()| (root, workload, rooms))
+    });
+    let (root, workload, rooms) = match made {
         Ok(made) => made,
         Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
         Err(why) => return Err(why),
@@ -116,7 +121,7 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         root,
         workload,
         scratch,
-        inside: inside(run)?,
+        rooms,
         unit: run.manifest.unit,
         stop: options.stop,
     };
@@ -136,19 +141,19 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
     if ended == Ok(Ended::Done) {
         let _ = fs::remove_dir_all(&bench.scratch);
         let _ = fs::remove_dir_all(run.directory.join("workload"));
+        bench.rooms.clear();
         tell(planned.len(), "done");
     }
     ended
 }
 
-/// The servers' environment; None where none is asked for, or the machine does not allow it, which
-/// the manifest says.
-fn inside(run: &Run) -> Result<Option<Environment>, String> {
-    match slowed(&run.experiment.machine).map(|spec| Environment::make(&spec)) {
-        None | Some(Err(Fault::Lacking(_))) => Ok(None),
-        Some(Ok(environment)) => Ok(Some(environment)),
-        Some(Err(fault)) => Err(fault.to_string()),
+/// Writes down what environments turned out to be that were made for the first time.
+fn note_environments(run: &mut Run, bench: &Bench<'_>) -> Result<(), String> {
+    let known = run.manifest.environments.len();
+    for (levels, record) in bench.rooms.found() {
+        run.manifest.environments.entry(levels).or_insert(record);
     }
+    if run.manifest.environments.len() > known { run.save_manifest() } else { Ok(()) }
 }
 
 fn trials(
@@ -174,6 +179,7 @@ fn trials(
                 Ok(record) => run.add(record)?,
                 Err(_) => return Ok(Ended::Interrupted),
             }
+            note_environments(run, bench)?;
         }
     }
     Ok(Ended::Done)

@@ -1,14 +1,15 @@
 //! The programs that the lab starts as servers: how each is told what to serve and where.
 
-use crate::env::Environment;
+use crate::env;
 use crate::group::{INTERRUPTED, STEP};
 use crate::process::{Launch, Running, output_of};
 use crate::programs::{self, Sendfile, Serving};
+use crate::rooms::Room;
 use crate::spec::{Machine, Program, Target};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,16 +29,14 @@ pub(crate) struct Server {
 /// What a server is to serve, and where its own files may go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
-    /// The directory that is served.
-    pub(crate) root: &'a Path,
+    /// Where it runs, with the directory that is served.
+    pub(crate) room: &'a Room,
     /// Its own files.
     pub(crate) scratch: &'a Path,
     /// The regatta program.
     pub(crate) regatta: &'a Path,
-    /// Where it runs.
+    /// On which processors.
     pub(crate) machine: &'a Machine,
-    /// The environment it runs in, if not the machine's own.
-    pub(crate) inside: Option<&'a Environment>,
 }
 
 /// The program's file.
@@ -75,14 +74,17 @@ pub(crate) fn start(
     place: &Place<'_>,
     stop: &AtomicBool,
 ) -> Result<Server, String> {
-    let port = free_port()?;
-    let words = words(target, more, place, port)?;
+    let address = match place.room.address() {
+        Some(address) => address,
+        None => free_address()?,
+    };
+    let words = words(target, more, place, address)?;
     let (out, errors) = (place.scratch.join("server.out"), place.scratch.join("server.err"));
     let launch = Launch {
         words,
         cpus: &place.machine.server_cpus,
         realtime: place.machine.realtime,
-        inside: place.inside,
+        inside: place.room.inside(env::Place::Server),
         as_nobody: matches!(target.program, Program::Other(other) if other.as_nobody()),
         out: &out,
         errors: &errors,
@@ -90,7 +92,7 @@ pub(crate) fn start(
     let mut running = Running::start(&launch)?;
     let start = Instant::now();
     // Regatta listens before it forks; the others are asked until they answer.
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while !place.room.listens(address) {
         if stop.load(Ordering::Relaxed) {
             return Err(INTERRUPTED.to_owned());
         }
@@ -101,30 +103,31 @@ pub(crate) fn start(
         }
         std::thread::sleep(STEP);
     }
-    Ok(Server { running, url: format!("http://127.0.0.1:{port}") })
+    Ok(Server { running, url: format!("http://{address}") })
 }
 
 /// A port that nobody listens on now. Another program may take it before ours does; the trial is
 /// then invalid and made again.
-fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
-    listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
+fn free_address() -> Result<SocketAddr, String> {
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+    listener.local_addr().map_err(|error| error.to_string())
 }
 
 fn words(
     target: &Target,
     more: &BTreeMap<String, String>,
     place: &Place<'_>,
-    port: u16,
+    address: SocketAddr,
 ) -> Result<Vec<OsString>, String> {
     let program = binary(target, place.regatta);
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let root = place.room.root.as_path();
     let at = address.to_string();
     let mut words = vec![program.clone().into_os_string()];
     let os = |word: &str| OsString::from(word);
     match &target.program {
         Program::Regatta => {
-            words.extend([os("serve"), place.root.into(), os("--listen"), at.into()]);
+            words.extend([os("serve"), root.into(), os("--listen"), at.into()]);
             let mut config = target.config.clone();
             config.extend(more.iter().map(|(key, value)| (key.clone(), value.clone())));
             let sets = config
@@ -134,9 +137,11 @@ fn words(
         }
         Program::Null => words.extend([os("null"), os("--listen"), at.into()]),
         Program::Command(given) => {
-            let root = place.root.to_string_lossy().into_owned();
+            let (host, port) = (address.ip().to_string(), address.port().to_string());
+            let root = root.to_string_lossy();
             let fill = |word: &String| {
-                OsString::from(word.replace("{port}", &port.to_string()).replace("{root}", &root))
+                let word = word.replace("{host}", &host).replace("{port}", &port);
+                OsString::from(word.replace("{root}", &root))
             };
             words.extend(given.iter().skip(1).map(fill));
         }
@@ -145,7 +150,7 @@ fn words(
                 &program,
                 &Serving {
                     address,
-                    root: place.root,
+                    root,
                     scratch: place.scratch,
                     workers: place.machine.server_cpus.len().max(1),
                     sendfile: Sendfile::On,

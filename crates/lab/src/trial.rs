@@ -1,11 +1,12 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
-use crate::env::Environment;
+use crate::env;
 use crate::group::INTERRUPTED;
 use crate::guard;
 use crate::plan::{Cell, Planned};
 use crate::process::{Launch, Running, sleep_until};
 use crate::record::{Record, metrics, series, spectrum};
+use crate::rooms::Rooms;
 use crate::servers::{self, Place};
 use crate::spec::{Experiment, Loop, Program, Target};
 use crate::watch::{Numbers, Seen, Watch};
@@ -35,8 +36,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) workload: Option<PathBuf>,
     /// Where servers keep their files.
     pub(crate) scratch: PathBuf,
-    /// The servers' environment, if not the machine's own.
-    pub(crate) inside: Option<Environment>,
+    /// Where servers and loads run.
+    pub(crate) rooms: Rooms<'a>,
     /// The calibrated rate, requests per second.
     pub(crate) unit: Option<f64>,
     /// Requests of a session, on average; 1 where there are none.
@@ -177,13 +178,8 @@ impl Bench<'_> {
                 .map_err(|error| format!("cannot drop the page cache: {error}"))?;
         }
         let (target, options) = self.target(cell)?;
-        let place = Place {
-            root: &self.root,
-            scratch: &self.scratch,
-            regatta: self.regatta,
-            machine,
-            inside: self.inside.as_ref(),
-        };
+        let room = self.rooms.enter(cell)?;
+        let place = Place { room: &room, scratch: &self.scratch, regatta: self.regatta, machine };
         let server = servers::start(target, &options, &place, self.stop)?;
         let words = self.words(&server.url, asked);
         let errors = self.scratch.join("load.err");
@@ -191,7 +187,7 @@ impl Bench<'_> {
             words,
             cpus: &machine.client_cpus,
             realtime: machine.realtime,
-            inside: None,
+            inside: room.inside(env::Place::Client),
             as_nobody: false,
             out: outcome,
             errors: &errors,
@@ -203,14 +199,16 @@ impl Bench<'_> {
         if !sleep_until(start + seconds(asked.warm_s), self.stop) {
             return Err(INTERRUPTED.to_owned());
         }
+        let before = room.look();
         let watch = Watch::start(server.running.pids(), ours);
         if !sleep_until(start + seconds(asked.warm_s + asked.window_s), self.stop) {
             return Err(INTERRUPTED.to_owned());
         }
         let mut seen = watch.stop(&machine.server_cpus);
+        let after = room.look();
         let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
-        if self.inside.is_some() {
+        if room.inside(env::Place::Server).is_some() {
             // What the environment takes on purpose is nobody else's.
             let taken = f64::from(100 - machine.server_left) / 100.0;
             seen.foreign = (seen.foreign - taken).max(0.0);
@@ -221,6 +219,8 @@ impl Bench<'_> {
             return Err(format!("{} ended in the middle", cell.arm));
         }
         drop(server);
+        seen.environment = room.numbers(before, after)?;
+        room.leave()?;
         let text = fs::read_to_string(outcome).unwrap_or_default();
         let found: Result<Outcome, _> = serde_json::from_str(&text);
         found.map(|found| (found, seen)).map_err(|error| {
@@ -309,6 +309,7 @@ pub(crate) fn date(unix_ms: u64) -> String {
 mod tests {
     use super::{Bench, date};
     use crate::plan::cells;
+    use crate::rooms::Rooms;
     use crate::spec::{Scale, parse};
     use std::path::{Path, PathBuf};
     use std::sync::atomic::AtomicBool;
@@ -333,7 +334,7 @@ mod tests {
                 root: PathBuf::new(),
                 workload: None,
                 scratch: PathBuf::new(),
-                inside: None,
+                rooms: Rooms::new(&experiment, &[], PathBuf::new(), Path::new("")).unwrap(),
                 unit: Some(1_000.0),
                 requests_per_session: 10.0,
                 stop: &AtomicBool::new(false),

@@ -48,6 +48,8 @@ pub(crate) struct Seen {
     pub(crate) held: Numbers,
     /// Whether each of its `wait_changes` is a system call: it is with epoll.
     pub(crate) changes_are_calls: bool,
+    /// What its environment counted.
+    pub(crate) environment: Numbers,
     /// Its length, seconds.
     pub(crate) seconds: f64,
     /// Share of the server's processors that other tasks used.
@@ -114,6 +116,7 @@ impl<'a> Watch<'a> {
             held,
             counters: grown(&first.counters, &last.counters),
             changes_are_calls: true,
+            environment: Numbers::new(),
             foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),
             steal: stolen / (all * count(last.processors.len().max(1))),
             shares: processors::shares(&first.processors, &last.processors, cpus),

@@ -157,6 +157,7 @@ fn memory_and_time_are_limited() {
     };
     let Some(environment) = make("memory_and_time_are_limited", &spec) else { return };
     let record = environment.record().clone();
+    assert_eq!(record.memory_bytes, Some(8 << 20));
     let group = record.groups.memory.unwrap();
     for _ in 0..2 {
         inside(

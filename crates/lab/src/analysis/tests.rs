@@ -51,6 +51,8 @@ pub(crate) fn made_up(text: &str, value: &dyn Fn(&Cell) -> BTreeMap<String, f64>
         unit: Some(1_000.0),
         machine: BTreeMap::new(),
         lacks: Vec::new(),
+        lacking: Vec::new(),
+        environments: BTreeMap::new(),
     };
     Run { directory: "made-up".into(), experiment, manifest, records }
 }

@@ -1,11 +1,11 @@
 //! What a machine does not allow, found out before anything is made.
 
 use super::groups::Hierarchies;
-use super::spec::Spec;
+use super::spec::{Cpu, Profile, Spec};
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Something that a specification needs and this machine does not have.
@@ -77,8 +77,8 @@ pub fn lacks(spec: &Spec) -> Vec<Lack> {
             lack("disk", "mount namespaces (CAP_SYS_ADMIN)", STAND_IN);
         }
     }
-    if let Some(needs) = Hierarchies::here().lack(spec) {
-        lack("groups", needs, "");
+    if let Some((part, needs)) = Hierarchies::here().lack(spec) {
+        lack(part, needs, "");
     }
     if spec.accounting && !can("/proc/sys/kernel/task_delayacct") {
         lack("accounting", "a kernel with TASK_DELAY_ACCT, and root", "");
@@ -94,6 +94,41 @@ pub fn lacks(spec: &Spec) -> Vec<Lack> {
         lack("cpu", &format!("a processor {cpu}"), &format!("there are {here}"));
     }
     found
+}
+
+impl Spec {
+    /// What a machine allows of it that lacks this; None: nothing, so that the machine itself has
+    /// to do.
+    #[must_use]
+    pub fn without(mut self, lacking: &[Lack]) -> Option<Self> {
+        for lack in lacking {
+            match (lack.part.as_str(), &mut self.network) {
+                ("network", _) => (self.network, self.profile) = (None, Profile::Default),
+                ("shaping", Some(network)) => (network.rate, network.delay_ms) = (0, 0.0),
+                ("rate", Some(network)) => network.rate = 0,
+                ("delay_ms", Some(network)) => network.delay_ms = 0.0,
+                ("memory", _) => self.memory_bytes = 0,
+                ("quota", _) => self.cpu.quota_percent = 0,
+                ("disk", _) => self.disk = None,
+                ("accounting", _) => self.accounting = false,
+                ("priority" | "realtime", _) => {
+                    self.cpu.realtime = 0;
+                    self.cpu.left_percent = 0;
+                    self.cpu.nice = self.cpu.nice.max(0);
+                }
+                // Without groups nothing could be undone, and without processors nothing runs.
+                ("groups" | "cpu", _) => return None,
+                _ => {}
+            }
+        }
+        let rest = Self {
+            cpu: Cpu { server: Vec::new(), client: Vec::new(), realtime: 0, ..self.cpu.clone() },
+            files: None,
+            scratch: PathBuf::new(),
+            ..self.clone()
+        };
+        (rest != Self::default()).then_some(self)
+    }
 }
 
 fn missing<'a>(programs: &[&'a str]) -> Option<&'a str> {
@@ -120,13 +155,31 @@ fn succeeds(program: &str, words: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::lacks;
-    use crate::env::spec::{Cpu, Spec};
+    use super::{Lack, lacks};
+    use crate::env::spec::{Cpu, Disk, Network, Spec};
 
     #[test]
     fn a_processor_that_is_not_there_is_said() {
         let cpu = Cpu { server: vec![1_023], ..Cpu::default() };
         let found = lacks(&Spec { cpu, ..Spec::default() });
         assert!(found.iter().any(|lack| lack.to_string().starts_with("cpu: needs a processor")));
+    }
+
+    #[test]
+    fn what_is_lacking_is_left_out_and_nothing_takes_its_place() {
+        let lack = |part: &str| {
+            let (part, needs, instead) = (part.to_owned(), String::new(), String::new());
+            Lack { part, needs, instead }
+        };
+        let network = Network { rate: 1_000_000, ..Network::default() };
+        let disk = Some(Disk::default());
+        let spec = Spec { network: Some(network), memory_bytes: 1 << 26, disk, ..Spec::default() };
+        let left = spec.clone().without(&[lack("disk"), lack("rate")]).unwrap();
+        let wanted =
+            Spec { network: Some(Network::default()), memory_bytes: 1 << 26, ..Spec::default() };
+        assert_eq!(left, wanted);
+        assert_eq!(spec.clone().without(&[]), Some(spec.clone()));
+        assert_eq!(spec.clone().without(&[lack("groups")]), None);
+        assert_eq!(spec.without(&[lack("network"), lack("memory"), lack("disk")]), None);
     }
 }

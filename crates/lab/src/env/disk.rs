@@ -8,6 +8,7 @@ use super::simdisk::Orders;
 use super::spec::{Disk, Spec};
 use rustix::mount::{MountFlags, mount};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -128,6 +129,17 @@ fn new_image(spec: &Spec, disk: &Disk, ledger: &mut Ledger) -> Result<PathBuf, S
 /// # Errors
 /// If the files cannot be read, or `mkfs.ext4` fails: it then says why.
 pub fn build_image(files: Option<&Path>, size: u64, image: &Path) -> Result<(), String> {
+    let words = image_words(files, size, image)?;
+    let (program, rest) = words.split_first().expect("a program");
+    run(Command::new(program).args(rest))
+}
+
+/// Makes the file of an image, and gives the command that makes it one; see [`build_image`].
+pub(crate) fn image_words(
+    files: Option<&Path>,
+    size: u64,
+    image: &Path,
+) -> Result<Vec<OsString>, String> {
     let failed = |path: &Path, error| format!("{}: {error}", path.display());
     let (bytes, count) = match files {
         Some(files) => pages::space(files).map_err(|error| failed(files, error))?,
@@ -138,14 +150,17 @@ pub fn build_image(files: Option<&Path>, size: u64, image: &Path) -> Result<(), 
     let size = size.max(need).div_ceil(4_096) * 4_096;
     let file = File::create(image).map_err(|error| failed(image, error))?;
     file.set_len(size).map_err(|error| failed(image, error))?;
-    let mut mkfs = Command::new("mkfs.ext4");
-    mkfs.args(["-q", "-F", "-b", "4096", "-m", "0", "-O", "^has_journal,^resize_inode"]);
-    mkfs.args(["-I", &INODE_BYTES.to_string(), "-N", &inodes.to_string()]);
-    mkfs.args(["-E", "nodiscard,root_owner=0:0"]);
+    let mut words: Vec<OsString> = vec!["mkfs.ext4".into()];
+    words.extend(["-q", "-F", "-b", "4096", "-m", "0"].map(OsString::from));
+    words.extend(["-O", "^has_journal,^resize_inode"].map(OsString::from));
+    words.extend(["-I".into(), INODE_BYTES.to_string().into()]);
+    words.extend(["-N".into(), inodes.to_string().into()]);
+    words.extend(["-E", "nodiscard,root_owner=0:0"].map(OsString::from));
     if let Some(files) = files {
-        mkfs.arg("-d").arg(files);
+        words.extend(["-d".into(), files.into()]);
     }
-    run(mkfs.arg(image))
+    words.push(image.into());
+    Ok(words)
 }
 
 fn attach(file: &Path, writable: bool) -> Result<PathBuf, String> {

@@ -40,6 +40,16 @@ pub struct Groups {
     pub cpu: Option<PathBuf>,
 }
 
+impl Groups {
+    /// The limit of the server's memory as the kernel has it, bytes.
+    pub(super) fn memory_bytes(&self) -> Option<u64> {
+        let group = self.memory.as_deref()?;
+        let limit = |name: &str| std::fs::read_to_string(group.join(name)).ok();
+        let text = ["memory.limit_in_bytes", "memory.max"].into_iter().find_map(limit)?;
+        text.trim().parse().ok()
+    }
+}
+
 impl Hierarchies {
     /// Those of this machine.
     pub(super) fn here() -> Self {
@@ -91,19 +101,19 @@ impl Hierarchies {
         unified.or_else(|| Some((single()?.as_path(), Version::One)))
     }
 
-    /// What is missing for a specification, if anything.
-    pub(super) fn lack(&self, spec: &Spec) -> Option<&'static str> {
+    /// What is missing for a specification, if anything: the part, and what it needs.
+    pub(super) fn lack(&self, spec: &Spec) -> Option<(&'static str, &'static str)> {
         let writable = |place: Option<(&Path, Version)>| {
             place.is_some_and(|(root, _)| {
                 rustix::fs::access(root, rustix::fs::Access::WRITE_OK).is_ok()
             })
         };
         if !writable(self.keeping()) {
-            Some("a control group hierarchy that can be written (mounted, as root)")
+            Some(("groups", "a control group hierarchy that can be written (mounted, as root)"))
         } else if spec.memory_bytes > 0 && !writable(self.place("memory")) {
-            Some("the memory controller (cgroup v1 or v2) for the memory limit")
+            Some(("memory", "the memory controller (cgroup v1 or v2) for the memory limit"))
         } else if spec.cpu.quota_percent > 0 && !writable(self.place("cpu")) {
-            Some("the cpu controller (cgroup v1 or v2) for the limit on processor time")
+            Some(("quota", "the cpu controller (cgroup v1 or v2) for the limit on processor time"))
         } else {
             None
         }

@@ -85,6 +85,7 @@ impl Keeper {
         still_wanted()?;
         // The groups come last, so that they are undone first, and all processes with them.
         record.groups = Hierarchies::here().make(spec, &mut self.ledger)?;
+        record.memory_bytes = record.groups.memory_bytes();
         if let Some(root) = record.root.as_deref() {
             match spec.pages {
                 Pages::AsIs => {}

@@ -18,6 +18,7 @@ mod allowed;
 mod disk;
 pub mod disklog;
 mod enter;
+mod glance;
 mod groups;
 mod keeper;
 mod ledger;
@@ -28,12 +29,16 @@ mod settings;
 mod simdisk;
 mod slow;
 pub mod spec;
+mod words;
 
 pub use allowed::{Lack, lacks};
+pub(crate) use disk::image_words;
 pub use disk::{Described as DescribedDisk, build_image};
+pub use glance::{Glance, numbers};
 pub use groups::Groups;
 pub use ledger::{Listed, Made, Owner, clean, list, place as ledgers};
 pub use network::Described as DescribedNetwork;
+pub(crate) use pages::bytes as space;
 pub use settings::Setting;
 pub use spec::Spec;
 
@@ -79,6 +84,9 @@ pub struct Record {
     pub root: Option<PathBuf>,
     /// The control groups.
     pub groups: Groups,
+    /// The limit of the server's memory, read back, bytes; None: there is none.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
     server: Entry,
     client: Entry,
 }
@@ -98,6 +106,7 @@ impl Record {
             disk: None,
             root: root.map_err(|error| error.to_string())?,
             groups: Groups::default(),
+            memory_bytes: None,
             server: Entry::default(),
             client: Entry::default(),
         })

@@ -72,6 +72,14 @@ fn each_file(root: &Path, visit: &mut dyn FnMut(File) -> io::Result<()>) -> Resu
     Ok(())
 }
 
+/// What the files below a directory take in the page cache, bytes.
+///
+/// # Errors
+/// If a directory cannot be read.
+pub(crate) fn bytes(root: &Path) -> io::Result<u64> {
+    space(root).map(|(bytes, _)| bytes)
+}
+
 /// The space that the files below a directory take in blocks of 4 KiB, and how many there are,
 /// directories included.
 pub(super) fn space(root: &Path) -> io::Result<(u64, u64)> {

@@ -85,6 +85,11 @@ impl Environment {
         at
     }
 
+    /// Whether its memory is a share of the file set.
+    pub(crate) fn is_share(&self) -> bool {
+        matches!(self.memory, Memory::Share(_))
+    }
+
     /// The specification of it; None: the machine itself. `files` is what is served, `bytes` its
     /// size.
     pub(crate) fn spec(&self, machine: &Machine, files: &Path, bytes: u64) -> Option<Spec> {

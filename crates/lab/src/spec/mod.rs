@@ -110,7 +110,7 @@ pub enum Program {
     Regatta,
     /// Its bare loop, `regatta null`: the ceiling.
     Null,
-    /// Any command; `{port}` and `{root}` are filled in.
+    /// Any command; `{host}`, `{port}` and `{root}` are filled in.
     Command(Vec<String>),
     /// Another server with a template of ours.
     #[serde(untagged)]

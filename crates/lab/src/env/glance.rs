@@ -1,0 +1,121 @@
+//! What an environment counts: its disk's requests and its group's page cache, at two moments.
+
+use super::disklog::{self, Summary};
+use super::simdisk::now_ns;
+use super::{Groups, Record};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const MIB: f64 = 1_048_576.0;
+
+/// What an environment showed at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Glance {
+    /// `CLOCK_MONOTONIC`, as in the disk's log, ns.
+    at_ns: u64,
+    memory: Memory,
+}
+
+/// The memory of the server's group.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Memory {
+    /// Pages of files, bytes; None: no group, or it does not say.
+    cache: Option<f64>,
+    /// Pages read again that had been thrown out not long ago.
+    refaults: Option<f64>,
+}
+
+impl Glance {
+    /// Now.
+    #[must_use]
+    pub fn at(record: &Record) -> Self {
+        Self { at_ns: now_ns(), memory: Memory::of(&record.groups) }
+    }
+}
+
+impl Memory {
+    fn of(groups: &Groups) -> Self {
+        let file = groups.memory.as_deref().map(|group| group.join("memory.stat"));
+        let text = file.and_then(|file| std::fs::read_to_string(file).ok());
+        text.map(|text| Self::parse(&text)).unwrap_or_default()
+    }
+
+    /// Reads `memory.stat` of either version: of the group and those in it.
+    fn parse(text: &str) -> Self {
+        let of = |names: &[&str]| {
+            names.iter().find_map(|name| {
+                let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+                text.lines().find_map(value)
+            })
+        };
+        Self {
+            cache: of(&["total_cache", "file"]),
+            // Kernels before 5.9 counted both kinds together.
+            refaults: of(&[
+                "total_workingset_refault_file",
+                "workingset_refault_file",
+                "workingset_refault",
+            ]),
+        }
+    }
+}
+
+/// What happened between two looks: metrics of a trial, by name (docs/lab.md).
+///
+/// # Errors
+/// If the disk's log cannot be read.
+pub fn numbers(
+    record: &Record,
+    before: &Glance,
+    after: &Glance,
+) -> Result<BTreeMap<String, f64>, String> {
+    let mut all = BTreeMap::new();
+    let mut put = |name: &str, value: f64| all.insert(name.to_owned(), value);
+    #[expect(clippy::cast_precision_loss, reason = "minutes in ns")]
+    let seconds = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+    if let Some(cache) = after.memory.cache {
+        put("page_cache_mib", cache / MIB);
+    }
+    if let (Some(first), Some(last)) = (before.memory.refaults, after.memory.refaults)
+        && seconds > 0.0
+    {
+        put("refaults_per_s", (last - first) / seconds);
+    }
+    let disk = record.spec.disk.as_ref();
+    if let Some((disk, log)) = disk.and_then(|disk| Some((disk, disk.log.as_deref()?))) {
+        let found = summary(log, disk.heads, before.at_ns, after.at_ns)?;
+        put("disk_requests_per_s", found.requests_per_s);
+        put("disk_mbyte_per_s", found.bytes_per_s / 1e6);
+        put("disk_busy_share", found.busy);
+        put("disk_queue_mean", found.depth);
+        if found.requests_per_s > 0.0 {
+            put("disk_run_kib", found.run_bytes / 1_024.0);
+            put("disk_response_ms", found.response_ms);
+            put("disk_late_ms", found.late_ms);
+        }
+    }
+    Ok(all)
+}
+
+fn summary(log: &Path, heads: u32, from_ns: u64, to_ns: u64) -> Result<Summary, String> {
+    let rows = disklog::read(log).map_err(|error| format!("{}: {error}", log.display()))?;
+    Ok(Summary::of(&rows, heads, from_ns, to_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Memory;
+
+    #[test]
+    fn the_memory_of_both_versions_is_read() {
+        let one = "cache 8192\nworkingset_refault_file 1\ntotal_cache 16384\n\
+                   total_workingset_refault_file 3\n";
+        assert_eq!(Memory::parse(one), Memory { cache: Some(16_384.0), refaults: Some(3.0) });
+        let two = "anon 1\nfile 4096\nfile_mapped 9\nworkingset_refault_anon 7\n\
+                   workingset_refault_file 5\n";
+        assert_eq!(Memory::parse(two), Memory { cache: Some(4_096.0), refaults: Some(5.0) });
+        let old = "file 4096\nworkingset_refault 6\n";
+        assert_eq!(Memory::parse(old).refaults, Some(6.0));
+        assert_eq!(Memory::parse("odd"), Memory::default());
+    }
+}
