@@ -13,6 +13,7 @@ pub mod journal;
 pub mod knee;
 pub mod library;
 pub mod manifest;
+pub mod model;
 pub mod plan;
 mod process;
 mod processors;

@@ -9,7 +9,16 @@ use crate::stats::Random;
 /// A run of `experiment` in which `value` says what each cell shows, before 1 % of noise and a
 /// drift that hits all arms of a block alike.
 pub(crate) fn made_up(text: &str, value: &dyn Fn(&Cell) -> BTreeMap<String, f64>) -> Run {
-    let experiment = parse("made-up", text, Scale::Quick).unwrap();
+    made_up_at(text, Scale::Quick, value)
+}
+
+/// The same at a scale.
+pub(crate) fn made_up_at(
+    text: &str,
+    scale: Scale,
+    value: &dyn Fn(&Cell) -> BTreeMap<String, f64>,
+) -> Run {
+    let experiment = parse("made-up", text, scale).unwrap();
     let cells = cells(&experiment);
     let mut random = Random::new(5);
     let mut records = Vec::new();

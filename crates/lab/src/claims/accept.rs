@@ -25,6 +25,37 @@ pub(super) fn h1(run: &Evidence<'_>) -> Found<Finding> {
     ))
 }
 
+/// The share of a single process's busy time that is inside `select`, by its own clock: time inside
+/// the waits, less the time in which there was nothing to do.
+fn select_share(run: &Evidence<'_>, multiple: f64) -> Found<f64> {
+    let cell = run.at("accept1", multiple)?;
+    let window_s = run.metric(&cell, "window_s")?;
+    let busy_s = (run.metric(&cell, "server_cpu")? / run.left()).min(1.0) * window_s;
+    let inside_s = run.counter(&cell, "wait_ns")? / 1e9;
+    if busy_s <= 0.0 {
+        return Err("processor time of accept1".to_owned());
+    }
+    Ok(((inside_s - (window_s - busy_s)) / busy_s).clamp(0.0, 1.0))
+}
+
+/// After saturation more and more of Accept1's time is select's.
+pub(super) fn h2(run: &Evidence<'_>) -> Found<Finding> {
+    let (before, after) = (select_share(run, 0.7)?, select_share(run, 2.4)?);
+    let cell = run.at("accept1", 2.4)?;
+    let accepts = run.share(&cell, "accept_ok", "wait_calls")?;
+    let asked = run.share(&cell, "wait_interest_sum", "wait_calls")?;
+    let ours = format!(
+        "select has {:.0} % of the busy time at 0.7 S and {:.0} % at 2.4 S",
+        100.0 * before,
+        100.0 * after
+    );
+    let why = format!(
+        "by the server's clock, idle time taken out; at 2.4 S each select asks about {asked:.1} \
+         descriptors and brings {accepts:.2} connections"
+    );
+    Ok(Finding::of(after >= 2.0 * before && after > 0.1, ours, why))
+}
+
 /// CM collapses under overload.
 pub(super) fn h3(run: &Evidence<'_>) -> Found<Finding> {
     let (cm, inf) = (run.at("cm", 1.67)?, run.at("acceptinf", 1.67)?);

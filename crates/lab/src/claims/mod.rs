@@ -4,8 +4,15 @@
 //! `experiments/` gives them, and says with numbers why it decided as it did.
 
 mod accept;
+mod blocking;
+mod dispatch;
 mod evidence;
+mod helpers;
+mod others;
+mod predicted;
 mod processes;
+mod response;
+mod sharing;
 mod table;
 
 pub use table::{CLAIMS, Claim};
@@ -77,6 +84,33 @@ impl Finding {
         finding
     }
 
+    /// Decides whether a ratio is 1 within a share; an interval that leaves it open decides
+    /// nothing.
+    pub(crate) fn equal(
+        effect: &Effect,
+        within: f64,
+        ours: String,
+        why: impl Into<String>,
+    ) -> Self {
+        let Some(interval) = effect.interval else { return Self::cannot("more blocks") };
+        let (low, high) = (1.0 / (1.0 + within), 1.0 + within);
+        let mut finding = Self::of(interval.low >= low && interval.high <= high, ours, why);
+        if finding.verdict == Verdict::Fails && interval.low <= high && interval.high >= low {
+            finding.verdict = Verdict::CannotTell;
+            let percent = 100.0 * within;
+            finding.why = format!(
+                "the interval leaves open whether it is {percent:.0} %: more blocks; {}",
+                finding.why
+            );
+        }
+        finding
+    }
+
+    /// With numbers, but without what it takes to decide.
+    pub(crate) fn undecided(ours: String, why: impl Into<String>) -> Self {
+        Self { ours, verdict: Verdict::CannotTell, why: why.into() }
+    }
+
     pub(crate) fn cannot(why: impl Into<String>) -> Self {
         Self { ours: String::new(), verdict: Verdict::CannotTell, why: why.into() }
     }
@@ -84,7 +118,7 @@ impl Finding {
 
 /// Judges every claim that the experiment names.
 pub fn judge(run: &Run) -> Vec<Judged> {
-    let evidence = Evidence { run };
+    let evidence = Evidence::new(run);
     run.experiment
         .claims
         .iter()
@@ -118,7 +152,25 @@ pub(crate) type Predicate = fn(&Evidence<'_>) -> Result<Finding, String>;
 
 fn predicate(id: &str) -> Option<Predicate> {
     Some(match id {
+        "E-1" => processes::e1,
+        "E-2" => processes::e2,
+        "E-3" => response::e3,
+        "E-4" => processes::e4,
+        "E-5" => processes::e5,
+        "E-6" => processes::e6,
+        "E-9" => blocking::e9,
+        "E-10" => blocking::e10,
+        "E-11" => blocking::e11,
+        "E-12" => blocking::e12,
+        "E-13" => sharing::e13,
+        "E-14" => sharing::e14,
+        "E-25" => response::e25,
+        "E-26" => dispatch::e26,
+        "E-27" => dispatch::e27,
+        "G-5" => others::g5,
+        "G-6" => others::g6,
         "H-1" => accept::h1,
+        "H-2" => accept::h2,
         "H-3" => accept::h3,
         "H-4" => accept::h4,
         "H-5" => accept::h5,
@@ -128,14 +180,33 @@ fn predicate(id: &str) -> Option<Predicate> {
         "H-9" => accept::h9,
         "H-10" => accept::h10,
         "H-11" => accept::h11,
-        "E-1" => processes::e1,
-        "E-2" => processes::e2,
-        "E-4" => processes::e4,
-        "E-5" => processes::e5,
-        "E-6" => processes::e6,
+        "H-12" => dispatch::h12,
+        "H-13" => dispatch::h13,
+        "P-1" => predicted::p1,
+        "P-3" => others::p3,
+        "S-1" => sharing::s1,
+        "S-2" => sharing::s2,
+        "S-3" => sharing::s3,
+        "S-4" => sharing::s4,
+        "S-6" => blocking::s6,
+        "S-7" => blocking::s7,
+        "S-8" => blocking::s8,
+        "S-8b" => blocking::s8b,
+        "S-12" => sharing::s12,
+        "S-13" => others::s13,
+        "S-14" => others::s14,
+        "S-16" => others::s16,
+        "S-17" => others::s17,
+        "X-2" => helpers::x2,
+        "X-3" => helpers::x3,
+        "X-11" => helpers::x11,
+        "X-12" => helpers::x12,
+        "X-13" => helpers::x13,
         _ => return None,
     })
 }
 
+#[cfg(test)]
+mod rows;
 #[cfg(test)]
 mod tests;

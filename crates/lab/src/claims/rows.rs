@@ -1,0 +1,527 @@
+//! Each claim against worlds in which it is true and in which it is not, with the experiments that
+//! ask for it.
+
+use super::*;
+use crate::analysis::tests::made_up_at;
+use crate::library;
+use crate::plan::Cell;
+use crate::spec::Scale;
+use std::collections::BTreeMap;
+
+/// What of a world differs from the plain one: the arm, its rate, all its levels.
+type World = fn(&str, f64, &Cell) -> Vec<(&'static str, f64)>;
+
+/// A world where nothing differs: 1,000 answers a second at most, no disk.
+fn plain(rate: f64) -> Vec<(&'static str, f64)> {
+    let good = 1_000.0 * rate.min(1.0);
+    vec![
+        ("good_per_s", good),
+        ("mean_ms", 10.0),
+        ("cpu_us_per_reply", 100.0),
+        ("server_cpu", 0.4),
+        ("window_s", 1.0),
+        ("switches", 100.0),
+        ("disk_wait_s", 0.0),
+        ("disk_busy_share", 0.5),
+        ("disk_run_kib", 60.0),
+        ("disk_requests_per_s", 100.0),
+        ("disk_mbyte_per_s", 1.0),
+        ("page_cache_mib", 84.0),
+        ("pss_mib", 10.0),
+        ("cache_fds", 1_000.0),
+        ("connections_open", 500.0),
+        ("listen_overflows_per_s", 0.0),
+        ("accepts_per_notification_max", 20.0),
+        ("accept_ok", 1_000.0),
+        ("wait_calls", 1_000.0),
+        ("wait_events", 3_000.0),
+        ("wait_interest_sum", 500_000.0),
+        ("wait_ns", 0.0),
+        ("replies", 1_000.0),
+        ("lock_acquisitions", 1_000.0),
+        ("lock_contended", 1.0),
+        ("lock_wait_ns", 1_000.0),
+        ("residency_checks", 100.0),
+        ("laio_inline", 1_000.0),
+        ("laio_deferred", 0.0),
+    ]
+}
+
+fn verdict(claim: &str, experiment: &str, world: World) -> Judged {
+    let text = library::find(experiment).unwrap_or_else(|| panic!("there is no {experiment}"));
+    let mut run = made_up_at(text, Scale::Replica, &|cell| {
+        let level = cell.levels.get("workload.rate").map_or("1x", String::as_str);
+        let rate = level.trim_end_matches('x').parse().unwrap();
+        let mut all: BTreeMap<String, f64> = BTreeMap::new();
+        for (name, value) in plain(rate).into_iter().chain(world(&cell.target, rate, cell)) {
+            all.insert(name.to_owned(), value);
+        }
+        // What is no number was not measured.
+        all.retain(|_, value| !value.is_nan());
+        all
+    });
+    let asked = &mut run.experiment.claims;
+    assert!(asked.iter().any(|id| id == claim), "{experiment} asks for {asked:?}, not for {claim}");
+    *asked = vec![claim.to_owned()];
+    judge(&run).remove(0)
+}
+
+fn check(experiment: &str, rows: &[(&str, Verdict, World)]) {
+    for (at, (claim, wanted, world)) in rows.iter().enumerate() {
+        let judged = verdict(claim, experiment, *world);
+        assert_eq!(judged.verdict, *wanted, "row {at}, {experiment}: {judged:?}");
+    }
+}
+
+use Verdict::{CannotTell as Cannot, Fails, Holds};
+
+/// SPED waits for the disk a third of the time, several processes hardly, and answer more.
+fn on_a_disk(arm: &str, rate: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+    let (peak, wait, used) = match arm {
+        "sped" | "sped-few" => (0.66, 0.33, 0.26),
+        "symped-2" => (0.9, 0.16, 0.36),
+        _ => (1.0, 0.1, 0.38),
+    };
+    let few = arm.ends_with("-few");
+    let good = 1_000.0 * rate.min(if few { 0.6 } else { peak });
+    let events = if arm.starts_with("sped") { 3_000.0 } else { 1_000.0 };
+    let calls = if arm.starts_with("sped") { 500.0 } else { 900.0 };
+    vec![
+        ("good_per_s", good),
+        ("disk_wait_s", wait),
+        ("server_cpu", used),
+        ("wait_events", events),
+        ("wait_calls", calls),
+    ]
+}
+
+/// Waiting for a disk changes nothing.
+fn disk_without_effect(_: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+    vec![("disk_wait_s", 0.1), ("server_cpu", 0.39)]
+}
+
+fn nothing(_: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+    Vec::new()
+}
+
+#[test]
+fn processes() {
+    check(
+        "eurosys07-fig4",
+        &[
+            ("E-1", Holds, on_a_disk),
+            ("E-1", Fails, disk_without_effect),
+            ("E-1", Cannot, nothing),
+            ("E-2", Holds, on_a_disk),
+            ("E-2", Fails, disk_without_effect),
+            ("E-2", Holds, nothing),
+            ("E-4", Fails, disk_without_effect),
+            ("E-4", Holds, |arm, rate, cell| {
+                let mut all = on_a_disk(arm, rate, cell);
+                if arm == "symped-2" {
+                    all.push(("disk_wait_s", 0.1));
+                }
+                all
+            }),
+            ("E-4", Cannot, nothing),
+            ("E-5", Holds, on_a_disk),
+            ("E-5", Fails, |arm, rate, _| {
+                let peak = if arm == "symped-4" { 1.2 } else { 1.0 };
+                vec![("good_per_s", 1_000.0 * rate.min(peak))]
+            }),
+            ("E-6", Holds, on_a_disk),
+            ("E-6", Fails, |arm, rate, _| {
+                let peak = if arm == "symped-4-few" { 1.0 } else { 0.6 };
+                vec![("good_per_s", 1_000.0 * rate.min(peak))]
+            }),
+        ],
+    );
+}
+
+/// Blocking is as good with 40 processes, and with fewer it is not.
+fn blocking(arm: &str, rate: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+    let peak = match arm {
+        "b-8" => 0.6,
+        "b-8-many" => 0.4,
+        "b-20" | "b-20-many" => 0.8,
+        _ => 1.0,
+    };
+    let past = (rate - 1.0).max(0.0) * if arm == "nb-4" { 0.0 } else { 0.06 };
+    let good = 1_000.0 * (rate.min(peak) - past * peak);
+    let (switches, asked) = if arm == "nb-4" { (100.0, 5e5) } else { (4_000.0, 2e5) };
+    vec![
+        ("good_per_s", good),
+        ("disk_wait_s", 3.0),
+        ("switches", switches),
+        ("wait_interest_sum", asked),
+    ]
+}
+
+#[test]
+fn blocking_and_not() {
+    check(
+        "eurosys07-fig5",
+        &[
+            ("E-9", Holds, blocking),
+            ("E-9", Fails, disk_without_effect),
+            ("E-9", Cannot, nothing),
+            ("E-10", Holds, blocking),
+            ("E-10", Fails, |arm, rate, _| {
+                let peak = if arm == "b-8-many" { 1.0 } else { 0.6 };
+                vec![("good_per_s", 1_000.0 * rate.min(peak)), ("disk_wait_s", 1.0)]
+            }),
+            ("E-10", Cannot, nothing),
+            ("E-11", Fails, disk_without_effect),
+            ("E-11", Cannot, |arm, rate, cell| {
+                let mut all = blocking(arm, rate, cell);
+                // Nobody is as fast.
+                all[0].1 *= if arm == "nb-4" { 3.0 } else { 1.0 };
+                all
+            }),
+            ("E-11", Holds, |arm, rate, cell| {
+                let mut all = blocking(arm, rate, cell);
+                all[0].1 = 1_000.0 * rate.min(1.0);
+                all
+            }),
+            ("E-12", Holds, blocking),
+            ("E-12", Fails, disk_without_effect),
+            ("E-12", Cannot, nothing),
+        ],
+    );
+}
+
+#[test]
+fn blocking_on_several_processors() {
+    /// Blocking answers more, in long pieces.
+    fn better(arm: &str, rate: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+        let blocks = arm.ends_with("-b");
+        let (peak, run, asks, read) =
+            if blocks { (1.15, 120.0, 50.0, 0.9) } else { (1.0, 60.0, 100.0, 1.3) };
+        let good = 1_000.0 * rate.min(peak);
+        // 84 MiB for 60 directories miss about 2.3 kB for each request.
+        let predicted = crate::model::inefficiency(&items(), 84.0, good, 1.0).unwrap().recip();
+        vec![
+            ("good_per_s", good),
+            ("disk_wait_s", 3.0),
+            ("disk_run_kib", run),
+            ("disk_requests_per_s", asks),
+            ("disk_mbyte_per_s", read * predicted),
+        ]
+    }
+    fn worse(arm: &str, rate: f64, cell: &Cell) -> Vec<(&'static str, f64)> {
+        let other =
+            if arm.ends_with("-b") { arm.replace("-b", "-nb") } else { arm.replace("-nb", "-b") };
+        better(&other, rate, cell)
+    }
+    fn items() -> Vec<crate::model::Item> {
+        let text = library::find("systor12-fig4").unwrap();
+        let experiment = crate::spec::parse("x", text, Scale::Replica).unwrap();
+        crate::model::items(&experiment.workload).unwrap()
+    }
+    check(
+        "systor12-fig4",
+        &[
+            ("S-7", Holds, better),
+            ("S-7", Fails, worse),
+            ("S-7", Cannot, nothing),
+            ("S-8", Holds, better),
+            ("S-8", Fails, worse),
+            ("S-8b", Holds, better),
+            ("S-8b", Fails, worse),
+            ("S-8b", Cannot, |_, _, _| vec![("page_cache_mib", 1e6)]),
+            ("S-5", Cannot, better),
+        ],
+    );
+}
+
+#[test]
+fn sharing() {
+    check(
+        "eurosys07-fig7",
+        &[
+            ("E-13", Holds, nothing),
+            ("E-13", Fails, |arm, rate, _| {
+                let peak = if arm == "shared-symped-10" { 0.8 } else { 1.0 };
+                vec![("good_per_s", 1_000.0 * rate.min(peak))]
+            }),
+            ("E-14", Fails, nothing),
+            ("E-14", Holds, |arm, _, _| {
+                vec![("cache_fds", if arm == "symped-4" { 3_500.0 } else { 1_000.0 })]
+            }),
+        ],
+    );
+    check(
+        "memory",
+        &[
+            ("S-12", Holds, |arm, _, _| {
+                let processes: f64 = arm.rsplit('-').next().unwrap().parse().unwrap();
+                let each = if arm.starts_with("shared") { 0.6 } else { 7.3 };
+                vec![("pss_mib", 5.0 + each * processes)]
+            }),
+            ("S-12", Fails, |arm, _, _| {
+                let processes: f64 = arm.rsplit('-').next().unwrap().parse().unwrap();
+                vec![("pss_mib", 5.0 + processes)]
+            }),
+            ("E-14", Fails, nothing),
+        ],
+    );
+    // Two processors that the load shares decide nothing, whatever they show.
+    for claim in ["S-1", "S-2", "S-3", "S-4", "S-6"] {
+        let judged = verdict(claim, "systor12-fig2", nothing);
+        assert_eq!(judged.verdict, Cannot, "{judged:?}");
+        assert!(judged.ours.contains("1.0") || judged.ours.contains("0.9"), "{judged:?}");
+        assert!(judged.why.contains("which the load shares"), "{judged:?}");
+    }
+}
+
+#[test]
+fn helpers() {
+    fn dear(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+        let cost = match arm {
+            "amped-always" => 130.0,
+            "amped" => 103.0,
+            "laio-nowait" => 101.0,
+            "laio" => 110.0,
+            _ => 100.0,
+        };
+        vec![("cpu_us_per_reply", cost)]
+    }
+    fn all_dear(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+        vec![("cpu_us_per_reply", if arm == "sped" { 100.0 } else { 108.0 })]
+    }
+    check(
+        "residency",
+        &[
+            ("X-2", Holds, dear),
+            ("X-2", Fails, all_dear),
+            ("X-2", Cannot, disk_without_effect),
+            ("X-11", Holds, dear),
+            ("X-11", Fails, all_dear),
+            ("X-13", Holds, dear),
+            ("X-13", Fails, all_dear),
+        ],
+    );
+    fn slow_helpers(arm: &str, rate: f64, cell: &Cell) -> Vec<(&'static str, f64)> {
+        let mut all = on_a_disk(arm, rate, cell);
+        if ["amped", "laio"].contains(&arm) {
+            all[0].1 = 850.0 * rate.min(1.0);
+        }
+        all
+    }
+    for (claim, wanted, world) in [
+        ("X-3", Holds, on_a_disk as World),
+        ("X-3", Fails, slow_helpers),
+        ("X-3", Cannot, nothing),
+        ("X-12", Holds, on_a_disk),
+        ("X-12", Fails, slow_helpers),
+        ("X-12", Cannot, nothing),
+    ] {
+        check("disk", &[(claim, wanted, world)]);
+    }
+}
+
+#[test]
+fn responses() {
+    check(
+        "eurosys07-fig8",
+        &[
+            ("E-3", Cannot, nothing),
+            ("E-3", Fails, disk_without_effect),
+            ("E-3", Holds, |arm, _, _| {
+                let held = if arm == "sped" { 150.0 } else { 1_700.0 };
+                vec![("disk_wait_s", 0.3), ("connections_open", held)]
+            }),
+            ("E-25", Cannot, nothing),
+            ("E-25", Holds, |arm, _, _| {
+                vec![("mean_ms", if arm.ends_with("-fewer") { 100.0 } else { 150.0 })]
+            }),
+            ("E-25", Fails, |arm, _, _| {
+                vec![("mean_ms", if arm.ends_with("-fewer") { 150.0 } else { 100.0 })]
+            }),
+        ],
+    );
+}
+
+#[test]
+fn dispatch() {
+    check(
+        "hpl01-fig13",
+        &[
+            ("H-12", Fails, nothing),
+            ("H-12", Holds, |arm, rate, _| {
+                let keeps = if arm == "epoll-25" { 1.2 } else { 1.0 };
+                vec![("good_per_s", 800.0 * rate.min(1.0) * keeps)]
+            }),
+        ],
+    );
+    /// Accept1 costs the one poll server much and the others nothing.
+    fn confounded(arm: &str, rate: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+        let keeps = if arm == "sped-1" { 0.6 } else { 1.0 };
+        vec![("good_per_s", 1_000.0 * rate.min(1.0) * keeps)]
+    }
+    check(
+        "accept-strategies",
+        &[
+            ("E-26", Fails, nothing),
+            ("E-26", Holds, confounded),
+            ("H-13", Fails, nothing),
+            ("H-13", Holds, confounded),
+        ],
+    );
+    fn cheaper(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+        vec![("cpu_us_per_reply", if arm == "epoll" { 80.0 } else { 100.0 })]
+    }
+    check(
+        "pollers",
+        &[
+            ("E-27", Holds, cheaper),
+            ("E-27", Fails, nothing),
+            ("E-27", Cannot, |arm, rate, cell| {
+                let mut all = cheaper(arm, rate, cell);
+                all.push(("wait_interest_sum", 10_000.0));
+                all
+            }),
+            ("E-27", Fails, |arm, rate, cell| {
+                let mut all = cheaper(arm, rate, cell);
+                let peak = if arm == "epoll" { 1.3 } else { 1.0 };
+                all.push(("good_per_s", 1_000.0 * rate.min(peak)));
+                all
+            }),
+        ],
+    );
+    check(
+        "hpl01",
+        &[
+            ("H-2", Fails, nothing),
+            ("H-2", Holds, |_, rate, _| {
+                // At 0.7 S a tenth of the time is select's beside the idle time, at 2.4 S half.
+                let (used, inside) = if rate < 1.0 { (0.28, 0.37) } else { (0.4, 0.5) };
+                vec![("server_cpu", used), ("wait_ns", 1e9 * inside)]
+            }),
+        ],
+    );
+}
+
+#[test]
+fn other_servers_and_machines() {
+    check(
+        "systor12-fig3",
+        &[
+            ("S-14", Fails, nothing),
+            ("S-14", Holds, |arm, _, _| {
+                vec![("disk_requests_per_s", if arm == "apache" { 500.0 } else { 1.0 })]
+            }),
+            ("S-14", Cannot, |_, _, _| vec![("disk_requests_per_s", f64::NAN)]),
+            ("S-13", Fails, nothing),
+            ("S-13", Holds, |arm, rate, _| {
+                let peak = match arm {
+                    "nginx" => 0.8,
+                    "lighttpd" => 0.6,
+                    _ => 1.0,
+                };
+                vec![("good_per_s", 1_000.0 * rate.min(peak))]
+            }),
+        ],
+    );
+    check(
+        "systor12-fig1",
+        &[
+            ("S-16", Fails, |arm, rate, _| {
+                let peak = if arm == "symped-4" { 1.0 } else { 0.5 };
+                vec![("good_per_s", 1_000.0 * rate.min(peak))]
+            }),
+            ("S-16", Holds, |_, rate, cell| {
+                let ahead = cell.levels["environment.disk.read_ahead_kb"] == "0";
+                vec![("good_per_s", 1_000.0 * rate.min(if ahead { 0.5 } else { 1.0 }))]
+            }),
+            ("S-16", Cannot, nothing),
+        ],
+    );
+    check(
+        "systor12-fig5",
+        &[
+            ("S-17", Fails, |arm, rate, _| {
+                let peak = if arm == "amped" { 1.2 } else { 1.0 };
+                vec![("good_per_s", 700.0 * rate.min(1.0) * peak)]
+            }),
+            ("S-17", Holds, |arm, rate, cell| {
+                let cached = cell.levels["environment.memory_share"] == "2";
+                let peak = match (arm, cached) {
+                    ("amped", false) | ("symped-4", true) => 1.2,
+                    _ => 1.0,
+                };
+                vec![("good_per_s", 700.0 * rate.min(1.0) * peak)]
+            }),
+            ("S-18", Cannot, nothing),
+        ],
+    );
+    check(
+        "geneves-backlog",
+        &[
+            ("G-5", Fails, nothing),
+            ("G-5", Holds, |arm, _, _| {
+                let short = arm == "short";
+                let (used, lost) = if short { (0.15, 900.0) } else { (0.4, 0.0) };
+                vec![("server_cpu", used), ("listen_overflows_per_s", lost)]
+            }),
+            ("G-5", Cannot, |_, _, _| vec![("server_cpu", 0.2)]),
+        ],
+    );
+    check("geneves-fig1", &[("G-3", Cannot, nothing)]);
+    check("geneves-fig2", &[("G-6", Cannot, nothing)]);
+}
+
+#[test]
+fn predictions() {
+    /// What two queues with 100 us of processor, and as much disk as `disk_s` says, do.
+    fn world(arm: &str, rate: f64, measured: f64) -> Vec<(&'static str, f64)> {
+        let (cpu_s, disk_s) = (400e-6, 200e-6);
+        let most = regatta_load::workload::model::processes(4, cpu_s, disk_s).requests_per_s;
+        let one = regatta_load::workload::model::processes(1, cpu_s, disk_s).requests_per_s;
+        let peak = if arm.starts_with("sped") { one * measured } else { most };
+        let good = most * rate.min(peak / most);
+        let items = {
+            let text = library::find("eurosys07-fig4").unwrap();
+            let experiment = crate::spec::parse("x", text, Scale::Replica).unwrap();
+            crate::model::items(&experiment.workload).unwrap()
+        };
+        let bytes = crate::model::inefficiency(&items, 84.0, good, 1.0).unwrap().recip();
+        vec![
+            ("good_per_s", good),
+            ("cpu_us_per_reply", 160.0),
+            ("disk_wait_s", 0.3),
+            ("disk_busy_share", one * measured * disk_s),
+            ("disk_mbyte_per_s", bytes),
+        ]
+    }
+    check(
+        "eurosys07-fig4",
+        &[
+            ("P-1", Holds, |arm, rate, _| world(arm, rate, 1.0)),
+            ("P-1", Fails, |arm, rate, _| world(arm, rate, 0.6)),
+            ("P-1", Cannot, nothing),
+        ],
+    );
+}
+
+#[test]
+fn without_a_valid_trial_nothing_can_be_told() {
+    for (name, text) in library::EXPERIMENTS {
+        let mut run = made_up_at(text, Scale::Quick, &|_| BTreeMap::new());
+        run.records.clear();
+        for judged in judge(&run) {
+            assert_eq!(judged.verdict, Cannot, "{name}: {judged:?}");
+            assert!(!judged.why.is_empty() && !judged.gist.is_empty(), "{name}: {judged:?}");
+        }
+    }
+}
+
+#[test]
+fn every_claim_of_an_experiment_is_in_the_index() {
+    for (name, text) in library::EXPERIMENTS {
+        let experiment = crate::spec::parse(name, text, Scale::Quick).unwrap();
+        for id in &experiment.claims {
+            assert!(CLAIMS.iter().any(|claim| claim.id == id), "{name}: {id}");
+        }
+    }
+}
