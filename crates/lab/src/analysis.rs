@@ -3,9 +3,11 @@
 //! A pure function of the run's directory.
 
 use crate::journal::Run;
+use crate::knee::{Found, Tried};
+use crate::knees;
 use crate::plan::{AGAIN, Cell, cells};
 use crate::record::Record;
-use crate::spec::Loop;
+use crate::spec::{Loop, Mode};
 use crate::stats::{
     Effect, Floor, Interval, Verdict, compare, holm, judge, median, order_statistic_interval,
 };
@@ -26,6 +28,8 @@ pub struct Analysis {
     pub cells: Vec<CellSummary>,
     /// How each arm compares with the baseline at the same setting.
     pub effects: Vec<EffectRow>,
+    /// What each arm's saturation search found; empty without one.
+    pub knees: Vec<knees::Row>,
     /// The noise floor of a comparison over all blocks, from the baseline's two runs at all
     /// settings together, as a share.
     pub floor: f64,
@@ -94,13 +98,20 @@ impl Analysis {
         let cells: Vec<CellSummary> =
             cells(&run.experiment).into_iter().map(|cell| summary(run, cell)).collect();
         let floor = floor(run, &cells, &metric);
-        let effects = effects(run, &cells, &metric, floor);
+        let searched = run.experiment.measure.mode == Mode::Knee;
+        // The rates of a search are each arm's own, so there are no pairs.
+        let effects = if searched { Vec::new() } else { effects(run, &cells, &metric, floor) };
         let most = effects.iter().map(|row| row.effect.blocks).max().unwrap_or_default();
         let valid = run.valid().count();
         let mut analysis = Self {
             more_is_better: !LESS.iter().any(|end| metric.ends_with(end)),
             metric,
-            blocks: (run.experiment.measure.blocks, whole_blocks(run)),
+            blocks: if searched {
+                rounds(run)
+            } else {
+                (run.experiment.measure.blocks, whole_blocks(run))
+            },
+            knees: if searched { knees::rows(run) } else { Vec::new() },
             cells,
             effects,
             floor: floor.over(most),
@@ -147,6 +158,10 @@ impl Analysis {
     fn answer(&self, baseline: &str) -> String {
         if self.trials.0 == 0 {
             return "Nothing can be said: not one trial counts.".to_owned();
+        }
+        if !self.knees.is_empty() {
+            let told: Vec<String> = self.knees.iter().map(knees::words).collect();
+            return format!("The highest rate at which the level holds: {}.", told.join("; "));
         }
         let others: Vec<&EffectRow> =
             self.effects.iter().filter(|row| !row.cell.arm.ends_with(AGAIN)).collect();
@@ -210,9 +225,21 @@ fn capital(text: &str) -> String {
         .map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
 }
 
-/// The trials of a cell that count.
+/// The trials of a cell that count; of a saturation search the probes that met the level.
 fn of<'a>(run: &'a Run, cell: &'a Cell) -> impl Iterator<Item = &'a Record> {
-    run.valid().filter(move |record| record.cell == *cell)
+    let calm = |record: &&Record| {
+        let probe = record.probe.as_ref();
+        probe.is_none_or(|probe| probe.times.is_none() && probe.shown == Tried::Met)
+    };
+    run.valid().filter(calm).filter(move |record| record.cell == *cell)
+}
+
+/// Rounds of a saturation search that were needed and made: one more is needed while an arm still
+/// searches.
+fn rounds(run: &Run) -> (u32, u32) {
+    let made = run.records.iter().map(|record| record.block + 1).max().unwrap_or_default();
+    let searches = |row: &knees::Row| row.knee.found == Found::Interrupted;
+    (made + u32::from(made == 0 || knees::rows(run).iter().any(searches)), made)
 }
 
 fn summary(run: &Run, cell: Cell) -> CellSummary {

@@ -4,6 +4,9 @@ use crate::spec::{Guards, Machine};
 use crate::watch::Numbers;
 use regatta_load::engine::{Fate, Outcome};
 
+/// The reason of a trial in which the server answered nothing well.
+pub(crate) const SILENT: &str = "not one good answer";
+
 /// Every reason why a trial does not count; none: it does.
 pub(crate) fn reasons(
     outcome: &Outcome,
@@ -39,7 +42,7 @@ pub(crate) fn reasons(
         reasons.push(format!("{wrong} replies were wrong"));
     }
     if outcome.fates.get(Fate::Good) == 0 {
-        reasons.push("not one good answer".to_owned());
+        reasons.push(SILENT.to_owned());
     }
     if outcome.interrupted {
         reasons.push("interrupted".to_owned());

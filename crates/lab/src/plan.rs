@@ -1,8 +1,8 @@
 //! What will be run, in which order, and how long that takes.
 
 use crate::env::{Spec, spec::Pages};
-use crate::spec::{Experiment, Factor};
-use crate::stats::Random;
+use crate::spec::{Experiment, Factor, Measure, Mode};
+use crate::stats::{Random, count};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -14,6 +14,9 @@ const AROUND_S: f64 = 0.9;
 /// cache (that of the preset `quick`), seconds for each trial.
 const ENVIRONMENT_S: f64 = 0.6;
 const WARMING_S: f64 = 3.0;
+
+/// The shortest stretch of an overload, seconds.
+const STRETCH_S_MIN: f64 = 6.0;
 
 /// One arm at one setting of the factors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -77,7 +80,7 @@ fn cross(settings: &[BTreeMap<String, String>], factor: &Factor) -> Vec<BTreeMap
 pub fn order(experiment: &Experiment, cells: usize) -> Vec<Planned> {
     let mut random = Random::new(experiment.measure.seed);
     let mut planned = Vec::new();
-    for block in 0..experiment.measure.blocks {
+    for block in 0..rounds(experiment) {
         let mut turns: Vec<usize> = (0..cells).collect();
         random.shuffle(&mut turns);
         // JSON readers hold whole numbers up to 2^53.
@@ -90,7 +93,19 @@ pub fn order(experiment: &Experiment, cells: usize) -> Vec<Planned> {
     planned
 }
 
-/// How long `trials` trials take, seconds.
+/// Blocks of a plan. A saturation search goes in rounds of one probe of each cell, as many as it
+/// may take at most, and then a round for each overload.
+fn rounds(experiment: &Experiment) -> u32 {
+    match experiment.measure.mode {
+        Mode::Trials => experiment.measure.blocks,
+        Mode::Knee => {
+            let overload = u32::try_from(experiment.knee.overload.len()).unwrap_or(u32::MAX);
+            experiment.knee.trials_max.saturating_add(overload)
+        }
+    }
+}
+
+/// How long `trials` trials take, seconds; of a saturation search at most.
 pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
     let measure = &experiment.measure;
     let specs = experiment.specs();
@@ -100,12 +115,26 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
         false if specs.iter().any(warm) => AROUND_S + ENVIRONMENT_S + WARMING_S,
         false => AROUND_S + ENVIRONMENT_S,
     };
-    let each = measure.warm_s + measure.window_s + around;
+    let trial = measure.warm_s + measure.window_s + around;
+    let each = match measure.mode {
+        Mode::Trials => trial,
+        Mode::Knee => {
+            let overloads = count(experiment.knee.overload.len());
+            let all = overloads + f64::from(experiment.knee.trials_max);
+            let more = 3.0 * stretch_s(measure) - measure.warm_s - measure.window_s;
+            trial + more * overloads / all
+        }
+    };
     let before = experiment
         .calibrate
         .as_ref()
         .map_or(0.0, |calibrate| f64::from(calibrate.tries) * (calibrate.seconds + around));
-    each * crate::stats::count(trials) + before
+    each * count(trials) + before
+}
+
+/// Length of each stretch of an overload, whole seconds: long enough to see it settle again.
+pub(crate) fn stretch_s(measure: &Measure) -> f64 {
+    measure.window_s.max(STRETCH_S_MIN).ceil()
 }
 
 #[cfg(test)]

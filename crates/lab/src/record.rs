@@ -1,5 +1,6 @@
 //! What is kept of a trial: one line of JSON in `results.jsonl`, written when it ends.
 
+use crate::knee::Tried;
 use crate::plan::Cell;
 use crate::stats::count;
 use crate::watch::{Numbers, Seen};
@@ -33,6 +34,20 @@ pub struct Record {
     pub spectrum: Vec<(f64, f64)>,
     /// Second by second.
     pub series: Vec<Second>,
+    /// What it was in a saturation search; None: a trial of a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probe>,
+}
+
+/// A trial of a saturation search, or of the overload after it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// The rate that was offered; in overload the knee. Requests (sessions) per second.
+    pub rate: f64,
+    /// In overload: the multiple of the knee.
+    pub times: Option<f64>,
+    /// What it showed.
+    pub shown: Tried,
 }
 
 /// One second of a trial.

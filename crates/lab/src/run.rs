@@ -2,11 +2,12 @@
 
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
+use crate::knees;
 use crate::manifest::Manifest;
 use crate::plan::{Planned, cells, order, predicted_s};
 use crate::process::{Launch, Running};
 use crate::rooms::Rooms;
-use crate::spec::{Experiment, Scale, Workload};
+use crate::spec::{Experiment, Mode, Scale, Workload};
 use crate::trial::Bench;
 use std::ffi::OsString;
 use std::fs;
@@ -136,7 +137,10 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         run.manifest.unit = bench.unit;
         run.save_manifest()?;
     }
-    let ended = trials(run, &planned, &cells, &bench, &tell);
+    let ended = match experiment.measure.mode {
+        Mode::Trials => trials(run, &planned, &cells, &bench, &tell),
+        Mode::Knee => knees::perform(run, &planned, &cells, &bench, &tell),
+    };
     // Left behind only where the run will go on.
     if ended == Ok(Ended::Done) {
         let _ = fs::remove_dir_all(&bench.scratch);
@@ -148,7 +152,7 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
 }
 
 /// Writes down what environments turned out to be that were made for the first time.
-fn note_environments(run: &mut Run, bench: &Bench<'_>) -> Result<(), String> {
+pub(crate) fn note_environments(run: &mut Run, bench: &Bench<'_>) -> Result<(), String> {
     let known = run.manifest.environments.len();
     for (levels, record) in bench.rooms.found() {
         run.manifest.environments.entry(levels).or_insert(record);

@@ -3,12 +3,14 @@
 use crate::env;
 use crate::group::INTERRUPTED;
 use crate::guard;
+use crate::knee::{Overload, Tried};
 use crate::plan::{Cell, Planned};
 use crate::process::{Launch, Running, sleep_until};
-use crate::record::{Record, metrics, series, spectrum};
+use crate::record::{Probe, Record, metrics, series, spectrum};
 use crate::rooms::Rooms;
 use crate::servers::{self, Place};
-use crate::spec::{Experiment, Loop, Program, Target};
+use crate::settle;
+use crate::spec::{Experiment, Guards, Loop, Program, Target, Warm};
 use crate::watch::{Numbers, Seen, Watch};
 use regatta_load::engine::Outcome;
 use std::collections::BTreeMap;
@@ -69,6 +71,77 @@ impl Bench<'_> {
         attempt: u32,
         outcome: &Path,
     ) -> Result<Record, String> {
+        let asked = self.asked(cell, planned.seed);
+        let guards = &self.experiment.guards;
+        let made = self.made(planned, cell, attempt, (asked, guards), outcome);
+        made.map(|(record, _)| record)
+    }
+
+    /// The first rate of a cell's saturation search.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn first_rate(&self, cell: &Cell) -> Result<f64, String> {
+        let asked = self.asked(cell, 0)?;
+        asked.rate.parse().map_err(|_| format!("{} is no rate", asked.rate))
+    }
+
+    /// Offers a rate for one trial of a saturation search: what the service level says of it.
+    /// Requests that fail break the level, and do not make the trial worthless.
+    ///
+    /// # Errors
+    /// Only that it was interrupted.
+    pub(crate) fn probe(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        rate: f64,
+        outcome: &Path,
+    ) -> Result<Record, String> {
+        let asked = self.asked(cell, planned.seed);
+        let asked = asked.map(|asked| Asked { rate: format!("{rate:.3}"), ..asked });
+        let guards = Guards { errors_max: 1.0, ..self.experiment.guards.clone() };
+        let (mut record, found) = self.made(planned, cell, 0, (asked, &guards), outcome)?;
+        let errors_max = self.experiment.guards.errors_max;
+        let shown = shown(&record, found.as_ref(), errors_max);
+        record.probe = Some(Probe { rate, times: None, shown });
+        Ok(record)
+    }
+
+    /// Offers a load that goes beyond the knee and comes back.
+    ///
+    /// # Errors
+    /// Only that it was interrupted.
+    pub(crate) fn beyond(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        overload: &Overload,
+        outcome: &Path,
+    ) -> Result<Record, String> {
+        let asked = self.asked(cell, planned.seed).map(|asked| Asked {
+            rate: overload.rates(),
+            warm_s: 0.0,
+            window_s: 3.0 * overload.stretch_s,
+            ..asked
+        });
+        let guards = Guards { errors_max: 1.0, ..self.experiment.guards.clone() };
+        let (mut record, _) = self.made(planned, cell, 0, (asked, &guards), outcome)?;
+        let shown =
+            if record.valid { Tried::Met } else { Tried::Invalid(record.reasons.join("; ")) };
+        record.probe = Some(Probe { rate: overload.knee, times: Some(overload.times), shown });
+        Ok(record)
+    }
+
+    /// Makes a trial of a load, and gives the load's own result beside the record if there is one.
+    fn made(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        attempt: u32,
+        (asked, guards): (Result<Asked, String>, &Guards),
+        outcome: &Path,
+    ) -> Result<(Record, Option<Outcome>), String> {
         let mut record = Record {
             trial: planned.trial,
             attempt,
@@ -82,23 +155,32 @@ impl Bench<'_> {
             counters: Numbers::new(),
             spectrum: Vec::new(),
             series: Vec::new(),
+            probe: None,
         };
-        let asked = self.asked(cell, planned.seed);
+        let planned_s = asked.as_ref().map_or(0.0, |asked| asked.warm_s + asked.window_s);
         match asked.and_then(|asked| self.measure(cell, &asked, outcome)) {
-            Err(why) if why == INTERRUPTED => return Err(why),
-            Err(why) => record.reasons.push(why),
+            Err(why) if why == INTERRUPTED => Err(why),
+            Err(why) => {
+                record.reasons.push(why);
+                Ok((record, None))
+            }
             Ok((found, seen)) => {
                 record.metrics = metrics(&found, &seen);
-                let Experiment { guards, machine, measure, .. } = self.experiment;
-                let planned_s = measure.warm_s + measure.window_s;
+                let Experiment { machine, measure, .. } = self.experiment;
                 record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
-                record.valid = record.reasons.is_empty();
-                record.reasons.extend(seen.missing.iter().map(|what| format!("note: {what}")));
                 (record.spectrum, record.series) = (spectrum(&found), series(&found, planned_s));
+                let settled = match measure.warm {
+                    Warm::Found => settle::settle(&mut record, measure.warm_s),
+                    Warm::Fixed => Ok(None),
+                };
+                record.reasons.extend(settled.as_ref().err().cloned());
+                record.valid = record.reasons.is_empty();
+                let notes = settled.ok().flatten().into_iter().chain(seen.missing);
+                record.reasons.extend(notes.map(|what| format!("note: {what}")));
                 record.counters = seen.counters;
+                Ok((record, Some(found)))
             }
         }
-        Ok(record)
     }
 
     /// Finds the rate that others are multiples of: the median of a few closed loops.
@@ -277,6 +359,23 @@ impl Bench<'_> {
         let mut logs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         logs.sort();
         logs
+    }
+}
+
+/// What a probe of a saturation search says.
+fn shown(record: &Record, found: Option<&Outcome>, errors_max: f64) -> Tried {
+    let Some(found) = found else { return Tried::Invalid(record.reasons.join("; ")) };
+    let mut broken: Vec<String> =
+        found.slo.iter().filter(|term| !term.met).map(|term| term.term.clone()).collect();
+    if found.error_share() > errors_max {
+        broken.push(format!("errors<={}%", 100.0 * errors_max));
+    }
+    // A server that answers nothing well breaks every level.
+    let silent = record.reasons.iter().all(|why| why == guard::SILENT || why.starts_with("note: "));
+    match broken.is_empty() {
+        _ if !record.valid && !silent => Tried::Invalid(record.reasons.join("; ")),
+        true => Tried::Met,
+        false => Tried::Broken(broken),
     }
 }
 

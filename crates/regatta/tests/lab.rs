@@ -107,6 +107,47 @@ fn a_run_is_made_and_goes_on_where_it_was() {
     assert_eq!(other.status.code(), Some(1));
 }
 
+#[test]
+fn a_saturation_search_goes_on_where_it_was() {
+    let place = Place::new("knee");
+    let file = place.experiment(0.5);
+    // A level that always holds: four steps up, and no knee. The rates are far below any limit.
+    let text = fs::read_to_string(&file).unwrap();
+    let text =
+        text.lines()
+            .filter(|line| !line.starts_with("factors"))
+            .map(|line| match line {
+                line if line.starts_with("workload") => line
+                    .replace(r#"loop = "closed""#, r#"loop = "open", rate = 20, slo = "p50<60s""#),
+                line if line.starts_with("measure") => {
+                    let knee = "knee = { trials_max = 4, overload = [] }";
+                    format!("{}\n{knee}", line.replace("blocks = 2", r#"mode = "knee""#))
+                }
+                line => line.to_owned(),
+            })
+            .collect::<Vec<String>>()
+            .join("\n");
+    fs::write(&file, text).unwrap();
+    let out = place.0.join("out");
+    let words: [&Path; 4] = ["run".as_ref(), &file, "--out".as_ref(), &out];
+    let said = done(&run(&words));
+    assert!(said.contains("sped (again): "), "{said}");
+    let made = records(&out);
+    assert!(made.len() >= 12, "three arms, four probes: {}", made.len());
+    assert!(made.iter().all(|record| record["probe"]["rate"].as_f64().unwrap() >= 20.0));
+    let knees = fs::read_to_string(out.join("knees.jsonl")).unwrap();
+    assert_eq!(knees.lines().count(), 3);
+    for line in knees.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        assert!(row["knee"]["tried"].as_array().unwrap().len() >= 4, "{row}");
+    }
+    // A line that a crash cut short is made again, and the search ends as it did.
+    let text = fs::read_to_string(out.join("results.jsonl")).unwrap();
+    fs::write(out.join("results.jsonl"), &text[..text.len() - 40]).unwrap();
+    done(&run(&words));
+    assert_eq!(records(&out).len(), made.len());
+}
+
 /// The process and all that descend from it.
 fn family(of: u32) -> Vec<u32> {
     let parent = |pid: u32| {

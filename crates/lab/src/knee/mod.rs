@@ -111,6 +111,29 @@ pub fn search(search: &Search, probe: impl FnMut(f64) -> Option<Tried>) -> Knee 
     Knee { found, tried: state.tried }
 }
 
+/// What comes next in a search.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Try this rate.
+    Probe(f64),
+    /// It has ended.
+    Done(Found),
+}
+
+/// What comes next, given what was tried so far: for searches that take turns, and for those that
+/// go on after an interruption.
+pub fn step(search_for: &Search, tried: &[(f64, Tried)]) -> Step {
+    let (mut known, mut wanted) = (tried.iter(), None);
+    let knee = search(search_for, |rate| {
+        let shown = known.next().map(|(_, shown)| shown.clone());
+        if shown.is_none() {
+            wanted = Some(rate);
+        }
+        shown
+    });
+    wanted.map_or(Step::Done(knee.found), Step::Probe)
+}
+
 struct State<P> {
     search: Search,
     probe: P,
@@ -129,12 +152,17 @@ impl<P: FnMut(f64) -> Option<Tried>> State<P> {
                 Tried::Broken(_) => return Ok(false),
                 Tried::Invalid(why) => {
                     invalid += 1;
-                    if invalid >= self.search.invalid_max {
+                    if invalid >= self.search.invalid_max || self.spent() {
                         return Err(Found::LimitedByClient { rate, why });
                     }
                 }
             }
         }
+    }
+
+    /// Whether there are no trials left.
+    fn spent(&self) -> bool {
+        self.tried.len() >= usize::try_from(self.search.trials_max).unwrap_or(usize::MAX)
     }
 
     /// A rate at which it held and a higher one at which it broke.
@@ -143,7 +171,7 @@ impl<P: FnMut(f64) -> Option<Tried>> State<P> {
         if self.ask(rate)? {
             loop {
                 let next = (rate * GROWTH).min(self.search.rate_max);
-                if next <= rate {
+                if next <= rate || self.spent() {
                     return Err(Found::NotUpTo { rate });
                 }
                 if !self.ask(next)? {
@@ -154,7 +182,7 @@ impl<P: FnMut(f64) -> Option<Tried>> State<P> {
         }
         loop {
             let next = rate / GROWTH;
-            if next < self.search.start / DEPTH {
+            if next < self.search.start / DEPTH || self.spent() {
                 return Err(Found::NowhereAbove { rate, broken: self.broken(rate) });
             }
             if self.ask(next)? {
@@ -175,8 +203,7 @@ impl<P: FnMut(f64) -> Option<Tried>> State<P> {
             let interval = belief.interval(0.95);
             let rate = belief.quantile(0.5);
             let reach = f64::max(interval.high / rate, rate / interval.low) - 1.0;
-            let spent = u32::try_from(self.tried.len()).unwrap_or(u32::MAX);
-            if reach <= self.search.goal || spent >= self.search.trials_max {
+            if reach <= self.search.goal || self.spent() {
                 let broken = self.broken(rate).into_iter().next().unwrap_or_default();
                 return Found::Knee { rate, interval, broken };
             }

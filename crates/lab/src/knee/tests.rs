@@ -126,6 +126,29 @@ fn no_knee_is_an_answer_too() {
     let found = search(&limits, client).found;
     assert!(matches!(&found, Found::LimitedByClient { rate, .. } if *rate > 1_000.0), "{found:?}");
     assert_eq!(search(&limits, |_| None).found, Found::Interrupted);
+    // It never takes more trials than it may.
+    let few = Search { trials_max: 3, ..limits };
+    for shown in [Tried::Met, broken().unwrap(), client(2_000.0).unwrap()] {
+        let knee = search(&few, |_| Some(shown.clone()));
+        assert!(knee.tried.len() == 3 && knee.found != Found::Interrupted, "{knee:?}");
+    }
+}
+
+#[test]
+fn a_search_in_steps_goes_where_the_search_goes() {
+    let random = || Random::new(4);
+    let queue = || Queue { random: random(), speed: 1_000.0, exponential: true, noise: 0.01 };
+    let limits = Search { trials_max: 12, ..Search::from(100.0) };
+    let mut one = queue();
+    let whole = search(&limits, |rate| Some(one.p99(rate, 0.02)));
+    let (mut other, mut tried) = (queue(), Vec::new());
+    let found = loop {
+        match step(&limits, &tried) {
+            Step::Probe(rate) => tried.push((rate, other.p99(rate, 0.02))),
+            Step::Done(found) => break found,
+        }
+    };
+    assert_eq!((found, tried), (whole.found, whole.tried));
 }
 
 #[test]

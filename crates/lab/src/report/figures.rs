@@ -5,7 +5,7 @@
 //! `drawing` of a kind that `assets/report/*.js` knows.
 
 use super::tables::Table;
-use super::{Report, costs, goodput, inside, latency, paired, seconds, spectrum};
+use super::{Report, costs, goodput, inside, knees, latency, paired, seconds, spectrum};
 use crate::analysis::CellSummary;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ type Maker = fn(&Report<'_>) -> Vec<Figure>;
 const MAKERS: &[Maker] = &[
     goodput::figures,
     latency::figures,
+    knees::figures,
     paired::figures,
     spectrum::figures,
     seconds::figures,

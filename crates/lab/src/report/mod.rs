@@ -6,6 +6,7 @@ mod costs;
 mod figures;
 mod goodput;
 mod inside;
+mod knees;
 mod latency;
 mod markdown;
 mod page;

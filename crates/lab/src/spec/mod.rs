@@ -7,12 +7,14 @@ mod environment;
 mod fields;
 mod parse;
 mod scale;
+mod search;
 #[cfg(test)]
 mod tests;
 
 pub use environment::{Environment, Memory};
 pub use parse::parse;
 pub(crate) use parse::rate;
+pub use search::{KneeSearch, Mode, Warm};
 
 use crate::programs::Other;
 use serde::{Deserialize, Serialize};
@@ -87,6 +89,8 @@ pub struct Experiment {
     pub measure: Measure,
     /// What makes a trial worthless.
     pub guards: Guards,
+    /// How a saturation search goes, where one is made.
+    pub knee: KneeSearch,
 }
 
 /// A server under one configuration.
@@ -233,6 +237,10 @@ impl Default for Machine {
 /// How long and how often.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
+    /// What is made of each cell: trials, or a saturation search.
+    pub mode: Mode,
+    /// Where the measurement starts.
+    pub warm: Warm,
     /// Time before the measurement, seconds.
     pub warm_s: f64,
     /// Length of the measurement, seconds.

@@ -1,6 +1,7 @@
 //! Reads an experiment's file.
 
 use super::fields::{At, Fields, Report, number, word};
+use super::search::{self, Mode, Warm};
 use super::{
     Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Scale, Target,
     Workload, environment, scale,
@@ -65,6 +66,7 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
         environment: environment::read(part("environment")),
         measure: measure(part("measure")),
         guards: guards(part("guards")),
+        knee: search::knee(part("knee")),
         targets,
     };
     check(&experiment, &about);
@@ -307,6 +309,8 @@ fn cpu_list(text: &str) -> Option<Vec<usize>> {
 
 fn measure(fields: Fields<'_, '_, '_>) -> Measure {
     let measure = Measure {
+        mode: Mode::read(&fields),
+        warm: Warm::read(&fields),
         warm_s: fields.number("warm_s", 0.0..=SECONDS_MAX).unwrap_or(1.0),
         window_s: fields.number("window_s", 0.5..=SECONDS_MAX).unwrap_or(5.0),
         blocks: fields.count("blocks", 1..=1_000).unwrap_or(6),
@@ -356,6 +360,22 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
             if rates.chain([&experiment.workload.rate]).any(|rate| rate.ends_with('x')) {
                 complain("a rate such as \"1.5x\" needs [calibrate]".to_owned());
             }
+        }
+    }
+    let Measure { warm, warm_s, window_s, .. } = experiment.measure;
+    if warm == Warm::Found && warm_s + window_s < search::FOUND_S_MIN {
+        let least = search::FOUND_S_MIN;
+        complain(format!("measure.warm = \"found\" takes trials of {least} s: warm_s + window_s"));
+    }
+    if experiment.measure.mode == Mode::Knee {
+        if experiment.workload.slo.is_none() {
+            complain("a saturation search needs workload.slo, such as \"p99<50ms\"".to_owned());
+        }
+        if experiment.workload.model == Loop::Closed {
+            complain("a saturation search needs workload.loop open or partly-open".to_owned());
+        }
+        if experiment.factors.iter().any(|factor| factor.path == "workload.rate") {
+            complain("a saturation search finds the rate: it is no factor".to_owned());
         }
     }
     let names = experiment.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_+.".contains(c));
