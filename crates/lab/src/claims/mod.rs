@@ -124,17 +124,12 @@ pub fn judge(run: &Run) -> Vec<Judged> {
         .iter()
         .map(|id| {
             let claim = CLAIMS.iter().find(|claim| claim.id == id);
-            let finding = predicate(id).map_or_else(
-                || {
-                    let needs = claim.map_or("a claim of that name", |claim| claim.needs);
-                    Finding::cannot(format!("no predicate for it yet; it needs: {needs}"))
-                },
-                |predicate| {
-                    predicate(&evidence).unwrap_or_else(|missing| {
-                        Finding::cannot(format!("this run has not enough of {missing}"))
-                    })
-                },
-            );
+            let impossible = claim.and_then(|claim| lacking(run, claim));
+            let finding = impossible.or_else(|| predicate(id).map(|p| judged(p, &evidence)));
+            let finding = finding.unwrap_or_else(|| {
+                let needs = claim.map_or("a claim of that name", |claim| claim.needs);
+                Finding::cannot(format!("no predicate for it yet; it needs: {needs}"))
+            });
             Judged {
                 id: id.clone(),
                 gist: claim.map_or(String::new(), |claim| claim.gist.to_owned()),
@@ -145,6 +140,24 @@ pub fn judge(run: &Run) -> Vec<Judged> {
             }
         })
         .collect()
+}
+
+fn judged(predicate: Predicate, evidence: &Evidence<'_>) -> Finding {
+    predicate(evidence)
+        .unwrap_or_else(|missing| Finding::cannot(format!("this run has not enough of {missing}")))
+}
+
+/// What a claim needs of an environment that this machine does not allow.
+fn lacking(run: &Run, claim: &Claim) -> Option<Finding> {
+    let needed = |part: &str| match part {
+        "disk" => claim.needs.contains("disk"),
+        "memory" => claim.needs.contains("memory limit"),
+        "network" | "shaping" | "rate" | "delay_ms" => claim.needs.contains("network"),
+        "groups" => ["disk", "memory limit", "network"].iter().any(|w| claim.needs.contains(w)),
+        _ => false,
+    };
+    let lack = run.manifest.lacking.iter().find(|lack| needed(&lack.part))?;
+    Some(Finding::cannot(format!("not possible on this machine: {lack}")))
 }
 
 /// A predicate, or what is missing to decide.

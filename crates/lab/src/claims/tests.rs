@@ -120,3 +120,21 @@ fn what_is_missing_is_said() {
     let ids: std::collections::BTreeSet<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
     assert_eq!(ids.len(), CLAIMS.len(), "each claim once");
 }
+
+#[test]
+fn what_the_machine_does_not_allow_cannot_be_told_with_that_reason() {
+    let mut run = made_up(TEXT, &|cell| world(cell, false));
+    run.manifest.lacking = vec![crate::env::Lack {
+        part: "disk".to_owned(),
+        needs: "/dev/fuse and /dev/loop-control".to_owned(),
+        instead: String::new(),
+    }];
+    let judged = judge(&run);
+    let of = |id: &str| judged.iter().find(|one| one.id == id).unwrap();
+    assert_eq!(of("E-1").verdict, Verdict::CannotTell);
+    assert_eq!(
+        of("E-1").why,
+        "not possible on this machine: disk: needs /dev/fuse and /dev/loop-control"
+    );
+    assert_eq!(of("H-1").verdict, Verdict::Holds, "it needs no disk");
+}

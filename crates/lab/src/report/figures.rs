@@ -5,7 +5,9 @@
 //! `drawing` of a kind that `assets/report/*.js` knows.
 
 use super::tables::Table;
-use super::{Report, costs, goodput, inside, knees, latency, paired, seconds, spectrum};
+use super::{
+    Report, costs, disk, environments, goodput, inside, knees, latency, paired, seconds, spectrum,
+};
 use crate::analysis::CellSummary;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,6 +29,8 @@ const MAKERS: &[Maker] = &[
     seconds::figures,
     costs::figures,
     inside::figures,
+    disk::figures,
+    environments::figures,
 ];
 
 /// The parts of the page, in its order.

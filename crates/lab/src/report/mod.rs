@@ -3,6 +3,8 @@
 //! A pure function of the run's directory: the same run gives the same bytes.
 
 mod costs;
+mod disk;
+mod environments;
 mod figures;
 mod goodput;
 mod inside;

@@ -177,13 +177,14 @@ impl Report<'_> {
         let placed = &self.run.experiment.machine;
         format!(
             "{}, {} processors, {}, Linux {}. Server and clients on one machine, over loopback: \
-             server on processor {}, client on {}.",
+             server on processor {}, client on {}.{}",
             of("processor"),
             of("processors"),
             of("memory"),
             of("kernel.osrelease"),
             cpus(&placed.server_cpus),
-            cpus(&placed.client_cpus)
+            cpus(&placed.client_cpus),
+            self.surroundings()
         )
     }
 

@@ -1,0 +1,56 @@
+//! The environments that trials took place in: what was asked for, and what the kernel gave.
+
+use super::Report;
+use super::figures::{Figure, Section};
+use super::tables::Table;
+use crate::env::Record;
+
+pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    let manifest = &report.run.manifest;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (levels, record) in &manifest.environments {
+        rows.extend(parts(levels, record));
+    }
+    for lack in &manifest.lacking {
+        let row = [String::new(), lack.part.clone(), format!("needs {}", lack.needs)];
+        rows.push(row.into_iter().chain(["not possible here: done without".to_owned()]).collect());
+    }
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let caption = "Each trial had one of its own. What there was is what the kernel said when the \
+                   first of each setting was made.";
+    let mut figure =
+        Figure::new(Section::Appendix, "environments", "What the servers ran in", caption);
+    let head = ["setting", "part", "asked for", "what there was"].map(str::to_owned).into();
+    figure.table = Some(Table { head, rows });
+    vec![figure]
+}
+
+fn parts(levels: &str, record: &Record) -> Vec<Vec<String>> {
+    let (asked, got) = (record.spec.words(), record.words());
+    let mut names: Vec<&str> = asked.iter().chain(&got).map(|(part, _)| *part).collect();
+    names.sort_unstable();
+    names.dedup();
+    let of = |words: &[(&str, String)], part: &str| -> String {
+        let of = words.iter().filter(|(name, _)| *name == part).map(|(_, what)| what.clone());
+        of.collect::<Vec<_>>().join("; ")
+    };
+    let row =
+        |part: &str| vec![levels.to_owned(), part.to_owned(), of(&asked, part), of(&got, part)];
+    names.into_iter().map(row).collect()
+}
+
+impl Report<'_> {
+    /// The environment in a sentence; empty: the machine itself.
+    pub(super) fn surroundings(&self) -> String {
+        let Some(record) = self.run.manifest.environments.values().next() else {
+            return String::new();
+        };
+        let parts = record.spec.words();
+        let parts: Vec<String> =
+            parts.into_iter().map(|(part, what)| format!("{part}: {what}")).collect();
+        let varied = if self.run.manifest.environments.len() > 1 { " (of several)" } else { "" };
+        format!(" The servers' environment{varied}: {}.", parts.join("; "))
+    }
+}
