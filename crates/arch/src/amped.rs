@@ -5,7 +5,7 @@ use crate::{
     drive::step::Spent,
     event,
     kit::{
-        disk::{Bytes, Disk, Found, News, Report},
+        disk::{Bytes, Disk, Found, News, Report, front},
         helper_processes::Processes,
         helper_threads::Threads,
         helpers::{Crew, Errand, Helpers, Job, Limits, Outcome, Purpose},
@@ -13,7 +13,7 @@ use crate::{
     options::{Kind, OptionSpec, joined},
 };
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{OpenReq, Outbox, ReadReq, Segment, Ticket};
+use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
     OpenRules, Root, StaticFile, clock, open_below, read_range,
     residency::{Resident, by_cachestat, by_mincore, by_nowait},
@@ -68,18 +68,18 @@ const OWN: &[OptionSpec] = &[
         kind: Kind::Choice(&["preadv2", "mincore", "cachestat", "always-ask", "never-ask"]),
         default: "preadv2",
         doc: "How the loop tells whether a file range is in memory before it sends or reads it.",
-        long: "`preadv2` reads a byte of every 64 KiB that must not block (RWF_NOWAIT). `mincore`, \
-               as in Flash, maps the range; Linux answers truthfully only to the owner of the file \
-               or who may write it. `cachestat` has the same condition, and says so. `always-ask` \
-               asks a helper each time, `never-ask` never.",
+        long: "`preadv2` reads what must not block (RWF_NOWAIT): of up to 16 KiB all, of more \
+               samples. `mincore`, as in Flash, maps the range; Linux answers truthfully only to \
+               the owner of the file or who may write it. `cachestat` has the same condition, and \
+               says so. `always-ask` asks a helper each time, `never-ask` never.",
         since: "0.1",
     },
     OptionSpec {
         key: "amped.chunk_bytes",
         kind: Kind::Bytes { min: 4096, max: 16 << 20 },
         default: "256 KiB",
-        doc: "The most of a file that is tested, brought in by a helper, and sent at once.",
-        long: "",
+        doc: "How much of a file is tested, brought in by a helper, and sent at once.",
+        long: "Files are cut at multiples of it.",
         since: "0.1",
     },
 ];
@@ -208,10 +208,7 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
     }
 
     fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
-        let Some(Segment::File { file, at, len }) = outbox.segments().next() else {
-            return Some(u64::MAX);
-        };
-        let (file, at, len) = (file, *at, (*len).min(self.chunk_bytes));
+        let Some((file, at, len)) = front(outbox, self.chunk_bytes) else { return Some(u64::MAX) };
         self.vouched = self.is_resident(file, at, len);
         if self.vouched {
             return Some(len);

@@ -5,14 +5,14 @@ use crate::{
     drive::step::Spent,
     event,
     kit::{
-        disk::{Bytes, Disk, Found, News, Report},
+        disk::{Bytes, Disk, Found, News, Report, front},
         helper_threads::Threads,
         helpers::{Errand, Helpers, Job, Limits, Outcome, Purpose},
     },
     options::{Kind, OptionSpec, joined},
 };
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{OpenReq, Outbox, ReadReq, Segment, Ticket};
+use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
     OpenRules, Root, StaticFile, open_below, open_cached, read_range,
     residency::{Resident, by_nowait, read_cached},
@@ -52,8 +52,8 @@ const OWN: &[OptionSpec] = &[
         key: "laio.chunk_bytes",
         kind: Kind::Bytes { min: 4096, max: 16 << 20 },
         default: "256 KiB",
-        doc: "The most of a file that is made ready and sent at once.",
-        long: "",
+        doc: "How much of a file is made ready and sent at once.",
+        long: "Files are cut at multiples of it.",
         since: "0.1",
     },
 ];
@@ -91,14 +91,6 @@ fn count<T>(over: Option<T>, tally: Tally<'_>) -> Option<T> {
     let counter = if over.is_some() { Counter::LaioInline } else { Counter::LaioDeferred };
     tally.add(counter, 1);
     over
-}
-
-/// The file range at the front of an outbox, as far as it is made ready at once.
-fn front(outbox: &Outbox<StaticFile>, chunk_bytes: u64) -> Option<(&StaticFile, u64, u64)> {
-    match outbox.segments().next() {
-        Some(Segment::File { file, at, len }) => Some((file, *at, (*len).min(chunk_bytes))),
-        _ => None,
-    }
 }
 
 /// The kernel continues what would block.

@@ -4,7 +4,7 @@
 use crate::{StaticFile, again, chaos::Hook};
 use regatta_op::{Fault, ReadReq};
 use rustix::{
-    io::{Errno, IoSliceMut, ReadWriteFlags, preadv2},
+    io::Errno,
     mm::{MapFlags, ProtFlags},
 };
 use std::{
@@ -25,42 +25,73 @@ pub enum Resident {
     Unknown,
 }
 
-/// How far apart [`by_nowait`] looks, bytes. Readahead brings at least as much at a time.
+/// How far apart [`by_nowait`] looks at long ranges, bytes: at multiples of this.
 pub const PROBE_BYTES: u64 = 64 << 10;
+
+/// The longest range that is read to find out whether it is in memory, bytes. Copying more costs
+/// more than the fault that a read into nothing ends with.
+pub const COPY_BYTES: u64 = COPY as u64;
+const COPY: usize = 16 << 10;
 
 /// The size of a page, bytes.
 const PAGE: u64 = 4096;
 
-/// Reads single bytes that must come from memory (`preadv2` with `RWF_NOWAIT`): the first of the
-/// range, the last, and one every [`PROBE_BYTES`] between them.
+/// Reads that must not block (`preadv2` with `RWF_NOWAIT`): of a range of up to [`COPY_BYTES`] all,
+/// of a longer one at its first byte, its last, and each multiple of [`PROBE_BYTES`].
 ///
-/// Unknown on file systems without it, such as FUSE. A byte that is not there may start readahead.
+/// Unknown on file systems without it, such as FUSE. A read of what is not there starts readahead
+/// for as much as it asks for, so each asks for all the rest of the range: for a single byte Linux
+/// would begin with 16 KiB and go on with 32, each a request of its own to the disk. Of a long
+/// range nothing is copied: there is no memory to read into, and whoever finds a page finds that.
 #[must_use]
 pub fn by_nowait(file: &StaticFile, at: u64, len: u64) -> Resident {
-    let last = at.saturating_add(len.max(1) - 1);
+    let end = at.saturating_add(len.max(1));
     let mut next = at;
     loop {
-        match probe(file, next) {
+        match look(file, next, end - next) {
             // Behind the end of the file there is nothing to wait for.
-            Ok(_) => {}
+            Ok(0) => return Resident::Yes,
+            Ok(n) => next += n,
+            Err(Errno::FAULT) => next = after_probe(next, end),
             Err(Errno::AGAIN) => return Resident::No,
             Err(_) => return Resident::Unknown,
         }
-        // On the page that was seen last, or behind the range.
-        if next / PAGE >= last / PAGE {
+        if next >= end {
             return Resident::Yes;
         }
-        next = next.saturating_add(PROBE_BYTES).min(last);
     }
 }
 
-fn probe(file: &StaticFile, at: u64) -> Result<usize, Errno> {
-    let mut byte = [0];
+/// Where to look after a look at `at`, in a range that ends before `end`; `end` if all was seen.
+#[must_use]
+pub(crate) const fn after_probe(at: u64, end: u64) -> u64 {
+    let (next, last) = (at - at % PROBE_BYTES + PROBE_BYTES, end - 1);
+    if at / PAGE >= last / PAGE {
+        end
+    } else if next < last {
+        next
+    } else {
+        last
+    }
+}
+
+/// How many bytes there are, as far as they are copied; or [`Errno::FAULT`] if there are some.
+fn look(file: &StaticFile, at: u64, len: u64) -> Result<u64, Errno> {
+    let mut copy = [MaybeUninit::<u8>::uninit(); COPY];
+    let base = if len > COPY_BYTES { ptr::null_mut() } else { copy.as_mut_ptr().cast() };
+    let into = libc::iovec { iov_base: base, iov_len: usize::try_from(len).unwrap_or(usize::MAX) };
+    let offset = libc::off_t::try_from(at).map_err(|_| Errno::INVAL)?;
+    let fd = file.as_fd().as_raw_fd();
     loop {
-        let mut into = [IoSliceMut::new(&mut byte)];
-        match preadv2(file.as_fd(), &mut into, at, ReadWriteFlags::NOWAIT) {
-            Err(Errno::INTR) => {}
-            result => return result,
+        // SAFETY: the one slice is the array, if it is long enough, or begins at the null pointer,
+        // where nothing is mapped: the kernel copies in order, so it fails before it has written.
+        let n = unsafe { libc::preadv2(fd, &raw const into, 1, offset, libc::RWF_NOWAIT) };
+        match u64::try_from(n) {
+            Ok(n) => return Ok(n),
+            Err(_) => match Errno::from_io_error(&io::Error::last_os_error()) {
+                Some(Errno::INTR) => {}
+                errno => return Err(errno.unwrap_or(Errno::IO)),
+            },
         }
     }
 }
@@ -176,4 +207,74 @@ fn read_now(req: &ReadReq<StaticFile>, bytes: &mut Vec<u8>) -> Result<usize, Err
     // SAFETY: the kernel has written `n` bytes behind the `len` there were, within the capacity.
     unsafe { bytes.set_len(len) };
     Ok(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OpenRules, Root, open_below};
+    use regatta_op::{Codings, OpenReq, Opened};
+
+    /// A file of this length, and whether it has been dropped from memory.
+    fn with(name: &str, bytes: usize, test: impl FnOnce(&StaticFile)) {
+        let folder = std::env::temp_dir();
+        let name = format!("regatta-residency-{name}-{}", std::process::id());
+        let path = folder.join(&name);
+        std::fs::write(&path, vec![7; bytes]).unwrap();
+        let root = Root::open(&folder).unwrap();
+        let req = OpenReq { path: name.into_bytes().into(), siblings: Codings::NONE };
+        let Ok(Opened::File { file, .. }) = open_below(&root, &req, OpenRules::default()) else {
+            panic!("{} is there", path.display());
+        };
+        test(&file);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_was_just_written_is_in_memory() {
+        with("warm", 300_000, |file| {
+            if by_nowait(file, 0, 1) == Resident::Unknown {
+                return;
+            }
+            for (at, len) in
+                [(0, 300_000), (0, 1), (0, 0), (5, 16 << 10), (5, (16 << 10) + 1), (299_999, 1)]
+            {
+                assert_eq!(by_nowait(file, at, len), Resident::Yes, "{len} at {at}");
+            }
+            assert_eq!(by_nowait(file, 290_000, 1 << 20), Resident::Yes, "up to the end");
+            assert_eq!(by_nowait(file, 1 << 40, 9), Resident::Yes, "nothing to wait for");
+        });
+    }
+
+    #[test]
+    fn a_look_at_what_is_missing_asks_for_the_range_at_once() {
+        with("cold", 200_000, |file| {
+            rustix::fs::fsync(file).unwrap();
+            let drop = || rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+            drop().unwrap();
+            // Only a file system that forgets, and says so to us, can be asked.
+            if by_cachestat(file, 0, 1) != Resident::No {
+                return;
+            }
+            if by_nowait(file, 0, 100_000) == Resident::No {
+                assert_eq!(by_cachestat(file, 0, 100_000), Resident::Yes, "all are being read");
+            }
+        });
+    }
+
+    #[test]
+    fn long_ranges_are_looked_at_by_samples() {
+        let looks = |at: u64, len: u64| {
+            let end = at + len;
+            std::iter::successors(Some(at), |at| Some(after_probe(*at, end)))
+                .take_while(|at| *at < end)
+                .collect::<Vec<_>>()
+        };
+        const K: u64 = 1 << 10;
+        assert_eq!(looks(0, 256 * K), [0, 64 * K, 128 * K, 192 * K, 256 * K - 1]);
+        assert_eq!(looks(40 * K, 100 * K), [40 * K, 64 * K, 128 * K, 140 * K - 1]);
+        assert_eq!(looks(40 * K, 90 * K), [40 * K, 64 * K, 128 * K], "the last is on that page");
+        assert_eq!(looks(0, 20 * K), [0, 20 * K - 1]);
+        assert_eq!(looks(9, 1), [9]);
+    }
 }

@@ -6,7 +6,7 @@
 use crate::{
     Bell, OpenRules, Root, StaticFile,
     file::{OPEN_FLAGS, how_to_open, open_fault},
-    residency::PROBE_BYTES,
+    residency::{COPY_BYTES, after_probe},
 };
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use regatta_op::{Coding, Fault, OpenFault, OpenReq, Opened, ReadReq};
@@ -37,8 +37,8 @@ pub enum Work {
     Open(OpenReq),
     /// Read a range into memory, as [`crate::read_range`].
     Read(ReadReq<StaticFile>),
-    /// Have a range in memory: look at single bytes of it, and if one has to be waited for read all
-    /// of it into a buffer that nobody looks at.
+    /// Have a range in memory: look at it as [`crate::residency::by_nowait`] does, and if that has
+    /// to be waited for read all of it into a buffer that nobody looks at.
     Warm {
         /// The file.
         file: StaticFile,
@@ -279,7 +279,9 @@ impl Job {
                 (Task::Read(req), bytes)
             }
             Work::Warm { file, at, len } => {
-                (Task::Warm { file, at, end: at + len.max(1), next: at, whole: false }, 1)
+                let (end, whole) = (at + len.max(1), len <= COPY_BYTES);
+                let bytes = if whole { scratch_bytes(len) } else { 0 };
+                (Task::Warm { file, at, end, next: at, whole }, bytes)
             }
         };
         let (path, how) = (Vec::new(), types::OpenHow::new());
@@ -313,6 +315,13 @@ impl Job {
             Task::Read(req) => {
                 let at = req.at + self.buffer.len() as u64;
                 read(&req.file, at, &mut self.buffer)
+            }
+            // Who finds a page finds that there is no memory to read it into, and takes all that
+            // follows for what will be read.
+            Task::Warm { file, next, end, whole: false, .. } => {
+                let len = u32::try_from(*end - *next).unwrap_or(u32::MAX);
+                let fd = types::Fd(file.as_fd().as_raw_fd());
+                opcode::Read::new(fd, std::ptr::null_mut(), len).offset(*next).build()
             }
             Task::Warm { file, next, .. } => {
                 self.buffer.clear();
@@ -356,11 +365,10 @@ impl Job {
     /// Takes the result of a step that had to be waited for.
     fn waited(mut self: Box<Self>, result: i32) -> Next {
         match &mut self.task {
-            Task::Warm { at, end, next, whole, .. } if !*whole && result > 0 => {
+            Task::Warm { at, end, next, whole, .. } if !*whole && result == -libc::EFAULT => {
                 *whole = true;
                 *next = *at;
-                let bytes = (*end - *at).min(SCRATCH_BYTES);
-                self.buffer = Vec::with_capacity(usize::try_from(bytes).unwrap_or(1));
+                self.buffer = Vec::with_capacity(scratch_bytes(*end - *at));
                 Next::Step(self)
             }
             _ => self.step(result),
@@ -369,21 +377,22 @@ impl Job {
 
     /// One probe of a range, or one piece of it, is there.
     fn warm_step(mut self: Box<Self>, result: i32) -> Next {
-        let Task::Warm { end, next, whole, .. } = &mut self.task else {
+        let Task::Warm { end, next, .. } = &mut self.task else {
             return Next::End(Finished::Warmed);
         };
-        if result <= 0 {
-            return Next::End(Finished::Warmed);
-        }
-        if *whole {
-            *next += u64::from(result.unsigned_abs());
-        } else if *next + 1 < *end {
-            *next = next.saturating_add(PROBE_BYTES).min(*end - 1);
-        } else {
-            *next = *end;
+        match result {
+            read if read > 0 => *next += u64::from(read.unsigned_abs()),
+            // There is something, and no memory to read it into.
+            fault if fault == -libc::EFAULT => *next = after_probe(*next, *end),
+            _ => return Next::End(Finished::Warmed),
         }
         if *next >= *end { Next::End(Finished::Warmed) } else { Next::Step(self) }
     }
+}
+
+/// The room for pieces of a range of this length.
+fn scratch_bytes(len: u64) -> usize {
+    usize::try_from(len.clamp(1, SCRATCH_BYTES)).unwrap_or(1)
 }
 
 fn first_stage() -> OpenStage {

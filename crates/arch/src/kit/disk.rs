@@ -1,6 +1,6 @@
 //! Who performs operations that may block on disk.
 use crate::drive::step::Spent;
-use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq, Ticket};
+use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ticket};
 use regatta_sys::{OpenRules, Root, StaticFile};
 use std::os::fd::BorrowedFd;
 
@@ -32,6 +32,21 @@ pub trait Disk {
     /// The next outcome of what was left for later.
     fn news(&mut self) -> Option<Report> {
         None
+    }
+}
+
+/// The file range at the front of an outbox, as far as it is made ready at once: to the end of that
+/// chunk of the file in which it begins.
+///
+/// Chunks have their places in the file, as in Flash. A window that moved with every send would ask
+/// the disk for the few pages that have come into view, again and again.
+#[must_use]
+pub fn front<F>(outbox: &Outbox<F>, chunk_bytes: u64) -> Option<(&F, u64, u64)> {
+    match outbox.segments().next() {
+        Some(Segment::File { file, at, len }) => {
+            Some((file, *at, (*len).min(chunk_bytes - *at % chunk_bytes)))
+        }
+        _ => None,
     }
 }
 
@@ -77,5 +92,27 @@ impl Disk for InlineDisk<'_> {
 
     fn warm(&mut self, _key: u64, _outbox: &Outbox<StaticFile>) -> Option<u64> {
         Some(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_have_their_places_in_the_file() {
+        for (at, len, chunk, expect) in [
+            (0, 10, 4, 4),
+            (1, 10, 4, 3),
+            (3, 1, 4, 1),
+            (7, 10, 4, 1),
+            (8, 2, 4, 2),
+            (5, 9, 100, 9),
+        ] {
+            let mut outbox = Outbox::default();
+            outbox.push(Segment::File { file: (), at, len });
+            assert_eq!(front(&outbox, chunk), Some((&(), at, expect)), "{len} at {at} by {chunk}");
+        }
+        assert_eq!(front(&Outbox::<()>::default(), 4), None);
     }
 }
