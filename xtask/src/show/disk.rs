@@ -322,11 +322,12 @@ fn now_ns() -> u64 {
 
 impl Phase {
     fn line(&self) -> String {
-        let Shares { used, loops_wait, waiting, idle, kept } = self.shares;
+        let Shares { used, loops_wait, waiting, idle, kept, refaulted, active } = self.shares;
         format!(
             "{:7.0}/s {:6.0} Mbit/s p50 {:7.2} p99 {:8.2} ms | CPU used {:3.0} % idle {:3.0} % \
              kept {:3.0} %, loops wait {:3.0} %, waiting {waiting:.2} | disk {:5.0}/s busy \
-             {:3.0} % depth {:.2} run {:.0} KiB late {:.2} ms | {}",
+             {:3.0} % depth {:.2} request {:.0} KiB run {:.0} KiB late {:.2} ms, {:.0} KiB/s came \
+             back, {:.0} % active | {}",
             self.good_per_s,
             self.mbit_per_s,
             self.p50_ms,
@@ -338,8 +339,11 @@ impl Phase {
             self.disk.requests_per_s,
             self.disk.busy * 100.0,
             self.disk.depth,
+            self.disk.request_bytes / 1024.0,
             self.disk.run_bytes / 1024.0,
             self.disk.late_ms,
+            refaulted / 1024.0,
+            active * 100.0,
             self.stamp
         )
     }
@@ -348,7 +352,7 @@ impl Phase {
 /// A column: its name, a value of a phase, digits behind the point.
 type Column = (&'static str, fn(&Phase) -> f64, usize);
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 12] = [
     ("replies/s", |p| p.good_per_s, 0),
     ("Mbit/s", |p| p.mbit_per_s, 0),
     ("p50 ms", |p| p.p50_ms, 2),
@@ -356,7 +360,9 @@ const COLUMNS: [Column; 10] = [
     ("CPU us/reply", |p| p.shares.used / p.good_per_s * 1e6, 0),
     ("CPU unused %", |p| (1.0 - p.shares.used) * 100.0, 0),
     ("loops wait %", |p| p.shares.loops_wait * 100.0, 0),
-    ("disk req/s", |p| p.disk.requests_per_s, 0),
+    ("disk req/1000", |p| p.disk.requests_per_s / p.good_per_s * 1e3, 1),
+    ("KiB/disk req", |p| p.disk.request_bytes / 1024.0, 0),
+    ("came back KiB/reply", |p| p.shares.refaulted / 1024.0 / p.good_per_s, 2),
     ("disk busy %", |p| p.disk.busy * 100.0, 0),
     ("queue", |p| p.disk.depth, 2),
 ];

@@ -6,6 +6,8 @@ use std::time::Instant;
 
 /// Ticks of /proc per second.
 const TICKS: f64 = 100.0;
+/// Bytes of a page.
+const PAGE_BYTES: f64 = 4096.0;
 
 /// One reading.
 #[derive(Clone, Debug)]
@@ -17,6 +19,17 @@ pub(super) struct Reading {
     workers: Vec<u32>,
     /// The server's processor: idle and waiting for any disk, seconds since boot.
     idle_s: f64,
+    /// Of the memory group of the server.
+    cache: PageCache,
+}
+
+/// What a memory group says of its page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct PageCache {
+    /// Bytes that have come back so far after they had been evicted.
+    refaulted: f64,
+    /// Bytes used more than once, and all others.
+    lists: [f64; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,6 +50,10 @@ pub(super) struct Shares {
     pub(super) waiting: f64,
     /// The processor's own idle time, while nobody at all uses it.
     pub(super) idle: f64,
+    /// Bytes per second that came back from the disk after they had left memory not long ago.
+    pub(super) refaulted: f64,
+    /// Share of the page cache that has been used more than once, at the end.
+    pub(super) active: f64,
     /// Time for which the busiest task was ready and did not run: what others took.
     pub(super) kept: f64,
 }
@@ -61,6 +78,7 @@ impl Reading {
             tasks,
             workers,
             idle_s: idle_seconds(&stat, cpu).unwrap_or(f64::NAN),
+            cache: PageCache::of(master),
         }
     }
 
@@ -89,6 +107,8 @@ impl Reading {
             loops_wait: if loops.is_empty() { 0.0 } else { regatta_lab::stats::mean(&loops) },
             waiting: sum(|task| task.disk_s) / seconds,
             idle: (later.idle_s - self.idle_s) / seconds,
+            refaulted: (later.cache.refaulted - self.cache.refaulted) / seconds,
+            active: later.cache.lists[0] / later.cache.lists.iter().sum::<f64>(),
             kept: busiest.map_or(0.0, |(_, task)| task.queued_s / seconds),
         }
     }
@@ -113,6 +133,35 @@ impl Task {
     }
 }
 
+impl PageCache {
+    /// Of the group in which a process is.
+    fn of(pid: u32) -> Self {
+        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let stat = groups.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            let mount = match controllers {
+                "memory" => "/sys/fs/cgroup/memory",
+                "" => "/sys/fs/cgroup",
+                _ => return None,
+            };
+            std::fs::read_to_string(format!("{mount}{path}/memory.stat")).ok()
+        });
+        Self::parse(&stat.unwrap_or_default())
+    }
+
+    /// From `memory.stat`, of either version of control groups.
+    fn parse(stat: &str) -> Self {
+        let of = |name: &str| {
+            let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.and_then(|number| number.parse().ok()).unwrap_or(f64::NAN)
+        };
+        Self {
+            refaulted: of("workingset_refault_file") * PAGE_BYTES,
+            lists: [of("active_file"), of("inactive_file")],
+        }
+    }
+}
+
 /// Seconds since boot in which a processor had nothing to do, with or without a disk request out.
 fn idle_seconds(stat: &str, cpu: usize) -> Option<f64> {
     let rest = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} ")))?;
@@ -122,7 +171,16 @@ fn idle_seconds(stat: &str, cpu: usize) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reading, Task, idle_seconds};
+    use super::{PageCache, Reading, Task, idle_seconds};
+
+    #[test]
+    fn a_memory_group_says_what_came_back() {
+        let stat = "cache 9\nworkingset_refault_anon 3\nworkingset_refault_file 2\n\
+                    inactive_file 30\nactive_file 10\n";
+        let read = PageCache { refaulted: 8192.0, lists: [10.0, 30.0] };
+        assert_eq!(PageCache::parse(stat), read);
+        assert!(PageCache::parse("").refaulted.is_nan());
+    }
 
     #[test]
     fn a_task_is_read_whatever_its_name() {
