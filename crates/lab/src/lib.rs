@@ -15,6 +15,7 @@ mod knees;
 pub mod library;
 pub mod manifest;
 pub mod model;
+pub mod papers;
 pub mod plan;
 mod process;
 mod processors;

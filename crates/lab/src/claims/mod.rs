@@ -6,7 +6,7 @@
 mod accept;
 mod blocking;
 mod dispatch;
-mod evidence;
+pub(crate) mod evidence;
 mod helpers;
 mod others;
 mod predicted;

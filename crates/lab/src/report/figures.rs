@@ -6,7 +6,8 @@
 
 use super::tables::Table;
 use super::{
-    Report, costs, disk, environments, goodput, inside, knees, latency, paired, seconds, spectrum,
+    Report, costs, disk, environments, goodput, inside, knees, latency, paired, papers, seconds,
+    spectrum,
 };
 use crate::analysis::CellSummary;
 use serde::Serialize;
@@ -31,6 +32,7 @@ const MAKERS: &[Maker] = &[
     inside::figures,
     disk::figures,
     environments::figures,
+    papers::figures,
 ];
 
 /// The parts of the page, in its order.

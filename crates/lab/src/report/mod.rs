@@ -13,6 +13,7 @@ mod latency;
 mod markdown;
 mod page;
 mod paired;
+mod papers;
 mod seconds;
 mod spectrum;
 mod tables;

@@ -16,6 +16,7 @@ const STYLE: &str = include_str!("../../assets/report.css");
 pub(super) const SCRIPTS: &[&str] = &[
     include_str!("../../assets/report/base.js"),
     include_str!("../../assets/report/curves.js"),
+    include_str!("../../assets/report/papers.js"),
     include_str!("../../assets/report/rows.js"),
     include_str!("../../assets/report/seconds.js"),
     include_str!("../../assets/report/spectrum.js"),

@@ -1,0 +1,235 @@
+//! The numbers that the papers print, each with its place, to be shown beside ours.
+//!
+//! `papers/*.toml` hold them. What a paper only draws is not in them.
+
+use serde::Deserialize;
+
+/// The papers' files.
+const FILES: [&str; 4] = [
+    include_str!("../papers/eurosys07.toml"),
+    include_str!("../papers/systor12.toml"),
+    include_str!("../papers/hpl01.toml"),
+    include_str!("../papers/geneves.toml"),
+];
+
+/// What one paper prints.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// Its mark, such as `[E]`.
+    pub mark: String,
+    /// Authors, title, where and when.
+    pub title: String,
+    /// What it was measured on (systems.md §4.0).
+    pub bed: String,
+    /// Figures with points that its text names.
+    #[serde(default, rename = "figure")]
+    pub figures: Vec<Drawn>,
+    /// One server over another.
+    #[serde(default, rename = "ratio")]
+    pub ratios: Vec<Ratio>,
+    /// Single numbers.
+    #[serde(default, rename = "value")]
+    pub values: Vec<Value>,
+    /// Tables.
+    #[serde(default, rename = "table")]
+    pub tables: Vec<Printed>,
+}
+
+/// A figure's points.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drawn {
+    /// Such as `figure 4`.
+    pub name: String,
+    /// The experiments that answer it.
+    pub experiments: Vec<String>,
+    /// The arm whose peak is 1.
+    pub reference: String,
+    /// What 1 is in the paper, on both axes.
+    pub unit: String,
+    /// Its points.
+    pub points: Vec<Point>,
+}
+
+/// A point of a figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Our name of the server.
+    pub arm: String,
+    /// The rate as a multiple of the calibrated one.
+    pub x: f64,
+    /// The throughput as a share of the reference's peak.
+    pub y: f64,
+    /// The paper's words, or how they were computed.
+    pub said: String,
+    /// Where it says so.
+    pub place: String,
+}
+
+/// One server's throughput over another's.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ratio {
+    /// The experiments that answer it.
+    pub experiments: Vec<String>,
+    /// Such as `figure 4`.
+    pub figure: String,
+    /// The claim that it belongs to.
+    pub claim: String,
+    /// Our name of the one.
+    pub arm: String,
+    /// Our name of the other.
+    pub over: String,
+    /// The multiple of the calibrated rate; None: the peaks.
+    pub at: Option<f64>,
+    /// The paper's ratio.
+    pub value: f64,
+    /// Where it says so.
+    pub place: String,
+}
+
+/// One number of a server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Value {
+    /// The experiments that answer it.
+    pub experiments: Vec<String>,
+    /// Such as `figure 8`.
+    pub figure: String,
+    /// The claim that it belongs to.
+    pub claim: String,
+    /// What it is, with its unit.
+    pub what: String,
+    /// Our name of the server.
+    pub arm: String,
+    /// The multiple of the calibrated rate.
+    pub at: f64,
+    /// The paper's number.
+    pub value: f64,
+    /// Our metric or counter.
+    pub of: String,
+    /// Another one that it is divided by.
+    pub per: Option<String>,
+    /// A factor to the paper's unit.
+    pub times: Option<f64>,
+    /// Where it says so.
+    pub place: String,
+}
+
+/// A table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Printed {
+    /// Such as `table 1`.
+    pub name: String,
+    /// The experiments that answer it.
+    pub experiments: Vec<String>,
+    /// What is to be known of it.
+    pub note: String,
+    /// The paper's names of its columns.
+    pub labels: Vec<String>,
+    /// Our arm of each column; empty where there is none.
+    pub arms: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Row>,
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// What it is, with its unit.
+    pub name: String,
+    /// A value for each column.
+    pub values: Vec<f64>,
+    /// Our metric or counter, if we have one.
+    pub of: Option<String>,
+    /// Another one that it is divided by.
+    pub per: Option<String>,
+    /// A factor to the paper's unit.
+    pub times: Option<f64>,
+    /// The category of a profile that it is, in per cent of the samples.
+    pub category: Option<String>,
+}
+
+/// All of them.
+pub fn all() -> Vec<Paper> {
+    FILES
+        .into_iter()
+        .map(|text| toml::from_str(text).expect("a test reads every one of them"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::CLAIMS;
+    use crate::library;
+    use crate::spec::{Scale, parse};
+
+    /// Servers of the papers that are not built yet.
+    const NOT_HERE: [&str; 5] = ["knot-b", "knot-nb", "knot-c", "watpipe", "knot"];
+
+    /// The arms of an experiment, None for one that is not there yet.
+    fn arms(name: &str) -> Option<Vec<String>> {
+        let experiment = parse(name, library::find(name)?, Scale::Replica).unwrap();
+        Some(experiment.targets.into_iter().map(|target| target.name).collect())
+    }
+
+    #[test]
+    fn every_number_is_of_an_arm_and_has_its_place() {
+        let mut numbers = 0;
+        for paper in all() {
+            let known = |experiments: &[String], arm: &str, what: &str| {
+                let lists: Vec<_> = experiments.iter().filter_map(|name| arms(name)).collect();
+                let found = lists.iter().any(|arms| arms.iter().any(|one| one == arm));
+                let absent = lists.is_empty() || NOT_HERE.contains(&arm);
+                assert!(found || absent, "{} {what}: {arm}", paper.mark);
+            };
+            for figure in &paper.figures {
+                known(&figure.experiments, &figure.reference, &figure.name);
+                for point in &figure.points {
+                    known(&figure.experiments, &point.arm, &figure.name);
+                    assert!(point.x > 0.0 && point.y > 0.0 && !point.place.is_empty());
+                    numbers += 1;
+                }
+            }
+            for ratio in &paper.ratios {
+                known(&ratio.experiments, &ratio.arm, &ratio.figure);
+                known(&ratio.experiments, &ratio.over, &ratio.figure);
+                assert!(CLAIMS.iter().any(|claim| claim.id == ratio.claim), "{ratio:?}");
+                numbers += 1;
+            }
+            for value in &paper.values {
+                known(&value.experiments, &value.arm, &value.figure);
+                assert!(CLAIMS.iter().any(|claim| claim.id == value.claim), "{value:?}");
+                numbers += 1;
+            }
+            for table in &paper.tables {
+                assert_eq!(table.labels.len(), table.arms.len(), "{}", table.name);
+                table.arms.iter().filter(|arm| !arm.is_empty()).for_each(|arm| {
+                    known(&table.experiments, arm, &table.name);
+                });
+                for row in &table.rows {
+                    assert_eq!(row.values.len(), table.labels.len(), "{} {}", table.name, row.name);
+                    numbers += row.values.len();
+                }
+            }
+        }
+        assert!(numbers > 300, "{numbers}");
+    }
+
+    #[test]
+    fn shares_of_a_table_add_up() {
+        let papers = all();
+        let table = &papers[0].tables[0];
+        let row = |name: &str| &table.rows.iter().find(|row| row.name == name).unwrap().values;
+        for at in 0..table.labels.len() {
+            let parts = ["vmlinux %", "e1000 %", "user space %", "libc %", "other %"];
+            let sum: f64 = parts.iter().map(|name| row(name)[at]).sum();
+            assert!((sum - 100.0).abs() < 0.5, "{}: {sum}", table.labels[at]);
+        }
+    }
+}

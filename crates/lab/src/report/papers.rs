@@ -1,0 +1,266 @@
+//! The papers' numbers beside ours: points in our curves, ratios, single numbers, tables.
+
+use super::figures::{Figure, Section};
+use super::tables::Table;
+use super::{Report, show};
+use crate::analysis::CellSummary;
+use crate::claims::Verdict;
+use crate::claims::evidence::{self, Evidence};
+use crate::papers::{self, Drawn, Paper, Printed};
+use crate::stats::median;
+use serde_json::{Value, json};
+use std::fs;
+
+pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    let name = &report.run.experiment.name;
+    let mut figures = Vec::new();
+    for paper in papers::all() {
+        let drawn = paper.figures.iter().filter(|one| one.experiments.contains(name));
+        figures.extend(drawn.filter_map(|one| report.beside(&paper, one)));
+        figures.extend(report.numbers_of(&paper));
+        let printed = paper.tables.iter().filter(|one| one.experiments.contains(name));
+        figures.extend(printed.map(|one| report.printed(&paper, one)));
+    }
+    figures
+}
+
+/// How our set-up differs from a paper's, for every caption.
+const OURS: &str = "Here: one machine for server and load, loopback for the network, fewer \
+                    connections and shorter think times (the experiment's file says which); \
+                    therefore shares and multiples.";
+
+impl Report<'_> {
+    /// Our curves and the paper's points, both as shares of the reference's peak.
+    fn beside(&self, paper: &Paper, drawn: &Drawn) -> Option<Figure> {
+        let unit = self.run.manifest.unit?;
+        let peaks = Evidence::new(self.run).peaks(&drawn.reference, "good_per_s").ok()?;
+        let peak = median(&peaks.into_values().collect::<Vec<_>>());
+        if !self.has_rates() || peak <= 0.0 {
+            return None;
+        }
+        let lines = self.lines(&|one| {
+            let (asked, good) = (rate(one, unit)?, one.metrics.get("good_per_s")?);
+            let (low, high) = (good.interval.low / peak, good.interval.high / peak);
+            Some([asked, good.median / peak, low, high])
+        });
+        let points: Vec<Value> = drawn
+            .points
+            .iter()
+            .map(|point| {
+                let arm = self.arms.iter().position(|arm| arm.name == point.arm && !arm.again);
+                let told = format!("{} ({})", point.said, point.place);
+                json!({ "arm": arm, "name": point.arm, "x": point.x, "y": point.y, "said": told })
+            })
+            .collect();
+        let drawing = json!({ "kind": "beside", "lines": lines, "points": points,
+            "x": "requested rate, multiples of the calibrated one",
+            "y": format!("throughput, shares of {}'s peak", drawn.reference) });
+        let caption = format!(
+            "Lines and small marks are ours; large open marks are the paper's, as far as its text \
+             names them, with its words at the mark. In the paper: {}. It had: {}. {OURS}",
+            drawn.unit, paper.bed
+        );
+        let title = format!("{} {} and ours", paper.mark, drawn.name);
+        Some(Figure::new(Section::Papers, id(&title), title, caption).drawn(drawing))
+    }
+
+    /// Ratios and single numbers of the paper's text, and ours.
+    fn numbers_of(&self, paper: &Paper) -> Option<Figure> {
+        let name = &self.run.experiment.name;
+        let evidence = Evidence::new(self.run);
+        let mut rows = Vec::new();
+        for one in paper.ratios.iter().filter(|one| one.experiments.contains(name)) {
+            let ours = match one.at {
+                None => evidence.peak_ratio(&one.arm, &one.over),
+                Some(at) => evidence.at(&one.arm, at).and_then(|above| {
+                    evidence.ratio(&above, &evidence.at(&one.over, at)?, "good_per_s")
+                }),
+            };
+            let at = one.at.map_or("peaks".to_owned(), |at| format!("at {at}x"));
+            let what = format!("{} over {}, {at}", one.arm, one.over);
+            let ours = ours.map_or_else(|missing| format!("– ({missing})"), |e| evidence::show(&e));
+            rows.push(
+                [&one.figure, &what, &format!("{} ({})", one.value, one.place), &ours]
+                    .map(Clone::clone)
+                    .into(),
+            );
+            self.judged(rows.last_mut(), &one.claim);
+        }
+        for one in paper.values.iter().filter(|one| one.experiments.contains(name)) {
+            let cell = evidence.at(&one.arm, one.at);
+            let ours = cell.and_then(|cell| {
+                let found = self.analysis.cells.iter().find(|summary| summary.cell == cell);
+                let number = found.and_then(|one_cell| {
+                    quotient(one_cell, &one.of, one.per.as_deref(), one.times)
+                });
+                number.map(show).ok_or_else(|| one.of.clone())
+            });
+            let what = format!("{}: {} at {}x", one.arm, one.what, one.at);
+            let ours = ours.unwrap_or_else(|missing| format!("– ({missing})"));
+            rows.push(vec![
+                one.figure.clone(),
+                what,
+                format!("{} ({})", one.value, one.place),
+                ours,
+            ]);
+            self.judged(rows.last_mut(), &one.claim);
+        }
+        let head = ["where", "what", "paper", "here", "claim"].map(str::to_owned).to_vec();
+        let caption = format!("{}. It had: {}. {OURS}", paper.title, paper.bed);
+        let title = format!("{} in numbers", paper.mark);
+        let mut figure = Figure::new(Section::Papers, id(&title), title, caption);
+        figure.table = Some(Table { head, rows });
+        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+    }
+
+    /// Adds a claim and its verdict to a row.
+    fn judged(&self, row: Option<&mut Vec<String>>, claim: &str) {
+        let verdict = self.claims.iter().find(|one| one.id == claim).map(|one| match one.verdict {
+            Verdict::Holds => " holds",
+            Verdict::Fails => " fails here",
+            Verdict::CannotTell => " cannot be told here",
+        });
+        if let Some(row) = row {
+            row.push(format!("{claim}{}", verdict.unwrap_or_default()));
+        }
+    }
+
+    /// A table of the paper with our columns beside its own.
+    fn printed(&self, paper: &Paper, printed: &Printed) -> Figure {
+        let mut head = vec![String::new()];
+        let mut rows: Vec<Vec<String>> =
+            printed.rows.iter().map(|row| vec![row.name.clone()]).collect();
+        for (column, label) in printed.labels.iter().enumerate() {
+            head.push(label.clone());
+            for (row, out) in printed.rows.iter().zip(&mut rows) {
+                out.push(show(row.values.get(column).copied().unwrap_or(f64::NAN)));
+            }
+            let arm = printed.arms.get(column).filter(|arm| !arm.is_empty());
+            let Some(ours) = arm.and_then(|arm| self.top(arm)) else { continue };
+            head.push(format!("{} here", ours.cell.arm));
+            for (row, out) in printed.rows.iter().zip(&mut rows) {
+                let profiled = || self.category(ours, row.category.as_deref()?);
+                let measured = row
+                    .of
+                    .as_deref()
+                    .and_then(|of| quotient(ours, of, row.per.as_deref(), row.times));
+                let number = measured.or_else(profiled);
+                out.push(number.map_or("–".to_owned(), show));
+            }
+        }
+        let caption = format!("{} {}. It had: {}. {OURS}", printed.note, paper.title, paper.bed);
+        let title = format!("{} {} and ours", paper.mark, printed.name);
+        let mut figure = Figure::new(Section::Papers, id(&title), title, caption);
+        figure.table = Some(Table { head, rows });
+        figure
+    }
+
+    /// The share of a category in the profile of a cell, per cent.
+    fn category(&self, one: &CellSummary, name: &str) -> Option<f64> {
+        let text = fs::read_to_string(self.run.directory.join("profiles/index.jsonl")).ok()?;
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let arm = Value::from(one.cell.arm.as_str());
+        let mut mine = lines.filter(|line| line["cell"]["arm"] == arm);
+        Some(100.0 * mine.next_back()?["categories"][name].as_f64()?)
+    }
+
+    /// The arm's cell at its highest rate.
+    fn top(&self, arm: &str) -> Option<&CellSummary> {
+        let cell = Evidence::new(self.run).top(arm).ok()?;
+        self.analysis.cells.iter().find(|one| one.cell == cell)
+    }
+}
+
+/// The rate that was asked for as a multiple of the calibrated one.
+fn rate(one: &CellSummary, unit: f64) -> Option<f64> {
+    let level = one.cell.levels.get(super::figures::RATE)?;
+    let (rate, multiple) = crate::spec::rate(level)?;
+    Some(if multiple { rate } else { rate / unit })
+}
+
+/// A metric or counter, divided by another and scaled.
+fn quotient(one: &CellSummary, of: &str, per: Option<&str>, times: Option<f64>) -> Option<f64> {
+    let number = |name: &str| {
+        let metric = one.metrics.get(name).map(|summary| summary.median);
+        metric.or_else(|| one.counters.get(name).copied())
+    };
+    let below = per.map_or(Some(1.0), number).filter(|below| *below != 0.0)?;
+    Some(number(of)? / below * times.unwrap_or(1.0))
+}
+
+/// A title as an identifier of the page.
+fn id(title: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    format!("paper{}", title.chars().map(letter).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::made_up_at;
+    use crate::plan::Cell;
+    use crate::spec::Scale;
+    use std::collections::BTreeMap;
+
+    /// A run of an experiment in which `symped` is as fast as the paper's, and sped is not.
+    fn metrics(cell: &Cell) -> BTreeMap<String, f64> {
+        let rate: f64 = cell.levels["workload.rate"].trim_end_matches('x').parse().unwrap();
+        let peak = if cell.target.starts_with("sped") { 630.0 } else { 1_000.0 };
+        let all = [
+            ("offered_per_s", 1_000.0 * rate),
+            ("good_per_s", peak * rate.min(1.0)),
+            ("disk_wait_s", 0.33),
+            ("window_s", 1.0),
+            ("switches", 107.0),
+        ];
+        all.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    #[test]
+    fn the_papers_points_lie_beside_ours() {
+        let text = crate::library::find("eurosys07-fig4").unwrap();
+        let run = made_up_at(text, Scale::Replica, &metrics);
+        let report = Report::of(&run);
+        let figures = figures(&report);
+        let names: Vec<&str> = figures.iter().map(|figure| figure.id.as_str()).collect();
+        assert_eq!(names, ["paper-e--figure-4-and-ours", "paper-e--in-numbers"]);
+        let drawing = figures[0].drawing.as_ref().unwrap();
+        let points = drawing["points"].as_array().unwrap();
+        assert_eq!((points[0]["x"].as_f64(), points[0]["y"].as_f64()), (Some(1.4), Some(0.63)));
+        // Ours are shares of the reference's peak at multiples of the calibrated rate.
+        let sped = &drawing["lines"][0]["points"];
+        assert_eq!(sped[2][0], 1.4);
+        assert!((sped[2][1].as_f64().unwrap() - 0.63).abs() < 0.02, "{sped}");
+        assert!(figures[0].caption.contains("3.06 GHz") && figures[0].caption.contains("Here:"));
+        let rows = &figures[1].table.as_ref().unwrap().rows;
+        let waiting = rows.iter().find(|row| row[1].contains("waiting")).unwrap();
+        assert_eq!((waiting[2].as_str(), waiting[3].as_str()), ("33 (§5.3)", "33.0"));
+        assert!(waiting[4].starts_with("E-1 "), "{waiting:?}");
+        let gain = rows.iter().find(|row| row[1] == "symped-2 over sped, at 1.4x").unwrap();
+        assert!(gain[2].starts_with("1.38") && gain[3].starts_with("1.5"), "{gain:?}");
+    }
+
+    #[test]
+    fn a_table_of_a_paper_gets_our_columns() {
+        let text = crate::library::find("systor12-fig4").unwrap();
+        let run = made_up_at(text, Scale::Replica, &metrics);
+        let figures = figures(&Report::of(&run));
+        let printed = figures.iter().find(|figure| figure.title.contains("table 3")).unwrap();
+        let table = printed.table.as_ref().unwrap();
+        let column = table.head.iter().position(|head| head == "shared-nb here").unwrap();
+        assert_eq!(table.head[column - 1], "s-symped nb part");
+        let replies = table.rows.iter().find(|row| row[0] == "replies/s").unwrap();
+        assert_eq!(replies[column - 1], "38,253");
+        assert!(replies[column].replace(',', "").parse::<f64>().unwrap() > 500.0);
+        let user = table.rows.iter().find(|row| row[0] == "user %").unwrap();
+        assert_eq!(user[column], "–", "what we do not measure is not made up");
+    }
+
+    #[test]
+    fn a_run_of_ones_own_has_nothing_of_papers() {
+        let text =
+            crate::library::find("hpl01").unwrap().replace("name = \"hpl01\"", "name = \"x\"");
+        let run = made_up_at(&text, Scale::Quick, &metrics);
+        assert!(figures(&Report::of(&run)).is_empty());
+    }
+}
