@@ -5,7 +5,7 @@ use super::ledger::{Ledger, Made, loop_device};
 use super::network::{output, run};
 use super::pages;
 use super::simdisk::Orders;
-use super::spec::{Disk, Spec};
+use super::spec::{Disk, Pages, Spec};
 use rustix::mount::{MountFlags, mount};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -67,6 +67,7 @@ impl MountedDisk {
             mount_point: below.clone(),
             name: name.clone(),
             cpus: spec.cpu.client.clone(),
+            at_once: spec.pages == Pages::Warm,
         };
         let wrapper = super::enter::first(spec.cpu.realtime, "env");
         let mut store = Servant::start(wrapper, "simdisk", &orders)?;
@@ -90,6 +91,11 @@ impl MountedDisk {
             return Err(format!("{}: lost", device.display()));
         }
         Ok(Self { root, described, store })
+    }
+
+    /// From now on it takes its time.
+    pub(super) fn take_time(&mut self) -> Result<(), String> {
+        self.store.go_on()
     }
 
     /// Where the files are.

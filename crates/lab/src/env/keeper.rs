@@ -93,6 +93,9 @@ impl Keeper {
                 Pages::Warm => pages::warm(root, &record.groups)?,
             }
         }
+        if let Some(disk) = &mut self.disk {
+            disk.take_time()?;
+        }
         record.namespaces(spec, self.link.as_ref().and_then(Link::client));
         Ok(record)
     }
@@ -183,6 +186,12 @@ impl Servant {
     /// Its process number.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Tells it that the time has come for what its order left for later.
+    pub(super) fn go_on(&mut self) -> Result<(), String> {
+        let told = self.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(b"\n"));
+        told.map_err(|error| error.to_string())
     }
 
     /// The next line that it says.

@@ -41,6 +41,8 @@ pub(super) struct Model<T> {
     size: u64,
     heads: Vec<Head>,
     queue: Vec<Waiting<T>>,
+    /// Whether requests take no time yet.
+    at_once: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,10 +54,15 @@ struct Head {
 }
 
 impl<T> Model<T> {
-    /// A disk of `size` bytes with nothing to do.
-    pub(super) fn new(disk: &Disk, size: u64) -> Self {
-        let heads = usize::try_from(disk.heads.max(1)).expect("a few heads");
-        Self { disk: disk.clone(), size, heads: vec![Head::default(); heads], queue: Vec::new() }
+    /// A disk of `size` bytes with nothing to do; `at_once`: it takes no time until it is told to.
+    pub(super) fn new(disk: &Disk, size: u64, at_once: bool) -> Self {
+        let heads = vec![Head::default(); usize::try_from(disk.heads.max(1)).expect("a few heads")];
+        Self { disk: disk.clone(), size, heads, queue: Vec::new(), at_once }
+    }
+
+    /// From now on requests take their time.
+    pub(super) fn take_time(&mut self) {
+        self.at_once = false;
     }
 
     /// A request arrives.
@@ -73,7 +80,8 @@ impl<T> Model<T> {
         let request = self.queue.remove(self.choose(place, now_ns)?);
         let start_ns = free_ns.max(request.came_ns);
         let way = request.offset.abs_diff(place);
-        let nanos = self.seek_ns(way) + self.transfer_ns(request.bytes);
+        let takes_ns = self.seek_ns(way) + self.transfer_ns(request.bytes);
+        let nanos = if self.at_once { 0 } else { takes_ns };
         let end_ns = start_ns + nanos;
         self.heads[head] = Head { place: request.offset + request.bytes, free_ns: end_ns };
         Some(Service { request, start_ns, end_ns, sought: way > 0, depth })
@@ -117,7 +125,7 @@ mod tests {
     const SIZE: u64 = 1_000_000_000;
 
     fn model(disk: Disk) -> Model<u32> {
-        Model::new(&disk, SIZE)
+        Model::new(&disk, SIZE, false)
     }
 
     fn disk() -> Disk {
@@ -149,6 +157,17 @@ mod tests {
         let ends: Vec<_> = served.iter().map(|s| (s.end_ns / MS, s.sought)).collect();
         assert_eq!(ends, [(5, true), (6, false), (11, true)]);
         assert_eq!(served.iter().map(|s| s.depth).collect::<Vec<_>>(), [3, 2, 1]);
+    }
+
+    #[test]
+    fn what_is_read_beforehand_takes_no_time() {
+        let mut model = Model::new(&disk(), SIZE, true);
+        model.arrive(request(1, 500_000, 100_000, 10 * MS));
+        assert_eq!(model.take(0, 12 * MS).unwrap().end_ns, 10 * MS);
+        model.take_time();
+        model.arrive(request(2, 0, 100_000, 20 * MS));
+        let service = model.take(0, 20 * MS).unwrap();
+        assert_eq!((service.start_ns, service.end_ns), (20 * MS, 25 * MS));
     }
 
     #[test]

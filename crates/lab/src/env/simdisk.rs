@@ -36,6 +36,9 @@ pub(super) struct Orders {
     pub(super) name: String,
     /// Where it may run; empty: anywhere.
     pub(super) cpus: Vec<usize>,
+    /// Whether it answers at once until it is told to take its time by a byte on standard input:
+    /// while the page cache is filled, which is no part of a measurement.
+    pub(super) at_once: bool,
 }
 
 /// Runs until standard input ends. Prints `ready` when the block store is there.
@@ -50,6 +53,7 @@ pub(super) fn run() -> Result<(), String> {
     // A disk does not queue for a processor.
     let _ = super::enter::prefer(NICE);
     let store = Store::open(&orders).map_err(failed)?;
+    let disk = Arc::clone(&store.disk);
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         MountOption::FSName("regatta-disk".to_owned()),
@@ -59,7 +63,9 @@ pub(super) fn run() -> Result<(), String> {
     let session = session.spawn().map_err(failed)?;
     super::keeper::say("ready");
     let mut rest = [0; 64];
-    while io::stdin().read(&mut rest).is_ok_and(|count| count > 0) {}
+    while io::stdin().read(&mut rest).is_ok_and(|count| count > 0) {
+        disk.model().take_time();
+    }
     // Whoever ordered us has unmounted first. If it died instead, a loop device still holds the
     // file: an orderly end would wait for it, and the end of this process frees it.
     std::mem::forget(session);
@@ -100,7 +106,7 @@ impl Store {
         let platters = Arc::new(Platters {
             image: file,
             size,
-            queue: Mutex::new(Model::new(disk, size)),
+            queue: Mutex::new(Model::new(disk, size, orders.at_once)),
             came: Condvar::new(),
             log: disk.log.as_deref().map(new_log).transpose()?.map(Mutex::new),
         });
