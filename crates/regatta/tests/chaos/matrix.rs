@@ -1,4 +1,5 @@
-//! The cases that hold under faults, run for every variant.
+//! The cases that hold under faults: all of them for one loop that does everything itself, and for
+//! its relatives those that differ.
 
 macro_rules! matrix {
     ($($variant:ident)*) => { $(mod $variant { topics! { $variant
@@ -11,6 +12,7 @@ macro_rules! matrix {
             last_answer_is_read_while_sending aborts_harm_nobody aborts_leave_nothing_open
             ends_with_the_request_are_noticed;
         conditionals: every_combination;
+        faults: a_full_table_delays_accepts short_calls_are_continued slow_opens_lose_nothing;
         framing: request_lines field_lines bare_line_ends content_lengths transfer_encodings
             chunks faults_in_pieces fault_after_good_requests;
         load: two_hundred_connections a_thousand_short_connections every_way_to_send
@@ -21,6 +23,27 @@ macro_rules! matrix {
             nothing_after_close all_kinds_of_answers;
         ranges: single_against_a_model several several_in_a_pipeline too_many;
     } })* };
+}
+
+/// What differs by who runs the loop and who does its disk work: bodies from every source, cut
+/// anywhere, connections that come all at once, leave, or are not let in.
+macro_rules! family {
+    ($($variant:ident)*) => { $(mod $variant { topics! { $variant
+        bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
+            chunked_body_is_drained;
+        closing: half_closed_pipeline_is_answered aborts_harm_nobody aborts_leave_nothing_open;
+        conditionals: every_combination;
+        faults: a_full_table_delays_accepts short_calls_are_continued slow_opens_lose_nothing;
+        load: two_hundred_connections every_way_to_send;
+        negotiation: ranges_of_a_coded_form;
+        pipelining: in_order answers_larger_than_buffers all_kinds_of_answers;
+        ranges: single_against_a_model several;
+    } })* };
+}
+
+family! {
+    symped symped_exclusive shared_two_tier shared_global n_copy amped_threads amped_processes
+    amped_flash laio_uring laio_uring_uncached laio_nowait
 }
 
 matrix! {

@@ -41,12 +41,85 @@ pub(crate) const VARIANTS: &[Variant] = &[
         &["cache.enabled=false", "accept.eager_read=true"],
         "seed=7,short_per_mille=300,eintr_per_mille=100,slow_open_per_mille=50,slow_open_us=2000",
     ),
+    of("symped", "symped", &["event.processes=2", "event.poller=epoll"], EVERYTHING),
+    of(
+        "symped_exclusive",
+        "symped",
+        &["event.processes=2", "event.poller=epoll-edge", "event.listen=exclusive"],
+        EDGES,
+    ),
+    of(
+        "shared_two_tier",
+        "shared-symped",
+        &["event.processes=2", "event.poller=epoll", "shared.lock=two-tier"],
+        EVERYTHING,
+    ),
+    of(
+        "shared_global",
+        "shared-symped",
+        &["event.processes=3", "event.poller=poll", "shared.lock=global"],
+        EVERYTHING,
+    ),
+    of("n_copy", "n-copy", &["event.copies=2", "event.poller=select"], EVERYTHING),
+    of("amped_threads", "amped", &["event.poller=epoll"], EVERYTHING),
+    of(
+        "amped_processes",
+        "amped",
+        &["event.poller=poll", "amped.helpers_as=processes", "amped.chunk_bytes=65536"],
+        EVERYTHING,
+    ),
+    // A helper for each open, each read and each piece of a file, and too few of them.
+    of(
+        "amped_flash",
+        "amped",
+        &[
+            "event.poller=epoll-edge",
+            "amped.helpers_as=processes",
+            "amped.helpers_max=2",
+            "amped.helpers_idle=0",
+            "amped.pass_descriptors=false",
+            "amped.residency=always-ask",
+            "amped.chunk_bytes=65536",
+            "cache.enabled=false",
+        ],
+        EDGES,
+    ),
+    of("laio_uring", "laio", &["event.poller=epoll", "laio.engine=uring"], EVERYTHING),
+    of(
+        "laio_uring_uncached",
+        "laio",
+        &["event.poller=poll", "laio.chunk_bytes=65536", "cache.enabled=false"],
+        EVERYTHING,
+    ),
+    of(
+        "laio_nowait",
+        "laio",
+        &["event.poller=epoll-edge", "laio.engine=nowait", "cache.enabled=false"],
+        EDGES,
+    ),
 ];
+
+/// Every fault there is, a full table of descriptors included.
+const EVERYTHING: &str = "seed=10,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100,\
+                          emfile_accept_per_mille=20,slow_open_per_mille=50,slow_open_us=2000";
+
+/// Every fault that leaves edges alone.
+const EDGES: &str = "seed=11,short_per_mille=300,eintr_per_mille=100,\
+                     emfile_accept_per_mille=20,slow_open_per_mille=50,slow_open_us=2000";
 
 const fn sped(
     name: &'static str,
     settings: &'static [&'static str],
     plan: &'static str,
 ) -> Variant {
-    Variant { name, architecture: "sped", settings, chaos: Some(plan) }
+    of(name, "sped", settings, plan)
+}
+
+const fn of(
+    name: &'static str,
+    architecture: &'static str,
+    settings: &'static [&'static str],
+    plan: &'static str,
+) -> Variant {
+    Variant { name, architecture, settings, chaos: Some(plan) }
 }
