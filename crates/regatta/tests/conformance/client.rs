@@ -26,6 +26,8 @@ pub(crate) fn get(target: &str) -> Vec<u8> {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    /// The reader leaves a head no other liberty: these and `fields` are all of its bytes.
+    pub(crate) reason: String,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) interim: Vec<u16>,
@@ -308,7 +310,7 @@ fn read_head(bytes: &[u8]) -> Answer {
     assert!(bytes.iter().all(clean), "odd bytes in a head: {}", bytes.escape_ascii());
     let text = std::str::from_utf8(bytes).expect("ASCII");
     let mut lines = text.strip_suffix("\r\n\r\n").expect("a whole head").split("\r\n");
-    let status = read_status(lines.next().expect("a first line"));
+    let (status, reason) = read_status(lines.next().expect("a first line"));
     let mut fields: Vec<(String, String)> = Vec::new();
     for line in lines {
         assert!(!line.contains(['\r', '\n']), "a bare CR or LF in {line:?}");
@@ -319,17 +321,17 @@ fn read_head(bytes: &[u8]) -> Answer {
         assert!(!again, "{name} twice in {text:?}");
         fields.push((name.to_owned(), value.to_owned()));
     }
-    let answer = Answer { status, fields, body: Vec::new(), interim: Vec::new() };
+    let answer = Answer { status, reason, fields, body: Vec::new(), interim: Vec::new() };
     check_fields(&answer);
     answer
 }
 
-fn read_status(line: &str) -> u16 {
+fn read_status(line: &str) -> (u16, String) {
     let rest = line.strip_prefix("HTTP/1.1 ").unwrap_or_else(|| panic!("status line {line:?}"));
     let (code, reason) = rest.split_once(' ').unwrap_or_else(|| panic!("status line {line:?}"));
     assert!(code.len() == 3 && code.bytes().all(|b| b.is_ascii_digit()), "{line:?}");
     assert!(!reason.is_empty(), "no reason in {line:?}");
-    code.parse().expect("three digits")
+    (code.parse().expect("three digits"), reason.to_owned())
 }
 
 fn is_token(byte: u8) -> bool {

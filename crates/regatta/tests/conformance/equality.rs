@@ -1,8 +1,8 @@
 //! The same requests get the same answers, byte for byte, from every variant.
 
-use crate::client::{Answer, request};
-use crate::harness::{Variant, serve};
-use crate::site::SIZES;
+use crate::client::{Answer, get, request};
+use crate::harness::{Launch, PATIENCE, Variant, eventually, serve};
+use crate::site::{SIZES, common};
 use crate::variants::VARIANTS;
 
 /// Requests of every kind; each on a connection of its own.
@@ -78,7 +78,8 @@ fn answers(variant: &Variant) -> Vec<Answer> {
 }
 
 fn assert_same(one: &Answer, two: &Answer, text: &[u8], first: &str, second: &str) {
-    let same = one.status == two.status && one.fields == two.fields && one.body == two.body;
+    let heads = one.status == two.status && one.reason == two.reason && one.fields == two.fields;
+    let same = heads && one.body == two.body;
     assert!(
         same,
         "{} is answered differently\n{first}: {}\n{second}: {}",
@@ -96,6 +97,92 @@ fn every_variant_answers_the_same() {
         let these = answers(variant);
         for ((one, two), (_, text)) in reference.iter().zip(&these).zip(corpus()) {
             assert_same(one, two, &text, VARIANTS[0].name, variant.name);
+        }
+    }
+}
+
+/// What a cache counts.
+const COUNTERS: [&str; 8] = [
+    "cache_lookups",
+    "cache_hits",
+    "cache_negative_hits",
+    "cache_fills",
+    "cache_revalidations",
+    "cache_evictions",
+    "cache_entries_removed",
+    "opens",
+];
+
+/// A fixed trace: files of every size, some far more often than others, forms of a page, a target
+/// that is not there, and heads.
+fn trace() -> Vec<(&'static str, Vec<u8>)> {
+    let mut seed: u32 = 1;
+    let mut roll = |below: usize| {
+        // Numerical Recipes' generator: any fixed sequence will do.
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 16) as usize % below
+    };
+    (0..300)
+        .map(|_| {
+            let below = 1 + roll(SIZES.len());
+            let size = SIZES[roll(below)];
+            match roll(10) {
+                0 => ("GET", get(&format!("/missing-{}", roll(3)))),
+                1 => ("HEAD", request("HEAD", &format!("/size-{size}.bin"), &[])),
+                2 => ("GET", request("GET", "/page.html", &[("Accept-Encoding", "gzip, br")])),
+                3 => ("GET", request("GET", "/page.html", &[])),
+                _ => ("GET", get(&format!("/size-{size}.bin"))),
+            }
+        })
+        .collect()
+}
+
+/// What the cache of a variant counts for the trace. Caches that are private are one: there is one
+/// worker. A cache that is shared is one whoever of its workers accepts a connection.
+fn counted(variant: &Variant, settings: &[&str]) -> Vec<(&'static str, u64)> {
+    let mut launch = Launch::new(variant, common()).sets(settings);
+    let alone: &[&str] = match variant.architecture {
+        "n-copy" => &["event.copies=1"],
+        "symped" | "amped" | "laio" => &["event.processes=1"],
+        _ => &[],
+    };
+    launch = launch.sets(alone).set("cache.enabled=true").set("cache.revalidate_ms=1h");
+    let server = launch.start();
+    let trace = trace();
+    for requests in trace.chunks(10) {
+        let mut client = server.connect();
+        for (method, text) in requests {
+            client.send(text);
+            client.answer(method);
+        }
+    }
+    let mut read = Vec::new();
+    // A worker counts a request after it has sent the answer.
+    let whole = eventually(PATIENCE, || {
+        let top = server.top();
+        let of = |name: &str| top["total"]["counters"][name].as_u64().expect("a counter");
+        read = COUNTERS.iter().map(|name| (*name, of(name))).collect();
+        of("requests") == trace.len() as u64
+    });
+    assert!(whole, "{}: {} requests are not counted: {read:?}", variant.name, trace.len());
+    read
+}
+
+/// systems.md §8.6, all: the same cache hits for the same trace, with room for everything and
+/// without.
+#[test]
+fn every_variant_counts_the_same() {
+    let small = ["cache.entries_max=5", "cache.descriptors_max=3", "cache.bytes_max=70000"];
+    for settings in [&[][..], &small[..]] {
+        let reference = counted(&VARIANTS[0], settings);
+        let of = |name: &str| reference.iter().find(|(n, _)| *n == name).expect("counted").1;
+        assert!(
+            of("cache_hits") > 50 && of("cache_fills") > 10,
+            "nothing to compare: {reference:?}"
+        );
+        assert_eq!(of("cache_evictions") > 0, !settings.is_empty(), "{reference:?}");
+        for variant in &VARIANTS[1..] {
+            assert_eq!(counted(variant, settings), reference, "{} {settings:?}", variant.name);
         }
     }
 }
