@@ -213,6 +213,7 @@ fn workload(
     let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
     let out = directory.join("workload");
     if !out.exists() {
+        remove_partial(&directory);
         let mut words: Vec<OsString> =
             vec![options.regatta.into(), "workload".into(), "new".into(), preset.into()];
         words.push(out.clone().into());
@@ -253,6 +254,15 @@ fn requests_per_session(workload: Option<&Path>) -> Result<f64, String> {
         return Ok(1.0);
     }
     Ok(crate::record::real(requests) / crate::record::real(sessions))
+}
+
+/// Removes what a run that was killed had made of a workload.
+fn remove_partial(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("workload.partial-") {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Makes a directory that everybody may enter.

@@ -2,7 +2,10 @@
 
 use super::disklog::{self, Summary};
 use super::simdisk::now_ns;
+use super::spec::Layout;
 use super::{Groups, Record};
+use crate::record::real;
+use regatta_load::engine::Kernel;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -14,6 +17,8 @@ pub struct Glance {
     /// `CLOCK_MONOTONIC`, as in the disk's log, ns.
     at_ns: u64,
     memory: Memory,
+    /// What the server's network counted, if the client's is another.
+    network: Option<Kernel>,
 }
 
 /// The memory of the server's group.
@@ -29,7 +34,14 @@ impl Glance {
     /// Now.
     #[must_use]
     pub fn at(record: &Record) -> Self {
-        Self { at_ns: now_ns(), memory: Memory::of(&record.groups) }
+        let network = record.spec.network.as_ref();
+        let apart = network.is_some_and(|network| network.layout == Layout::Pair);
+        let keeper = record.keeper.to_string();
+        Self {
+            at_ns: now_ns(),
+            memory: Memory::of(&record.groups),
+            network: apart.then(|| Kernel::read_of(&keeper)),
+        }
     }
 }
 
@@ -81,6 +93,13 @@ pub fn numbers(
     {
         put("refaults_per_s", (last - first) / seconds);
     }
+    if let (Some(first), Some(last)) = (before.network, after.network)
+        && seconds > 0.0
+    {
+        let grown = |of: fn(&Kernel) -> u64| real(of(&last).saturating_sub(of(&first))) / seconds;
+        put("listen_overflows_per_s", grown(|kernel| kernel.listen_overflows));
+        put("segments_again_per_s", grown(|kernel| kernel.segments_again));
+    }
     let disk = record.spec.disk.as_ref();
     if let Some((disk, log)) = disk.and_then(|disk| Some((disk, disk.log.as_deref()?))) {
         let found = summary(log, disk.heads, before.at_ns, after.at_ns)?;
@@ -104,7 +123,11 @@ fn summary(log: &Path, heads: u32, from_ns: u64, to_ns: u64) -> Result<Summary, 
 
 #[cfg(test)]
 mod tests {
-    use super::Memory;
+    use super::{Glance, Memory, numbers};
+    use crate::env::Record;
+    use crate::env::disklog::HEAD;
+    use crate::env::spec::{Disk, Spec};
+    use regatta_load::engine::Kernel;
 
     #[test]
     fn the_memory_of_both_versions_is_read() {
@@ -117,5 +140,33 @@ mod tests {
         let old = "file 4096\nworkingset_refault 6\n";
         assert_eq!(Memory::parse(old).refaults, Some(6.0));
         assert_eq!(Memory::parse("odd"), Memory::default());
+    }
+
+    #[test]
+    fn what_happened_between_two_looks_becomes_numbers() {
+        let log = std::env::temp_dir().join(format!("regatta-glance-{}", std::process::id()));
+        let row = "1100000000\t1100000000\t1300000000\t1300000000\t0\t65536\t0\t1\t1\tread\n";
+        std::fs::write(&log, format!("{HEAD}{row}")).unwrap();
+        let disk = Some(Disk { log: Some(log.clone()), ..Disk::default() });
+        let record = Record::begin(&Spec { disk, ..Spec::default() }, "x").unwrap();
+        let at = |at_ns, refaults, listen_overflows| Glance {
+            at_ns,
+            memory: Memory { cache: Some(4_194_304.0), refaults: Some(refaults) },
+            network: Some(Kernel { listen_overflows, ..Kernel::default() }),
+        };
+        let (before, after) = (at(1_000_000_000, 10.0, 3), at(3_000_000_000, 30.0, 11));
+        let found = numbers(&record, &before, &after).unwrap();
+        std::fs::remove_file(&log).unwrap();
+        for (name, value) in [
+            ("page_cache_mib", 4.0),
+            ("refaults_per_s", 10.0),
+            ("listen_overflows_per_s", 4.0),
+            ("disk_requests_per_s", 0.5),
+            ("disk_busy_share", 0.1),
+            ("disk_run_kib", 64.0),
+        ] {
+            assert!((found[name] - value).abs() < 1e-9, "{name}: {}", found[name]);
+        }
+        assert!(numbers(&record, &before, &after).is_err(), "the log is gone");
     }
 }

@@ -21,8 +21,16 @@ pub struct Kernel {
 impl Kernel {
     /// As they are now; what cannot be read is 0.
     pub(super) fn read() -> Self {
-        let netstat = fs::read_to_string("/proc/net/netstat").unwrap_or_default();
-        let snmp = fs::read_to_string("/proc/net/snmp").unwrap_or_default();
+        Self::read_of("self")
+    }
+
+    /// As they are now in the network namespace of a process, named as `/proc` names it; what
+    /// cannot be read is 0.
+    #[must_use]
+    pub fn read_of(process: &str) -> Self {
+        let table = |name| fs::read_to_string(format!("/proc/{process}/net/{name}"));
+        let netstat = table("netstat").unwrap_or_default();
+        let snmp = table("snmp").unwrap_or_default();
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let steal = stat.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));
         Self {
