@@ -8,7 +8,7 @@ use crate::plan::{Planned, cells, order, predicted_s};
 use crate::process::{Launch, Running};
 use crate::rooms::Rooms;
 use crate::spec::{Experiment, Mode, Scale, Workload};
-use crate::trial::Bench;
+use crate::trial::{Bench, NO_THINK};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -239,7 +239,35 @@ fn workload(
             return Err(format!("the workload {preset} could not be made: {}", said.trim()));
         }
     }
+    without_think(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     Ok((out.join("root"), Some(out)))
+}
+
+/// Makes a second set of logs: the same sessions without think times, for those who ask for it.
+fn without_think(workload: &Path) -> std::io::Result<()> {
+    let (logs, out) = (workload.join("logs"), workload.join(NO_THINK));
+    if out.exists() || !logs.exists() {
+        return Ok(());
+    }
+    fs::create_dir(&out)?;
+    for log in fs::read_dir(&logs)? {
+        let log = log?;
+        let text = fs::read_to_string(log.path())?;
+        let lines = text.lines().map(thoughtless);
+        fs::write(out.join(log.file_name()), lines.map(|line| line + "\n").collect::<String>())?;
+    }
+    Ok(())
+}
+
+/// A line of a log that the lab made itself, without its think time.
+fn thoughtless(line: &str) -> String {
+    if line.starts_with('#') {
+        return line.to_owned();
+    }
+    let target = line.trim_start();
+    let burst = &line[..line.len() - target.len()];
+    let words = target.split(' ').filter(|word| !word.starts_with("think="));
+    format!("{burst}{}", words.collect::<Vec<_>>().join(" "))
 }
 
 /// How many requests a session of the workload's logs has on average.
@@ -271,4 +299,22 @@ fn make_open(path: &Path) -> Result<(), String> {
     let named = |error: std::io::Error| format!("{}: {error}", path.display());
     fs::create_dir_all(path).map_err(named)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).map_err(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thoughtless;
+
+    #[test]
+    fn think_times_leave_a_log_and_nothing_else_does() {
+        for (line, without) in [
+            ("/a think=0.343", "/a"),
+            (" /b method=HEAD think=3", " /b method=HEAD"),
+            ("/think=3", "/think=3"),
+            ("#! at=12.5 line=400000", "#! at=12.5 line=400000"),
+            ("", ""),
+        ] {
+            assert_eq!(thoughtless(line), without);
+        }
+    }
 }

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How much longer than planned a load may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Beside a workload's `logs`: the same sessions without think times.
+pub(crate) const NO_THINK: &str = "logs-without-think-times";
 /// How long requests in flight at a load's end are waited for.
 const DRAIN_S: f64 = 0.5;
 
@@ -57,6 +59,8 @@ pub(crate) struct Asked {
     warm_s: f64,
     window_s: f64,
     seed: u64,
+    /// Without think times.
+    without_think: bool,
 }
 
 impl Bench<'_> {
@@ -203,6 +207,7 @@ impl Bench<'_> {
                 warm_s: 0.5,
                 window_s: calibrate.seconds,
                 seed,
+                without_think: false,
             };
             rates.push(self.measure(&cell, &asked, outcome)?.0.good_per_s);
         }
@@ -231,6 +236,7 @@ impl Bench<'_> {
             model: workload.model,
             rate: format!("{:.3}", rate * unit),
             connections: connections.unwrap_or(workload.connections),
+            without_think: level("workload.think").unwrap_or(&workload.think) == "none",
             warm_s: measure.warm_s,
             window_s: measure.window_s,
             seed,
@@ -323,7 +329,7 @@ impl Bench<'_> {
             Loop::Closed => flag("--closed", asked.connections.to_string().into()),
             Loop::Open => flag("--rate", asked.rate.clone().into()),
             Loop::PartlyOpen => {
-                for log in self.logs() {
+                for log in self.logs(asked.without_think) {
                     flag("--sessions", log.into());
                 }
                 flag("--session-rate", asked.rate.clone().into());
@@ -353,8 +359,9 @@ impl Bench<'_> {
         words
     }
 
-    fn logs(&self) -> Vec<PathBuf> {
-        let folder = self.workload.as_ref().map(|workload| workload.join("logs"));
+    fn logs(&self, without_think: bool) -> Vec<PathBuf> {
+        let name = if without_think { NO_THINK } else { "logs" };
+        let folder = self.workload.as_ref().map(|workload| workload.join(name));
         let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
         let mut logs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         logs.sort();

@@ -423,6 +423,10 @@ fn other_servers_and_machines() {
             }),
         ],
     );
+}
+
+#[test]
+fn kernels_and_workloads() {
     check(
         "systor12-fig1",
         &[
@@ -465,6 +469,17 @@ fn other_servers_and_machines() {
                 vec![("server_cpu", used), ("listen_overflows_per_s", lost)]
             }),
             ("G-5", Cannot, |_, _, _| vec![("server_cpu", 0.2)]),
+        ],
+    );
+    check(
+        "think-times",
+        &[
+            ("P-3", Fails, nothing),
+            ("P-3", Holds, |arm, rate, cell| {
+                let none = cell.levels["workload.think"] == "none";
+                let peak = if (arm == "nginx") == none { 1.2 } else { 1.0 };
+                vec![("good_per_s", 700.0 * rate.min(1.0) * peak)]
+            }),
         ],
     );
     check("geneves-fig1", &[("G-3", Cannot, nothing)]);

@@ -184,6 +184,8 @@ pub struct Workload {
     pub connections: u32,
     /// Requests on one connection; 0: no limit.
     pub requests_per_connection: u32,
+    /// Whether sessions have their think times, `kept`, or none.
+    pub think: String,
     /// Time-out on the wire, such as `900ms`.
     pub timeout: String,
     /// The service level, such as `p99<50ms,errors<1%`.

@@ -13,6 +13,10 @@ use toml::de::{DeTable, DeValue};
 
 /// Levels of one factor at most.
 const LEVELS_MAX: usize = 64;
+/// What sessions do between their requests.
+const THINKS: [&str; 2] = ["kept", "none"];
+/// The factor of it.
+const THINK: &str = "workload.think";
 /// Times in an experiment, seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -151,11 +155,12 @@ fn flatten(table: &Fields<'_, '_, '_>, prefix: &str, out: &mut BTreeMap<String, 
 fn factors(all: &Fields<'_, '_, '_>) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (path, value) in all.entries() {
-        let known = ["workload.rate", "workload.connections"].contains(&path.as_str())
+        let known = ["workload.rate", "workload.connections", THINK].contains(&path.as_str())
             || environment::is_factor(&path)
             || (path.starts_with("targets.") && path.contains(".config."));
         if !known {
-            let what = "not a factor: workload.rate, workload.connections, environment.KEY or \
+            let what = "not a factor: workload.rate, workload.connections, workload.think, \
+                        environment.KEY or \
                         targets.NAME.config.KEY";
             all.wrong(value, &path, what);
         }
@@ -180,6 +185,9 @@ fn levels(all: &Fields<'_, '_, '_>, path: &str, value: At<'_, '_>) -> Vec<String
     }
     for fault in words.iter().filter_map(|word| environment::level_fault(path, word)) {
         all.wrong(value, path, &fault);
+    }
+    if path == THINK && words.iter().any(|word| !THINKS.contains(&word.as_str())) {
+        all.wrong(value, path, "think times are \"kept\" or \"none\"");
     }
     if path == "workload.rate" && words.iter().any(|word| rate(word).is_none()) {
         all.wrong(value, path, "a rate is a number above 0 or a multiple such as \"1.5x\"");
@@ -231,6 +239,7 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
         arrivals: fields.choice("arrivals", &["constant", "poisson", "uniform"], "poisson"),
         connections: fields.count("connections", 1..=1_000_000).unwrap_or(64),
         requests_per_connection: fields.count("requests_per_connection", 0..=u32::MAX).unwrap_or(0),
+        think: fields.choice("think", &THINKS, "kept"),
         timeout: time("timeout", "10s"),
         slo: slo(&fields),
         verify: fields.flag("verify").unwrap_or(true),

@@ -84,6 +84,7 @@ config.a = 1
 [factors]
 "workload.size" = [1, 1]
 "workload.rate" = ["1.5x", "fast"]
+"workload.think" = ["kept", "slow"]
 [workload]
 preset = "nosuch"
 rate = -1
@@ -108,18 +109,19 @@ window_s = "long"
         "e.toml:11:19: factors.workload.size: not a factor",
         "e.toml:11:19: factors.workload.size: levels are single values",
         "e.toml:12:19: factors.workload.rate: a rate is a number",
-        "e.toml:14:10: workload.preset: no such preset",
-        "e.toml:15:8: workload.rate: expected a number above 0",
-        "e.toml:16:11: workload.timeout: \"soon\" is not a time",
-        "e.toml:17:7: workload.slo:",
-        "e.toml:19:10: measure.blocks: expected a whole number from 1 to 1000",
-        "e.toml:20:12: measure.window_s: expected a number",
-        "e.toml:21:8: no such scale",
-        "e.toml:22:2: unknown key guard",
+        "e.toml:13:20: factors.workload.think: think times are",
+        "e.toml:15:10: workload.preset: no such preset",
+        "e.toml:16:8: workload.rate: expected a number above 0",
+        "e.toml:17:11: workload.timeout: \"soon\" is not a time",
+        "e.toml:18:7: workload.slo:",
+        "e.toml:20:10: measure.blocks: expected a whole number from 1 to 1000",
+        "e.toml:21:12: measure.window_s: expected a number",
+        "e.toml:22:8: no such scale",
+        "e.toml:23:2: unknown key guard",
     ] {
         assert!(said.iter().any(|line| line.starts_with(part)), "{part} is not in {said:#?}");
     }
-    assert_eq!(said.len(), 18, "{said:#?}");
+    assert_eq!(said.len(), 19, "{said:#?}");
     let problems = parse("e.toml", "[experiment\nname = ", Scale::Quick).unwrap_err();
     assert!(problems.iter().any(|problem| problem.0.starts_with("e.toml:1:")), "{problems:?}");
 }
