@@ -51,8 +51,22 @@ pub fn list() -> u8 {
         if !experiment.papers.is_empty() {
             let _ = writeln!(out, "  {}", experiment.papers.join(", "));
         }
+        if !experiment.claims.is_empty() {
+            let _ = writeln!(out, "  claims {}", experiment.claims.join(", "));
+        }
     }
     print(&out)
+}
+
+/// Prints the file of an experiment that comes with the program.
+pub fn print_file(name: &str) -> u8 {
+    match library::find(name) {
+        Some(text) => print(text),
+        None => {
+            say(&format!("{name} is no experiment; `regatta lab list` shows those that there are"));
+            USAGE
+        }
+    }
 }
 
 /// Runs an experiment, or goes on with it.
@@ -221,7 +235,11 @@ fn show(bar: &ProgressBar, progress: &Progress<'_>) {
 }
 
 fn minutes(seconds: f64) -> String {
-    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+    match seconds {
+        few if few < 90.0 => format!("{few:.0} s"),
+        more if more < 7_200.0 => format!("{:.0} min", more / 60.0),
+        many => format!("{:.0} h", many / 3_600.0),
+    }
 }
 
 fn print(text: &str) -> u8 {
@@ -237,4 +255,28 @@ fn print(text: &str) -> u8 {
 fn say(problem: &str) {
     // Nobody may be there to read it.
     let _ = writeln!(io::stderr(), "regatta lab: {problem}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_can_be_planned_at_every_scale() {
+        for (name, text) in library::EXPERIMENTS {
+            for scale in Scale::ALL {
+                let experiment = parse(name, text, scale).unwrap();
+                let plan = plan(&experiment);
+                assert!(plan.starts_with(&experiment.question), "{name}: {plan}");
+                for target in &experiment.targets {
+                    assert!(plan.contains(&format!("\n  {} ", target.name)), "{name}: {plan}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn times_are_said_in_what_suits_them() {
+        assert_eq!([45.0, 600.0, 10_800.0].map(minutes), ["45 s", "10 min", "3 h"]);
+    }
 }

@@ -22,9 +22,13 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("geneves-fig2", include_str!("../../../experiments/geneves-fig2.toml")),
     ("geneves-backlog", include_str!("../../../experiments/geneves-backlog.toml")),
     ("accept-strategies", include_str!("../../../experiments/accept-strategies.toml")),
+    ("think-times", include_str!("../../../experiments/think-times.toml")),
     ("pollers", include_str!("../../../experiments/pollers.toml")),
     ("residency", include_str!("../../../experiments/residency.toml")),
     ("memory", include_str!("../../../experiments/memory.toml")),
+    ("template-builds", include_str!("../../../experiments/template-builds.toml")),
+    ("template-configurations", include_str!("../../../experiments/template-configurations.toml")),
+    ("template-site", include_str!("../../../experiments/template-site.toml")),
 ];
 
 /// The text of the experiment `name`.

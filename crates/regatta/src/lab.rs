@@ -13,9 +13,12 @@ use std::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// List the experiments that come with the program.
-    #[command(after_help = "Example: regatta lab list")]
-    List,
+    /// List the experiments that come with the program, or print the file of one.
+    #[command(after_help = "Example: regatta lab list template-site > mine.toml")]
+    List {
+        /// Print this one's file, to be changed and run.
+        name: Option<String>,
+    },
     /// Run an experiment, or go on with one that was interrupted.
     #[command(after_help = "Example: regatta lab run quick --out ./first")]
     Run(Run),
@@ -63,7 +66,8 @@ enum Scale {
 /// Runs the command and returns its exit code.
 pub(crate) fn run(lab: Lab) -> u8 {
     match lab {
-        Lab::List => cli::list(),
+        Lab::List { name: None } => cli::list(),
+        Lab::List { name: Some(name) } => cli::print_file(&name),
         Lab::Run(run) => run.run(),
         Lab::Report { run } => cli::report(&run),
         Lab::Compare { before, after } => cli::compare(&before, &after),
