@@ -242,3 +242,59 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::{
+        dice::SEEDS,
+        disk::schedule::{CHUNK, Folder, Sums, run},
+        helpers::schedule::Moved,
+    };
+
+    /// A disk of this crew that tests as `test` says.
+    fn disk<'a, C: Crew>(
+        folder: &'a Folder,
+        crew: C,
+        test: Test,
+        tally: Tally<'a>,
+    ) -> HelperDisk<'a, C> {
+        let limits = Limits { helpers_max: 3, helpers_idle: 1 };
+        HelperDisk {
+            helpers: Helpers::new(crew, limits, tally),
+            root: &folder.root,
+            rules: OpenRules::default(),
+            test,
+            chunk_bytes: CHUNK,
+            stall_ns: u64::MAX,
+            vouched: false,
+            tally,
+        }
+    }
+
+    #[test]
+    fn every_operation_ends_once_whoever_leaves_or_dies() {
+        let (folder, mut sums) = (Folder::new(), Sums::default());
+        let rules = OpenRules::default();
+        for seed in 0..SEEDS {
+            let arena = folder.arena();
+            let tally = Tally::Owned(arena.slot(0));
+            let test = match seed % 4 {
+                0 => Test::By(by_nowait),
+                1 => Test::By(by_mincore),
+                _ => Test::Always(Resident::No),
+            };
+            if seed % 8 < 2 {
+                let crew = Threads::new(&folder.root, rules).unwrap();
+                run(&mut disk(&folder, crew, test, tally), seed, &folder, &mut sums, |_, _, _| ());
+                continue;
+            }
+            let crew = Moved::new(seed, Some((&folder.root, rules)));
+            let mut disk = disk(&folder, crew, test, tally);
+            run(&mut disk, seed, &folder, &mut sums, |disk, dice, over| {
+                disk.helpers.stir(dice, over);
+            });
+        }
+        assert!(sums.at_once > 100 && sums.later > 1000 && sums.left > 300, "{sums:?}");
+    }
+}

@@ -7,7 +7,7 @@ use crate::{
     kit::{
         disk::{Bytes, Disk, Found, News, Report, front},
         helper_threads::Threads,
-        helpers::{Errand, Helpers, Job, Limits, Outcome, Purpose},
+        helpers::{Crew, Errand, Helpers, Job, Limits, Outcome, Purpose},
     },
     options::{Kind, OptionSpec, joined},
 };
@@ -188,15 +188,15 @@ impl Disk for RingDisk<'_> {
 }
 
 /// Threads continue what would block.
-struct NowaitDisk<'a> {
-    helpers: Helpers<'a, Threads>,
+struct NowaitDisk<'a, C> {
+    helpers: Helpers<'a, C>,
     root: &'a Root,
     rules: OpenRules,
     chunk_bytes: u64,
     tally: Tally<'a>,
 }
 
-impl Disk for NowaitDisk<'_> {
+impl<C: Crew> Disk for NowaitDisk<'_, C> {
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
         let over = count(open_cached(self.root, &req, self.rules), self.tally);
         if over.is_some() {
@@ -267,5 +267,57 @@ impl Disk for NowaitDisk<'_> {
             };
             return Some(Report { key, news, spent: Spent::default() });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::{
+        dice::SEEDS,
+        disk::schedule::{CHUNK, Folder, Sums, run},
+        helpers::schedule::Moved,
+    };
+
+    const LIMITS: Limits = Limits { helpers_max: 3, helpers_idle: 1 };
+
+    /// Whatever the kernel continues, and for however long.
+    #[test]
+    fn every_operation_of_a_ring_ends_once() {
+        let (folder, mut sums) = (Folder::new(), Sums::default());
+        for seed in 0..SEEDS {
+            let arena = folder.arena();
+            let root = folder.root.try_clone().unwrap();
+            let Ok(ring) = Ring::new(root, OpenRules::default()) else { return };
+            let tally = Tally::Owned(arena.slot(0));
+            let (asked, news) = (HashMap::new(), VecDeque::new());
+            let mut disk = RingDisk { ring, asked, news, chunk_bytes: CHUNK, tally };
+            run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
+        }
+        assert!(sums.at_once > 1000, "{sums:?}");
+    }
+
+    #[test]
+    fn every_operation_of_helpers_ends_once() {
+        let (folder, mut sums) = (Folder::new(), Sums::default());
+        let rules = OpenRules::default();
+        for seed in 0..SEEDS {
+            let arena = folder.arena();
+            let tally = Tally::Owned(arena.slot(0));
+            let root = &folder.root;
+            if seed % 8 == 0 {
+                let helpers = Helpers::new(Threads::new(root, rules).unwrap(), LIMITS, tally);
+                let mut disk = NowaitDisk { helpers, root, rules, chunk_bytes: CHUNK, tally };
+                run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
+                continue;
+            }
+            let crew = Moved::new(seed, Some((root, rules)));
+            let helpers = Helpers::new(crew, LIMITS, tally);
+            let mut disk = NowaitDisk { helpers, root, rules, chunk_bytes: CHUNK, tally };
+            run(&mut disk, seed, &folder, &mut sums, |disk, dice, over| {
+                disk.helpers.stir(dice, over);
+            });
+        }
+        assert!(sums.at_once > 1000, "{sums:?}");
     }
 }

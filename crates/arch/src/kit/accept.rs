@@ -122,3 +122,94 @@ impl<'a> Acceptor<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::dice::{Dice, SEEDS};
+    use regatta_metrics::Arena;
+    use regatta_sys::{
+        socket::{ListenSpec, listen, local_addr},
+        wait::{Interest, Poll, Poller},
+    };
+    use std::{net::TcpStream, sync::atomic::AtomicU64, time::Duration};
+
+    fn wait(listener: &OwnedFd) {
+        let (mut poller, mut events) = (Poll::new(), Vec::new());
+        poller.add(listener.as_fd(), 1, Interest::READ).unwrap();
+        assert!(poller.wait(&mut events, Some(Duration::from_secs(60))).unwrap() > 0);
+    }
+
+    /// Clients come and go, connections close, and each strategy takes what it says.
+    #[test]
+    fn random_schedules_take_what_the_strategy_says() {
+        let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let arena = Arena::create(&words, 1);
+        let tally = Tally::Owned(arena.slot(0));
+        let spec = ListenSpec::new("127.0.0.1:0".parse().unwrap());
+        let listeners = [listen(&spec).unwrap()];
+        let address = local_addr(listeners[0].as_fd()).unwrap();
+        let (mut calls, mut accepted) = (0, 0);
+        for seed in 0..SEEDS {
+            let mut dice = Dice::new(seed);
+            let rules = AcceptRules {
+                count: u32::try_from(dice.below(5)).unwrap(),
+                eager_read: false,
+                on_close: false,
+                when_full: WhenFull::Leave,
+                connections_max: 1 + dice.below(6),
+                mode: Mode::Nonblocking,
+            };
+            let acceptor = Acceptor::new(&listeners, rules);
+            let (mut clients, mut open, mut queued) = (Vec::new(), Vec::new(), 0);
+            for _ in 0..12 {
+                for _ in 0..dice.below(4) {
+                    clients.push(TcpStream::connect(address).unwrap());
+                    queued += 1;
+                }
+                let mut taken = 0;
+                let ended = loop {
+                    let room = open.len() < rules.connections_max;
+                    let may = rules.count == 0 || taken < rules.count;
+                    let expect = match (room, may, queued > 0) {
+                        (false, _, _) => Some(Ended::Full),
+                        (_, false, _) => Some(Ended::Limit),
+                        (_, _, false) => Some(Ended::Drained),
+                        _ => None,
+                    };
+                    calls += u64::from(room && may);
+                    match acceptor.take(0, open.len(), taken, tally) {
+                        Ok((socket, peer)) => {
+                            assert_eq!(expect, None, "seed {seed}");
+                            assert!(peer.ip().is_loopback());
+                            open.push(socket);
+                            (taken, queued, accepted) = (taken + 1, queued - 1, accepted + 1);
+                        }
+                        // The last packet of a handshake may be on the way yet.
+                        Err(Ended::Drained) if expect.is_none() => wait(&listeners[0]),
+                        Err(ended) => break (ended, expect),
+                    }
+                };
+                assert_eq!(Some(ended.0), ended.1, "seed {seed}");
+                for _ in 0..dice.below(4) {
+                    drop(dice.take(&mut open));
+                }
+            }
+            // Nothing is left for the next.
+            while queued > 0 {
+                match acceptor.take(0, 0, 0, tally) {
+                    Ok(_) => (accepted, queued) = (accepted + 1, queued - 1),
+                    Err(ended) => {
+                        assert_eq!(ended, Ended::Drained);
+                        wait(&listeners[0]);
+                    }
+                }
+                calls += 1;
+            }
+        }
+        let slot = arena.slot(0);
+        assert_eq!(slot.get(Counter::AcceptOk), accepted);
+        assert_eq!(slot.get(Counter::AcceptCalls), calls);
+        assert_eq!(slot.get(Counter::AcceptCalls), accepted + slot.get(Counter::AcceptWouldBlock));
+    }
+}

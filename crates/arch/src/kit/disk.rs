@@ -1,4 +1,7 @@
 //! Who performs operations that may block on disk.
+#[cfg(test)]
+pub(crate) mod schedule;
+
 use crate::drive::step::Spent;
 use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ticket};
 use regatta_sys::{OpenRules, Root, StaticFile};

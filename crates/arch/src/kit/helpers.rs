@@ -3,6 +3,9 @@
 //! A helper runs one errand at a time. Helpers are started when errands wait for one, up to a
 //! limit, and those without an errand are kept in reserve, up to another. All of this is the event
 //! loop's own bookkeeping: there is no lock.
+#[cfg(test)]
+pub(crate) mod schedule;
+
 use super::disk::{Bytes, Found};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, ReadReq, Ticket};

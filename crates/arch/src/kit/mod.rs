@@ -1,5 +1,7 @@
 //! Parts that several architectures use.
 pub mod accept;
+#[cfg(test)]
+pub(crate) mod dice;
 pub mod disk;
 pub mod event_loop;
 pub mod helper_processes;

@@ -99,6 +99,39 @@ const fn parts(key: u64) -> (u32, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::dice::{Dice, SEEDS};
+    use std::collections::HashMap;
+
+    #[test]
+    fn random_schedules_find_what_is_there_and_nothing_else() {
+        for seed in 0..SEEDS {
+            let mut dice = Dice::new(seed);
+            let (mut slab, mut there, mut gone) = (Slab::default(), HashMap::new(), Vec::new());
+            for step in 0..400 {
+                let keys: Vec<u64> = there.keys().copied().collect();
+                match keys.get(dice.below(keys.len() + 1)) {
+                    Some(key) if dice.once_in(2) => {
+                        assert_eq!(slab.remove(*key), there.remove(key));
+                        gone.push(*key);
+                    }
+                    Some(key) => assert_eq!(slab.get_mut(*key), there.get_mut(key)),
+                    None => {
+                        for value in 0..dice.below(20) {
+                            assert_eq!(there.insert(slab.insert(step + value), step + value), None);
+                        }
+                    }
+                }
+                if let Some(key) = gone.get(dice.below(gone.len() + 1)) {
+                    assert_eq!(slab.get_mut(*key), None);
+                    assert_eq!(slab.remove(*key), None);
+                }
+            }
+            let mut keys = slab.keys();
+            assert_eq!((slab.len(), keys.len()), (there.len(), there.len()));
+            keys.retain(|key| !there.contains_key(key));
+            assert!(keys.is_empty(), "seed {seed}: {keys:?}");
+        }
+    }
 
     #[test]
     fn a_key_names_one_slot_and_never_its_successor() {

@@ -107,6 +107,7 @@ fn index(bucket: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::dice::{Dice, SEEDS};
 
     #[test]
     fn entries_fire_once_not_early_and_at_most_a_bucket_late() {
@@ -132,6 +133,46 @@ mod tests {
         }
         seen.sort_unstable();
         assert!(seen.iter().copied().eq(0..500));
+    }
+
+    /// Entries of any time, past and far beyond the wheel's reach, and waits of any length.
+    #[test]
+    fn random_schedules_fire_each_entry_once() {
+        const REACH_MS: u64 = BUCKETS as u64 * BUCKET_MS;
+        let mut dice = Dice::new(0);
+        for seed in 0..SEEDS {
+            let mut now = dice.below(1 << 20) as u64;
+            let mut wheel = Wheel::new(Tick(now));
+            let mut filed = std::collections::BTreeMap::new();
+            for step in 0..300 {
+                if dice.once_in(3) {
+                    let most = [40, 1000, 200_000][dice.below(3)];
+                    now += dice.below(most) as u64;
+                    let mut fired = Vec::new();
+                    wheel.turn(Tick(now), &mut fired);
+                    for Fired { key, at } in fired {
+                        let (due, since) = filed.remove(&key).expect("it fires once");
+                        assert_eq!(at, due, "seed {seed}, {key}");
+                        let far = due.0.saturating_sub(since) >= REACH_MS - 2 * BUCKET_MS;
+                        assert!(due.0 <= now || far, "seed {seed}: {key} of {due:?} at {now}");
+                    }
+                    let late = |(due, since): &&(Tick, u64)| {
+                        due.0.max(*since).saturating_add(2 * BUCKET_MS) <= now
+                    };
+                    assert_eq!(filed.values().find(late), None, "seed {seed}: late at {now}");
+                } else {
+                    let at = match dice.below(8) {
+                        0 => Tick::NEVER,
+                        1 => Tick(now.saturating_sub(500)),
+                        2 => Tick(now + REACH_MS + dice.below(1 << 20) as u64),
+                        _ => Tick(now + dice.below(70_000) as u64),
+                    };
+                    wheel.insert(step, at);
+                    filed.insert(step, (at, now));
+                }
+                assert_eq!(wheel.next().is_some(), !filed.is_empty(), "seed {seed}");
+            }
+        }
     }
 
     #[test]

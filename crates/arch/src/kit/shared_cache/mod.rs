@@ -464,4 +464,6 @@ fn fault(kind: u64) -> OpenFault {
 }
 
 #[cfg(test)]
+mod schedule;
+#[cfg(test)]
 mod tests;

@@ -10,20 +10,13 @@ use regatta_sys::{
 };
 use std::{fs, path::PathBuf, sync::atomic::AtomicU32};
 
-const FILES: u64 = 24;
+pub(super) const FILES: u64 = 24;
 
-struct Rig {
-    folder: PathBuf,
-    root: Root,
-    site: Site,
-    crew: Crew,
-    place: Place,
-    members: [&'static Member; 2],
-    arena: Arena<'static>,
-}
+/// Files whose lengths are known.
+pub(super) struct Folder(PathBuf);
 
-impl Rig {
-    fn new(locking: Locking, rules: CachingRules) -> Self {
+impl Folder {
+    pub(super) fn new() -> Arc<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
         let name = format!("regatta-shared-cache-{}-{number}", std::process::id());
@@ -32,6 +25,32 @@ impl Rig {
         for file in 0..FILES {
             fs::write(folder.join(file.to_string()), vec![b'x'; 1 + 100 * place_of(file)]).unwrap();
         }
+        Arc::new(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(super) struct Rig {
+    _folder: Arc<Folder>,
+    root: Root,
+    site: Site,
+    pub(super) crew: Crew,
+    pub(super) place: Place,
+    pub(super) members: [&'static Member; 2],
+    arena: Arena<'static>,
+}
+
+impl Rig {
+    fn new(locking: Locking, rules: CachingRules) -> Self {
+        Self::over(Folder::new(), locking, rules)
+    }
+
+    pub(super) fn over(folder: Arc<Folder>, locking: Locking, rules: CachingRules) -> Self {
         let books = Crew::words(2, 4096);
         let memory = crew::words(books + Place::words(&rules) + Arena::words(2)).unwrap();
         let (books, rest) = memory.words().split_at(books);
@@ -40,16 +59,16 @@ impl Rig {
         let crew = Crew::create(books, 2, 4096).unwrap();
         let members = [crew.enter(0).unwrap(), crew.enter(1).unwrap()];
         let place = Place::new(cache, &rules, locking, 7);
-        let root = Root::open(&folder).unwrap();
+        let root = Root::open(&folder.0).unwrap();
         let site = Site { caching: rules, ..Site::default() };
-        Self { folder, root, site, crew, place, members, arena: Arena::create(rest, 2) }
+        Self { _folder: folder, root, site, crew, place, members, arena: Arena::create(rest, 2) }
     }
 
-    fn sides(&self) -> [SharedCache<'_>; 2] {
+    pub(super) fn sides(&self) -> [SharedCache<'_>; 2] {
         self.members.map(|member| SharedCache::new(self.place, &self.site.caching, member, &[]))
     }
 
-    fn tally(&self, side: usize) -> Tally<'_> {
+    pub(super) fn tally(&self, side: usize) -> Tally<'_> {
         Tally::Owned(self.arena.slot(side))
     }
 
@@ -66,7 +85,7 @@ impl Rig {
         }
     }
 
-    fn entry(&self, member: &'static Member, file: u64) -> Entry<StaticFile> {
+    pub(super) fn entry(&self, member: &'static Member, file: u64) -> Entry<StaticFile> {
         let open = member.acquire(|| member.lend(self.open(file)));
         let now = Now { tick: Tick(1), unix: 1_700_000_000 };
         let path = file.to_string();
@@ -93,15 +112,9 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
+pub(super) const BOTH: [Locking; 2] = [Locking::Global, Locking::TwoTier];
 
-const BOTH: [Locking; 2] = [Locking::Global, Locking::TwoTier];
-
-fn rules(entries_max: usize, descriptors_max: usize) -> CachingRules {
+pub(super) fn rules(entries_max: usize, descriptors_max: usize) -> CachingRules {
     let bytes_max = 1 << 20;
     CachingRules { entries_max, descriptors_max, negatives_max: 4, bytes_max, ..Default::default() }
 }

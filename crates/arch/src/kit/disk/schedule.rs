@@ -1,0 +1,218 @@
+//! Random schedules of what connections ask of a disk that answers later: they leave meanwhile,
+//! and others take their places.
+use super::*;
+use crate::kit::{dice::Dice, slab::Slab};
+use regatta_metrics::Arena;
+use regatta_op::{Codings, File};
+use regatta_sys::{
+    open_below,
+    wait::{Interest, Poll, Poller},
+};
+use std::{
+    fs,
+    io::Write,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// How long the machine may take for one operation.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Names; those from [`FILES`] on are of nothing.
+const NAMES: usize = 10;
+const FILES: usize = 8;
+const STEPS: usize = 120;
+/// Connections that may be there at once.
+const CLIENTS: usize = 12;
+/// What [`front`] is to be asked for.
+pub(crate) const CHUNK: u64 = 16 << 10;
+
+/// Files whose contents are known: each byte of file `n` is `n`.
+pub(crate) struct Folder {
+    path: PathBuf,
+    pub(crate) root: Root,
+    files: Vec<StaticFile>,
+    words: Vec<AtomicU64>,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("regatta-disk-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        let root = Root::open(&path).unwrap();
+        let make = |n: usize| {
+            let mut file = fs::File::create(path.join(n.to_string())).unwrap();
+            file.write_all(&vec![u8::try_from(n).unwrap(); 1 + n * 9000]).unwrap();
+            // Only what is on the disk can leave memory.
+            file.sync_data().unwrap();
+            match open_below(&root, &request(n), OpenRules::default()).unwrap() {
+                Opened::File { file, .. } => file,
+                Opened::Directory => panic!("a file"),
+            }
+        };
+        let files = (0..FILES).map(make).collect();
+        let words = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        Self { path, root, files, words }
+    }
+
+    /// Counters that start at 0.
+    pub(crate) fn arena(&self) -> Arena<'_> {
+        self.words.iter().for_each(|word| word.store(0, Relaxed));
+        Arena::create(&self.words, 1)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn request(n: usize) -> OpenReq {
+    OpenReq { path: n.to_string().into_bytes().into(), siblings: Codings::NONE }
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Nothing,
+    Open(Ticket, usize),
+    Read(Ticket, usize, u64, u64),
+    /// At most so many bytes.
+    Warm(u64),
+}
+
+/// What came of the schedules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) at_once: u64,
+    pub(crate) later: u64,
+    pub(crate) left: u64,
+}
+
+fn check_found(found: &Found, n: usize) {
+    match found {
+        Ok(Opened::File { file, .. }) => assert_eq!(file.len(), 1 + n as u64 * 9000, "file {n}"),
+        Err(OpenFault::NotFound) => assert!(n >= FILES, "file {n} is there"),
+        other => panic!("file {n}: {other:?}"),
+    }
+}
+
+fn check_bytes(read: &Bytes, n: usize, at: u64, len: u64) {
+    let there = (1 + n as u64 * 9000).saturating_sub(at).min(len);
+    let bytes = read.as_ref().expect("it can be read");
+    assert_eq!(bytes.len() as u64, there, "{len} at {at} of {n}");
+    assert!(bytes.iter().all(|byte| usize::from(*byte) == n), "of another file than {n}");
+}
+
+/// One asks something; what it waits for if the answer is to come later.
+fn ask(disk: &mut dyn Disk, key: u64, dice: &mut Dice, folder: &Folder) -> Wish {
+    let ticket = Ticket(u16::try_from(dice.below(1 << 16)).unwrap());
+    let kind = dice.below(3);
+    if kind == 0 {
+        let n = dice.below(NAMES);
+        let Some(found) = disk.open(key, ticket, request(n)) else { return Wish::Open(ticket, n) };
+        check_found(&found, n);
+        return Wish::Nothing;
+    }
+    let n = dice.below(FILES);
+    let file = folder.files[n].clone();
+    let at = dice.below(usize::try_from(file.len()).unwrap()) as u64;
+    let len = 1 + dice.below(50_000) as u64;
+    if kind == 1 {
+        let req = ReadReq { file, at, len };
+        let Some(read) = disk.read(key, ticket, req) else {
+            return Wish::Read(ticket, n, at, len);
+        };
+        check_bytes(&read, n, at, len);
+        return Wish::Nothing;
+    }
+    let mut outbox = Outbox::default();
+    let len = len.min(file.len() - at);
+    outbox.push(Segment::File { file, at, len });
+    let Some(ready) = disk.warm(key, &outbox) else { return Wish::Warm(len) };
+    assert!((1..=len).contains(&ready), "{ready} of {len} may be sent");
+    Wish::Nothing
+}
+
+/// Takes the news; each is of a connection that is there and waits for just that.
+fn hear(disk: &mut dyn Disk, clients: &mut Slab<Wish>) -> u64 {
+    let mut heard = 0;
+    while let Some(Report { key, news, .. }) = disk.news() {
+        heard += 1;
+        let wish = clients.get_mut(key).expect("news of one that has left");
+        match (std::mem::replace(wish, Wish::Nothing), news) {
+            (Wish::Open(ticket, n), News::Opened(of, found)) if ticket == of => {
+                check_found(&found, n);
+            }
+            (Wish::Read(ticket, n, at, len), News::Read(of, read)) if ticket == of => {
+                check_bytes(&read, n, at, len);
+            }
+            (Wish::Warm(len), News::Warm(ready)) => assert!((1..=len).contains(&ready)),
+            (wish, News::Opened(..)) => panic!("waited for {wish:?} and was told of an open"),
+            (wish, News::Read(..)) => panic!("waited for {wish:?} and was told of a read"),
+            (wish, News::Warm(_)) => panic!("waited for {wish:?} and was told to send"),
+        }
+    }
+    heard
+}
+
+/// Runs one schedule. `stir` does what is the disk's own: it falls ill, or recovers for good when
+/// told that all is over.
+pub(crate) fn run<D: Disk>(
+    disk: &mut D,
+    seed: u64,
+    folder: &Folder,
+    sums: &mut Sums,
+    stir: impl Fn(&mut D, &mut Dice, bool),
+) {
+    let mut dice = Dice::new(seed);
+    let mut clients = Slab::default();
+    for _ in 0..STEPS {
+        let keys = clients.keys();
+        let key = keys.get(dice.below(keys.len() + 1)).copied();
+        match (dice.below(8), key) {
+            (0, _) | (_, None) if keys.len() < CLIENTS => drop(clients.insert(Wish::Nothing)),
+            (1, Some(key)) => {
+                let wish = clients.remove(key).expect("it is there");
+                if wish != Wish::Nothing {
+                    disk.forget(key);
+                    sums.left += 1;
+                }
+            }
+            // Reading again is all that takes time here.
+            (2, _) if dice.once_in(6) => {
+                let file = &folder.files[dice.below(FILES)];
+                let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+            }
+            (3 | 4, _) => {
+                stir(disk, &mut dice, false);
+                sums.later += hear(disk, &mut clients);
+            }
+            (_, Some(key)) => {
+                let wish = clients.get_mut(key).expect("it is there");
+                if *wish == Wish::Nothing {
+                    *wish = ask(disk, key, &mut dice, folder);
+                    sums.at_once += u64::from(*wish == Wish::Nothing);
+                }
+            }
+            (_, None) => {}
+        }
+    }
+    stir(disk, &mut dice, true);
+    let mut poller = Poll::new();
+    poller.add(disk.source().expect("it answers later"), 1, Interest::READ).unwrap();
+    let mut events = Vec::new();
+    loop {
+        sums.later += hear(disk, &mut clients);
+        let keys = clients.keys();
+        let waits = |key: &u64| clients.get_mut(*key).is_some_and(|wish| *wish != Wish::Nothing);
+        if !keys.iter().any(waits) {
+            return;
+        }
+        let ready = poller.wait(&mut events, Some(PATIENCE)).unwrap();
+        assert!(ready > 0, "seed {seed}: some wait for ever");
+    }
+}

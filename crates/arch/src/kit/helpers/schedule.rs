@@ -1,0 +1,193 @@
+//! Random schedules of helpers that start or do not, answer in any order and die at any time,
+//! against a plain account of who waits for what.
+use super::*;
+use crate::kit::dice::{Dice, SEEDS};
+use regatta_metrics::Arena;
+use regatta_op::Codings;
+use regatta_sys::{Bell, OpenRules, Root, open_below, read_range};
+use std::{collections::HashSet, os::fd::AsFd, sync::atomic::AtomicU64};
+
+/// Helpers that the dice move.
+pub(crate) struct Moved<'a> {
+    dice: Dice,
+    bell: Bell,
+    place: Option<(&'a Root, OpenRules)>,
+    helpers: Vec<State>,
+    /// Helpers die and cannot be started.
+    pub(crate) ill: bool,
+    /// How much they may say before there is nothing to hear for now.
+    pub(crate) breath: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    Away,
+    Idle,
+    Busy(Errand),
+    Dead,
+}
+
+impl<'a> Moved<'a> {
+    /// None yet. They run errands below the root, or only say so.
+    pub(crate) fn new(seed: u64, place: Option<(&'a Root, OpenRules)>) -> Self {
+        let (dice, bell) = (Dice::new(seed ^ u64::MAX), Bell::new().unwrap());
+        Self { dice, bell, place, helpers: Vec::new(), ill: true, breath: 0 }
+    }
+
+    fn count(&self) -> usize {
+        self.helpers.iter().filter(|state| !matches!(state, State::Away)).count()
+    }
+
+    fn run(&mut self, errand: Errand) -> Outcome {
+        match (errand, self.place) {
+            (Errand::Open(_), None) => Outcome::Found,
+            (Errand::Open(req), Some((root, rules))) if self.dice.once_in(2) => {
+                Outcome::Opened(open_below(root, &req, rules))
+            }
+            (Errand::Open(_), Some(_)) => Outcome::Found,
+            (Errand::Touch(_), _) => Outcome::Touched,
+            (Errand::Read(req), _) => Outcome::Read(read_range(&req)),
+        }
+    }
+}
+
+impl Crew for Moved<'_> {
+    fn hire(&mut self) -> io::Result<usize> {
+        if self.ill && self.dice.once_in(4) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let free = self.helpers.iter().position(|state| matches!(state, State::Away));
+        let at = free.unwrap_or(self.helpers.len());
+        self.helpers.resize_with(self.helpers.len().max(at + 1), || State::Away);
+        self.helpers[at] = State::Idle;
+        Ok(at)
+    }
+
+    fn give(&mut self, helper: usize, errand: &Errand) -> io::Result<()> {
+        match self.helpers[helper] {
+            State::Idle => {
+                self.helpers[helper] = State::Busy(errand.clone());
+                Ok(())
+            }
+            State::Dead => Err(io::ErrorKind::BrokenPipe.into()),
+            ref state => panic!("an errand for a helper that is {state:?}"),
+        }
+    }
+
+    fn dismiss(&mut self, helper: usize) {
+        let state = std::mem::replace(&mut self.helpers[helper], State::Away);
+        assert!(matches!(state, State::Idle | State::Dead), "dismissed while {state:?}");
+    }
+
+    fn hear(&mut self) -> Option<(usize, Option<Outcome>)> {
+        self.breath = self.breath.checked_sub(1)?;
+        let mut there: Vec<usize> = (0..self.helpers.len()).collect();
+        while let Some(at) = self.dice.take(&mut there) {
+            let dies = self.ill && self.dice.once_in(8);
+            match std::mem::replace(&mut self.helpers[at], State::Away) {
+                State::Away => {}
+                // Who dies without an errand is heard of later, or found out when given one.
+                State::Idle if dies => self.helpers[at] = State::Dead,
+                State::Idle => self.helpers[at] = State::Idle,
+                State::Busy(_) if dies => {
+                    self.helpers[at] = State::Dead;
+                    return Some((at, None));
+                }
+                State::Busy(errand) => {
+                    self.helpers[at] = State::Idle;
+                    return Some((at, Some(self.run(errand))));
+                }
+                State::Dead => {
+                    self.helpers[at] = State::Dead;
+                    return Some((at, None));
+                }
+            }
+        }
+        None
+    }
+
+    fn source(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Helpers<'_, Moved<'_>> {
+    /// They have something to say; in the end all that is left, and nobody dies any more.
+    pub(crate) fn stir(&mut self, dice: &mut Dice, over: bool) {
+        self.crew.breath = if over { usize::MAX } else { dice.below(6) };
+        self.crew.ill &= !over;
+    }
+}
+
+/// What must hold between any two calls.
+fn check(helpers: &Helpers<'_, Moved<'_>>, waiting: &HashSet<u64>) {
+    let Helpers { crew, limits, queue, busy, idle, count, .. } = helpers;
+    assert_eq!(*count, crew.count(), "who is there");
+    assert!(*count <= limits.helpers_max);
+    assert!(queue.is_empty() || *count > 0, "nobody would ever come for the queue");
+    assert!(queue.is_empty() || idle.is_empty(), "a helper and an errand wait for each other");
+    let queued = queue.iter().filter_map(|job| job.key);
+    let keys: Vec<u64> = queued.chain(busy.iter().flatten().filter_map(|job| job.key)).collect();
+    assert_eq!(keys.len(), waiting.len(), "each waits once");
+    assert!(keys.iter().all(|key| waiting.contains(key)));
+}
+
+/// Takes what helpers say; each that is told of was waiting.
+fn hear(helpers: &mut Helpers<'_, Moved<'_>>, waiting: &mut HashSet<u64>, breath: usize) {
+    helpers.crew.breath = breath;
+    while let Some((job, _)) = helpers.news() {
+        if let Some(key) = job.key {
+            assert!(waiting.remove(&key), "{key} did not wait");
+        }
+    }
+    assert!(helpers.idle.len() <= helpers.limits.helpers_max);
+}
+
+#[test]
+fn every_errand_ends_once_whoever_dies() {
+    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let (mut asked, mut by_the_loop, mut lost) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        words.iter().for_each(|word| word.store(0, std::sync::atomic::Ordering::Relaxed));
+        let arena = Arena::create(&words, 1);
+        let tally = Tally::Owned(arena.slot(0));
+        let mut dice = Dice::new(seed);
+        let limits = Limits { helpers_max: 1 + dice.below(5), helpers_idle: dice.below(4) };
+        let mut helpers = Helpers::new(Moved::new(seed, None), limits, tally);
+        let mut waiting = HashSet::new();
+        let mut next_key = 0;
+        for _ in 0..300 {
+            match dice.below(5) {
+                0 | 1 => {
+                    next_key += 1;
+                    let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
+                    let purpose = Purpose::Open(Ticket(0));
+                    match helpers.ask(Job::new(next_key, purpose, Errand::Open(req))) {
+                        Ok(()) => assert!(waiting.insert(next_key)),
+                        Err(job) => assert_eq!(job.key, Some(next_key)),
+                    }
+                }
+                2 => {
+                    let keys: Vec<u64> = waiting.iter().copied().collect();
+                    if let Some(key) = keys.get(dice.below(keys.len() + 1)) {
+                        helpers.forget(*key);
+                        waiting.remove(key);
+                    }
+                }
+                _ => hear(&mut helpers, &mut waiting, dice.below(6)),
+            }
+            check(&helpers, &waiting);
+        }
+        helpers.crew.ill = false;
+        hear(&mut helpers, &mut waiting, usize::MAX);
+        check(&helpers, &waiting);
+        assert!(waiting.is_empty(), "seed {seed}: {waiting:?} wait for ever");
+        assert!(helpers.idle.len() <= limits.helpers_idle.max(1), "seed {seed}: a larger reserve");
+        let slot = arena.slot(0);
+        assert_eq!(slot.get(Counter::HelperErrandsOpen), next_key);
+        asked += next_key;
+        by_the_loop += slot.get(Counter::HelperErrandsSelf);
+        lost += slot.get(Counter::HelpersLost);
+    }
+    assert!(asked > 20_000 && by_the_loop > 100 && lost > 1000, "{asked} {by_the_loop} {lost}");
+}

@@ -1,0 +1,123 @@
+//! Random schedules of two processes that share a cache: they fill, replace, forget and send what
+//! is in it, let go of descriptors, and one of them dies in the middle of a change.
+use super::{
+    tests::{BOTH, FILES, Folder, Rig, rules},
+    *,
+};
+use crate::kit::dice::{Dice, SEEDS};
+use regatta_origin::Body;
+use std::collections::HashMap;
+
+/// Somebody who sends file `n`, whatever has become of the entry.
+struct Sender {
+    file: Arc<Representation<StaticFile>>,
+    n: u64,
+}
+
+impl Sender {
+    /// The descriptor is open, and of that file.
+    fn check(&self) {
+        let Body::File(file) = &self.file.identity().body else { panic!("a descriptor") };
+        let stat = rustix::fs::fstat(file).expect("nobody closes a file that is being sent");
+        assert_eq!(u64::try_from(stat.st_size).unwrap(), 1 + 100 * self.n);
+    }
+}
+
+/// What is right to find under a name: who put it last.
+type Known = HashMap<u64, u64>;
+
+fn look(
+    rig: &Rig,
+    cache: &SharedCache<'_>,
+    side: usize,
+    (name, now): (u64, Tick),
+    known: &Known,
+) -> Option<Sender> {
+    let found = cache.get(name.to_string().as_bytes(), now, &rig.tally(side));
+    let (Lookup::Fresh(Entry::File(file)) | Lookup::Stale(Entry::File(file))) = found else {
+        assert!(matches!(found, Lookup::Miss), "{found:?} under a name of files");
+        return None;
+    };
+    let n = known[&name];
+    assert_eq!(file.identity().len(), 1 + 100 * n, "under {name} stands file {n}");
+    Some(Sender { file, n })
+}
+
+/// One leaves, and all that it holds stays as it is.
+fn die(rig: &Rig, side: usize, dice: &mut Dice, locking: Locking) {
+    let header = rig.place.layout.header;
+    let member = rig.members[side];
+    match dice.below(3) {
+        0 => member.lock(&header[TABLE_LOCK]).leave(),
+        1 if locking == Locking::TwoTier => {
+            member.lock(&header[HEAP_LOCK]).leave();
+            header[UPDATING].store(1, Relaxed);
+        }
+        _ => {}
+    }
+    rig.crew.mark_dead(side);
+}
+
+fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
+    let mut dice = Dice::new(seed);
+    let locking = BOTH[dice.below(2)];
+    let (entries_max, descriptors_max) = (3 + dice.below(8), 2 + dice.below(8));
+    let rig = Rig::over(Arc::clone(folder), locking, rules(entries_max, descriptors_max));
+    let mut sides = rig.sides().map(Some);
+    let mut senders: [Vec<Sender>; 2] = Default::default();
+    let (mut known, mut now) = (Known::new(), 1);
+    for _ in 0..150 {
+        now += dice.below(400) as u64;
+        let side = dice.below(2);
+        let name = dice.below(8) as u64;
+        let Some(cache) = &sides[side] else { continue };
+        match dice.below(12) {
+            0 => cache.remove(name.to_string().as_bytes(), &rig.tally(side)),
+            1 => cache.follow(),
+            2 if dice.once_in(4) => drop(cache.relieve(&rig.tally(side))),
+            3 | 4 => drop(dice.take(&mut senders[side])),
+            5 if dice.once_in(8) && sides.iter().all(Option::is_some) => {
+                die(&rig, side, &mut dice, locking);
+                std::mem::forget((sides[side].take(), std::mem::take(&mut senders[side])));
+                // What dies with it is unknown to the account of who has what.
+            }
+            6 => {
+                let n = dice.below(usize::try_from(FILES).unwrap()) as u64;
+                let entry = rig.entry(rig.members[side], n);
+                cache.put(name.to_string().as_bytes(), &entry, Tick(now), &rig.tally(side));
+                known.insert(name, n);
+            }
+            _ => match look(&rig, cache, side, (name, Tick(now)), &known) {
+                Some(sender) => {
+                    *hits += 1;
+                    senders[side].push(sender);
+                }
+                None => {
+                    let entry = rig.entry(rig.members[side], name);
+                    cache.put(name.to_string().as_bytes(), &entry, Tick(now), &rig.tally(side));
+                    known.insert(name, name);
+                }
+            },
+        }
+        senders.iter().flatten().for_each(Sender::check);
+        if dice.once_in(10) {
+            let (cached, _) = rig.crew.files();
+            assert!(cached <= descriptors_max, "seed {seed}: {cached} descriptors");
+        }
+    }
+    let alive = sides.iter().all(Option::is_some);
+    drop(senders);
+    sides.iter().flatten().for_each(SharedCache::follow);
+    let entries = sides.iter().flatten().map(SharedCache::entries).max();
+    assert!(entries.is_some_and(|entries| entries <= entries_max as u64), "seed {seed}");
+    if alive {
+        assert_eq!(rig.crew.files().1, 0, "seed {seed}: given up, used by nobody, and open");
+    }
+}
+
+#[test]
+fn what_is_sent_stays_open_whoever_forgets_it_or_dies() {
+    let (folder, mut hits) = (Folder::new(), 0);
+    (0..SEEDS).for_each(|seed| schedule(seed, &folder, &mut hits));
+    assert!(hits > 5000, "{hits} hits");
+}
