@@ -29,6 +29,7 @@ pub(crate) fn reasons(
     over("error_share", guards.errors_max, "requests failed", 100.0, " %");
     if !machine.server_cpus.is_empty() {
         over("foreign", guards.foreign_max, "others used the server's processor", 100.0, " %");
+        over("kept", guards.foreign_max, "others kept the server from its processor", 100.0, " %");
     }
     for fate in [Fate::NoDescriptor, Fate::NoAddress] {
         let refused = outcome.fates.get(fate);

@@ -10,6 +10,7 @@ pub mod env;
 pub mod group;
 mod guard;
 pub mod journal;
+mod kept;
 pub mod knee;
 mod knees;
 pub mod library;

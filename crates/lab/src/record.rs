@@ -111,6 +111,7 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
         put(name, *value);
     }
     put("foreign", seen.foreign);
+    put("kept", seen.kept.unwrap_or(f64::NAN));
     put("steal", seen.steal);
     let replies = seen.counters.get("replies").copied();
     let replies = replies.unwrap_or(outcome.good_per_s * seen.seconds);

@@ -300,6 +300,7 @@ impl Bench<'_> {
             // What the environment takes on purpose is nobody else's.
             let taken = f64::from(100 - machine.server_left) / 100.0;
             seen.foreign = (seen.foreign - taken).max(0.0);
+            seen.kept = seen.kept.map(|kept| (kept - taken).max(0.0));
         }
         let code = load.wait(seconds(asked.window_s) + PATIENCE, self.stop)?;
         let mut server = server;

@@ -1,5 +1,6 @@
 //! What servers and the machine say of a stretch of time: processor time, counters, instructions.
 
+use crate::kept::Tasks;
 use crate::process::output_of;
 use crate::processors::{self, Processors};
 use crate::stats::count;
@@ -25,6 +26,7 @@ struct Reading {
     server: Numbers,
     processors: Processors,
     counters: Numbers,
+    tasks: Tasks,
 }
 
 /// A stretch of time that is being watched.
@@ -52,8 +54,10 @@ pub(crate) struct Seen {
     pub(crate) environment: Numbers,
     /// Its length, seconds.
     pub(crate) seconds: f64,
-    /// Share of the server's processors that other tasks used.
+    /// Share of the server's processors that other tasks used, at least.
     pub(crate) foreign: f64,
+    /// Share of the time for which others kept the server from its processors, at least.
+    pub(crate) kept: Option<f64>,
     /// Share of all processors that the hypervisor took.
     pub(crate) steal: f64,
     /// What the server's processors did, as shares of their time.
@@ -118,6 +122,7 @@ impl<'a> Watch<'a> {
             changes_are_calls: true,
             environment: Numbers::new(),
             foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),
+            kept: first.tasks.kept(&last.tasks, seconds, cpus.len()),
             steal: stolen / (all * count(last.processors.len().max(1))),
             shares: processors::shares(&first.processors, &last.processors, cpus),
             server,
@@ -137,7 +142,8 @@ impl Reading {
             (Some(regatta), Some(pid)) => counters(regatta, *pid),
             _ => Numbers::new(),
         };
-        Self { at: Instant::now(), server, processors: processors::now(), counters }
+        let tasks = Tasks::of(pids);
+        Self { at: Instant::now(), server, tasks, processors: processors::now(), counters }
     }
 }
 

@@ -129,13 +129,10 @@ impl DescribedDisk {
     }
 }
 
-/// A number of bytes, in MiB where that is exact.
+/// A number of bytes in MiB, with a tenth where it is not a whole number.
 fn size(bytes: u64) -> String {
-    if bytes.is_multiple_of(1 << 20) {
-        format!("{} MiB", bytes >> 20)
-    } else {
-        format!("{bytes} bytes")
-    }
+    let (whole, tenth) = (bytes >> 20, (bytes % (1 << 20)) * 10 / (1 << 20));
+    if tenth == 0 { format!("{whole} MiB") } else { format!("{whole}.{tenth} MiB") }
 }
 
 #[cfg(test)]
