@@ -276,6 +276,17 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_lists_every_experiment_with_its_claims() {
+        let page = include_str!("../../../docs/lab.md");
+        for (name, text) in library::EXPERIMENTS {
+            let claims = parse(name, text, Scale::Quick).unwrap().claims.join(", ");
+            let start = format!("| `{name}` |");
+            let row = page.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
+            assert!(row.contains(&format!("| {claims} |")), "{name}: {row:?}, claims {claims}");
+        }
+    }
+
+    #[test]
     fn times_are_said_in_what_suits_them() {
         assert_eq!([45.0, 600.0, 10_800.0].map(minutes), ["45 s", "10 min", "3 h"]);
     }

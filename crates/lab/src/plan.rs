@@ -13,7 +13,7 @@ const AROUND_S: f64 = 0.9;
 /// Making and undoing an environment, and reading a file set from a simulated disk into the page
 /// cache (that of the preset `quick`), seconds for each trial.
 const ENVIRONMENT_S: f64 = 0.6;
-const WARMING_S: f64 = 3.0;
+const WARMING_S: f64 = 2.0;
 
 /// The shortest stretch of an overload, seconds.
 const STRETCH_S_MIN: f64 = 6.0;
