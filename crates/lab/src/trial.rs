@@ -344,7 +344,19 @@ impl Bench<'_> {
         flag("--drain", format!("{DRAIN_S}s").into());
         flag("--timeout", workload.timeout.clone().into());
         flag("--seed", asked.seed.to_string().into());
-        flag("--requests-per-connection", workload.requests_per_connection.to_string().into());
+        match (asked.model, workload.model) {
+            // A session's connection lasts as long as it.
+            (Loop::PartlyOpen, _) => {}
+            // So do those that calibrate for sessions: each costs its making.
+            (Loop::Closed, Loop::PartlyOpen) => {
+                let requests = format!("{:.0}", self.requests_per_session);
+                flag("--requests-per-connection", requests.into());
+            }
+            _ => {
+                let requests = workload.requests_per_connection.to_string();
+                flag("--requests-per-connection", requests.into());
+            }
+        }
         if let Some(slo) = &workload.slo {
             flag("--slo", slo.into());
         }
@@ -446,7 +458,21 @@ mod tests {
                 requests_per_session: 10.0,
                 stop: &AtomicBool::new(false),
             };
-            assert_eq!(bench.asked(&cells(&experiment)[0], 1).unwrap().rate, rate);
+            let asked = bench.asked(&cells(&experiment)[0], 1).unwrap();
+            assert_eq!(asked.rate, rate);
+            // Connections that calibrate for sessions last as long as those.
+            let closed = super::Asked { model: crate::spec::Loop::Closed, ..asked.clone() };
+            let requests = |asked| {
+                let words = bench.words("http://x", asked);
+                let at = words.iter().position(|word| word == "--requests-per-connection")?;
+                words[at + 1].to_str().map(str::to_owned)
+            };
+            let (own, calibrating) = match model {
+                "open" => (Some("0"), Some("0")),
+                _ => (None, Some("10")),
+            };
+            assert_eq!(requests(&asked).as_deref(), own);
+            assert_eq!(requests(&closed).as_deref(), calibrating);
         }
     }
 

@@ -43,9 +43,9 @@ pub(super) fn warm(root: &Path, groups: &Groups) -> Result<(), String> {
 const SEED: u64 = 2_007;
 
 /// `read DIR`: reads every file below it, so that what is left in the end, where not all fits, is
-/// what a server that has run for long would have there. With independent requests the time since a
-/// file was last asked for is exponential with its popularity as rate; files are read in that order,
-/// the one that waits longest first.
+/// what a server that has run for long would have there. With independent requests the time since
+/// a file was last asked for is exponential with its popularity as rate; files are read in that
+/// order, the one that waits longest first.
 pub(super) fn read(words: &[String]) -> Result<(), String> {
     let [root] = words else { return Err("read: which directory?".to_owned()) };
     let root = Path::new(root);
