@@ -35,6 +35,9 @@ const LANDING: usize = 4;
 const WAIT_MS_MAX: u64 = 1000;
 /// How late the date may be, ms.
 const DATE_MS: u64 = 64;
+/// Deadlines that are met between two waits. Many may pass at once, and to end a connection takes
+/// up to a millisecond where the kernel holds megabytes for it.
+const EXPIRIES_MAX: usize = 16;
 /// One turn in so many is timed.
 const TURNS_PER_SAMPLE: u32 = 64;
 /// Keys with the top bit are the loop's own.
@@ -70,6 +73,8 @@ pub struct EventLoop<'a, P> {
     acceptor: Acceptor<'a>,
     rules: Rules,
     around: Surroundings<'a>,
+    /// Timers that have fired and have not been looked at.
+    fired: VecDeque<Fired>,
     /// Keys whose turn ended because its budget was spent.
     again: VecDeque<u64>,
     buffer: Box<[u8]>,
@@ -104,6 +109,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             acceptor,
             rules,
             around,
+            fired: VecDeque::new(),
             again: VecDeque::new(),
             buffer: vec![0; LANDING + BUFFER_BYTES].into(),
             spares: Spares::default(),
@@ -130,7 +136,6 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
         self.listen(true)?;
         let mut events = Vec::with_capacity(1024);
-        let mut fired = Vec::new();
         loop {
             self.wait(&mut events)?;
             for event in events.drain(..) {
@@ -147,7 +152,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                     None => break,
                 }
             }
-            self.expire(&mut fired, disk);
+            self.expire(disk);
             self.tick();
             self.around.slot.set_heartbeat_ms(self.now.tick.0);
             if self.heed(disk)? {
@@ -218,7 +223,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     }
 
     fn timeout(&self) -> Duration {
-        if !self.again.is_empty() {
+        if !self.again.is_empty() || !self.fired.is_empty() {
             return Duration::ZERO;
         }
         let leave = self.draining.then(|| Tick(self.around.control.drain_deadline_ms()));
@@ -440,16 +445,19 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
     }
 
-    /// Asks connections whose timers have fired what their deadline is now.
-    fn expire(&mut self, fired: &mut Vec<Fired>, disk: &mut dyn Disk) {
+    /// Asks connections whose timers have fired what their deadline is now: of many, the first few.
+    fn expire(&mut self, disk: &mut dyn Disk) {
         if self.acceptor.paused_until.is_some_and(|until| until <= self.now.tick) {
             self.acceptor.paused_until = None;
             if self.listen(true).is_err() {
                 self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
             }
         }
-        self.wheel.turn(self.now.tick, fired);
-        for Fired { key, at } in fired.drain(..) {
+        self.wheel.turn(self.now.tick, &mut self.fired);
+        let mut left = EXPIRIES_MAX;
+        while left > 0
+            && let Some(Fired { key, at }) = self.fired.pop_front()
+        {
             let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.timer_at == at) else {
                 continue; // gone, or filed again for an earlier tick
             };
@@ -462,6 +470,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 }
                 continue;
             }
+            left -= 1;
             // What the kernel still holds has not reached the peer: progress is measured there.
             let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
             slot.conn.expire(queued, self.now, &self.around.cx);

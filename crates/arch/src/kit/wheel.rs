@@ -57,7 +57,7 @@ impl Wheel {
     }
 
     /// Moves the entries that are due at `now` to `fired`.
-    pub fn turn(&mut self, now: Tick, fired: &mut Vec<Fired>) {
+    pub fn turn(&mut self, now: Tick, fired: &mut impl Extend<Fired>) {
         let until = now.0 / BUCKET_MS;
         if until >= self.soonest {
             let behind = until.saturating_sub(self.turned).min(BUCKETS as u64);
@@ -66,7 +66,7 @@ impl Wheel {
                 if self.filled[bucket / 64] & (1 << (bucket % 64)) != 0 {
                     self.filled[bucket / 64] &= !(1 << (bucket % 64));
                     // Its room goes too: a burst would keep it in every bucket for good.
-                    fired.append(&mut std::mem::take(&mut self.buckets[bucket]));
+                    fired.extend(std::mem::take(&mut self.buckets[bucket]));
                 }
             }
             self.turned = self.turned.max(until);

@@ -161,6 +161,20 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
     );
 }
 
+/// Deadlines that pass together are met a few at a time (`EXPIRIES_MAX`): between them the loop
+/// looks for what others want, which it does with a wait.
+pub(crate) fn of_many_deadlines(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("limits.idle_ms_max=1500").start();
+    let clients: Vec<Client> = (0..320).map(|_| server.connect()).collect();
+    let before = read(&server, "connections_opened", 320);
+    let after = read(&server, "connections_closed", 320);
+    drop(clients);
+    let grown = |name| counter(&after, name) - counter(&before, name);
+    let workers = after["workers"].as_array().map_or(0, Vec::len) as u64;
+    let (closed, waits) = (grown("connections_closed"), grown("wait_calls"));
+    assert!(closed <= (waits + workers) * 16, "{closed} ended between {waits} waits");
+}
+
 /// What a worker had open when it died is not open for ever.
 pub(crate) fn of_a_worker_that_died(variant: &Variant) {
     let server = start(variant);

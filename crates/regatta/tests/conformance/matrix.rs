@@ -37,7 +37,8 @@ macro_rules! always {
                 helpers_that_are_no_files clean_urls fallback_for_navigations
                 no_fallback_for_assets own_page_for_not_found page_for_not_found_is_a_setting;
             counters: of_replies of_the_cache of_the_ends_of_connections of_accepts
-                of_a_worker_that_died of_histograms accept_count_is_a_bound calls_of_a_hit;
+                of_a_worker_that_died of_histograms of_many_deadlines accept_count_is_a_bound
+                calls_of_a_hit;
             fields: of_every_file tags_tell_files_apart media_types types_are_a_setting
                 charset_is_a_setting nosniff_is_a_setting
                 pages_revalidate_and_hashed_assets_live cache_control_is_a_setting
