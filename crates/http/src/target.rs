@@ -103,13 +103,25 @@ fn absolute(method: Method, raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), T
 #[inline]
 pub fn is_host(text: &[u8]) -> bool {
     // Nearly all end in a letter, or in a colon and a few digits.
-    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    let (name, digits) = text.split_at(text.len() - digits);
+    let (name, digits) = text.split_at(text.len() - digits_at_end(text));
     let name = match name {
         [name @ .., b':'] if digits.len() <= 4 || is_five_digit_port(digits) => name,
         _ => text,
     };
     is_plain_name(name) || is_rare_host(text)
+}
+
+/// How many digits `text` ends in; of more than eight, eight.
+#[inline(always)]
+fn digits_at_end(text: &[u8]) -> usize {
+    let Some(last) = text.last_chunk() else {
+        return text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    };
+    // The last byte is the highest. Of a digit, four bits are left, and six more leave it at that.
+    let bits = u64::from_le_bytes(*last) ^ 0x3030_3030_3030_3030;
+    let sixes = (bits & 0x0f0f_0f0f_0f0f_0f0f) + 0x0606_0606_0606_0606;
+    let others = (bits | sixes) & 0xf0f0_f0f0_f0f0_f0f0;
+    (others.leading_zeros() / 8) as usize
 }
 
 /// True if `digits` are five and make a port.
@@ -481,6 +493,12 @@ mod tests {
             "[v1.a:b]",
             "[vF.1]:",
             "a.",
+            "localhost",
+            "localhost:80",
+            "localhost:65535",
+            "127.0.0.1:54321",
+            "host1234567890",
+            "host:000000080",
         ] {
             check(text, true);
         }
@@ -516,6 +534,12 @@ mod tests {
             "a^b",
             "a`b",
             "a:99999999999",
+            "localhost:65536",
+            "localhost:99999999",
+            "localhost:808/",
+            "localhost:808:",
+            "localhost:/8080",
+            "local\u{fc}host:80",
         ] {
             check(text, false);
         }

@@ -79,6 +79,7 @@ impl<F> Outbox<F> {
     }
 
     /// Adds a segment after all others. Empty segments are dropped.
+    #[inline(always)]
     pub fn push(&mut self, segment: Segment<F>) {
         if segment.is_empty() {
             return;

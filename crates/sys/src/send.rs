@@ -62,7 +62,7 @@ pub fn recv_now(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 ///
 /// # Errors
 /// `WouldBlock` if the socket's buffer is full and it does not block; otherwise see [`fault`].
-#[inline]
+#[inline(always)]
 pub fn send(
     fd: BorrowedFd<'_>,
     outbox: &mut Outbox<StaticFile>,

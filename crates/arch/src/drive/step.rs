@@ -173,7 +173,7 @@ pub struct Io<'a> {
     /// Boxes for outboxes that must wait.
     pub spares: &'a mut Spares,
     /// The turn's limits.
-    pub rules: Rules,
+    pub rules: &'a Rules,
     /// Where the turn's time went.
     pub spent: Spent,
 }
@@ -181,29 +181,27 @@ pub struct Io<'a> {
 /// Runs one connection until it would block or its budget is spent.
 pub fn step(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
     let mut budget = Budget { bytes: io.rules.bytes_max, ops: io.rules.ops_max };
-    let mut retried = slot.send.take().map(|mut parked| {
+    if let Some(mut parked) = slot.send.take() {
         let outbox = std::mem::take(&mut *parked);
         io.spares.0.push(parked);
-        outbox
-    });
+        if let Some(turn) = send(slot, key, outbox, &mut budget, io, now, cx) {
+            return turn;
+        }
+        if budget.op() {
+            return Turn::Again;
+        }
+    }
     loop {
-        if slot.recv && retried.is_none() {
+        if slot.recv {
             match receive(slot, io, now, cx) {
                 Some(turn) => return turn,
                 None => continue,
             }
         }
-        let op = match retried.take() {
-            Some(outbox) => Some(Op::Send(outbox)),
-            None => slot.conn.next_op(),
-        };
-        let turn = match op {
+        let turn = match slot.conn.next_op() {
             Some(Op::Recv) => {
                 slot.recv = true;
                 None
-            }
-            Some(Op::Send(outbox)) if !slot.writable && !io.rules.eager_write => {
-                Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)))
             }
             Some(Op::Send(outbox)) => send(slot, key, outbox, &mut budget, io, now, cx),
             Some(Op::Open(ticket, req)) => {
@@ -286,8 +284,9 @@ fn receive(slot: &mut Slot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Optio
     }
 }
 
-/// One call's worth of sending; puts the outbox back if the socket is full or the budget spent.
-#[inline]
+/// One call's worth of sending; puts the outbox back if the socket is full, or not known to take
+/// any where that is asked for, or the budget is spent.
+#[inline(always)]
 fn send(
     slot: &mut Slot,
     key: u64,
@@ -297,6 +296,9 @@ fn send(
     now: Now,
     cx: &FileCx<'_>,
 ) -> Option<Turn> {
+    if !slot.writable && !io.rules.eager_write {
+        return Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)));
+    }
     if budget.bytes == 0 {
         return Some(park(slot, outbox, io, Turn::Again));
     }

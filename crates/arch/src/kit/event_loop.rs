@@ -320,10 +320,10 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 
     /// Notes what the poller said of a connection and gives it a turn.
     fn event(&mut self, key: u64, event: Event, disk: &mut dyn Disk) {
-        if let Some(slot) = self.slots.get_mut(key) {
+        self.turn_after(key, disk, |slot| {
             slot.note(&event);
-            self.turn(key, disk);
-        }
+            Spent::default()
+        });
     }
 
     /// Takes what the disk has finished, and gives a turn to each connection that waited for it.
@@ -335,20 +335,27 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 continue;
             };
             slot.hear(news, self.now, &self.around.cx);
-            self.turn_after(key, disk, spent);
+            self.turn_after(key, disk, |_| spent);
         }
     }
 
     /// Runs one connection until it would block, and does what its turn asks for.
     fn turn(&mut self, key: u64, disk: &mut dyn Disk) {
-        self.turn_after(key, disk, Spent::default());
+        self.turn_after(key, disk, |_| Spent::default());
     }
 
-    /// [`EventLoop::turn`], when time has been spent for the connection already.
+    /// [`EventLoop::turn`], after `first`, which says what time has been spent for the connection
+    /// already.
     #[inline]
-    fn turn_after(&mut self, key: u64, disk: &mut dyn Disk, spent: Spent) {
+    fn turn_after(
+        &mut self,
+        key: u64,
+        disk: &mut dyn Disk,
+        first: impl FnOnce(&mut Slot) -> Spent,
+    ) {
         let Self { slots, poller, wheel, around, buffer, spares, .. } = self;
         let Some(slot) = slots.get_mut(key) else { return };
+        let spent = first(slot);
         // The precise clock costs more than anything else here: it is read for a sample, and by
         // whoever touches the disk.
         self.turns = self.turns.wrapping_add(1);
@@ -359,7 +366,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             slot.timed_from = clock::nanos();
         }
         let buffer = &mut buffer[LANDING..];
-        let mut io = Io { disk, buffer, spares, rules: self.rules, spent };
+        let mut io = Io { disk, buffer, spares, rules: &self.rules, spent };
         let turn = step(slot, key, &mut io, self.now, &around.cx);
         let spent = io.spent;
         if let Some(started) = started {
