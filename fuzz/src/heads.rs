@@ -3,7 +3,7 @@ use regatta_http::{
     Method, Status,
     chunked::{ChunkFault, Decoder},
     h1::{
-        Body, HeadLimits, RequestHead, ResponseBody, Scan, Version, end_head, parse_first,
+        Body, HeadLimits, RequestHead, ResponseBody, Scan, Seen, Version, end_head, parse_first,
         parse_request, parse_response, scan_head, write_field, write_status_line,
     },
     target::is_host,
@@ -13,6 +13,7 @@ use regatta_http::{
 /// what the parser takes is unambiguous.
 pub fn head(bytes: &[u8]) {
     let limits = HeadLimits::default();
+    check_seen(bytes, &limits);
     let scanned = scan(bytes);
     match parse_first(bytes, &limits) {
         Ok(Some(head)) => {
@@ -32,6 +33,22 @@ pub fn head(bytes: &[u8]) {
             let longer = [bytes, b"\r\n\r\n"].concat();
             let later = parse_first(&longer, &limits);
             assert!(later.is_err(), "nothing that follows makes {fault:?} good: {later:?}");
+        }
+    }
+}
+
+/// Whoever has seen the field section before, behind this request line or another, reads the same.
+fn check_seen(bytes: &[u8], limits: &HeadLimits) {
+    let end = bytes.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let other = [&b"HEAD /other HTTP/1.1\r\n"[..], &bytes[end..]].concat();
+    let (one, two) = (bytes, &*other);
+    for order in [[one, one, one, two], [two, two, one, two], [one, two, two, one]] {
+        let mut seen = Seen::new();
+        for text in order {
+            let mut head = RequestHead::unread();
+            let found = seen.parse_into(text, limits, &mut head);
+            let found = found.map(|complete| complete.then_some(head));
+            assert_eq!(format!("{found:?}"), format!("{:?}", parse_first(text, limits)));
         }
     }
 }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::mem;
 use regatta_http::{
     Status,
-    h1::{HeadFault, RequestHead, Scan, parse_into, scan_head},
+    h1::{HeadFault, RequestHead, Scan, scan_head},
 };
 use regatta_op::{CloseReason, File, Now};
 
@@ -84,7 +84,7 @@ impl<F: File> Conn<F> {
         let parsed = if seen > 0 && scan_head(bytes, seen) == Scan::Partial {
             Ok(false)
         } else {
-            parse_into(bytes, &limits, &mut head)
+            cx.scratch.seen.borrow_mut().parse_into(bytes, &limits, &mut head)
         };
         let fault = match parsed {
             Ok(true) => {

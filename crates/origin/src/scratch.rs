@@ -3,7 +3,10 @@ use crate::{validator::mix, work::Work};
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use regatta_http::date::{self, DATE_BYTES};
+use regatta_http::{
+    date::{self, DATE_BYTES},
+    h1::Seen,
+};
 
 /// The most buffers kept for later.
 const BUFFERS_MAX: usize = 256;
@@ -20,6 +23,8 @@ pub struct Scratch {
     /// Where paths are decoded, and where names of candidates are put together.
     pub(crate) decoded: RefCell<Vec<u8>>,
     pub(crate) candidate: RefCell<Vec<u8>>,
+    /// Field sections of requests that came before.
+    pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
     date: Cell<[u8; DATE_BYTES]>,
     random: Cell<u64>,
@@ -35,6 +40,7 @@ impl Scratch {
             works: RefCell::default(),
             decoded: RefCell::default(),
             candidate: RefCell::default(),
+            seen: RefCell::default(),
             second: Cell::new(0),
             date: Cell::new(date::format(0)),
             random: Cell::new(seed),

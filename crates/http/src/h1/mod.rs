@@ -6,6 +6,7 @@ mod parse;
 mod reference;
 mod response;
 mod scan;
+mod seen;
 mod strict;
 
 pub use encode::{
@@ -19,4 +20,5 @@ pub use parse::{
 };
 pub use response::{ResponseFault, ResponseHead, parse_response};
 pub use scan::{LEADING_LINES_MAX, Scan, scan_head};
+pub use seen::{PLACES, SECTION_BYTES_MAX, Seen};
 pub use strict::FIELDS_MAX;

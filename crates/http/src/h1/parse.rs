@@ -263,6 +263,26 @@ pub fn parse_into<'a>(
     }
 }
 
+/// Reads `line` into `head`, if it is a request line with its line end and nothing more; false if
+/// not: [`parse_into`] must say what is wrong with it.
+#[inline(always)]
+pub(super) fn line_into<'a>(
+    line: &'a [u8],
+    limits: &HeadLimits,
+    head: &mut RequestHead<'a>,
+) -> bool {
+    let mut request = httparse::Request::new(&mut []);
+    // Partial, because the field lines do not come.
+    let parsed = request.parse_with_uninit_headers(line, &mut []);
+    let Some(target) = request.path else { return false };
+    let before_target = request.method.map_or(0, str::len) + b" ".len();
+    matches!(parsed, Ok(httparse::Status::Partial))
+        && line.len() == before_target + target.len() + b" HTTP/1.1\r\n".len()
+        && line.ends_with(b"\r\n")
+        && target.len() <= limits.target_bytes_max
+        && begin(head, &request).is_ok()
+}
+
 /// Reads the request line into `head`.
 #[inline(always)]
 fn begin<'a>(

@@ -1,0 +1,271 @@
+//! Field sections that came before, byte for byte, and what their lines said.
+use super::{
+    Body, Expectation, HeadFault, HeadLimits, RequestHead, Version,
+    parse::{line_into, parse_into},
+};
+use crate::{FieldLines, Fields, conditional::RequestConditions};
+use alloc::vec::Vec;
+use memchr::memchr;
+
+/// Places for field sections. Each section has one, which it shares with others.
+pub const PLACES: usize = 32;
+/// The longest field section that is kept, bytes, with its blank line. Those of browsers have 300
+/// to 700.
+pub const SECTION_BYTES_MAX: usize = 1024;
+
+/// Heads that are looked at in vain, one after another, until one in [`SELDOM`] is.
+const PATIENCE: u32 = 64;
+/// Where nothing repeats, one head in so many is looked at.
+const SELDOM: u32 = 8;
+
+/// Fields with which a client shows who it is: no section is kept that has one.
+const SECRETS: [&str; 3] = ["Cookie", "Authorization", "Proxy-Authorization"];
+
+/// Field sections that came before, and what their lines said. For one worker.
+///
+/// From request to request a client changes the request line and repeats its field lines. A section
+/// that is byte for byte one that was parsed before is not parsed again: only the request line is,
+/// and what comes out is what [`parse_into`] makes of the whole.
+///
+/// A section is kept if it is all that comes after the request line of an HTTP/1.1 request, has at
+/// most [`SECTION_BYTES_MAX`] bytes, and says nothing of content, conditions, ranges, expectations
+/// or who the client is. It is kept when it comes to its place the second time running, so that
+/// what never comes again puts out nothing that does.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    places: Vec<Place>,
+    /// The place of the section that was recalled last.
+    recalled: usize,
+    /// Heads since then.
+    vain: u32,
+}
+
+/// Room for a field section.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    /// The section with its blank line; empty if there is none.
+    section: Vec<u8>,
+    facts: Facts,
+    /// The mark of the section that came last without being kept here.
+    last: u64,
+    /// The mark of the section of which it was decided last whether to keep it.
+    judged: u64,
+}
+
+/// What the lines of a section say.
+#[derive(Clone, Copy, Debug, Default)]
+struct Facts {
+    /// How many they are.
+    lines: usize,
+    host: Part,
+    referer: Part,
+    user_agent: Part,
+    accept_encoding: Part,
+    persistent: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Seen {
+    /// Nothing has been seen.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { places: alloc::vec![Place::default(); PLACES], recalled: 0, vain: 0 }
+    }
+
+    /// [`parse_into`], quicker where the field section has been seen: most of all, last.
+    ///
+    /// # Errors
+    /// As [`parse_into`].
+    #[inline]
+    pub fn parse_into<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        limits: &HeadLimits,
+        head: &mut RequestHead<'a>,
+    ) -> Result<bool, HeadFault> {
+        if let Some(place) = self.places.get(self.recalled)
+            && place.facts.lines > 0
+            && let Some(line) = bytes.strip_suffix(&*place.section)
+            && place.facts.recall(line, &bytes[line.len()..], limits, head)
+        {
+            self.vain = 0;
+            return Ok(true);
+        }
+        self.vain = self.vain.wrapping_add(1);
+        if self.vain > PATIENCE && !self.vain.is_multiple_of(SELDOM) {
+            return parse_into(bytes, limits, head);
+        }
+        self.look(bytes, limits, head)
+    }
+
+    /// [`Self::parse_into`] for what is not as what came last.
+    #[inline(never)]
+    fn look<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        limits: &HeadLimits,
+        head: &mut RequestHead<'a>,
+    ) -> Result<bool, HeadFault> {
+        let Some((line, section)) = split(bytes) else {
+            return parse_into(bytes, limits, head);
+        };
+        let mark = mark(section);
+        let at = place_of(mark);
+        let Some(place) = self.places.get_mut(at) else {
+            return parse_into(bytes, limits, head);
+        };
+        if place.section == section && place.facts.recall(line, section, limits, head) {
+            (self.recalled, self.vain) = (at, 0);
+            return Ok(true);
+        }
+        let complete = parse_into(bytes, limits, head)?;
+        if complete && head.head_bytes == bytes.len() {
+            place.learn(mark, section, head);
+        }
+        Ok(complete)
+    }
+}
+
+/// The request line with its line end, and what comes after it, if that may be a section that was
+/// kept: the end of a head is the end of `bytes`.
+#[inline]
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    if !bytes.ends_with(b"\r\n\r\n") || bytes.starts_with(b"\r") {
+        return None;
+    }
+    let (line, section) = bytes.split_at(memchr(b'\n', bytes)? + 1);
+    (line.ends_with(b"\r\n") && section.len() <= SECTION_BYTES_MAX).then_some((line, section))
+}
+
+/// A number for a section: the same for the same one, and mostly another for another one.
+#[inline]
+fn mark(section: &[u8]) -> u64 {
+    let word = |at: usize| {
+        let word = section.get(at..).and_then(|rest| rest.first_chunk());
+        word.map_or(0, |word| u64::from_le_bytes(*word))
+    };
+    let len = section.len();
+    let words = word(len / 4) ^ word(len / 2).rotate_left(21) ^ word(len - len / 4).rotate_left(42);
+    (words ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Which place a section with this mark has: the high bits of a product depend on all of it.
+#[inline]
+fn place_of(mark: u64) -> usize {
+    usize::from(mark.to_be_bytes()[0]) % PLACES
+}
+
+impl Place {
+    /// Notes what `head` says, whose field section is `section`.
+    #[inline(never)]
+    fn learn(&mut self, mark: u64, section: &[u8], head: &RequestHead<'_>) {
+        if self.last != mark {
+            self.last = mark;
+            return;
+        }
+        if self.judged == mark {
+            return;
+        }
+        self.judged = mark;
+        if let Some(facts) = Facts::of(section, head) {
+            self.section.clear();
+            self.section.reserve_exact(section.len());
+            self.section.extend_from_slice(section);
+            self.facts = facts;
+        }
+    }
+}
+
+impl Facts {
+    /// What there is to remember of `section`, of which `head` has the meaning; `None` if it is not
+    /// to be kept.
+    fn of(section: &[u8], head: &RequestHead<'_>) -> Option<Self> {
+        let plain = head.version == Version::Http11
+            && head.body == Body::None
+            && head.expectation == Expectation::None
+            && head.conditions == RequestConditions::none()
+            && head.range.is_none()
+            && (head.accept_encoding.is_absent() || head.accept_encoding.single().is_some());
+        let secret = |name: &str| SECRETS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+        if !plain || head.host.is_none() || head.fields.iter().any(|field| secret(field.name)) {
+            return None;
+        }
+        Some(Self {
+            lines: head.fields.iter().count(),
+            host: Part::of(section, head.host)?,
+            referer: Part::of(section, head.referer)?,
+            user_agent: Part::of(section, head.user_agent)?,
+            accept_encoding: Part::of(section, head.accept_encoding.single())?,
+            persistent: head.persistent,
+        })
+    }
+
+    /// Reads the request line, and says of the section what was said before; false if the whole
+    /// must be parsed to know what it is: `line` may be anything that comes before `section`.
+    #[inline(always)]
+    fn recall<'a>(
+        &self,
+        line: &'a [u8],
+        section: &'a [u8],
+        limits: &HeadLimits,
+        head: &mut RequestHead<'a>,
+    ) -> bool {
+        let head_bytes = line.len() + section.len();
+        if head_bytes > limits.head_bytes_max
+            || self.lines > limits.fields_max
+            || !line_into(line, limits, head)
+            || head.version != Version::Http11
+        {
+            return false;
+        }
+        head.host = head.host.or(self.host.get(section));
+        head.persistent = self.persistent;
+        head.referer = self.referer.get(section);
+        head.user_agent = self.user_agent.get(section);
+        if let Some(value) = self.accept_encoding.get(section) {
+            head.accept_encoding = FieldLines::one(value);
+        }
+        head.fields = Fields::new(&section[..section.len() - b"\r\n".len()]);
+        head.head_bytes = head_bytes;
+        true
+    }
+}
+
+/// Where in a section a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// Beyond any section if there is no value.
+    start: u16,
+    end: u16,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { start: u16::MAX, end: u16::MAX }
+    }
+}
+
+impl Part {
+    /// The part of `section` that `value` is; `None` if it is elsewhere.
+    fn of(section: &[u8], value: Option<&[u8]>) -> Option<Self> {
+        let Some(value) = value else { return Some(Self::default()) };
+        let start = value.as_ptr().addr().checked_sub(section.as_ptr().addr())?;
+        let end = start.checked_add(value.len()).filter(|end| *end <= section.len())?;
+        Some(Self { start: u16::try_from(start).ok()?, end: u16::try_from(end).ok()? })
+    }
+
+    #[inline]
+    fn get(self, section: &[u8]) -> Option<&[u8]> {
+        section.get(usize::from(self.start)..usize::from(self.end))
+    }
+}
+
+const _: () = assert!(SECTION_BYTES_MAX < u16::MAX as usize && PLACES <= 256);
+
+#[cfg(test)]
+mod tests;
