@@ -3,6 +3,7 @@
 use super::beside::{Beside, TURN};
 use super::closed::Closed;
 use super::core::Core;
+use super::fate::Fate;
 use super::health::Kernel;
 use super::number::nanos;
 use super::open::Open;
@@ -165,7 +166,7 @@ impl<'a> Gathered<'a> {
                 *count += 1;
                 if *count == self.workers {
                     tell(&live(sum));
-                    if sum.connected == 0 && sum.refused > 0 && number == 0 {
+                    if sum.connected == 0 && sum.fates.get(Fate::Refused) > 0 && number == 0 {
                         let to = self.plan.to;
                         let what = format!("nobody listens at {to}: is the server running?");
                         self.problem.get_or_insert(what);

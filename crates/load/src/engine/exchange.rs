@@ -364,11 +364,9 @@ impl Core<'_> {
                 }
             }
             Fate::Unfinished => {}
-            _ => {
-                self.second.errors += 1;
-                self.second.refused += u64::from(fate == Fate::Refused);
-            }
+            _ => self.second.errors += 1,
         }
+        self.second.fates.count(fate);
         if !(self.from..self.until).contains(&order.due) {
             return;
         }

@@ -1,5 +1,6 @@
 //! HDR histograms of times, which can be added, stored, and read as percentiles.
 
+use super::number::nanos_of;
 use hdrhistogram::Histogram;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,6 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const FINEST_NS: u64 = 256;
 /// Times above this count as this, nanoseconds: an hour.
 const LONGEST_NS: u64 = 3_600 * 1_000_000_000;
+
+/// Bins of [`Hdr::spread`] in a factor of ten.
+const BINS_PER_DECADE: f64 = 8.0;
 
 /// A histogram of nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +88,21 @@ impl Hdr {
     /// The standard deviation, nanoseconds.
     pub fn stdev(&self) -> f64 {
         self.0.stdev()
+    }
+
+    /// Counts in bins that grow by the eighth root of ten, each with its upper end in nanoseconds:
+    /// a few dozen numbers that say how times were spread, to be drawn and not to be reckoned with.
+    pub fn spread(&self) -> Vec<(u64, u64)> {
+        let mut bins: Vec<(u64, u64)> = Vec::new();
+        for (ns, count) in self.pairs() {
+            let bin = ((ns.max(1) as f64).log10() * BINS_PER_DECADE).floor();
+            let end = nanos_of(10_f64.powf((bin + 1.0) / BINS_PER_DECADE) / 1e9);
+            match bins.last_mut().filter(|last| last.0 == end) {
+                Some(last) => last.1 += count,
+                None => bins.push((end, count)),
+            }
+        }
+        bins
     }
 
     /// Every recorded value with its count, in order.
@@ -251,6 +270,9 @@ mod tests {
             sum.add(&again);
             assert_eq!(sum.count(), 12);
         }
+        let mut hdr = Hdr::coarse();
+        [900_000, 1_010_000, 1_100_000, 70_000_000].into_iter().for_each(|ns| hdr.record(ns));
+        assert_eq!(hdr.spread(), [(1_000_000, 1), (1_333_521, 2), (74_989_420, 1)]);
         assert!(serde_json::from_str::<Hdr>("{\"digits\":9,\"pairs\":[]}").is_err());
     }
 }

@@ -120,7 +120,7 @@ pub struct Ruling {
 }
 
 /// One second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Its start, seconds after the run's.
     pub second: u64,
@@ -150,6 +150,12 @@ pub struct Row {
     pub lag_ns: u64,
     /// Processor time of all threads, nanoseconds.
     pub cpu_ns: u64,
+    /// The failures by what they were; only those that there were.
+    #[serde(default)]
+    pub failures: BTreeMap<Fate, u64>,
+    /// Times of what ended in it in coarse bins ([`Hdr::spread`]), for heat maps.
+    #[serde(default)]
+    pub spread: Vec<(u64, u64)>,
 }
 
 impl Outcome {
@@ -349,9 +355,17 @@ fn rows(told: &[Second], times: Times, wall_ns: u64) -> Vec<Row> {
             sessions: second.sessions,
             lag_ns: second.lag_ns,
             cpu_ns: second.cpu_ns,
+            failures: failures(&second.fates),
+            spread: second.times.spread(),
         }
     };
     told.iter().map(row).collect()
+}
+
+fn failures(fates: &Fates) -> BTreeMap<Fate, u64> {
+    let failed = |fate: &Fate| !matches!(fate, Fate::Good | Fate::Unfinished);
+    let counts = Fate::ALL.into_iter().filter(failed).map(|fate| (fate, fates.get(fate)));
+    counts.filter(|(_, count)| *count > 0).collect()
 }
 
 fn clients_of(seen: &[Seen], sizes: usize) -> Vec<Seen> {

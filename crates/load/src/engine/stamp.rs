@@ -254,16 +254,9 @@ mod tests {
             counts: true,
             offered: 1_000,
             good: 1_000 + second % 3,
-            errors: 0,
-            bytes: 0,
-            p50_ns: 0,
-            p99_ns: 0,
-            max_ns: 0,
             in_flight: 10,
             connections: 10,
-            sessions: 0,
-            lag_ns: 0,
-            cpu_ns: 0,
+            ..Row::default()
         };
         outcome.rows = (0..10).map(row).collect();
         outcome

@@ -345,8 +345,8 @@ pub(super) struct Second {
     pub(super) errors: u64,
     /// Content bytes of its good answers.
     pub(super) bytes: u64,
-    /// Requests whose connection was refused in it.
-    pub(super) refused: u64,
+    /// What became of those that ended in it.
+    pub(super) fates: Fates,
     /// Connections made in it.
     pub(super) connected: u64,
     /// Requests in flight or waiting at its end.
@@ -371,7 +371,7 @@ impl Second {
             good: 0,
             errors: 0,
             bytes: 0,
-            refused: 0,
+            fates: Fates::default(),
             connected: 0,
             in_flight: 0,
             connections: 0,
@@ -387,7 +387,7 @@ impl Second {
         self.good += other.good;
         self.errors += other.errors;
         self.bytes += other.bytes;
-        self.refused += other.refused;
+        self.fates.add(&other.fates);
         self.connected += other.connected;
         self.in_flight += other.in_flight;
         self.connections += other.connections;
