@@ -6,6 +6,7 @@
 use crate::manifest::{FORMAT, Manifest};
 use crate::record::Record;
 use crate::spec::{Experiment, parse};
+use regatta_load::engine::Outcome;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -97,6 +98,18 @@ impl Run {
         let named = |error: std::io::Error| format!("{}: {error}", path.display());
         let file = File::options().write(true).open(&path).map_err(named)?;
         file.set_len(u64::try_from(whole).unwrap_or(u64::MAX)).map_err(named)
+    }
+
+    /// The name of the file that holds the whole result of a trial's load.
+    pub(crate) fn outcome_name(trial: u32, attempt: u32) -> String {
+        format!("{trial:05}-{attempt}.json")
+    }
+
+    /// The whole result of a trial's load; None where it had none.
+    pub fn outcome(&self, record: &Record) -> Option<Outcome> {
+        let name = Self::outcome_name(record.trial, record.attempt);
+        let text = fs::read(self.directory.join("outcomes").join(name)).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 
     /// The valid records.

@@ -243,6 +243,7 @@ knee = { trials_max = 40, overload = [1.5, 2] }
                             errors: 0,
                             p99_ms: 1.0,
                             in_flight: 0,
+                            ..Second::default()
                         }
                     };
                     record.series = (0..18).map(second).collect();

@@ -25,6 +25,7 @@ pub mod record;
 pub mod report;
 mod rooms;
 pub mod run;
+mod sample;
 mod servers;
 mod settle;
 pub mod spec;

@@ -51,7 +51,7 @@ pub struct Probe {
 }
 
 /// One second of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Its number from the load's start.
     pub second: u64,
@@ -67,6 +67,15 @@ pub struct Second {
     pub p99_ms: f64,
     /// Requests in flight at its end.
     pub in_flight: u64,
+    /// Processors' worth of time that the server used; None where it was not sampled.
+    #[serde(default)]
+    pub server_cpu: Option<f64>,
+    /// Processors' worth of time that the load used.
+    #[serde(default)]
+    pub client_cpu: Option<f64>,
+    /// Share of all processors' time that the hypervisor took.
+    #[serde(default)]
+    pub steal: Option<f64>,
 }
 
 /// A block as vmstat counts them.
@@ -190,8 +199,9 @@ pub(crate) fn spectrum(outcome: &Outcome) -> Vec<(f64, f64)> {
     SPECTRUM.into_iter().filter_map(|q| Some((q, at(outcome.latency(), q)?))).collect()
 }
 
-/// The whole seconds of a trial.
-pub(crate) fn series(outcome: &Outcome, whole: f64) -> Vec<Second> {
+/// The whole seconds of a trial, with what was sampled of the server.
+pub(crate) fn series(outcome: &Outcome, whole: f64, seen: &[(f64, f64)]) -> Vec<Second> {
+    let sampled = |second: u64| usize::try_from(second).ok().and_then(|at| seen.get(at));
     let second = |row: &regatta_load::engine::Row| Second {
         second: row.second,
         counts: row.counts,
@@ -200,6 +210,9 @@ pub(crate) fn series(outcome: &Outcome, whole: f64) -> Vec<Second> {
         errors: row.errors,
         p99_ms: real(row.p99_ns) / 1e6,
         in_flight: row.in_flight,
+        server_cpu: sampled(row.second).map(|sample| sample.0),
+        client_cpu: Some(real(row.cpu_ns) / 1e9),
+        steal: sampled(row.second).map(|sample| sample.1),
     };
     let within = |row: &&regatta_load::engine::Row| real(row.second) + 1.0 <= whole;
     outcome.rows.iter().filter(within).map(second).collect()

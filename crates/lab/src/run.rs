@@ -177,7 +177,7 @@ fn trials(
                 break;
             }
             tell(at, &format!("{} {}", cell.arm, levels(cell)));
-            let name = format!("{:05}-{attempt}.json", next.trial);
+            let name = Run::outcome_name(next.trial, attempt);
             let outcome = run.directory.join("outcomes").join(name);
             match bench.trial(next, cell, attempt, &outcome) {
                 Ok(record) => run.add(record)?,

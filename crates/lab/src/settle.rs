@@ -76,6 +76,7 @@ measure = { blocks = 1, warm = "found", warm_s = 2, window_s = 38 }
                 errors: 1_000 - good(second),
                 p99_ms: 1.0,
                 in_flight: 1,
+                ..Second::default()
             })
             .collect();
         record

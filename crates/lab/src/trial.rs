@@ -5,9 +5,10 @@ use crate::group::INTERRUPTED;
 use crate::guard;
 use crate::knee::{Overload, Tried};
 use crate::plan::{Cell, Planned};
-use crate::process::{Launch, Running, sleep_until};
+use crate::process::{Launch, Running};
 use crate::record::{Probe, Record, metrics, series, spectrum};
 use crate::rooms::Rooms;
+use crate::sample::Samples;
 use crate::servers::{self, Place};
 use crate::settle;
 use crate::spec::{Experiment, Guards, Loop, Program, Target, Warm};
@@ -172,7 +173,8 @@ impl Bench<'_> {
                 record.metrics = metrics(&found, &seen);
                 let Experiment { machine, measure, .. } = self.experiment;
                 record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
-                (record.spectrum, record.series) = (spectrum(&found), series(&found, planned_s));
+                (record.spectrum, record.series) =
+                    (spectrum(&found), series(&found, planned_s, &seen.seconds_sampled));
                 let settled = match measure.warm {
                     Warm::Found => settle::settle(&mut record, measure.warm_s),
                     Warm::Fixed => Ok(None),
@@ -269,7 +271,7 @@ impl Bench<'_> {
         let room = self.rooms.enter(cell)?;
         let place = Place { room: &room, scratch: &self.scratch, regatta: self.regatta, machine };
         let server = servers::start(target, &options, &place, self.stop)?;
-        let words = self.words(&server.url, asked);
+        let words = self.words(&server.url, asked, target.program != Program::Null);
         let errors = self.scratch.join("load.err");
         let launch = Launch {
             words,
@@ -284,12 +286,13 @@ impl Bench<'_> {
         let start = Instant::now();
         let seconds = Duration::from_secs_f64;
         let ours = (target.program == Program::Regatta).then_some(self.regatta);
-        if !sleep_until(start + seconds(asked.warm_s), self.stop) {
+        let mut samples = Samples::start(server.running.pids(), start);
+        if !samples.sleep_until(start + seconds(asked.warm_s), self.stop) {
             return Err(INTERRUPTED.to_owned());
         }
         let before = room.look();
         let watch = Watch::start(server.running.pids(), ours);
-        if !sleep_until(start + seconds(asked.warm_s + asked.window_s), self.stop) {
+        if !samples.sleep_until(start + seconds(asked.warm_s + asked.window_s), self.stop) {
             return Err(INTERRUPTED.to_owned());
         }
         let mut seen = watch.stop(&machine.server_cpus);
@@ -312,6 +315,7 @@ impl Bench<'_> {
         room.leave()?;
         let text = fs::read_to_string(outcome).unwrap_or_default();
         let found: Result<Outcome, _> = serde_json::from_str(&text);
+        seen.seconds_sampled = samples.seconds;
         found.map(|found| (found, seen)).map_err(|error| {
             let said = fs::read_to_string(&errors).unwrap_or_default();
             let said = said.lines().last().unwrap_or_default();
@@ -319,8 +323,9 @@ impl Bench<'_> {
         })
     }
 
-    /// `regatta load` and its flags.
-    fn words(&self, url: &str, asked: &Asked) -> Vec<OsString> {
+    /// `regatta load` and its flags. What the bare loop answers is not `comparable`: it is always
+    /// the same.
+    fn words(&self, url: &str, asked: &Asked, comparable: bool) -> Vec<OsString> {
         let workload = &self.experiment.workload;
         let mut words: Vec<OsString> = vec![self.regatta.into(), "load".into()];
         let target = if self.workload.is_some() { "/" } else { &workload.target };
@@ -363,7 +368,7 @@ impl Bench<'_> {
         if let Some(directory) = &self.workload {
             flag("--workload", directory.into());
         }
-        if workload.verify {
+        if workload.verify && comparable {
             let generated = self.workload.is_some();
             let how = if generated { "generated".into() } else { self.root.clone().into() };
             flag("--verify", how);

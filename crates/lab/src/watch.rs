@@ -16,7 +16,7 @@ use std::time::Instant;
 pub(crate) type Numbers = BTreeMap<String, f64>;
 
 /// The clock ticks of `/proc`, per second (`USER_HZ`, 100 on every Linux that we run on).
-const TICKS: f64 = 100.0;
+pub(crate) const TICKS: f64 = 100.0;
 
 /// One reading.
 #[derive(Debug)]
@@ -54,6 +54,8 @@ pub(crate) struct Seen {
     pub(crate) environment: Numbers,
     /// Its length, seconds.
     pub(crate) seconds: f64,
+    /// Second by second, if it was sampled ([`crate::sample::Samples::seconds`]).
+    pub(crate) seconds_sampled: Vec<(f64, f64)>,
     /// Share of the server's processors that other tasks used, at least.
     pub(crate) foreign: f64,
     /// Share of the time for which others kept the server from its processors, at least.
@@ -127,6 +129,7 @@ impl<'a> Watch<'a> {
             shares: processors::shares(&first.processors, &last.processors, cpus),
             server,
             seconds,
+            seconds_sampled: Vec::new(),
             missing,
         }
     }
@@ -148,7 +151,7 @@ impl Reading {
 }
 
 /// Adds a process's processor time (seconds), switches and waits for disks to the sums.
-fn add_process(pid: u32, sums: &mut Numbers) {
+pub(crate) fn add_process(pid: u32, sums: &mut Numbers) {
     let mut add = |name: &str, value: f64| *sums.entry(name.to_owned()).or_default() += value;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<f64> = stat

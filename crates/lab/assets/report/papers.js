@@ -14,4 +14,6 @@ function asText(text) {
   return text.replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
 }
 KINDS.beside = beside;
+TABLES.beside = (figure) => TABLES.curves(figure).concat(figure.points.map(
+  (point) => [`the paper, ${point.name}`, point.x, point.y, "", ""]));
 

@@ -1,4 +1,5 @@
-// Dots with intervals, one row for each: rows are [label, middle, low, high, arm].
+// Dots with intervals, one row for each: rows are [label, middle, low, high, arm]. With `zero` the
+// distance from zero is drawn as a bar.
 function forest(figure) {
   const rows = figure.rows_data;
   const whisker = (params, api) => {
@@ -10,7 +11,12 @@ function forest(figure) {
       end(low), end(high)] };
   };
   const of = (row) => colour(data.arms[row[4]]);
-  const series = [
+  const series = [];
+  if (figure.zero) {
+    series.push({ type: "bar", silent: true, barMaxWidth: 14,
+      data: rows.map((row) => ({ value: row[1], itemStyle: { color: of(row), opacity: 0.28 } })) });
+  }
+  series.push(
     { type: "custom", renderItem: whisker, silent: true, encode: { x: [0, 1], y: 2 },
       data: rows.map((row, at) => ({ value: [row[2], row[3], at], itemStyle: { color: of(row) } })) },
     { type: "scatter", symbolSize: 10, encode: { x: 0, y: 1 },
@@ -18,32 +24,45 @@ function forest(figure) {
         itemStyle: { color: of(row) } })),
       tooltip: { formatter: (at) => {
         const row = rows[at.dataIndex];
-        return `${row[0]}<br>${show(row[1])} (${show(row[2])} to ${show(row[3])})`;
+        return `${html(row[0])}<br>${show(row[1])} (${show(row[2])} to ${show(row[3])})`;
       } },
-      markLine: figure.mark === null || figure.mark === undefined ? undefined : { silent: true, symbol: "none",
-        label: { show: false }, lineStyle: { color: css("--soft"), type: "dashed" }, data: [{ xAxis: figure.mark }] },
+      markLine: { silent: true, symbol: "none", label: { color: css("--soft"), fontSize: 11 },
+        lineStyle: { color: css("--soft"), type: "dashed" }, data: [
+          ...(finite(figure.mark) ? [{ xAxis: figure.mark, label: { show: false } }] : []),
+          ...(finite(figure.ceiling) ? [{ xAxis: figure.ceiling, label: { formatter: "client's ceiling" } }] : [])] },
       markArea: figure.floor ? { silent: true, itemStyle: { color: css("--line"), opacity: 0.45 },
-        data: [[{ xAxis: figure.floor[0] }, { xAxis: figure.floor[1] }]] } : undefined },
-  ];
-  const ends = rows.flatMap((row) => [row[2], row[3]]).concat(figure.floor || []);
-  const least = Math.min(...ends), most = Math.max(...ends), room = (most - least) * 0.06 || 0.01;
-  return frame({ series, legend: undefined, grid: { left: 12, right: 28, top: 40, bottom: 40, containLabel: true },
-    xAxis: axis(figure.x, { scale: true, min: figure.zero ? 0 : least - room, max: most + room,
-      axisLabel: { color: css("--soft"), hideOverlap: true, formatter: show, showMinLabel: !!figure.zero, showMaxLabel: false } }),
-    yAxis: axis("", { type: "category", inverse: true, data: rows.map((row) => row[0]), splitLine: { show: false },
-      axisLabel: { color: css("--ink"), width: narrow() ? 110 : 240, overflow: "truncate", interval: 0 } }) });
-}
-
-// Stacked bars: parts are { name, values }, one value for each row.
-function stack(figure) {
-  const tones = ["#0072B2", "#E69F00", "#009E73", "#CC79A7"];
-  const series = figure.parts.map((part, at) => ({ name: part.name, type: "bar", stack: "all", data: part.values,
-    color: tones[at % tones.length], barMaxWidth: 26,
-    tooltip: { formatter: (p) => `${figure.labels[p.dataIndex]}<br>${part.name}: ${show(p.value)} ${figure.x}` } }));
-  return frame({ series, grid: { left: 12, right: 28, top: 40, bottom: 70, containLabel: true }, xAxis: axis(figure.x),
-    yAxis: axis("", { type: "category", inverse: true, data: figure.labels, splitLine: { show: false },
-      axisLabel: { color: css("--ink"), width: narrow() ? 110 : 240, overflow: "truncate", interval: 0 } }) });
+        data: [[{ xAxis: figure.floor[0] }, { xAxis: figure.floor[1] }]] } : undefined });
+  const ends = rows.flatMap((row) => [row[2], row[3]]).concat(figure.floor || [], figure.ceiling || []);
+  const least = Math.min(...ends), most = Math.max(...ends), free = (most - least) * 0.06 || 0.01;
+  return frame({ series, grid: { left: margin(rows.map((row) => row[0])), right: 28, top: 34, bottom: 48 },
+    xAxis: axis(figure.x, { scale: true, min: figure.zero ? 0 : least - free, max: most + free, nameGap: 26,
+      axisLabel: { color: css("--soft"), hideOverlap: true, formatter: show, showMinLabel: !!figure.zero,
+        showMaxLabel: false } }),
+    yAxis: names(rows.map((row) => row[0])) });
 }
 KINDS.forest = forest;
+TABLES.forest = (figure) => [["arm", figure.x, "low", "high"]].concat(
+  figure.rows_data.map((row) => row.slice(0, 4)));
+
+// Stacked bars from zero: parts are { name, values }, one value for each of the labels.
+function stack(figure) {
+  const series = figure.parts.map((part, at) => ({ name: part.name, type: "bar", stack: "all", data: part.values,
+    color: tone(at), barMaxWidth: 26, itemStyle: { borderColor: css("--page"), borderWidth: 0.5 },
+    tooltip: { formatter: (p) => `${html(figure.labels[p.dataIndex])}<br>${html(part.name)}: ${show(p.value)} ${figure.x}` } }));
+  const key = legend(figure.parts.map((part) => part.name));
+  return frame({ series, legend: key.shown,
+    grid: { left: margin(figure.labels), right: 28, top: 34, bottom: 48 + key.height },
+    xAxis: axis(figure.x, { min: 0, nameGap: 26 }), yAxis: names(figure.labels) });
+}
 KINDS.stack = stack;
+TABLES.stack = (figure) => [["", ...figure.parts.map((part) => part.name)]].concat(
+  figure.labels.map((name, at) => [name, ...figure.parts.map((part) => part.values[at])]));
+
+// Bars from zero beside each other: { labels, parts: [{ name, values }], x }.
+KINDS.bars = (figure) => {
+  const options = stack(figure);
+  options.series.forEach((one) => { delete one.stack; one.barMaxWidth = 14; });
+  return options;
+};
+TABLES.bars = TABLES.stack;
 

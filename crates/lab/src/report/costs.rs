@@ -1,40 +1,78 @@
 //! What a reply costs the server.
 
-use super::Report;
 use super::figures::{Figure, Section, name};
+use super::{Report, show};
 use crate::analysis::CellSummary;
 use serde_json::json;
 
+/// What a reply costs in one currency: its two metrics, a factor, place, title, axis, what to see.
+struct Cost {
+    of: [&'static str; 2],
+    factor: f64,
+    id: &'static str,
+    title: &'static str,
+    axis: &'static str,
+    seen: &'static str,
+}
+
+const COSTS: [Cost; 2] = [
+    Cost {
+        of: ["user_s_per_reply", "kernel_s_per_reply"],
+        factor: 1e6,
+        id: "costs",
+        title: "Processor time",
+        axis: "µs of processor time per reply",
+        seen: "The server's processor time for each reply, from /proc. A bar that is mostly kernel \
+               leaves little for a faster program to win. Work that loopback does in the client's \
+               system calls is the client's here, for all arms alike.",
+    },
+    Cost {
+        of: ["user_instructions_per_reply", "kernel_instructions_per_reply"],
+        factor: 1e-3,
+        id: "instructions",
+        title: "Instructions",
+        axis: "thousands of instructions per reply",
+        seen: "What the processor counted for each reply. Instructions hardly drift, so small \
+               differences here are real; but they miss stalls and waiting: time decides, this \
+               explains.",
+    },
+];
+
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    report.costs().into_iter().collect()
+    COSTS.iter().filter_map(|cost| report.costs(cost)).collect()
 }
 
 impl Report<'_> {
-    fn costs(&self) -> Option<Figure> {
-        let micro =
-            |one: &CellSummary, name: &str| one.metrics.get(name).map(|value| 1e6 * value.median);
-        let rows: Vec<(String, f64, f64)> = self
-            .analysis
-            .cells
-            .iter()
-            .filter_map(|one| {
-                let user = micro(one, "user_s_per_reply")?;
-                Some((name(one), user, micro(one, "kernel_s_per_reply")?))
-            })
-            .collect();
-        let drawing = json!({ "kind": "stack", "x": "µs of processor time per reply",
+    fn costs(&self, cost: &Cost) -> Option<Figure> {
+        let median = |one: &CellSummary, name: &str| {
+            one.metrics.get(name).map(|value| cost.factor * value.median)
+        };
+        let row = |one: &CellSummary| {
+            Some((name(one), median(one, cost.of[0])?, median(one, cost.of[1])?))
+        };
+        let (cells, at) = self.calm();
+        let rows: Vec<(String, f64, f64)> = cells.into_iter().filter_map(row).collect();
+        let sum = |row: &&(String, f64, f64)| row.1 + row.2;
+        let least = rows.iter().min_by(|a, b| sum(a).total_cmp(&sum(b)))?;
+        let most = rows.iter().max_by(|a, b| sum(a).total_cmp(&sum(b)))?;
+        let told = |row: &(String, f64, f64)| {
+            let kernel = 100.0 * row.2 / sum(&row).max(f64::MIN_POSITIVE);
+            format!("{} {} ({kernel:.0} % of it kernel)", row.0, show(sum(&row)))
+        };
+        let drawing = json!({ "kind": "stack", "x": cost.axis,
             "labels": rows.iter().map(|row| &row.0).collect::<Vec<_>>(),
             "parts": [
                 { "name": "user", "values": rows.iter().map(|row| row.1).collect::<Vec<_>>() },
                 { "name": "kernel", "values": rows.iter().map(|row| row.2).collect::<Vec<_>>() },
             ] });
-        let caption = "The server's processor time for each reply, from /proc. Work that loopback \
-                       does in the client's system calls is the client's here, for all arms alike."
-            .to_owned();
-        (!rows.is_empty()).then(|| {
-            Figure::new(Section::Work, "costs", "Processor time", caption)
-                .drawn(drawing)
-                .high(rows.len() + 1)
-        })
+        let caption = format!(
+            "{} Least{at}: {}; most: {}. Medians over the trials; their intervals are in the table \
+             of numbers.",
+            cost.seen,
+            told(least),
+            told(most)
+        );
+        let figure = Figure::new(Section::Work, cost.id, cost.title, caption);
+        Some(figure.drawn(drawing).high(rows.len() + 1))
     }
 }

@@ -6,10 +6,11 @@
 
 use super::tables::Table;
 use super::{
-    Report, costs, disk, environments, goodput, inside, knees, latency, paired, papers, seconds,
-    spectrum,
+    Report, costs, disk, environments, goodput, inside, knees, latency, overload, paired, papers,
+    quality, scaling, seconds, spectrum, verified,
 };
 use crate::analysis::CellSummary;
+use crate::plan::Cell;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ const MAKERS: &[Maker] = &[
     goodput::figures,
     latency::figures,
     knees::figures,
+    scaling::figures,
     paired::figures,
     spectrum::figures,
     seconds::figures,
@@ -33,6 +35,9 @@ const MAKERS: &[Maker] = &[
     disk::figures,
     environments::figures,
     papers::figures,
+    quality::figures,
+    overload::figures,
+    verified::figures,
 ];
 
 /// The parts of the page, in its order.
@@ -183,37 +188,105 @@ impl Figure {
     }
 }
 
+/// A setting of what varies besides the rate; figures over the rate are drawn for each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Setting {
+    /// The levels of everybody's other factors.
+    levels: BTreeMap<String, String>,
+    /// Added to places: empty for the only one.
+    suffix: String,
+    /// Added to titles.
+    words: String,
+}
+
+impl Setting {
+    /// A figure at this setting.
+    pub(super) fn figure(
+        &self,
+        section: Section,
+        id: &str,
+        title: &str,
+        caption: impl Into<String>,
+    ) -> Figure {
+        let (id, title) = (format!("{id}{}", self.suffix), format!("{title}{}", self.words));
+        Figure::new(section, id, title, caption)
+    }
+
+    fn has(&self, one: &CellSummary) -> bool {
+        self.levels.iter().all(|(path, level)| one.cell.levels.get(path) == Some(level))
+    }
+}
+
 impl Report<'_> {
+    /// Every setting of what varies besides the rate and the arms' own options.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        let mut settings = vec![Setting::default()];
+        let factors = self.run.experiment.factors.iter();
+        for factor in factors.filter(|f| f.path != RATE && f.of_target().is_none()) {
+            let with = |(setting, level): (&Setting, &String)| {
+                let mut levels = setting.levels.clone();
+                levels.insert(factor.path.clone(), level.clone());
+                let words = format!("{}, {} {level}", setting.words, factor.label());
+                Setting { levels, suffix: String::new(), words }
+            };
+            let pairs = settings.iter().flat_map(|one| factor.levels.iter().map(move |l| (one, l)));
+            settings = pairs.map(with).collect();
+        }
+        if settings.len() > 1 {
+            for (at, setting) in settings.iter_mut().enumerate() {
+                setting.suffix = format!("-{at}");
+            }
+        }
+        settings
+    }
+
     /// Whether rates are a factor.
     pub(super) fn has_rates(&self) -> bool {
         let rate = self.run.experiment.factors.iter().find(|factor| factor.path == RATE);
         rate.is_some_and(|factor| factor.levels.len() > 1)
     }
 
-    /// A line for each arm: `[x, median, low, high]`, ascending.
+    /// A line for each arm: `[x, median, low, high]`, from the lowest load to the highest.
     pub(super) fn lines(&self, of: &dyn Fn(&CellSummary) -> Option<[f64; 4]>) -> Vec<Value> {
-        let mut lines: BTreeMap<usize, Vec<[f64; 4]>> = BTreeMap::new();
-        for one in self.analysis.cells.iter().filter(|one| one.trials > 0) {
+        self.lines_at(&Setting::default(), of)
+    }
+
+    /// The same at one setting of what varies besides the rate.
+    pub(super) fn lines_at(
+        &self,
+        setting: &Setting,
+        of: &dyn Fn(&CellSummary) -> Option<[f64; 4]>,
+    ) -> Vec<Value> {
+        let mut lines: BTreeMap<usize, Vec<(f64, [f64; 4])>> = BTreeMap::new();
+        let here = self.analysis.cells.iter().filter(|one| one.trials > 0 && setting.has(one));
+        for one in here {
             if let Some(point) = of(one).filter(|point| point.iter().all(|x| x.is_finite())) {
-                lines.entry(self.arm(&one.cell)).or_default().push(point);
+                lines.entry(self.arm(&one.cell)).or_default().push((rate(&one.cell), point));
             }
         }
         lines
             .into_iter()
             .map(|(arm, mut points)| {
-                points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let points: Vec<[f64; 4]> = points.into_iter().map(|(_, point)| point).collect();
                 json!({ "arm": arm, "points": points })
             })
             .collect()
     }
 
     /// A line for each arm: a metric and its interval over another metric.
-    pub(super) fn metric_lines(&self, x: &str, y: &str) -> Vec<Value> {
-        self.lines(&|one| {
+    pub(super) fn metric_lines_at(&self, setting: &Setting, x: &str, y: &str) -> Vec<Value> {
+        self.lines_at(setting, &|one| {
             let (x, y) = (one.metrics.get(x)?, one.metrics.get(y)?);
             Some([x.median, y.median, y.interval.low, y.interval.high])
         })
     }
+}
+
+/// The rate of a cell, absolute or as a multiple; 0 where none varies.
+pub(super) fn rate(cell: &Cell) -> f64 {
+    let level = cell.levels.get(RATE).map(String::as_str);
+    level.and_then(crate::spec::rate).map_or(0.0, |(rate, _)| rate)
 }
 
 /// Whether there is more to see than one point of each line.

@@ -1,34 +1,93 @@
 //! What was asked against what was answered: the report's main figure.
 
-use super::figures::{Figure, Section, name};
+use super::figures::{Figure, Section, Setting, name};
+use super::overload::points;
 use super::{Report, show};
-use crate::analysis::words;
+use crate::analysis::{CellSummary, words};
+use crate::spec::Program;
 use serde_json::{Value, json};
 
+/// More arms than this are not told one by one in a caption.
+const TOLD_MAX: usize = 4;
+
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    if report.has_rates() {
-        [report.goodput(), report.overflows()].into_iter().flatten().collect()
-    } else {
-        report.medians().into_iter().collect()
+    if !report.has_rates() {
+        return report.medians().into_iter().collect();
     }
+    let settings = report.settings();
+    let each = |of: &dyn Fn(&Setting) -> Option<Figure>| -> Vec<Figure> {
+        settings.iter().filter_map(of).collect()
+    };
+    let mut figures = each(&|setting| report.goodput(setting));
+    figures.extend(each(&|setting| report.overflows(setting)));
+    figures
 }
 
 impl Report<'_> {
-    fn goodput(&self) -> Option<Figure> {
-        let lines = self.metric_lines("offered_per_s", "good_per_s");
+    fn goodput(&self, setting: &Setting) -> Option<Figure> {
+        let lines = self.metric_lines_at(setting, "offered_per_s", "good_per_s");
+        let ceiling = self.ceiling();
         let drawing = json!({ "kind": "curves", "lines": lines, "guide": true,
+            "ceiling": ceiling,
             "x": "offered, requests per second", "y": "good answers per second" });
         let unit = self.run.manifest.unit.map_or(String::new(), |unit| {
             format!(" 1x is {} a second, the calibrated rate.", show(unit))
         });
+        let client = match ceiling {
+            Some(most) => format!(
+                " The client's ceiling, {} a second, is what it gets from a server that does next \
+                 to nothing: near that line the client is measured, not the server.",
+                show(most)
+            ),
+            None => String::new(),
+        };
         let caption = format!(
             "What was asked against what was answered well: on the dotted line all is answered, \
-             and the gap to it is late, lost or failed. A flat line past its peak is good; a \
-             falling one collapses under overload.{unit} Whiskers: 95 % interval of the median \
-             (below six trials: their range)."
+             and the gap to it is late, lost or failed. {}A flat line past its peak is good; a \
+             falling one collapses under overload.{unit}{client} Whiskers: 95 % interval of the \
+             median (below six trials: their range).",
+            self.peaks(&lines)
         );
-        (!lines.is_empty())
-            .then(|| Figure::new(Section::Throughput, "goodput", "Goodput", caption).drawn(drawing))
+        (!lines.is_empty()).then(|| {
+            setting.figure(Section::Throughput, "goodput", "Goodput", caption).drawn(drawing)
+        })
+    }
+
+    /// Who answers most, and what is left of it at the highest load, in a sentence.
+    fn peaks(&self, lines: &[Value]) -> String {
+        let mut peaks: Vec<(&str, [f64; 4], f64)> = Vec::new();
+        for line in lines {
+            let Some(points) = points(line) else { continue };
+            let top = points.iter().max_by(|a, b| a[1].total_cmp(&b[1]));
+            let arm =
+                line["arm"].as_u64().and_then(|arm| self.arms.get(usize::try_from(arm).ok()?));
+            if let (Some(top), Some(last), Some(arm)) = (top, points.last(), arm) {
+                peaks.push((&arm.name, *top, 100.0 * last[1] / top[1].max(f64::MIN_POSITIVE)));
+            }
+        }
+        peaks.sort_by(|a, b| b.1[1].total_cmp(&a.1[1]));
+        let told = |(name, top, left): &(&str, [f64; 4], f64)| {
+            let (peak, low, high) = (show(top[1]), show(top[2]), show(top[3]));
+            format!("{name} {peak} ({low} to {high}; {left:.0} % of it at the highest load)")
+        };
+        let list: Vec<String> = match peaks.as_slice() {
+            [] => return String::new(),
+            [first, .., last] if peaks.len() > TOLD_MAX => vec![told(first), told(last)],
+            all => all.iter().map(told).collect(),
+        };
+        let which = if peaks.len() > TOLD_MAX { "Highest and lowest peak" } else { "Peaks" };
+        format!("{which}, a second: {}. ", list.join(", "))
+    }
+
+    /// What the client gets from the bare loop, if that is one of the targets.
+    fn ceiling(&self) -> Option<f64> {
+        let null = |one: &&CellSummary| {
+            let target = self.run.experiment.targets.iter().find(|t| t.name == one.cell.target);
+            target.is_some_and(|target| target.program == Program::Null)
+        };
+        let rates = self.analysis.cells.iter().filter(null);
+        let rates = rates.filter_map(|one| Some(one.metrics.get("good_per_s")?.median));
+        rates.max_by(f64::total_cmp)
     }
 
     fn medians(&self) -> Option<Figure> {
@@ -44,12 +103,16 @@ impl Report<'_> {
                 Some(json!([name(one), value.median, interval.low, interval.high, arm]))
             })
             .collect();
+        let ceiling = self.ceiling().filter(|_| metric == "good_per_s");
         let drawing = json!({ "kind": "forest", "rows_data": rows, "x": words(metric),
-            "zero": true });
-        let caption = "Medians with 95 % intervals over the trials that count. Intervals of one \
-                       machine's slow and fast minutes: whether two arms differ is told by the \
-                       ratios below, which are taken within blocks."
-            .to_owned();
+            "zero": true, "ceiling": ceiling });
+        let better = if self.analysis.more_is_better { "More" } else { "Less" };
+        let caption = format!(
+            "Medians with 95 % intervals over the trials that count (below six: their range), from \
+             zero. {better} is better. {}Intervals are of one machine's slow and fast minutes: \
+             whether two arms differ is told by the ratios below, which are taken within blocks.",
+            self.extremes(metric)
+        );
         let title = format!("Median {}", words(metric));
         (!rows.is_empty()).then(|| {
             let figure = Figure::new(Section::Throughput, "medians", title, caption);
@@ -57,17 +120,42 @@ impl Report<'_> {
         })
     }
 
-    fn overflows(&self) -> Option<Figure> {
-        let most = |one: &crate::analysis::CellSummary| {
+    /// Who has least and most of a metric, in a sentence.
+    pub(super) fn extremes(&self, metric: &str) -> String {
+        let of = |one: &&CellSummary| Some(one.metrics.get(metric)?.median);
+        let with = || self.analysis.cells.iter().filter(|one| of(one).is_some());
+        let least =
+            with().min_by(|a, b| of(a).partial_cmp(&of(b)).unwrap_or(std::cmp::Ordering::Equal));
+        let most =
+            with().max_by(|a, b| of(a).partial_cmp(&of(b)).unwrap_or(std::cmp::Ordering::Equal));
+        let told = |one: &CellSummary| {
+            let value = one.metrics[metric];
+            let (low, high) = (show(value.interval.low), show(value.interval.high));
+            format!("{} {} ({low} to {high})", name(one), show(value.median))
+        };
+        match (least, most) {
+            (Some(least), Some(most)) if least.cell != most.cell => {
+                format!("Least: {}; most: {}. ", told(least), told(most))
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn overflows(&self, setting: &Setting) -> Option<Figure> {
+        let most = |one: &CellSummary| {
             one.metrics.get("listen_overflows_per_s").map_or(0.0, |value| value.median)
         };
         if self.analysis.cells.iter().all(|one| most(one) == 0.0) {
             return None;
         }
-        let lines = self.metric_lines("offered_per_s", "listen_overflows_per_s");
+        let lines = self.metric_lines_at(setting, "offered_per_s", "listen_overflows_per_s");
         let drawing = json!({ "kind": "curves", "lines": lines,
             "x": "offered, requests per second", "y": "connections turned away per second" });
-        let caption = "Connections that found the listener's queue full (the kernel's count).";
-        Some(Figure::new(Section::Throughput, "overflows", "Turned away", caption).drawn(drawing))
+        let caption = "Connections that found the listener's queue full, by the kernel's count. \
+                       Each is tried again by its client a second later, or lost: a server whose \
+                       line rises first accepts too slowly.";
+        Some(
+            setting.figure(Section::Throughput, "overflows", "Turned away", caption).drawn(drawing),
+        )
     }
 }

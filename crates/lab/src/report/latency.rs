@@ -1,48 +1,106 @@
 //! Times over the load, and over the throughput.
 
-use super::Report;
-use super::figures::{Figure, Section, is_curve};
+use super::figures::{Figure, Section, Setting, is_curve};
+use super::{Report, show};
+use regatta_load::engine::parse_time;
 use serde_json::json;
+
+/// What is drawn: metric, place, title, its name in a service level.
+const TIMES: [(&str, &str, &str, &str); 3] = [
+    ("p50_ms", "latency-p50", "Median", "p50"),
+    ("p99_ms", "latency-p99", "99th percentile", "p99"),
+    ("p999_ms", "latency-p999", "99.9th percentile", "p999"),
+];
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     if !report.has_rates() {
         return Vec::new();
     }
-    let figures = [
-        report.latency("p50_ms", "latency-p50", "Median response time"),
-        report.latency("p99_ms", "latency-p99", "Response time, 99th percentile"),
-        report.latency("p999_ms", "latency-p999", "Response time, 99.9th percentile"),
-        report.hockey_stick(),
-    ];
-    figures.into_iter().flatten().collect()
+    let settings = report.settings();
+    let times =
+        TIMES.iter().flat_map(|time| settings.iter().map(move |at| report.latency(at, time)));
+    let sticks = settings.iter().map(|setting| report.hockey_stick(setting));
+    times.chain(sticks).flatten().collect()
 }
 
 impl Report<'_> {
-    fn latency(&self, metric: &str, id: &'static str, title: &str) -> Option<Figure> {
-        let lines = self.metric_lines("offered_per_s", metric);
+    fn latency(
+        &self,
+        setting: &Setting,
+        (metric, id, title, term): &(&str, &'static str, &str, &str),
+    ) -> Option<Figure> {
+        let lines = self.metric_lines_at(setting, "offered_per_s", metric);
+        let workload = &self.run.experiment.workload;
+        let level = workload.slo.as_deref().and_then(|slo| level(slo, term));
+        let timeout = parse_time(&workload.timeout).ok().map(|time| 1e3 * time.as_secs_f64());
         let drawing = json!({ "kind": "curves", "lines": lines, "log_y": true,
+            "level": level, "timeout": timeout,
             "x": "offered, requests per second", "y": "ms, from when it was due" });
-        let timeout = &self.run.experiment.workload.timeout;
+        let meant = level.map_or(String::new(), |ms| {
+            format!(" The dashed line is the service level, {} ms.", show(ms))
+        });
+        let (cells, at) = self.calm();
+        let mut there: Vec<(String, f64)> = cells
+            .iter()
+            .filter_map(|one| Some((super::figures::name(one), one.metrics.get(*metric)?.median)))
+            .collect();
+        there.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let seen = match there.as_slice() {
+            [first, .., last] => format!(
+                ";{at}, the highest load at which all answer, from {} ms ({}) to {} ms ({}).",
+                show(first.1),
+                first.0,
+                show(last.1),
+                last.0
+            ),
+            _ => ".".to_owned(),
+        };
         let caption = format!(
-            "Where a line ends, the percentile lies among requests that never came back (time-out \
-             {timeout}) or has fewer than ten samples beyond it."
+            "Response time from when a request was due, on a logarithmic axis{seen}{meant} Where a \
+             line ends, the percentile lies among requests that never came back (time-out {}) or \
+             has fewer than ten samples beyond it: it is longer than anything that is drawn.",
+            workload.timeout
         );
-        is_curve(&lines).then(|| Figure::new(Section::Latency, id, title, caption).drawn(drawing))
+        is_curve(&lines)
+            .then(|| setting.figure(Section::Latency, id, title, caption).drawn(drawing))
     }
 
-    fn hockey_stick(&self) -> Option<Figure> {
-        let lines = self.lines(&|one| {
+    fn hockey_stick(&self, setting: &Setting) -> Option<Figure> {
+        let lines = self.lines_at(setting, &|one| {
             let (x, y) = (one.metrics.get("good_per_s")?, one.metrics.get("p99_ms")?);
             Some([x.median, y.median, y.interval.low, y.interval.high])
         });
         let drawing = json!({ "kind": "curves", "lines": lines, "log_y": true,
             "x": "good answers per second", "y": "99th percentile, ms" });
-        let caption = "What latency a throughput costs. A line that turns back to the left has \
-                       passed its peak: it answers less and takes longer."
-            .to_owned();
+        let caption = "What latency a throughput costs: each dot is a load, each line goes from \
+                       the lowest load to the highest. Far right and low is best. A line that \
+                       turns back to the left has passed its peak: it answers less and takes \
+                       longer.";
         is_curve(&lines).then(|| {
-            Figure::new(Section::Capacity, "hockey-stick", "Latency against throughput", caption)
-                .drawn(drawing)
+            let title = "Latency against throughput";
+            setting.figure(Section::Capacity, "hockey-stick", title, caption).drawn(drawing)
         })
+    }
+}
+
+/// The limit that a service level such as `p99<50ms,errors<1%` sets to a percentile, ms.
+fn level(slo: &str, term: &str) -> Option<f64> {
+    let limit = |part: &str| {
+        let rest = part.trim().strip_prefix(term)?.trim_start_matches(['<', '=', ' ']);
+        parse_time(rest).ok().map(|time| 1e3 * time.as_secs_f64())
+    };
+    slo.split(',').find_map(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::level;
+
+    #[test]
+    fn the_service_level_of_a_percentile_is_found() {
+        let slo = "p99<50ms, errors<1%, p50 <= 2ms";
+        assert_eq!(level(slo, "p99"), Some(50.0));
+        assert_eq!(level(slo, "p50"), Some(2.0));
+        assert_eq!(level(slo, "p999"), None);
     }
 }

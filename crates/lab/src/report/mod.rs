@@ -6,19 +6,24 @@ mod costs;
 mod disk;
 mod environments;
 mod figures;
+mod gathered;
 mod goodput;
 mod inside;
 mod knees;
 mod latency;
 mod markdown;
+mod overload;
 mod page;
 mod paired;
 mod papers;
+mod quality;
+mod scaling;
 mod seconds;
 mod spectrum;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod verified;
 
 use crate::analysis::Analysis;
 use crate::claims::{self, Judged};
@@ -37,6 +42,8 @@ pub(crate) struct Report<'a> {
     pub(crate) analysis: Analysis,
     pub(crate) claims: Vec<Judged>,
     pub(crate) arms: Vec<Arm>,
+    /// What the whole results say, where they are still there.
+    pub(crate) gathered: BTreeMap<Cell, gathered::Gathered>,
 }
 
 /// An arm as figures show it: with its own options, without what concerns everybody.
@@ -86,13 +93,18 @@ impl<'a> Report<'a> {
                 arms.push(Arm { name, colour, again });
             }
         }
-        Self { claims: claims::judge(run), analysis, arms, run }
+        Self { claims: claims::judge(run), gathered: gathered::gather(run), analysis, arms, run }
     }
 
     /// Which of the arms a cell belongs to.
     pub(crate) fn arm(&self, cell: &Cell) -> usize {
         let name = arm_name(cell);
         self.arms.iter().position(|arm| arm.name == name).unwrap_or_default()
+    }
+
+    /// The trials of a cell that count, added up; None where their results are gone.
+    fn valid(&self, cell: &Cell) -> Option<&gathered::Valid> {
+        self.gathered.get(cell)?.valid.as_ref()
     }
 
     fn json(&self) -> Result<String, String> {

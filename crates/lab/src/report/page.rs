@@ -18,6 +18,7 @@ pub(super) const SCRIPTS: &[&str] = &[
     include_str!("../../assets/report/curves.js"),
     include_str!("../../assets/report/papers.js"),
     include_str!("../../assets/report/rows.js"),
+    include_str!("../../assets/report/heat.js"),
     include_str!("../../assets/report/seconds.js"),
     include_str!("../../assets/report/spectrum.js"),
     include_str!("../../assets/report/start.js"),

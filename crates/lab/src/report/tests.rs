@@ -1,5 +1,7 @@
 //! Reports of runs that are made up: complete, offline, small, and the same every time.
 
+mod whole;
+
 use super::*;
 use crate::analysis::tests::made_up;
 use std::collections::BTreeMap;

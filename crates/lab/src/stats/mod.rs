@@ -8,6 +8,7 @@ mod paired;
 mod quantile;
 mod random;
 mod rank;
+mod scaling;
 mod steady;
 
 pub use bootstrap::{Interval, bca, percentile};
@@ -15,6 +16,7 @@ pub use paired::{Effect, Floor, Verdict, compare, holm, judge};
 pub use quantile::order_statistic_interval;
 pub use random::Random;
 pub use rank::{Signed, hodges_lehmann, hodges_lehmann_interval, wilcoxon};
+pub use scaling::Scaling;
 pub use steady::{Steady, mser5, steady};
 
 /// The middle of `values`; NaN for none, which no comparison passes.

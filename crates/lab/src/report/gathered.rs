@@ -1,0 +1,163 @@
+//! What the loads of each cell say together: histograms added up, failures by kind, what was
+//! compared. Read from the whole results in `outcomes/`, one at a time.
+
+use crate::journal::Run;
+use crate::plan::Cell;
+use crate::record::Record;
+use regatta_load::engine::{Class, Fate, Fates, Outcome, Row, Sessions, Spectrum};
+use std::collections::BTreeMap;
+
+/// The loads of one cell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gathered {
+    /// The trials that count; None if not one has its result.
+    pub(super) valid: Option<Valid>,
+    /// All trials: a wrong byte is wrong wherever it was.
+    pub(super) checked: Checked,
+    /// Of the trials that count the one in the middle by the deciding number: its number, and its
+    /// seconds.
+    pub(super) middle: Option<(u32, Vec<Row>)>,
+}
+
+/// The trials that count, added up.
+#[derive(Clone, Debug)]
+pub(super) struct Valid {
+    pub(super) trials: usize,
+    pub(super) offered: u64,
+    pub(super) fates: Fates,
+    /// From due (in the closed model: from the first attempt) to the last byte.
+    pub(super) latency: Spectrum,
+    /// From the first attempt, where that is another time.
+    pub(super) service: Option<Spectrum>,
+    /// By size of the file.
+    pub(super) classes: Vec<Class>,
+    /// Time-outs while connecting, sending, waiting, receiving.
+    pub(super) timeouts: [u64; 4],
+    /// Jain's index of each trial.
+    pub(super) fairness: Vec<f64>,
+    /// Clients that were told apart.
+    pub(super) clients: usize,
+    pub(super) sessions: Option<Sessions>,
+}
+
+/// What was compared.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Checked {
+    pub(super) fates: Fates,
+    /// Bodies compared byte by byte.
+    pub(super) verified: u64,
+    /// Bodies whose file changed meanwhile.
+    pub(super) changed: u64,
+    pub(super) statuses: [u64; 6],
+    pub(super) bytes: u64,
+}
+
+/// Of each cell of a run.
+pub(super) fn gather(run: &Run) -> BTreeMap<Cell, Gathered> {
+    let mut all: BTreeMap<Cell, Gathered> = BTreeMap::new();
+    let middles = middles(run);
+    for record in &run.records {
+        let Some(outcome) = run.outcome(record) else { continue };
+        let one = all.entry(record.cell.clone()).or_default();
+        one.checked.add(&outcome);
+        if !record.valid {
+            continue;
+        }
+        if middles.get(&record.cell) == Some(&(record.trial, record.attempt)) {
+            one.middle = Some((record.trial, outcome.rows.clone()));
+        }
+        match &mut one.valid {
+            Some(sum) => sum.add(&outcome),
+            None => one.valid = Some(Valid::of(outcome)),
+        }
+    }
+    all
+}
+
+/// Of each cell the valid trial in the middle by the deciding number.
+pub(super) fn middles(run: &Run) -> BTreeMap<Cell, (u32, u32)> {
+    let mut trials: BTreeMap<Cell, Vec<&Record>> = BTreeMap::new();
+    run.valid().for_each(|record| trials.entry(record.cell.clone()).or_default().push(record));
+    let metric = &run.experiment.measure.metric;
+    let value = |record: &Record| record.metrics.get(metric).copied().unwrap_or(0.0);
+    let middle = |(cell, mut of): (Cell, Vec<&Record>)| {
+        of.sort_by(|a, b| value(a).total_cmp(&value(b)));
+        let middle = of.get(of.len() / 2)?;
+        Some((cell, (middle.trial, middle.attempt)))
+    };
+    trials.into_iter().filter_map(middle).collect()
+}
+
+impl Valid {
+    fn of(outcome: Outcome) -> Self {
+        let Outcome { response, service, .. } = outcome;
+        let (latency, service) = match response {
+            Some(response) => (response, Some(service)),
+            None => (service, None),
+        };
+        Self {
+            trials: 1,
+            offered: outcome.offered,
+            fates: outcome.fates,
+            latency,
+            service,
+            classes: outcome.classes,
+            timeouts: outcome.phases.timeouts,
+            fairness: vec![outcome.fairness],
+            clients: outcome.clients.len(),
+            sessions: outcome.sessions,
+        }
+    }
+
+    fn add(&mut self, outcome: &Outcome) {
+        self.trials += 1;
+        self.offered += outcome.offered;
+        self.fates.add(&outcome.fates);
+        self.latency.add(outcome.latency());
+        if let Some(service) = &mut self.service {
+            service.add(&outcome.service);
+        }
+        for (sum, class) in self.classes.iter_mut().zip(&outcome.classes) {
+            sum.requests += class.requests;
+            sum.good += class.good;
+            sum.timeouts += class.timeouts;
+            sum.bytes += class.bytes;
+            sum.times.add(&class.times);
+        }
+        let timeouts = outcome.phases.timeouts;
+        self.timeouts.iter_mut().zip(timeouts).for_each(|(sum, count)| *sum += count);
+        self.fairness.push(outcome.fairness);
+        if let (Some(sum), Some(sessions)) = (&mut self.sessions, &outcome.sessions) {
+            add_sessions(sum, sessions);
+        }
+    }
+}
+
+fn add_sessions(sum: &mut Sessions, one: &Sessions) {
+    sum.arrived += one.arrived;
+    sum.done += one.done;
+    sum.failed += one.failed;
+    sum.cut += one.cut;
+    sum.most = sum.most.max(one.most);
+    sum.lifetime.add(&one.lifetime);
+    sum.failtime.add(&one.failtime);
+    if sum.lengths.len() < one.lengths.len() {
+        sum.lengths.resize(one.lengths.len(), 0);
+    }
+    sum.lengths.iter_mut().zip(&one.lengths).for_each(|(sum, count)| *sum += count);
+}
+
+impl Checked {
+    fn add(&mut self, outcome: &Outcome) {
+        self.fates.add(&outcome.fates);
+        self.verified += outcome.verified;
+        self.changed += outcome.changed;
+        self.statuses.iter_mut().zip(outcome.statuses).for_each(|(sum, count)| *sum += count);
+        self.bytes += outcome.bytes_received;
+    }
+
+    /// Replies that were not what the server should have sent.
+    pub(super) fn wrong(&self) -> u64 {
+        self.fates.sum(Fate::is_lie)
+    }
+}

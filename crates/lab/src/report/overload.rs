@@ -1,0 +1,54 @@
+//! What is left of the peak when more is asked than can be answered.
+
+use super::figures::{Figure, Section, Setting};
+use super::{Report, show};
+use serde_json::{Value, json};
+
+pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    if !report.has_rates() {
+        return Vec::new();
+    }
+    report.settings().iter().filter_map(|setting| report.beyond_peak(setting)).collect()
+}
+
+impl Report<'_> {
+    /// Goodput over load, both in parts of the arm's own peak.
+    fn beyond_peak(&self, setting: &Setting) -> Option<Figure> {
+        let (mut lines, mut kept) = (Vec::new(), Vec::new());
+        for line in self.metric_lines_at(setting, "offered_per_s", "good_per_s") {
+            let Some(points) = points(&line) else { continue };
+            let peak = points.iter().map(|point| point[1]).fold(0.0, f64::max);
+            let Some(last) = points.last().filter(|last| peak > 0.0 && last[0] > 1.1 * peak) else {
+                continue;
+            };
+            let arm = &self.arms[usize::try_from(line["arm"].as_u64()?).ok()?];
+            kept.push((arm.name.clone(), last[1] / peak, last[0] / peak));
+            let parts: Vec<[f64; 4]> =
+                points.iter().map(|point| point.map(|value| 100.0 * value / peak)).collect();
+            lines.push(json!({ "arm": line["arm"], "points": parts }));
+        }
+        kept.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let told = |(name, share, load): &(String, f64, f64)| {
+            format!("{name} keeps {:.0} % at {} times its peak", 100.0 * share, show(*load))
+        };
+        let seen = match kept.as_slice() {
+            [] => return None,
+            [one] => told(one),
+            [first, .., last] => format!("{}; {}", told(first), told(last)),
+        };
+        let caption = format!(
+            "Each arm against its own highest goodput: 100 % to the right of 100 % is a server \
+             that sheds what is too much and loses nothing; a fall is work done for requests that \
+             are lost anyway. {seen}."
+        );
+        let drawing = json!({ "kind": "curves", "lines": lines, "mark_x": 100.0,
+            "x": "offered, % of the arm's peak", "y": "good answers, % of the peak" });
+        let title = "Beyond the peak";
+        Some(setting.figure(Section::Overload, "beyond", title, caption).drawn(drawing))
+    }
+}
+
+/// The points of a line.
+pub(super) fn points(line: &Value) -> Option<Vec<[f64; 4]>> {
+    serde_json::from_value(line["points"].clone()).ok()
+}

@@ -1,0 +1,190 @@
+//! Quality of service: who failed, in which phase, whether all clients and sizes fare alike.
+
+use super::figures::{Figure, Section, name, rate};
+use super::gathered::Valid;
+use super::spectrum::CLASSES;
+use super::tables::Table;
+use super::{Report, show};
+use crate::analysis::CellSummary;
+use crate::record::real;
+use crate::stats::{count, median};
+use regatta_load::engine::{Fate, Sessions};
+use serde_json::json;
+
+/// The phases in which a request can time out.
+const PHASES: [&str; 4] = ["connecting", "sending", "waiting", "receiving"];
+/// A share of good answers of one size that is below that of all by more than this starves.
+const STARVED: f64 = 0.05;
+
+pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    [report.failures(), report.classes(), report.sessions(), report.session_lengths()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+impl Report<'_> {
+    fn with_results(&self) -> impl Iterator<Item = (&CellSummary, &Valid)> {
+        self.analysis.cells.iter().filter_map(|one| Some((one, self.valid(&one.cell)?)))
+    }
+
+    /// Failures by kind, time-outs by phase.
+    fn failures(&self) -> Option<Figure> {
+        let most = self.with_results().map(|(one, _)| rate(&one.cell)).fold(0.0, f64::max);
+        // Of many rates the highest: there it shows.
+        let cells: Vec<_> =
+            self.with_results().filter(|(one, _)| rate(&one.cell) == most).collect();
+        let failed = |fate: &Fate| !matches!(fate, Fate::Good | Fate::Unfinished | Fate::Timeout);
+        let percent = |part: u64, valid: &Valid| 100.0 * real(part) / real(valid.offered.max(1));
+        let mut parts = Vec::new();
+        for (at, phase) in PHASES.into_iter().enumerate() {
+            let values: Vec<f64> = cells.iter().map(|(_, v)| percent(v.timeouts[at], v)).collect();
+            parts.push((format!("timed out {phase}"), values));
+        }
+        for fate in Fate::ALL.into_iter().filter(failed) {
+            let values = cells.iter().map(|(_, v)| percent(v.fates.get(fate), v)).collect();
+            parts.push((fate.name().replace('-', " "), values));
+        }
+        parts.retain(|(_, values)| values.iter().any(|value| *value > 0.0));
+        let labels: Vec<String> = cells.iter().map(|(one, _)| name(one)).collect();
+        let worst = cells.iter().max_by_key(|(_, valid)| {
+            let failed = valid.fates.errors();
+            u128::from(failed) * 1_000_000_000 / u128::from(valid.offered.max(1))
+        })?;
+        let at = if self.has_rates() { " at the highest load" } else { "" };
+        let caption = format!(
+            "Requests that failed{at}, in per cent of those offered, by what became of them; \
+             time-outs by the phase in which they struck. Connecting: the server did not accept in \
+             time; waiting: it accepted and was slow; receiving: the reply was begun and not \
+             finished. \
+             Most fail with {}: {:.1} %.",
+            name(worst.0),
+            percent(worst.1.fates.errors(), worst.1)
+        );
+        let parts: Vec<_> = parts
+            .into_iter()
+            .map(|(name, values)| json!({ "name": name, "values": values }))
+            .collect();
+        let rows = labels.len();
+        (!parts.is_empty()).then(|| {
+            Figure::new(Section::Quality, "failures", "Requests that failed", caption)
+                .drawn(json!({ "kind": "stack", "labels": labels, "parts": parts,
+                    "x": "% of the offered requests" }))
+                .high(rows + 2)
+        })
+    }
+
+    /// Whether clients and sizes fare alike.
+    fn classes(&self) -> Option<Figure> {
+        let there: Vec<usize> = (0..CLASSES.len())
+            .filter(|at| {
+                self.with_results().any(|(_, v)| v.classes.get(*at).is_some_and(|c| c.requests > 0))
+            })
+            .collect();
+        let mut head = vec!["arm".to_owned(), "good %".to_owned()];
+        head.extend(there.iter().map(|at| format!("good %, files {}", CLASSES[*at])));
+        head.extend(["fairness of clients", "clients"].map(str::to_owned));
+        let (mut rows, mut starved) = (Vec::new(), Vec::new());
+        for (one, valid) in self.with_results() {
+            let good = |good: u64, all: u64| (all > 0).then(|| real(good) / real(all));
+            let all = good(valid.fates.get(Fate::Good), valid.offered);
+            let text = |share: Option<f64>| {
+                share.map_or("–".to_owned(), |share| format!("{:.2}", 100.0 * share))
+            };
+            let mut row = vec![name(one), text(all)];
+            for at in &there {
+                let class = &valid.classes[*at];
+                let share = good(class.good, class.requests);
+                if share.zip(all).is_some_and(|(share, all)| share < all - STARVED) {
+                    starved.push(format!("files {} with {}", CLASSES[*at], name(one)));
+                }
+                row.push(text(share));
+            }
+            row.push(if valid.clients > 1 {
+                show(median(&valid.fairness))
+            } else {
+                "–".to_owned()
+            });
+            row.push(valid.clients.to_string());
+            rows.push(row);
+        }
+        let seen = if starved.is_empty() {
+            "No size fares worse than all together by more than 5 points.".to_owned()
+        } else {
+            format!("Worse than all together by more than 5 points: {}.", starved.join("; "))
+        };
+        let caption = format!(
+            "Requests answered well, of all and by size of the file: a high mean can hide that \
+             large files starve. {seen} Fairness is Jain's index of the clients' shares of good \
+             answers: 1 is even, 1/n is all for one of n; – where all connections are one client."
+        );
+        let mut figure = Figure::new(Section::Quality, "fairness", "Who is served", caption);
+        figure.table = Some(Table { head, rows });
+        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+    }
+
+    fn sessions(&self) -> Option<Figure> {
+        let row = |(one, valid): (&CellSummary, &Valid)| {
+            let Sessions { arrived, done, failed, cut, lifetime, failtime, .. } =
+                valid.sessions.as_ref()?;
+            let seconds = |ns: u64, there: u64| {
+                if there == 0 { "–".to_owned() } else { show(real(ns) / 1e9) }
+            };
+            let ended = (done + failed).max(1);
+            Some(vec![
+                name(one),
+                arrived.to_string(),
+                format!("{:.2}", 100.0 * real(*done) / real(ended)),
+                failed.to_string(),
+                cut.to_string(),
+                seconds(lifetime.quantile(0.5), lifetime.count()),
+                seconds(lifetime.quantile(0.95), lifetime.count()),
+                seconds(failtime.quantile(0.5), failtime.count()),
+            ])
+        };
+        let rows: Vec<Vec<String>> = self.with_results().filter_map(row).collect();
+        let head = [
+            "arm",
+            "sessions",
+            "done %",
+            "failed",
+            "cut off by the end",
+            "lifetime s, median",
+            "p95",
+            "failed after s, median",
+        ];
+        let caption = "Sessions that got all of their replies, of those that ended; a session \
+                       fails with its first time-out or refused connection. Users leave whole \
+                       sessions, not single requests.";
+        let mut figure = Figure::new(Section::Quality, "sessions", "Sessions", caption);
+        figure.table = Some(Table { head: head.map(str::to_owned).to_vec(), rows });
+        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+    }
+
+    /// How many replies sessions got.
+    fn session_lengths(&self) -> Option<Figure> {
+        let (cells, at) = self.calm();
+        let line = |one: &&CellSummary| {
+            let lengths = &self.valid(&one.cell)?.sessions.as_ref()?.lengths;
+            let all: u64 = lengths.iter().sum();
+            let mut so_far = 0;
+            let mut points = Vec::new();
+            for (length, sessions) in lengths.iter().enumerate().filter(|_| all > 0) {
+                so_far += sessions;
+                let share = 100.0 * real(so_far) / real(all);
+                points.push([count(length), share, share, share]);
+            }
+            (points.len() > 1).then(|| json!({ "arm": self.arm(&one.cell), "points": points }))
+        };
+        let lines: Vec<_> = cells.iter().filter_map(line).collect();
+        let caption = format!(
+            "Sessions that got so many replies or fewer{at}, in per cent. Lines that rise earlier \
+             belong to servers that lose sessions early; the workload is the same for all."
+        );
+        let figure = Figure::new(Section::Quality, "lengths", "Replies in a session", caption);
+        (!lines.is_empty()).then(|| {
+            figure.drawn(json!({ "kind": "curves", "lines": lines, "x": "replies",
+                "y": "% of sessions" }))
+        })
+    }
+}

@@ -1,0 +1,319 @@
+//! A whole run directory made up, its report, and what a browser says of the page.
+
+use super::*;
+use crate::record::{Second, real};
+use crate::report::figures::Section;
+use crate::stats::{Random, index};
+use regatta_load::engine::{Fate, Hdr, Outcome, Spectrum};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const TEXT: &str = r#"
+[experiment]
+name = "whole"
+question = "What becomes of four servers when more is asked than they can answer?"
+expect = "All but the last keep their peak."
+claims = ["H-1", "H-8"]
+[targets]
+acceptinf.program = "regatta"
+accept1.program = "regatta"
+"a server with quite a long name".program = "command"
+"a server with quite a long name".command = ["it", "--port", "{port}"]
+cm.program = "regatta"
+ceiling.program = "null"
+[factors]
+"workload.rate" = ["0.3x", "0.6x", "0.8x", "0.95x", "2x"]
+[workload]
+root = "."
+loop = "partly-open"
+rate = 100
+timeout = "900ms"
+slo = "p99<100ms,errors<1%"
+[calibrate]
+target = "acceptinf"
+[measure]
+blocks = 4
+warm_s = 2
+window_s = 8
+[guards]
+errors_max = 1
+"#;
+
+/// What all results have alike.
+const FIXED: &str = r#"{
+"format": 1, "url": "http://127.0.0.1:1/", "model": "partly-open", "load": "sessions",
+"workload": null, "started_unix_ms": 0, "seconds": 8.0, "interrupted": false, "stamp": "VALID",
+"reasons": [], "slo": [], "good_mbit_per_s": 1.0, "times": {}, "fairness": 0.98, "idle": null,
+"clients": [{ "requests": 1, "good": 1, "timeouts": 0, "unseen": 0, "bytes": 1 },
+    { "requests": 1, "good": 1, "timeouts": 0, "unseen": 0, "bytes": 1 }],
+"altered": null, "lines": { "connections": 0, "conforming": 0 }, "changed": 0, "connects": 10,
+"connected": 10, "connections_most": 10, "again": 0, "bytes_sent": 1000000,
+"bytes_received": 2000000000, "workers": [], "rules": [],
+"kernel": { "listen_overflows": 0, "listen_drops": 0, "segments_again": 0, "steal_ticks": 0 }
+}"#;
+
+/// Requests per second that an arm can answer.
+fn capacity(cell: &Cell) -> f64 {
+    match cell.target.as_str() {
+        "accept1" => 800.0,
+        "cm" => 950.0,
+        "ceiling" => 2_600.0,
+        _ => 1_000.0,
+    }
+}
+
+fn offered(cell: &Cell) -> f64 {
+    crate::spec::rate(&cell.levels["workload.rate"]).unwrap().0 * 1_000.0
+}
+
+fn good(cell: &Cell) -> f64 {
+    let (offered, most) = (offered(cell), capacity(cell));
+    let falls = cell.target == "cm" && offered > most;
+    let lost = if falls { 0.5 * (offered - most) } else { 0.0 };
+    (offered.min(most) - lost).max(0.0)
+}
+
+fn mean_ms(cell: &Cell) -> f64 {
+    let load = (offered(cell) / capacity(cell)).min(0.98);
+    1.0 / (1.0 - load)
+}
+
+fn numbers(cell: &Cell) -> BTreeMap<String, f64> {
+    let (offered, good, mean) = (offered(cell), good(cell), mean_ms(cell));
+    let errors = 1.0 - good / offered;
+    let all = [
+        ("offered_per_s", offered),
+        ("good_per_s", good),
+        ("good_share", good / offered),
+        ("error_share", errors),
+        ("mean_ms", mean),
+        ("p50_ms", 0.7 * mean),
+        ("p99_ms", 4.6 * mean),
+        ("p999_ms", 6.9 * mean),
+        ("user_s_per_reply", 1e-5),
+        ("kernel_s_per_reply", 4e-5),
+        ("user_instructions_per_reply", 21_000.0),
+        ("kernel_instructions_per_reply", 80_000.0),
+        ("connections_open_at_accept_sum", 10.0 * mean),
+        ("accept_ok", 1.0),
+        ("wait_events", 3.0 * mean),
+        ("wait_calls", 1.0),
+        ("listen_overflows_per_s", (offered - capacity(cell)).max(0.0)),
+    ];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Exponential times around a mean, and how many never came back.
+fn spectrum(mean_ms: f64, samples: usize, censored: u64, random: &mut Random) -> Value {
+    let mut times = Hdr::coarse();
+    for _ in 0..samples {
+        times.record(crate::record::whole(index(1e6 * mean_ms * random.exponential())));
+    }
+    json!(Spectrum { times, censored, waited_ns: 900_000_000 })
+}
+
+/// The result of a load.
+fn outcome(cell: &Cell, seed: u64) -> Outcome {
+    let mut random = Random::new(seed);
+    let (offered, good, mean) = (offered(cell), good(cell), mean_ms(cell));
+    let whole = |per_s: f64| crate::record::whole(index(8.0 * per_s));
+    let late = whole(offered) - whole(good);
+    let empty = || json!(Hdr::coarse());
+    let class = |factor: f64, random: &mut Random| {
+        json!({ "requests": whole(offered / 4.0), "good": whole(good / 4.0), "timeouts": late / 4,
+            "bytes": 1_000_000, "times": spectrum(factor * mean, 500, late / 4, random) })
+    };
+    let classes: Vec<Value> =
+        [0.5, 1.0, 2.0, 5.0].into_iter().map(|factor| class(factor, &mut random)).collect();
+    let mut latency = Hdr::coarse();
+    (0..1_000)
+        .for_each(|_| latency.record(crate::record::whole(index(1e6 * random.exponential()))));
+    let row = |second: u64, random: &mut Random| {
+        let mut per_s = |rate: f64| index(rate * (0.05 * random.normal()).exp());
+        let (offered, good) = (per_s(offered), per_s(good));
+        json!({ "second": second, "counts": second >= 2, "offered": offered, "good": good,
+            "errors": late / 8, "bytes": 1, "p50_ns": latency.quantile(0.5),
+            "p99_ns": latency.quantile(0.99), "max_ns": latency.max(), "in_flight": 12,
+            "connections": 12, "sessions": 3, "lag_ns": 1_000, "cpu_ns": 300_000_000,
+            "failures": { "timeout": late / 10, "refused": late / 40 },
+            "spread": latency.spread() })
+    };
+    let rows: Vec<Value> = (0..10).map(|second| row(second, &mut random)).collect();
+    let mut value: Value = serde_json::from_str(FIXED).unwrap();
+    let varies = json!({
+        "seed": seed, "offered": whole(offered), "offered_per_s": offered, "good_per_s": good,
+        "fates": { "good": whole(good), "timeout": late },
+        "response": spectrum(mean, 2_000, late, &mut random),
+        "service": spectrum(0.8 * mean, 2_000, late, &mut random),
+        "phases": { "connect": empty(), "send": empty(), "wait": empty(), "receive": empty(),
+            "timeouts": [late / 2, 0, late - late / 2, 0] },
+        "lag": empty(), "classes": classes, "rows": rows,
+        "sessions": { "arrived": 900, "done": 850, "failed": late.min(50), "cut": 0, "most": 40,
+            "lifetime": latency, "failtime": latency, "lengths": [5, 10, 30, 80, 200, 400, 125] },
+        "verified": whole(good), "statuses": [0, 0, whole(good), 0, 0, 0],
+    });
+    let all = value.as_object_mut().unwrap();
+    all.extend(varies.as_object().unwrap().clone());
+    serde_json::from_value(value).unwrap()
+}
+
+/// A directory of this test's own, gone when it ends.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The run with all that a run directory holds.
+fn whole_run(name: &str) -> (Run, Folder) {
+    let path = std::env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(path.join("outcomes")).unwrap();
+    let mut run = made_up(TEXT, &numbers);
+    run.directory.clone_from(&path);
+    // Enough of them to draw everything; the others' results are gone, as they may be.
+    let drawn = gathered::middles(&run);
+    for record in &mut run.records {
+        if drawn[&record.cell] != (record.trial, record.attempt) {
+            continue;
+        }
+        let outcome = outcome(&record.cell, record.seed);
+        record.series = outcome
+            .rows
+            .iter()
+            .map(|row| Second {
+                second: row.second,
+                counts: row.counts,
+                offered: row.offered,
+                good: row.good,
+                errors: row.errors,
+                p99_ms: real(row.p99_ns) / 1e6,
+                in_flight: row.in_flight,
+                server_cpu: Some(0.8),
+                client_cpu: Some(0.3),
+                steal: Some(0.01),
+            })
+            .collect();
+        let file = path.join("outcomes").join(Run::outcome_name(record.trial, record.attempt));
+        fs::write(file, serde_json::to_vec(&outcome).unwrap()).unwrap();
+    }
+    let other = run.records.iter_mut().find(|record| record.series.is_empty()).unwrap();
+    other.valid = false;
+    other.reasons.push("others used the server's processors: 31 %, over 10 %".to_owned());
+    let path = Folder(path);
+    (run, path)
+}
+
+#[test]
+fn a_whole_run_has_every_figure_with_caption_and_numbers() {
+    let (run, folder) = whole_run("figures");
+    let figures = figures::figures(&Report::of(&run));
+    let has =
+        |id: &str| figures.iter().find(|figure| figure.id == id).unwrap_or_else(|| panic!("{id}"));
+    for id in [
+        "goodput",
+        "overflows",
+        "latency-p50",
+        "latency-p99",
+        "latency-p999",
+        "hockey-stick",
+        "scaling",
+        "forest",
+        "spectrum",
+        "spectrum-class",
+        "clocks",
+        "seconds",
+        "heat",
+        "costs",
+        "instructions",
+        "open",
+        "events",
+        "failures",
+        "fairness",
+        "sessions",
+        "lengths",
+        "beyond",
+        "verified",
+    ] {
+        let figure = has(id);
+        assert!(figure.caption.len() > 60, "{id}: {}", figure.caption);
+        assert!(figure.drawing.is_some() || figure.table.is_some(), "{id}");
+    }
+    let goodput = has("goodput");
+    assert!(goodput.drawing.as_ref().unwrap()["ceiling"].as_f64().unwrap() > 1_500.0);
+    assert!(goodput.caption.contains("ceiling"), "{}", goodput.caption);
+    let drawing = has("latency-p99").drawing.as_ref().unwrap();
+    assert_eq!(
+        (drawing["level"].as_f64(), drawing["timeout"].as_f64()),
+        (Some(100.0), Some(900.0))
+    );
+    assert!(has("beyond").caption.contains("cm keeps"), "{}", has("beyond").caption);
+    assert_eq!(has("verified").table.as_ref().unwrap().rows.len(), 6 * 5);
+    let scaling = has("scaling").table.as_ref().unwrap();
+    assert!(scaling.rows.iter().any(|row| row[0] == "acceptinf"), "{scaling:?}");
+    let sections: Vec<Section> = figures.iter().map(|figure| figure.section).collect();
+    assert!(sections.is_sorted());
+    // Wrong replies are shouted.
+    let first = run.records.iter().find(|record| run.outcome(record).is_some()).unwrap();
+    let mut wrong = run.outcome(first).unwrap();
+    wrong.fates.count(Fate::WrongBytes);
+    let file = folder.0.join("outcomes").join(Run::outcome_name(first.trial, 0));
+    fs::write(file, serde_json::to_vec(&wrong).unwrap()).unwrap();
+    let figures = verified::figures(&Report::of(&run));
+    assert!(figures[0].caption.starts_with("1 REPLIES WERE WRONG"), "{}", figures[0].caption);
+}
+
+/// Draws the page in a browser without a screen; the elements that it makes of it.
+fn browse(page: &Path, flags: &[&str]) -> Option<String> {
+    let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
+        let found = Command::new(name).arg("--version").stderr(Stdio::null()).output();
+        found.is_ok_and(|found| found.status.success())
+    })?;
+    let folder = page.with_file_name("browser");
+    let ran = Command::new("timeout")
+        .args(["--kill-after=5", "120", browser, "--headless=new", "--no-sandbox"])
+        .args(["--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
+        .arg(format!("--user-data-dir={}", folder.display()))
+        .args(flags)
+        .args(["--virtual-time-budget=20000", "--dump-dom"])
+        .arg(format!("file://{}", page.display()))
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let made = String::from_utf8_lossy(&ran.stdout).into_owned();
+    // A browser that cannot start here says nothing of the page.
+    made.contains("<html").then_some(made)
+}
+
+#[test]
+fn a_browser_draws_every_figure() {
+    let (run, folder) = whole_run("browser");
+    let paths = write(&run).unwrap();
+    let size = fs::metadata(&paths[0]).unwrap().len();
+    assert!(size < 3_000_000, "{size}");
+    for flags in [["--window-size=1200,900", ""], ["--window-size=500,844", "--force-dark-mode"]] {
+        let flags: Vec<&str> = flags.into_iter().filter(|flag| !flag.is_empty()).collect();
+        let Some(made) = browse(&paths[0], &flags) else {
+            eprintln!("skipped: needs chromium");
+            return;
+        };
+        let said = made.split("data-checked=\"").nth(1).and_then(|rest| rest.split('"').next());
+        assert_eq!(said, Some("ok"), "{flags:?}");
+        assert!(!made.contains("data-error"), "{flags:?}");
+    }
+    drop(folder);
+}
+
+/// Keeps a page to look at: `cargo test -p regatta-lab keep_a_page -- --ignored`.
+#[test]
+#[ignore = "leaves a page in the temporary directory, to be looked at"]
+fn keep_a_page() {
+    let (run, folder) = whole_run("page");
+    let path = std::env::temp_dir().join("regatta-report.html");
+    fs::copy(&write(&run).unwrap()[0], &path).unwrap();
+    drop(folder);
+    assert!(run.records.len() == 120 && path.exists());
+}

@@ -1,0 +1,67 @@
+//! What was compared of the replies.
+
+use super::figures::{Figure, Section, name};
+use super::tables::Table;
+use super::{Report, show};
+use crate::record::real;
+use regatta_load::engine::Fate;
+
+pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    report.verified().into_iter().collect()
+}
+
+impl Report<'_> {
+    fn verified(&self) -> Option<Figure> {
+        let head = [
+            "arm",
+            "replies",
+            "bodies compared",
+            "wrong bytes",
+            "wrong length",
+            "stale",
+            "malformed",
+            "file changed",
+            "2xx",
+            "3xx",
+            "4xx",
+            "5xx",
+            "GB received",
+        ];
+        let (mut rows, mut wrong) = (Vec::new(), 0);
+        for one in &self.analysis.cells {
+            let Some(gathered) = self.gathered.get(&one.cell) else { continue };
+            let checked = &gathered.checked;
+            wrong += checked.wrong();
+            let replies: u64 = checked.statuses.iter().sum();
+            let counts = [
+                replies,
+                checked.verified,
+                checked.fates.get(Fate::WrongBytes),
+                checked.fates.get(Fate::WrongLength),
+                checked.fates.get(Fate::Stale),
+                checked.fates.get(Fate::Malformed),
+                checked.changed,
+                checked.statuses[2],
+                checked.statuses[3],
+                checked.statuses[4],
+                checked.statuses[5],
+            ];
+            let mut row = vec![name(one)];
+            row.extend(counts.iter().map(|number| show(real(*number))));
+            row.push(show(real(checked.bytes) / 1e9));
+            rows.push(row);
+        }
+        let seen = match wrong {
+            0 => "Not one reply was wrong.".to_owned(),
+            wrong => format!("{wrong} REPLIES WERE WRONG: no number of their arms means anything."),
+        };
+        let caption = format!(
+            "{seen} Of all trials, also those that do not count. A server that answers fast and \
+             wrongly has no place in a comparison, so wrong replies are never good answers."
+        );
+        let mut figure =
+            Figure::new(Section::Verification, "verified", "What was compared", caption);
+        figure.table = Some(Table { head: head.map(str::to_owned).to_vec(), rows });
+        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+    }
+}
