@@ -468,7 +468,7 @@ mod tests {
             // Connections that calibrate for sessions last as long as those.
             let closed = super::Asked { model: crate::spec::Loop::Closed, ..asked.clone() };
             let requests = |asked| {
-                let words = bench.words("http://x", asked);
+                let words = bench.words("http://x", asked, true);
                 let at = words.iter().position(|word| word == "--requests-per-connection")?;
                 words[at + 1].to_str().map(str::to_owned)
             };
