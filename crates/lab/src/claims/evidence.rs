@@ -274,7 +274,9 @@ impl<'a> Evidence<'a> {
 
 fn usable(effect: Option<Effect>, arm: &str, baseline: &str) -> Found<Effect> {
     let enough = effect.filter(|effect| effect.interval.is_some());
-    enough.ok_or_else(|| format!("blocks with valid trials of both {arm} and {baseline}"))
+    enough.ok_or_else(|| {
+        format!("blocks with valid trials of both {arm} and {baseline}: four at least")
+    })
 }
 
 /// `0.74 (0.72 to 0.77)`.

@@ -1,6 +1,7 @@
 //! The report as Markdown.
 
 use super::Report;
+use super::figures::{Section, figures};
 use super::page::{claim_words, effect_words};
 use super::tables::numbers;
 use crate::analysis::words;
@@ -43,6 +44,7 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
         }
         writeln!(out)?;
     }
+    papers(report, out)?;
     writeln!(out, "## Compared with {}\n", experiment.baseline)?;
     writeln!(out, "Ratios of {} within blocks.\n", words(&analysis.metric))?;
     writeln!(out, "| arm | ratio | 95 % interval | p (Holm) | verdict |\n|---|---:|---|---:|---|")?;
@@ -67,6 +69,22 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
         writeln!(out, "| {} |", row.join(" | "))?;
     }
     writeln!(out, "\n{}", report.verification())
+}
+
+/// The papers' numbers beside ours.
+fn papers(report: &Report<'_>, out: &mut String) -> fmt::Result {
+    let all = figures(report).into_iter();
+    for figure in all.filter(|figure| figure.section == Section::Papers) {
+        let Some(table) = figure.table else { continue };
+        writeln!(out, "### {}\n\n{}\n", figure.title, figure.caption)?;
+        writeln!(out, "| {} |\n|{}", table.head.join(" | "), "---|".repeat(table.head.len()))?;
+        for row in &table.rows {
+            let row: Vec<String> = row.iter().map(|text| cell(text)).collect();
+            writeln!(out, "| {} |", row.join(" | "))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 /// Text that does not end its cell.
