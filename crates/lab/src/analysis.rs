@@ -119,6 +119,11 @@ impl Analysis {
             answer: String::new(),
         };
         analysis.answer = analysis.answer(&run.experiment.baseline);
+        if let Some(race) = crate::best::told(run) {
+            // Who was in which block is the race's matter.
+            analysis.blocks.0 = analysis.blocks.1;
+            analysis.answer = race.answer();
+        }
         if let Some(idle) = analysis.idle(run) {
             analysis.answer = format!("{} {idle}", analysis.answer);
         }

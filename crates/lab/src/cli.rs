@@ -178,7 +178,7 @@ pub fn compare(before: &Path, after: &Path) -> u8 {
 }
 
 /// Writes the report's files; prints the answer and where they are.
-fn publish(run: &Run) -> Result<u8, String> {
+pub(crate) fn publish(run: &Run) -> Result<u8, String> {
     let paths = report::write(run)?;
     let analysis = Analysis::of(run);
     let mut out = format!("{}\n", analysis.answer);
@@ -197,7 +197,7 @@ fn publish(run: &Run) -> Result<u8, String> {
 }
 
 /// A directory for a run that was given none.
-fn fresh(name: &str) -> PathBuf {
+pub(crate) fn fresh(name: &str) -> PathBuf {
     let stamp: String = trial::date(trial::unix_ms())
         .chars()
         .filter_map(|c| match c {
@@ -217,14 +217,14 @@ fn fresh(name: &str) -> PathBuf {
     path
 }
 
-fn progress_bar() -> ProgressBar {
+pub(crate) fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {msg}");
     bar.set_style(style.expect("the template is constant"));
     bar
 }
 
-fn show(bar: &ProgressBar, progress: &Progress<'_>) {
+pub(crate) fn show(bar: &ProgressBar, progress: &Progress<'_>) {
     bar.set_length(crate::record::whole(progress.all));
     bar.set_position(crate::record::whole(progress.done));
     let left = minutes(progress.left_s);
@@ -242,7 +242,7 @@ fn minutes(seconds: f64) -> String {
     }
 }
 
-fn print(text: &str) -> u8 {
+pub(crate) fn print(text: &str) -> u8 {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             say(&error.to_string());
@@ -252,7 +252,7 @@ fn print(text: &str) -> u8 {
     }
 }
 
-fn say(problem: &str) {
+pub(crate) fn say(problem: &str) {
     // Nobody may be there to read it.
     let _ = writeln!(io::stderr(), "regatta lab: {problem}");
 }

@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod asked;
+pub mod best;
 pub mod claims;
 pub mod cli;
 mod compare;

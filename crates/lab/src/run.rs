@@ -1,5 +1,6 @@
 //! Runs an experiment: what is missing of it, in its order, until done or told to stop.
 
+use crate::asked;
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::knees;
@@ -199,16 +200,17 @@ pub(crate) fn levels(cell: &crate::plan::Cell) -> String {
 }
 
 /// Makes the preset's files and logs, unless they are there: what is served, and the workload.
-fn workload(
+pub(crate) fn workload(
     run: &Run,
     asked: &Workload,
     options: &Options<'_>,
 ) -> Result<(PathBuf, Option<PathBuf>), String> {
     let Some(preset) = &asked.preset else {
         let root = PathBuf::from(asked.root.as_deref().unwrap_or("."));
-        return fs::canonicalize(&root)
-            .map(|root| (root, None))
-            .map_err(|error| format!("{}: {error}", root.display()));
+        let root =
+            fs::canonicalize(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let made = asked::make(&run.directory, &root, asked, options)?;
+        return Ok((root, made));
     };
     let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
     let out = directory.join("workload");
@@ -271,7 +273,7 @@ fn thoughtless(line: &str) -> String {
 }
 
 /// How many requests a session of the workload's logs has on average.
-fn requests_per_session(workload: Option<&Path>) -> Result<f64, String> {
+pub(crate) fn requests_per_session(workload: Option<&Path>) -> Result<f64, String> {
     let Some(directory) = workload else { return Ok(1.0) };
     let logs = regatta_load::workload::manifest::Workload::read(directory)
         .map_err(|fault| fault.to_string())?
@@ -294,7 +296,7 @@ fn remove_partial(directory: &Path) {
 }
 
 /// Makes a directory that everybody may enter.
-fn make_open(path: &Path) -> Result<(), String> {
+pub(crate) fn make_open(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt;
     let named = |error: std::io::Error| format!("{}: {error}", path.display());
     fs::create_dir_all(path).map_err(named)?;

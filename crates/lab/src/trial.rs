@@ -1,5 +1,6 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
+use crate::asked;
 use crate::env;
 use crate::group::INTERRUPTED;
 use crate::guard;
@@ -80,6 +81,30 @@ impl Bench<'_> {
         let guards = &self.experiment.guards;
         let made = self.made(planned, cell, attempt, (asked, guards), outcome);
         made.map(|(record, _)| record)
+    }
+
+    /// Makes a trial with a window of so many usual ones. Where a service level is asked for, the
+    /// metric `level_met` says whether it was met.
+    ///
+    /// # Errors
+    /// Only that it was interrupted.
+    pub(crate) fn lasting(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        attempt: u32,
+        windows: f64,
+        outcome: &Path,
+    ) -> Result<Record, String> {
+        let asked = self.asked(cell, planned.seed);
+        let asked = asked.map(|asked| Asked { window_s: asked.window_s * windows, ..asked });
+        let guards = &self.experiment.guards;
+        let (mut record, found) = self.made(planned, cell, attempt, (asked, guards), outcome)?;
+        if let Some(found) = found.filter(|found| !found.slo.is_empty()) {
+            let met = found.slo.iter().all(|term| term.met);
+            record.metrics.insert("level_met".to_owned(), if met { 1.0 } else { 0.0 });
+        }
+        Ok(record)
     }
 
     /// The first rate of a cell's saturation search.
@@ -367,12 +392,18 @@ impl Bench<'_> {
         }
         if let Some(directory) = &self.workload {
             flag("--workload", directory.into());
+            let log = asked::log(directory);
+            if log.exists() {
+                flag("--requests-from", log.into());
+            }
         }
-        if workload.verify && comparable {
-            let generated = self.workload.is_some();
-            let how = if generated { "generated".into() } else { self.root.clone().into() };
-            flag("--verify", how);
-        }
+        // Of a workload, not to compare has to be said.
+        let how = match (workload.verify && comparable, &workload.preset) {
+            (false, _) => "off".into(),
+            (true, None) => self.root.clone().into(),
+            (true, Some(_)) => "generated".into(),
+        };
+        flag("--verify", how);
         words.extend(["--json", "--quiet"].map(OsString::from));
         words
     }

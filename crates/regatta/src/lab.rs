@@ -2,13 +2,16 @@
 use crate::{FAILED, say};
 use clap::{Args, Subcommand, ValueEnum};
 use regatta_lab::{
+    best::{self, BestOptions},
     cli::{self, RunOptions},
     spec,
 };
+use regatta_load::engine::parse_time;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
 #[derive(Debug, Subcommand)]
@@ -22,6 +25,10 @@ pub(crate) enum Lab {
     /// Run an experiment, or go on with one that was interrupted.
     #[command(after_help = "Example: regatta lab run quick --out ./first")]
     Run(Run),
+    /// Find the best settings for the files of a directory on this machine: architectures and
+    /// options are raced, and a configuration file is printed, or "keep the default".
+    #[command(after_help = BEST_HELP)]
+    Best(Box<Best>),
     /// Write the report of a run, whole or interrupted: a page, Markdown, CSV, JSON.
     #[command(after_help = "Example: regatta lab report ./first")]
     Report {
@@ -36,6 +43,62 @@ pub(crate) enum Lab {
         /// The run that is compared.
         after: PathBuf,
     },
+}
+
+const BEST_HELP: &str = "Example: regatta lab best ./public --budget 20m > regatta.toml\n\n\
+    Over the site's own files, by Zipf's law or as an access log asks for them. Blocks of every \
+    candidate beside the default, which runs twice; who is behind by more than chance allows \
+    leaves; a final of fresh blocks decides. Interrupted, the same command with --out goes on.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Best {
+    /// The directory whose files are to be served.
+    site: PathBuf,
+    /// How long it may take.
+    #[arg(long, value_name = "TIME", default_value = "20m", value_parser = parse_time)]
+    budget: Duration,
+    /// A service level: trials that break it count half.
+    #[arg(long, value_name = "p99<50ms,errors<0.1%")]
+    slo: Option<String>,
+    /// An access log that says what is asked for, and how often.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// A file whose [environment] the servers run in (docs/lab.md): a limit on memory, a disk.
+    #[arg(long, value_name = "FILE")]
+    environment: Option<PathBuf>,
+    /// Cross options instead of racing: processes, cache, helpers, or a file with [matrix].
+    #[arg(long, value_name = "NAME|FILE")]
+    matrix: Option<String>,
+    /// Connections of the load, each of which waits for its replies.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: u32,
+    /// Requests on each connection; 0: no limit.
+    #[arg(long, default_value_t = 10)]
+    requests_per_connection: u32,
+    /// The server's processors, such as 0-3; half of them.
+    #[arg(long, value_name = "LIST")]
+    server_cpus: Option<String>,
+    /// The load's processors; the other half.
+    #[arg(long, value_name = "LIST")]
+    client_cpus: Option<String>,
+    /// The number that decides; good_per_s, or cpu_us_per_reply where the load generator is slower
+    /// than the server.
+    #[arg(long, value_name = "NAME", value_parser = ["good_per_s", "mbit_per_s",
+        "cpu_us_per_reply", "p99_ms"])]
+    metric: Option<String>,
+    /// Length of a measurement; 1s, in an environment 3s.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    window: Option<Duration>,
+    /// The most that other work may use of the server's processors, as a share, before a trial
+    /// does not count.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.25)]
+    foreign_max: f64,
+    /// Seed of the order and of the loads.
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
+    /// The run's directory. One that has this race already goes on.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -69,21 +132,52 @@ pub(crate) fn run(lab: Lab) -> u8 {
         Lab::List { name: None } => cli::list(),
         Lab::List { name: Some(name) } => cli::print_file(&name),
         Lab::Run(run) => run.run(),
+        Lab::Best(best) => best.run(),
         Lab::Report { run } => cli::report(&run),
         Lab::Compare { before, after } => cli::compare(&before, &after),
     }
 }
 
-impl Run {
+impl Best {
     fn run(self) -> u8 {
-        let stop = match listen() {
-            Ok(stop) => stop,
+        let (stop, regatta) = match begin() {
+            Ok(begun) => begun,
             Err(why) => return failed(&why),
         };
-        // Server and load generator are this very program.
-        let regatta = match std::env::current_exe() {
-            Ok(regatta) => regatta,
-            Err(error) => return failed(&format!("cannot find this program: {error}")),
+        let options = BestOptions {
+            budget_s: self.budget.as_secs_f64(),
+            slo: self.slo,
+            log: self.log,
+            environment: self.environment,
+            matrix: self.matrix,
+            connections: self.connections,
+            requests_per_connection: self.requests_per_connection,
+            server_cpus: self.server_cpus,
+            client_cpus: self.client_cpus,
+            metric: self.metric,
+            window_s: self.window.map(|window| window.as_secs_f64()),
+            foreign_max: self.foreign_max,
+            seed: self.seed,
+            out: self.out,
+            ..BestOptions::new(self.site, regatta)
+        };
+        best::best(&options, &stop)
+    }
+}
+
+/// Listens for signals and finds server and load generator, which are this very program.
+fn begin() -> Result<(Arc<AtomicBool>, PathBuf), String> {
+    let stop = listen()?;
+    let regatta = std::env::current_exe();
+    let regatta = regatta.map_err(|error| format!("cannot find this program: {error}"))?;
+    Ok((stop, regatta))
+}
+
+impl Run {
+    fn run(self) -> u8 {
+        let (stop, regatta) = match begin() {
+            Ok(begun) => begun,
+            Err(why) => return failed(&why),
         };
         let scale = match self.scale {
             Scale::Quick => spec::Scale::Quick,

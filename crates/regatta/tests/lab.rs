@@ -148,6 +148,44 @@ fn a_saturation_search_goes_on_where_it_was() {
     assert_eq!(records(&out).len(), made.len());
 }
 
+#[test]
+fn a_race_ends_with_a_configuration_that_the_server_takes() {
+    let place = Place::new("best");
+    for number in 0..12 {
+        let path = place.0.join(format!("site/{number}.bin"));
+        fs::write(&path, vec![7; 500 << number]).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let (site, out) = (place.0.join("site"), place.0.join("out"));
+    let mut words: Vec<&Path> = vec!["best".as_ref(), &site, "--out".as_ref(), &out];
+    words.extend(["--budget", "8s", "--window", "500ms", "--foreign-max", "1"].map(Path::new));
+    let said = done(&run(&words));
+    let file = out.join("best.toml");
+    assert_eq!(fs::read_to_string(&file).unwrap(), said);
+    let check = Command::new(env!("CARGO_BIN_EXE_regatta"))
+        .args(["check".as_ref(), "--config".as_ref(), file.as_os_str()])
+        .output()
+        .unwrap();
+    done(&check);
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let decision: Value = serde_json::from_str(&read("decision.json")).unwrap();
+    assert!(decision["blocks"].as_u64().unwrap() >= 1, "{decision}");
+    let rungs: Vec<Value> =
+        read("race.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rungs.last().unwrap()["phase"], "final");
+    let made = records(&out);
+    for arm in ["default", "default (again)"] {
+        assert!(made.iter().any(|record| record["cell"]["arm"] == arm), "{arm}");
+    }
+    assert!(read("report.html").contains("id=\"left\""), "the page tells the race");
+    assert!(!out.join("workload").exists() && !out.join("scratch").exists());
+    // Everything is on record: the same command makes no trial again.
+    done(&run(&words));
+    assert_eq!(records(&out), made);
+    let output = run(&["best".as_ref(), Path::new("/dev/null"), "--out".as_ref(), &out]);
+    assert_eq!(output.status.code(), Some(2), "not a directory");
+}
+
 /// The process and all that descend from it.
 fn family(of: u32) -> Vec<u32> {
     let parent = |pid: u32| {

@@ -7,7 +7,7 @@
 use super::tables::Table;
 use super::{
     Report, costs, disk, environments, goodput, inside, knees, latency, overload, paired, papers,
-    quality, scaling, seconds, spectrum, verified,
+    quality, scaling, seconds, spectrum, tuning, verified,
 };
 use crate::analysis::CellSummary;
 use crate::plan::Cell;
@@ -35,6 +35,7 @@ const MAKERS: &[Maker] = &[
     disk::figures,
     environments::figures,
     papers::figures,
+    tuning::figures,
     quality::figures,
     overload::figures,
     verified::figures,

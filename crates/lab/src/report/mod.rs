@@ -23,6 +23,7 @@ mod spectrum;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod tuning;
 mod verified;
 
 use crate::analysis::Analysis;

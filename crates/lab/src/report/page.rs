@@ -21,6 +21,7 @@ pub(super) const SCRIPTS: &[&str] = &[
     include_str!("../../assets/report/heat.js"),
     include_str!("../../assets/report/seconds.js"),
     include_str!("../../assets/report/spectrum.js"),
+    include_str!("../../assets/report/matrix.js"),
     include_str!("../../assets/report/start.js"),
 ];
 const ECHARTS: &str = include_str!("../../assets/echarts.min.js");

@@ -90,6 +90,11 @@ impl Environment {
         matches!(self.memory, Memory::Share(_))
     }
 
+    /// The limit on memory where files of so many bytes are served; 0: none.
+    pub(crate) fn memory_of(&self, files: u64) -> u64 {
+        self.memory.bytes(files)
+    }
+
     /// The specification of it; None: the machine itself. `files` is what is served, `bytes` its
     /// size.
     pub(crate) fn spec(&self, machine: &Machine, files: &Path, bytes: u64) -> Option<Spec> {

@@ -161,6 +161,19 @@ pub enum Loop {
     PartlyOpen,
 }
 
+/// With a directory of one's own: what is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ask {
+    /// `workload.target`, always.
+    #[default]
+    Target,
+    /// Every file, the popular ones more often (Zipf).
+    Files,
+    /// What `workload.log` asked for.
+    Log,
+}
+
 /// What is asked of the servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
@@ -172,7 +185,11 @@ pub struct Workload {
     pub requests: Option<u32>,
     /// A directory to serve instead of a preset.
     pub root: Option<String>,
-    /// With `root`: what to ask for.
+    /// With `root`: whether one target is asked for, or all files.
+    pub ask: Ask,
+    /// The access log that says what is asked for, and how often.
+    pub log: Option<String>,
+    /// With `root` and one target: that.
     pub target: String,
     /// The load model.
     pub model: Loop,

@@ -3,8 +3,8 @@
 use super::fields::{At, Fields, Report, number, word};
 use super::search::{self, Mode, Warm};
 use super::{
-    Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Scale, Target,
-    Workload, environment, scale,
+    Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Scale,
+    Target, Workload, environment, scale,
 };
 use crate::programs::Other;
 use regatta_load::workload::presets;
@@ -233,6 +233,12 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
         dirs: fields.count("dirs", 1..=100_000),
         requests: fields.count("requests", 1..=100_000_000),
         root: fields.text("root"),
+        ask: match fields.choice("ask", &["target", "files", "log"], "target").as_str() {
+            "files" => Ask::Files,
+            "log" => Ask::Log,
+            _ => Ask::Target,
+        },
+        log: fields.text("log"),
         target: fields.text("target").unwrap_or_else(|| "/".to_owned()),
         model,
         rate: offered.unwrap_or_else(|| "1000".to_owned()),
@@ -246,6 +252,12 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
     };
     if workload.preset.is_some() == workload.root.is_some() {
         fields.report().add(fields.at(), "workload needs either `preset` or `root`");
+    }
+    if (workload.ask == Ask::Log) != workload.log.is_some() {
+        fields.report().add(fields.at(), "workload.ask = \"log\" and workload.log go together");
+    }
+    if workload.ask != Ask::Target && workload.root.is_none() {
+        fields.report().add(fields.at(), "workload.ask is about the files of workload.root");
     }
     if let (Some(preset), Some(value)) = (&workload.preset, fields.value("preset"))
         && presets::find(preset).is_none()

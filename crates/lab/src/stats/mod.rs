@@ -12,7 +12,7 @@ mod scaling;
 mod steady;
 
 pub use bootstrap::{Interval, bca, percentile};
-pub use paired::{Effect, Floor, Verdict, compare, holm, judge};
+pub use paired::{Effect, Floor, Verdict, compare, holm, judge, judged};
 pub use quantile::order_statistic_interval;
 pub use random::Random;
 pub use rank::{Signed, hodges_lehmann, hodges_lehmann_interval, wilcoxon};

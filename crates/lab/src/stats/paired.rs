@@ -74,14 +74,19 @@ pub fn compare(pairs: &[(f64, f64)], seed: u64) -> Option<Effect> {
             bootstrap::percentile(&logs, mean, LEVEL, true, RESAMPLES, &mut random)
         };
         effect.interval = effect.interval.map(|interval| interval.map(f64::exp));
-        effect.p = match centre.mean.abs() / centre.error {
-            t if t.is_nan() => 1.0,
-            t => 2.0 * student.cdf(-t),
-        };
+        effect.p = centre.p();
         let reach = student.inverse_cdf(0.975) + student.inverse_cdf(0.8);
         effect.detectable = (reach * centre.error).exp_m1();
     }
     Some(effect)
+}
+
+/// Only the ratio, the p value and the number of pairs of what [`compare`] tells. None if no pair
+/// is usable.
+pub fn judged(pairs: &[(f64, f64)]) -> Option<(f64, f64, usize)> {
+    let logs: Vec<f64> = pairs.iter().filter_map(log_ratio).collect();
+    let p = if logs.len() >= BLOCKS_MIN { Centre::of(&logs).p() } else { 1.0 };
+    (!logs.is_empty()).then(|| (hodges_lehmann(&logs).exp(), p, logs.len()))
 }
 
 /// The logarithm of a pair's ratio; None unless both are above 0.
@@ -113,6 +118,14 @@ impl Centre {
         let freedom = count(kept.len()) - 1.0;
         let error = deviation(&moved) * ((n - 1.0) / (count(kept.len()) * freedom)).sqrt();
         Self { mean: mean(kept), error, freedom }
+    }
+
+    /// Two-sided p of a mean of 0.
+    fn p(&self) -> f64 {
+        match self.mean.abs() / self.error {
+            t if t.is_nan() => 1.0,
+            t => 2.0 * self.student().cdf(-t),
+        }
     }
 
     fn student(&self) -> StudentsT {

@@ -1,0 +1,23 @@
+// The crossing of two options: cells are [x, y, value, on the plateau], by the places of the levels.
+function matrix(figure, choice) {
+  const map = figure.maps[choice || 0], nameX = map.x || figure.x, nameY = map.y || figure.y;
+  const values = map.cells.map((cell) => cell[2]);
+  const least = Math.min(...values), most = Math.max(...values);
+  const tones = ["#F7FBFF", "#C6DBEF", "#6BAED6", "#2171B5"];
+  const place = (name, levels, extra) => axis(name, Object.assign({ type: "category", data: levels, splitLine: { show: false },
+    splitArea: { show: false } }, extra || {}));
+  const series = [{ type: "heatmap", data: map.cells.map((cell) => ({ value: cell.slice(0, 3),
+      itemStyle: cell[3] ? { borderColor: "#D55E00", borderWidth: 3 } : { borderColor: css("--panel"), borderWidth: 1 } })),
+    label: { show: true, color: "#111", formatter: (at) => show(at.value[2]) },
+    tooltip: { formatter: (at) => {
+      const [x, y, value] = at.value, near = map.cells[at.dataIndex][3] ? "<br>on the plateau" : "";
+      return `${nameX} ${map.xs[x]}, ${nameY} ${map.ys[y]}<br>${show(value)} ${figure.unit}${near}`;
+    } } }];
+  return frame({ series, legend: undefined,
+    grid: { left: 12, right: 28, top: 44, bottom: 96, containLabel: true },
+    visualMap: { min: least, max: most > least ? most : least + 1, calculable: false, orient: "horizontal", left: "center",
+      bottom: 4, itemHeight: 140, textStyle: { color: css("--ink") }, formatter: show,
+      inRange: { color: figure.more ? tones : tones.slice().reverse() } },
+    xAxis: place(nameX, map.xs), yAxis: upright(nameY, { type: "category", data: map.ys, splitLine: { show: false } }) });
+}
+KINDS.matrix = matrix;

@@ -1,0 +1,348 @@
+//! `regatta lab best`: the best settings for a site on this machine, found by racing them.
+
+mod matrix;
+pub mod race;
+mod site;
+mod space;
+mod stage;
+mod text;
+
+pub use site::Site;
+pub use space::{Candidate, DEFAULT, Means, Space};
+
+use crate::cli::{FAILED, USAGE};
+use crate::group::INTERRUPTED;
+use crate::journal::Run;
+use crate::manifest::Manifest;
+use crate::run::Options;
+use crate::spec::{Experiment, Scale, parse};
+use crate::{cli, report};
+use race::{Budget, Decision, Rung, race};
+use serde::{Deserialize, Serialize};
+use stage::Stage;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// What `regatta lab best` was told.
+#[derive(Clone, Debug)]
+pub struct BestOptions {
+    /// The directory whose files are to be served.
+    pub site: PathBuf,
+    /// Seconds that it may take.
+    pub budget_s: f64,
+    /// A service level, such as `p99<50ms`: trials that break it count half.
+    pub slo: Option<String>,
+    /// An access log that says what is asked for.
+    pub log: Option<PathBuf>,
+    /// A file with `[environment]`.
+    pub environment: Option<PathBuf>,
+    /// Cross options instead of racing: a preset's name, or a file with `[matrix]`.
+    pub matrix: Option<String>,
+    /// Connections of the load.
+    pub connections: u32,
+    /// Requests on each connection; 0: no limit.
+    pub requests_per_connection: u32,
+    /// The server's processors, such as `0-3`; None: half of them.
+    pub server_cpus: Option<String>,
+    /// The load's; None: the other half.
+    pub client_cpus: Option<String>,
+    /// The number that decides; None: the one that the machine's limit suggests.
+    pub metric: Option<String>,
+    /// Length of a measurement, seconds; None: 1, in an environment 3.
+    pub window_s: Option<f64>,
+    /// The most that others may use of the server's processors.
+    pub foreign_max: f64,
+    /// Seed of the order and of the loads.
+    pub seed: u32,
+    /// The run's directory.
+    pub out: Option<PathBuf>,
+    /// The regatta program.
+    pub regatta: PathBuf,
+}
+
+impl BestOptions {
+    /// Twenty minutes for a site, everything else as it comes. `regatta` is the program.
+    pub fn new(site: PathBuf, regatta: PathBuf) -> Self {
+        Self {
+            site,
+            budget_s: 1_200.0,
+            slo: None,
+            log: None,
+            environment: None,
+            matrix: None,
+            connections: 64,
+            requests_per_connection: 10,
+            server_cpus: None,
+            client_cpus: None,
+            metric: None,
+            window_s: None,
+            foreign_max: 0.25,
+            seed: 1,
+            out: None,
+            regatta,
+        }
+    }
+}
+
+/// What is settled before the race: `best.json` in the run's directory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settled {
+    /// The directory that is served.
+    pub root: String,
+    /// What is in it.
+    pub site: Site,
+    /// What the server may use.
+    pub means: Means,
+    /// Seconds that it may take.
+    pub budget_s: f64,
+    /// Seed of order and loads.
+    pub seed: u32,
+    /// The server's processors.
+    pub server_cpus: String,
+    /// The load's processors.
+    pub client_cpus: String,
+    /// Whether both run before everything else.
+    pub realtime: bool,
+    /// The number that decides.
+    pub metric: String,
+    /// Whether `metric` has been found out.
+    pub scouted: bool,
+    /// Time before each measurement, seconds.
+    pub warm_s: f64,
+    /// Length of each measurement, seconds.
+    pub window_s: f64,
+    /// What a trial costs besides its window, seconds.
+    pub around_s: f64,
+    /// The text of `[environment]`.
+    pub environment: Option<String>,
+}
+
+/// The share of the budget that the race itself gets.
+const RACING: f64 = 0.92;
+const SETTLED: &str = "best.json";
+const RUNGS: &str = "race.jsonl";
+const DECISION: &str = "decision.json";
+const CONFIGURATION: &str = "best.toml";
+
+/// Races the settings, or goes on with it; prints the configuration.
+pub fn best(options: &BestOptions, stop: &AtomicBool) -> u8 {
+    match try_best(options, stop) {
+        Ok(code) => code,
+        Err((code, why)) => {
+            cli::say(&why);
+            code
+        }
+    }
+}
+
+fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
+    let settled = settle(options).map_err(|why| (USAGE, why))?;
+    let directory = options.out.clone().unwrap_or_else(|| cli::fresh("best"));
+    let bar = cli::progress_bar();
+    let tell = |progress: &crate::run::Progress<'_>| cli::show(&bar, progress);
+    let asked = Options { regatta: &options.regatta, stop, tell: &tell };
+    if let Some(which) = &options.matrix {
+        return matrix::run(which, options, &settled, &directory, &asked);
+    }
+    let (mut run, settled) = open(options, settled, &directory)?;
+    for lack in &run.manifest.lacks {
+        cli::say(&format!("not possible here: {lack}"));
+    }
+    let raced = raced(options, settled, &mut run, &asked);
+    bar.finish_and_clear();
+    match raced {
+        Ok((settled, decision)) => {
+            let lines = text::told(&settled, &decision);
+            let text = text::configuration(&settled.root, decision.advice.as_ref(), &lines);
+            let written = fs::write(run.directory.join(CONFIGURATION), &text)
+                .map_err(|error| error.to_string())
+                .and_then(|()| report::write(&run));
+            let paths = written.map_err(|why| (FAILED, why))?;
+            if let Some(page) = paths.first() {
+                cli::say(&format!("the whole race: {}", page.display()));
+            }
+            Ok(cli::print(&text))
+        }
+        Err(why) if why == INTERRUPTED => {
+            let again = format!(
+                "interrupted after {} trials; the same command with --out {} goes on",
+                run.records.len(),
+                run.directory.display()
+            );
+            Err((FAILED, again))
+        }
+        Err(why) => Err((FAILED, why)),
+    }
+}
+
+/// Looks at site and machine.
+fn settle(options: &BestOptions) -> Result<Settled, String> {
+    let root = fs::canonicalize(&options.site)
+        .map_err(|error| format!("{}: {error}", options.site.display()))?;
+    let site = Site::scan(&root)?;
+    let environment = match &options.environment {
+        None => None,
+        Some(path) => {
+            let text =
+                fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            if !text.contains("[environment") {
+                return Err(format!("{} has no [environment]", path.display()));
+            }
+            Some(text)
+        }
+    };
+    let there = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let half = there.div_ceil(2).min(there.saturating_sub(1));
+    let range = |from: usize, to: usize| match to.saturating_sub(from) {
+        0 => String::new(),
+        1 => from.to_string(),
+        _ => format!("{from}-{}", to - 1),
+    };
+    let server_cpus = options.server_cpus.clone().unwrap_or_else(|| range(0, half));
+    let client_cpus = options
+        .client_cpus
+        .clone()
+        .unwrap_or_else(|| if half == 0 { String::new() } else { range(half, there) });
+    let window_s = options.window_s.unwrap_or(if environment.is_some() { 3.0 } else { 1.0 });
+    Ok(Settled {
+        root: root.to_string_lossy().into_owned(),
+        site,
+        means: Means { cpus: half.max(1), memory: memory() },
+        budget_s: options.budget_s,
+        seed: options.seed,
+        server_cpus,
+        client_cpus,
+        realtime: rustix::process::geteuid().is_root(),
+        metric: options.metric.clone().unwrap_or_else(|| "good_per_s".to_owned()),
+        scouted: options.metric.is_some(),
+        warm_s: window_s * 0.4,
+        window_s,
+        around_s: 0.0,
+        environment,
+    })
+}
+
+/// The machine's memory, bytes.
+fn memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
+    kib.unwrap_or_default() * 1_024
+}
+
+/// Begins the run, or opens the one that is there.
+fn open(
+    options: &BestOptions,
+    mut settled: Settled,
+    directory: &Path,
+) -> Result<(Run, Settled), (u8, String)> {
+    let failed = |why: String| (FAILED, why);
+    if directory.join("manifest.json").exists() {
+        let run = Run::open(directory).map_err(failed)?;
+        let text = fs::read_to_string(directory.join(SETTLED)).unwrap_or_default();
+        let known: Settled = serde_json::from_str(&text)
+            .map_err(|_| failed(format!("{} has another run", directory.display())))?;
+        // What was found out, and the machine's memory to the last page, may differ.
+        settled = Settled {
+            metric: known.metric.clone(),
+            scouted: known.scouted,
+            around_s: known.around_s,
+            means: known.means,
+            ..settled
+        };
+        if settled != known {
+            return Err(failed(format!("{} has another race", directory.display())));
+        }
+        run.mend().map_err(failed)?;
+        return Ok((run, settled));
+    }
+    let text = text::experiment(options, &settled, &[]);
+    let experiment = experiment(&text)?;
+    // With a limit on memory that is what there is.
+    let limit = experiment.environment.memory_of(settled.site.bytes);
+    if limit > 0 {
+        settled.means.memory = limit;
+    }
+    if !experiment.machine.server_cpus.is_empty() {
+        settled.means.cpus = experiment.machine.server_cpus.len();
+    }
+    let mut manifest = Manifest::take(&experiment, Scale::Quick, &options.regatta);
+    manifest.command = format!("regatta lab best {}", settled.root);
+    let run = Run::begin(directory, &text, experiment, manifest).map_err(failed)?;
+    save(&run.directory.join(SETTLED), &settled).map_err(failed)?;
+    Ok((run, settled))
+}
+
+fn experiment(text: &str) -> Result<Experiment, (u8, String)> {
+    parse("the race's experiment", text, Scale::Quick).map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        (USAGE, lines.join("\n"))
+    })
+}
+
+/// Scouts, races, compares the winner's bytes.
+fn raced(
+    options: &BestOptions,
+    settled: Settled,
+    run: &mut Run,
+    asked: &Options<'_>,
+) -> Result<(Settled, Decision), String> {
+    let mut stage = Stage::new(options, settled, run, asked)?;
+    stage.scout()?;
+    let settled = stage.settled.clone();
+    let space = Space::of(&settled.site, settled.means);
+    let budget = Budget {
+        // What is made before and after it, and trials that are made again.
+        seconds: settled.budget_s * RACING,
+        around_s: settled.around_s,
+        window_s: settled.window_s,
+    };
+    let decision = race(&space, budget, u64::from(settled.seed), &mut stage)?;
+    stage.verify(decision.advice.as_ref())?;
+    stage.end(&decision)?;
+    Ok((settled, decision))
+}
+
+fn save(path: &Path, value: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
+    let part = path.with_extension("part");
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A race, as far as it has come, for its report.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// What was settled before it.
+    pub settled: Settled,
+    /// Its rungs.
+    pub rungs: Vec<Rung>,
+    /// Its result, if it has ended.
+    pub decision: Option<Decision>,
+    /// The configuration that it ended with.
+    pub configuration: Option<String>,
+}
+
+/// Reads the race of a run; None if it is no race.
+pub fn told(run: &Run) -> Option<Told> {
+    let read = |name: &str| fs::read_to_string(run.directory.join(name)).ok();
+    let settled: Settled = serde_json::from_str(&read(SETTLED)?).ok()?;
+    let rungs = read(RUNGS).unwrap_or_default();
+    Some(Told {
+        settled,
+        rungs: rungs.lines().filter_map(|line| serde_json::from_str(line).ok()).collect(),
+        decision: read(DECISION).and_then(|text| serde_json::from_str(&text).ok()),
+        configuration: read(CONFIGURATION),
+    })
+}
+
+impl Told {
+    /// What it says, in sentences.
+    pub fn answer(&self) -> String {
+        match &self.decision {
+            Some(decision) => text::told(&self.settled, decision)[2..].join(" "),
+            None => format!("The race has not ended: {} rungs were made.", self.rungs.len()),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! What is raced: architectures and options, with ranges that content and machine suggest.
+
+use super::site::Site;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The option that names the architecture.
+pub(super) const ARCHITECTURE: &str = "server.architecture";
+const PROCESSES: &str = "event.processes";
+/// The largest body that is kept in memory unless told otherwise, bytes (docs/options.md).
+const BODY_BYTES_MAX: u64 = 65_536;
+/// Memory for the cache of each worker unless told otherwise, bytes.
+const CACHE_BYTES_MAX: u64 = 256 << 20;
+/// Files kept open unless told otherwise.
+const DESCRIPTORS_MAX: usize = 8_192;
+
+/// A configuration that takes part: what differs from the server's defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Options (`section.key`) and their values.
+    pub config: BTreeMap<String, String>,
+}
+
+/// The name of the configuration that changes nothing.
+pub const DEFAULT: &str = "default";
+
+impl Candidate {
+    pub(super) fn of(options: &[(&str, &str)]) -> Self {
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        Self { config: options.iter().map(pair).collect() }
+    }
+
+    /// Its name: the architecture and what else it sets.
+    pub fn name(&self) -> String {
+        let mut words: Vec<String> = self.config.get(ARCHITECTURE).cloned().into_iter().collect();
+        let others = self.config.iter().filter(|(key, _)| *key != ARCHITECTURE);
+        words.extend(others.map(|(key, value)| {
+            let key = key.split_once('.').map_or(key.as_str(), |(_, key)| key);
+            format!("{key}={value}")
+        }));
+        if words.is_empty() { DEFAULT.to_owned() } else { words.join(" ") }
+    }
+
+    /// With one option set, or as the architecture has it (None).
+    fn with(&self, key: &str, value: Option<&str>) -> Self {
+        let mut config = self.config.clone();
+        match value {
+            Some(value) => config.insert(key.to_owned(), value.to_owned()),
+            None => config.remove(key),
+        };
+        Self { config }
+    }
+
+    /// The options in which it differs from another.
+    pub(crate) fn differs(&self, other: &Self) -> Vec<String> {
+        let mut keys: Vec<&String> = self.config.keys().chain(other.config.keys()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let differs = |key: &&&String| self.config.get(**key) != other.config.get(**key);
+        keys.iter().filter(differs).map(|key| (**key).clone()).collect()
+    }
+}
+
+/// An option that can be moved.
+#[derive(Clone, Debug, PartialEq)]
+struct Knob {
+    key: &'static str,
+    /// Its values, None as the architecture has it.
+    levels: Vec<Option<String>>,
+    /// Architectures that have it; empty: all.
+    only: &'static [&'static str],
+}
+
+/// Everything that may take part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Space {
+    /// Those that the race begins with, the most promising first.
+    pub first: Vec<Candidate>,
+    knobs: Vec<Knob>,
+}
+
+/// What the server may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Means {
+    /// Processors.
+    pub cpus: usize,
+    /// Memory, bytes.
+    pub memory: u64,
+}
+
+impl Space {
+    /// What content and machine suggest.
+    pub fn of(site: &Site, means: Means) -> Self {
+        Self { first: first(means.cpus), knobs: knobs(site, means) }
+    }
+
+    /// Every configuration that is one option away from a candidate.
+    pub fn neighbours(&self, of: &Candidate) -> Vec<Candidate> {
+        let architecture = of.config.get(ARCHITECTURE).map_or("sped", String::as_str);
+        let mut found = Vec::new();
+        for knob in &self.knobs {
+            if !knob.only.is_empty() && !knob.only.contains(&architecture) {
+                continue;
+            }
+            let there = of.config.get(knob.key);
+            let others = knob.levels.iter().filter(|level| level.as_ref() != there);
+            found.extend(others.map(|level| of.with(knob.key, level.as_deref())));
+        }
+        found
+    }
+
+    /// A candidate with everything that each of `moves` changes in it, if there are two or more.
+    pub(super) fn combined(of: &Candidate, moves: &[Candidate]) -> Option<Candidate> {
+        let mut all = of.clone();
+        for one in moves {
+            for key in one.differs(of) {
+                all = all.with(&key, one.config.get(&key).map(String::as_str));
+            }
+        }
+        (moves.len() > 1).then_some(all)
+    }
+}
+
+const SEVERAL: &[&str] = &["symped", "shared-symped"];
+
+fn first(cpus: usize) -> Vec<Candidate> {
+    let mut counts: Vec<usize> = vec![2, cpus, 4, 2 * cpus, 8];
+    counts.retain(|count| *count > 1);
+    let mut seen = Vec::new();
+    counts.retain(|count| {
+        let new = !seen.contains(count);
+        seen.push(*count);
+        new
+    });
+    let mut all = Vec::new();
+    let plain = |name: &str| Candidate::of(&[(ARCHITECTURE, name)]);
+    let several = |name: &str, count: usize| plain(name).with(PROCESSES, Some(&count.to_string()));
+    all.push(several("symped", counts[0]));
+    all.push(plain("amped"));
+    all.push(plain("laio"));
+    all.push(several("shared-symped", counts[0]));
+    all.push(plain("sped").with("event.poller", Some("epoll-edge")));
+    for count in &counts[1..] {
+        all.extend(SEVERAL.iter().map(|name| several(name, *count)));
+    }
+    all.push(plain("laio").with("laio.engine", Some("nowait")));
+    all.push(plain("sped").with("cache.body_bytes_max", Some("0")));
+    if cpus > 1 {
+        all.push(plain("n-copy").with("event.partition", Some("steer-cpu")));
+    }
+    all
+}
+
+fn knobs(site: &Site, means: Means) -> Vec<Knob> {
+    let levels = |words: &[&str]| -> Vec<Option<String>> {
+        [None].into_iter().chain(words.iter().map(|word| Some((*word).to_owned()))).collect()
+    };
+    let mut knobs = Vec::new();
+    let mut knob = |key, words: &[&str], only| {
+        knobs.push(Knob { key, levels: levels(words), only });
+    };
+    let counts: Vec<String> = [2, 3, 4, 6, 8, 12, 16]
+        .into_iter()
+        .filter(|count| *count <= (4 * means.cpus).max(8))
+        .map(|count: usize| count.to_string())
+        .collect();
+    let counts: Vec<&str> = counts.iter().map(String::as_str).collect();
+    knob(PROCESSES, &counts, SEVERAL);
+    knob("event.poller", &["epoll-edge"], &[]);
+    // Bodies in memory, or sent from the file; no level that no file of the site is concerned by.
+    let bodies: Vec<String> = [0, 4 << 10, 16 << 10, 256 << 10, 1 << 20, 8 << 20]
+        .into_iter()
+        .filter(|bytes| *bytes < BODY_BYTES_MAX || site.largest > BODY_BYTES_MAX)
+        .filter(|bytes| *bytes < site.largest.max(1).saturating_mul(4))
+        .map(|bytes: u64| bytes.to_string())
+        .collect();
+    let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+    knob("cache.body_bytes_max", &bodies, &[]);
+    knob("accept.count", &["1", "25"], &[]);
+    knob("event.listen", &["exclusive"], SEVERAL);
+    knob("accept.defer", &["true"], &[]);
+    knob("event.turn_bytes_max", &["262144", "16777216"], &[]);
+    // More of the site in memory, where it fits beside the page cache, or less.
+    let room = means.memory / 2;
+    let whole = site.bytes + site.bytes / 4;
+    let mut sizes = vec![8 << 20, 64 << 20];
+    sizes.extend([whole].into_iter().filter(|size| *size > CACHE_BYTES_MAX && *size < room));
+    sizes.retain(|size| *size < site.bytes || *size > CACHE_BYTES_MAX);
+    let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
+    knob("cache.bytes_max", &sizes, &[]);
+    if site.files > DESCRIPTORS_MAX {
+        let files = (site.files + site.files / 4).to_string();
+        knob("cache.descriptors_max", &[&files, "1024"], &[]);
+    }
+    knob("amped.helpers_max", &["4", "64"], &["amped"]);
+    knob("amped.chunk_bytes", &["65536", "1048576"], &["amped"]);
+    knob("laio.engine", &["nowait"], &["laio"]);
+    knob("laio.chunk_bytes", &["65536", "1048576"], &["laio"]);
+    if means.cpus > 1 {
+        knob("event.pin", &["cpu"], &[]);
+    }
+    knobs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SITE: Site = Site { files: 100, bytes: 1_000_000, largest: 30_000, sizes: Vec::new() };
+
+    #[test]
+    fn names_tell_what_differs() {
+        let two = Candidate::of(&[(ARCHITECTURE, "symped"), (PROCESSES, "2")]);
+        assert_eq!(two.name(), "symped processes=2");
+        assert_eq!(Candidate::default().name(), "default");
+        let edge = two.with("event.poller", Some("epoll-edge"));
+        assert_eq!(edge.differs(&two), ["event.poller"]);
+        let three = two.with(PROCESSES, Some("3"));
+        let both = Space::combined(&two, &[edge.clone(), three]).unwrap();
+        assert_eq!(both.name(), "symped poller=epoll-edge processes=3");
+        assert_eq!(Space::combined(&two, &[edge]), None);
+    }
+
+    #[test]
+    fn knobs_are_those_that_the_architecture_has_and_the_content_concerns() {
+        let space = Space::of(&SITE, Means { cpus: 1, memory: 1 << 30 });
+        let keys = |of: &Candidate| -> Vec<String> {
+            let near = space.neighbours(of);
+            assert!(near.iter().all(|one| one.differs(of).len() == 1));
+            near.iter().flat_map(|one| one.differs(of)).collect()
+        };
+        let sped = keys(&Candidate::of(&[(ARCHITECTURE, "sped")]));
+        assert!(!sped.iter().any(|key| key == PROCESSES || key.starts_with("amped")), "{sped:?}");
+        let amped = keys(&Candidate::of(&[(ARCHITECTURE, "amped")]));
+        assert!(amped.iter().any(|key| key == "amped.helpers_max"), "{amped:?}");
+        let bodies: Vec<Candidate> = space
+            .neighbours(&Candidate::default())
+            .into_iter()
+            .filter(|one| one.config.contains_key("cache.body_bytes_max"))
+            .collect();
+        assert_eq!(bodies.len(), 3, "no file is larger than the default keeps: {bodies:?}");
+        let large = Site { bytes: 1 << 30, largest: 1 << 20, files: 50_000, ..SITE };
+        let space = Space::of(&large, Means { cpus: 8, memory: 8 << 30 });
+        let near = space.neighbours(&Candidate::default());
+        for key in ["cache.bytes_max", "cache.descriptors_max", "event.pin"] {
+            assert!(near.iter().any(|one| one.config.contains_key(key)), "{key}");
+        }
+        assert!(space.first.iter().any(|one| one.name() == "symped processes=16"));
+    }
+}

@@ -1,0 +1,252 @@
+//! Where the race takes place: trials of `regatta serve`, each with a fresh server, kept on record.
+
+use super::race::{Decision, Field, Phase, Rung, Turn};
+use super::space::{Candidate, DEFAULT};
+use super::{BestOptions, DECISION, RUNGS, SETTLED, Settled, save, text};
+use crate::journal::Run;
+use crate::plan::{Cell, Planned};
+use crate::record::Record;
+use crate::rooms::Rooms;
+use crate::run::{self, Options, Progress};
+use crate::spec::{Experiment, Scale, parse};
+use crate::stats::{Random, median};
+use crate::trial::Bench;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Trials of a block at most, which numbers them.
+const ARMS_MAX: u32 = 256;
+/// Trials before the race, of the default: numbered as those of a block that there is not.
+const SCOUTS: u32 = 3;
+const SCOUTS_BLOCK: u32 = 1_000_000;
+/// A generator that runs for so much of its time is the limit, and the server's work decides.
+const CLIENT_BUSY: f64 = 0.9;
+/// A server that uses so much of its processors is the limit itself.
+const SERVER_BUSY: f64 = 0.9;
+/// A trial that breaks the service level counts for so much.
+const BROKEN: f64 = 0.5;
+
+/// The race's place.
+pub(super) struct Stage<'a> {
+    options: &'a BestOptions,
+    pub(super) settled: Settled,
+    run: &'a mut Run,
+    asked: &'a Options<'a>,
+    directory: PathBuf,
+    root: PathBuf,
+    workload: Option<PathBuf>,
+    arms: Vec<Candidate>,
+    done: usize,
+    spent_s: f64,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(
+        options: &'a BestOptions,
+        settled: Settled,
+        run: &'a mut Run,
+        asked: &'a Options<'a>,
+    ) -> Result<Self, String> {
+        let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
+        run::make_open(&directory.join("scratch"))?;
+        let left_s = settled.budget_s;
+        (asked.tell)(&Progress { done: 0, all: 1, left_s, what: "looking at the site" });
+        let (root, workload) = run::workload(run, &run.experiment.workload.clone(), asked)?;
+        // Rungs are written again as the race goes over what is on record.
+        let _ = fs::remove_file(directory.join(RUNGS));
+        let arms = Vec::new();
+        let (done, spent_s) = (0, 0.0);
+        Ok(Self { options, settled, run, asked, directory, root, workload, arms, done, spent_s })
+    }
+
+    /// Finds out which number decides and what a trial costs, from a few trials of the default.
+    pub(super) fn scout(&mut self) -> Result<(), String> {
+        if self.settled.around_s > 0.0 {
+            return self.name(&[]);
+        }
+        let mut took = Vec::new();
+        let mut records = Vec::new();
+        let arm = (DEFAULT.to_owned(), Candidate::default());
+        for at in 0..SCOUTS {
+            let start = Instant::now();
+            let record = self.trial(SCOUTS_BLOCK, at, &arm, 1.0)?;
+            took.push(start.elapsed().as_secs_f64());
+            records.push(record);
+        }
+        let middle = |name: &str| {
+            let values: Vec<f64> =
+                records.iter().filter_map(|record| record.metrics.get(name).copied()).collect();
+            median(&values)
+        };
+        if middle("good_per_s").is_nan() {
+            let why = records.last().map(|record| record.reasons.join("; ")).unwrap_or_default();
+            return Err(format!("the default does not serve: {why}"));
+        }
+        if !self.settled.scouted {
+            let busy = middle("server_cpu") / crate::stats::count(self.settled.means.cpus);
+            let client = middle("client_cpu") >= CLIENT_BUSY && busy < SERVER_BUSY;
+            self.settled.metric = if client { "cpu_us_per_reply" } else { "good_per_s" }.to_owned();
+            self.settled.scouted = true;
+        }
+        self.settled.around_s = (median(&took) - self.settled.window_s).max(0.1);
+        save(&self.directory.join(SETTLED), &self.settled)?;
+        self.name(&[])
+    }
+
+    /// Puts everybody into the experiment who is to run.
+    fn name(&mut self, arms: &[(String, Candidate)]) -> Result<(), String> {
+        for (_, arm) in arms {
+            if arm.name() != DEFAULT && !self.arms.contains(arm) {
+                self.arms.push(arm.clone());
+            }
+        }
+        let text = text::experiment(self.options, &self.settled, &self.arms);
+        let (path, part) =
+            (self.directory.join("experiment.toml"), self.directory.join("experiment.part"));
+        let read = parse("experiment.toml", &text, Scale::Quick);
+        let read = read.map_err(|problems| {
+            problems.iter().map(|problem| format!("{problem}\n")).collect::<String>()
+        })?;
+        if read != self.run.experiment {
+            let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
+            written.map_err(|error| format!("{}: {error}", path.display()))?;
+            self.run.experiment = read;
+        }
+        Ok(())
+    }
+
+    fn bench<'b>(
+        &self,
+        experiment: &'b Experiment,
+        lacking: &'b [crate::env::Lack],
+    ) -> Result<Bench<'b>, String>
+    where
+        'a: 'b,
+    {
+        let rooms = Rooms::new(experiment, lacking, self.root.clone(), &self.directory)?;
+        rooms.build(self.asked.stop)?;
+        Ok(Bench {
+            experiment,
+            regatta: self.asked.regatta,
+            requests_per_session: run::requests_per_session(self.workload.as_deref())?,
+            root: self.root.clone(),
+            workload: self.workload.clone(),
+            scratch: self.directory.join("scratch"),
+            rooms,
+            unit: None,
+            stop: self.asked.stop,
+        })
+    }
+
+    /// Makes a trial, unless one that counts is on record, and once more if it does not count.
+    fn trial(
+        &mut self,
+        block: u32,
+        at: u32,
+        (name, candidate): &(String, Candidate),
+        windows: f64,
+    ) -> Result<Record, String> {
+        let (experiment, lacking) =
+            (self.run.experiment.clone(), self.run.manifest.lacking.clone());
+        let cell = Cell { arm: name.clone(), target: candidate.name(), levels: BTreeMap::new() };
+        let trial = block * ARMS_MAX + at;
+        // The same load for all arms of a block.
+        let seed = Random::new(u64::from(self.settled.seed) << 32 | u64::from(block)).bits() >> 12;
+        let planned = Planned { trial, block, cell: 0, seed };
+        loop {
+            let tried = self.run.records.iter().filter(|record| record.trial == trial);
+            let tried: Vec<&Record> = tried.collect();
+            if let Some(last) = tried.last()
+                && (last.valid || tried.len() > 1)
+            {
+                return Ok((*last).clone());
+            }
+            let attempt = u32::try_from(tried.len()).unwrap_or(u32::MAX);
+            let bench = self.bench(&experiment, &lacking)?;
+            let outcome =
+                self.directory.join("outcomes").join(format!("{trial:09}-{attempt}.json"));
+            let record = bench.lasting(&planned, &cell, attempt, windows, &outcome)?;
+            run::note_environments(self.run, &bench)?;
+            self.run.add(record)?;
+        }
+    }
+
+    /// Compares every byte that the advice (or the default) answers with the site's.
+    pub(super) fn verify(&mut self, advice: Option<&Candidate>) -> Result<(), String> {
+        let arm = advice.cloned().unwrap_or_default();
+        self.tell("comparing bytes", 0.0);
+        let (mut experiment, lacking) =
+            (self.run.experiment.clone(), self.run.manifest.lacking.clone());
+        experiment.workload.verify = true;
+        experiment.workload.slo = None;
+        let bench = self.bench(&experiment, &lacking)?;
+        let cell = Cell { arm: arm.name(), target: arm.name(), levels: BTreeMap::new() };
+        let planned = Planned { trial: u32::MAX, block: u32::MAX, cell: 0, seed: 1 };
+        let outcome = self.directory.join("outcomes/verification.json");
+        let record = bench.lasting(&planned, &cell, 0, 1.0, &outcome)?;
+        let wrong = record.reasons.iter().find(|reason| reason.contains("replies were wrong"));
+        match wrong {
+            Some(wrong) => Err(format!("{}: {wrong}", arm.name())),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the result down and clears up.
+    pub(super) fn end(&mut self, decision: &Decision) -> Result<(), String> {
+        save(&self.directory.join(DECISION), decision)?;
+        let (experiment, lacking) =
+            (self.run.experiment.clone(), self.run.manifest.lacking.clone());
+        self.bench(&experiment, &lacking)?.rooms.clear();
+        for folder in ["scratch", "workload"] {
+            let _ = fs::remove_dir_all(self.directory.join(folder));
+        }
+        Ok(())
+    }
+
+    fn tell(&self, what: &str, more_s: f64) {
+        let left_s = (self.settled.budget_s - self.spent_s - more_s).max(0.0);
+        let cost = self.settled.around_s + self.settled.window_s;
+        let left = if cost > 0.0 { crate::stats::index(left_s / cost) } else { 1 };
+        let all = self.done + left;
+        (self.asked.tell)(&Progress { done: self.done, all, left_s, what });
+    }
+
+    fn score(&self, record: &Record) -> Option<f64> {
+        let value = record.metrics.get(&self.settled.metric).filter(|_| record.valid)?;
+        let met = record.metrics.get("level_met").is_none_or(|met| *met > 0.0);
+        let more = if self.settled.metric.ends_with("_per_s") { *value } else { 1.0 / value };
+        (more > 0.0 && more.is_finite()).then_some(if met { more } else { more * BROKEN })
+    }
+}
+
+impl Field for Stage<'_> {
+    fn block(&mut self, turn: &Turn<'_>) -> Result<Vec<Option<f64>>, String> {
+        self.name(turn.arms)?;
+        let mut scores = Vec::new();
+        for (arm, at) in turn.arms.iter().zip(0..ARMS_MAX) {
+            let phase = match turn.phase {
+                Phase::Opening => "opening",
+                Phase::Refining => "refining",
+                Phase::Final => "final",
+            };
+            self.tell(&format!("{phase}: {}", arm.0), 0.0);
+            let record = self.trial(turn.block, at, arm, turn.windows)?;
+            scores.push(self.score(&record));
+            self.done += 1;
+            self.spent_s += self.settled.around_s + self.settled.window_s * turn.windows;
+        }
+        Ok(scores)
+    }
+
+    fn ended(&mut self, rung: &Rung) -> Result<(), String> {
+        let path = self.directory.join(RUNGS);
+        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut line = serde_json::to_string(rung).map_err(|error| error.to_string())?;
+        line.push('\n');
+        let mut file = File::options().append(true).create(true).open(&path).map_err(named)?;
+        file.write_all(line.as_bytes()).map_err(named)
+    }
+}

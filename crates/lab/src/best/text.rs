@@ -1,0 +1,195 @@
+//! Texts of the race: its experiment, and the configuration that it ends with.
+
+use super::race::{Decision, Finalist};
+use super::space::{Candidate, DEFAULT};
+use super::{BestOptions, Settled};
+use crate::analysis::words;
+use crate::stats::Verdict;
+use std::fmt::Write;
+
+/// The experiment that the trials of a race belong to, with everybody who took part so far.
+pub(super) fn experiment(options: &BestOptions, settled: &Settled, arms: &[Candidate]) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_experiment(options, settled, arms, &mut out);
+    out
+}
+
+fn write_experiment(
+    options: &BestOptions,
+    settled: &Settled,
+    arms: &[Candidate],
+    out: &mut String,
+) -> std::fmt::Result {
+    let root = quoted(&settled.root);
+    writeln!(out, "[experiment]\nname = \"best\"\nbaseline = {}", quoted(DEFAULT))?;
+    writeln!(out, "question = \"Which settings serve the files of a directory best here?\"")?;
+    writeln!(out, "expect = \"The default, unless another beats it by more than the noise.\"")?;
+    writeln!(out, "\n[workload]\nroot = {root}\nverify = false\nloop = \"closed\"")?;
+    match &options.log {
+        Some(log) => writeln!(out, "ask = \"log\"\nlog = {}", quoted(&log.to_string_lossy()))?,
+        None => writeln!(out, "ask = \"files\"")?,
+    }
+    writeln!(out, "connections = {}", options.connections)?;
+    writeln!(out, "requests_per_connection = {}", options.requests_per_connection)?;
+    if let Some(slo) = &options.slo {
+        writeln!(out, "slo = {}", quoted(slo))?;
+    }
+    writeln!(out, "\n[machine]\nrealtime = {}", settled.realtime)?;
+    writeln!(out, "server_cpus = {}", quoted(&settled.server_cpus))?;
+    writeln!(out, "client_cpus = {}", quoted(&settled.client_cpus))?;
+    writeln!(out, "\n[measure]\nblocks = 1\nmetric = {}", quoted(&settled.metric))?;
+    writeln!(out, "warm_s = {}\nwindow_s = {}", settled.warm_s, settled.window_s)?;
+    writeln!(out, "\n[guards]\nlag_p99_ms_max = 1e6\nclient_busy_max = 1")?;
+    writeln!(out, "foreign_max = {}\nsteal_max = {}", options.foreign_max, options.foreign_max)?;
+    for arm in [Candidate::default()].iter().chain(arms) {
+        let name = quoted(&arm.name());
+        writeln!(out, "\n[targets.{name}]\nprogram = \"regatta\"")?;
+        for (key, value) in &arm.config {
+            writeln!(out, "config.{key} = {}", quoted(value))?;
+        }
+    }
+    match &settled.environment {
+        Some(environment) => writeln!(out, "\n{environment}"),
+        None => Ok(()),
+    }
+}
+
+/// A TOML string.
+pub(super) fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// What the race says, each line on its own.
+pub(super) fn told(settled: &Settled, decision: &Decision) -> Vec<String> {
+    let mut lines = vec![format!("The site: {}.", settled.site.words())];
+    let cpus = settled.means.cpus;
+    let memory = crate::record::real(settled.means.memory) / f64::from(1 << 20);
+    lines.push(format!(
+        "The server's part of this machine: {cpus} processor{}, {memory:.0} MiB of memory{}.",
+        if cpus == 1 { "" } else { "s" },
+        if settled.environment.is_some() { ", in the environment that was given" } else { "" }
+    ));
+    let gain = gain_words(&settled.metric);
+    let chosen = |one: &&Finalist| Some(&one.candidate) == decision.advice.as_ref();
+    match decision.finalists.iter().find(chosen) {
+        Some(chosen) => lines.push(format!(
+            "{} beats the default: {} {gain}. {}",
+            chosen.candidate.name(),
+            range(chosen),
+            sure(chosen, decision)
+        )),
+        None if decision.finalists.iter().all(|one| one.verdict == Verdict::CannotTell) => lines
+            .push(format!(
+                "Keep the default: the budget is too small to tell anything (blocks of the final: \
+                 {}, and four are the fewest).",
+                decision.blocks
+            )),
+        None => lines.push(format!(
+            "Keep the default: nothing beats it by more than the noise (floor ±{:.1} %).",
+            100.0 * decision.floor
+        )),
+    }
+    let others = decision.finalists.iter().filter(|one| !chosen(one));
+    for (at, other) in others.enumerate() {
+        let what = match (at, &decision.advice) {
+            (0, Some(_)) => "Runner-up",
+            (0, None) => "Next",
+            _ => "Then",
+        };
+        let plateau = if other.plateau && decision.advice.is_some() {
+            "; within the noise of the best"
+        } else {
+            ""
+        };
+        lines.push(format!(
+            "{what}: {}: {} {gain}{plateau}.",
+            other.candidate.name(),
+            range(other)
+        ));
+    }
+    if decision.finalists.iter().filter(|one| one.plateau).count() > 1 && decision.advice.is_some()
+    {
+        let same: Vec<String> = decision
+            .finalists
+            .iter()
+            .filter(|one| one.plateau)
+            .map(|one| one.candidate.name())
+            .collect();
+        lines.push(format!("Any of these is within the noise: {}.", same.join("; ")));
+    }
+    lines
+}
+
+fn range(one: &Finalist) -> String {
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    let interval = one.effect.interval.map_or(String::new(), |interval| {
+        format!(" ({:+.1} to {:+.1} %)", percent(interval.low), percent(interval.high))
+    });
+    format!("{:+.1} %{interval}", percent(one.effect.ratio))
+}
+
+fn sure(one: &Finalist, decision: &Decision) -> String {
+    format!(
+        "p = {:.4} (Holm) over {} fresh blocks; noise floor ±{:.1} %.",
+        one.corrected,
+        one.effect.blocks,
+        100.0 * decision.floor
+    )
+}
+
+/// What more of the score means.
+fn gain_words(metric: &str) -> String {
+    match metric {
+        "good_per_s" => "more good answers per second".to_owned(),
+        other => format!("more answers for the same {}", words(other)),
+    }
+}
+
+/// The configuration as a file that `regatta serve --config` takes; `lines` stand above it.
+pub(super) fn configuration(root: &str, advice: Option<&Candidate>, lines: &[String]) -> String {
+    let mut out: String = lines.iter().map(|line| format!("# {line}\n")).collect();
+    let mut section = "server".to_owned();
+    let _ = writeln!(out, "\n[server]\nroot = {}", quoted(root));
+    let config = advice.map(|advice| advice.config.clone()).unwrap_or_default();
+    // [server] has been begun already, so what belongs to it comes first.
+    let (server, others): (Vec<_>, Vec<_>) =
+        config.iter().partition(|(key, _)| key.starts_with("server."));
+    for (key, value) in server.into_iter().chain(others) {
+        let (at, name) = key.split_once('.').unwrap_or(("server", key));
+        if at != section {
+            let _ = writeln!(out, "\n[{at}]");
+            at.clone_into(&mut section);
+        }
+        let plain = value.parse::<i64>().is_ok() || ["true", "false"].contains(&value.as_str());
+        let value = if plain { value.clone() } else { quoted(value) };
+        let _ = writeln!(out, "{name} = {value}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_are_toml_in_the_servers_words() {
+        let advice = Candidate::of(&[
+            ("server.architecture", "symped"),
+            ("event.processes", "2"),
+            ("event.poller", "epoll-edge"),
+            ("cache.body_bytes_max", "0"),
+            ("accept.defer", "true"),
+        ]);
+        let lines = ["It beats \"all\".".to_owned()];
+        let text = configuration("/a \"b\"", Some(&advice), &lines);
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["server"]["architecture"].as_str(), Some("symped"), "{text}");
+        assert_eq!(table["server"]["root"].as_str(), Some("/a \"b\""), "{text}");
+        assert_eq!(table["event"]["processes"].as_integer(), Some(2));
+        assert_eq!(table["accept"]["defer"].as_bool(), Some(true));
+        assert!(text.starts_with("# It beats"));
+        let table: toml::Table = configuration("/", None, &[]).parse().unwrap();
+        assert_eq!(table.len(), 1);
+    }
+}
