@@ -1,21 +1,19 @@
 //! AMPED, asymmetric multi-process event-driven: an event loop, and helpers for everything that may
 //! block on disk (Flash: Pai, Druschel, Zwaenepoel, USENIX 1999).
 use crate::{
-    Driver, Env,
-    drive::step::Spent,
-    event,
+    Driver, Env, event,
     kit::{
         disk::{Bytes, Disk, Found, News, Report, front},
         helper_processes::Processes,
         helper_threads::Threads,
-        helpers::{Crew, Errand, Helpers, Job, Limits, Outcome, Purpose},
+        helpers::{Below, Crew, Errand, Helpers, Job, Limits, Purpose},
     },
     options::{Kind, OptionSpec, joined},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    OpenRules, Root, StaticFile, clock, open_below, read_range,
+    StaticFile, read_range,
     residency::{Resident, by_cachestat, by_mincore, by_nowait},
 };
 use std::os::fd::BorrowedFd;
@@ -108,8 +106,7 @@ enum Test {
 /// The disk of a loop with helpers.
 struct HelperDisk<'a, C> {
     helpers: Helpers<'a, C>,
-    root: &'a Root,
-    rules: OpenRules,
+    below: Below<'a>,
     test: Test,
     chunk_bytes: u64,
     stall_ns: u64,
@@ -127,8 +124,7 @@ impl<'a, C: Crew> HelperDisk<'a, C> {
         };
         Self {
             helpers: Helpers::new(crew, limits, tally),
-            root: &env.root,
-            rules: env.rules,
+            below: Below { root: &env.root, rules: env.rules },
             test: match settings.text("amped.residency") {
                 "mincore" => Test::By(by_mincore),
                 "cachestat" => Test::By(by_cachestat),
@@ -159,37 +155,12 @@ impl<'a, C: Crew> HelperDisk<'a, C> {
         );
         found == Resident::Yes
     }
-
-    /// What the loop does when a helper is done, or when there is none.
-    fn finish(&self, job: Job, outcome: Option<Outcome>) -> Report {
-        let key = job.key.unwrap_or(u64::MAX);
-        let mut spent = Spent::default();
-        let started = clock::nanos();
-        let news = match (job.purpose, job.errand, outcome) {
-            (Purpose::Open(ticket), _, Some(Outcome::Opened(found))) => News::Opened(ticket, found),
-            (Purpose::Open(ticket), Errand::Open(req), _) => {
-                let found = open_below(self.root, &req, self.rules);
-                spent.open = clock::nanos() - started;
-                News::Opened(ticket, found)
-            }
-            (Purpose::Read(ticket), Errand::Touch(req), _) => {
-                let read = read_range(&req);
-                spent.read = clock::nanos() - started;
-                News::Read(ticket, read)
-            }
-            (_, Errand::Touch(req) | Errand::Read(req), _) => News::Warm(req.len),
-            // An open for something else than an open: never asked for, and harmless.
-            (_, Errand::Open(_), _) => News::Warm(1),
-        };
-        Report { key, news, spent }
-    }
 }
 
 impl<C: Crew> Disk for HelperDisk<'_, C> {
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
         let job = Job::new(key, Purpose::Open(ticket), Errand::Open(req));
-        let job = self.helpers.ask(job).err()?;
-        match self.finish(job, None).news {
+        match self.helpers.ask_or_run(job, self.below)? {
             News::Opened(_, found) => Some(found),
             News::Read(..) | News::Warm(_) => None,
         }
@@ -200,8 +171,7 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
             return Some(read_range(&req));
         }
         let job = Job::new(key, Purpose::Read(ticket), Errand::Touch(req));
-        let job = self.helpers.ask(job).err()?;
-        match self.finish(job, None).news {
+        match self.helpers.ask_or_run(job, self.below)? {
             News::Read(_, read) => Some(read),
             News::Opened(..) | News::Warm(_) => None,
         }
@@ -215,7 +185,7 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
         }
         let req = ReadReq { file: file.clone(), at, len };
         let job = Job::new(key, Purpose::Warm, Errand::Touch(req));
-        self.helpers.ask(job).is_err().then_some(len)
+        self.helpers.ask_or_run(job, self.below).map(|_| len)
     }
 
     fn sent(&mut self, ns: u64) {
@@ -233,13 +203,7 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
     }
 
     fn news(&mut self) -> Option<Report> {
-        loop {
-            let (job, outcome) = self.helpers.news()?;
-            if job.key.is_some() {
-                return Some(self.finish(job, outcome));
-            }
-            self.tally.add(Counter::DiskNewsDropped, 1);
-        }
+        self.helpers.report(self.below)
     }
 }
 
@@ -251,6 +215,7 @@ mod tests {
         disk::schedule::{CHUNK, Folder, Sums, run},
         helpers::schedule::Moved,
     };
+    use regatta_sys::OpenRules;
 
     /// A disk of this crew that tests as `test` says.
     fn disk<'a, C: Crew>(
@@ -262,8 +227,7 @@ mod tests {
         let limits = Limits { helpers_max: 3, helpers_idle: 1 };
         HelperDisk {
             helpers: Helpers::new(crew, limits, tally),
-            root: &folder.root,
-            rules: OpenRules::default(),
+            below: Below { root: &folder.root, rules: OpenRules::default() },
             test,
             chunk_bytes: CHUNK,
             stall_ns: u64::MAX,

@@ -7,14 +7,14 @@ use crate::{
     kit::{
         disk::{Bytes, Disk, Found, News, Report, front},
         helper_threads::Threads,
-        helpers::{Crew, Errand, Helpers, Job, Limits, Outcome, Purpose},
+        helpers::{Below, Crew, Errand, Helpers, Job, Limits, Purpose},
     },
     options::{Kind, OptionSpec, joined},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    OpenRules, Root, StaticFile, open_below, open_cached, read_range,
+    StaticFile, open_cached,
     residency::{Resident, by_nowait, read_cached},
     uring::{Finished, Ring, Token, Work},
 };
@@ -72,8 +72,8 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
             let helpers_max: usize = env.settings.number_as("laio.helpers_max");
             let limits = Limits { helpers_max, helpers_idle: helpers_max.div_ceil(2) };
             let helpers = Helpers::new(crew, limits, tally);
-            let (root, rules) = (&env.root, env.rules);
-            Ok(Box::new(NowaitDisk { helpers, root, rules, chunk_bytes, tally }))
+            let below = Below { root: &env.root, rules: env.rules };
+            Ok(Box::new(NowaitDisk { helpers, below, chunk_bytes, tally }))
         }
     })
 }
@@ -190,24 +190,21 @@ impl Disk for RingDisk<'_> {
 /// Threads continue what would block.
 struct NowaitDisk<'a, C> {
     helpers: Helpers<'a, C>,
-    root: &'a Root,
-    rules: OpenRules,
+    below: Below<'a>,
     chunk_bytes: u64,
     tally: Tally<'a>,
 }
 
 impl<C: Crew> Disk for NowaitDisk<'_, C> {
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
-        let over = count(open_cached(self.root, &req, self.rules), self.tally);
+        let over = count(open_cached(self.below.root, &req, self.below.rules), self.tally);
         if over.is_some() {
             return over;
         }
-        match self.helpers.ask(Job::new(key, Purpose::Open(ticket), Errand::Open(req))) {
-            Ok(()) => None,
-            Err(job) => match job.errand {
-                Errand::Open(req) => Some(open_below(self.root, &req, self.rules)),
-                Errand::Touch(_) | Errand::Read(_) => None,
-            },
+        let job = Job::new(key, Purpose::Open(ticket), Errand::Open(req));
+        match self.helpers.ask_or_run(job, self.below)? {
+            News::Opened(_, found) => Some(found),
+            News::Read(..) | News::Warm(_) => None,
         }
     }
 
@@ -216,12 +213,10 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
         if over.is_some() {
             return over;
         }
-        match self.helpers.ask(Job::new(key, Purpose::Read(ticket), Errand::Read(req))) {
-            Ok(()) => None,
-            Err(job) => match job.errand {
-                Errand::Read(req) => Some(read_range(&req)),
-                Errand::Open(_) | Errand::Touch(_) => None,
-            },
+        let job = Job::new(key, Purpose::Read(ticket), Errand::Read(req));
+        match self.helpers.ask_or_run(job, self.below)? {
+            News::Read(_, read) => Some(read),
+            News::Opened(..) | News::Warm(_) => None,
         }
     }
 
@@ -233,7 +228,7 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
         }
         let req = ReadReq { file: file.clone(), at, len };
         let job = Job::new(key, Purpose::Warm, Errand::Touch(req));
-        self.helpers.ask(job).is_err().then_some(len)
+        self.helpers.ask_or_run(job, self.below).map(|_| len)
     }
 
     fn forget(&mut self, key: u64) {
@@ -245,28 +240,7 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
     }
 
     fn news(&mut self) -> Option<Report> {
-        loop {
-            let (job, outcome) = self.helpers.news()?;
-            let Some(key) = job.key else {
-                self.tally.add(Counter::DiskNewsDropped, 1);
-                continue;
-            };
-            let news = match (job.purpose, job.errand, outcome) {
-                (Purpose::Open(ticket), _, Some(Outcome::Opened(found))) => {
-                    News::Opened(ticket, found)
-                }
-                (Purpose::Open(ticket), Errand::Open(req), _) => {
-                    News::Opened(ticket, open_below(self.root, &req, self.rules))
-                }
-                (Purpose::Read(ticket), _, Some(Outcome::Read(read))) => News::Read(ticket, read),
-                (Purpose::Read(ticket), Errand::Read(req), _) => {
-                    News::Read(ticket, read_range(&req))
-                }
-                (_, Errand::Touch(req) | Errand::Read(req), _) => News::Warm(req.len),
-                (_, Errand::Open(_), _) => News::Warm(1),
-            };
-            return Some(Report { key, news, spent: Spent::default() });
-        }
+        self.helpers.report(self.below)
     }
 }
 
@@ -278,6 +252,7 @@ mod tests {
         disk::schedule::{CHUNK, Folder, Sums, run},
         helpers::schedule::Moved,
     };
+    use regatta_sys::OpenRules;
 
     const LIMITS: Limits = Limits { helpers_max: 3, helpers_idle: 1 };
 
@@ -305,15 +280,16 @@ mod tests {
             let arena = folder.arena();
             let tally = Tally::Owned(arena.slot(0));
             let root = &folder.root;
+            let below = Below { root, rules };
             if seed % 8 == 0 {
                 let helpers = Helpers::new(Threads::new(root, rules).unwrap(), LIMITS, tally);
-                let mut disk = NowaitDisk { helpers, root, rules, chunk_bytes: CHUNK, tally };
+                let mut disk = NowaitDisk { helpers, below, chunk_bytes: CHUNK, tally };
                 run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
                 continue;
             }
             let crew = Moved::new(seed, Some((root, rules)));
             let helpers = Helpers::new(crew, LIMITS, tally);
-            let mut disk = NowaitDisk { helpers, root, rules, chunk_bytes: CHUNK, tally };
+            let mut disk = NowaitDisk { helpers, below, chunk_bytes: CHUNK, tally };
             run(&mut disk, seed, &folder, &mut sums, |disk, dice, over| {
                 disk.helpers.stir(dice, over);
             });

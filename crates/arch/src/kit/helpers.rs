@@ -6,10 +6,11 @@
 #[cfg(test)]
 pub(crate) mod schedule;
 
-use super::disk::{Bytes, Found};
+use super::disk::{Bytes, Found, News, Report};
+use crate::drive::step::Spent;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, ReadReq, Ticket};
-use regatta_sys::{StaticFile, clock};
+use regatta_sys::{OpenRules, Root, StaticFile, clock, open_below, read_range};
 use std::{collections::VecDeque, io, os::fd::BorrowedFd};
 
 /// How many helpers an errand may lose before the loop runs it itself.
@@ -72,6 +73,42 @@ impl Job {
     }
 }
 
+/// What the loop opens and reads itself, when no helper has: names below a root.
+#[derive(Clone, Copy, Debug)]
+pub struct Below<'a> {
+    /// What is served.
+    pub root: &'a Root,
+    /// How paths below it are resolved.
+    pub rules: OpenRules,
+}
+
+impl Below<'_> {
+    /// What an errand amounts to for who asked. The loop does what is left to do, all of it if there
+    /// is no outcome.
+    fn finish(self, job: Job, outcome: Option<Outcome>) -> (News, Spent) {
+        let mut spent = Spent::default();
+        let started = clock::nanos();
+        let news = match (job.purpose, job.errand, outcome) {
+            (Purpose::Open(ticket), _, Some(Outcome::Opened(found))) => News::Opened(ticket, found),
+            (Purpose::Open(ticket), Errand::Open(req), _) => {
+                let found = open_below(self.root, &req, self.rules);
+                spent.open = clock::nanos() - started;
+                News::Opened(ticket, found)
+            }
+            (Purpose::Read(ticket), _, Some(Outcome::Read(read))) => News::Read(ticket, read),
+            (Purpose::Read(ticket), Errand::Touch(req) | Errand::Read(req), _) => {
+                let read = read_range(&req);
+                spent.read = clock::nanos() - started;
+                News::Read(ticket, read)
+            }
+            (_, Errand::Touch(req) | Errand::Read(req), _) => News::Warm(req.len),
+            // An open for something else than an open: never asked for, and harmless.
+            (_, Errand::Open(_), _) => News::Warm(1),
+        };
+        (news, spent)
+    }
+}
+
 /// How helpers of one kind are started, given errands and heard. They are named by small numbers.
 pub trait Crew {
     /// Starts a helper.
@@ -127,7 +164,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
     ///
     /// # Errors
     /// The errand, if there is no helper and none can be started: run it yourself.
-    pub fn ask(&mut self, job: Job) -> Result<(), Job> {
+    fn ask(&mut self, job: Job) -> Result<(), Job> {
         self.tally.add(
             match job.purpose {
                 Purpose::Open(_) => Counter::HelperErrandsOpen,
@@ -148,8 +185,27 @@ impl<'a, C: Crew> Helpers<'a, C> {
         Ok(())
     }
 
+    /// Has an errand run: by the loop, at once, if there is no helper and none can be started, and
+    /// then this is what came of it.
+    pub fn ask_or_run(&mut self, job: Job, below: Below<'_>) -> Option<News> {
+        self.ask(job).err().map(|job| below.finish(job, None).0)
+    }
+
+    /// The next outcome that somebody waits for. What nobody does is dropped, with its files.
+    pub fn report(&mut self, below: Below<'_>) -> Option<Report> {
+        loop {
+            let (job, outcome) = self.news()?;
+            let Some(key) = job.key else {
+                self.tally.add(Counter::DiskNewsDropped, 1);
+                continue;
+            };
+            let (news, spent) = below.finish(job, outcome);
+            return Some(Report { key, news, spent });
+        }
+    }
+
     /// An errand that is over, and what has come of it: `None` if the loop must run it itself.
-    pub fn news(&mut self) -> Option<(Job, Option<Outcome>)> {
+    fn news(&mut self) -> Option<(Job, Option<Outcome>)> {
         loop {
             if self.count == 0 && !self.queue.is_empty() {
                 self.dispatch();
