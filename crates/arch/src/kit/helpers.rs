@@ -83,8 +83,8 @@ pub struct Below<'a> {
 }
 
 impl Below<'_> {
-    /// What an errand amounts to for who asked. The loop does what is left to do, all of it if there
-    /// is no outcome.
+    /// What an errand amounts to for who asked. The loop does what is left to do: all of it, if
+    /// there is no outcome.
     fn finish(self, job: Job, outcome: Option<Outcome>) -> (News, Spent) {
         let mut spent = Spent::default();
         let started = clock::nanos();
