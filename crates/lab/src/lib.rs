@@ -5,6 +5,7 @@
 pub mod analysis;
 mod asked;
 pub mod best;
+pub mod calls;
 pub mod claims;
 pub mod cli;
 mod compare;

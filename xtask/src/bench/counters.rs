@@ -3,7 +3,7 @@
 //! Three hardware events at most are open at once, so that the processor need not take turns
 //! among them; the share of the time that each was counting is reported all the same.
 
-use perf_event::events::{Hardware, Software, Tracepoint};
+use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
 use std::collections::BTreeSet;
 
@@ -100,41 +100,6 @@ impl Counters {
             *total = Some(total.unwrap_or_default() + as_f64(read.count()) * scale);
         }
         costs
-    }
-}
-
-/// A counter of the system calls that some processes make. It slows each call, so it belongs in a
-/// run of its own.
-#[derive(Debug)]
-pub(crate) struct SystemCalls(Vec<Counter>);
-
-impl SystemCalls {
-    /// Attaches to every thread of `pids` and starts.
-    ///
-    /// # Errors
-    /// If the kernel has no such tracepoint or does not let us use it.
-    pub(crate) fn start(pids: &[u32]) -> Result<Self, String> {
-        let path = "/sys/kernel/tracing/events/raw_syscalls/sys_enter/id";
-        let id = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-        let id: u64 = id.trim().parse().map_err(|_| format!("{path}: not a number"))?;
-        let mut counters = Vec::new();
-        for thread in threads(pids) {
-            let mut builder = Builder::new(Tracepoint::with_id(id));
-            builder.exclude_kernel(false);
-            let mut counter = open(builder, thread).map_err(|error| error.to_string())?;
-            counter.enable().map_err(|error| error.to_string())?;
-            counters.push(counter);
-        }
-        Ok(Self(counters))
-    }
-
-    /// Stops and adds up.
-    pub(crate) fn stop(mut self) -> f64 {
-        let counts = self.0.iter_mut().map(|counter| {
-            let _ = counter.disable();
-            counter.read().map(as_f64).unwrap_or_default()
-        });
-        counts.sum()
     }
 }
 
