@@ -3,6 +3,7 @@
 use crate::analysis::Analysis;
 use crate::journal::Run;
 use crate::plan::{cells, order, predicted_s};
+use crate::profile::{self, Profile};
 use crate::run::{self, Ended, Options, Progress};
 use crate::spec::{Experiment, Scale, parse};
 use crate::{claims, compare, library, manifest, report, trial};
@@ -172,6 +173,42 @@ pub fn compare(before: &Path, after: &Path) -> u8 {
         (Ok(before), Ok(after)) => print(&compare::compare(&before, &after)),
         (before, after) => {
             [before.err(), after.err()].iter().flatten().for_each(|why| say(why));
+            USAGE
+        }
+    }
+}
+
+/// Draws flame graphs of a run's profiles: of one arm, or of the difference between two; without
+/// arms, says which there are.
+pub fn flame(directory: &Path, arms: &[String]) -> u8 {
+    let profiles = Profile::all(directory);
+    let find = |arm: &String| {
+        let found = profiles.iter().find(|profile| profile.cell.arm == *arm);
+        let names: Vec<&str> = profiles.iter().map(|one| one.cell.arm.as_str()).collect();
+        found.ok_or_else(|| format!("no profile of {arm}; there are: {}", names.join(", ")))
+    };
+    let drawn = match arms {
+        [] if profiles.is_empty() => {
+            let why = "has no profiles: give the experiment `measure.profile = true`";
+            Err(format!("{} {why}", directory.display()))
+        }
+        [] => Ok(profiles
+            .iter()
+            .map(|one| format!("{}  {}\n", one.cell.arm, one.flame.as_deref().unwrap_or("-")))
+            .collect()),
+        [arm] => find(arm).and_then(|one| {
+            let none = || format!("{arm} has no stacks: {}", one.notes.join("; "));
+            let path = one.flame.as_ref().ok_or_else(none)?;
+            Ok(format!("{}\n", directory.join(path).display()))
+        }),
+        [before, after, ..] => find(before)
+            .and_then(|before| profile::difference(directory, before, find(after)?))
+            .map(|path| format!("{}\n", directory.join(path).display())),
+    };
+    match drawn {
+        Ok(text) => print(&text),
+        Err(why) => {
+            say(&why);
             USAGE
         }
     }

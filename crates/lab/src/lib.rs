@@ -23,6 +23,7 @@ pub mod papers;
 pub mod plan;
 mod process;
 mod processors;
+pub mod profile;
 pub mod programs;
 pub mod record;
 pub mod report;

@@ -11,6 +11,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("eurosys07-fig7", include_str!("../../../experiments/eurosys07-fig7.toml")),
     ("eurosys07-fig8", include_str!("../../../experiments/eurosys07-fig8.toml")),
     ("eurosys07-table1", include_str!("../../../experiments/eurosys07-table1.toml")),
+    ("profile", include_str!("../../../experiments/profile.toml")),
     ("hpl01", include_str!("../../../experiments/hpl01.toml")),
     ("hpl01-fig13", include_str!("../../../experiments/hpl01-fig13.toml")),
     ("hpl01-fig13-2k", include_str!("../../../experiments/hpl01-fig13-2k.toml")),

@@ -129,7 +129,7 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
         .calibrate
         .as_ref()
         .map_or(0.0, |calibrate| f64::from(calibrate.tries) * (calibrate.seconds + around));
-    each * count(trials) + before
+    each * count(trials) + before + crate::profile::predicted_s(experiment)
 }
 
 /// Length of each stretch of an overload, whole seconds: long enough to see it settle again.

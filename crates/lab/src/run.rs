@@ -7,6 +7,7 @@ use crate::knees;
 use crate::manifest::Manifest;
 use crate::plan::{Planned, cells, order, predicted_s};
 use crate::process::{Launch, Running};
+use crate::profile;
 use crate::rooms::Rooms;
 use crate::spec::{Experiment, Mode, Scale, Workload};
 use crate::trial::{Bench, NO_THINK};
@@ -138,10 +139,13 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         run.manifest.unit = bench.unit;
         run.save_manifest()?;
     }
-    let ended = match experiment.measure.mode {
+    let mut ended = match experiment.measure.mode {
         Mode::Trials => trials(run, &planned, &cells, &bench, &tell),
         Mode::Knee => knees::perform(run, &planned, &cells, &bench, &tell),
     };
+    if ended == Ok(Ended::Done) {
+        ended = profiles(run, &planned, &cells, &bench, &tell);
+    }
     // Left behind only where the run will go on.
     if ended == Ok(Ended::Done) {
         let _ = fs::remove_dir_all(&bench.scratch);
@@ -187,6 +191,28 @@ fn trials(
             note_environments(run, bench)?;
         }
     }
+    Ok(Ended::Done)
+}
+
+/// Profiles every arm that can run, after all that counts.
+fn profiles(
+    run: &Run,
+    planned: &[Planned],
+    cells: &[crate::plan::Cell],
+    bench: &Bench<'_>,
+    tell: &dyn Fn(usize, &str),
+) -> Result<Ended, String> {
+    for cell in profile::cells(bench.experiment, cells) {
+        let Some(next) = planned.iter().find(|planned| cells[planned.cell] == cell) else {
+            continue;
+        };
+        tell(planned.len(), &format!("profile of {} {}", cell.arm, levels(&cell)));
+        match profile::take(run, bench, &cell, next.seed) {
+            Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
+            done => done?,
+        }
+    }
+    profile::differences(run)?;
     Ok(Ended::Done)
 }
 

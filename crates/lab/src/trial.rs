@@ -7,6 +7,7 @@ use crate::guard;
 use crate::knee::{Overload, Tried};
 use crate::plan::{Cell, Planned};
 use crate::process::{Launch, Running};
+use crate::profile::{Recorder, TAIL_S};
 use crate::record::{Probe, Record, metrics, series, spectrum};
 use crate::rooms::Rooms;
 use crate::sample::Samples;
@@ -188,7 +189,7 @@ impl Bench<'_> {
             probe: None,
         };
         let planned_s = asked.as_ref().map_or(0.0, |asked| asked.warm_s + asked.window_s);
-        match asked.and_then(|asked| self.measure(cell, &asked, outcome)) {
+        match asked.and_then(|asked| self.measure(cell, &asked, outcome, None)) {
             Err(why) if why == INTERRUPTED => Err(why),
             Err(why) => {
                 record.reasons.push(why);
@@ -214,6 +215,22 @@ impl Bench<'_> {
         }
     }
 
+    /// A trial that never counts, with `recorder` beside it: what the load and the machine say.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn profile(
+        &self,
+        cell: &Cell,
+        seed: u64,
+        outcome: &Path,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(Outcome, Seen), String> {
+        let mut asked = self.asked(cell, seed)?;
+        asked.window_s += TAIL_S;
+        self.measure(cell, &asked, outcome, Some(recorder))
+    }
+
     /// Finds the rate that others are multiples of: the median of a few closed loops.
     ///
     /// # Errors
@@ -236,7 +253,7 @@ impl Bench<'_> {
                 seed,
                 without_think: false,
             };
-            rates.push(self.measure(&cell, &asked, outcome)?.0.good_per_s);
+            rates.push(self.measure(&cell, &asked, outcome, None)?.0.good_per_s);
         }
         match crate::stats::median(&rates) {
             rate if rate > 0.0 => Ok(Some(rate)),
@@ -285,6 +302,7 @@ impl Bench<'_> {
         cell: &Cell,
         asked: &Asked,
         outcome: &Path,
+        mut recorder: Option<&mut Recorder<'_>>,
     ) -> Result<(Outcome, Seen), String> {
         let machine = &self.experiment.machine;
         if machine.drop_caches {
@@ -315,13 +333,20 @@ impl Bench<'_> {
         if !samples.sleep_until(start + seconds(asked.warm_s), self.stop) {
             return Err(INTERRUPTED.to_owned());
         }
+        let window_s = asked.window_s - recorder.as_ref().map_or(0.0, |_| TAIL_S);
+        if let Some(recorder) = &mut recorder {
+            recorder.start(&server.running.pids(), window_s);
+        }
         let before = room.look();
         let watch = Watch::start(server.running.pids(), ours);
-        if !samples.sleep_until(start + seconds(asked.warm_s + asked.window_s), self.stop) {
+        if !samples.sleep_until(start + seconds(asked.warm_s + window_s), self.stop) {
             return Err(INTERRUPTED.to_owned());
         }
         let mut seen = watch.stop(&machine.server_cpus);
         let after = room.look();
+        if let Some(recorder) = recorder {
+            recorder.finish(&server.running.pids())?;
+        }
         let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
         if room.inside(env::Place::Server).is_some() {

@@ -35,6 +35,15 @@ pub(crate) enum Lab {
         /// The run's directory.
         run: PathBuf,
     },
+    /// Find the flame graph of an arm that was profiled, or draw how two arms differ.
+    #[command(after_help = "Example: regatta lab flame ./first sped symped-2")]
+    Flame {
+        /// The run's directory.
+        run: PathBuf,
+        /// None: which there are. One: its graph. Two: what the second does more or less of.
+        #[arg(num_args = 0..=2)]
+        arms: Vec<String>,
+    },
     /// Say what differs between two runs.
     #[command(after_help = "Example: regatta lab compare ./before ./after")]
     Compare {
@@ -134,6 +143,7 @@ pub(crate) fn run(lab: Lab) -> u8 {
         Lab::Run(run) => run.run(),
         Lab::Best(best) => best.run(),
         Lab::Report { run } => cli::report(&run),
+        Lab::Flame { run, arms } => cli::flame(&run, &arms),
         Lab::Compare { before, after } => cli::compare(&before, &after),
     }
 }

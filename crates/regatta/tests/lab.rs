@@ -186,6 +186,63 @@ fn a_race_ends_with_a_configuration_that_the_server_takes() {
     assert_eq!(output.status.code(), Some(2), "not a directory");
 }
 
+/// Whether samples can be taken of another process here.
+fn perf_works(folder: &Path) -> bool {
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-F", "99", "-g", "-o"]).arg(folder.join("try.data"));
+    let tried = perf.args(["--", "true"]).stdin(Stdio::null()).output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn each_arm_is_profiled_once_beside_what_counts() {
+    let place = Place::new("profile");
+    let file = place.experiment(1.0);
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("blocks = 2", "blocks = 1, profile = true")).unwrap();
+    let out = place.0.join("out");
+    let words: [&Path; 4] = ["run".as_ref(), &file, "--out".as_ref(), &out];
+    done(&run(&words));
+    let lines = || fs::read_to_string(out.join("profiles/index.jsonl")).unwrap();
+    let profiles: Vec<Value> =
+        lines().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let arms: Vec<&str> = profiles.iter().map(|one| one["cell"]["arm"].as_str().unwrap()).collect();
+    assert_eq!(arms, ["sped", "two"], "the baseline once");
+    assert_eq!(records(&out).len(), 3, "a profile is no trial");
+    for one in &profiles {
+        let shares = one["categories"].as_object().unwrap();
+        let sum: f64 = shares.values().map(|share| share.as_f64().unwrap()).sum();
+        assert!((sum - 1.0).abs() < 1e-6, "{one}");
+        assert!(one["metrics"]["context_switches_per_s"].is_number(), "{one}");
+    }
+    let sampled: Vec<&Value> = profiles.iter().filter(|one| one["source"] == "perf").collect();
+    if !perf_works(&place.0) {
+        eprintln!("skipped: needs perf");
+        assert!(sampled.is_empty() && !profiles[0]["notes"].as_array().unwrap().is_empty());
+        return;
+    }
+    assert!(!sampled.is_empty(), "{profiles:?}");
+    for one in &sampled {
+        let read = |key: &str| fs::read_to_string(out.join(one[key].as_str().unwrap())).unwrap();
+        let count = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+        let folded: u64 = read("folded").lines().map(count).sum();
+        assert_eq!(Some(folded), one["samples"].as_u64());
+        assert!(read("flame").starts_with("<svg ") && read("flame").ends_with("</svg>\n"));
+    }
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("id=\"profile-table\"") && page.contains("flame graph of"));
+    if sampled.len() == 2 {
+        let said = done(&run(&["flame".as_ref(), &out, "sped".as_ref(), "two".as_ref()]));
+        assert!(fs::read_to_string(said.trim()).unwrap().contains("two compared with sped"));
+    }
+    let said = run(&["flame".as_ref(), &out, "nobody".as_ref()]);
+    assert_eq!(said.status.code(), Some(2));
+    // Going on makes none again.
+    let before = lines();
+    done(&run(&words));
+    assert_eq!(lines(), before);
+}
+
 /// The process and all that descend from it.
 fn family(of: u32) -> Vec<u32> {
     let parent = |pid: u32| {

@@ -7,7 +7,7 @@
 use super::tables::Table;
 use super::{
     Report, costs, disk, environments, goodput, inside, knees, latency, overload, paired, papers,
-    quality, scaling, seconds, spectrum, tuning, verified,
+    profiles, quality, scaling, seconds, spectrum, tuning, verified,
 };
 use crate::analysis::CellSummary;
 use crate::plan::Cell;
@@ -31,6 +31,7 @@ const MAKERS: &[Maker] = &[
     spectrum::figures,
     seconds::figures,
     costs::figures,
+    profiles::figures,
     inside::figures,
     disk::figures,
     environments::figures,

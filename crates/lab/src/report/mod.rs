@@ -16,6 +16,7 @@ mod overload;
 mod page;
 mod paired;
 mod papers;
+mod profiles;
 mod quality;
 mod scaling;
 mod seconds;

@@ -7,9 +7,9 @@ use crate::analysis::CellSummary;
 use crate::claims::Verdict;
 use crate::claims::evidence::{self, Evidence};
 use crate::papers::{self, Drawn, Paper, Printed};
+use crate::profile::Profile;
 use crate::stats::median;
 use serde_json::{Value, json};
-use std::fs;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     let name = &report.run.experiment.name;
@@ -157,11 +157,9 @@ impl Report<'_> {
 
     /// The share of a category in the profile of a cell, per cent.
     fn category(&self, one: &CellSummary, name: &str) -> Option<f64> {
-        let text = fs::read_to_string(self.run.directory.join("profiles/index.jsonl")).ok()?;
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let arm = Value::from(one.cell.arm.as_str());
-        let mut mine = lines.filter(|line| line["cell"]["arm"] == arm);
-        Some(100.0 * mine.next_back()?["categories"][name].as_f64()?)
+        let profiles = Profile::all(&self.run.directory);
+        let mine = profiles.iter().rfind(|profile| profile.cell.arm == one.cell.arm)?;
+        mine.named_share(name).map(|share| 100.0 * share)
     }
 
     /// The arm's cell at its highest rate.

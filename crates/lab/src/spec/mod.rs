@@ -272,6 +272,10 @@ pub struct Measure {
     pub metric: String,
     /// Whether the baseline runs twice (the A/A arm).
     pub again: bool,
+    /// Whether each arm is profiled in a trial more.
+    pub profile: bool,
+    /// At which level of factors that is; of others at their last level.
+    pub profile_at: BTreeMap<String, String>,
 }
 
 /// What makes a trial invalid. It is kept on record with its reasons and made once more.

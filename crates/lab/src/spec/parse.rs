@@ -329,6 +329,10 @@ fn cpu_list(text: &str) -> Option<Vec<usize>> {
 }
 
 fn measure(fields: Fields<'_, '_, '_>) -> Measure {
+    let mut profile_at = BTreeMap::new();
+    if let Some(table) = fields.table("profile_at") {
+        flatten(&table, "", &mut profile_at);
+    }
     let measure = Measure {
         mode: Mode::read(&fields),
         warm: Warm::read(&fields),
@@ -338,6 +342,8 @@ fn measure(fields: Fields<'_, '_, '_>) -> Measure {
         seed: u64::from(fields.count("seed", 0..=u32::MAX).unwrap_or(1)),
         metric: fields.text("metric").unwrap_or_else(|| "good_per_s".to_owned()),
         again: fields.flag("again").unwrap_or(true),
+        profile: fields.flag("profile").unwrap_or(false),
+        profile_at,
     };
     fields.finish();
     measure
@@ -368,6 +374,12 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
     for factor in &experiment.factors {
         if let Some((name, _)) = factor.of_target().filter(|(name, _)| !is_target(name)) {
             complain(format!("the factor {:?} is about {name:?}, which is no target", factor.path));
+        }
+    }
+    for (path, level) in &experiment.measure.profile_at {
+        let factor = experiment.factors.iter().find(|factor| factor.path == *path);
+        if factor.is_none_or(|factor| !factor.levels.contains(level)) {
+            complain(format!("measure.profile_at: {path:?} has no level {level:?}"));
         }
     }
     match &experiment.calibrate {

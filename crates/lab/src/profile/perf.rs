@@ -1,0 +1,213 @@
+//! Runs `perf record` beside a trial and `perf script` after it.
+
+use super::script::{Sample, samples};
+use crate::calls::SystemCalls;
+use crate::group::INTERRUPTED;
+use crate::process::{Launch, Running, sleep_until};
+use crate::programs;
+use crate::spec::Machine;
+use crate::trial::Bench;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Samples a second: no divisor of anything that ticks.
+const SAMPLES_PER_S: u32 = 997;
+/// How much of the stack is kept with each sample, bytes. Our programs have no frame pointers.
+const STACK_BYTES: u32 = 8_192;
+/// How long perf may take to end, and to print what it recorded.
+const END_MAX: Duration = Duration::from_secs(180);
+/// How long system calls are counted, after the samples.
+const CALLS_FOR: Duration = Duration::from_millis(800);
+/// How much longer than a trial's a profile's load lasts, seconds: perf starts and ends in it, and
+/// system calls are counted.
+pub(crate) const TAIL_S: f64 = 2.0;
+
+/// What is recorded beside one trial.
+#[derive(Debug)]
+pub(crate) struct Recorder<'a> {
+    machine: &'a Machine,
+    stop: &'a AtomicBool,
+    scratch: PathBuf,
+    perf: Result<Running, String>,
+    /// The server's processes, from the start of the window to its end.
+    own: BTreeSet<u32>,
+    calls_per_s: Result<f64, String>,
+}
+
+impl<'a> Recorder<'a> {
+    pub(crate) fn new(bench: &Bench<'a>) -> Self {
+        Self {
+            machine: &bench.experiment.machine,
+            stop: bench.stop,
+            scratch: bench.scratch.clone(),
+            perf: Err("perf was not started".to_owned()),
+            own: BTreeSet::new(),
+            calls_per_s: Err("system calls were not counted".to_owned()),
+        }
+    }
+
+    /// Starts to take samples of the processes `pids` for `seconds`.
+    pub(crate) fn start(&mut self, pids: &[u32], seconds: f64) {
+        self.own.extend(pids);
+        self.perf = match programs::find("perf") {
+            None => Err("perf: not installed (apt-get install linux-perf)".to_owned()),
+            Some(perf) => {
+                let mut words: Vec<OsString> = vec![perf.into(), "record".into(), "-q".into()];
+                words.extend(["-o".into(), self.file("perf.data").into()]);
+                words.extend(["-F".into(), SAMPLES_PER_S.to_string().into()]);
+                words.extend(["--call-graph".into(), format!("dwarf,{STACK_BYTES}").into()]);
+                words.extend(self.whom(pids));
+                words.extend(["--".into(), "sleep".into(), format!("{seconds:.2}").into()]);
+                self.run(words, "perf.out")
+            }
+        };
+    }
+
+    /// All that runs on the server's processors where we may see it, so that the soft interrupts
+    /// between processes are seen too; else the server alone.
+    fn whom(&self, pids: &[u32]) -> Vec<OsString> {
+        let list = |numbers: Vec<String>| OsString::from(numbers.join(","));
+        let cpus = &self.machine.server_cpus;
+        if may_see_all() && !cpus.is_empty() {
+            let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+            // A buffer for each: perf shares its processor with a busy client.
+            let buffer = if cpus.len() == 1 { "32M" } else { "8M" };
+            vec!["-a".into(), "-C".into(), list(cpus), "-m".into(), buffer.into()]
+        } else {
+            let pids = pids.iter().map(ToString::to_string).collect();
+            vec!["-p".into(), list(pids)]
+        }
+    }
+
+    fn run(&self, words: Vec<OsString>, out: &str) -> Result<Running, String> {
+        let (out, errors) = (self.file(out), self.file("perf.err"));
+        Running::start(&Launch {
+            words,
+            cpus: &self.machine.client_cpus,
+            realtime: self.machine.realtime,
+            inside: None,
+            as_nobody: false,
+            out: &out,
+            errors: &errors,
+        })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
+    /// After the window: counts system calls while the load goes on, then waits for perf.
+    ///
+    /// # Errors
+    /// Only that it was interrupted.
+    pub(crate) fn finish(&mut self, pids: &[u32]) -> Result<(), String> {
+        self.own.extend(pids);
+        let start = Instant::now();
+        let counter = SystemCalls::start(pids);
+        if !sleep_until(start + CALLS_FOR, self.stop) {
+            return Err(INTERRUPTED.to_owned());
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        self.calls_per_s = counter
+            .map(|counter| counter.stop() / seconds)
+            .map_err(|why| format!("system calls cannot all be counted: {why}"));
+        let taken = std::mem::replace(&mut self.perf, Err("perf has ended".to_owned()));
+        let ended = taken.and_then(|perf| perf.wait(END_MAX, self.stop));
+        self.perf = match ended {
+            Err(why) if why == INTERRUPTED => return Err(why),
+            Ok(Some(0)) => return Ok(()),
+            Err(why) => Err(why),
+            Ok(_) => Err(format!("perf record: {}", self.said())),
+        };
+        // Kept for `read`, which says why there is nothing.
+        let _ = fs::remove_file(self.file("perf.data"));
+        Ok(())
+    }
+
+    /// What perf said last.
+    fn said(&self) -> String {
+        let said = fs::read_to_string(self.file("perf.err")).unwrap_or_default();
+        let line = said.lines().map(str::trim).find(|line| !line.is_empty());
+        line.unwrap_or("it failed and said nothing").to_owned()
+    }
+
+    /// System calls of the server a second.
+    ///
+    /// # Errors
+    /// Why they could not be counted.
+    pub(crate) fn calls_per_s(&self) -> Result<f64, String> {
+        self.calls_per_s.clone()
+    }
+
+    /// Gives `each` every sample, and whether it is the server's own or of a processor that ran
+    /// nobody's process.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(crate) fn read(&self, mut each: impl FnMut(Sample, bool)) -> Result<(), String> {
+        let recorded = self.file("perf.data");
+        if !recorded.exists() {
+            return Err(match &self.perf {
+                Err(why) => why.clone(),
+                Ok(_) => "perf did not end".to_owned(),
+            });
+        }
+        let between = self.between();
+        // Other programs' symbols can take minutes to read.
+        let pids = self.own.iter().chain(&between).map(ToString::to_string);
+        let pids = format!("--pid={}", pids.collect::<Vec<_>>().join(","));
+        let perf = programs::find("perf").ok_or("perf: not installed")?;
+        let mut words: Vec<OsString> = vec![perf.into(), "script".into(), pids.into()];
+        words.extend(["--no-inline", "-F", "comm,pid,ip,sym,dso", "-i"].map(OsString::from));
+        words.push(recorded.clone().into());
+        let ended = self.run(words, "perf.script").and_then(|perf| perf.wait(END_MAX, self.stop));
+        let _ = fs::remove_file(&recorded);
+        match ended {
+            Ok(Some(0)) => {}
+            Ok(_) => return Err(format!("perf script: {}", self.said())),
+            Err(why) => return Err(why),
+        }
+        let path = self.file("perf.script");
+        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        let text = BufReader::new(File::open(&path).map_err(named)?);
+        samples(text, |sample| match sample.pid {
+            Some(pid) if self.own.contains(&pid) => each(sample, true),
+            Some(pid) if between.contains(&pid) => each(sample, false),
+            _ => {}
+        })
+        .map_err(named)?;
+        let _ = fs::remove_file(&path);
+        Ok(())
+    }
+
+    /// What a processor of the server's runs between processes: the idle task, and the thread that
+    /// soft interrupts fall back on.
+    fn between(&self) -> BTreeSet<u32> {
+        let cpus = &self.machine.server_cpus;
+        if cpus.is_empty() {
+            return BTreeSet::new();
+        }
+        let names: Vec<String> = cpus.iter().map(|cpu| format!("ksoftirqd/{cpu}")).collect();
+        let mut found = BTreeSet::from([0]);
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+            let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            if let Some(pid) = pid.filter(|_| names.iter().any(|name| name == comm.trim())) {
+                found.insert(pid);
+            }
+        }
+        found
+    }
+}
+
+/// Whether we may take samples of everybody (`perf_event_open(2)`).
+fn may_see_all() -> bool {
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    rustix::process::geteuid().is_root()
+        || paranoid.trim().parse().is_ok_and(|level: i32| level < 1)
+}
