@@ -41,7 +41,9 @@ pub(super) fn p1(run: &Evidence<'_>) -> Found<Finding> {
         let few = run.regattas().filter(|target| cap(target) < cap(sped) && !blocking(target));
         for target in few {
             let top = run.top(&target.name)?;
-            let response_s = run.metric(&top, "mean_ms")? / 1e3;
+            // As long as a request holds its connection; from when it was due it also waits, in
+            // the queue before the cap, to get one.
+            let response_s = run.metric(&top, "service_p50_ms")? / 1e3;
             let rate = model::rate_cap(cap(target).into(), off_s, response_s);
             let peaks = run.peaks(&target.name, "good_per_s")?;
             let peak = peaks.values().copied().fold(0.0, f64::max);

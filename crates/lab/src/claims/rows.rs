@@ -17,6 +17,7 @@ fn plain(rate: f64) -> Vec<(&'static str, f64)> {
     vec![
         ("good_per_s", good),
         ("mean_ms", 10.0),
+        ("service_p50_ms", 10.0),
         ("cpu_us_per_reply", 100.0),
         ("server_cpu", 0.4),
         ("window_s", 1.0),
@@ -493,17 +494,20 @@ fn predictions() {
         let (cpu_s, disk_s) = (400e-6, 200e-6);
         let most = regatta_load::workload::model::processes(4, cpu_s, disk_s).requests_per_s;
         let one = regatta_load::workload::model::processes(1, cpu_s, disk_s).requests_per_s;
+        let text = library::find("eurosys07-fig4").unwrap();
+        let workload = crate::spec::parse("x", text, Scale::Replica).unwrap().workload;
+        let items = crate::model::items(&workload).unwrap();
+        let off_s = crate::model::off_s_per_request(&workload).unwrap();
         let peak = if arm.starts_with("sped") { one * measured } else { most };
+        // Six hundred connections, each in use for a request's time and its think time.
+        let peak = if arm.ends_with("-few") { peak.min(600.0 / (off_s + 0.002)) } else { peak };
         let good = most * rate.min(peak / most);
-        let items = {
-            let text = library::find("eurosys07-fig4").unwrap();
-            let experiment = crate::spec::parse("x", text, Scale::Replica).unwrap();
-            crate::model::items(&experiment.workload).unwrap()
-        };
         let bytes = crate::model::inefficiency(&items, 84.0, good, 1.0).unwrap().recip();
         vec![
             ("good_per_s", good),
             ("cpu_us_per_reply", 160.0),
+            ("mean_ms", 300.0),
+            ("service_p50_ms", 2.0),
             ("disk_wait_s", 0.3),
             ("disk_busy_share", one * measured * disk_s),
             ("disk_mbyte_per_s", bytes),
