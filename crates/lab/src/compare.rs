@@ -25,11 +25,11 @@ pub(crate) fn compare(before: &Run, after: &Run) -> String {
         before.directory.display(),
         after.directory.display()
     );
-    let (here, there) = (&before.manifest.machine, &after.manifest.machine);
-    for (name, value) in here.iter().filter(|(name, _)| !name.starts_with("load average")) {
-        match there.get(name) {
+    let (old, new) = (&before.manifest.machine, &after.manifest.machine);
+    for (name, value) in old.iter().filter(|(name, _)| !name.starts_with("load average")) {
+        match new.get(name) {
             Some(other) if other != value => {
-                let _ = writeln!(out, "* {name}: {value} there, {other} here");
+                let _ = writeln!(out, "* {name}: {value} before, {other} after");
             }
             _ => {}
         }
