@@ -6,7 +6,7 @@ use crate::plan::{cells, order, predicted_s};
 use crate::profile::{self, Profile};
 use crate::run::{self, Ended, Options, Progress};
 use crate::spec::{Experiment, Scale, parse};
-use crate::{claims, compare, library, manifest, report, trial};
+use crate::{claims, compare, date, library, manifest, report};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write as _;
 use std::fs;
@@ -235,7 +235,7 @@ pub(crate) fn publish(run: &Run) -> Result<u8, String> {
 
 /// A directory for a run that was given none.
 pub(crate) fn fresh(name: &str) -> PathBuf {
-    let stamp: String = trial::date(trial::unix_ms())
+    let stamp: String = date::date(date::unix_ms())
         .chars()
         .filter_map(|c| match c {
             ' ' => Some('-'),

@@ -1,9 +1,9 @@
 //! What a run was made with: programs, machine, settings. Kept beside the results.
 
+use crate::date::unix_ms;
 use crate::env::{Lack, Record, lacks};
 use crate::servers;
 use crate::spec::{Experiment, Program, Scale};
-use crate::trial::unix_ms;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;

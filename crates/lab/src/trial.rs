@@ -1,10 +1,11 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
-use crate::asked;
+use crate::date::unix_ms;
 use crate::env;
 use crate::group::INTERRUPTED;
 use crate::guard;
 use crate::knee::{Overload, Tried};
+use crate::offer::Asked;
 use crate::plan::{Cell, Planned};
 use crate::process::{Launch, Running};
 use crate::profile::{Recorder, TAIL_S};
@@ -17,18 +18,13 @@ use crate::spec::{Experiment, Guards, Loop, Program, Target, Warm};
 use crate::watch::{Numbers, Seen, Watch};
 use regatta_load::engine::Outcome;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How much longer than planned a load may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Beside a workload's `logs`: the same sessions without think times.
-pub(crate) const NO_THINK: &str = "logs-without-think-times";
-/// How long requests in flight at a load's end are waited for.
-const DRAIN_S: f64 = 0.5;
 
 /// Everything that trials have in common.
 #[derive(Debug)]
@@ -51,19 +47,6 @@ pub(crate) struct Bench<'a> {
     pub(crate) requests_per_session: f64,
     /// Becomes true when the user or the system asks us to stop.
     pub(crate) stop: &'a AtomicBool,
-}
-
-/// How a load differs from what the experiment says.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    model: Loop,
-    rate: String,
-    connections: u32,
-    warm_s: f64,
-    window_s: f64,
-    seed: u64,
-    /// Without think times.
-    without_think: bool,
 }
 
 impl Bench<'_> {
@@ -372,75 +355,6 @@ impl Bench<'_> {
             format!("the load ended with {code:?} and no result ({error}): {said}")
         })
     }
-
-    /// `regatta load` and its flags. What the bare loop answers is not `comparable`: it is always
-    /// the same.
-    fn words(&self, url: &str, asked: &Asked, comparable: bool) -> Vec<OsString> {
-        let workload = &self.experiment.workload;
-        let mut words: Vec<OsString> = vec![self.regatta.into(), "load".into()];
-        let target = if self.workload.is_some() { "/" } else { &workload.target };
-        words.push(format!("{url}{target}").into());
-        let mut flag = |name: &str, value: OsString| words.extend([name.into(), value]);
-        match asked.model {
-            Loop::Closed => flag("--closed", asked.connections.to_string().into()),
-            Loop::Open => flag("--rate", asked.rate.clone().into()),
-            Loop::PartlyOpen => {
-                for log in self.logs(asked.without_think) {
-                    flag("--sessions", log.into());
-                }
-                flag("--session-rate", asked.rate.clone().into());
-            }
-        }
-        if asked.model != Loop::Closed {
-            flag("--arrivals", workload.arrivals.clone().into());
-        }
-        flag("--warm-up", format!("{}s", asked.warm_s).into());
-        flag("--duration", format!("{}s", asked.window_s).into());
-        flag("--drain", format!("{DRAIN_S}s").into());
-        flag("--timeout", workload.timeout.clone().into());
-        flag("--seed", asked.seed.to_string().into());
-        match (asked.model, workload.model) {
-            // A session's connection lasts as long as it.
-            (Loop::PartlyOpen, _) => {}
-            // So do those that calibrate for sessions: each costs its making.
-            (Loop::Closed, Loop::PartlyOpen) => {
-                let requests = format!("{:.0}", self.requests_per_session);
-                flag("--requests-per-connection", requests.into());
-            }
-            _ => {
-                let requests = workload.requests_per_connection.to_string();
-                flag("--requests-per-connection", requests.into());
-            }
-        }
-        if let Some(slo) = &workload.slo {
-            flag("--slo", slo.into());
-        }
-        if let Some(directory) = &self.workload {
-            flag("--workload", directory.into());
-            let log = asked::log(directory);
-            if log.exists() {
-                flag("--requests-from", log.into());
-            }
-        }
-        // Of a workload, not to compare has to be said.
-        let how = match (workload.verify && comparable, &workload.preset) {
-            (false, _) => "off".into(),
-            (true, None) => self.root.clone().into(),
-            (true, Some(_)) => "generated".into(),
-        };
-        flag("--verify", how);
-        words.extend(["--json", "--quiet"].map(OsString::from));
-        words
-    }
-
-    fn logs(&self, without_think: bool) -> Vec<PathBuf> {
-        let name = if without_think { NO_THINK } else { "logs" };
-        let folder = self.workload.as_ref().map(|workload| workload.join(name));
-        let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
-        let mut logs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        logs.sort();
-        logs
-    }
 }
 
 /// What a probe of a saturation search says.
@@ -460,34 +374,9 @@ fn shown(record: &Record, found: Option<&Outcome>, errors_max: f64) -> Tried {
     }
 }
 
-/// Milliseconds since 1970.
-pub(crate) fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Milliseconds since 1970 as `2026-08-21 14:05 UTC`.
-pub(crate) fn date(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1_000;
-    let (days, within) = (seconds / 86_400, seconds % 86_400);
-    // Days to a civil date (Howard Hinnant's algorithm), for dates after 1970.
-    let z = days + 719_468;
-    let era = z / 146_097;
-    let day_of_era = z % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute) = (within / 3_600, within % 3_600 / 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Bench, date};
+    use super::Bench;
     use crate::plan::cells;
     use crate::rooms::Rooms;
     use crate::spec::{Scale, parse};
@@ -534,17 +423,6 @@ mod tests {
             };
             assert_eq!(requests(&asked).as_deref(), own);
             assert_eq!(requests(&closed).as_deref(), calibrating);
-        }
-    }
-
-    #[test]
-    fn dates() {
-        for (ms, text) in [
-            (0, "1970-01-01 00:00 UTC"),
-            (951_782_400_000, "2000-02-29 00:00 UTC"),
-            (1_795_306_796_961, "2026-11-22 00:19 UTC"),
-        ] {
-            assert_eq!(date(ms), text);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::figures::{Section, figures};
 use super::page::{claim_words, effect_words};
 use super::tables::numbers;
 use crate::analysis::words;
-use crate::trial::date;
+use crate::date::date;
 use std::fmt::{self, Write};
 
 /// The whole report but its figures.

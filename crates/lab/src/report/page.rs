@@ -5,8 +5,8 @@ use super::tables::numbers;
 use super::{Report, show};
 use crate::analysis::{EffectRow, words};
 use crate::claims;
+use crate::date::date;
 use crate::stats;
-use crate::trial::date;
 use minijinja::{Environment, value::Serde};
 use serde_json::{Map, Value, json};
 
