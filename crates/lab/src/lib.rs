@@ -1,12 +1,13 @@
 //! The lab: it makes an environment, starts servers and loads in it, reads what they counted,
 //! and judges what it read. It treats every server as a program with a command line.
 //!
-//! * What is asked: [`spec`] reads an experiment, [`library`] holds ours, [`plan`] orders its trials.
-//! * A run: [`run`] makes what is missing, `knees` searches, [`best`] races; [`journal`], [`record`]
-//!   and [`manifest`] keep it.
-//! * A trial: `trial` takes a room (`rooms`, [`env`]), a server (`servers`, [`programs`]) and a load
-//!   (`offer`, `asked`), hears what they say (`watch`, `sample`, `processors`, `kept`, [`calls`])
-//!   and decides whether it counts (`guard`, `settle`).
+//! * What is asked: [`spec`] reads an experiment, [`library`] holds ours, [`plan`] orders its
+//!   trials.
+//! * A run: [`run`] makes what is missing, `knees` searches, [`best`] races; [`journal`],
+//!   [`record`] and [`manifest`] keep it.
+//! * A trial: `trial` takes a room (`rooms`, [`env`]), a server (`servers`, [`programs`]) and a
+//!   load (`offer`, `asked`), hears what they say (`watch`, `sample`, `processors`, `kept`,
+//!   [`calls`]) and decides whether it counts (`guard`, `settle`).
 //! * Beside it, [`profile`]: where the time goes.
 //! * What it says: [`stats`], [`analysis`], [`mod@knee`], [`claims`], [`papers`], [`model`].
 //! * Who reads it: [`cli`], [`report`], `compare`.
