@@ -1,7 +1,7 @@
 //! What is asked for of a directory of one's own: all its files by Zipf's law, or what an access
 //! log asked for.
 
-use crate::process::{Launch, Running};
+use crate::process::{Launch, Priority, Running};
 use crate::run::Options;
 use crate::spec::{Ask, Workload};
 use std::ffi::OsString;
@@ -75,7 +75,7 @@ fn made(
     let launch = Launch {
         words: all,
         cpus: &[],
-        realtime: false,
+        priority: Priority::Usual,
         inside: None,
         as_nobody: false,
         out: Path::new("/dev/null"),

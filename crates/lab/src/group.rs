@@ -33,6 +33,18 @@ impl Group {
         cpus: &[usize],
         leave_max: Duration,
     ) -> Result<Self, String> {
+        Self::start_leader(command.process_group(0), cpus, leave_max)
+    }
+
+    /// As [`Group::start`] for a program that makes a session, and so a group, of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_leader(
+        command: &mut Command,
+        cpus: &[usize],
+        leave_max: Duration,
+    ) -> Result<Self, String> {
         let before = sched_getaffinity(None).map_err(|error| format!("affinity: {error}"))?;
         if !cpus.is_empty() {
             let mut set = CpuSet::new();
@@ -40,7 +52,7 @@ impl Group {
             sched_setaffinity(None, &set)
                 .map_err(|error| format!("processors {cpus:?}: {error}"))?;
         }
-        let child = command.process_group(0).spawn();
+        let child = command.spawn();
         let child = child.map_err(|error| format!("{}: {error}", command.get_program().display()));
         sched_setaffinity(None, &before).map_err(|error| format!("affinity: {error}"))?;
         Ok(Self { child: child?, leave_max })

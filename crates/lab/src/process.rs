@@ -1,6 +1,6 @@
 //! Programs that never outlive the trial that started them.
 
-use crate::env::{Environment, Place};
+use crate::env::{self, Environment, Place};
 use crate::group::Group;
 use std::ffi::OsString;
 use std::fs;
@@ -10,10 +10,29 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The real-time priority of servers and loads that run before everything else.
+/// The real-time priority of loads that run before everything else.
 pub(crate) const REALTIME: u32 = 10;
 /// How long a program has to leave before it is killed.
 const LEAVE_MAX: Duration = Duration::from_millis(2_000);
+
+/// What a program runs before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// Nothing.
+    Usual,
+    /// All ordinary work (nice -20): for servers, whose tasks have to share a processor as they do
+    /// anywhere. With a real-time priority a loop that never waits would starve its own helpers.
+    Ordinary,
+    /// Everything (`chrt -f`): for loads, whose lateness would be taken for the server's.
+    Everything,
+}
+
+impl Priority {
+    /// That, if `asked`.
+    pub(crate) fn if_asked(self, asked: bool) -> Self {
+        if asked { self } else { Self::Usual }
+    }
+}
 
 /// How a program is started.
 #[derive(Debug)]
@@ -22,8 +41,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) words: Vec<OsString>,
     /// The processors that it and its children run on; empty: any.
     pub(crate) cpus: &'a [usize],
-    /// Whether it runs before everything else (`chrt -f`).
-    pub(crate) realtime: bool,
+    /// What it runs before, if we are root.
+    pub(crate) priority: Priority,
     /// The environment it runs in, if not the machine's own, and on which side. That places it and
     /// prefers it.
     pub(crate) inside: Option<(&'a Environment, Place)>,
@@ -51,14 +70,25 @@ impl Running {
             let user = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
             words.extend(user.map(OsString::from));
         }
-        if let Some((environment, place)) = launch.inside {
-            let command = environment.command(place, Path::new(&words.remove(0)));
-            let entering = iter::once(command.get_program()).chain(command.get_args());
-            words.splice(0..0, entering.map(OsString::from).collect::<Vec<_>>());
-        } else if launch.realtime && rustix::process::geteuid().is_root() {
-            let priority = REALTIME.to_string();
-            words.splice(0..0, ["chrt", "-f", &priority].map(OsString::from));
-        }
+        let is_root = rustix::process::geteuid().is_root();
+        let first = words.remove(0);
+        let entering = match (launch.inside, launch.priority) {
+            (Some((environment, place)), _) => Some(environment.command(place, Path::new(&first))),
+            (None, Priority::Ordinary) if is_root => Some(env::preferred(Path::new(&first))),
+            _ => None,
+        };
+        words = match &entering {
+            Some(command) => {
+                let own = iter::once(command.get_program()).chain(command.get_args());
+                own.map(OsString::from).chain(words).collect()
+            }
+            None if launch.priority == Priority::Everything && is_root => {
+                let priority = REALTIME.to_string();
+                let own = ["chrt", "-f", &priority].map(OsString::from);
+                own.into_iter().chain(iter::once(first)).chain(words).collect()
+            }
+            None => iter::once(first).chain(words).collect(),
+        };
         words.extend(launch.words.iter().cloned());
         let file = |path: &Path| {
             fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))
@@ -66,7 +96,8 @@ impl Running {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null());
         command.stdout(file(launch.out)?).stderr(file(launch.errors)?);
-        Group::start(&mut command, launch.cpus, LEAVE_MAX).map(Self)
+        let start = if entering.is_some() { Group::start_leader } else { Group::start };
+        start(&mut command, launch.cpus, LEAVE_MAX).map(Self)
     }
 
     /// The process and all that descend from it.
@@ -127,7 +158,7 @@ mod tests {
         let mut launch = Launch {
             words,
             cpus: &[],
-            realtime: false,
+            priority: Priority::Usual,
             inside: None,
             as_nobody: false,
             out: null,

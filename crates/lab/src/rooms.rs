@@ -2,7 +2,7 @@
 
 use crate::env::{self, Environment, Glance, Lack, Place, Record, Spec};
 use crate::plan::Cell;
-use crate::process::{Launch, Running};
+use crate::process::{Launch, Priority, Running};
 use crate::spec::Experiment;
 use crate::watch::Numbers;
 use std::cell::RefCell;
@@ -89,7 +89,7 @@ impl<'a> Rooms<'a> {
         let launch = Launch {
             words: env::image_words(Some(&self.root), 0, &part)?,
             cpus: &[],
-            realtime: false,
+            priority: Priority::Usual,
             inside: None,
             as_nobody: false,
             out: Path::new("/dev/null"),

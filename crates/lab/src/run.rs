@@ -7,7 +7,7 @@ use crate::knees;
 use crate::manifest::Manifest;
 use crate::offer::NO_THINK;
 use crate::plan::{Planned, cells, order, predicted_s};
-use crate::process::{Launch, Running};
+use crate::process::{Launch, Priority, Running};
 use crate::profile;
 use crate::rooms::Rooms;
 use crate::spec::{Experiment, Mode, Scale, Workload};
@@ -255,7 +255,7 @@ pub(crate) fn workload(
         let launch = Launch {
             words,
             cpus: &[],
-            realtime: false,
+            priority: Priority::Usual,
             inside: None,
             as_nobody: false,
             out: Path::new("/dev/null"),

@@ -2,7 +2,7 @@
 
 use crate::env;
 use crate::group::{INTERRUPTED, STEP};
-use crate::process::{Launch, Running, output_of};
+use crate::process::{Launch, Priority, Running, output_of};
 use crate::programs::{self, Sendfile, Serving};
 use crate::rooms::Room;
 use crate::spec::{Machine, Program, Target};
@@ -83,7 +83,7 @@ pub(crate) fn start(
     let launch = Launch {
         words,
         cpus: &place.machine.server_cpus,
-        realtime: place.machine.realtime,
+        priority: Priority::Ordinary.if_asked(place.machine.realtime),
         inside: place.room.inside(env::Place::Server),
         as_nobody: matches!(target.program, Program::Other(other) if other.as_nobody()),
         out: &out,

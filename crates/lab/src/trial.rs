@@ -7,7 +7,7 @@ use crate::guard;
 use crate::knee::{Overload, Tried};
 use crate::offer::Asked;
 use crate::plan::{Cell, Planned};
-use crate::process::{Launch, Running};
+use crate::process::{Launch, Priority, Running};
 use crate::profile::{Recorder, TAIL_S};
 use crate::record::{Probe, Record, metrics, series, spectrum};
 use crate::rooms::Rooms;
@@ -302,7 +302,7 @@ impl Bench<'_> {
         let launch = Launch {
             words,
             cpus: &machine.client_cpus,
-            realtime: machine.realtime,
+            priority: Priority::Everything.if_asked(machine.realtime),
             inside: room.inside(env::Place::Client),
             as_nobody: false,
             out: outcome,

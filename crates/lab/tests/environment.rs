@@ -37,9 +37,10 @@ fn main() -> ExitCode {
 }
 
 fn tests() {
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("what_is_wrong_is_said_before", what_is_wrong_is_said_before),
         ("memory_and_time_are_limited", memory_and_time_are_limited),
+        ("servers_share_a_processor_and_loads_come_first", servers_share_and_loads_come_first),
         ("a_loopback_network_is_its_own", a_loopback_network_is_its_own),
         ("server_and_client_meet_over_a_pair", server_and_client_meet_over_a_pair),
         ("a_disk_takes_its_time", a_disk_takes_its_time),
@@ -177,6 +178,18 @@ fn memory_and_time_are_limited() {
     assert!(record.groups.cpu.is_some_and(|group| group.is_dir()));
     environment.end().unwrap();
     assert!(!group.exists());
+}
+
+/// A real-time server would keep its own helpers, and other processes of its, from the processor.
+fn servers_share_and_loads_come_first() {
+    let spec = Spec { cpu: Cpu { realtime: 10, ..Cpu::default() }, ..Spec::default() };
+    let name = "servers_share_a_processor_and_loads_come_first";
+    let Some(environment) = make(name, &spec) else { return };
+    let class = |place| inside(&environment, place, &["sh", "-c", "chrt -p $$; nice"]);
+    let (server, client) = (class(Place::Server), class(Place::Client));
+    assert!(server.contains("SCHED_OTHER") && server.trim_end().ends_with("-20"), "{server}");
+    assert!(client.contains("SCHED_FIFO"), "{client}");
+    environment.end().unwrap();
 }
 
 fn a_loopback_network_is_its_own() {

@@ -8,8 +8,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The first of the ordinary priorities.
+pub(super) const FIRST: i32 = -20;
 
 /// What a process joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +41,8 @@ pub(super) fn run(words: &[String]) -> Result<(), String> {
     };
     let entry: Entry = serde_json::from_str(entry).map_err(|error| format!("enter: {error}"))?;
     let folder = std::env::current_dir().ok();
+    // Whoever holds it ends it by its group. Fails only if it leads one already.
+    let _ = setsid();
     entry.join()?;
     if let Some(folder) = folder {
         // Mounts of another namespace may not have it; then the program starts at the root.
@@ -45,6 +50,13 @@ pub(super) fn run(words: &[String]) -> Result<(), String> {
     }
     let error = first(entry.realtime, program).args(words).exec();
     Err(format!("{program}: {error}"))
+}
+
+/// A command that runs a program before all ordinary work on the machine.
+///
+/// It leads a session of its own. Takes root.
+pub(crate) fn preferred(program: &Path) -> Command {
+    Entry { nice: FIRST, ..Entry::default() }.command(program)
 }
 
 /// A command that runs a program with a real-time priority, which it keeps for its children.
@@ -58,6 +70,15 @@ pub(super) fn first(realtime: u32, program: &str) -> Command {
 }
 
 impl Entry {
+    /// A command that runs a program in that place.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        let entry = serde_json::to_string(self).expect("numbers and paths that JSON can hold");
+        // The very program that runs now, even if its file has been replaced since.
+        let mut command = Command::new("/proc/self/exe");
+        command.args([super::CHILD_WORD, "enter", &entry]).arg(program);
+        command
+    }
+
     /// Joins everything, the groups first: from then on whoever undoes them ends this process.
     fn join(&self) -> Result<(), String> {
         for group in &self.groups {

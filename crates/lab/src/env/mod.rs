@@ -43,6 +43,7 @@ pub use settings::Setting;
 pub use spec::Spec;
 
 use enter::Entry;
+pub(crate) use enter::preferred;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -124,8 +125,10 @@ impl Record {
             realtime: spec.cpu.realtime,
         };
         self.server = entry(&self.groups.server, &spec.cpu.server);
-        if spec.cpu.quota_percent > 0 {
-            self.server.realtime = 0;
+        if spec.cpu.realtime > 0 {
+            // Tasks of one server have to share its processor as they would anywhere: a real-time
+            // loop that never waits would keep its own helpers, or other processes, from it.
+            (self.server.realtime, self.server.nice) = (0, enter::FIRST);
         }
         self.server.mounts_of = spec.disk.is_some().then_some(self.keeper);
         self.client = entry(&self.groups.client, &spec.cpu.client);
@@ -232,11 +235,7 @@ impl Environment {
             Place::Server => &self.record.server,
             Place::Client => &self.record.client,
         };
-        let entry = serde_json::to_string(entry).expect("numbers and paths that JSON can hold");
-        // The very program that runs now, even if its file has been replaced since.
-        let mut command = Command::new("/proc/self/exe");
-        command.args([CHILD_WORD, "enter", &entry]).arg(program);
-        command
+        entry.command(program)
     }
 
     /// Ends everything in it and undoes it.

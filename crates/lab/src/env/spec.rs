@@ -94,9 +94,9 @@ pub struct Cpu {
     pub left_percent: u32,
     /// The priority of server and client, -20 (first) to 19; 0: the usual one.
     pub nice: i32,
-    /// The real-time priority (SCHED_FIFO) of server, client and simulated disk, 1 to 48: they run
-    /// before everything else on a machine that others use, too; 0: none. A server whose time is
-    /// limited has none: no limit holds for such tasks.
+    /// The real-time priority (SCHED_FIFO) of client and simulated disk, 1 to 48: they run before
+    /// everything else on a machine that others use, too; 0: none. The server then has nice -20,
+    /// since its tasks have to share a processor as they do anywhere.
     pub realtime: u32,
 }
 

@@ -3,7 +3,7 @@
 use super::script::{Sample, samples};
 use crate::calls::SystemCalls;
 use crate::group::INTERRUPTED;
-use crate::process::{Launch, Running, sleep_until};
+use crate::process::{Launch, Priority, Running, sleep_until};
 use crate::programs;
 use crate::spec::Machine;
 use crate::trial::Bench;
@@ -89,7 +89,7 @@ impl<'a> Recorder<'a> {
         Running::start(&Launch {
             words,
             cpus: &self.machine.client_cpus,
-            realtime: self.machine.realtime,
+            priority: Priority::Everything.if_asked(self.machine.realtime),
             inside: None,
             as_nobody: false,
             out: &out,

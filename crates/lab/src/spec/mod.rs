@@ -231,7 +231,8 @@ pub struct Machine {
     pub server_cpus: Vec<usize>,
     /// Processors of the load generator.
     pub client_cpus: Vec<usize>,
-    /// Run both before everything else on the machine (`chrt -f`), if we are root.
+    /// Run the load before everything else on the machine (`chrt -f`), and the server before all
+    /// ordinary work (nice -20), if we are root.
     pub realtime: bool,
     /// What is left of each of the server's processors, per cent, so that one generator can offer
     /// more than the server can answer ([`crate::env::spec::Cpu::left_percent`]); 100: all.
