@@ -44,7 +44,8 @@ pub fn find(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::plan;
-    use crate::spec::{Scale, parse};
+    use crate::spec::{Mode, Scale, parse};
+    use crate::stats::compare;
     use std::collections::BTreeSet;
 
     #[test]
@@ -60,6 +61,24 @@ mod tests {
             for scale in Scale::ALL {
                 let experiment = parse(name, text, scale).unwrap();
                 assert_eq!(experiment.name, *name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_scale_has_blocks_enough_to_tell_something() {
+        let tells = |blocks: u32| {
+            let pair = |block| (10.0 + f64::from(block), 10.0);
+            let pairs: Vec<(f64, f64)> = (0..blocks).map(pair).collect();
+            compare(&pairs, 1).is_some_and(|effect| effect.interval.is_some())
+        };
+        for (name, text) in EXPERIMENTS {
+            for scale in Scale::ALL {
+                let measure = parse(name, text, scale).unwrap().measure;
+                // What takes hours does not hang on one trial that does not count.
+                let lost = if scale == Scale::Full { 2 } else { 0 };
+                let enough = measure.mode == Mode::Knee || tells(measure.blocks - lost);
+                assert!(enough, "{name} at {}: {} blocks", scale.name(), measure.blocks);
             }
         }
     }
