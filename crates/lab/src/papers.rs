@@ -76,7 +76,8 @@ pub struct Ratio {
     pub experiments: Vec<String>,
     /// Such as `figure 4`.
     pub figure: String,
-    /// The claim that it belongs to.
+    /// The claim that it belongs to; empty: none.
+    #[serde(default)]
     pub claim: String,
     /// Our name of the one.
     pub arm: String,
@@ -112,6 +113,8 @@ pub struct Value {
     pub of: String,
     /// Another one that it is divided by.
     pub per: Option<String>,
+    /// An option of the server's that it is divided by.
+    pub per_option: Option<String>,
     /// A factor to the paper's unit.
     pub times: Option<f64>,
     /// Where it says so.
@@ -178,6 +181,15 @@ mod tests {
         Some(experiment.targets.into_iter().map(|target| target.name).collect())
     }
 
+    /// Whether an arm says what an option of it is, as a number.
+    fn set_at_every_scale(experiment: &str, arm: &str, option: &str) -> bool {
+        Scale::ALL.into_iter().all(|scale| {
+            let experiment = parse("x", library::find(experiment).unwrap(), scale).unwrap();
+            let target = experiment.targets.into_iter().find(|target| target.name == arm);
+            target.unwrap().config.get(option).is_some_and(|set| set.parse::<f64>().is_ok())
+        })
+    }
+
     #[test]
     fn every_number_is_of_an_arm_and_has_its_place() {
         let mut numbers = 0;
@@ -204,6 +216,10 @@ mod tests {
             }
             for value in &paper.values {
                 known(&value.experiments, &value.arm, &value.figure);
+                if let Some(option) = &value.per_option {
+                    let of = |name: &String| set_at_every_scale(name, &value.arm, option);
+                    assert!(value.experiments.iter().all(of), "{option} of {}", value.arm);
+                }
                 assert!(CLAIMS.iter().any(|claim| claim.id == value.claim), "{value:?}");
                 numbers += 1;
             }

@@ -87,16 +87,8 @@ impl Report<'_> {
             self.judged(rows.last_mut(), &one.claim);
         }
         for one in paper.values.iter().filter(|one| one.experiments.contains(name)) {
-            let cell = evidence.at(&one.arm, one.at);
-            let ours = cell.and_then(|cell| {
-                let found = self.analysis.cells.iter().find(|summary| summary.cell == cell);
-                let number = found.and_then(|one_cell| {
-                    quotient(one_cell, &one.of, one.per.as_deref(), one.times)
-                });
-                number.map(show).ok_or_else(|| one.of.clone())
-            });
             let what = format!("{}: {} at {}x", one.arm, one.what, one.at);
-            let ours = ours.unwrap_or_else(|missing| format!("– ({missing})"));
+            let ours = self.ours(one).map_or_else(|missing| format!("– ({missing})"), show);
             rows.push(vec![
                 one.figure.clone(),
                 what,
@@ -111,6 +103,20 @@ impl Report<'_> {
         let mut figure = Figure::new(Section::Papers, id(&title), title, caption);
         figure.table = Some(Table { head, rows });
         figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+    }
+
+    /// Our number for one of the paper's, or what is missing.
+    fn ours(&self, one: &papers::Value) -> Result<f64, String> {
+        let cell = Evidence::new(self.run).at(&one.arm, one.at)?;
+        let found = self.analysis.cells.iter().find(|summary| summary.cell == cell);
+        let number =
+            found.and_then(|summary| quotient(summary, &one.of, one.per.as_deref(), one.times));
+        let number = number.ok_or_else(|| one.of.clone())?;
+        let Some(option) = &one.per_option else { return Ok(number) };
+        let target = self.run.experiment.targets.iter().find(|target| target.name == cell.target);
+        let set = target.and_then(|target| target.config.get(option)?.parse::<f64>().ok());
+        let set = set.filter(|set| *set > 0.0).ok_or_else(|| option.clone())?;
+        Ok(number / set)
     }
 
     /// Adds a claim and its verdict to a row.
@@ -238,6 +244,23 @@ mod tests {
         assert!(text.contains("| 33 (§5.3) | 33.0 | E-1 "), "{text}");
         let gain = rows.iter().find(|row| row[1] == "symped-2 over sped, at 1.4x").unwrap();
         assert!(gain[2].starts_with("1.38") && gain[3].starts_with("1.5"), "{gain:?}");
+    }
+
+    #[test]
+    fn connections_are_shares_of_those_allowed_at_every_scale() {
+        for (scale, open) in [(Scale::Replica, 157.0), (Scale::Full, 2_615.0)] {
+            let value = |cell: &Cell| {
+                let mut all = metrics(cell);
+                all.insert("connections_open".to_owned(), open);
+                all
+            };
+            let run = made_up_at(crate::library::find("eurosys07-fig8").unwrap(), scale, &value);
+            let figures = figures(&Report::of(&run));
+            let numbers = figures.iter().find(|figure| figure.title.ends_with("in numbers"));
+            let rows = &numbers.unwrap().table.as_ref().unwrap().rows;
+            let row = rows.iter().find(|row| row[1].contains("% of those allowed")).unwrap();
+            assert_eq!((row[2].as_str(), row[3].as_str()), ("8.7 (§8: 2,615 of 30,000)", "8.72"));
+        }
     }
 
     #[test]
