@@ -170,6 +170,7 @@ mod tests {
     use super::*;
     use crate::claims::CLAIMS;
     use crate::library;
+    use crate::profile::categories::Category;
     use crate::spec::{Scale, parse};
 
     /// Servers of the papers that are not built yet.
@@ -235,6 +236,27 @@ mod tests {
             }
         }
         assert!(numbers > 300, "{numbers}");
+    }
+
+    #[test]
+    fn every_share_of_a_table_is_measured_here() {
+        for paper in all() {
+            for table in &paper.tables {
+                let shares = table.rows.iter().filter(|row| row.name.ends_with('%'));
+                for row in shares.filter(|row| row.of.is_none()) {
+                    let place = format!("{} {} {}", paper.mark, table.name, row.name);
+                    let category = row.category.as_deref().unwrap_or_else(|| panic!("{place}"));
+                    let parts = ["vmlinux", "user-space"].contains(&category);
+                    let known = Category::ALL.into_iter().any(|one| one.key() == category);
+                    assert!(parts || known, "{place}: {category}");
+                    let profiled = |name: &String| {
+                        let text = library::find(name).unwrap();
+                        parse(name, text, Scale::Replica).unwrap().measure.profile
+                    };
+                    assert!(table.experiments.iter().any(profiled), "{place}: no profile");
+                }
+            }
+        }
     }
 
     #[test]

@@ -203,6 +203,7 @@ mod tests {
     use super::*;
     use crate::analysis::tests::made_up_at;
     use crate::plan::Cell;
+    use crate::report::tests::profiled::profiled;
     use crate::spec::Scale;
     use std::collections::BTreeMap;
 
@@ -277,6 +278,27 @@ mod tests {
         assert!(replies[column].replace(',', "").parse::<f64>().unwrap() > 500.0);
         let user = table.rows.iter().find(|row| row[0] == "user %").unwrap();
         assert_eq!(user[column], "–", "what we do not measure is not made up");
+    }
+
+    #[test]
+    fn shares_of_a_profile_stand_beside_the_papers() {
+        let shares = [("networking", 0.5), ("poll", 0.2), ("driver", 0.1), ("application", 0.05)];
+        let (run, folder) = profiled("systor12-table2", &metrics, &|_| String::new(), &shares);
+        let figures = figures(&Report::of(&run));
+        let printed = figures.iter().find(|figure| figure.title.contains("table 2")).unwrap();
+        let table = printed.table.as_ref().unwrap();
+        let column = table.head.iter().position(|head| head == "n-copy here").unwrap();
+        assert_eq!(table.head[column - 1], "symped nb N-copy");
+        for (name, theirs, ours) in [
+            ("vmlinux %", "81.7", "70.0"),
+            ("e1000 %", "11.2", "10.0"),
+            ("user %", "5.33", "5.00"),
+            ("libc %", "0.90", "0"),
+        ] {
+            let row = table.rows.iter().find(|row| row[0] == name).unwrap();
+            assert_eq!([row[column - 1].as_str(), row[column].as_str()], [theirs, ours], "{name}");
+        }
+        drop(folder);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Reports of runs that are made up: complete, offline, small, and the same every time.
 
+pub(crate) mod profiled;
 mod whole;
 
 use super::*;

@@ -1,0 +1,60 @@
+//! Runs made up with profiles beside them.
+
+use crate::analysis::tests::made_up_at;
+use crate::journal::Run;
+use crate::plan::{Cell, cells};
+use crate::profile::{self, Profile, Source};
+use crate::spec::Scale;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// A directory of one test's own, gone when it ends.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A run of the experiment `name` in which every cell that is to be profiled has such folded
+/// stacks and categories.
+pub(crate) fn profiled(
+    name: &str,
+    value: &dyn Fn(&Cell) -> BTreeMap<String, f64>,
+    stacks: &dyn Fn(&Cell) -> String,
+    categories: &[(&str, f64)],
+) -> (Run, Folder) {
+    let mut run = made_up_at(crate::library::find(name).unwrap(), Scale::Replica, value);
+    let folder = format!("regatta-profiled-{name}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(folder);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("profiles")).unwrap();
+    let mut index = String::new();
+    for (at, cell) in profile::cells(&run.experiment, &cells(&run.experiment)).iter().enumerate() {
+        let folded = format!("profiles/{at:02}.folded");
+        fs::write(folder.join(&folded), stacks(cell)).unwrap();
+        let categories = categories.iter().map(|(name, share)| ((*name).to_owned(), *share));
+        let profile = Profile {
+            cell: cell.clone(),
+            source: Source::Perf,
+            categories: categories.collect(),
+            replies: 1_000.0,
+            cycles_per_instruction: None,
+            folded: Some(folded),
+            flame: Some(format!("profiles/{at:02}.svg")),
+            samples: 1_000,
+            unknown_share: 0.0,
+            system_calls_per_reply: None,
+            metrics: value(cell),
+            notes: Vec::new(),
+        };
+        index.push_str(&serde_json::to_string(&profile).unwrap());
+        index.push('\n');
+    }
+    fs::write(folder.join("profiles/index.jsonl"), index).unwrap();
+    run.directory.clone_from(&folder);
+    (run, Folder(folder))
+}
