@@ -35,7 +35,8 @@ Usage: cargo xtask bench [options]
   --sizes LIST        body sizes (default 4k,64k,1m)
   --connections N     connections kept open by the client (default 64)
   --targets LIST      default regatta,regatta-again,null,nginx,lighttpd,h2o; also
-                      regatta/ARCHITECTURE, regatta-before, nginx-copy, apache and caddy
+                      regatta/ARCHITECTURE, regatta-before, nginx-copy, apache,
+                      apache-worker and caddy
   --set KEY=VALUE,... settings for every Regatta target
   --regatta BINARY    measure this binary instead of building one
   --before BINARY     the binary of the target regatta-before

@@ -42,7 +42,7 @@ pub(crate) struct Ours {
 
 /// The names that `--targets` takes.
 pub(crate) const NAMES: &str = "regatta regatta-again regatta/ARCHITECTURE regatta-before null \
-     nginx nginx-copy lighttpd h2o apache caddy";
+     nginx nginx-copy lighttpd h2o apache apache-worker caddy";
 
 impl Target {
     /// Finds what a name stands for and, where possible, installs what it needs.

@@ -47,9 +47,9 @@ fn together(findings: &[Finding], ours: String, why: &str) -> Finding {
 
 /// A server with a process or thread for each connection reads from the disk where others need not.
 pub(super) fn s14(run: &Evidence<'_>) -> Found<Finding> {
-    let is_apache = |target: &&Target| target.program == Program::Other(Other::Apache);
+    let is_apache = |target: &&Target| target.program == Program::Other(Other::ApacheWorker);
     let apache = run.run.experiment.targets.iter().find(is_apache);
-    let apache = apache.ok_or("a server with a thread for each connection: Apache")?;
+    let apache = apache.ok_or("a server with a thread for each connection: apache-worker")?;
     let asks = |target: &Target| {
         let cell = run.top(&target.name)?;
         Ok::<f64, String>(

@@ -28,6 +28,8 @@ pub enum Other {
     H2o,
     /// Apache httpd with its event module: a process with threads for each processor.
     Apache,
+    /// Apache httpd with its worker module: a thread for each connection, as [S] §7 used it.
+    ApacheWorker,
     /// Caddy: goroutines on a thread for each processor.
     Caddy,
 }
@@ -60,7 +62,8 @@ pub struct Serving<'a> {
 
 impl Other {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Nginx, Self::Lighttpd, Self::H2o, Self::Apache, Self::Caddy];
+    pub const ALL: [Self; 6] =
+        [Self::Nginx, Self::Lighttpd, Self::H2o, Self::Apache, Self::ApacheWorker, Self::Caddy];
 
     /// Its name in experiments and on the bench's command line.
     #[must_use]
@@ -70,6 +73,7 @@ impl Other {
             Self::Lighttpd => "lighttpd",
             Self::H2o => "h2o",
             Self::Apache => "apache",
+            Self::ApacheWorker => "apache-worker",
             Self::Caddy => "caddy",
         }
     }
@@ -84,7 +88,7 @@ impl Other {
     #[must_use]
     pub fn program(self) -> &'static str {
         match self {
-            Self::Apache => "apache2",
+            Self::Apache | Self::ApacheWorker => "apache2",
             other => other.name(),
         }
     }
@@ -94,7 +98,7 @@ impl Other {
     pub fn package(self) -> &'static str {
         match self {
             Self::Nginx => "nginx-light",
-            Self::Apache => "apache2-bin",
+            Self::Apache | Self::ApacheWorker => "apache2-bin",
             other => other.name(),
         }
     }
@@ -126,6 +130,7 @@ impl Other {
             Self::Lighttpd => templates::lighttpd(serving),
             Self::H2o => templates::h2o(serving),
             Self::Apache => templates::apache(serving),
+            Self::ApacheWorker => templates::apache_worker(serving),
             Self::Caddy => templates::caddy(serving),
         }
     }
@@ -157,7 +162,9 @@ impl Other {
             }
             Self::Lighttpd => words.extend(["-D".into(), "-f".into(), path]),
             Self::H2o => words.extend(["-c".into(), path]),
-            Self::Apache => words.extend(["-D".into(), "FOREGROUND".into(), "-f".into(), path]),
+            Self::Apache | Self::ApacheWorker => {
+                words.extend(["-D".into(), "FOREGROUND".into(), "-f".into(), path]);
+            }
             Self::Caddy => {
                 words.extend(["run".into(), "--config".into(), path]);
                 words.extend(["--adapter", "caddyfile"].map(OsString::from));

@@ -8,6 +8,9 @@ use super::{CONNECTIONS_MAX, Sendfile, Serving};
 const FILES_MAX: usize = CONNECTIONS_MAX * 2;
 /// Threads of each of Apache's processes.
 const APACHE_THREADS: usize = 128;
+/// Connections of Apache's worker module, each with a thread whether it is open or not: as many as
+/// the replicas allow the others need at saturation. More wait in the queue.
+const WORKER_CONNECTIONS: usize = 2_048;
 /// Where Debian puts Apache's modules.
 const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
 
@@ -92,14 +95,41 @@ hosts:
     )
 }
 
-/// Apache: the event module, a process for each processor that never ends, no `.htaccess`, no
-/// `lstat` of every directory on the way. Idle connections cost it no thread: each thread stands
-/// for as many as make up the connections that all are set up for.
+/// Apache: the event module, a process for each processor that never ends. Idle connections cost it
+/// no thread: each thread stands for as many as make up the connections that all are set up for.
 pub(super) fn apache(serving: &Serving<'_>) -> String {
+    let (workers, each) = (serving.workers.max(1), CONNECTIONS_MAX / APACHE_THREADS);
+    let pool = format!("{}AsyncRequestWorkerFactor {each}\n", apache_pool(workers));
+    apache_with("event", &pool, serving)
+}
+
+/// Apache: the worker module, as [S] §7 used it: a connection has a thread as long as it is open.
+/// All threads are there from the start, however many processors there are.
+pub(super) fn apache_worker(serving: &Serving<'_>) -> String {
+    apache_with("worker", &apache_pool(WORKER_CONNECTIONS / APACHE_THREADS), serving)
+}
+
+/// So many processes, which never end, and their threads.
+fn apache_pool(processes: usize) -> String {
+    let threads = processes * APACHE_THREADS;
+    format!(
+        "ThreadLimit {APACHE_THREADS}
+ThreadsPerChild {APACHE_THREADS}
+ServerLimit {processes}
+StartServers {processes}
+MinSpareThreads 1
+MaxSpareThreads {threads}
+MaxRequestWorkers {threads}
+MaxConnectionsPerChild 0
+"
+    )
+}
+
+/// Apache with a module for processes and threads: no `.htaccess`, no `lstat` of every directory
+/// on the way.
+fn apache_with(module: &str, pool: &str, serving: &Serving<'_>) -> String {
     let (address, host) = (serving.address, serving.address.ip());
     let (root, scratch) = (serving.root.display(), serving.scratch.display());
-    let workers = serving.workers.max(1);
-    let (threads, each) = (workers * APACHE_THREADS, CONNECTIONS_MAX / APACHE_THREADS);
     format!(
         "ServerRoot \"{scratch}\"
 DefaultRuntimeDir \"{scratch}\"
@@ -108,8 +138,8 @@ ServerName {host}
 Listen {address}
 User nobody
 Group nogroup
-<IfModule !mpm_event_module>
-LoadModule mpm_event_module {APACHE_MODULES}/mod_mpm_event.so
+<IfModule !mpm_{module}_module>
+LoadModule mpm_{module}_module {APACHE_MODULES}/mod_mpm_{module}.so
 </IfModule>
 <IfModule !authz_core_module>
 LoadModule authz_core_module {APACHE_MODULES}/mod_authz_core.so
@@ -133,16 +163,7 @@ KeepAlive On
 MaxKeepAliveRequests 0
 KeepAliveTimeout 75
 ListenBacklog 1024
-ThreadLimit {APACHE_THREADS}
-ThreadsPerChild {APACHE_THREADS}
-ServerLimit {workers}
-StartServers {workers}
-MinSpareThreads 1
-MaxSpareThreads {threads}
-MaxRequestWorkers {threads}
-MaxConnectionsPerChild 0
-AsyncRequestWorkerFactor {each}
-"
+{pool}"
     )
 }
 

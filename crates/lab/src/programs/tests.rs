@@ -43,6 +43,18 @@ fn configurations_say_where_what_and_how_much() {
                 "MaxKeepAliveRequests 0",
             ],
         ),
+        (
+            Other::ApacheWorker,
+            &[
+                "Listen 127.0.0.1:8081",
+                "mpm_worker_module",
+                "ThreadsPerChild 128",
+                "ServerLimit 16",
+                "StartServers 16",
+                "MaxRequestWorkers 2048",
+                "EnableSendfile On",
+            ],
+        ),
         (Other::Caddy, &["http://:8081 {", "bind 127.0.0.1", "admin off"]),
     ] {
         let text = other.configuration(&place);
@@ -53,6 +65,8 @@ fn configurations_say_where_what_and_how_much() {
             assert!(!text.contains(costly), "{}: {costly}", other.name());
         }
     }
+    // The worker module does not know it, and would not start.
+    assert!(!Other::ApacheWorker.configuration(&place).contains("AsyncRequestWorkerFactor"));
     let copy = Serving { sendfile: Sendfile::Off, ..place };
     assert!(Other::Nginx.configuration(&copy).contains("sendfile off;"));
 }
