@@ -13,6 +13,8 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("eurosys07-table1", include_str!("../../../experiments/eurosys07-table1.toml")),
     ("profile", include_str!("../../../experiments/profile.toml")),
     ("hpl01", include_str!("../../../experiments/hpl01.toml")),
+    ("hpl01-fig4", include_str!("../../../experiments/hpl01-fig4.toml")),
+    ("hpl01-limits", include_str!("../../../experiments/hpl01-limits.toml")),
     ("hpl01-fig13", include_str!("../../../experiments/hpl01-fig13.toml")),
     ("hpl01-fig13-2k", include_str!("../../../experiments/hpl01-fig13-2k.toml")),
     ("systor12-fig1", include_str!("../../../experiments/systor12-fig1.toml")),

@@ -109,8 +109,14 @@ pub struct Value {
     pub at: f64,
     /// The paper's number.
     pub value: f64,
-    /// Our metric or counter.
+    /// Its words where it names no single number, such as `5 to 10`.
+    pub said: Option<String>,
+    /// Our metric or counter; empty: it is `calls`.
+    #[serde(default)]
     pub of: String,
+    /// System calls whose share of a profile it is, per cent; `profile::shares` names them.
+    #[serde(default)]
+    pub calls: Vec<String>,
     /// Another one that it is divided by.
     pub per: Option<String>,
     /// An option of the server's that it is divided by.
@@ -171,6 +177,7 @@ mod tests {
     use crate::claims::CLAIMS;
     use crate::library;
     use crate::profile::categories::Category;
+    use crate::profile::shares::PLACES;
     use crate::spec::{Scale, parse};
 
     /// Servers of the papers that are not built yet.
@@ -217,6 +224,9 @@ mod tests {
             }
             for value in &paper.values {
                 known(&value.experiments, &value.arm, &value.figure);
+                assert_eq!(value.of.is_empty(), !value.calls.is_empty(), "{value:?}");
+                let is_place = |call: &String| PLACES.contains(&call.as_str());
+                assert!(value.calls.iter().all(is_place), "{value:?}");
                 if let Some(option) = &value.per_option {
                     let of = |name: &String| set_at_every_scale(name, &value.arm, option);
                     assert!(value.experiments.iter().all(of), "{option} of {}", value.arm);

@@ -7,11 +7,12 @@ pub mod categories;
 pub mod flame;
 mod perf;
 mod script;
+pub(crate) mod shares;
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::plan::{AGAIN, Cell};
 use crate::record::metrics;
-use crate::spec::Experiment;
+use crate::spec::{Experiment, Measure};
 use crate::trial::Bench;
 use crate::watch::{Numbers, Seen};
 use categories::{Category, Part, category};
@@ -115,37 +116,51 @@ pub(crate) fn cells(experiment: &Experiment, all: &[Cell]) -> Vec<Cell> {
     if !experiment.measure.profile {
         return Vec::new();
     }
-    let at = |path: &str| {
-        let factor = experiment.factors.iter().find(|factor| factor.path == path)?;
-        experiment.measure.profile_at.get(path).or_else(|| factor.levels.last()).cloned()
+    let at = |(path, level): (&String, &String)| {
+        if let Some(asked) = experiment.measure.profile_at.get(path) {
+            return Measure::each_level(asked).any(|one| one == level);
+        }
+        let factor = experiment.factors.iter().find(|factor| factor.path == *path);
+        factor.is_some_and(|factor| factor.levels.last() == Some(level))
     };
-    let here = |cell: &&Cell| {
-        !cell.arm.ends_with(AGAIN)
-            && cell.levels.iter().all(|(path, level)| at(path).as_ref() == Some(level))
-    };
+    let here = |cell: &&Cell| !cell.arm.ends_with(AGAIN) && cell.levels.iter().all(at);
     all.iter().filter(here).cloned().collect()
 }
 
 /// How long the profiles of an experiment take, seconds.
 pub(crate) fn predicted_s(experiment: &Experiment) -> f64 {
     let measure = &experiment.measure;
-    let arms = if measure.profile { experiment.targets.len() } else { 0 };
-    crate::stats::count(arms) * (measure.warm_s + measure.window_s + AROUND_S)
+    let profiles = cells(experiment, &crate::plan::cells(experiment)).len();
+    crate::stats::count(profiles) * (measure.warm_s + measure.window_s + AROUND_S)
 }
 
-/// Writes how each arm's stacks differ from the baseline's.
+/// Writes how each arm's stacks differ from the baseline's: where an arm has several, its last.
 ///
 /// # Errors
 /// What could not be written.
 pub(crate) fn differences(run: &Run) -> Result<(), String> {
-    let all = Profile::all(&run.directory);
-    let sampled = |profile: &&Profile| profile.folded.is_some();
-    let baseline = all.iter().filter(sampled).find(|p| p.cell.arm == run.experiment.baseline);
-    let Some(baseline) = baseline else { return Ok(()) };
-    for other in all.iter().filter(sampled).filter(|other| other.cell.arm != baseline.cell.arm) {
+    let mut sampled = Profile::all(&run.directory);
+    sampled.retain(|profile| profile.folded.is_some());
+    for (baseline, other) in compared(&sampled, &run.experiment.baseline) {
         difference(&run.directory, baseline, other)?;
     }
     Ok(())
+}
+
+/// The last profile of each arm, with the baseline's at the same levels, or else its last.
+fn compared<'p>(profiles: &'p [Profile], baseline: &str) -> Vec<(&'p Profile, &'p Profile)> {
+    let is_last = |(at, one): &(usize, &Profile)| {
+        profiles[at + 1..].iter().all(|later| later.cell.arm != one.cell.arm)
+    };
+    let of_baseline = || profiles.iter().rev().filter(move |one| one.cell.arm == baseline);
+    let others = profiles.iter().enumerate().filter(is_last).map(|(_, one)| one);
+    others
+        .filter(|one| one.cell.arm != baseline)
+        .filter_map(|one| {
+            let same = of_baseline().find(|before| before.cell.levels == one.cell.levels);
+            Some((same.or_else(|| of_baseline().next())?, one))
+        })
+        .collect()
 }
 
 /// Profiles an arm and adds it to the run's index, unless it is there.
@@ -297,5 +312,80 @@ impl Tally {
         if self.total < SAMPLES_MIN {
             notes.push(format!("only {} samples: shares are rough", self.total));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan;
+    use crate::spec::{Scale, parse};
+
+    const TEXT: &str = r#"
+experiment = { name = "x", question = "?", expect = "!", baseline = "a" }
+targets.a.program = "regatta"
+targets.b.program = "nginx"
+workload = { root = ".", loop = "open" }
+factors = { "workload.rate" = [100, 200, 300] }
+measure.profile = true
+measure.warm_s = 1
+measure.window_s = 2
+"#;
+
+    fn read(more: &str) -> Result<Experiment, Vec<crate::spec::Problem>> {
+        parse("x", &format!("{TEXT}{more}"), Scale::Quick)
+    }
+
+    fn chosen(more: &str) -> Vec<Cell> {
+        let experiment = read(more).unwrap();
+        let cells = cells(&experiment, &plan::cells(&experiment));
+        let seconds = crate::stats::count(cells.len()) * (1.0 + 2.0 + AROUND_S);
+        assert!((predicted_s(&experiment) - seconds).abs() < 1e-9);
+        cells
+    }
+
+    fn words(cells: &[Cell]) -> Vec<(&str, &str)> {
+        cells.iter().map(|cell| (cell.arm.as_str(), &*cell.levels["workload.rate"])).collect()
+    }
+
+    #[test]
+    fn every_arm_is_profiled_at_the_levels_that_are_asked_for() {
+        assert_eq!(words(&chosen("")), [("a", "300"), ("b", "300")]);
+        let one = chosen(r#"measure.profile_at = { "workload.rate" = "200" }"#);
+        assert_eq!(words(&one), [("a", "200"), ("b", "200")]);
+        let two = chosen(r#"measure.profile_at = { "workload.rate" = [100, 300] }"#);
+        assert_eq!(words(&two), [("a", "100"), ("a", "300"), ("b", "100"), ("b", "300")]);
+        let said = read(r#"measure.profile_at = { "workload.rate" = [100, 400] }"#).unwrap_err();
+        let wanted = "measure.profile_at: \"workload.rate\" has no level \"400\"";
+        assert!(said.len() == 1 && said[0].0.ends_with(wanted), "{said:?}");
+    }
+
+    #[test]
+    fn arms_are_compared_with_the_baseline_at_their_last_levels() {
+        let profile = |cell: &Cell| Profile {
+            cell: cell.clone(),
+            source: Source::Perf,
+            categories: BTreeMap::new(),
+            replies: 1.0,
+            cycles_per_instruction: None,
+            folded: None,
+            flame: None,
+            samples: 1,
+            unknown_share: 0.0,
+            system_calls_per_reply: None,
+            metrics: Numbers::new(),
+            notes: Vec::new(),
+        };
+        let cells = chosen(r#"measure.profile_at = { "workload.rate" = [100, 300] }"#);
+        let all: Vec<Profile> = cells.iter().map(profile).collect();
+        let pairs = |all: &[Profile]| -> Vec<(Cell, Cell)> {
+            let pairs = compared(all, "a").into_iter();
+            pairs.map(|(before, after)| (before.cell.clone(), after.cell.clone())).collect()
+        };
+        assert_eq!(pairs(&all), [(cells[1].clone(), cells[3].clone())]);
+        // An arm that has only the lower one.
+        assert_eq!(pairs(&all[..3]), [(cells[0].clone(), cells[2].clone())]);
+        assert_eq!(pairs(&all[1..3]), [(cells[1].clone(), cells[2].clone())]);
+        assert_eq!(pairs(&all[2..]), []);
     }
 }

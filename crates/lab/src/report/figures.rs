@@ -6,8 +6,8 @@
 
 use super::tables::Table;
 use super::{
-    Report, costs, disk, environments, goodput, inside, knees, latency, overload, paired, papers,
-    profiles, quality, scaling, seconds, spectrum, tuning, verified,
+    Report, calls, costs, disk, environments, goodput, inside, knees, latency, overload, paired,
+    papers, profiles, quality, scaling, seconds, spectrum, tuning, verified,
 };
 use crate::analysis::CellSummary;
 use crate::plan::Cell;
@@ -32,6 +32,7 @@ const MAKERS: &[Maker] = &[
     seconds::figures,
     costs::figures,
     profiles::figures,
+    calls::figures,
     inside::figures,
     disk::figures,
     environments::figures,

@@ -2,6 +2,7 @@
 //!
 //! A pure function of the run's directory: the same run gives the same bytes.
 
+mod calls;
 mod costs;
 mod disk;
 mod environments;

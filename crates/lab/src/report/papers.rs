@@ -89,12 +89,8 @@ impl Report<'_> {
         for one in paper.values.iter().filter(|one| one.experiments.contains(name)) {
             let what = format!("{}: {} at {}x", one.arm, one.what, one.at);
             let ours = self.ours(one).map_or_else(|missing| format!("– ({missing})"), show);
-            rows.push(vec![
-                one.figure.clone(),
-                what,
-                format!("{} ({})", one.value, one.place),
-                ours,
-            ]);
+            let theirs = one.said.clone().unwrap_or_else(|| one.value.to_string());
+            rows.push(vec![one.figure.clone(), what, format!("{theirs} ({})", one.place), ours]);
             self.judged(rows.last_mut(), &one.claim);
         }
         let head = ["where", "what", "paper", "here", "claim"].map(str::to_owned).to_vec();
@@ -108,6 +104,9 @@ impl Report<'_> {
     /// Our number for one of the paper's, or what is missing.
     fn ours(&self, one: &papers::Value) -> Result<f64, String> {
         let cell = Evidence::new(self.run).at(&one.arm, one.at)?;
+        if !one.calls.is_empty() {
+            return self.called(&cell, &one.calls).ok_or_else(|| "no profile".to_owned());
+        }
         let found = self.analysis.cells.iter().find(|summary| summary.cell == cell);
         let number =
             found.and_then(|summary| quotient(summary, &one.of, one.per.as_deref(), one.times));
@@ -297,6 +296,28 @@ mod tests {
         ] {
             let row = table.rows.iter().find(|row| row[0] == name).unwrap();
             assert_eq!([row[column - 1].as_str(), row[column].as_str()], [theirs, ours], "{name}");
+        }
+        drop(folder);
+    }
+
+    #[test]
+    fn shares_of_system_calls_stand_beside_those_of_gprof() {
+        let stacks = |cell: &Cell| {
+            let select = if cell.target == "accept1" { 30 } else { 10 };
+            let rest = 100 - select;
+            format!("r;__x64_sys_select_[k] {select}\nr;__x64_sys_recvfrom_[k] {rest}\n")
+        };
+        let (run, folder) = profiled("hpl01-fig4", &metrics, &stacks, &[]);
+        let figures = figures(&Report::of(&run));
+        let numbers = figures.iter().find(|figure| figure.title.ends_with("in numbers")).unwrap();
+        let rows = &numbers.table.as_ref().unwrap().rows;
+        for (what, theirs, ours) in [
+            ("accept1: select, % of the time at 2.4x", "over 40 (§6.1, at 10,000)", "30.0"),
+            ("accept1: select, % of the time at 0.7x", "13 (§6.1, at 3,000)", "30.0"),
+            ("cm: read, % of the time at 1.67x", "17.5 (§6.1, at 7,000: 21 of 120 s)", "90.0"),
+        ] {
+            let row = rows.iter().find(|row| row[1] == what).unwrap();
+            assert_eq!([row[2].as_str(), row[3].as_str()], [theirs, ours], "{what}");
         }
         drop(folder);
     }

@@ -54,7 +54,7 @@ impl Report<'_> {
             let own = profile.metrics.get("cpu_us_per_reply").copied();
             self.median(profile, "cpu_us_per_reply").or(own).unwrap_or_default()
         };
-        let labels: Vec<&str> = profiles.iter().map(|one| one.cell.arm.as_str()).collect();
+        let labels: Vec<String> = profiles.iter().map(|one| label(one, profiles)).collect();
         let part = |name: &str, share: &dyn Fn(&Profile) -> f64| {
             let values: Vec<f64> = profiles.iter().map(|one| time(one) * share(one)).collect();
             (values.iter().any(|value| *value > 0.0))
@@ -98,14 +98,15 @@ impl Report<'_> {
     /// The flame graphs beside the page.
     fn graphs(&self, profiles: &[Profile]) -> Vec<(String, String)> {
         let flames = profiles.iter().filter_map(|one| {
-            Some((format!("flame graph of {}", one.cell.arm), one.flame.clone()?))
+            Some((format!("flame graph of {}", label(one, profiles)), one.flame.clone()?))
         });
         let mut links: Vec<(String, String)> = flames.collect();
         let baseline = &self.run.experiment.baseline;
         for other in profiles.iter().filter(|one| one.cell.arm != *baseline) {
             let path = profile::difference_path(baseline, &other.cell.arm);
-            if self.run.directory.join(&path).exists() {
-                links.push((format!("{} compared with {baseline}", other.cell.arm), path));
+            let link = (format!("{} compared with {baseline}", other.cell.arm), path);
+            if !links.contains(&link) && self.run.directory.join(&link.1).exists() {
+                links.push(link);
             }
         }
         links
@@ -158,7 +159,7 @@ impl Report<'_> {
             number(self.median(one, "cycles_per_instruction").or(one.cycles_per_instruction))
         }));
         let mut head = vec!["share of samples".to_owned()];
-        head.extend(profiles.iter().map(|one| one.cell.arm.clone()));
+        head.extend(profiles.iter().map(|one| label(one, profiles)));
         let mut figure = Figure::new(
             Section::Work,
             "profile-table",
@@ -207,6 +208,13 @@ impl Report<'_> {
         figure.table = Some(Table { head, rows });
         Some(figure)
     }
+}
+
+/// What a profile is called: its arm, with the levels where there are others of that arm.
+fn label(one: &Profile, all: &[Profile]) -> String {
+    let same = all.iter().filter(|other| other.cell.arm == one.cell.arm).count();
+    let levels = if same > 1 { crate::run::levels(&one.cell) } else { String::new() };
+    format!("{} {levels}", one.cell.arm).trim_end().to_owned()
 }
 
 /// Columns that can still be read beside each other.

@@ -275,8 +275,16 @@ pub struct Measure {
     pub again: bool,
     /// Whether each arm is profiled in a trial more.
     pub profile: bool,
-    /// At which level of factors that is; of others at their last level.
+    /// At which level of factors that is, or levels with commas between them; of others at their
+    /// last level.
     pub profile_at: BTreeMap<String, String>,
+}
+
+impl Measure {
+    /// Every level that an entry of `profile_at` names.
+    pub(crate) fn each_level(asked: &str) -> impl Iterator<Item = &str> {
+        asked.split(',')
+    }
 }
 
 /// What makes a trial invalid. It is kept on record with its reasons and made once more.

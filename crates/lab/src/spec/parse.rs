@@ -376,9 +376,10 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
             complain(format!("the factor {:?} is about {name:?}, which is no target", factor.path));
         }
     }
-    for (path, level) in &experiment.measure.profile_at {
+    for (path, asked) in &experiment.measure.profile_at {
         let factor = experiment.factors.iter().find(|factor| factor.path == *path);
-        if factor.is_none_or(|factor| !factor.levels.contains(level)) {
+        let levels = factor.map_or(&[][..], |factor| factor.levels.as_slice());
+        for level in Measure::each_level(asked).filter(|one| !levels.iter().any(|l| l == one)) {
             complain(format!("measure.profile_at: {path:?} has no level {level:?}"));
         }
     }
