@@ -26,6 +26,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("systor12-table3", include_str!("../../../experiments/systor12-table3.toml")),
     ("geneves-fig1", include_str!("../../../experiments/geneves-fig1.toml")),
     ("geneves-fig2", include_str!("../../../experiments/geneves-fig2.toml")),
+    ("geneves-fig4", include_str!("../../../experiments/geneves-fig4.toml")),
     ("geneves-backlog", include_str!("../../../experiments/geneves-backlog.toml")),
     ("accept-strategies", include_str!("../../../experiments/accept-strategies.toml")),
     ("think-times", include_str!("../../../experiments/think-times.toml")),

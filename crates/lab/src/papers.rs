@@ -139,7 +139,7 @@ pub struct Printed {
     pub note: String,
     /// The paper's names of its columns.
     pub labels: Vec<String>,
-    /// Our arm of each column; empty where there is none.
+    /// Our arm of each column; empty where there is none, or where each row has one.
     pub arms: Vec<String>,
     /// Its rows.
     pub rows: Vec<Row>,
@@ -161,6 +161,11 @@ pub struct Row {
     pub times: Option<f64>,
     /// The category of a profile that it is, in per cent of the samples.
     pub category: Option<String>,
+    /// Our arm, where rows rather than columns are set-ups.
+    pub arm: Option<String>,
+    /// Whether it is the highest over the rates, rather than at the highest rate.
+    #[serde(default)]
+    pub peak: bool,
 }
 
 /// All of them.
@@ -219,7 +224,8 @@ mod tests {
             for ratio in &paper.ratios {
                 known(&ratio.experiments, &ratio.arm, &ratio.figure);
                 known(&ratio.experiments, &ratio.over, &ratio.figure);
-                assert!(CLAIMS.iter().any(|claim| claim.id == ratio.claim), "{ratio:?}");
+                let claimed = CLAIMS.iter().any(|claim| claim.id == ratio.claim);
+                assert!(claimed || ratio.claim.is_empty(), "{ratio:?}");
                 numbers += 1;
             }
             for value in &paper.values {
@@ -240,6 +246,7 @@ mod tests {
                     known(&table.experiments, arm, &table.name);
                 });
                 for row in &table.rows {
+                    row.arm.iter().for_each(|arm| known(&table.experiments, arm, &row.name));
                     assert_eq!(row.values.len(), table.labels.len(), "{} {}", table.name, row.name);
                     numbers += row.values.len();
                 }

@@ -6,7 +6,7 @@ use super::{Report, show};
 use crate::analysis::CellSummary;
 use crate::claims::Verdict;
 use crate::claims::evidence::{self, Evidence};
-use crate::papers::{self, Drawn, Paper, Printed};
+use crate::papers::{self, Drawn, Paper, Printed, Row};
 use crate::profile::Profile;
 use crate::stats::median;
 use serde_json::{Value, json};
@@ -144,12 +144,13 @@ impl Report<'_> {
             let Some(ours) = arm.and_then(|arm| self.top(arm)) else { continue };
             head.push(format!("{} here", ours.cell.arm));
             for (row, out) in printed.rows.iter().zip(&mut rows) {
-                let profiled = || self.category(ours, row.category.as_deref()?);
-                let measured = row
-                    .of
-                    .as_deref()
-                    .and_then(|of| quotient(ours, of, row.per.as_deref(), row.times));
-                let number = measured.or_else(profiled);
+                out.push(self.number(&ours.cell.arm, row).map_or("–".to_owned(), show));
+            }
+        }
+        if printed.rows.iter().any(|row| row.arm.is_some()) {
+            head.push("here".to_owned());
+            for (row, out) in printed.rows.iter().zip(&mut rows) {
+                let number = row.arm.as_deref().and_then(|arm| self.number(arm, row));
                 out.push(number.map_or("–".to_owned(), show));
             }
         }
@@ -158,6 +159,19 @@ impl Report<'_> {
         let mut figure = Figure::new(Section::Papers, id(&title), title, caption);
         figure.table = Some(Table { head, rows });
         figure
+    }
+
+    /// What a row of a table is of an arm.
+    fn number(&self, arm: &str, row: &Row) -> Option<f64> {
+        if row.peak {
+            let peaks = Evidence::new(self.run).peaks(arm, row.of.as_deref()?).ok()?;
+            let peaks: Vec<f64> = peaks.into_values().collect();
+            return (!peaks.is_empty()).then(|| median(&peaks) * row.times.unwrap_or(1.0));
+        }
+        let ours = self.top(arm)?;
+        let of = row.of.as_deref();
+        let measured = of.and_then(|of| quotient(ours, of, row.per.as_deref(), row.times));
+        measured.or_else(|| self.category(ours, row.category.as_deref()?))
     }
 
     /// The share of a category in the profile of a cell, per cent.
@@ -320,6 +334,36 @@ mod tests {
             assert_eq!([row[2].as_str(), row[3].as_str()], [theirs, ours], "{what}");
         }
         drop(folder);
+    }
+
+    #[test]
+    fn a_table_whose_rows_are_set_ups_gets_one_column() {
+        let value = |cell: &Cell| {
+            let mut all = metrics(cell);
+            // It answers less beyond its peak.
+            let over = cell.levels["workload.rate"] == "1.4x";
+            let mbit = if cell.target == "sped" { 100.0 } else { 170.0 };
+            all.insert("mbit_per_s".to_owned(), if over { mbit / 2.0 } else { mbit });
+            all.insert("cycles_per_instruction".to_owned(), 2.2);
+            all
+        };
+        let text = crate::library::find("geneves-fig4").unwrap();
+        let run = made_up_at(text, Scale::Replica, &value);
+        let figures = figures(&Report::of(&run));
+        let column = |table: &str| -> Vec<String> {
+            let title = format!("[G] {table} and ours");
+            let figure = figures.iter().find(|figure| figure.title == title).unwrap();
+            let table = figure.table.as_ref().unwrap();
+            assert_eq!(table.head.last().map(String::as_str), Some("here"));
+            table.rows.iter().map(|row| row.last().unwrap().clone()).collect()
+        };
+        assert_eq!(column("table III")[..4], ["100", "170", "170", "–"]);
+        assert_eq!(column("table II"), ["2.20", "2.20", "–", "–"]);
+        let numbers = figures.iter().find(|figure| figure.title.ends_with("in numbers")).unwrap();
+        let rows = &numbers.table.as_ref().unwrap().rows;
+        let second = rows.iter().find(|row| row[1] == "symped over sped, peaks").unwrap();
+        assert!(second[2].starts_with("1.7 (table III"), "{second:?}");
+        assert_eq!(second[4], "", "it belongs to no claim");
     }
 
     #[test]
