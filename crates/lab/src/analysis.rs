@@ -325,7 +325,7 @@ pub(crate) fn compared(pairs: &[(f64, f64)]) -> Option<Effect> {
 }
 
 /// What the baseline's two runs show, at all settings together.
-fn floor(run: &Run, cells: &[CellSummary], metric: &str) -> Floor {
+pub(crate) fn floor(run: &Run, cells: &[CellSummary], metric: &str) -> Floor {
     let again = cells.iter().map(|one| &one.cell).filter(|cell| cell.arm.ends_with(AGAIN));
     let settings: Vec<Vec<(f64, f64)>> = again
         .filter_map(|again| {

@@ -167,10 +167,17 @@ pub fn report(directory: &Path) -> u8 {
     }
 }
 
-/// Prints what differs between two runs.
+/// Prints what differs between two runs: first in what was asked of them, then in what they show.
+/// Without a cell that both have, it fails.
 pub fn compare(before: &Path, after: &Path) -> u8 {
     match (Run::open(before), Run::open(after)) {
-        (Ok(before), Ok(after)) => print(&compare::compare(&before, &after)),
+        (Ok(before), Ok(after)) => match compare::compare(&before, &after) {
+            Ok(compared) => print(&compared.markdown()),
+            Err(why) => {
+                say(&why);
+                FAILED
+            }
+        },
         (before, after) => {
             [before.err(), after.err()].iter().flatten().for_each(|why| say(why));
             USAGE

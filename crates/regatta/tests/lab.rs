@@ -102,6 +102,19 @@ fn a_run_is_made_and_goes_on_where_it_was() {
     let again = records(&out);
     assert_eq!(again[..5], made[..5]);
     assert_eq!(again[5]["trial"], made[5]["trial"]);
+    // Compared with itself, it differs in nothing; with a run that has no trial, in no way.
+    let compare = |after: &Path| run(&["compare".as_ref(), &out, after]);
+    let said = done(&compare(&out));
+    assert!(said.contains("| sped connections=2 |") && said.contains("too few trials"), "{said}");
+    let bare = place.0.join("bare");
+    fs::create_dir(&bare).unwrap();
+    for name in ["experiment.toml", "manifest.json"] {
+        fs::copy(out.join(name), bare.join(name)).unwrap();
+    }
+    let failed = compare(&bare);
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!(failed.status.code(), Some(1), "{said}");
+    assert!(said.contains("no cell in common") && said.contains("template-builds"), "{said}");
     // Another experiment does not go on with it.
     let other = run(&["run".as_ref(), &place.experiment(0.6), "--out".as_ref(), &out]);
     assert_eq!(other.status.code(), Some(1));

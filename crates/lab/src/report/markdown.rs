@@ -39,7 +39,7 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
         writeln!(out, "| claim | says | paper | here | verdict |\n|---|---|---|---|---|")?;
         for one in &report.claims {
             let here = format!("{} {}", one.ours, one.why);
-            let row = [&one.id, &one.gist, &one.paper, &here].map(|text| cell(text));
+            let row = [&one.id, &one.gist, &one.paper, &here].map(|text| escaped(text));
             writeln!(out, "| {} | {} |", row.join(" | "), claim_words(one))?;
         }
         writeln!(out)?;
@@ -57,7 +57,7 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
         writeln!(
             out,
             "| {} | {ratio:.3} | {interval} | {corrected:.4} | {} |",
-            cell(name.trim_end()),
+            escaped(name.trim_end()),
             effect_words(row)
         )?;
     }
@@ -65,7 +65,7 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
     writeln!(out, "\n## Numbers\n\n| {} |", table.head.join(" | "))?;
     writeln!(out, "|---|{}", "---:|".repeat(table.head.len() - 1))?;
     for row in &table.rows {
-        let row: Vec<String> = row.iter().map(|text| cell(text)).collect();
+        let row: Vec<String> = row.iter().map(|text| escaped(text)).collect();
         writeln!(out, "| {} |", row.join(" | "))?;
     }
     writeln!(out, "\n{}", report.verification())
@@ -79,7 +79,7 @@ fn papers(report: &Report<'_>, out: &mut String) -> fmt::Result {
         writeln!(out, "### {}\n\n{}\n", figure.title, figure.caption)?;
         writeln!(out, "| {} |\n|{}", table.head.join(" | "), "---|".repeat(table.head.len()))?;
         for row in &table.rows {
-            let row: Vec<String> = row.iter().map(|text| cell(text)).collect();
+            let row: Vec<String> = row.iter().map(|text| escaped(text)).collect();
             writeln!(out, "| {} |", row.join(" | "))?;
         }
         writeln!(out)?;
@@ -88,6 +88,6 @@ fn papers(report: &Report<'_>, out: &mut String) -> fmt::Result {
 }
 
 /// Text that does not end its cell.
-fn cell(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ").trim().to_owned()
 }

@@ -33,6 +33,7 @@ use crate::claims::{self, Judged};
 use crate::journal::Run;
 use crate::plan::{AGAIN, Cell};
 use crate::run::levels;
+pub(crate) use markdown::escaped;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
