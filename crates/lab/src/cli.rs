@@ -2,11 +2,12 @@
 
 use crate::analysis::Analysis;
 use crate::journal::Run;
+use crate::manifest::Manifest;
 use crate::plan::{cells, order, predicted_s};
 use crate::profile::{self, Profile};
 use crate::run::{self, Ended, Options, Progress};
-use crate::spec::{Experiment, Scale, parse};
-use crate::{claims, compare, date, library, manifest, report};
+use crate::spec::{Experiment, Rules, Scale, parse, parse_by};
+use crate::{claims, compare, date, library, possible, report};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write as _;
 use std::fs;
@@ -34,6 +35,8 @@ pub struct RunOptions {
     pub plan: bool,
     /// The regatta program.
     pub regatta: PathBuf,
+    /// What it says of its options.
+    pub rules: Rules,
 }
 
 /// Prints the experiments that come with the program.
@@ -82,11 +85,14 @@ pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
 }
 
 fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
-    let (text, experiment) = experiment(&options.which, options.scale)?;
+    let (text, experiment) = experiment(&options.which, options.scale, options.rules)?;
+    let refused = possible::refused(&experiment, options.rules);
     if options.plan {
-        let lacking = manifest::lacking(&experiment);
-        for lack in manifest::impossible(&experiment, &lacking) {
-            say(&format!("not possible here: {lack}"));
+        let mut manifest = Manifest::take(&experiment, options.scale, &options.regatta);
+        manifest.lacks.extend(refused);
+        warn(&manifest);
+        if let Some(why) = manifest.refusal(&experiment) {
+            say(&format!("would not be begun: {why}"));
         }
         return Ok(print(&plan(&experiment)));
     }
@@ -94,14 +100,15 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let bar = progress_bar();
     let tell = |progress: &Progress<'_>| show(&bar, progress);
     let asked = Options { regatta: &options.regatta, stop, tell: &tell };
+    let failed = |why: String| (FAILED, why);
     let opened = run::open(&directory, &text, experiment, options.scale, &asked);
-    let mut run = opened.map_err(|why| (FAILED, why))?;
-    for (name, why) in &run.manifest.left_out {
-        say(&format!("{name} is left out: {why}"));
+    let mut run = opened.map_err(failed)?;
+    if refused.iter().any(|why| !run.manifest.lacks.contains(why)) {
+        run.manifest.lacks.retain(|lack| !refused.contains(lack));
+        run.manifest.lacks.extend(refused);
+        run.save_manifest().map_err(failed)?;
     }
-    for lack in &run.manifest.lacks {
-        say(&format!("not possible here: {lack}"));
-    }
+    warn(&run.manifest);
     let ended = run::perform(&mut run, &asked);
     bar.finish_and_clear();
     match ended {
@@ -120,8 +127,22 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     }
 }
 
+/// Says what this machine lacks.
+fn warn(manifest: &Manifest) {
+    for (name, why) in &manifest.left_out {
+        say(&format!("{name} is left out: {why}"));
+    }
+    for lack in &manifest.lacks {
+        say(&format!("not possible here: {lack}"));
+    }
+}
+
 /// Reads an experiment by name or from a file.
-fn experiment(which: &str, scale: Scale) -> Result<(String, Experiment), (u8, String)> {
+fn experiment(
+    which: &str,
+    scale: Scale,
+    rules: Rules,
+) -> Result<(String, Experiment), (u8, String)> {
     let text = match library::find(which) {
         Some(text) => text.to_owned(),
         None => fs::read_to_string(which).map_err(|error| {
@@ -129,7 +150,7 @@ fn experiment(which: &str, scale: Scale) -> Result<(String, Experiment), (u8, St
             (USAGE, format!("{which} is no experiment, and as a file: {error}; {hint}"))
         })?,
     };
-    let read = parse(which, &text, scale);
+    let read = parse_by(rules, which, &text, scale);
     let experiment = read.map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         (USAGE, lines.join("\n"))

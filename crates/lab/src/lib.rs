@@ -2,7 +2,7 @@
 //! and judges what it read. It treats every server as a program with a command line.
 //!
 //! * What is asked: [`spec`] reads an experiment, [`library`] holds ours, [`plan`] orders its
-//!   trials.
+//!   trials, `possible` says what the machine lacks for it.
 //! * A run: [`run`] makes what is missing, `knees` searches, [`best`] races; [`journal`],
 //!   [`record`] and [`manifest`] keep it.
 //! * A trial: `trial` takes a room (`rooms`, [`env`]), a server (`servers`, [`programs`]) and a
@@ -34,6 +34,7 @@ pub mod model;
 mod offer;
 pub mod papers;
 pub mod plan;
+mod possible;
 mod process;
 mod processors;
 pub mod profile;

@@ -1,7 +1,8 @@
 //! What a run was made with: programs, machine, settings. Kept beside the results.
 
 use crate::date::unix_ms;
-use crate::env::{Lack, Record, lacks};
+use crate::env::{Lack, Record, Spec, lacks};
+use crate::possible;
 use crate::servers;
 use crate::spec::{Experiment, Program, Scale};
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,30 @@ impl Manifest {
             environments: BTreeMap::new(),
         }
     }
+
+    /// Why a run of the experiment is not begun here; None: it is. Other than a lack, what is
+    /// missing would leave nothing of its question.
+    pub(crate) fn refusal(&self, experiment: &Experiment) -> Option<String> {
+        let Experiment { name, baseline, .. } = experiment;
+        if let Some(why) = self.left_out.get(baseline) {
+            return Some(format!("the baseline {baseline} cannot run here: {why}"));
+        }
+        let lost = |spec: Spec| {
+            let asked = spec.disk.is_some();
+            asked && spec.without(&self.lacking).is_none_or(|left| left.disk.is_none())
+        };
+        experiment.specs().into_iter().any(lost).then(|| {
+            let why: Vec<String> = self.lacking.iter().map(ToString::to_string).collect();
+            format!(
+                "no simulated disk is possible here ({}), and from memory alone the experiment \
+                 would answer another question. Run it where it is possible: as root, with \
+                 /dev/fuse and loop devices (docs/environments.md). Or ask what there is without a \
+                 disk: `regatta lab list {name} > mine.toml`, and take [environment.disk] and its \
+                 factors out of the file.",
+                why.join("; ")
+            )
+        })
+    }
 }
 
 fn machine() -> BTreeMap<String, String> {
@@ -132,7 +157,7 @@ fn machine() -> BTreeMap<String, String> {
 }
 
 /// Parts of the experiment's environments that this machine does not allow, each once.
-pub(crate) fn lacking(experiment: &Experiment) -> Vec<Lack> {
+fn lacking(experiment: &Experiment) -> Vec<Lack> {
     let mut all: Vec<Lack> = Vec::new();
     for spec in experiment.specs() {
         for lack in lacks(&spec) {
@@ -145,20 +170,55 @@ pub(crate) fn lacking(experiment: &Experiment) -> Vec<Lack> {
 }
 
 /// What cannot be done here, said before anything runs.
-pub(crate) fn impossible(experiment: &Experiment, lacking: &[Lack]) -> Vec<String> {
-    let machine = &experiment.machine;
+fn impossible(experiment: &Experiment, lacking: &[Lack]) -> Vec<String> {
     let mut lacks: Vec<String> = lacking.iter().map(ToString::to_string).collect();
-    let there = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let asked = machine.server_cpus.iter().chain(&machine.client_cpus).max();
-    if let Some(most) = asked.filter(|most| **most >= there) {
-        lacks.push(format!("there is no processor {most}: {there} may be used"));
-    }
-    if machine.server_cpus.iter().any(|cpu| machine.client_cpus.contains(cpu)) {
-        lacks.push("server and client share processors: times are of both".to_owned());
-    }
-    let root = rustix::process::geteuid().is_root();
-    if !root && (machine.realtime || machine.drop_caches) {
-        lacks.push("realtime and drop_caches take root: others' work will be measured too".into());
-    }
+    lacks.extend(possible::lacks(experiment));
     lacks
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analysis::tests::made_up;
+    use crate::env::Lack;
+    use std::collections::BTreeMap;
+
+    const TEXT: &str = r#"
+experiment = { name = "x", question = "?", expect = "!" }
+targets.a.program = "regatta"
+targets.b.program = "nginx"
+workload.root = "."
+machine = { server_cpus = "0", client_cpus = "1" }
+[environment]
+memory = "84MiB"
+"#;
+
+    #[test]
+    fn without_its_baseline_or_its_disk_a_run_is_not_begun() {
+        let lack = |part: &str| Lack {
+            part: part.to_owned(),
+            needs: "root".to_owned(),
+            instead: String::new(),
+        };
+        let refusal = |text: &str, lacking: &[Lack], left_out: &[&str]| {
+            let mut run = made_up(text, &|_| BTreeMap::new());
+            let out = |name: &&str| ((*name).to_owned(), "it is not there".to_owned());
+            run.manifest.left_out = left_out.iter().map(out).collect();
+            run.manifest.lacking = lacking.to_vec();
+            run.manifest.refusal(&run.experiment)
+        };
+        let disk = format!("{TEXT}[environment.disk]\n");
+        assert_eq!(refusal(&disk, &[], &["b"]), None);
+        assert_eq!(refusal(TEXT, &[lack("memory"), lack("disk")], &[]), None, "it asks for none");
+        let said = refusal(TEXT, &[], &["a"]).unwrap();
+        assert!(said.contains("the baseline a") && said.contains("not there"), "{said}");
+        for part in ["disk", "groups"] {
+            let said = refusal(&disk, &[lack(part)], &[]).unwrap();
+            for words in ["simulated disk", "root", "regatta lab list x", "[environment.disk]"] {
+                assert!(said.contains(words), "{words}: {said}");
+            }
+        }
+        // One level of a factor is enough.
+        let factor = format!("{TEXT}[factors]\n\"environment.disk.heads\" = [1, 2]\n");
+        assert!(refusal(&factor, &[lack("disk")], &[]).is_some());
+    }
 }

@@ -63,7 +63,8 @@ pub enum Ended {
 /// Begins a run in `directory`, or goes on with the one that is there.
 ///
 /// # Errors
-/// Why it cannot: another experiment is there, or a program is missing.
+/// Why it cannot: another experiment is there, the baseline's program is missing, or the machine
+/// allows no simulated disk where one is asked for.
 pub fn open(
     directory: &Path,
     text: &str,
@@ -81,8 +82,8 @@ pub fn open(
     }
     let mut manifest = Manifest::take(&experiment, scale, options.regatta);
     manifest.command = format!("regatta lab run {} --scale {}", experiment.name, scale.name());
-    if manifest.left_out.contains_key(&experiment.baseline) {
-        return Err(manifest.left_out[&experiment.baseline].clone());
+    if let Some(why) = manifest.refusal(&experiment) {
+        return Err(why);
     }
     Run::begin(directory, text, experiment, manifest)
 }

@@ -7,8 +7,13 @@ use regatta_lab::{
     spec,
 };
 use regatta_load::engine::parse_time;
+use regatta_server::{
+    Failure, Sources,
+    config::raw::{Arguments, Problem, read},
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
@@ -195,8 +200,34 @@ impl Run {
             Scale::Full => spec::Scale::Full,
         };
         let Self { which, out, plan, .. } = self;
-        cli::run(&RunOptions { which, scale, out, plan, regatta }, &stop)
+        cli::run(&RunOptions { which, scale, out, plan, regatta, rules: RULES }, &stop)
     }
+}
+
+/// What this program says of the options in an experiment.
+const RULES: spec::Rules = spec::Rules { fault: option_fault, refused };
+
+fn option_fault(key: &str, value: &str) -> Option<String> {
+    let sets = vec![format!("{key}={value}")];
+    let (_, problems) = read(None, &Arguments { flags: Vec::new(), sets });
+    let said = problems.first().map(said)?;
+    // The experiment's reader names the key itself.
+    Some(said.strip_prefix(&format!("{key}: ")).map_or(said.clone(), str::to_owned))
+}
+
+fn refused(options: &BTreeMap<String, String>) -> Vec<String> {
+    let sets = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let arguments = Arguments { flags: Vec::new(), sets };
+    match regatta_server::print_config(&Sources { arguments, ..Sources::default() }) {
+        Err(Failure::Configuration(problems)) => problems.iter().map(said).collect(),
+        Err(Failure::Work(why)) => vec![why],
+        Ok(_) => Vec::new(),
+    }
+}
+
+fn said(problem: &Problem) -> String {
+    let hint = problem.hint.as_ref().map_or(String::new(), |hint| format!(" ({hint})"));
+    format!("{}{hint}", problem.message)
 }
 
 /// Becomes true at the first SIGINT, SIGTERM or SIGHUP; the second ends us at once.
@@ -213,4 +244,40 @@ fn listen() -> Result<Arc<AtomicBool>, String> {
 fn failed(why: &str) -> u8 {
     say(&format!("regatta lab: {why}\n"));
     FAILED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_every_experiment_are_options() {
+        for (name, text) in regatta_lab::library::EXPERIMENTS {
+            for scale in spec::Scale::ALL {
+                if let Err(problems) = spec::parse_by(RULES, name, text, scale) {
+                    panic!("{problems:#?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn options_are_read_as_the_server_reads_them() {
+        assert_eq!(option_fault("event.processes", "2"), None);
+        assert_eq!(option_fault("server.architecture", "symped"), None);
+        for (key, value, part) in [
+            ("event.procesess", "2", "did you mean event.processes?"),
+            ("event.processes", "many", "expected a whole number"),
+            ("server.architecture", "sp\u{eb}d", "there is no architecture"),
+        ] {
+            let said = option_fault(key, value).unwrap();
+            assert!(said.contains(part) && !said.starts_with(key), "{said}");
+        }
+        let options = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        assert_eq!(refused(&options(&[("server.architecture", "sped")])), Vec::<String>::new());
+        let said = refused(&options(&[("limits.connections_max", "4294967295")]));
+        assert!(said.len() == 1 && said[0].contains("descriptors (RLIMIT_NOFILE)"), "{said:?}");
+    }
 }

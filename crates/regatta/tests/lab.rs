@@ -92,6 +92,9 @@ fn a_run_is_made_and_goes_on_where_it_was() {
         assert_eq!(record["valid"], true, "{record}");
         assert!(record["metrics"]["good_per_s"].as_f64().unwrap() > 0.0, "{record}");
         assert!(record["counters"]["replies"].as_f64().unwrap() > 0.0, "{record}");
+        for name in record["metrics"].as_object().unwrap().keys() {
+            assert!(regatta_lab::spec::is_metric(name), "experiments cannot ask for {name}");
+        }
         assert_eq!(record["cell"]["levels"]["workload.connections"], "2");
     }
     assert!(!out.join("scratch").exists(), "nothing is left but results");
@@ -318,7 +321,24 @@ fn problems_are_told_at_once_and_plans_run_nothing() {
     assert_eq!(output.status.code(), Some(2));
     assert!(said.contains("wrong.toml:2:8") && said.contains("wrong.toml:4:8"), "{said}");
     assert_eq!(run(&["run".as_ref(), "nosuch".as_ref()]).status.code(), Some(2));
-    let plan = done(&run(&["run".as_ref(), &place.experiment(5.0), "--plan".as_ref()]));
+    let file = place.experiment(5.0);
+    let text = fs::read_to_string(&file).unwrap();
+    // An option that is none, at its place, before anything runs.
+    fs::write(&wrong, text.replace("event.processes", "event.procesess")).unwrap();
+    let output = run(&["run".as_ref(), &wrong]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("wrong.toml:5:") && said.contains("mean event.processes?"), "{said}");
+    // A program that is not there is told with the plan.
+    let gone = "targets.gone = { program = \"nginx\", binary = \"/nonexistent/nginx\" }";
+    fs::write(&wrong, text.replace("targets.sped", &format!("{gone}\ntargets.sped"))).unwrap();
+    let output = run(&["run".as_ref(), &wrong, "--plan".as_ref()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    // It is the first, and so the baseline.
+    assert!(said.contains("gone is left out") && said.contains("would not be begun"), "{said}");
+    assert_eq!(run(&["run".as_ref(), &wrong]).status.code(), Some(1));
+    let plan = done(&run(&["run".as_ref(), &file, "--plan".as_ref()]));
     assert!(plan.contains("6 trials") && plan.contains("sped (again)"), "{plan}");
     assert!(done(&run(&["list".as_ref()])).contains("quick"));
 }

@@ -16,7 +16,7 @@ use crate::spec::{Experiment, Measure};
 use crate::trial::Bench;
 use crate::watch::{Numbers, Seen};
 use categories::{Category, Part, category};
-pub(crate) use perf::{Recorder, TAIL_S};
+pub(crate) use perf::{Recorder, TAIL_S, may_see_all};
 pub(crate) use script::Folded;
 use script::Sample;
 use serde::{Deserialize, Serialize};

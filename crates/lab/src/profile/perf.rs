@@ -206,7 +206,7 @@ impl<'a> Recorder<'a> {
 }
 
 /// Whether we may take samples of everybody (`perf_event_open(2)`).
-fn may_see_all() -> bool {
+pub(crate) fn may_see_all() -> bool {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     rustix::process::geteuid().is_root()
         || paranoid.trim().parse().is_ok_and(|level: i32| level < 1)

@@ -1,6 +1,6 @@
 //! A strict reader of TOML: every problem with its place, all at once, and no key unread.
 
-use super::Problem;
+use super::{Problem, Rules};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -12,12 +12,14 @@ use toml::de::{DeTable, DeValue};
 pub(super) struct Report<'t> {
     name: &'t str,
     text: &'t str,
+    /// What is known of options; None: they are taken as they are.
+    pub(super) rules: Option<Rules>,
     problems: RefCell<Vec<(usize, String)>>,
 }
 
 impl<'t> Report<'t> {
-    pub(super) fn new(name: &'t str, text: &'t str) -> Self {
-        Self { name, text, problems: RefCell::default() }
+    pub(super) fn new(name: &'t str, text: &'t str, rules: Option<Rules>) -> Self {
+        Self { name, text, rules, problems: RefCell::default() }
     }
 
     pub(super) fn add(&self, at: usize, message: impl Into<String>) {

@@ -5,6 +5,7 @@
 
 mod environment;
 mod fields;
+mod metrics;
 mod parse;
 mod scale;
 mod search;
@@ -12,7 +13,8 @@ mod search;
 mod tests;
 
 pub use environment::{Environment, Memory};
-pub use parse::parse;
+pub use metrics::is_metric;
+pub use parse::{parse, parse_by};
 pub(crate) use parse::rate;
 pub use search::{KneeSearch, Mode, Warm};
 
@@ -29,6 +31,16 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// What the program that is measured says of its options. The lab itself knows none.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// What is wrong with an option (`section.key`) and its value alone; None: nothing.
+    pub fault: fn(&str, &str) -> Option<String>,
+    /// Why the program would not start here with all of these options: they do not go together, or
+    /// this machine has too little of something. Empty: it would.
+    pub refused: fn(&BTreeMap<String, String>) -> Vec<String>,
 }
 
 /// How much time an experiment takes.
@@ -104,6 +116,13 @@ pub struct Target {
     pub config: BTreeMap<String, String>,
     /// The program's file instead of the usual one, such as of another build.
     pub binary: Option<String>,
+}
+
+impl Target {
+    /// Whether it is regatta as it runs here, and no other build of it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.program == Program::Regatta && self.binary.is_none()
+    }
 }
 
 /// The programs that the lab knows how to start.

@@ -3,8 +3,8 @@
 use super::fields::{At, Fields, Report, number, word};
 use super::search::{self, Mode, Warm};
 use super::{
-    Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Scale,
-    Target, Workload, environment, scale,
+    Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Rules,
+    Scale, Target, Workload, environment, metrics, scale,
 };
 use crate::programs::Other;
 use regatta_load::workload::presets;
@@ -25,7 +25,29 @@ const SECONDS_MAX: f64 = 86_400.0;
 /// # Errors
 /// Everything that is wrong with it.
 pub fn parse(name: &str, text: &str, at_scale: Scale) -> Result<Experiment, Vec<Problem>> {
-    let report = Report::new(name, text);
+    read(name, text, at_scale, None)
+}
+
+/// The same, with options and their values held against the rules of the measured program.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse_by(
+    rules: Rules,
+    name: &str,
+    text: &str,
+    at_scale: Scale,
+) -> Result<Experiment, Vec<Problem>> {
+    read(name, text, at_scale, Some(rules))
+}
+
+fn read(
+    name: &str,
+    text: &str,
+    at_scale: Scale,
+    rules: Option<Rules>,
+) -> Result<Experiment, Vec<Problem>> {
+    let report = Report::new(name, text, rules);
     let (mut table, faults) = DeTable::parse_recoverable(text);
     for fault in faults {
         report.add(fault.span().unwrap_or(0..0).start, fault.message());
@@ -63,7 +85,7 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
         papers: about.texts("papers"),
         claims: about.texts("claims"),
         baseline: about.text("baseline").unwrap_or(first),
-        factors: factors(&part("factors")),
+        factors: factors(&part("factors"), &targets),
         workload: workload(part("workload")),
         calibrate: file.table("calibrate").map(calibrate),
         machine: machine(part("machine")),
@@ -107,13 +129,16 @@ fn targets(all: &Fields<'_, '_, '_>) -> Vec<Target> {
             },
         };
         let mut config = BTreeMap::new();
+        let binary = fields.text("binary");
         if let Some(table) = fields.table("config") {
-            flatten(&table, "", &mut config);
+            // Another build has options of its own.
+            let rules = all.report().rules.filter(|_| binary.is_none());
+            flatten(&table, "", rules, &mut config);
             if program != Program::Regatta && !config.is_empty() {
                 all.wrong(value, &name, "only the program `regatta` takes `config`");
             }
         }
-        targets.push(Target { name, program, config, binary: fields.text("binary") });
+        targets.push(Target { name, program, config, binary });
         fields.finish();
     }
     if targets.is_empty() {
@@ -126,7 +151,8 @@ fn targets(all: &Fields<'_, '_, '_>) -> Vec<Target> {
 fn of_all(fields: Fields<'_, '_, '_>, targets: &mut [Target]) {
     let mut common = BTreeMap::new();
     if let Some(table) = fields.table("config") {
-        flatten(&table, "", &mut common);
+        let rules = fields.report().rules.filter(|_| targets.iter().any(Target::is_ours));
+        flatten(&table, "", rules, &mut common);
     }
     fields.finish();
     for target in targets.iter_mut().filter(|target| target.program == Program::Regatta) {
@@ -137,14 +163,22 @@ fn of_all(fields: Fields<'_, '_, '_>, targets: &mut [Target]) {
 }
 
 /// `config.server.architecture = "sped"` as `server.architecture`: `sped`.
-fn flatten(table: &Fields<'_, '_, '_>, prefix: &str, out: &mut BTreeMap<String, String>) {
+fn flatten(
+    table: &Fields<'_, '_, '_>,
+    prefix: &str,
+    rules: Option<Rules>,
+    out: &mut BTreeMap<String, String>,
+) {
     for (key, value) in table.entries() {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         if value.get_ref().is_table() {
             if let Some(inner) = table.table(&key) {
-                flatten(&inner, &path, out);
+                flatten(&inner, &path, rules, out);
             }
         } else if let Some(word) = word(value.get_ref()) {
+            if let Some(fault) = rules.and_then(|rules| (rules.fault)(&path, &word)) {
+                table.wrong(value, &key, &fault);
+            }
             out.insert(path, word);
         } else {
             table.wrong(value, &key, "expected a value that an option can have");
@@ -152,7 +186,7 @@ fn flatten(table: &Fields<'_, '_, '_>, prefix: &str, out: &mut BTreeMap<String, 
     }
 }
 
-fn factors(all: &Fields<'_, '_, '_>) -> Vec<Factor> {
+fn factors(all: &Fields<'_, '_, '_>, targets: &[Target]) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (path, value) in all.entries() {
         let known = ["workload.rate", "workload.connections", THINK].contains(&path.as_str())
@@ -165,9 +199,29 @@ fn factors(all: &Fields<'_, '_, '_>) -> Vec<Factor> {
             all.wrong(value, &path, what);
         }
         let levels = levels(all, &path, value);
-        factors.push(Factor { path, levels });
+        let factor = Factor { path, levels };
+        for fault in option_faults(&factor, targets, all.report().rules) {
+            all.wrong(value, &factor.path, &fault);
+        }
+        factors.push(factor);
     }
     factors
+}
+
+/// What is wrong with a factor that is a target's option.
+fn option_faults(factor: &Factor, targets: &[Target], rules: Option<Rules>) -> Vec<String> {
+    let Some((name, key)) = factor.of_target() else { return Vec::new() };
+    // A name of no target is told once all are known.
+    let target = targets.iter().find(|target| target.name == name);
+    match (target, rules) {
+        (Some(target), _) if target.program != Program::Regatta => {
+            vec!["only the program `regatta` takes options".to_owned()]
+        }
+        (Some(target), Some(rules)) if target.is_ours() => {
+            factor.levels.iter().filter_map(|level| (rules.fault)(key, level)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn levels(all: &Fields<'_, '_, '_>, path: &str, value: At<'_, '_>) -> Vec<String> {
@@ -331,7 +385,11 @@ fn cpu_list(text: &str) -> Option<Vec<usize>> {
 fn measure(fields: Fields<'_, '_, '_>) -> Measure {
     let mut profile_at = BTreeMap::new();
     if let Some(table) = fields.table("profile_at") {
-        flatten(&table, "", &mut profile_at);
+        flatten(&table, "", None, &mut profile_at);
+    }
+    let metric = fields.text("metric").unwrap_or_else(|| "good_per_s".to_owned());
+    if let (Some(fault), Some(value)) = (metrics::fault(&metric), fields.value("metric")) {
+        fields.wrong(value, "metric", &fault);
     }
     let measure = Measure {
         mode: Mode::read(&fields),
@@ -340,7 +398,7 @@ fn measure(fields: Fields<'_, '_, '_>) -> Measure {
         window_s: fields.number("window_s", 0.5..=SECONDS_MAX).unwrap_or(5.0),
         blocks: fields.count("blocks", 1..=1_000).unwrap_or(6),
         seed: u64::from(fields.count("seed", 0..=u32::MAX).unwrap_or(1)),
-        metric: fields.text("metric").unwrap_or_else(|| "good_per_s".to_owned()),
+        metric,
         again: fields.flag("again").unwrap_or(true),
         profile: fields.flag("profile").unwrap_or(false),
         profile_at,

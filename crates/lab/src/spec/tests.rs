@@ -93,6 +93,7 @@ slo = "p99<x"
 [measure]
 blocks = 0
 window_s = "long"
+metric = "good_per_sec"
 [scale.tiny]
 [guard]
 "#;
@@ -116,12 +117,56 @@ window_s = "long"
         "e.toml:18:7: workload.slo:",
         "e.toml:20:10: measure.blocks: expected a whole number from 1 to 1000",
         "e.toml:21:12: measure.window_s: expected a number",
-        "e.toml:22:8: no such scale",
-        "e.toml:23:2: unknown key guard",
+        "e.toml:22:10: measure.metric: no trial has a number \"good_per_sec\"; did",
+        "e.toml:23:8: no such scale",
+        "e.toml:24:2: unknown key guard",
     ] {
         assert!(said.iter().any(|line| line.starts_with(part)), "{part} is not in {said:#?}");
     }
-    assert_eq!(said.len(), 19, "{said:#?}");
+    assert_eq!(said.len(), 20, "{said:#?}");
     let problems = parse("e.toml", "[experiment\nname = ", Scale::Quick).unwrap_err();
     assert!(problems.iter().any(|problem| problem.0.starts_with("e.toml:1:")), "{problems:?}");
+}
+
+#[test]
+fn options_are_held_against_the_rules_of_the_program() {
+    let rules = Rules {
+        fault: |key, value| match (key, value) {
+            ("event.processes", "2" | "4") | ("server.architecture", _) => None,
+            ("event.processes", _) => Some(format!("expected 2 or 4, got {value}")),
+            _ => Some(format!("unknown option {key}")),
+        },
+        refused: |_| Vec::new(),
+    };
+    let text = r#"experiment = { name = "x", question = "?", expect = "!" }
+workload.root = "."
+[targets.a]
+program = "regatta"
+config.server.architecture = "symped"
+config.event.processes = 3
+[targets.b]
+program = "regatta"
+binary = "./other"
+config.event.other = 3
+[targets.c]
+program = "nginx"
+[regatta]
+config.event.procesess = 2
+[factors]
+"targets.a.config.event.processes" = [2, 4, 5]
+"targets.b.config.event.processes" = [7]
+"targets.c.config.event.processes" = [2]
+"#;
+    let problems = parse_by(rules, "o.toml", text, Scale::Quick).unwrap_err();
+    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let wanted = [
+        "o.toml:6:26: targets.a.config.event.processes: expected 2 or 4, got 3",
+        "o.toml:14:26: regatta.config.event.procesess: unknown option event.procesess",
+        "o.toml:16:38: factors.targets.a.config.event.processes: expected 2 or 4, got 5",
+        "o.toml:18:38: factors.targets.c.config.event.processes: only the program `regatta` takes \
+         options",
+    ];
+    assert_eq!(said, wanted);
+    let problems = parse("o.toml", text, Scale::Quick).unwrap_err();
+    assert_eq!(problems.len(), 1, "without rules options are taken as they are: {problems:?}");
 }
