@@ -1,6 +1,7 @@
 //! `regatta lab`: options in, a run and what it says out, an exit code.
 
 use crate::analysis::Analysis;
+use crate::env::Spec;
 use crate::journal::Run;
 use crate::manifest::Manifest;
 use crate::plan::{cells, order, predicted_s};
@@ -9,6 +10,9 @@ use crate::run::{self, Ended, Options, Progress};
 use crate::spec::{Experiment, Rules, Scale, parse, parse_by};
 use crate::{claims, compare, date, library, possible, report};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
@@ -37,29 +41,66 @@ pub struct RunOptions {
     pub regatta: PathBuf,
     /// What it says of its options.
     pub rules: Rules,
+    /// How plan or result are printed.
+    pub form: Form,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one JSON value.
+    Json,
+}
+
+/// An experiment in the list of them.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    question: String,
+    papers: Vec<String>,
+    claims: Vec<String>,
+    /// How long it takes at each scale, by its name.
+    seconds: BTreeMap<&'static str, f64>,
+}
+
+impl Listed {
+    fn of((name, text): &(&'static str, &'static str)) -> Self {
+        // The scales differ in time alone.
+        let at = |scale| parse(name, text, scale).expect("a test reads every one of them");
+        let seconds = |scale: Scale| {
+            let experiment = at(scale);
+            let trials = order(&experiment, cells(&experiment).len()).len();
+            (scale.name(), predicted_s(&experiment, trials))
+        };
+        let Experiment { question, papers, claims, .. } = at(Scale::Quick);
+        Self { name: *name, question, papers, claims, seconds: Scale::ALL.map(seconds).into() }
+    }
+
+    fn words(&self) -> String {
+        let time =
+            |scale: Scale| format!("{} {}", scale.name(), minutes(self.seconds[scale.name()]));
+        let times = Scale::ALL.map(time).join(", ");
+        let mut out = format!("{}\n  {}\n  {times}\n", self.name, self.question);
+        if !self.papers.is_empty() {
+            let _ = writeln!(out, "  {}", self.papers.join(", "));
+        }
+        if !self.claims.is_empty() {
+            let _ = writeln!(out, "  claims {}", self.claims.join(", "));
+        }
+        out
+    }
 }
 
 /// Prints the experiments that come with the program.
-pub fn list() -> u8 {
-    let mut out = String::new();
-    for (name, text) in library::EXPERIMENTS {
-        // The scales differ in time alone.
-        let at = |scale| parse(name, text, scale).expect("a test reads every one of them");
-        let minutes = Scale::ALL.map(|scale| {
-            let experiment = at(scale);
-            let trials = order(&experiment, cells(&experiment).len()).len();
-            format!("{} {}", scale.name(), minutes(predicted_s(&experiment, trials)))
-        });
-        let experiment = at(Scale::Quick);
-        let _ = writeln!(out, "{name}\n  {}\n  {}", experiment.question, minutes.join(", "));
-        if !experiment.papers.is_empty() {
-            let _ = writeln!(out, "  {}", experiment.papers.join(", "));
-        }
-        if !experiment.claims.is_empty() {
-            let _ = writeln!(out, "  claims {}", experiment.claims.join(", "));
-        }
+pub fn list(form: Form) -> u8 {
+    let all: Vec<Listed> = library::EXPERIMENTS.iter().map(Listed::of).collect();
+    match form {
+        Form::Text => print(&all.iter().map(Listed::words).collect::<String>()),
+        Form::Json => print_json(&all),
     }
-    print(&out)
 }
 
 /// Prints the file of an experiment that comes with the program.
@@ -90,11 +131,16 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     if options.plan {
         let mut manifest = Manifest::take(&experiment, options.scale, &options.regatta);
         manifest.lacks.extend(refused);
-        warn(&manifest);
-        if let Some(why) = manifest.refusal(&experiment) {
-            say(&format!("would not be begun: {why}"));
-        }
-        return Ok(print(&plan(&experiment)));
+        return Ok(match options.form {
+            Form::Json => print_json(&plan_json(&experiment, &manifest)),
+            Form::Text => {
+                warn(&manifest);
+                if let Some(why) = manifest.refusal(&experiment) {
+                    say(&format!("would not be begun: {why}"));
+                }
+                print(&plan(&experiment))
+            }
+        });
     }
     let directory = options.out.clone().unwrap_or_else(|| fresh(&experiment.name));
     let bar = progress_bar();
@@ -112,10 +158,10 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let ended = run::perform(&mut run, &asked);
     bar.finish_and_clear();
     match ended {
-        Ok(Ended::Done) => publish(&run).map_err(|why| (FAILED, why)),
+        Ok(Ended::Done) => publish_as(&run, options.form).map_err(failed),
         Ok(Ended::Interrupted) => {
             // What there is can be read already.
-            publish(&run).map_err(|why| (FAILED, why))?;
+            publish_as(&run, options.form).map_err(failed)?;
             let again = format!(
                 "interrupted after {} trials; the same command with --out {} goes on",
                 run.records.len(),
@@ -176,10 +222,34 @@ fn plan(experiment: &Experiment) -> String {
     out
 }
 
+/// The same for programs, with what this machine lacks.
+fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
+    let cells = cells(experiment);
+    let trials = order(experiment, cells.len()).len();
+    let words =
+        |spec: &Spec| -> BTreeMap<&'static str, String> { spec.words().into_iter().collect() };
+    json!({
+        "name": experiment.name,
+        "scale": manifest.scale,
+        "question": experiment.question,
+        "expect": experiment.expect,
+        "baseline": experiment.baseline,
+        "seconds": predicted_s(experiment, trials),
+        "blocks": experiment.measure.blocks,
+        "trials": trials,
+        "cells": cells,
+        "environments": experiment.specs().iter().map(words).collect::<Vec<_>>(),
+        "left_out": manifest.left_out,
+        "lacks": manifest.lacks,
+        "lacking": manifest.lacking,
+        "refusal": manifest.refusal(experiment),
+    })
+}
+
 /// Writes the report of a run, whole or partial, and says what it says.
-pub fn report(directory: &Path) -> u8 {
+pub fn report(directory: &Path, form: Form) -> u8 {
     let told = Run::open(directory).map_err(|why| (USAGE, why));
-    match told.and_then(|run| publish(&run).map_err(|why| (FAILED, why))) {
+    match told.and_then(|run| publish_as(&run, form).map_err(|why| (FAILED, why))) {
         Ok(code) => code,
         Err((code, why)) => {
             say(&why);
@@ -190,10 +260,13 @@ pub fn report(directory: &Path) -> u8 {
 
 /// Prints what differs between two runs: first in what was asked of them, then in what they show.
 /// Without a cell that both have, it fails.
-pub fn compare(before: &Path, after: &Path) -> u8 {
+pub fn compare(before: &Path, after: &Path, form: Form) -> u8 {
     match (Run::open(before), Run::open(after)) {
         (Ok(before), Ok(after)) => match compare::compare(&before, &after) {
-            Ok(compared) => print(&compared.markdown()),
+            Ok(compared) => match form {
+                Form::Text => print(&compared.markdown()),
+                Form::Json => print_json(&compared),
+            },
             Err(why) => {
                 say(&why);
                 FAILED
@@ -244,10 +317,27 @@ pub fn flame(directory: &Path, arms: &[String]) -> u8 {
 
 /// Writes the report's files; prints the answer and where they are.
 pub(crate) fn publish(run: &Run) -> Result<u8, String> {
+    publish_as(run, Form::Text)
+}
+
+/// The same, in the form that was asked for.
+fn publish_as(run: &Run, form: Form) -> Result<u8, String> {
     let paths = report::write(run)?;
     let analysis = Analysis::of(run);
+    let claims = claims::judge(run);
+    if form == Form::Json {
+        let files: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Ok(print_json(&json!({
+            "directory": run.directory.display().to_string(),
+            "files": files,
+            "left_out": run.manifest.left_out,
+            "lacks": run.manifest.lacks,
+            "analysis": analysis,
+            "claims": claims,
+        })));
+    }
     let mut out = format!("{}\n", analysis.answer);
-    for judged in claims::judge(run) {
+    for judged in claims {
         let verdict = match judged.verdict {
             claims::Verdict::Holds => "holds",
             claims::Verdict::Fails => "fails here",
@@ -314,6 +404,16 @@ pub(crate) fn print(text: &str) -> u8 {
             FAILED
         }
         _ => DONE,
+    }
+}
+
+fn print_json(value: &impl Serialize) -> u8 {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => print(&format!("{text}\n")),
+        Err(error) => {
+            say(&error.to_string());
+            FAILED
+        }
     }
 }
 

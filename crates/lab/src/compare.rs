@@ -11,7 +11,6 @@ use serde_json::Value;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
-use std::path::PathBuf;
 
 /// Fewer trials of a cell than this say nothing about the next one.
 const TRIALS_MIN: usize = 4;
@@ -29,9 +28,9 @@ const BESIDE: [&str; 3] =
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     /// The directory of the run to compare with.
-    before: PathBuf,
+    before: String,
     /// The directory of the run that is compared.
-    after: PathBuf,
+    after: String,
     /// Where not the same was asked for: scale, workload, environment, where and how it ran.
     asked: Vec<Difference>,
     /// What was asked for in the same way and was another all the same: machine, programs.
@@ -102,8 +101,8 @@ pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
         row.verdict = row.judge();
     }
     Ok(Comparison {
-        before: before.directory.clone(),
-        after: after.directory.clone(),
+        before: before.directory.display().to_string(),
+        after: after.directory.display().to_string(),
         asked,
         found: differences(&found(before), &found(after)),
         unpaired: [mine.len() - common, theirs.len() - common],
@@ -332,8 +331,7 @@ impl Comparison {
             "{} and {}\n\nRuns made at different times: what the machine did in between is in \
              these differences. For a sure answer run both in one experiment, each with its \
              `binary`.",
-            self.before.display(),
-            self.after.display()
+            self.before, self.after
         )?;
         let differ = "\n**Not the same was asked of the two**, so that a difference below may be \
                       that of what was asked:\n";

@@ -3,7 +3,7 @@ use crate::{FAILED, say};
 use clap::{Args, Subcommand, ValueEnum};
 use regatta_lab::{
     best::{self, BestOptions},
-    cli::{self, RunOptions},
+    cli::{self, Form, RunOptions},
     spec,
 };
 use regatta_load::engine::parse_time;
@@ -26,6 +26,9 @@ pub(crate) enum Lab {
     List {
         /// Print this one's file, to be changed and run.
         name: Option<String>,
+        /// Print a JSON array.
+        #[arg(long, conflicts_with = "name")]
+        json: bool,
     },
     /// Run an experiment, or go on with one that was interrupted.
     #[command(after_help = "Example: regatta lab run quick --out ./first")]
@@ -39,6 +42,9 @@ pub(crate) enum Lab {
     Report {
         /// The run's directory.
         run: PathBuf,
+        /// Print the answer with every number and claim as a JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Find the flame graph of an arm that was profiled, or draw how two arms differ.
     #[command(after_help = "Example: regatta lab flame ./first sped symped-2")]
@@ -56,6 +62,9 @@ pub(crate) enum Lab {
         before: PathBuf,
         /// The run that is compared.
         after: PathBuf,
+        /// Print a JSON object.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -128,6 +137,9 @@ pub(crate) struct Run {
     /// Only say what would be done, and how long it takes.
     #[arg(long)]
     plan: bool,
+    /// Print the answer with every number and claim, or the plan, as a JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -143,14 +155,18 @@ enum Scale {
 /// Runs the command and returns its exit code.
 pub(crate) fn run(lab: Lab) -> u8 {
     match lab {
-        Lab::List { name: None } => cli::list(),
-        Lab::List { name: Some(name) } => cli::print_file(&name),
+        Lab::List { name: None, json } => cli::list(form(json)),
+        Lab::List { name: Some(name), .. } => cli::print_file(&name),
         Lab::Run(run) => run.run(),
         Lab::Best(best) => best.run(),
-        Lab::Report { run } => cli::report(&run),
+        Lab::Report { run, json } => cli::report(&run, form(json)),
         Lab::Flame { run, arms } => cli::flame(&run, &arms),
-        Lab::Compare { before, after } => cli::compare(&before, &after),
+        Lab::Compare { before, after, json } => cli::compare(&before, &after, form(json)),
     }
+}
+
+fn form(json: bool) -> Form {
+    if json { Form::Json } else { Form::Text }
 }
 
 impl Best {
@@ -199,8 +215,10 @@ impl Run {
             Scale::Replica => spec::Scale::Replica,
             Scale::Full => spec::Scale::Full,
         };
-        let Self { which, out, plan, .. } = self;
-        cli::run(&RunOptions { which, scale, out, plan, regatta, rules: RULES }, &stop)
+        let Self { which, out, plan, json, .. } = self;
+        let form = form(json);
+        let options = RunOptions { which, scale, out, plan, regatta, rules: RULES, form };
+        cli::run(&options, &stop)
     }
 }
 

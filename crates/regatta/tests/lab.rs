@@ -109,6 +109,16 @@ fn a_run_is_made_and_goes_on_where_it_was() {
     let compare = |after: &Path| run(&["compare".as_ref(), &out, after]);
     let said = done(&compare(&out));
     assert!(said.contains("| sped connections=2 |") && said.contains("too few trials"), "{said}");
+    let json = |words: &[&Path]| -> Value {
+        let words: Vec<&Path> = words.iter().copied().chain([Path::new("--json")]).collect();
+        serde_json::from_str(&done(&run(&words))).unwrap()
+    };
+    let compared = json(&["compare".as_ref(), &out, &out]);
+    assert_eq!(compared["asked"], serde_json::json!([]));
+    assert!(compared["rows"].as_array().unwrap().iter().all(|row| row["ratio"] == 1.0));
+    let reported = json(&["report".as_ref(), &out]);
+    assert_eq!(reported["analysis"]["trials"], serde_json::json!([6, 0]));
+    assert_eq!(json(&words), reported, "nothing is left to do");
     let bare = place.0.join("bare");
     fs::create_dir(&bare).unwrap();
     for name in ["experiment.toml", "manifest.json"] {
@@ -340,5 +350,11 @@ fn problems_are_told_at_once_and_plans_run_nothing() {
     assert_eq!(run(&["run".as_ref(), &wrong]).status.code(), Some(1));
     let plan = done(&run(&["run".as_ref(), &file, "--plan".as_ref()]));
     assert!(plan.contains("6 trials") && plan.contains("sped (again)"), "{plan}");
+    let json = done(&run(&["run".as_ref(), &file, "--plan".as_ref(), "--json".as_ref()]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["trials"].as_u64(), json["refusal"].is_null()), (Some(6), true), "{json}");
     assert!(done(&run(&["list".as_ref()])).contains("quick"));
+    let json = done(&run(&["list".as_ref(), "--json".as_ref()]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert!(json.as_array().unwrap().iter().any(|one| one["name"] == "quick"), "{json}");
 }

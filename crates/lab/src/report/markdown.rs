@@ -1,14 +1,18 @@
 //! The report as Markdown.
 
 use super::Report;
-use super::figures::{Section, figures};
+use super::figures::{Figure, Section, figures};
 use super::page::{claim_words, effect_words};
-use super::tables::numbers;
+use super::tables::{Table, numbers};
 use crate::analysis::words;
 use crate::date::date;
+use crate::run::levels;
 use std::fmt::{self, Write};
 
-/// The whole report but its figures.
+/// Trials that do not count and are named; `trials.csv` has all.
+const INVALID_MAX: usize = 40;
+
+/// The whole report but its drawings.
 pub(crate) fn markdown(report: &Report<'_>) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -34,6 +38,7 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
         report.machine(),
         manifest.command
     )?;
+    missing(report, out)?;
     if !report.claims.is_empty() {
         writeln!(out, "## Claims of the papers\n")?;
         writeln!(out, "| claim | says | paper | here | verdict |\n|---|---|---|---|---|")?;
@@ -44,15 +49,58 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
         }
         writeln!(out)?;
     }
-    papers(report, out)?;
-    writeln!(out, "## Compared with {}\n", experiment.baseline)?;
+    let figures = figures(report);
+    let of = |section| figures.iter().filter(move |figure| figure.section == section);
+    of(Section::Papers).try_for_each(|figure| figure_table(figure, out))?;
+    compared(report, out)?;
+    writeln!(out, "## Numbers\n")?;
+    table(&numbers(analysis), "---:|", out)?;
+    for section in Section::ALL.into_iter().filter(|section| *section != Section::Papers) {
+        if of(section).any(|figure| figure.table.is_some()) {
+            writeln!(out, "## {}\n", section.title())?;
+        }
+        of(section).try_for_each(|figure| figure_table(figure, out))?;
+    }
+    not_counted(report, out)?;
+    writeln!(out, "{}", report.verification())
+}
+
+/// What the page's box says of a run that lacks something.
+fn missing(report: &Report<'_>, out: &mut String) -> fmt::Result {
+    let manifest = &report.run.manifest;
+    let (planned, whole) = report.analysis.blocks;
+    let mut all = Vec::new();
+    if whole < planned {
+        all.push(format!("PARTIAL: {whole} of {planned} blocks are whole"));
+    }
+    if !report.run.experiment.workload.verify {
+        all.push("UNVERIFIED: replies were not compared".to_owned());
+    }
+    all.extend(manifest.lacks.iter().map(|lack| format!("not possible here: {lack}")));
+    let left_out = manifest.left_out.iter();
+    all.extend(left_out.map(|(name, why)| format!("left out: {name}, {why}")));
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## What this run lacks\n")?;
+    all.iter().try_for_each(|one| writeln!(out, "* {}", one.replace('\n', " ")))?;
+    writeln!(out)
+}
+
+/// Ratios to the baseline, where there are pairs.
+fn compared(report: &Report<'_>, out: &mut String) -> fmt::Result {
+    let analysis = &report.analysis;
+    if analysis.effects.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## Compared with {}\n", report.run.experiment.baseline)?;
     writeln!(out, "Ratios of {} within blocks.\n", words(&analysis.metric))?;
     writeln!(out, "| arm | ratio | 95 % interval | p (Holm) | verdict |\n|---|---:|---|---:|---|")?;
     for row in &analysis.effects {
         let interval = row.effect.interval.map_or("–".to_owned(), |interval| {
             format!("{:.3} to {:.3}", interval.low, interval.high)
         });
-        let name = format!("{} {}", row.cell.arm, crate::run::levels(&row.cell));
+        let name = format!("{} {}", row.cell.arm, levels(&row.cell));
         let (ratio, corrected) = (row.effect.ratio, row.corrected);
         writeln!(
             out,
@@ -61,30 +109,46 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
             effect_words(row)
         )?;
     }
-    let table = numbers(analysis);
-    writeln!(out, "\n## Numbers\n\n| {} |", table.head.join(" | "))?;
-    writeln!(out, "|---|{}", "---:|".repeat(table.head.len() - 1))?;
-    for row in &table.rows {
-        let row: Vec<String> = row.iter().map(|text| escaped(text)).collect();
-        writeln!(out, "| {} |", row.join(" | "))?;
-    }
-    writeln!(out, "\n{}", report.verification())
+    writeln!(out)
 }
 
-/// The papers' numbers beside ours.
-fn papers(report: &Report<'_>, out: &mut String) -> fmt::Result {
-    let all = figures(report).into_iter();
-    for figure in all.filter(|figure| figure.section == Section::Papers) {
-        let Some(table) = figure.table else { continue };
-        writeln!(out, "### {}\n\n{}\n", figure.title, figure.caption)?;
-        writeln!(out, "| {} |\n|{}", table.head.join(" | "), "---|".repeat(table.head.len()))?;
-        for row in &table.rows {
-            let row: Vec<String> = row.iter().map(|text| escaped(text)).collect();
-            writeln!(out, "| {} |", row.join(" | "))?;
-        }
-        writeln!(out)?;
+/// A figure's table under its title; nothing where it has none.
+fn figure_table(figure: &Figure, out: &mut String) -> fmt::Result {
+    let Some(rows) = &figure.table else { return Ok(()) };
+    writeln!(out, "### {}\n\n{}\n", figure.title, figure.caption)?;
+    table(rows, "---|", out)
+}
+
+/// A table whose columns but the first are aligned by `column`.
+fn table(table: &Table, column: &str, out: &mut String) -> fmt::Result {
+    let line = |row: &[String]| {
+        let cells: Vec<String> = row.iter().map(|text| escaped(text)).collect();
+        format!("| {} |", cells.join(" | "))
+    };
+    let others = column.repeat(table.head.len().saturating_sub(1));
+    writeln!(out, "{}\n|---|{others}", line(&table.head))?;
+    table.rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))?;
+    writeln!(out)
+}
+
+/// Trials that do not count, with their reasons.
+fn not_counted(report: &Report<'_>, out: &mut String) -> fmt::Result {
+    let records = || report.run.records.iter().filter(|record| !record.valid);
+    let all = records().count();
+    if all == 0 {
+        return Ok(());
     }
-    Ok(())
+    writeln!(out, "## Trials that do not count\n")?;
+    writeln!(out, "| trial | attempt | arm | why |\n|---:|---:|---|---|")?;
+    for record in records().take(INVALID_MAX) {
+        let name = format!("{} {}", record.cell.arm, levels(&record.cell));
+        let (name, why) = (escaped(&name), escaped(&record.reasons.join("; ")));
+        writeln!(out, "| {} | {} | {name} | {why} |", record.trial, record.attempt)?;
+    }
+    if all > INVALID_MAX {
+        writeln!(out, "\n{} more stand in trials.csv.", all - INVALID_MAX)?;
+    }
+    writeln!(out)
 }
 
 /// Text that does not end its cell.

@@ -95,6 +95,36 @@ fn text_forms_hold_the_same() {
 }
 
 #[test]
+fn the_text_says_what_is_missing() {
+    let mut run = made_up(TEXT, &metrics);
+    let text = markdown::markdown(&Report::of(&run));
+    assert!(!text.contains("## What this run lacks") && !text.contains("do not count\n"), "{text}");
+    assert!(text.contains("## Compared with a\n"), "{text}");
+    run.manifest.lacks.push("disk: needs root".to_owned());
+    run.manifest.left_out.insert("b".to_owned(), "needs nginx (apt-get install x)".to_owned());
+    run.experiment.workload.verify = false;
+    for record in run.records.iter_mut().filter(|record| record.cell.arm == "a (again)") {
+        record.valid = false;
+        record.reasons = vec!["late | by 7 ms".to_owned(), "others".to_owned()];
+    }
+    let text = markdown::markdown(&Report::of(&run));
+    for part in [
+        "## What this run lacks\n\n* PARTIAL: 0 of 6 blocks are whole\n* UNVERIFIED: ",
+        "\n* not possible here: disk: needs root\n",
+        "\n* left out: b, needs nginx (apt-get install x)\n",
+        "\n## Trials that do not count\n",
+        " | a (again) rate=0.5x | late \\| by 7 ms; others |\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Of an arm alone there is nothing to compare.
+    let alone = TEXT.replace("\"b </script>\".program = \"regatta\"\n", "");
+    let alone = alone.replace("[measure]", "[measure]\nagain = false");
+    let text = markdown::markdown(&Report::of(&made_up(&alone, &metrics)));
+    assert!(!text.contains("## Compared with"), "{text}");
+}
+
+#[test]
 fn numbers_are_rounded_to_what_they_mean() {
     for (value, text) in [
         (0.0, "0"),

@@ -208,6 +208,24 @@ fn whole_run(name: &str) -> (Run, Folder) {
 }
 
 #[test]
+fn the_text_has_every_table_that_the_page_has() {
+    let (run, folder) = whole_run("text");
+    let report = Report::of(&run);
+    let text = markdown::markdown(&report);
+    let mut tables = 0;
+    for figure in figures::figures(&report) {
+        let Some(table) = figure.table else { continue };
+        tables += 1;
+        let title = format!("\n### {}\n", figure.title);
+        assert_eq!(text.matches(&title).count(), 1, "{title}");
+        let last: Vec<String> = table.rows.last().unwrap().iter().map(|c| escaped(c)).collect();
+        assert!(text.contains(&format!("| {} |\n", last.join(" | "))), "{title}: {last:?}");
+    }
+    assert!(tables >= 3, "{tables}");
+    drop(folder);
+}
+
+#[test]
 fn a_whole_run_has_every_figure_with_caption_and_numbers() {
     let (run, folder) = whole_run("figures");
     let figures = figures::figures(&Report::of(&run));
