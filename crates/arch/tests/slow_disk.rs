@@ -41,17 +41,19 @@ fn main() {
     for name in ["warm", "cold"] {
         fs::write(path.join(name), name).unwrap();
     }
-    for (name, options, waits) in [
+    let cases = [
         ("sped", &[][..], true),
         ("amped", &[("amped.helpers_as", "threads")], false),
         ("amped", &[("amped.helpers_as", "processes")], false),
         ("laio", &[("laio.engine", "uring")], false),
         ("laio", &[("laio.engine", "nowait")], false),
-    ] {
+    ];
+    for (name, options, waits) in cases {
         one(&path, name, options, waits);
-        println!("{name} {options:?} ... ok");
+        println!("test {name} {options:?} ... ok");
     }
     fs::remove_dir_all(path).unwrap();
+    println!("test result: ok. {} passed; 0 failed; 0 ignored", cases.len());
 }
 
 /// Asks for a cached file while another is being opened.

@@ -48,13 +48,16 @@ fn tests() {
         ("a_dead_keeper_is_cleaned_up_after", a_dead_keeper_is_cleaned_up_after),
         ("a_killed_lab_leaves_nothing", a_killed_lab_leaves_nothing),
     ];
+    let mut passed = 0;
     for (name, test) in tests {
         SKIPPED.store(false, Ordering::Relaxed);
         test();
         if !SKIPPED.load(Ordering::Relaxed) {
-            println!("{name} ... ok");
+            println!("test {name} ... ok");
+            passed += 1;
         }
     }
+    println!("test result: ok. {passed} passed; 0 failed; {} ignored", tests.len() - passed);
 }
 
 /// Whether the test that runs said that it cannot.

@@ -379,7 +379,7 @@ fn a_peer_that_is_gone_is_a_reset() {
         let start = Instant::now();
         let error = loop {
             match send(fd.as_fd(), &mut outbox(file.clone()), u64::MAX) {
-                Ok(_) => assert!(start.elapsed() < Duration::from_secs(5)),
+                Ok(_) => assert!(start.elapsed() < Duration::from_secs(30)),
                 Err(error) => break error,
             }
         };
@@ -411,7 +411,7 @@ fn half_closing_tells_the_peer_and_queued_bytes_are_known() {
     assert_eq!(all.len() as u64, sent);
     let start = Instant::now();
     while queued_bytes(fd.as_fd()).unwrap() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(30));
     }
     assert!(queued_bytes(listen(&local()).unwrap().as_fd()).is_err());
 }

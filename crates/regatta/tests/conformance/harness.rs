@@ -335,6 +335,13 @@ pub(crate) fn kill(pid: u32, signal: Signal) {
     let _ = rustix::process::kill_process(pid, signal);
 }
 
+/// Stops a process until it is told to go on, and waits until it stands: a signal takes effect later.
+pub(crate) fn halt(pid: u32) {
+    kill(pid, Signal::STOP);
+    let stands = || stat(pid).is_none_or(|fields| fields[0] == "T");
+    assert!(eventually(PATIENCE, stands), "{pid} does not stop");
+}
+
 /// Whether a process exists and is not a zombie.
 pub(crate) fn alive(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")

@@ -1,7 +1,7 @@
 //! The accept strategies of the select server of [H] §2.1, by their counters (systems.md §8.6).
 
 use crate::client::{Client, get};
-use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill, run};
 use crate::site::common;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -65,7 +65,7 @@ fn read(server: &Server, name: &str, value: u64) -> Value {
 fn crowd(server: &Server, count: usize) -> Vec<Client> {
     let workers = server.workers();
     assert_eq!(workers.len(), 1);
-    kill(workers[0], Signal::STOP);
+    halt(workers[0]);
     let clients = (0..count).map(|_| server.connect()).collect();
     kill(workers[0], Signal::CONT);
     clients

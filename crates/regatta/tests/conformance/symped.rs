@@ -2,7 +2,7 @@
 //! counters, and nothing else.
 
 use crate::client::{Client, get};
-use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill};
+use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, halt, kill};
 use crate::inspect::{listeners, owners, shared_and_writable, tasks};
 use crate::site::common;
 use rustix::process::Signal;
@@ -119,7 +119,7 @@ fn a_process_that_stands_still_delays_nobody_else() {
     let server = start(&["event.processes=3"]);
     let mut clients = spread(&server);
     let (still, mut stuck) = clients.pop_first().expect("three");
-    kill(still, Signal::STOP);
+    halt(still);
     for client in clients.values_mut().flatten() {
         client.get("/small.txt").expect(200);
     }
@@ -138,7 +138,7 @@ fn a_process_that_stands_still_delays_nobody_else() {
 fn a_queue_outlives_its_process() {
     let server = start(&["event.processes=2", "event.listen=reuseport"]);
     let still = server.workers()[0];
-    kill(still, Signal::STOP);
+    halt(still);
     let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send(get("/small.txt"));
