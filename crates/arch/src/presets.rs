@@ -53,6 +53,18 @@ macro_rules! select_server {
     };
 }
 
+/// The same without a cache: a request costs an open, a read, a write and a close ([H] §3), so
+/// nobody looks for precompressed siblings either.
+macro_rules! uncached_server {
+    ($($key:literal = $value:literal),*) => {
+        select_server!(
+            "cache.enabled" = "false",
+            "content.precompressed" = "false",
+            $($key = $value),*
+        )
+    };
+}
+
 /// Every architecture, by name.
 pub const ARCHITECTURES: &[Architecture] = &[
     Architecture {
@@ -102,8 +114,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "select server that accepts one connection at a time",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: select_server!(
-            "cache.enabled" = "false",
+        axes: uncached_server!(
             "accept.eager_write" = "false",
             "accept.count" = "1"
         ),
@@ -113,8 +124,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "select server that accepts until nobody waits",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: select_server!(
-            "cache.enabled" = "false",
+        axes: uncached_server!(
             "accept.eager_write" = "false",
             "accept.count" = "0"
         ),
@@ -124,8 +134,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "select server that accepts up to 25 connections at a time",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: select_server!(
-            "cache.enabled" = "false",
+        axes: uncached_server!(
             "accept.eager_write" = "false",
             "accept.count" = "25"
         ),
@@ -142,8 +151,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "acceptinf that reads and writes without asking",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: select_server!(
-            "cache.enabled" = "false",
+        axes: uncached_server!(
             "accept.eager_read" = "true",
             "accept.eager_write" = "true",
             "accept.count" = "0"
@@ -154,8 +162,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "eager that reads until a read fails",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: select_server!(
-            "cache.enabled" = "false",
+        axes: uncached_server!(
             "accept.eager_read" = "true",
             "accept.eager_write" = "true",
             "accept.full_read" = "true",
@@ -167,8 +174,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "eager that also accepts whenever a connection closes",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: select_server!(
-            "cache.enabled" = "false",
+        axes: uncached_server!(
             "accept.eager_read" = "true",
             "accept.eager_write" = "true",
             "accept.on_close" = "true",
@@ -180,8 +186,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "eager+full+close: the server of Chandra and Mosberger",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: select_server!(
-            "cache.enabled" = "false",
+        axes: uncached_server!(
             "accept.eager_read" = "true",
             "accept.eager_write" = "true",
             "accept.full_read" = "true",

@@ -141,8 +141,8 @@ fn sure(one: &Finalist, decision: &Decision) -> String {
 /// What more of the score means.
 fn gain_words(metric: &str) -> String {
     match metric {
-        "good_per_s" => "more good answers per second".to_owned(),
-        other => format!("more answers for the same {}", words(other)),
+        "good_per_s" => "good answers per second".to_owned(),
+        other => format!("answers for the same {}", words(other)),
     }
 }
 

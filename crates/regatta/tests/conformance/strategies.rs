@@ -201,3 +201,19 @@ fn everybody_is_served() {
         }
     }
 }
+
+/// Open, read, write, close for each request ([H] §3): nothing else is looked for.
+#[test]
+fn without_a_cache_a_request_is_one_open_and_one_read() {
+    for row in ROWS.iter().filter(|row| !row.cache) {
+        let server = start(row);
+        let mut client = server.connect();
+        for _ in 0..10 {
+            client.ask("GET", "/small.txt", &[("Accept-Encoding", "br, gzip")]).expect(200);
+        }
+        let top = read(&server, "replies", 10);
+        for (name, count) in [("opens", 10), ("open_siblings", 0), ("reads", 10)] {
+            assert_eq!(counter(&top, name), count, "{name} of {}", row.name);
+        }
+    }
+}
