@@ -114,30 +114,21 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "select server that accepts one connection at a time",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: uncached_server!(
-            "accept.eager_write" = "false",
-            "accept.count" = "1"
-        ),
+        axes: uncached_server!("accept.eager_write" = "false", "accept.count" = "1"),
     },
     Architecture {
         name: "acceptinf",
         summary: "select server that accepts until nobody waits",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: uncached_server!(
-            "accept.eager_write" = "false",
-            "accept.count" = "0"
-        ),
+        axes: uncached_server!("accept.eager_write" = "false", "accept.count" = "0"),
     },
     Architecture {
         name: "accept25",
         summary: "select server that accepts up to 25 connections at a time",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: uncached_server!(
-            "accept.eager_write" = "false",
-            "accept.count" = "25"
-        ),
+        axes: uncached_server!("accept.eager_write" = "false", "accept.count" = "25"),
     },
     Architecture {
         name: "accept25+$",
