@@ -73,7 +73,8 @@ impl Server {
 
     fn serve(folder: &Folder, more: &[&str]) -> Self {
         let root = folder.path("www");
-        let first = ["serve", &root, "--listen", "127.0.0.1:0"];
+        // One worker, so that it is known who dies.
+        let first = ["serve", &root, "--listen", "127.0.0.1:0", "--architecture", "sped"];
         Self::start(1, &[&first, more].concat())
     }
 

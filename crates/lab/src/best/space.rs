@@ -96,7 +96,7 @@ impl Space {
 
     /// Every configuration that is one option away from a candidate.
     pub fn neighbours(&self, of: &Candidate) -> Vec<Candidate> {
-        let architecture = of.config.get(ARCHITECTURE).map_or("sped", String::as_str);
+        let architecture = of.config.get(ARCHITECTURE).map_or("symped", String::as_str);
         let mut found = Vec::new();
         for knob in &self.knobs {
             if !knob.only.is_empty() && !knob.only.contains(&architecture) {
@@ -135,13 +135,19 @@ fn first(cpus: usize) -> Vec<Candidate> {
     let mut all = Vec::new();
     let plain = |name: &str| Candidate::of(&[(ARCHITECTURE, name)]);
     let several = |name: &str, count: usize| plain(name).with(PROCESSES, Some(&count.to_string()));
-    all.push(several("symped", counts[0]));
+    // The default is a symped process for each processor.
+    let new = |name: &str, count: usize| name != "symped" || count != cpus;
+    all.extend(new("symped", counts[0]).then(|| several("symped", counts[0])));
     all.push(plain("amped"));
     all.push(plain("laio"));
     all.push(several("shared-symped", counts[0]));
     all.push(plain("sped").with("event.poller", Some("epoll-edge")));
     for count in &counts[1..] {
-        all.extend(SEVERAL.iter().map(|name| several(name, *count)));
+        let names = SEVERAL.iter().filter(|name| new(name, *count));
+        all.extend(names.map(|name| several(name, *count)));
+    }
+    if cpus > 1 {
+        all.push(plain("sped"));
     }
     all.push(plain("laio").with("laio.engine", Some("nowait")));
     all.push(plain("sped").with("cache.body_bytes_max", Some("0")));
@@ -246,6 +252,10 @@ mod tests {
         for key in ["cache.bytes_max", "cache.descriptors_max", "event.pin"] {
             assert!(near.iter().any(|one| one.config.contains_key(key)), "{key}");
         }
-        assert!(space.first.iter().any(|one| one.name() == "symped processes=16"));
+        let raced: Vec<String> = space.first.iter().map(Candidate::name).collect();
+        for name in ["symped processes=16", "shared-symped processes=8", "sped"] {
+            assert!(raced.iter().any(|one| one == name), "{name}: {raced:?}");
+        }
+        assert!(!raced.contains(&"symped processes=8".to_owned()), "the default on 8 processors");
     }
 }

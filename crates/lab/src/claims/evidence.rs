@@ -24,7 +24,7 @@ pub(crate) type Found<T> = Result<T, String>;
 
 /// An option of a target as the server takes it when nothing is said.
 const DEFAULTS: [(&str, &str); 7] = [
-    ("server.architecture", "sped"),
+    ("server.architecture", "symped"),
     ("event.poller", "epoll"),
     ("event.send", "nonblocking"),
     ("event.pin", "none"),

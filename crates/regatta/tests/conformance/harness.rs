@@ -335,7 +335,7 @@ pub(crate) fn kill(pid: u32, signal: Signal) {
     let _ = rustix::process::kill_process(pid, signal);
 }
 
-/// Stops a process until it is told to go on, and waits until it stands: a signal takes effect later.
+/// Stops a process until it is told to go on, and waits until it stands: that takes a moment.
 pub(crate) fn halt(pid: u32) {
     kill(pid, Signal::STOP);
     let stands = || stat(pid).is_none_or(|fields| fields[0] == "T");

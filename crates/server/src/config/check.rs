@@ -416,7 +416,9 @@ mod tests {
                 ),
             ),
         ] {
-            match (config(sets, limit), expect) {
+            // One process, whatever this machine has.
+            let sets = [sets, &["server.architecture=sped"]].concat();
+            match (config(&sets, limit), expect) {
                 (Ok(config), Ok((connections, cache))) => {
                     assert_eq!(config.layout.shares.len(), 1);
                     assert_eq!(config.layout.shares[0].connections_max, connections);

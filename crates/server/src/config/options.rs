@@ -83,9 +83,10 @@ pub static OPTIONS: &[OptionSpec] = &[
     option(
         "server.architecture",
         Kind::Text,
-        "sped",
+        "symped",
         "The concurrency architecture that serves.",
-        "`regatta architectures` lists them.",
+        "`regatta architectures` lists them. The default is an event loop for each processor \
+         (docs/decisions/default-architecture.md).",
     ),
     option(
         "server.user",
