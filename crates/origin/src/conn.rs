@@ -248,6 +248,17 @@ impl<F: File> Conn<F> {
         }
     }
 
+    /// The driver cannot go on with it: it ends now, whatever it was doing, for `reason`, and
+    /// counts and logs an exchange in progress as cut short. One that has said why it ends is left
+    /// alone.
+    ///
+    /// The operation that was out counts as dropped, as after [`expire`](Self::expire).
+    pub fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        if self.state != State::Close {
+            self.end(reason, now, cx);
+        }
+    }
+
     /// True if [`expire`](Self::expire) dropped the operation that was out, and
     /// [`next_op`](Self::next_op) has not been called since.
     #[must_use]
@@ -514,13 +525,13 @@ impl<F: File> Conn<F> {
         self.state
     }
 
-    /// Sets what is promised to the peer.
+    /// Sets what is promised to the peer; the response is in the outbox.
     #[inline]
     pub(crate) fn promise(&mut self, status: Status, body_bytes: u64) {
         self.status = status.0;
         self.size_class = size_class(body_bytes);
-        if let Some(work) = &mut self.work {
-            work.note.promise(body_bytes);
+        if let Some(work) = self.work.as_mut().filter(|work| work.note.is_taken()) {
+            work.note.promise(self.out.len() - body_bytes, body_bytes);
         }
     }
 
@@ -569,6 +580,7 @@ const fn outcome(reason: CloseReason) -> Outcome {
     match reason {
         CloseReason::Truncated => Outcome::Truncated,
         CloseReason::SendDeadline => Outcome::Slow,
+        CloseReason::Drained | CloseReason::Failed => Outcome::Cut,
         _ => Outcome::Aborted,
     }
 }

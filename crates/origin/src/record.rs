@@ -41,6 +41,8 @@ pub enum Outcome {
     Aborted,
     /// The peer took the response too slowly.
     Slow,
+    /// The server ended it: it was going away and could not wait, or the system failed it.
+    Cut,
 }
 
 impl Outcome {
@@ -52,6 +54,7 @@ impl Outcome {
             Self::Truncated => "truncated",
             Self::Aborted => "aborted",
             Self::Slow => "slow",
+            Self::Cut => "cut",
         }
     }
 }
@@ -75,6 +78,8 @@ pub struct Record<'a> {
     pub body_bytes: u64,
     /// Bytes of head and body that the kernel has taken.
     pub sent_bytes: u64,
+    /// Those of them that are the body's: fewer than promised if the response was cut short.
+    pub body_sent_bytes: u64,
     /// How it ended.
     pub outcome: Outcome,
     /// `Referer`, as sent.
@@ -119,6 +124,7 @@ pub(crate) struct Note {
     taken: bool,
     started: Tick,
     sent_before: u64,
+    head_bytes: u64,
     body_bytes: u64,
 }
 
@@ -148,9 +154,9 @@ impl Note {
         self.version = Some(head.version);
     }
 
-    /// Keeps how long the response's body will be.
-    pub(crate) const fn promise(&mut self, body_bytes: u64) {
-        self.body_bytes = body_bytes;
+    /// Keeps how long the response's head is, and how long its body will be.
+    pub(crate) const fn promise(&mut self, head_bytes: u64, body_bytes: u64) {
+        (self.head_bytes, self.body_bytes) = (head_bytes, body_bytes);
     }
 
     /// True if there is a request to tell of.
@@ -172,6 +178,7 @@ impl Note {
     /// Tells the log how the exchange ended.
     pub(crate) fn tell(&self, log: &dyn Log, ending: &Ending, now: Now) {
         let text = |range: &Range<usize>| &self.text[range.clone()];
+        let sent_bytes = ending.sent - self.sent_before;
         log.record(&Record {
             unix: now.unix,
             peer: ending.peer,
@@ -180,7 +187,8 @@ impl Note {
             version: self.version.map_or("", Version::name),
             status: ending.status,
             body_bytes: self.body_bytes,
-            sent_bytes: ending.sent - self.sent_before,
+            sent_bytes,
+            body_sent_bytes: sent_bytes.saturating_sub(self.head_bytes),
             outcome: ending.outcome,
             referer: self.referer.as_ref().map(text),
             user_agent: self.user_agent.as_ref().map(text),

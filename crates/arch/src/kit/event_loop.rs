@@ -395,6 +395,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             }
         };
         if closed {
+            // Of a socket that cannot be watched; any other has said why it ends.
+            slot.conn.cut(CloseReason::Failed, self.now, &around.cx);
             self.close_at(key, disk);
             self.closed(disk);
         }
@@ -423,7 +425,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 
     /// Closes a connection that had no chance to say why.
     fn forget(&mut self, key: u64, reason: CloseReason) {
-        self.around.cx.tally.add(Counter::closed(reason as usize), 1);
+        if let Some(slot) = self.slots.get_mut(key) {
+            slot.conn.cut(reason, self.now, &self.around.cx);
+        }
         self.close(key);
     }
 

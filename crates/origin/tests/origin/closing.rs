@@ -266,6 +266,7 @@ fn a_file_that_shrinks_ends_the_connection() {
     assert_eq!(client.output.len() - head, 40_000, "never padded");
     let told = rig.log.told.borrow();
     assert_eq!((told[0].outcome, told[0].sent_bytes), (Outcome::Truncated, 40_000 + head as u64));
+    assert_eq!((told[0].body_sent_bytes, told[0].body_bytes), (40_000, 100_000));
     assert_eq!(rig.count(Counter::RepliesCut), 1);
 }
 
@@ -359,6 +360,7 @@ fn the_log_is_told() {
     assert_eq!(told[0], told[1]);
     assert_eq!((told[2].body_bytes, told[2].keep_alive), (0, false));
     assert_eq!(told[0].agent, "me");
+    assert!(told.iter().all(|told| told.body_sent_bytes == told.body_bytes));
     let sent: u64 = told.iter().map(|told| told.sent_bytes).sum();
     assert_eq!(sent, client.output.len() as u64);
     // A head that takes its time, and one that is none.
@@ -366,6 +368,51 @@ fn the_log_is_told() {
     client.feed(b"rubbish\n");
     let told = rig.log.told.borrow().last().cloned().unwrap();
     assert_eq!((told.line.as_str(), told.status), ("  ", 400));
+}
+
+#[test]
+fn what_the_server_ends_is_told_as_cut_short() {
+    for reason in [CloseReason::Drained, CloseReason::Failed] {
+        // In a response.
+        let rig = Rig::new(Site::default());
+        rig.log.on.set(true);
+        let mut client = rig.connect();
+        client.room = 1_000;
+        client.feed(BIG);
+        client.cut(reason);
+        ends(&client, reason);
+        let head = client.output.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let told = rig.log.told.borrow().clone();
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].outcome, told[0].status), (Outcome::Cut, 200));
+        assert_eq!((told[0].sent_bytes, told[0].body_bytes), (1_000, 200 << 10));
+        assert_eq!((told[0].body_sent_bytes, told[0].keep_alive), (1_000 - head as u64, false));
+        assert_eq!(rig.count(Counter::RepliesCut), 1);
+        // It has said why it ends, and does so once.
+        client.cut(CloseReason::Drained);
+        ends(&client, reason);
+        assert_eq!(rig.log.told.borrow().len(), 1);
+
+        // While the disk is asked: there is no response yet.
+        let rig = Rig::new(Site::default());
+        rig.log.on.set(true);
+        let mut client = rig.connect();
+        client.hold_opens = true;
+        client.feed(TEN);
+        client.cut(reason);
+        ends(&client, reason);
+        let told = rig.log.told.borrow().clone();
+        assert_eq!((told[0].outcome, told[0].status, told[0].sent_bytes), (Outcome::Cut, 0, 0));
+
+        // Between requests: there is nothing to tell.
+        let rig = Rig::new(Site::default());
+        rig.log.on.set(true);
+        let mut client = rig.connect();
+        client.cut(reason);
+        ends(&client, reason);
+        assert!(rig.log.told.borrow().is_empty());
+        assert_eq!(rig.count(Counter::RepliesCut), 0);
+    }
 }
 
 #[test]

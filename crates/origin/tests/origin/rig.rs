@@ -46,6 +46,7 @@ pub(crate) struct Told {
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
     pub(crate) sent_bytes: u64,
+    pub(crate) body_sent_bytes: u64,
     pub(crate) outcome: Outcome,
     pub(crate) agent: String,
     pub(crate) duration_ms: u64,
@@ -70,6 +71,7 @@ impl Log for TestLog {
             status: record.status,
             body_bytes: record.body_bytes,
             sent_bytes: record.sent_bytes,
+            body_sent_bytes: record.body_sent_bytes,
             outcome: record.outcome,
             agent: record.user_agent.map(text).unwrap_or_default(),
             duration_ms: record.duration_ms,
@@ -377,6 +379,12 @@ impl Client<'_> {
         self.rig.pass(ms);
         self.conn.expire(queued, self.rig.now(), &self.rig.cx());
         self.after_abandoning()
+    }
+
+    /// The driver cannot go on with it.
+    pub(crate) fn cut(&mut self, reason: CloseReason) {
+        self.conn.cut(reason, self.rig.now(), &self.rig.cx());
+        self.after_abandoning();
     }
 
     pub(crate) fn drain(&mut self) {

@@ -4,7 +4,7 @@ use crate::client::{Client, request};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::{Site, common};
 use rustix::process::Signal;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -170,6 +170,30 @@ pub(crate) fn failures_are_logged(variant: &Variant) {
     let torn = torn.unwrap_or_else(|| panic!("no line of the torn transfer: {lines:?}"));
     assert!(lines[torn].contains("\"aborted\""), "the outcome: {}", lines[torn]);
     assert!(lines[1 - torn].contains("400"), "{}", lines[1 - torn]);
+}
+
+/// A file that shrinks while it is sent ends its connection, and is counted and logged as such.
+pub(crate) fn a_file_that_shrinks_is_logged(variant: &Variant) {
+    const LEN: u64 = 64 << 20;
+    let site = Site::new();
+    File::create(site.path("big.bin")).expect("a file").set_len(LEN).expect("sparse");
+    let log = site.beside("access.log");
+    let launch = Launch::new(variant, &site.root()).set(format!("log.access={}", log.display()));
+    let server = launch.set("log.format=json").start();
+    let mut slow = Client::connect_narrow(server.address());
+    slow.send(request("GET", "/big.bin", &[]));
+    slow.head_only().expect(200);
+    slow.take(20_000);
+    let file = File::options().write(true).open(site.path("big.bin")).expect("a file");
+    file.set_len(10).expect("a length");
+    slow.drain();
+    let counted = || server.top()["total"]["counters"]["closed_truncated"].as_u64();
+    assert!(eventually(PATIENCE, || counted() == Some(1)), "{:?}", counted());
+    let lines = lines(server, &log, 1);
+    let line: serde_json::Value = serde_json::from_str(&lines[0]).expect("JSON");
+    assert_eq!((&line["outcome"], &line["status"]), (&"truncated".into(), &200.into()), "{line}");
+    assert!(line["body_sent_bytes"].as_u64().is_some_and(|sent| sent < LEN), "{line}");
+    assert_eq!(line["body_bytes"], LEN, "{line}");
 }
 
 /// Lines do not wait for the end of the server: a second is enough (docs/logging.md).

@@ -12,8 +12,8 @@ macro_rules! always {
     ($variant:ident) => {
         topics! { $variant
             access_log: common_format combined_format no_forgery json_format failures_are_logged
-                lines_are_written_in_time a_full_disk_stops_nobody to_standard_error
-                nothing_is_logged_when_off lines_stay_whole;
+                a_file_that_shrinks_is_logged lines_are_written_in_time a_full_disk_stops_nobody
+                to_standard_error nothing_is_logged_when_off lines_stay_whole;
             bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
                 small_body_is_drained body_at_the_limit body_that_comes_late
                 chunked_body_is_drained chunked_body_byte_by_byte large_body_is_refused
@@ -116,7 +116,8 @@ macro_rules! nonblocking {
             slow_readers: one_that_never_reads_is_ended one_below_the_rate_is_ended
                 an_honest_slow_one_is_served others_do_not_wait waiting_is_free
                 half_closed_waiting_is_free draining_accepts_nobody
-                unread_answers_stop_the_requests more_files_than_descriptors;
+                unread_answers_stop_the_requests more_files_than_descriptors
+                what_the_end_cuts_short_is_logged;
         }
     };
 }

@@ -4,7 +4,7 @@ use crate::client::{Client, get, request};
 use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
 use crate::site::{SIZES, SPARSE_BYTES, Site, common, sized};
 use rustix::process::Signal;
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -175,4 +175,51 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
         clients.is_empty()
     });
     assert!(answered, "{} clients wait", clients.len());
+}
+
+/// docs/logging.md: what the end of the server cuts short has its line, which says so in each form.
+pub(crate) fn what_the_end_cuts_short_is_logged(variant: &Variant) {
+    for signal in [Signal::TERM, Signal::QUIT] {
+        let (line, received) = line_of_what_the_end_cuts_short(variant, "json", signal);
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!((&line["outcome"], &line["status"]), (&"cut".into(), &200.into()), "{line}");
+        assert_eq!(line["body_bytes"], SPARSE_BYTES, "{line}");
+        let sent = line["body_sent_bytes"].as_u64().expect("a number");
+        assert!((received..SPARSE_BYTES).contains(&sent), "{received} came: {line}");
+    }
+    let (line, received) = line_of_what_the_end_cuts_short(variant, "common", Signal::QUIT);
+    let sent = line.rsplit_once(" 200 ").and_then(|(_, sent)| sent.parse::<u64>().ok());
+    let short = sent.is_some_and(|sent| (received..SPARSE_BYTES).contains(&sent));
+    assert!(short, "{received} of {SPARSE_BYTES} came: {line}");
+}
+
+/// The line of a transfer in progress when the server ends, and how many bytes of its body came.
+///
+/// A worker that does not get to leave in time is killed and loses its lines, as is documented: on
+/// a crowded machine that may happen, and another server is tried.
+fn line_of_what_the_end_cuts_short(
+    variant: &Variant,
+    format: &str,
+    signal: Signal,
+) -> (String, u64) {
+    for _ in 0..5 {
+        let site = Site::new();
+        let log = site.beside("access.log");
+        let launch = Launch::new(variant, common()).set(format!("log.access={}", log.display()));
+        let launch = launch.set(format!("log.format={format}"));
+        let mut server = launch.set("server.drain_ms_max=200").start();
+        let mut stuck = Client::connect_narrow(server.address());
+        stuck.send(get("/sparse.bin"));
+        stuck.head_only().expect(200);
+        server.signal(signal);
+        assert!(server.exit_within(PATIENCE).is_some(), "did not end: {}", server.stderr());
+        let text = fs::read_to_string(&log).expect("a log");
+        if let Some(line) = text.lines().find(|line| line.contains("/sparse.bin")) {
+            return (line.to_owned(), stuck.drain());
+        }
+        // What it said is read by a thread that may come after its end.
+        let killed = || server.stderr().contains("does not leave: killed");
+        assert!(eventually(PATIENCE, killed), "no line: {text:?}");
+    }
+    panic!("five workers were killed that had 300 ms to leave");
 }

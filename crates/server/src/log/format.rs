@@ -119,7 +119,7 @@ impl Formatter {
         out.extend_from_slice(b"\" ");
         write_decimal(out, u64::from(record.status));
         out.push(b' ');
-        write_decimal(out, body_sent_bytes(record));
+        write_decimal(out, record.body_sent_bytes);
     }
 
     fn json(&self, out: &mut Vec<u8>, record: &Record<'_>) {
@@ -136,6 +136,7 @@ impl Formatter {
         member_decimal(out, "status", u64::from(record.status));
         member_decimal(out, "body_bytes", record.body_bytes);
         member_decimal(out, "sent_bytes", record.sent_bytes);
+        member_decimal(out, "body_sent_bytes", record.body_sent_bytes);
         member_text(out, "outcome", Some(record.outcome.name().as_bytes()), FIELD_BYTES_MAX);
         member_decimal(out, "duration_ms", record.duration_ms);
         out.extend_from_slice(b",\"keep_alive\":");
@@ -201,12 +202,6 @@ pub(super) fn escape(out: &mut Vec<u8>, text: &[u8], bytes_max: usize, prefix: &
     if kept.len() < text.len() {
         out.extend_from_slice(b"...");
     }
-}
-
-/// Bytes of the body that the kernel has taken. Of a response cut short the record cannot tell head
-/// from body: then the head is counted in, up to what was promised.
-fn body_sent_bytes(record: &Record<'_>) -> u64 {
-    record.body_bytes.min(record.sent_bytes)
 }
 
 fn write_address(out: &mut Vec<u8>, address: IpAddr) {

@@ -50,6 +50,7 @@ fn record() -> Record<'static> {
         status: 200,
         body_bytes: 1000,
         sent_bytes: 1200,
+        body_sent_bytes: 1000,
         outcome: Outcome::Complete,
         referer: Some(b"http://x/"),
         user_agent: Some(b"curl/8"),
@@ -99,8 +100,9 @@ fn lines_in_each_form() {
         line(Format::Json, &record()),
         "{\"time\":\"1994-11-06T08:49:37Z\",\"peer\":\"192.0.2.7\",\"port\":4711,\
          \"method\":\"GET\",\"target\":\"/a?b=c\",\"version\":\"HTTP/1.1\",\"status\":200,\
-         \"body_bytes\":1000,\"sent_bytes\":1200,\"outcome\":\"complete\",\"duration_ms\":3,\
-         \"keep_alive\":true,\"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
+         \"body_bytes\":1000,\"sent_bytes\":1200,\"body_sent_bytes\":1000,\
+         \"outcome\":\"complete\",\"duration_ms\":3,\"keep_alive\":true,\
+         \"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
     );
 }
 
@@ -113,6 +115,7 @@ fn what_is_missing_has_its_sign() {
         status: 400,
         body_bytes: 0,
         sent_bytes: 90,
+        body_sent_bytes: 0,
         referer: None,
         user_agent: Some(b""),
         peer: "[2001:db8::1]:80".parse::<SocketAddr>().unwrap().into(),
@@ -130,19 +133,24 @@ fn what_is_missing_has_its_sign() {
 
 #[test]
 fn a_response_cut_short_is_logged_as_such() {
-    for (outcome, sent_bytes, logged) in [
-        (Outcome::Truncated, 700, " 200 700 "),
-        (Outcome::Aborted, 0, " 200 0 "),
-        (Outcome::Slow, 999, " 200 999 "),
-        (Outcome::Complete, 1200, " 200 1000 "),
+    // The head has 200 bytes: what was sent of it is none of the body.
+    for (outcome, sent_bytes, body_sent_bytes, logged) in [
+        (Outcome::Truncated, 1100, 900, " 200 900 "),
+        (Outcome::Aborted, 0, 0, " 200 0 "),
+        (Outcome::Slow, 199, 0, " 200 0 "),
+        (Outcome::Cut, 1199, 999, " 200 999 "),
+        (Outcome::Complete, 1200, 1000, " 200 1000 "),
     ] {
-        let record = Record { outcome, sent_bytes, ..record() };
+        let record = Record { outcome, sent_bytes, body_sent_bytes, ..record() };
+        let common = line(Format::Common, &record);
+        assert!(common.ends_with(&format!("{}\n", logged.trim_end())), "{common}");
         let combined = line(Format::Combined, &record);
         assert!(combined.contains(logged), "{combined}");
         assert!(combined.ends_with(&format!(" {} 3\n", outcome.name())), "{combined}");
         let json: serde_json::Value = serde_json::from_str(&line(Format::Json, &record)).unwrap();
         assert_eq!(json["outcome"], outcome.name());
         assert_eq!(json["sent_bytes"], sent_bytes);
+        assert_eq!(json["body_sent_bytes"], body_sent_bytes);
     }
 }
 
@@ -237,7 +245,7 @@ fn nothing_a_peer_sends_gets_out_of_its_field() {
         assert_eq!(json.matches('\n').count(), 1);
         assert!(json.trim_end_matches('\n').bytes().all(|byte| (0x20..0x7f).contains(&byte)));
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(json.as_object().unwrap().len(), 14);
+        assert_eq!(json.as_object().unwrap().len(), 15);
         assert_eq!(json["status"], 200);
         for member in ["target", "referer", "user_agent"] {
             assert_eq!(unescape(json[member].as_str().unwrap()), text, "{member}");
