@@ -17,13 +17,15 @@ pub(crate) const NOT_MODIFIED_DATE_AT: usize = b"HTTP/1.1 304 Not Modified\r\nDa
 
 /// A regular file in all its content codings, with prebuilt heads.
 ///
-/// Size, time, tag and body of each coding come from one descriptor. It is immutable: a file that
-/// changed gets another one.
+/// Size, time, tag and body of each coding come from one descriptor. A file that changed gets
+/// another one: all that changes here is where a body is, and the date in what is sent whole.
 #[derive(Clone, Debug)]
 pub struct Representation<F> {
     identity: Coded<F>,
     siblings: [Option<Box<Coded<F>>>; 3],
     content_type: Box<str>,
+    /// It was opened so soon after it had changed that another change may not show in its facts.
+    young: bool,
     /// The second in which [`Self::redate`] was called last.
     redated: u64,
 }
@@ -117,7 +119,11 @@ impl<F: File> Representation<F> {
             sibling.map(|file| Box::new(Coded::new(file, coding, &facts, now)))
         });
         let identity = Coded::new(file, None, &facts, now);
-        Self { identity, siblings, content_type: facts.content_type, redated: 0 }
+        let content_type = facts.content_type;
+        let mut all = Self { identity, siblings, content_type, young: false, redated: 0 };
+        let young = all.all().any(|coded| is_young(&coded.id, now));
+        all.young = young;
+        all
     }
 
     /// The file as it is.
@@ -149,13 +155,18 @@ impl<F: File> Representation<F> {
         &self.content_type
     }
 
-    /// True if these are the same files with the same content.
+    /// True if these are the same files with the same content, for all that their facts can tell.
+    ///
+    /// Of a body that was read from a file that was young these cannot tell, and it is false; one
+    /// that stays in its file is what the file is.
     #[must_use]
     pub fn is_same(&self, file: &F, siblings: &[Option<F>; 3]) -> bool {
         let same = |coded: Option<&Coded<F>>, file: Option<&F>| {
             coded.map(|coded| coded.id) == file.map(File::id)
         };
-        same(Some(&self.identity), Some(file))
+        let read = self.all().any(|coded| matches!(coded.body, Body::Memory(_)));
+        !(self.young && read)
+            && same(Some(&self.identity), Some(file))
             && self.siblings.iter().zip(siblings).all(|(a, b)| same(a.as_deref(), b.as_ref()))
     }
 
@@ -228,14 +239,29 @@ impl<F: File> Representation<F> {
         identity: Coded<F>,
         siblings: [Option<Box<Coded<F>>>; 3],
         content_type: Box<str>,
+        young: bool,
     ) -> Self {
-        Self { identity, siblings, content_type, redated: 0 }
+        Self { identity, siblings, content_type, young, redated: 0 }
+    }
+
+    /// For [`crate::pack`].
+    pub(crate) const fn young(&self) -> bool {
+        self.young
     }
 
     fn all(&self) -> impl Iterator<Item = &Coded<F>> {
         let siblings = self.siblings.iter().filter_map(Option::as_deref);
         core::iter::once(&self.identity).chain(siblings)
     }
+}
+
+/// True if a file changed less than one to two seconds ago.
+///
+/// Most kernels (Linux before 6.13) tell the times of files in ticks of up to 10 ms. What is
+/// written, read by us and written again with the same length within one has the same facts as
+/// before: it is racy in the sense of git's index. A second is more than any tick.
+fn is_young(id: &FileId, now: Now) -> bool {
+    id.changed.secs.saturating_add(1) >= i64::try_from(now.unix).unwrap_or(i64::MAX)
 }
 
 /// What the heads of all codings of a file have in common.

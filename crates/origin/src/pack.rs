@@ -18,6 +18,7 @@ impl<F: File> Representation<F> {
     /// Appends this representation to `out`, and returns the files of its codings.
     pub fn pack(&self, out: &mut Vec<u8>) -> [Option<F>; CODINGS] {
         put_bytes(out, self.content_type().as_bytes());
+        out.push(u8::from(self.young()));
         let mut files = [const { None }; CODINGS];
         for (coding, file) in codings().zip(&mut files) {
             match self.coded(coding) {
@@ -35,12 +36,14 @@ impl<F: File> Representation<F> {
         mut file: impl FnMut(usize, FileId) -> Option<F>,
     ) -> Option<Self> {
         let content_type = str::from_utf8(take_bytes(&mut bytes)?).ok()?.into();
+        let young = take_byte(&mut bytes)? != 0;
         let mut all = [const { None }; CODINGS];
         for (at, (coding, place)) in codings().zip(&mut all).enumerate() {
             *place = Coded::unpack(&mut bytes, coding, |id| file(at, id))?;
         }
         let [identity, siblings @ ..] = all;
-        Some(Self::assemble(identity?, siblings.map(|coded| coded.map(Box::new)), content_type))
+        let siblings = siblings.map(|coded| coded.map(Box::new));
+        Some(Self::assemble(identity?, siblings, content_type, young))
     }
 }
 
@@ -100,8 +103,7 @@ impl<'a> Packed<'a> {
     /// The outer `None`: no coding was packed here, or not all of it.
     #[expect(clippy::option_option, reason = "absent is not malformed")]
     fn take(from: &mut &'a [u8]) -> Option<Option<Self>> {
-        let (&how, rest) = from.split_first()?;
-        *from = rest;
+        let how = take_byte(from)?;
         if how == ABSENT {
             return Some(None);
         }
@@ -132,6 +134,7 @@ pub fn packed_alike(a: &[u8], b: &[u8]) -> bool {
 /// Which files a packed representation tells of, by coding.
 fn ids(mut bytes: &[u8]) -> Option<[Option<FileId>; CODINGS]> {
     take_bytes(&mut bytes)?;
+    take_byte(&mut bytes)?;
     let mut ids = [None; CODINGS];
     for id in &mut ids {
         *id = Packed::take(&mut bytes)?.map(|packed| packed.id);
@@ -150,6 +153,12 @@ fn put(out: &mut Vec<u8>, word: u64) {
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+fn take_byte(from: &mut &[u8]) -> Option<u8> {
+    let (&byte, rest) = from.split_first()?;
+    *from = rest;
+    Some(byte)
 }
 
 fn take(from: &mut &[u8]) -> Option<u64> {
@@ -182,7 +191,9 @@ mod tests {
 
     impl File for Plain {
         fn id(&self) -> FileId {
-            FileId { inode: self.0, len: 10 * self.0, ..FileId::default() }
+            // So recent that what is made of it is young.
+            let changed = Modified { secs: 1_700_000_000, nanos: 5 };
+            FileId { inode: self.0, len: 10 * self.0, changed, ..FileId::default() }
         }
     }
 

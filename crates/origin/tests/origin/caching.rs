@@ -176,6 +176,22 @@ fn what_did_not_change_is_opened_again_but_not_read() {
     check(&rig, request, &Expected { status: 200, fields: &fields, body: Some(b"zip") });
 }
 
+/// Most kernels tell file times in ticks: what is written twice within one, with the same length,
+/// has the same facts, and is read again until it has settled.
+#[test]
+fn a_rewrite_within_a_tick_shows_too() {
+    let rig = Rig::new(Site::default());
+    let file = rig.put_at("young.txt", b"before", rig.now().unix.cast_signed());
+    assert_eq!(body(&rig, "/young.txt"), b"before");
+    file.rewrite(b"behind");
+    for (second, reads) in [(1, 2), (2, 3), (3, 3), (4, 3)] {
+        rig.pass(1_000);
+        assert_eq!(body(&rig, "/young.txt"), b"behind", "in second {second}");
+        assert_eq!(rig.count(Counter::Reads), reads, "in second {second}");
+    }
+    assert_eq!(rig.opens.get(), 5, "it is looked at all the same");
+}
+
 #[test]
 fn one_asker_revalidates() {
     let rig = Rig::new(Site::default());

@@ -27,6 +27,12 @@ impl FakeFile {
         self.0.1.borrow_mut().truncate(len);
     }
 
+    /// Writes it in its place within the tick of its last change: its facts stay what they are.
+    pub(crate) fn rewrite(&self, bytes: &[u8]) {
+        assert_eq!(bytes.len() as u64, self.id().len);
+        *self.0.1.borrow_mut() = bytes.to_vec();
+    }
+
     pub(crate) fn holders(&self) -> usize {
         Rc::strong_count(&self.0)
     }
@@ -131,8 +137,13 @@ impl Rig {
 
     /// Writes a file: a new one each time, even with the same bytes.
     pub(crate) fn put(&self, path: &str, bytes: &[u8]) -> FakeFile {
+        self.put_at(path, bytes, 1_600_000_000)
+    }
+
+    /// [`Rig::put`] in another second than one of long ago.
+    pub(crate) fn put_at(&self, path: &str, bytes: &[u8], secs: i64) -> FakeFile {
         self.generation.set(self.generation.get() + 1);
-        let time = Modified { secs: 1_600_000_000, nanos: self.generation.get() };
+        let time = Modified { secs, nanos: self.generation.get() };
         let id = FileId {
             device: 1,
             inode: u64::from(self.generation.get()),
