@@ -388,7 +388,7 @@ impl<F: File> Conn<F> {
         if let Ok(bytes) = &bytes {
             cx.tally.add(Counter::ReadBytes, bytes.len() as u64);
         }
-        match self.filled(bytes.ok(), cx) {
+        match self.filled(bytes, cx) {
             Filled::Supply(supply) => self.resume_kept(supply, now, cx),
             // Nothing has been sent, but what was opened is no longer what is there.
             Filled::Shrank => self.close(CloseReason::Truncated, now, cx),

@@ -1,6 +1,6 @@
 //! One request to one response: find what answers, plan, send.
 use crate::{
-    Conn, Cx, Entry, Lookup, Representation,
+    Conn, Cx, Entry, FileFault, Lookup, Representation, Wanted,
     conn::State,
     content,
     plan::plan,
@@ -17,7 +17,9 @@ use regatta_http::{
     target::{Target, decode_path},
 };
 use regatta_metrics::Counter;
-use regatta_op::{CloseReason, Coding, Codings, File, Now, OpenFault, OpenReq, Opened, Tick};
+use regatta_op::{
+    CloseReason, Coding, Codings, Fault, File, Now, OpenFault, OpenReq, Opened, Tick,
+};
 
 /// How long an exchange waits for a descriptor until it tries again, milliseconds.
 const OPEN_RETRY_MS: u64 = 50;
@@ -32,7 +34,7 @@ pub(crate) enum Supply<F> {
     /// A body was read into this file.
     Filled(Arc<Representation<F>>),
     /// A body could not be read.
-    Unreadable,
+    Unreadable(Fault),
     /// Nothing: what was not found in time is looked for again.
     Nothing,
 }
@@ -312,8 +314,11 @@ impl<F: File> Conn<F> {
         let rules = &cx.site.caching;
         let (entry, opened) = match supply {
             Supply::Nothing => return Found::Next(search),
-            Supply::Unreadable => {
+            Supply::Unreadable(fault) => {
                 self.work_mut(cx).opened = None;
+                if let Fault::Other(errno) = fault {
+                    cx.log.fault(&FileFault { path: name, wanted: Wanted::Read, errno });
+                }
                 return Found::Nothing(Status::INTERNAL_SERVER_ERROR);
             }
             Supply::Filled(file) => {
@@ -325,6 +330,9 @@ impl<F: File> Conn<F> {
             }
             Supply::Opened(found) => {
                 self.work_mut(cx).tries = 0;
+                if let Err(OpenFault::Other(errno)) = found {
+                    cx.log.fault(&FileFault { path: name, wanted: Wanted::Open, errno });
+                }
                 let mut opened = found.as_ref().err().is_none_or(|fault| !passes(*fault));
                 let entry = self.entry(name, found, now, cx);
                 // A body that is about to be read belongs to the entry: it is remembered once,
@@ -383,12 +391,13 @@ impl<F: File> Conn<F> {
         work.fill = coding;
     }
 
-    /// The body that was asked for has come; `None` if it could not be read.
-    pub(crate) fn filled(&mut self, bytes: Option<Box<[u8]>>, cx: &Cx<'_, F>) -> Filled<F> {
+    /// The body that was asked for has come, or could not be read.
+    pub(crate) fn filled(&mut self, bytes: Result<Box<[u8]>, Fault>, cx: &Cx<'_, F>) -> Filled<F> {
         let file = self.pending.take().expect("a file is pending while its body is read");
         let coding = self.work_mut(cx).fill;
-        let Some(bytes) = bytes else {
-            return Filled::Supply(Supply::Unreadable);
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(fault) => return Filled::Supply(Supply::Unreadable(fault)),
         };
         let len = file.coded(coding).map(|coded| coded.len());
         if len != Some(bytes.len() as u64) {

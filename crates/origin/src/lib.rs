@@ -36,7 +36,7 @@ pub use entry::{Body, Coded, Representation};
 pub use explain::{Decision, Explanation, explain};
 pub use local_cache::{LocalCache, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, STALE_PERIODS_MAX};
 pub use pack::{CODINGS, packed_alike};
-pub use record::{Log, NoLog, Outcome, Peer, Record};
+pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
 pub use scratch::Scratch;
 pub use site::{CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, Site};
 pub use wire::Wire;

@@ -92,12 +92,37 @@ pub struct Record<'a> {
     pub keep_alive: bool,
 }
 
+/// What the system did not do with a file that was to be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileFault<'a> {
+    /// The path below the root, decoded.
+    pub path: &'a [u8],
+    /// What was asked for.
+    pub wanted: Wanted,
+    /// The error's number.
+    pub errno: i32,
+}
+
+/// What is asked of the system about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// To open it.
+    Open,
+    /// To read it.
+    Read,
+}
+
 /// Takes the record of each finished exchange.
 pub trait Log {
     /// False: records are not wanted, and nothing is kept to make them.
     fn wants(&self) -> bool;
     /// Takes one record. Must not wait: a log that is behind drops lines and counts them.
     fn record(&self, record: &Record<'_>);
+
+    /// Takes the cause of a 500, or of one that was averted: it is no business of the peer's, but
+    /// of those who run the server. Must not wait, and may leave out what comes often.
+    #[expect(unused_variables, reason = "a log that is for exchanges only")]
+    fn fault(&self, fault: &FileFault<'_>) {}
 }
 
 /// The log that wants nothing.

@@ -14,5 +14,6 @@ pub use error::{ErrorLog, Level};
 pub use file::{Destination, LogFault, Owner};
 pub use format::Format;
 pub use sink::{
-    AccessLog, AccessLogOptions, BUFFER_AGE_MS_MAX, BUFFER_BYTES_MAX, LogSink, STALL_NS_DEFAULT,
+    AccessLog, AccessLogOptions, BUFFER_AGE_MS_MAX, BUFFER_BYTES_MAX, FAULT_MS_MIN, LogSink,
+    STALL_NS_DEFAULT,
 };

@@ -3,7 +3,7 @@ use crate::config::raw::{Problem, Said};
 use regatta_op::{Codings, OpenFault, OpenReq};
 use regatta_sys::{
     OpenRules, Root, open_below,
-    process::{Exit, User, fork_worker, set_user},
+    process::{EXIT_UNSTARTED, Exit, User, fork_worker, set_user},
 };
 use std::{
     fs::{self, OpenOptions},
@@ -105,6 +105,8 @@ const READABLE: i32 = 0;
 const DENIED: i32 = 10;
 const INDEX_DENIED: i32 = 11;
 const NOT_THE_USER: i32 = 12;
+/// Above this: that much above it is the error's number.
+const REFUSED: i32 = 100;
 
 /// Tries to look below the root, as the user that is to serve it, in a process of its own.
 fn readable(said: &Said, root: &Root, user: Option<&User>) -> Result<(), Problem> {
@@ -132,10 +134,29 @@ fn readable(said: &Said, root: &Root, user: Option<&User>) -> Result<(), Problem
             &format!("chmod -R o+rX \"{text}\" lets everyone read what is below"),
         ),
         Ok(Exit::Code(NOT_THE_USER)) => {
-            Err(said.problem("server.user", &format!("cannot become {name}")))
+            let problem = said.problem("server.user", &format!("cannot become {name}"));
+            Err(problem.hint("that takes CAP_SETUID and CAP_SETGID; or start as that user"))
         }
+        Ok(Exit::Code(EXIT_UNSTARTED)) => {
+            Err(said.problem(key, "the process that looks below it cannot start: see above"))
+        }
+        Ok(Exit::Code(code)) if code > REFUSED => Err(refused(said, code - REFUSED)),
         Ok(other) => Err(said.problem(key, &format!("looking below it ended with {other:?}"))),
         Err(error) => Err(said.problem(key, &format!("cannot look below it: {error}"))),
+    }
+}
+
+/// The system does not look for files below the root.
+fn refused(said: &Said, errno: i32) -> Problem {
+    let (key, error) = ("server.root", io::Error::from_raw_os_error(errno));
+    let text = said.settings.text(key);
+    let problem = said.problem(key, &format!("cannot look for files in \"{text}\": {error}"));
+    match errno {
+        libc::ENOSYS | libc::EPERM => problem.hint(
+            "openat2(2) opens every file, so that none lies outside: it takes Linux 5.9 or later, \
+             and a container's seccomp filter that lets it through",
+        ),
+        _ => problem,
     }
 }
 
@@ -143,12 +164,19 @@ fn try_reading(root: &Root, index: &[String], user: Option<&User>) -> i32 {
     if user.is_some_and(|user| set_user(user).is_err()) {
         return NOT_THE_USER;
     }
+    // A filter's refusal looks like that of a file, so the call is tried where that cannot be.
+    let errno = root.try_resolving().err().and_then(|error| error.raw_os_error());
+    if let Some(errno) = errno.filter(|errno| *errno != libc::EACCES) {
+        return REFUSED + errno;
+    }
     let open = |path: &[u8]| {
         let req = OpenReq { path: path.into(), siblings: Codings::NONE };
         open_below(root, &req, OpenRules { symlinks: true }).err()
     };
-    if open(NOBODY) == Some(OpenFault::Denied) {
-        return DENIED;
+    match open(NOBODY) {
+        Some(OpenFault::Denied) => return DENIED,
+        Some(OpenFault::Other(errno)) => return REFUSED + errno,
+        _ => {}
     }
     if index.iter().any(|name| open(name.as_bytes()) == Some(OpenFault::Denied)) {
         return INDEX_DENIED;

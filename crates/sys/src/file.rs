@@ -114,6 +114,17 @@ impl Root {
         Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
+    /// Makes the call that opens every file ([`open_below`]), on the root itself.
+    ///
+    /// # Errors
+    /// `ENOSYS`: the kernel has no openat2(2), or hides it. `EPERM`: a filter forbids it. `EACCES`:
+    /// this user may not search the root.
+    pub fn try_resolving(&self) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        open_path(self, c".", flags, how_to_open(OpenRules::default()))?;
+        Ok(())
+    }
+
     /// The same directory by another descriptor, for another thread to own.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ mod file;
 pub mod limits;
 pub mod process;
 pub mod residency;
+#[cfg(feature = "sandbox")]
+pub mod sandbox;
 mod send;
 pub mod shm;
 pub mod signal;

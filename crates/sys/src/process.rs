@@ -181,7 +181,14 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
     // new process that leaves without destructors, and what it still uses is kept by the contract
     // of `fork_worker`.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => Err(io::Error::other("close_range(2): it takes Linux 5.9 or later")),
+        _ => Err(error),
+    }
 }
 
 /// The child's side of a fork.

@@ -1,7 +1,7 @@
 //! Which file answers, and the fields that describe it.
 use crate::rig::{Expected, Rig, check, pattern};
-use regatta_op::OpenFault;
-use regatta_origin::{ContentRules, Site};
+use regatta_op::{Fault, OpenFault};
+use regatta_origin::{ContentRules, Site, Wanted};
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -241,10 +241,26 @@ fn faults_of_the_disk() {
         let expected = Expected { status, fields: &[field], body: None };
         check(&rig, &get(&format!("/{path}")), &expected);
     }
+    // The cause of the 500 is for who runs the server, each time: it is not remembered.
+    assert_eq!(rig.log.faults.take(), vec![("odd".to_owned(), Wanted::Open, 5); 3]);
     // A page for 404 that cannot be read is no reason for anything worse.
     rig.faults.borrow_mut().insert("404.html".into(), OpenFault::Denied);
     rig.pass(5_000);
     check(&rig, &get("/none"), &Expected { status: 404, fields: &[], body: None });
+}
+
+#[test]
+fn a_body_that_cannot_be_read() {
+    let rig = Rig::new(Site::default());
+    let mut client = rig.connect();
+    client.hold_reads = true;
+    client.feed(get("/ten.txt").as_bytes());
+    client.fail(Fault::Other(5));
+    assert_eq!(client.statuses(), [500]);
+    assert_eq!(rig.log.faults.take(), [("ten.txt".to_owned(), Wanted::Read, 5)]);
+    // Nor is that remembered.
+    let served = Expected { status: 200, fields: &[], body: Some(b"0123456789") };
+    check(&rig, &get("/ten.txt"), &served);
 }
 
 #[test]

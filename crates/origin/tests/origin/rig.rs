@@ -4,7 +4,9 @@ use regatta_op::{
     CloseReason, Coding, Done, Fault, File, FileId, Modified, Now, Op, OpKind, OpenFault, OpenReq,
     Opened, Outbox, ReadReq, Segment, Tick,
 };
-use regatta_origin::{Conn, Cx, LocalCache, Log, Outcome, Record, Scratch, Site};
+use regatta_origin::{
+    Conn, Cx, FileFault, LocalCache, Log, Outcome, Record, Scratch, Site, Wanted,
+};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -63,6 +65,7 @@ pub(crate) struct Told {
 pub(crate) struct TestLog {
     pub(crate) on: Cell<bool>,
     pub(crate) told: RefCell<Vec<Told>>,
+    pub(crate) faults: RefCell<Vec<(String, Wanted, i32)>>,
 }
 
 impl Log for TestLog {
@@ -83,6 +86,11 @@ impl Log for TestLog {
             duration_ms: record.duration_ms,
             keep_alive: record.keep_alive,
         });
+    }
+
+    fn fault(&self, fault: &FileFault<'_>) {
+        let path = String::from_utf8_lossy(fault.path).into_owned();
+        self.faults.borrow_mut().push((path, fault.wanted, fault.errno));
     }
 }
 
@@ -380,6 +388,7 @@ impl Client<'_> {
         match self.parked.take() {
             Some(Op::Recv) => self.done(Done::Recv(Err(fault))),
             Some(Op::Send(outbox)) => self.done(Done::Send(outbox, Err(fault))),
+            Some(Op::Read(ticket, _)) => self.done(Done::Read(ticket, Err(fault))),
             other => panic!("{other:?} has no fault"),
         }
         self.run();

@@ -3,6 +3,7 @@
 use crate::harness::{Said, run};
 use crate::site::{Site, common};
 use crate::structure::listed;
+use rustix::io::Errno;
 
 fn root() -> &'static str {
     common().to_str().expect("text")
@@ -53,6 +54,23 @@ fn a_bad_start_prints_no_address() {
     let args = ["serve", root(), "--listen", "127.0.0.1:0", "--set", "limits.nonsense=1"];
     let said = bad_usage(&args, &["limits.nonsense"]);
     assert_eq!(said.stdout, "", "{said:?}");
+}
+
+/// A kernel that is too old, or a container's filter: said at start, and not with 500 to everyone.
+#[test]
+fn a_start_without_openat2() {
+    for (errno, error) in [(Errno::NOSYS, "Function not implemented"), (Errno::PERM, "Operation")] {
+        let errno = u16::try_from(errno.raw_os_error()).expect("a small number");
+        // The program is started by a thread that the call is denied to.
+        let start = move || {
+            regatta_sys::sandbox::deny_openat2(errno).expect("a kernel with filters");
+            for command in [&["serve", root(), "--listen", "127.0.0.1:0"][..], &["check", root()]] {
+                let said = bad_usage(command, &[root(), error, "openat2(2)", "seccomp", "hint:"]);
+                assert!(!said.stdout.contains("listening"), "{said:?}");
+            }
+        };
+        std::thread::spawn(start).join().expect("said what is wrong");
+    }
 }
 
 #[test]

@@ -7,9 +7,15 @@ use super::{
 use regatta_arch::WorkerLog;
 use regatta_metrics::{ControlView, Counter, Tally};
 use regatta_op::{Now, Tick};
-use regatta_origin::{Log, Record};
+use regatta_origin::{FileFault, Log, Record, Wanted};
 use regatta_sys::clock;
-use std::{cell::RefCell, fs::File, io, mem, os::fd::BorrowedFd, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    fs::File,
+    io, mem,
+    os::fd::BorrowedFd,
+    sync::Arc,
+};
 
 /// A buffer that holds as many bytes is written.
 pub const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -19,6 +25,10 @@ pub const BUFFER_AGE_MS_MAX: u64 = 1000;
 
 /// A write that takes longer is counted as a stall, unless the options say otherwise: 10 ms.
 pub const STALL_NS_DEFAULT: u64 = 10_000_000;
+
+/// Faults of files that come sooner after one that was said are only counted in the next line,
+/// milliseconds.
+pub const FAULT_MS_MIN: u64 = 10_000;
 
 /// What to log and where.
 #[derive(Clone, Debug)]
@@ -101,6 +111,7 @@ impl AccessLog {
             errors,
             stall_ns: options.stall_ns,
             destination: options.destination.clone(),
+            faults: Faults::default(),
             state: RefCell::new(State {
                 file,
                 formatter: Formatter::new(options.format),
@@ -136,7 +147,22 @@ pub struct LogSink<'a> {
     errors: ErrorLog,
     stall_ns: u64,
     destination: Destination,
+    faults: Faults,
     state: RefCell<State>,
+}
+
+/// When a file's fault was said last, and how many have come since.
+#[derive(Debug, Default)]
+struct Faults(Cell<(Option<Tick>, u64)>);
+
+impl Faults {
+    /// One more has come: if it is to be said, how many were not since the last that was.
+    fn unsaid(&self, now: Tick) -> Option<u64> {
+        let (said, unsaid) = self.0.get();
+        let soon = said.is_some_and(|said| now.since(said) < FAULT_MS_MIN);
+        self.0.set(if soon { (said, unsaid + 1) } else { (Some(now), 0) });
+        (!soon).then_some(unsaid)
+    }
 }
 
 #[derive(Debug)]
@@ -174,6 +200,21 @@ impl Log for LogSink<'_> {
         if buffer.len() >= BUFFER_BYTES_MAX {
             self.write(&mut state);
         }
+    }
+
+    fn fault(&self, fault: &FileFault<'_>) {
+        let Some(unsaid) = self.faults.unsaid(clock::now().tick) else { return };
+        let wanted = match fault.wanted {
+            Wanted::Open => "open",
+            Wanted::Read => "read",
+        };
+        let path = String::from_utf8_lossy(fault.path);
+        let error = io::Error::from_raw_os_error(fault.errno);
+        let before = match unsaid {
+            0 => String::new(),
+            _ => format!("; {unsaid} more failed since the last such line"),
+        };
+        self.errors.note(Level::Error, format_args!("cannot {wanted} \"{path}\": {error}{before}"));
     }
 }
 
@@ -296,6 +337,14 @@ mod tests {
     use super::*;
     use regatta_metrics::Arena;
     use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn faults_that_are_not_said_are_counted() {
+        let faults = Faults::default();
+        let ticks = [0, 1, 9_999, 10_000, 10_001, 30_000, 40_000];
+        let said = ticks.map(|ms| faults.unsaid(Tick(ms)));
+        assert_eq!(said, [Some(0), None, None, Some(2), None, Some(1), Some(0)]);
+    }
 
     #[test]
     fn a_torn_line_is_ended_before_the_next_one() {

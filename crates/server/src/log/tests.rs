@@ -3,7 +3,7 @@ use super::{format::*, *};
 use regatta_arch::WorkerLog;
 use regatta_metrics::{Arena, Counter, SlotView, Tally};
 use regatta_op::{Now, Tick};
-use regatta_origin::{Log, Outcome, Record};
+use regatta_origin::{FileFault, Log, Outcome, Record, Wanted};
 use std::{
     fs::{self, File},
     io::Read,
@@ -480,6 +480,28 @@ fn messages_of_the_server_are_one_line_each() {
     fs::remove_file(&path).unwrap();
     log.renew().unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+}
+
+/// The cause of a 500 is said, also where exchanges are not logged; a disk that has died does not
+/// fill another with lines.
+#[test]
+fn faults_of_files_are_said_now_and_then() {
+    let folder = Folder::new("faults");
+    let (path, arena) = (folder.file("error"), arena());
+    let control = arena.view().control();
+    let errors = ErrorLog::open(Destination::Path(path.clone()), None, None).unwrap();
+    let options = AccessLogOptions {
+        destination: Destination::from("off"),
+        ..options(&folder.0, Format::Json)
+    };
+    let sink = AccessLog::open(options).unwrap().sink(Tally::Owned(arena.slot(0)), control, errors);
+    for wanted in [Wanted::Open, Wanted::Read, Wanted::Read] {
+        sink.fault(&FileFault { path: b"a/b\n\xff", wanted, errno: libc::EIO });
+    }
+    let said = fs::read_to_string(&path).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let line = r#"error: cannot open "a/b\x0A\xEF\xBF\xBD": Input/output error (os error 5)"#;
+    assert!(said.trim_end().ends_with(line), "{said}");
 }
 
 #[test]
