@@ -1,7 +1,10 @@
 //! Bytes to and from a peer, one system call at a time.
 use crate::{StaticFile, again, chaos, chaos::Hook};
 use regatta_op::{Fault, Outbox, Segment};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendAncillaryBuffer, SendFlags},
+};
 use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
@@ -103,6 +106,20 @@ pub fn send_last(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<u64> {
 #[inline]
 pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<u64> {
     Ok(send_slice(fd, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?.bytes)
+}
+
+/// Sends memory with one `send` that does not wait even if the socket does (`MSG_DONTWAIT`), to one
+/// who is not a peer: a log's reader. No fault is injected.
+///
+/// # Errors
+/// `WouldBlock` if the socket takes nothing now.
+pub fn send_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match rustix::net::send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
 }
 
 /// Sends a range of a file with one `sendfile`; 0 means that the file shrank.

@@ -5,6 +5,8 @@ use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::{Site, common};
 use rustix::process::Signal;
 use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -231,6 +233,34 @@ pub(crate) fn to_standard_error(variant: &Variant) {
     let line = "\"GET /small.txt?there HTTP/1.1\" 200 6\n";
     assert!(eventually(PATIENCE, || server.stderr().contains(line)), "{}", server.stderr());
     assert_eq!(server.stdout_line(Duration::from_millis(20)), None);
+}
+
+/// systemd gives a socket for standard error: a journal that does not read stops nobody either.
+#[test]
+fn a_socket_that_nobody_reads_stops_nobody() {
+    let (mut reader, socket) = UnixStream::pair().expect("sockets");
+    let launch = Launch::new(Variant::named("sped_epoll"), common()).set("log.access=-");
+    let mut server = launch.set("log.format=common").stderr(socket.into()).start();
+    let mut client = server.connect();
+    // Several times what a socket holds.
+    let target = format!("/small.txt?{}", "x".repeat(3000));
+    for _ in 0..1000 {
+        client.get(&target).expect(200);
+    }
+    let dropped = || server.top()["total"]["counters"]["log_dropped"].as_u64();
+    assert!(eventually(PATIENCE, || dropped() > Some(0)), "it all went in: {:?}", dropped());
+    drop(client);
+    server.signal(Signal::TERM);
+    assert!(server.exit_within(PATIENCE).is_some(), "did not end");
+    reader.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("its end");
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("GET")).collect();
+    assert!(!lines.is_empty());
+    for line in lines {
+        assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+        assert!(line.ends_with(&format!("\"GET {target} HTTP/1.1\" 200 6")), "{line}");
+    }
 }
 
 pub(crate) fn nothing_is_logged_when_off(variant: &Variant) {

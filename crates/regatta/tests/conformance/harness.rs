@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal};
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -113,14 +114,16 @@ pub(crate) struct Launch {
     args: Vec<String>,
     listeners: usize,
     files_max: Option<u32>,
+    stderr: Option<OwnedFd>,
 }
 
 impl Launch {
     /// A server of this variant over this root, on one port of the kernel's choice.
     pub(crate) fn new(variant: &Variant, root: &Path) -> Self {
         let root = root.to_str().expect("our paths are text").to_owned();
-        let launch = Self { args: vec!["serve".into(), root], listeners: 0, files_max: None }
-            .listen("127.0.0.1:0");
+        let args = vec!["serve".into(), root];
+        let launch =
+            Self { args, listeners: 0, files_max: None, stderr: None }.listen("127.0.0.1:0");
         let launch = launch.arg("--architecture").arg(variant.architecture);
         let launch = launch.sets(variant.settings);
         match variant.chaos {
@@ -157,6 +160,12 @@ impl Launch {
         self
     }
 
+    /// Gives the server this for standard error; what it says there is not kept.
+    pub(crate) fn stderr(mut self, stderr: OwnedFd) -> Self {
+        self.stderr = Some(stderr);
+        self
+    }
+
     fn command(&self) -> Command {
         let Some(files_max) = self.files_max else { return Command::new(program()) };
         let mut command = Command::new("sh");
@@ -167,18 +176,21 @@ impl Launch {
     }
 
     /// Starts the server and waits until it accepts connections.
-    pub(crate) fn start(self) -> Server {
+    pub(crate) fn start(mut self) -> Server {
+        let stderr = self.stderr.take();
         let mut child = self
             .command()
             .args(&self.args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr.map_or_else(Stdio::piped, Stdio::from))
             .spawn()
             .expect("the program starts");
         let stdout = Mutex::new(lines(child.stdout.take().expect("piped")));
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
-        keep_last(child.stderr.take().expect("piped"), Arc::clone(&stderr));
+        if let Some(from) = child.stderr.take() {
+            keep_last(from, Arc::clone(&stderr));
+        }
         let (addresses, listening) = (Vec::new(), HashSet::new());
         let mut server = Server { child, addresses, stdout, stderr, listening };
         for _ in 0..self.listeners {

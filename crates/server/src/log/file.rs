@@ -1,4 +1,5 @@
 //! Where lines go: files and standard error, opened for appending, written in whole lines.
+use regatta_sys::send_now;
 use std::{
     fmt,
     fs::{File, OpenOptions},
@@ -88,9 +89,34 @@ impl std::error::Error for LogFault {}
 #[derive(Clone, Debug)]
 pub(super) struct LogFile {
     file: Arc<File>,
-    write_bytes_max: usize,
+    kind: Kind,
     /// The process that opened it.
     opener: u32,
+}
+
+/// What a log is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A file, which takes everything.
+    Regular,
+    /// A pipe, a terminal, another device: as it was opened it does not wait.
+    Stream,
+    /// A socket, as systemd gives: it is shared with whoever gave it, so each write must say
+    /// itself that it does not wait.
+    Socket,
+}
+
+/// A socket that is written to without waiting.
+struct Unwaiting<'a>(BorrowedFd<'a>);
+
+impl Write for Unwaiting<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        send_now(self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// How far a write came.
@@ -126,9 +152,12 @@ impl LogFile {
                 file
             }
         };
-        let pipe = !file.metadata()?.file_type().is_file();
-        let write_bytes_max = if pipe { PIPE_WRITE_BYTES_MAX } else { usize::MAX };
-        Ok(Some(Self { file: Arc::new(file), write_bytes_max, opener: process::id() }))
+        let kind = match file.metadata()?.file_type() {
+            kind if kind.is_file() => Kind::Regular,
+            kind if kind.is_socket() => Kind::Socket,
+            _ => Kind::Stream,
+        };
+        Ok(Some(Self { file: Arc::new(file), kind, opener: process::id() }))
     }
 
     /// The descriptor: what a fork must not close.
@@ -143,11 +172,18 @@ impl LogFile {
 
     /// Writes lines: to a file with one call, to a pipe with as few as keep lines whole.
     pub(super) fn write(&mut self, lines: &[u8]) -> Written {
-        write_lines(&mut &*self.file, lines, self.write_bytes_max)
+        match self.kind {
+            Kind::Regular => write_lines(&mut &*self.file, lines, usize::MAX),
+            Kind::Stream => write_lines(&mut &*self.file, lines, PIPE_WRITE_BYTES_MAX),
+            Kind::Socket => {
+                write_lines(&mut Unwaiting(self.file.as_fd()), lines, PIPE_WRITE_BYTES_MAX)
+            }
+        }
     }
 }
 
-/// Standard error, in such a way that a reader who does not read cannot stop a worker.
+/// Standard error, in such a way that a reader who does not read cannot stop a worker; of a socket
+/// [`LogFile::write`] sees to that.
 fn open_stderr() -> io::Result<File> {
     let shared = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let kind = shared.metadata()?.file_type();
