@@ -13,6 +13,8 @@ pub enum Target<'a> {
     Path(&'a [u8]),
     /// The server itself: `OPTIONS *`.
     Server,
+    /// The other end of a tunnel, which the authority names: `CONNECT`.
+    Tunnel,
 }
 
 /// Why a request target is refused; the answer is 400.
@@ -60,19 +62,33 @@ impl PathFault {
 
 /// Reads a request target: its form, and the authority in it, which replaces `Host`.
 ///
-/// Allowed are the origin form, the absolute form with scheme `http` or `https` and a host, and `*`
-/// with `OPTIONS`. The authority form, and with it `CONNECT`, is for proxies.
+/// Allowed are the origin form, the absolute form with scheme `http` or `https` and a host, `*`
+/// with `OPTIONS`, and the authority form with `CONNECT` and no other.
 ///
 /// # Errors
-/// [`TargetFault`] for any other form, for user information, and for an invalid host.
+/// [`TargetFault`] for any other form, for user information, for an invalid host, and for a tunnel
+/// to no port (RFC 9110 §9.3.6).
 #[inline]
 pub fn parse(method: Method, raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), TargetFault> {
     match raw {
-        _ if method == Method::Connect => Err(TargetFault),
+        _ if method == Method::Connect => tunnel(raw),
         [b'/', ..] => Ok((Target::Path(raw), None)),
         b"*" if method == Method::Options => Ok((Target::Server, None)),
         _ => absolute(method, raw),
     }
+}
+
+/// Reads an authority-form target (RFC 9112 §3.2.3).
+#[cold]
+fn tunnel(raw: &[u8]) -> Result<(Target<'_>, Option<&[u8]>), TargetFault> {
+    let colon = raw.iter().rposition(|&byte| byte == b':').ok_or(TargetFault)?;
+    let (host, port) = (&raw[..colon], &raw[colon + 1..]);
+    let named = !host.is_empty() && is_host(raw);
+    // The last colon of an address in brackets is none of a port's, and nor is port 0 one.
+    if named && decimal(port).is_some_and(|port| port > 0) {
+        return Ok((Target::Tunnel, Some(raw)));
+    }
+    Err(TargetFault)
 }
 
 /// Reads an absolute-form target (RFC 9112 §3.2.2).
@@ -467,8 +483,14 @@ mod tests {
                 if raw == "http://h#f" { Ok((path("#f"), "h")) } else { Err(TargetFault) },
             );
         }
-        check_target(Method::Connect, "h:80", Err(TargetFault));
-        check_target(Method::Connect, "/", Err(TargetFault));
+        for raw in ["h:80", "[::1]:443", "h:65535"] {
+            check_target(Method::Connect, raw, Ok((Target::Tunnel, raw)));
+        }
+        for raw in
+            ["/", "*", "h", "h:", ":80", "h:0", "h:x", "h:65536", "[::1]", "u@h:80", "http://h:80"]
+        {
+            check_target(Method::Connect, raw, Err(TargetFault));
+        }
     }
 
     #[test]

@@ -55,7 +55,10 @@ impl<F: File> Conn<F> {
 
     #[cold]
     fn answer_without_file(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
-        let course = self.course(head, cx);
+        let course = match head.method {
+            Method::Connect => Course::NO_TUNNEL,
+            _ => self.course(head, cx),
+        };
         let reply = terms(head, &course, now, cx).without_file(head, &course);
         self.respond_rarely(reply, head, &course, now, cx);
     }

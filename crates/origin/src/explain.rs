@@ -14,7 +14,7 @@ use alloc::{
 };
 use core::fmt;
 use regatta_http::{
-    Status,
+    Method, Status,
     h1::{RequestHead, parse_request},
     target::{PathFault, Target, decode_path},
 };
@@ -82,7 +82,10 @@ impl<F: File> Explainer<'_, F> {
             }
         };
         self.say("request", format!("{} {}", head.method_text, shown(head.target)));
-        let course = Course::of(&head, false, self.site);
+        let course = match head.method {
+            Method::Connect => Course::NO_TUNNEL,
+            _ => Course::of(&head, false, self.site),
+        };
         let ending = match course.after {
             After::KeepAlive => "goes on after the response",
             After::Linger => "ends; what the peer still sends is discarded",
@@ -115,7 +118,7 @@ impl<F: File> Explainer<'_, F> {
         let mut room = Vec::new();
         let path = match head.names {
             Target::Path(raw) => decode_path(raw, &mut room).map_err(PathFault::reason),
-            Target::Server => Err("the server itself has none"),
+            Target::Server | Target::Tunnel => Err("it has none"),
         };
         let path = match path {
             Ok(path) => path,

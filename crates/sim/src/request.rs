@@ -502,7 +502,12 @@ impl Maker<'_> {
             19 => b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03".to_vec(),
             20 => b"\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: sim\r\n\r\n".to_vec(),
             21 => line("GET a.txt HTTP/1.1"),
-            22 => line("CONNECT sim:80 HTTP/1.1"),
+            22 => {
+                // Well-formed, and the last request all the same.
+                request.refusals.pop();
+                request.refusals.push(405);
+                line("CONNECT sim:80 HTTP/1.1")
+            }
             23 => line("GET * HTTP/1.1"),
             24 => line("GET http://user@sim/ HTTP/1.1"),
             _ => {

@@ -45,6 +45,14 @@ pub(crate) enum Announced {
 }
 
 impl Course {
+    /// That of a `CONNECT`: what follows it is meant for the other end of a tunnel that there is
+    /// not, is no content and no request, and is not looked at (RFC 9110 §9.3.6).
+    pub(crate) const NO_TUNNEL: Self = Self {
+        after: After::Linger,
+        persistence: Persistence::Close,
+        content: Announced::Withheld,
+    };
+
     /// Decides. `last` is true if no further request is wanted whatever this one says.
     ///
     /// A client that waits for `100 Continue` gets the final status instead (RFC 9110 §10.1.1):

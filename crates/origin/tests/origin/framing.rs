@@ -95,7 +95,9 @@ fn what_is_malformed_is_refused_and_ends_the_connection() {
         ("GET / HTTPS/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET relative HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("CONNECT a: HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("PRI * HTTP/2.0\r\n\r\n", 505),
         ("GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
         ("\x16\x03\x01\x02\x00\x01\r\n\r\n", 400),
@@ -115,6 +117,26 @@ fn what_is_malformed_is_refused_and_ends_the_connection() {
         assert_eq!(client.statuses().len(), 1, "{request}");
         assert_eq!(client.closed, Some(CloseReason::BadRequest));
         assert_eq!(rig.count(Counter::ClosedBadRequest), 1);
+    }
+}
+
+/// What comes after a `CONNECT` is meant for somebody else, whatever it looks like.
+#[test]
+fn a_tunnel_is_refused_and_what_goes_into_it_is_not_looked_at() {
+    let head = "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n";
+    for fields in ["", "Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let rig = Rig::new(Site::default());
+        let request = format!("{head}{fields}\r\n");
+        let fields = [("connection", "close"), ("allow", "GET, HEAD, OPTIONS")];
+        check(&rig, &request, &Expected { status: 405, fields: &fields, body: None });
+        let mut client = rig.connect();
+        client.feed(format!("{request}GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        assert_eq!(client.statuses(), [405], "{request}");
+        assert!(client.shut);
+        client.feed(b"\x16\x03\x01");
+        client.end();
+        assert_eq!(client.statuses(), [405], "{request}");
+        assert_eq!(client.closed, Some(CloseReason::Finished));
     }
 }
 

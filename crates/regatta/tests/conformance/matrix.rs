@@ -57,9 +57,9 @@ macro_rules! always {
             load: two_hundred_connections a_thousand_short_connections full_and_leaving_them
                 full_and_not_listening full_is_free fewer_descriptors_than_clients
                 more_files_than_the_cache_may_hold every_way_to_send every_kind_of_socket;
-            methods: get_and_head_answer known_but_not_allowed unknown_are_not_implemented
-                refusal_keeps_the_order options_of_a_resource options_of_the_server
-                trace_does_not_echo head_equals_get;
+            methods: get_and_head_answer known_but_not_allowed no_tunnels
+                unknown_are_not_implemented refusal_keeps_the_order options_of_a_resource
+                options_of_the_server trace_does_not_echo head_equals_get;
             negotiation: without_the_field weights nothing_acceptable
                 malformed_weights_break_nothing field_in_two_lines only_the_siblings_that_exist
                 siblings_that_are_no_files a_sibling_asked_for_by_name each_form_has_its_tag

@@ -28,6 +28,17 @@ pub(crate) fn known_but_not_allowed(variant: &Variant) {
     }
 }
 
+/// A tunnel is refused as a method that is known; what was to go into it is not looked at.
+pub(crate) fn no_tunnels(variant: &Variant) {
+    let server = serve(variant);
+    let mut client = server.connect();
+    client.send([request("CONNECT", "regatta.test:443", &[]), get("/small.txt")].concat());
+    let answer = client.answer("CONNECT").expect(405);
+    assert!(answer.closes() && answer.lists("Allow", "GET"), "{}", answer.brief());
+    assert!(!answer.lists("Allow", "CONNECT"), "{}", answer.brief());
+    client.finish();
+}
+
 pub(crate) fn unknown_are_not_implemented(variant: &Variant) {
     let server = serve(variant);
     // Methods are case-sensitive (RFC 9110 §9.1): `get` is not GET.

@@ -106,7 +106,7 @@ fn versions_and_targets() {
         check_line(line, Err(HeadFault::Version));
     }
     for line in [
-        "CONNECT a:80 HTTP/1.1",
+        "CONNECT a HTTP/1.1",
         "CONNECT / HTTP/1.1",
         "GET a:80 HTTP/1.1",
         "GET * HTTP/1.1",
