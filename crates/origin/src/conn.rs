@@ -391,6 +391,9 @@ impl<F: File> Conn<F> {
         match self.filled(bytes, cx) {
             Filled::Supply(supply) => self.resume_kept(supply, now, cx),
             // Nothing has been sent, but what was opened is no longer what is there.
+            Filled::Shrank if self.looks_again(cx) => {
+                self.resume_kept(Supply::Shrunk, now, cx);
+            }
             Filled::Shrank => self.close(CloseReason::Truncated, now, cx),
         }
     }

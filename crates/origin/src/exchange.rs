@@ -35,6 +35,8 @@ pub(crate) enum Supply<F> {
     Filled(Arc<Representation<F>>),
     /// A body could not be read.
     Unreadable(Fault),
+    /// A body was shorter than it should have been: the file is looked for again.
+    Shrunk,
     /// Nothing: what was not found in time is looked for again.
     Nothing,
 }
@@ -317,6 +319,11 @@ impl<F: File> Conn<F> {
         let rules = &cx.site.caching;
         let (entry, opened) = match supply {
             Supply::Nothing => return Found::Next(search),
+            Supply::Shrunk => {
+                self.work_mut(cx).opened = None;
+                cx.cache.remove(name, &cx.tally);
+                return Found::Next(search);
+            }
             Supply::Unreadable(fault) => {
                 self.work_mut(cx).opened = None;
                 if let Fault::Other(errno) = fault {
@@ -409,6 +416,14 @@ impl<F: File> Conn<F> {
         let mut file = Arc::try_unwrap(file).unwrap_or_else(|shared| (*shared).clone());
         file.fill(coding, bytes);
         Filled::Supply(Supply::Filled(Arc::new(file)))
+    }
+
+    /// A file has become shorter since it was opened, which may have been long ago: true the first
+    /// time that it happens to an exchange.
+    #[cold]
+    pub(crate) fn looks_again(&mut self, cx: &Cx<'_, F>) -> bool {
+        let this = self.requests;
+        mem::replace(&mut self.work_mut(cx).shrank_in, this) != this
     }
 
     /// Sends what is in the outbox, after the request's content has been discarded.

@@ -25,6 +25,8 @@ pub(crate) struct Work {
     pub(crate) tries: u32,
     /// When the pending file was opened for this exchange; `None` if it was known before.
     pub(crate) opened: Option<Tick>,
+    /// The last request, by its number, whose file was shorter than it should have been.
+    pub(crate) shrank_in: u32,
     /// Which coding of the pending file is to be read.
     pub(crate) fill: Option<Coding>,
     /// Content of the request that is still to be discarded.

@@ -189,7 +189,20 @@ pub(crate) fn shrunk_while_sent(variant: &Variant) {
     until(&server, "/big.bin", |a| a.body == [0; 10]);
 }
 
-/// The same for a file that was cached whole or in part, between two requests.
+/// A file that is known without its body, and became shorter before that was read, is answered as
+/// it is now.
+pub(crate) fn shrunk_before_it_is_read(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "a text that is cut here: and this goes")]);
+    let launch = Launch::new(variant, &site.root());
+    let server = launch.set("cache.revalidate_ms=60000").start();
+    let mut client = server.connect();
+    client.ask("HEAD", "/file.txt", &[]).expect(200);
+    let file = File::options().write(true).open(site.path("file.txt")).expect("a file");
+    file.set_len(23).expect("a length");
+    assert_eq!(client.get("/file.txt").expect(200).body, b"a text that is cut here");
+}
+
+/// A file that was cached whole or in part and shrinks between two requests: nothing is made up.
 pub(crate) fn shrunk_between_requests(variant: &Variant) {
     for len in [5000_u64, 200_000] {
         let site = Site::new();
