@@ -1,12 +1,6 @@
-//! The whole porting surface: seven operations and their outcomes.
+//! The whole porting surface: six operations and their outcomes.
 use crate::{File, Outbox};
 use alloc::boxed::Box;
-
-/// The most bytes one [`Op::Read`] asks for.
-pub const READ_BYTES_MAX: u64 = 64 << 10;
-
-/// The most disk operations a connection has out at once. HTTP/1 has one exchange at a time.
-pub const DISK_OPS_MAX: usize = 1;
 
 /// Names the exchange that a disk operation belongs to; always 0 in HTTP/1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -166,7 +160,7 @@ pub struct ReadReq<F> {
     pub file: F,
     /// From which offset, bytes.
     pub at: u64,
-    /// How many bytes; at most [`READ_BYTES_MAX`] unless the site's limits allow larger bodies.
+    /// How many bytes; the site says how large a body that is read may be.
     pub len: u64,
 }
 

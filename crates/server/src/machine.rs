@@ -2,7 +2,7 @@
 use crate::config::raw::{Problem, Said};
 use regatta_op::{Codings, OpenFault, OpenReq};
 use regatta_sys::{
-    OpenRules, Root, open_below,
+    OpenRules, Root, may_make_files, open_below,
     process::{EXIT_UNSTARTED, Exit, User, fork_worker, set_user},
 };
 use std::{
@@ -42,7 +42,8 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     }
 }
 
-/// Tries whether the files that would be written can be. Leaves none behind that was not there.
+/// Sees whether the files that would be written can be. Makes and removes none: beside a server
+/// that runs, another one may be about to be made.
 #[must_use]
 pub fn writable(said: &Said) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -64,10 +65,10 @@ fn try_writing(path: &Path) -> io::Result<()> {
         // Opening a pipe would wait for its reader.
         Ok(there) if !there.is_file() && !there.is_dir() => Ok(()),
         Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
-        Err(_) => {
-            OpenOptions::new().append(true).create_new(true).open(path)?;
-            fs::remove_file(path)
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            may_make_files(path.parent().unwrap_or(Path::new("/")))
         }
+        Err(error) => Err(error),
     }
 }
 

@@ -3,7 +3,7 @@ use crate::{again, chaos, chaos::Hook, crew::Member};
 use regatta_op::{Coding, Fault, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
 use rustix::{
     buffer::spare_capacity,
-    fs::{FileType, Mode, OFlags, ResolveFlags, Stat},
+    fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat},
     io::Errno,
 };
 use std::{
@@ -138,6 +138,16 @@ impl AsFd for Root {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Sees whether this process may make files in a directory, and makes none.
+///
+/// # Errors
+/// It may not, or there is no such directory.
+pub fn may_make_files(directory: &Path) -> io::Result<()> {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    // What is no directory has no `.` in it.
+    Ok(rustix::fs::accessat(CWD, directory.join("."), access, AtFlags::EACCESS)?)
 }
 
 /// What [`open_below`] is to allow.

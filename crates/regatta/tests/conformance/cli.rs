@@ -73,6 +73,22 @@ fn a_start_without_openat2() {
     }
 }
 
+/// A file made and removed again would be another server's that has just been made.
+#[test]
+fn check_makes_no_file() {
+    let site = Site::new();
+    let folder = site.beside("logs");
+    std::fs::create_dir(&folder).expect("a folder");
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+    std::fs::File::open(&folder).and_then(|it| it.set_modified(old)).expect("a time");
+    let log = |folder: &str| format!("log.access={}", site.beside(folder).join("x.log").display());
+    let said = run(&["check", root(), "--set", &log("logs")]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let changed = std::fs::metadata(&folder).and_then(|it| it.modified()).expect("a time");
+    assert_eq!(changed, old, "something was made in it");
+    bad_usage(&["check", root(), "--set", &log("none")], &["log.access", "none"]);
+}
+
 #[test]
 fn a_log_that_cannot_be_opened() {
     let log = "log.access=/no/such/folder/access.log";

@@ -69,7 +69,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         ".",
         "The directory whose files are served.",
         "It is opened once, at start, and the kernel keeps every request below it (openat2, \
-         RESOLVE_BENEATH). A relative path starts at the working directory.",
+         RESOLVE_BENEATH). A relative path starts at the working directory. Keep named pipes and \
+         devices out of it: they are not served, but a request for one opens it, which who waits \
+         at the other end may notice.",
     ),
     option(
         "server.listen",
@@ -136,7 +138,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         millis(1, DAY_MS),
         "10000",
         "How long a request head may take from its first byte to its last.",
-        "A slower one is answered 408.",
+        "A slower one is answered 408; so is content that takes longer to come after it, all of \
+         which is discarded.",
     ),
     option(
         "limits.idle_ms_max",
@@ -389,7 +392,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Choice(&["common", "combined", "json"]),
         "combined",
         "The form of the access log.",
-        "common and combined are those of Apache; json is one object on each line.",
+        "common is that of Apache; combined is too, with two columns behind it, the outcome and \
+         the milliseconds; json is one object on each line.",
     ),
     option(
         "log.error",
