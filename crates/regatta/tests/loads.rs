@@ -55,7 +55,8 @@ impl Drop for Folder {
     }
 }
 
-/// A server of that folder's files; killed at the end.
+/// A server of that folder's files; killed at the end. It has one cache, so that no reply is older
+/// than one before it.
 struct Server {
     child: Child,
     url: String,
@@ -66,6 +67,7 @@ impl Server {
         let (root, log) = (folder.path("w/root"), "log.access=off");
         let mut child = Command::new(PROGRAM)
             .args(["serve", &root, "--listen", "127.0.0.1:0", "--set", log])
+            .args(["--architecture", "sped"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
