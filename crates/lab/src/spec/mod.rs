@@ -14,8 +14,8 @@ mod tests;
 
 pub use environment::{Environment, Memory};
 pub use metrics::is_metric;
-pub use parse::{parse, parse_by};
 pub(crate) use parse::rate;
+pub use parse::{parse, parse_by};
 pub use search::{KneeSearch, Mode, Warm};
 
 use crate::programs::Other;
