@@ -7,11 +7,10 @@ mod ledger;
 mod life;
 mod lock;
 
-pub use ledger::Sweep;
-pub use lock::{Grip, Waited};
+pub use ledger::{Lease, Sweep};
+pub use lock::{Grip, Waited, assert_unlocked};
 
-use crate::{StaticFile, shm};
-use regatta_op::FileId;
+use crate::shm;
 use std::{
     fmt, io,
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -39,6 +38,8 @@ const GATE: usize = 4;
 const SWEEPING: usize = 0;
 /// The highest number that the ledger ever held.
 const HIGH: usize = 1;
+/// How many numbers the cache has let go of so far.
+const RETIREMENTS: usize = 8;
 const HEADER_WORDS: usize = 16;
 
 /// The shared words of a crew.
@@ -132,15 +133,6 @@ impl Member {
     #[must_use]
     pub const fn stamp(&self) -> u32 {
         self.stamp
-    }
-
-    /// A file that the cache holds open under this number, for as long as the value lives; `None`
-    /// if the cache does not.
-    ///
-    /// Call it under the lock that keeps others from letting go of the file.
-    #[must_use]
-    pub fn borrow(&'static self, number: u32, id: FileId) -> Option<StaticFile> {
-        self.take_cached(number).then(|| StaticFile::leased(number, id, self))
     }
 }
 

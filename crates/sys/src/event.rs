@@ -1,4 +1,5 @@
 //! A bell: how one thread or process makes another one's poller return.
+use crate::crew::assert_unlocked;
 use rustix::{
     event::{EventfdFlags, eventfd},
     io::Errno,
@@ -24,6 +25,7 @@ impl Bell {
 
     /// Makes the descriptor readable. Rings that nobody has cleared yet count once.
     pub fn ring(&self) {
+        assert_unlocked();
         while rustix::io::write(&self.0, &1u64.to_ne_bytes()) == Err(Errno::INTR) {}
     }
 

@@ -42,6 +42,7 @@ use rustix::io::Errno;
 /// Makes a system call, and makes it again as long as a signal interrupts it.
 #[inline]
 fn again<T>(hook: chaos::Hook, mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    crew::assert_unlocked();
     loop {
         let result = match chaos::fault(hook) {
             Some(errno) => Err(errno),

@@ -38,13 +38,14 @@ fn member(crew: Crew, worker: usize, work: impl FnOnce(&'static Member)) -> Chil
 }
 
 fn main() {
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_descriptor_is_of_all", a_descriptor_is_of_all),
         ("the_kernel_marks_the_dead", the_kernel_marks_the_dead),
         ("a_lock_excludes", a_lock_excludes),
         ("a_lock_outlives_its_holder", a_lock_outlives_its_holder),
         ("files_are_closed_by_the_last_user", files_are_closed_by_the_last_user),
         ("what_the_dead_had_open_is_closed", what_the_dead_had_open_is_closed),
+        ("what_the_dead_had_given_up_is_closed", what_the_dead_had_given_up_is_closed),
         ("what_the_master_takes_stays_open", what_the_master_takes_stays_open),
     ];
     for (name, test) in tests {
@@ -205,16 +206,17 @@ fn files_are_closed_by_the_last_user() {
         drop(file);
         eventually(|| words[1].load(SeqCst) == 1);
         me.retire(number);
+        me.close_unused(number);
         words[1].store(2, SeqCst);
     });
     let user = member(crew, 1, |me| {
         eventually(|| words[0].load(SeqCst) != 0);
         let number = u32::try_from(words[0].load(SeqCst)).unwrap();
-        let file = me.borrow(number, regatta_op::FileId::default()).unwrap();
+        let file = me.lease(number).unwrap().file(regatta_op::FileId::default());
         let clone = file.clone();
         words[1].store(1, SeqCst);
         eventually(|| words[1].load(SeqCst) == 2);
-        assert!(me.borrow(number, regatta_op::FileId::default()).is_none(), "given up");
+        assert!(me.lease(number).is_none(), "given up");
         drop(file);
         let raw = clone.as_fd().as_raw_fd();
         assert!(link(raw).is_some(), "still in use");
@@ -259,6 +261,36 @@ fn what_the_dead_had_open_is_closed() {
     assert_eq!(crew.files(), (1, 0), "the cache has not lost its file");
     let open = fs::read_dir("/proc/self/fd").unwrap().count();
     assert_eq!(open, before + 2, "but for that, and a pidfd");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// What the cache gives up under a lock is closed after it: who dies in between leaves it open, and
+/// so does who dies with a use of it.
+fn what_the_dead_had_given_up_is_closed() {
+    let folder = folder();
+    let root = Root::open(&folder).unwrap();
+    let (crew, words) = crew();
+    let child = member(crew, 0, |me| {
+        for word in &words[..2] {
+            let file = me.acquire(|| me.lend(open(&root)));
+            let number = file.shared_number().unwrap();
+            me.adopt(number);
+            drop(file);
+            word.store(number.into(), SeqCst);
+        }
+        let [unused, used] = [0, 1].map(|at| u32::try_from(words[at].load(SeqCst)).unwrap());
+        std::mem::forget(me.lease(used));
+        me.retire(unused);
+        me.retire(used);
+    });
+    assert_eq!(child.wait().unwrap(), Exit::Code(0));
+    let links = || {
+        let number = |word: &AtomicU64| i32::try_from(word.load(SeqCst)).unwrap();
+        words[..2].iter().filter(|word| link(number(word)).is_some()).count()
+    };
+    assert_eq!((crew.files(), links()), ((0, 2), 2));
+    assert_eq!(crew.bury(0), Sweep::Done);
+    assert_eq!((crew.files(), links()), ((0, 0), 0));
     fs::remove_dir_all(folder).unwrap();
 }
 

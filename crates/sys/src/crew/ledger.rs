@@ -1,6 +1,7 @@
 //! The ledger of descriptors: by number, who may close it.
-use super::{Crew, GATE, HIGH, Member, SWEEPING, low};
+use super::{Crew, GATE, HIGH, Member, RETIREMENTS, SWEEPING, assert_unlocked, low};
 use crate::{StaticFile, clock};
+use regatta_op::FileId;
 use rustix::{
     fs::{FileType, OFlags},
     net::{AddressFamily, sockopt},
@@ -13,12 +14,14 @@ use std::{
     time::Duration,
 };
 
-/// What the ledger says of a number, above a stamp. 0: nothing, or that nobody has it open.
+/// Where the ledger says what a number is, above a stamp. 0: nothing, or that nobody has it open.
+const SAYS: u64 = !(u32::MAX as u64);
 const OWNED: u64 = 1 << 32;
 const CLOSING: u64 = 2 << 32;
 /// The cache holds it open.
 const CACHED: u64 = 3 << 32;
-/// The cache does not want it any more: the last user closes it.
+/// The cache does not want it any more: the last user closes it. With the number of the retirement
+/// in place of a stamp: a number that is closed may come back, and be retired again.
 const RETIRED: u64 = 4 << 32;
 /// It is the master's.
 const KEPT: u64 = 5 << 32;
@@ -92,12 +95,13 @@ impl Member {
         self.crew.owners[number as usize].store(CACHED, SeqCst);
     }
 
-    /// The cache holds this number no longer: it is closed when nobody uses it.
+    /// The cache holds this number no longer: who uses it last closes it. If nobody does, that is
+    /// left to [`Member::close_unused`], and to [`Crew::bury`] if the caller dies before.
     pub fn retire(&self, number: u32) {
+        let retirement = self.crew.header[RETIREMENTS].fetch_add(1, Relaxed);
+        let retired = RETIRED | retirement & u64::from(u32::MAX);
         let owner = &self.crew.owners[number as usize];
-        if owner.compare_exchange(CACHED, RETIRED, SeqCst, Relaxed).is_ok() {
-            self.crew.close_retired(number as usize, self.stamp);
-        }
+        let _ = owner.compare_exchange(CACHED, retired, SeqCst, Relaxed);
     }
 
     /// [`Member::retire`] for everything that the cache holds.
@@ -109,31 +113,47 @@ impl Member {
         }
     }
 
-    pub(super) fn take_cached(&self, number: u32) -> bool {
-        let Some(owner) = self.crew.owners.get(number as usize) else { return false };
+    /// Closes a number that has been retired, if nobody uses it. Not under a lock.
+    pub fn close_unused(&self, number: u32) {
+        self.crew.close_retired(number as usize, self.stamp);
+    }
+
+    /// [`Member::close_unused`] for everything that has been retired.
+    pub fn close_all_unused(&self) {
+        for number in self.crew.numbers() {
+            self.crew.close_retired(number, self.stamp);
+        }
+    }
+
+    /// A use of what the cache holds open under this number; `None` if it does not.
+    ///
+    /// Call it under the lock that keeps others from letting go of the file.
+    #[must_use]
+    pub fn lease(&'static self, number: u32) -> Option<Lease> {
+        let owner = self.crew.owners.get(number as usize)?;
         let uses = self.uses_mine(number);
         uses.store(uses.load(Relaxed) + 1, SeqCst);
         if owner.load(SeqCst) == CACHED {
-            return true;
+            return Some(Lease { member: self, number });
         }
         uses.store(uses.load(Relaxed) - 1, SeqCst);
-        false
+        None
     }
 
-    /// One use less; the last closes what nobody wants.
+    /// One use less; the last closes what nobody wants. Not under a lock.
     pub(crate) fn let_go(&self, number: u32) {
+        assert_unlocked();
         let uses = self.uses_mine(number);
         let left = uses.load(Relaxed).saturating_sub(1);
         uses.store(left, SeqCst);
         if left > 0 {
             return;
         }
-        let owner = &self.crew.owners[number as usize];
-        let mine = OWNED | u64::from(self.stamp);
-        match owner.load(SeqCst) {
-            RETIRED => self.crew.close_retired(number as usize, self.stamp),
-            owned if owned == mine => self.crew.close_if(number as usize, owned, self.stamp),
-            _ => {}
+        let word = self.crew.owners[number as usize].load(SeqCst);
+        if word & SAYS == RETIRED {
+            self.crew.close_retired(number as usize, self.stamp);
+        } else if word == OWNED | u64::from(self.stamp) {
+            self.crew.close_if(number as usize, word, self.stamp);
         }
     }
 
@@ -143,6 +163,33 @@ impl Member {
 
     fn enter(&self, fd: RawFd, how: u64) {
         self.crew.enter_number(fd, how | u64::from(self.stamp));
+    }
+}
+
+/// A use of a file that the cache holds, counted: the file stays open until this, or the file that
+/// was made of it, is dropped. Not under a lock: that may close it.
+#[derive(Debug)]
+#[must_use = "dropping it ends the use"]
+pub struct Lease {
+    member: &'static Member,
+    number: u32,
+}
+
+impl Lease {
+    /// The file, with the facts that are known of it. Not under a lock: it takes memory.
+    #[must_use]
+    pub fn file(self, id: FileId) -> StaticFile {
+        assert_unlocked();
+        let (number, member) = (self.number, self.member);
+        // The use is the file's from now on.
+        std::mem::forget(self);
+        StaticFile::leased(number, id, member)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.member.let_go(self.number);
     }
 }
 
@@ -204,9 +251,9 @@ impl Crew {
         for number in self.numbers() {
             self.uses(worker, number).store(0, SeqCst);
             let owner = self.owners[number].load(SeqCst);
-            if owner & !u64::from(u32::MAX) == OWNED && self.is_dead(stamp(owner)) {
+            if owner & SAYS == OWNED && self.is_dead(stamp(owner)) {
                 self.close_if(number, owner, 0);
-            } else if owner == RETIRED {
+            } else {
                 self.close_retired(number, 0);
             }
         }
@@ -242,7 +289,7 @@ impl Crew {
                 continue;
             };
             let word = owner.load(SeqCst);
-            let dead = match word & !u64::from(u32::MAX) {
+            let dead = match word & SAYS {
                 OWNED | CLOSING => self.is_dead(stamp(word)),
                 0 => is_worker_like(fd),
                 _ => false,
@@ -258,9 +305,15 @@ impl Crew {
 
     /// Closes a number that the cache has let go of, if nobody uses it.
     fn close_retired(&self, number: usize, stamp: u32) {
+        // Read before the uses: if the number is closed and comes back meanwhile, its uses are of
+        // another retirement than this one.
+        let word = self.owners[number].load(SeqCst);
+        if word & SAYS != RETIRED {
+            return;
+        }
         let used = (0..self.workers).any(|worker| self.uses(worker, number).load(SeqCst) > 0);
         if !used {
-            self.close_if(number, RETIRED, stamp);
+            self.close_if(number, word, stamp);
         }
     }
 
@@ -277,8 +330,8 @@ impl Crew {
     /// Descriptors that the cache holds, and those it has let go of that somebody still uses.
     #[must_use]
     pub fn files(&self) -> (usize, usize) {
-        let count =
-            |what| self.numbers().filter(|at| self.owners[*at].load(SeqCst) == what).count();
+        let says = |at: usize| self.owners[at].load(SeqCst) & SAYS;
+        let count = |what| self.numbers().filter(|at| says(*at) == what).count();
         (count(CACHED), count(RETIRED))
     }
 }
@@ -323,7 +376,35 @@ fn is_worker_like(fd: RawFd) -> bool {
 }
 
 fn close(fd: RawFd) {
+    assert_unlocked();
     // SAFETY: the ledger says that nobody uses this number, and that it is for this process to
     // close it: callers have exchanged its entry, or stopped all who could have it in hand.
     unsafe { libc::close(fd) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crew;
+
+    /// Who looked at the uses of a number before it was closed does not close what came back under
+    /// it, was retired in its turn, and may be in use.
+    #[test]
+    fn a_retirement_is_not_taken_for_another() {
+        const NUMBER: u32 = 1000;
+        let memory = crew::words(Crew::words(1, 1024)).unwrap();
+        let crew = Crew::create(memory.words(), 1, 1024).unwrap();
+        let member = crew.enter(0).unwrap();
+        let owner = &crew.owners[NUMBER as usize];
+        let retire = || {
+            member.adopt(NUMBER);
+            member.retire(NUMBER);
+            owner.load(SeqCst)
+        };
+        let (first, second) = (retire(), retire());
+        assert_eq!((first & SAYS, second & SAYS), (RETIRED, RETIRED));
+        crew.close_if(NUMBER as usize, first, member.stamp());
+        assert_eq!(owner.load(SeqCst), second, "it is another's");
+        assert!(member.lease(NUMBER).is_none(), "retired");
+    }
 }

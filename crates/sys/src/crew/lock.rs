@@ -2,6 +2,9 @@
 //!
 //! A lock's word names its holder. Who waits looks now and then whether the holder lives, and takes
 //! the lock over from the dead: it is told, and makes consistent what the lock guards.
+//!
+//! Others wait as long as a lock is held. So nothing that may take long is done under one: in
+//! builds with debug assertions every system call but those of the locks themselves checks it.
 use super::{Crew, Member, READING, futex};
 use crate::clock;
 use rustix::thread::futex::{self as sys, Flags, Timespec};
@@ -45,16 +48,66 @@ enum Kind {
     Reading,
 }
 
-impl Grip<'_> {
+impl<'a> Grip<'a> {
+    #[inline]
+    fn new(member: &'a Member, word: &'a AtomicU64, kind: Kind) -> Self {
+        held::more();
+        Self { member, word, kind, died: false, waited: Waited::default() }
+    }
+
     /// Leaves the lock as it is: whoever makes what it guards consistent resets it.
     pub fn leave(self) {
+        held::less();
         std::mem::forget(self);
     }
+}
+
+/// Call it before anything that others should not wait for.
+///
+/// # Panics
+/// In builds with debug assertions, if this thread has such a lock in hand.
+#[inline]
+#[track_caller]
+pub fn assert_unlocked() {
+    held::assert_none();
+}
+
+/// How many locks this thread has in hand.
+#[cfg(debug_assertions)]
+mod held {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOCKS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub(super) fn more() {
+        LOCKS.set(LOCKS.get() + 1);
+    }
+
+    pub(super) fn less() {
+        LOCKS.set(LOCKS.get() - 1);
+    }
+
+    #[track_caller]
+    pub(super) fn assert_none() {
+        // What is dropped on the way out of a panic is no reason for another.
+        let none = LOCKS.get() == 0 || std::thread::panicking();
+        assert!(none, "others wait for the locks that are held meanwhile");
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod held {
+    pub(super) const fn more() {}
+    pub(super) const fn less() {}
+    pub(super) const fn assert_none() {}
 }
 
 impl Drop for Grip<'_> {
     #[inline]
     fn drop(&mut self) {
+        held::less();
         match self.kind {
             Kind::Exclusive => {
                 let word = futex(self.word);
@@ -71,13 +124,7 @@ impl Member {
     /// Takes a lock, alone.
     #[inline]
     pub fn lock<'a>(&'a self, word: &'a AtomicU64) -> Grip<'a> {
-        let mut grip = Grip {
-            member: self,
-            word,
-            kind: Kind::Exclusive,
-            died: false,
-            waited: Waited::default(),
-        };
+        let mut grip = Grip::new(self, word, Kind::Exclusive);
         if futex(word).compare_exchange(0, self.stamp, SeqCst, Relaxed).is_err() {
             (grip.died, grip.waited.ns) = self.lock_slowly(futex(word));
             grip.waited.contended = true;
@@ -122,8 +169,7 @@ impl Member {
         let reading = futex(&self.crew.berth(self.worker)[READING]);
         reading.store(1, SeqCst);
         if futex(word).load(SeqCst) == 0 {
-            let waited = Waited::default();
-            return Grip { member: self, word, kind: Kind::Reading, died: false, waited };
+            return Grip::new(self, word, Kind::Reading);
         }
         self.read_slowly(word)
     }
@@ -145,8 +191,9 @@ impl Member {
             drop(writing);
             reading.store(1, SeqCst);
             if futex(word).load(SeqCst) == 0 {
-                let waited = Waited { contended: true, ns };
-                return Grip { member: self, word, kind: Kind::Reading, died: false, waited };
+                let mut grip = Grip::new(self, word, Kind::Reading);
+                grip.waited = Waited { contended: true, ns };
+                return grip;
             }
         }
     }
@@ -204,4 +251,68 @@ fn wait(word: &AtomicU32, value: u32) {
 
 fn wake(word: &AtomicU32) {
     let _ = sys::wake(word, Flags::empty(), 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crew;
+
+    /// Runs `call` with one lock of each kind in hand.
+    fn under_locks(call: impl FnOnce(&'static Member)) {
+        let books = Crew::words(1, 64);
+        let memory = crew::words(books + 32).unwrap();
+        let (books, words) = memory.words().split_at(books);
+        let member = Crew::create(books, 1, 64).unwrap().enter(0).unwrap();
+        member.lock(&words[0]).leave();
+        assert_unlocked();
+        let grips = [member.read(&words[8]), member.lock(&words[16])];
+        call(member);
+        drop(grips);
+        assert_unlocked();
+    }
+
+    #[test]
+    fn locks_are_taken_and_given_back() {
+        under_locks(|_| {});
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "others wait")]
+    fn nobody_rings_under_a_lock() {
+        let bell = crate::Bell::new().unwrap();
+        under_locks(|_| bell.ring());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "others wait")]
+    fn nobody_closes_under_a_lock() {
+        under_locks(|member| {
+            member.adopt(63);
+            member.retire(63);
+            member.close_unused(63);
+        });
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "others wait")]
+    fn nobody_makes_calls_under_a_lock() {
+        under_locks(|_| {
+            let _ = crate::again(crate::chaos::Hook::Read, || Ok(()));
+        });
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "others wait")]
+    fn nobody_makes_a_file_of_a_lease_under_a_lock() {
+        under_locks(|member| {
+            member.adopt(63);
+            let lease = member.lease(63).expect("the cache holds it");
+            drop(lease.file(regatta_op::FileId::default()));
+        });
+    }
 }

@@ -47,20 +47,27 @@ impl Layout {
         self.header[FRESH_BLOCK].store(0, Relaxed);
     }
 
-    /// Appends `len` bytes of a chain to `out`.
+    /// Copies `len` bytes of a chain into `out`, in the place of what was there.
     pub(super) fn load(&self, block: u64, len: usize, out: &mut Vec<u8>) {
-        let end = out.len() + len;
-        let mut at = block;
-        while out.len() < end && at != END {
-            for word in self.block(at) {
-                out.extend_from_slice(&word.load(Relaxed).to_le_bytes());
-                if out.len() >= end {
-                    break;
-                }
+        out.clear();
+        out.resize(len, 0);
+        let (mut at, mut done) = (block, 0);
+        while done < len && at != END {
+            let piece = &mut out[done..len.min(done + BLOCK_BYTES)];
+            done += piece.len();
+            let mut words = self.block(at).iter().map(|word| word.load(Relaxed).to_le_bytes());
+            let (whole, rest) = piece.as_chunks_mut();
+            for (bytes, word) in whole.iter_mut().zip(words.by_ref()) {
+                *bytes = word;
+            }
+            if !rest.is_empty()
+                && let Some(word) = words.next()
+            {
+                rest.copy_from_slice(&word[..rest.len()]);
             }
             at = self.link(at).load(Acquire);
         }
-        out.truncate(end);
+        out.truncate(done);
     }
 
     /// True if a chain holds exactly these bytes.

@@ -3,21 +3,28 @@
 //! What is known, by which name, in which version, under which descriptors, and what goes out next
 //! is in shared words. A process keeps for itself only what it has unpacked of an entry, with the
 //! version that it was: a hit is a lookup under the lock and a comparison.
+//!
+//! Others wait while a lock is held. So under one bytes are copied, words changed and uses counted;
+//! what takes memory or calls the system is done when it is free.
+mod copies;
+mod guard;
 mod heap;
 mod layout;
 mod put;
 mod table;
 
+use copies::{Copies, Unpacked};
 use foldhash::fast::FixedState;
-use layout::{
-    BYTES, CHANGES, DESCRIPTORS, HEAP_LOCK, Layout, REPAIRS, RING_WORDS, TABLE_LOCK, UPDATING,
-};
+use guard::Died;
+use layout::{CHANGES, Layout, REPAIRS, RING_WORDS};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenFault, Tick};
-use regatta_origin::{Cache, CachingRules, Entry, Lookup, Representation, STALE_PERIODS_MAX};
+use regatta_origin::{
+    CODINGS, Cache, CachingRules, Entry, Lookup, Representation, STALE_PERIODS_MAX,
+};
 use regatta_sys::{
     Bell, StaticFile,
-    crew::{Grip, Member},
+    crew::{Grip, Lease, Member, assert_unlocked},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -79,24 +86,24 @@ impl Place {
     }
 }
 
-/// What this process has unpacked of an entry, and which version of it that was.
-type Unpacked = Option<(u64, Arc<Representation<StaticFile>>)>;
-
 /// A cache that this process shares with others.
 pub struct SharedCache<'a> {
     place: Place,
     rules: CachingRules,
     hasher: FixedState,
     member: &'static Member,
-    /// By entry.
-    unpacked: RefCell<Vec<Unpacked>>,
+    copies: RefCell<Copies>,
     /// Changes that have been followed.
     followed: Cell<u64>,
     /// Rung when other processes should let go of what they have unpacked.
     bells: &'a [Bell],
     /// Files given up since.
     retired: Cell<u64>,
-    /// Where names and contents are put together.
+    /// Files given up under the lock that is held, to be closed after it if nobody uses them.
+    given_up: RefCell<Vec<u32>>,
+    /// All files have been.
+    emptied: Cell<bool>,
+    /// Where contents are put together, and copied to.
     room: RefCell<Vec<u8>>,
 }
 
@@ -106,6 +113,11 @@ const DIRECTORY: u64 = 1 << 2;
 const MISSING: u64 = 2 << 2;
 /// Where they stand.
 const KIND: u64 = 3 << 2;
+
+/// What the heads of a content coding take, about.
+const HEADS_BYTES: usize = 2048;
+/// The most memory that is taken before a content needs it.
+const ROOM_BYTES_MAX: usize = 1 << 20;
 
 impl<'a> SharedCache<'a> {
     /// This process's side of the cache at `place`.
@@ -122,11 +134,13 @@ impl<'a> SharedCache<'a> {
             rules: rules.clone(),
             hasher: FixedState::with_seed(place.seed),
             member,
-            unpacked: RefCell::default(),
+            copies: RefCell::default(),
             followed: Cell::new(followed),
             bells,
             retired: Cell::new(0),
-            room: RefCell::default(),
+            given_up: RefCell::default(),
+            emptied: Cell::new(false),
+            room: RefCell::new(Vec::with_capacity(room(rules))),
         }
     }
 
@@ -152,20 +166,21 @@ impl<'a> SharedCache<'a> {
     /// Lets go of what was unpacked of entries that have changed. To be called now and then: an
     /// idle process would otherwise keep files open that nobody wants.
     pub fn follow(&self) {
-        let changes = self.layout().header[CHANGES].load(Acquire);
+        let layout = self.layout();
+        let changes = layout.header[CHANGES].load(Acquire);
         let followed = self.followed.replace(changes);
         if changes == followed {
             return;
         }
-        let mut unpacked = self.unpacked.borrow_mut();
+        let mut copies = self.copies.borrow_mut();
         if changes - followed < RING_WORDS as u64 {
             let known = (followed..changes).all(|number| {
-                let cell = self.layout().ring[place_of(number) % RING_WORDS].load(Acquire);
+                let cell = layout.ring[place_of(number) % RING_WORDS].load(Acquire);
                 let (tag, at) = chain_parts(cell);
                 // Somebody may be about to write to this cell.
                 let right = tag as u64 == number & u64::from(u32::MAX);
-                if right && let Some(place) = unpacked.get_mut(place_of(at)) {
-                    self.drop_if_old(at, place);
+                if right {
+                    copies.follow(at, layout);
                 }
                 right
             });
@@ -173,17 +188,7 @@ impl<'a> SharedCache<'a> {
                 return;
             }
         }
-        for (place, at) in unpacked.iter_mut().zip(0..) {
-            self.drop_if_old(at, place);
-        }
-    }
-
-    fn drop_if_old(&self, at: u64, place: &mut Unpacked) {
-        if let Some((version, _)) = place
-            && self.layout().node(at).version().load(Acquire) != *version
-        {
-            *place = None;
-        }
+        copies.follow_all(layout);
     }
 
     #[inline]
@@ -191,141 +196,62 @@ impl<'a> SharedCache<'a> {
         &self.place.layout
     }
 
-    /// The table's lock, to look a name up.
+    /// What a file's entry is, unpacked; `None` if it is no file any more. Gives the table's lock
+    /// back.
     #[inline]
-    fn look(&self, tally: &Tally<'_>) -> Grip<'_> {
-        let word = &self.layout().header[TABLE_LOCK];
-        count(
-            tally,
-            match self.place.locking {
-                Locking::Global => self.member.lock(word),
-                Locking::TwoTier => self.member.read(word),
-            },
-        )
-    }
-
-    /// The table's lock, alone. What a dead process left behind has been cleared up.
-    fn alone(&self, tally: &Tally<'_>) -> Grip<'_> {
-        let word = &self.layout().header[TABLE_LOCK];
-        let grip = count(
-            tally,
-            match self.place.locking {
-                Locking::Global => self.member.lock(word),
-                Locking::TwoTier => self.member.write(word),
-            },
-        );
-        // Nobody who lives changes an entry now.
-        if grip.died || self.layout().header[UPDATING].load(Relaxed) > 0 {
-            self.clear(tally);
-        }
-        grip
-    }
-
-    /// Empties the cache: somebody died in the middle of a change, or of one that is guarded by
-    /// another lock than the table's, which only this one may then reset. Alone.
-    fn clear(&self, tally: &Tally<'_>) {
-        let layout = self.layout();
-        let entries: u64 =
-            Rank::ALL.into_iter().map(|rank| layout.shelf(rank).len.load(Relaxed)).sum();
-        tally.add(Counter::CacheEntriesRemoved, entries);
-        tally.add(Counter::CacheBytesRemoved, layout.header[BYTES].load(Relaxed));
-        tally.add(Counter::CacheFdsRemoved, layout.header[DESCRIPTORS].load(Relaxed));
-        layout.header[REPAIRS].fetch_add(1, Relaxed);
-        layout.clear();
-        layout.header[HEAP_LOCK].store(0, Relaxed);
-        layout.header[UPDATING].store(0, Relaxed);
-        self.member.retire_all();
-    }
-
-    /// [`SharedCache::clear`], for who found an entry's or the heap's lock in a dead hand. Under
-    /// no lock of the table.
-    #[cold]
-    fn repair(&self, tally: &Tally<'_>) {
-        let grip = self.alone(tally);
-        if !grip.died {
-            self.clear(tally);
-        }
-    }
-
-    /// The lock of an entry, where there are such; `None` if its holder died.
-    #[inline]
-    fn entry_lock(&self, node: Node, tally: &Tally<'_>) -> Result<Option<Grip<'_>>, Died> {
-        self.inner_lock(node.lock(), tally)
-    }
-
-    fn heap_lock(&self, tally: &Tally<'_>) -> Result<Option<Grip<'_>>, Died> {
-        self.inner_lock(&self.layout().header[HEAP_LOCK], tally)
-    }
-
-    #[inline]
-    fn inner_lock<'g>(
-        &'g self,
-        word: &'g AtomicU64,
+    fn file(
+        &self,
+        grip: Grip<'_>,
+        (at, version): (u64, u64),
         tally: &Tally<'_>,
-    ) -> Result<Option<Grip<'g>>, Died> {
-        if self.place.locking == Locking::Global {
-            return Ok(None);
+    ) -> Result<Option<Unpacked>, Died> {
+        let copies = self.copies.borrow();
+        if let Some(file) = copies.get(at, version) {
+            drop(grip);
+            return Ok(Some(Arc::clone(file)));
         }
-        let grip = count(tally, self.member.lock(word));
-        if grip.died {
-            // It stays taken until everything is cleared, whoever does that in the end.
-            grip.leave();
-            return Err(Died);
-        }
-        Ok(Some(grip))
-    }
-
-    /// What an entry is, unpacked. Under the table's lock.
-    #[inline]
-    fn entry(&self, at: u64, tally: &Tally<'_>) -> Result<Option<Entry<StaticFile>>, Died> {
-        let node = self.layout().node(at);
-        let version = node.version().load(Acquire);
-        let kind = node.kind().load(Relaxed);
-        match kind & KIND {
-            DIRECTORY => return Ok(Some(Entry::Directory)),
-            MISSING => return Ok(Some(Entry::Missing(fault(kind)))),
-            _ => {}
-        }
-        let index = place_of(at);
-        if let Some(Some((known, file))) = self.unpacked.borrow().get(index)
-            && *known == version
-        {
-            return Ok(Some(Entry::File(Arc::clone(file))));
-        }
-        self.unpack(at, index, tally)
+        drop(copies);
+        self.unpack(grip, at, tally)
     }
 
     #[cold]
-    fn unpack(
+    fn unpack(&self, grip: Grip<'_>, at: u64, tally: &Tally<'_>) -> Result<Option<Unpacked>, Died> {
+        let mut bytes = self.room.borrow_mut();
+        let mut leases = [const { None }; CODINGS];
+        let copied = self.copy(at, &mut bytes, &mut leases, tally);
+        drop(grip);
+        let Some(version) = copied? else { return Ok(None) };
+        assert_unlocked();
+        let file =
+            Representation::unpack(&bytes, |coding, id| Some(leases[coding].take()?.file(id)));
+        let Some(file) = file.map(Arc::new) else { return Ok(None) };
+        self.copies.borrow_mut().keep(at, version, Arc::clone(&file));
+        Ok(Some(file))
+    }
+
+    /// Copies the content of a file's entry and counts the uses of its files; its version, or
+    /// `None` if it is no file. Under the table's lock.
+    fn copy(
         &self,
         at: u64,
-        index: usize,
+        bytes: &mut Vec<u8>,
+        leases: &mut [Option<Lease>; CODINGS],
         tally: &Tally<'_>,
-    ) -> Result<Option<Entry<StaticFile>>, Died> {
+    ) -> Result<Option<u64>, Died> {
         let node = self.layout().node(at);
-        let grip = self.entry_lock(node, tally)?;
+        let _grip = self.entry_lock(node, tally)?;
         // Since the lock was free the entry is whole; it may be another than a moment ago.
         let version = node.version().load(Acquire);
-        let kind = node.kind().load(Relaxed);
-        if kind & KIND != FILE || version == 0 {
+        if node.kind().load(Relaxed) & KIND != FILE || version == 0 {
             return Ok(None);
         }
         let (len, block) = chain_parts(node.content().load(Relaxed));
-        let mut bytes = self.room.borrow_mut();
-        bytes.clear();
-        self.layout().load(block, len, &mut bytes);
-        let file = Representation::unpack(&bytes, |coding, id| {
-            let number = node.files()[coding].load(Relaxed).checked_sub(1)?;
-            self.member.borrow(u32::try_from(number).ok()?, id)
-        });
-        drop(grip);
-        let Some(file) = file.map(Arc::new) else { return Ok(None) };
-        let mut unpacked = self.unpacked.borrow_mut();
-        if unpacked.len() <= index {
-            unpacked.resize(index + 1, None);
+        self.layout().load(block, len, bytes);
+        for (lease, file) in leases.iter_mut().zip(node.files()) {
+            let number = file.load(Relaxed).checked_sub(1).map(u32::try_from);
+            *lease = number.and_then(|number| self.member.lease(number.ok()?));
         }
-        unpacked[index] = Some((version, Arc::clone(&file)));
-        Ok(Some(Entry::File(file)))
+        Ok(Some(version))
     }
 
     /// It is time to see whether an entry changed: true if this asker is to, and not another.
@@ -351,6 +277,8 @@ impl<'a> SharedCache<'a> {
         let grip = self.look(tally);
         if grip.died {
             self.clear(tally);
+            drop(grip);
+            self.settle();
             return Ok(Lookup::Miss);
         }
         let Some(at) = self.layout().find(hash, path) else { return Ok(Lookup::Miss) };
@@ -360,16 +288,28 @@ impl<'a> SharedCache<'a> {
         }
         let checked = node.checked_at().load(Relaxed);
         let age = now.since(Tick(checked));
-        let negative = node.rank() == Rank::Negative;
-        if negative && age >= self.rules.negative_ms {
+        let (kind, version) = (node.kind().load(Relaxed), node.version().load(Acquire));
+        if kind & KIND == MISSING {
             drop(grip);
-            self.remove_if(hash, path, |known| known.checked_at == checked, tally);
-            return Ok(Lookup::Miss);
-        }
-        let Some(entry) = self.entry(at, tally)? else { return Ok(Lookup::Miss) };
-        if negative {
+            if age >= self.rules.negative_ms {
+                self.remove_if(hash, path, |known| known.checked_at == checked, tally);
+                return Ok(Lookup::Miss);
+            }
             tally.add(Counter::CacheNegativeHits, 1);
-        } else if age >= self.rules.revalidate_ms && self.doubt(node, checked, now) {
+            tally.add(Counter::CacheHits, 1);
+            return Ok(Lookup::Fresh(Entry::Missing(fault(kind))));
+        }
+        let stale = age >= self.rules.revalidate_ms && self.doubt(node, checked, now);
+        let entry = if kind & KIND == DIRECTORY {
+            drop(grip);
+            Entry::Directory
+        } else {
+            let Some(file) = self.file(grip, (at, version), tally)? else {
+                return Ok(Lookup::Miss);
+            };
+            Entry::File(file)
+        };
+        if stale {
             tally.add(Counter::CacheRevalidations, 1);
             return Ok(Lookup::Stale(entry));
         }
@@ -377,9 +317,6 @@ impl<'a> SharedCache<'a> {
         Ok(Lookup::Fresh(entry))
     }
 }
-
-/// The holder of an inner lock died with it.
-struct Died;
 
 impl Cache<StaticFile> for SharedCache<'_> {
     #[inline]
@@ -422,20 +359,15 @@ impl fmt::Debug for SharedCache<'_> {
     }
 }
 
+/// Bytes for the longest content there usually is: memory that is taken under no lock.
+fn room(rules: &CachingRules) -> usize {
+    let body = usize::try_from(rules.body_bytes_max).unwrap_or(ROOM_BYTES_MAX);
+    (CODINGS * (HEADS_BYTES + body.min(ROOM_BYTES_MAX))).min(ROOM_BYTES_MAX)
+}
+
 /// A number of an entry as a place in memory.
 fn place_of(at: u64) -> usize {
     usize::try_from(at).expect("64-bit Linux")
-}
-
-/// Enters in the tally what a lock has cost.
-#[inline]
-fn count<'g>(tally: &Tally<'_>, grip: Grip<'g>) -> Grip<'g> {
-    tally.add(Counter::LockAcquisitions, 1);
-    if grip.waited.contended {
-        tally.add(Counter::LockContended, 1);
-        tally.add(Counter::LockWaitNs, grip.waited.ns);
-    }
-    grip
 }
 
 /// A fault as bits of a kind, above the rank and the kind.

@@ -3,7 +3,6 @@ use super::{
     DIRECTORY, Died, FILE, KIND, Locking, MISSING, SharedCache, fault_bits,
     heap::END,
     layout::{BYTES, DESCRIPTORS, ENTRY_WORDS, UPDATING},
-    place_of,
     table::{Node, Rank, Times, chain_parts, chain_word},
 };
 use regatta_metrics::{Counter, Tally};
@@ -14,9 +13,6 @@ use std::{
     hash::BuildHasher,
     sync::atomic::Ordering::{Relaxed, SeqCst},
 };
-
-/// Other processes are told to let go of files each time that so many have been given up.
-const RETIRED_PER_BELL: u64 = 64;
 
 /// An entry on its way in.
 struct Load<'l> {
@@ -99,37 +95,50 @@ impl SharedCache<'_> {
     }
 
     fn take_in(&self, load: &Load<'_>, tally: &Tally<'_>) -> Result<(), Died> {
-        if self.place.locking == Locking::TwoTier && self.update(load, tally)? {
-            return Ok(());
+        if self.place.locking == Locking::TwoTier {
+            let updated = self.update(load, tally);
+            self.settle();
+            if updated? {
+                return Ok(());
+            }
         }
-        let _grip = self.alone(tally);
+        self.alone(tally, |_| self.replace(load, tally));
+        Ok(())
+    }
+
+    /// Puts an entry in, in the place of what its name was. Alone.
+    fn replace(&self, load: &Load<'_>, tally: &Tally<'_>) {
         let layout = self.layout();
         let known = layout.find(load.hash, load.path);
         let times;
         let mut visited = 0;
         if let Some(at) = known {
             let node = layout.node(at);
-            let Some(known) = self.times(node, load) else { return Ok(()) };
+            let Some(known) = self.times(node, load) else { return };
             if self.is_same(node, load) {
                 node.set_times(known);
-                return Ok(());
+                return;
             }
             if !self.may_hold(node, load) {
-                return Ok(());
+                return;
             }
             times = known;
             visited = node.visited().load(Relaxed);
             self.take_out(at, &load.files, tally);
         } else {
-            let Some(opened) = load.opened.filter(|_| self.owns_all(load)) else { return Ok(()) };
+            let Some(opened) = load.opened.filter(|_| self.owns_all(load)) else { return };
             times = Times::since(opened);
             tally.add(Counter::CacheFills, 1);
         }
         self.insert(load, (times, visited), tally);
-        while let Some(rank) = layout.over(&self.rules) {
+        self.evict_what_is_over(tally);
+    }
+
+    /// Alone.
+    fn evict_what_is_over(&self, tally: &Tally<'_>) {
+        while let Some(rank) = self.layout().over(&self.rules) {
             self.evict(rank, tally);
         }
-        Ok(())
     }
 
     /// Brings an entry up to date where it stands, under its own lock; false if that cannot be
@@ -179,10 +188,7 @@ impl SharedCache<'_> {
         layout.header[UPDATING].fetch_sub(1, SeqCst);
         drop((entry_grip, grip));
         if layout.over(&self.rules).is_some() {
-            let _grip = self.alone(tally);
-            while let Some(rank) = layout.over(&self.rules) {
-                self.evict(rank, tally);
-            }
+            self.alone(tally, |_| self.evict_what_is_over(tally));
         }
         Ok(true)
     }
@@ -257,15 +263,8 @@ impl SharedCache<'_> {
     fn give_up_files(&self, node: Node, kept: &[u64; CODINGS]) {
         for file in node.files() {
             let file = file.swap(0, Relaxed);
-            if file == 0 || kept.contains(&file) {
-                continue;
-            }
-            self.member.retire(u32::try_from(file - 1).expect("a descriptor"));
-            let retired = self.retired.get() + 1;
-            self.retired.set(retired % RETIRED_PER_BELL);
-            if retired == RETIRED_PER_BELL {
-                // They notice the changes before they wait again.
-                self.bells.iter().for_each(Bell::ring);
+            if file != 0 && !kept.contains(&file) {
+                self.give_up(file);
             }
         }
     }
@@ -304,7 +303,7 @@ impl SharedCache<'_> {
     /// What was kept for an entry that cannot come in after all goes.
     fn retire_kept(&self, load: &Load<'_>) {
         for file in load.files.into_iter().filter(|file| *file != 0 && !self.owns(*file)) {
-            self.member.retire(u32::try_from(file - 1).expect("a descriptor"));
+            self.give_up(file);
         }
     }
 
@@ -318,19 +317,16 @@ impl SharedCache<'_> {
         for chain in [node.name(), node.content()] {
             layout.free(chain_parts(chain.load(Relaxed)).1);
         }
-        if let Some(place) = self.unpacked.borrow_mut().get_mut(place_of(at)) {
-            *place = None;
-        }
         self.give_up_files(node, kept);
     }
 
     /// Puts out a few entries with descriptors, and asks the other processes to let go of them.
     #[cold]
     pub(super) fn spare(&self, tally: &Tally<'_>) {
-        let grip = self.alone(tally);
-        let spared = self.layout().shelf(Rank::Open).len.load(Relaxed).min(RELIEF_ENTRIES as u64);
-        (0..spared).for_each(|_| self.evict(Rank::Open, tally));
-        drop(grip);
+        self.alone(tally, |_| {
+            let open = self.layout().shelf(Rank::Open).len.load(Relaxed);
+            (0..open.min(RELIEF_ENTRIES as u64)).for_each(|_| self.evict(Rank::Open, tally));
+        });
         self.bells.iter().for_each(Bell::ring);
     }
 
@@ -348,11 +344,12 @@ impl SharedCache<'_> {
         wanted: impl Fn(Times) -> bool,
         tally: &Tally<'_>,
     ) {
-        let _grip = self.alone(tally);
-        let found = self.layout().find(hash, path);
-        let unwanted = |at: &u64| wanted(self.layout().node(*at).times());
-        if let Some(at) = found.filter(unwanted) {
-            self.take_out(at, &[0; CODINGS], tally);
-        }
+        self.alone(tally, |_| {
+            let found = self.layout().find(hash, path);
+            let unwanted = |at: &u64| wanted(self.layout().node(*at).times());
+            if let Some(at) = found.filter(unwanted) {
+                self.take_out(at, &[0; CODINGS], tally);
+            }
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! Random schedules of two processes that share a cache: they fill, replace, forget and send what
 //! is in it, let go of descriptors, and one of them dies in the middle of a change.
 use super::{
+    layout::{HEAP_LOCK, TABLE_LOCK, UPDATING},
     tests::{BOTH, FILES, Folder, Rig, rules},
     *,
 };

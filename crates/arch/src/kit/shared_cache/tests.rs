@@ -1,5 +1,8 @@
 //! Two sides of one cache in one process: what one does the other sees, whatever becomes of it.
-use super::*;
+use super::{
+    layout::{HEAP_LOCK, TABLE_LOCK, UPDATING},
+    *,
+};
 use regatta_metrics::Arena;
 use regatta_op::{Codings, Now, OpenReq, Opened};
 use regatta_origin::{LocalCache, Site};
@@ -344,5 +347,32 @@ fn a_death_in_the_middle_of_a_change_empties_it() {
             let (cached, given_up) = rig.crew.files();
             assert!(cached <= 2 && given_up <= 5, "{cached} {given_up}");
         }
+    }
+}
+
+/// Others wait for who holds a lock: not for memory to be had.
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "others wait")]
+fn nothing_is_unpacked_under_a_lock() {
+    let rig = Rig::new(Locking::TwoTier, rules(8, 8));
+    let [a, b] = rig.sides();
+    assert!(!rig.ask(&a, 0, 3));
+    let _grip = rig.members[1].lock(&rig.place.layout.header[HEAP_LOCK]);
+    rig.ask(&b, 1, 3);
+}
+
+/// What is given up under the lock is closed when it is free; by then others may have let go.
+#[test]
+fn what_is_given_up_is_closed_when_the_lock_is_free() {
+    for locking in BOTH {
+        let rig = Rig::new(locking, rules(8, 8));
+        let [a, _] = rig.sides();
+        (1..6).for_each(|file| assert!(!rig.ask(&a, 0, file)));
+        a.alone(&rig.tally(0), |_| {
+            a.give_up(a.layout().node(1).files()[0].load(Relaxed));
+            assert_eq!(rig.crew.files(), (4, 1), "still open");
+        });
+        assert_eq!(rig.crew.files(), (4, 0));
     }
 }

@@ -1,0 +1,146 @@
+//! The locks of a shared cache, and what is done when they are free again.
+use super::{
+    Locking, SharedCache,
+    layout::{BYTES, DESCRIPTORS, HEAP_LOCK, REPAIRS, TABLE_LOCK, UPDATING},
+    table::{Node, Rank},
+};
+use regatta_metrics::{Counter, Tally};
+use regatta_sys::{Bell, crew::Grip};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Other processes are told to let go of files each time that so many have been given up.
+const RETIRED_PER_BELL: u64 = 64;
+
+/// The holder of an inner lock died with it.
+pub(super) struct Died;
+
+impl SharedCache<'_> {
+    /// The table's lock, to look a name up.
+    #[inline]
+    pub(super) fn look(&self, tally: &Tally<'_>) -> Grip<'_> {
+        let word = &self.layout().header[TABLE_LOCK];
+        count(
+            tally,
+            match self.place.locking {
+                Locking::Global => self.member.lock(word),
+                Locking::TwoTier => self.member.read(word),
+            },
+        )
+    }
+
+    /// Changes the table, alone, and does what that leaves to be done. What a dead process left
+    /// behind has been cleared up before; `change` is told whether there was anything.
+    pub(super) fn alone(&self, tally: &Tally<'_>, change: impl FnOnce(bool)) {
+        let word = &self.layout().header[TABLE_LOCK];
+        let grip = count(
+            tally,
+            match self.place.locking {
+                Locking::Global => self.member.lock(word),
+                Locking::TwoTier => self.member.write(word),
+            },
+        );
+        // Nobody who lives changes an entry now.
+        let unclear = grip.died || self.layout().header[UPDATING].load(Relaxed) > 0;
+        if unclear {
+            self.clear(tally);
+        }
+        change(unclear);
+        drop(grip);
+        self.settle();
+    }
+
+    /// Does what changes have left to be done. Under no lock.
+    pub(super) fn settle(&self) {
+        // What this process has unpacked itself it need not keep open.
+        self.follow();
+        if self.emptied.take() {
+            self.member.close_all_unused();
+        }
+        let mut given_up = self.given_up.borrow_mut();
+        let retired = self.retired.get() + given_up.len() as u64;
+        given_up.drain(..).for_each(|number| self.member.close_unused(number));
+        self.retired.set(retired % RETIRED_PER_BELL);
+        if retired >= RETIRED_PER_BELL {
+            // They notice the changes before they wait again.
+            self.bells.iter().for_each(Bell::ring);
+        }
+    }
+
+    /// Empties the cache: somebody died in the middle of a change, or of one that is guarded by
+    /// another lock than the table's, which only this one may then reset. Alone; to be settled.
+    pub(super) fn clear(&self, tally: &Tally<'_>) {
+        let layout = self.layout();
+        let entries: u64 =
+            Rank::ALL.into_iter().map(|rank| layout.shelf(rank).len.load(Relaxed)).sum();
+        tally.add(Counter::CacheEntriesRemoved, entries);
+        tally.add(Counter::CacheBytesRemoved, layout.header[BYTES].load(Relaxed));
+        tally.add(Counter::CacheFdsRemoved, layout.header[DESCRIPTORS].load(Relaxed));
+        layout.header[REPAIRS].fetch_add(1, Relaxed);
+        layout.clear();
+        layout.header[HEAP_LOCK].store(0, Relaxed);
+        layout.header[UPDATING].store(0, Relaxed);
+        self.member.retire_all();
+        self.emptied.set(true);
+    }
+
+    /// [`SharedCache::clear`], for who found an entry's or the heap's lock in a dead hand. Under
+    /// no lock of the table.
+    #[cold]
+    pub(super) fn repair(&self, tally: &Tally<'_>) {
+        self.alone(tally, |cleared| {
+            if !cleared {
+                self.clear(tally);
+            }
+        });
+    }
+
+    /// The lock of an entry, where there are such; `None` if its holder died.
+    #[inline]
+    pub(super) fn entry_lock(
+        &self,
+        node: Node,
+        tally: &Tally<'_>,
+    ) -> Result<Option<Grip<'_>>, Died> {
+        self.inner_lock(node.lock(), tally)
+    }
+
+    pub(super) fn heap_lock(&self, tally: &Tally<'_>) -> Result<Option<Grip<'_>>, Died> {
+        self.inner_lock(&self.layout().header[HEAP_LOCK], tally)
+    }
+
+    #[inline]
+    fn inner_lock<'g>(
+        &'g self,
+        word: &'g AtomicU64,
+        tally: &Tally<'_>,
+    ) -> Result<Option<Grip<'g>>, Died> {
+        if self.place.locking == Locking::Global {
+            return Ok(None);
+        }
+        let grip = count(tally, self.member.lock(word));
+        if grip.died {
+            // It stays taken until everything is cleared, whoever does that in the end.
+            grip.leave();
+            return Err(Died);
+        }
+        Ok(Some(grip))
+    }
+
+    /// The cache gives a file up. Under the lock of its entry; to be settled.
+    pub(super) fn give_up(&self, file: u64) {
+        let number = u32::try_from(file - 1).expect("a descriptor");
+        self.member.retire(number);
+        self.given_up.borrow_mut().push(number);
+    }
+}
+
+/// Enters in the tally what a lock has cost.
+#[inline]
+fn count<'g>(tally: &Tally<'_>, grip: Grip<'g>) -> Grip<'g> {
+    tally.add(Counter::LockAcquisitions, 1);
+    if grip.waited.contended {
+        tally.add(Counter::LockContended, 1);
+        tally.add(Counter::LockWaitNs, grip.waited.ns);
+    }
+    grip
+}
