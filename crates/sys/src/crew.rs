@@ -64,10 +64,12 @@ impl fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// Words for so many workers and numbers.
+    /// Words for so many workers and numbers: whole pairs of cache lines, so that what follows them
+    /// begins with one.
     #[must_use]
     pub const fn words(workers: usize, numbers: usize) -> usize {
-        HEADER_WORDS + workers * BERTH_WORDS + numbers + workers * numbers
+        let books = HEADER_WORDS + workers * BERTH_WORDS + numbers + workers * numbers;
+        books.next_multiple_of(BERTH_WORDS)
     }
 
     /// Books for `workers` over numbers below `numbers`, in words that are all 0. What this

@@ -65,7 +65,9 @@ impl Layout {
             {
                 rest.copy_from_slice(&word[..rest.len()]);
             }
-            at = self.link(at).load(Acquire);
+            if done < len {
+                at = self.link(at).load(Acquire);
+            }
         }
         out.truncate(done);
     }
@@ -73,8 +75,9 @@ impl Layout {
     /// True if a chain holds exactly these bytes.
     #[inline]
     pub(super) fn holds(&self, block: u64, bytes: &[u8]) -> bool {
-        let mut at = block;
-        for piece in bytes.chunks(BLOCK_BYTES) {
+        let mut pieces = bytes.chunks(BLOCK_BYTES);
+        let (mut at, mut next) = (block, pieces.next());
+        while let Some(piece) = next {
             if at == END {
                 return false;
             }
@@ -85,7 +88,11 @@ impl Layout {
             {
                 return false;
             }
-            at = self.link(at).load(Relaxed);
+            next = pieces.next();
+            // The last link is nobody's: its cache line need not be fetched.
+            if next.is_some() {
+                at = self.link(at).load(Relaxed);
+            }
         }
         true
     }

@@ -29,8 +29,15 @@ const HEADER_WORDS: usize = 80;
 /// The last changes, by number.
 pub(super) const RING_WORDS: usize = 1024;
 
-/// Words of an entry; the first 16, a pair of cache lines, are all that a hit looks at.
-pub(super) const ENTRY_WORDS: usize = 18;
+/// A pair of cache lines, which processors fetch together.
+pub(super) const PAIR_WORDS: usize = 16;
+
+/// Words of an entry: a pair of cache lines, the first of which is all that a hit looks at.
+pub(super) const ENTRY_WORDS: usize = PAIR_WORDS;
+/// Words of an entry that only who opens its file anew looks at.
+pub(super) const AGE_WORDS: usize = 2;
+/// What an entry takes, bytes.
+pub(super) const ENTRY_BYTES: usize = (ENTRY_WORDS + AGE_WORDS) * size_of::<u64>();
 pub(super) const BLOCK_BYTES: usize = 512;
 pub(super) const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
 
@@ -38,15 +45,17 @@ pub(super) const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
 /// content's last blocks are not full.
 const SPARE_BLOCKS: usize = 2;
 
-/// The shared words of a cache, by use.
+/// The shared words of a cache, by use. If the first begins a pair of cache lines, so do the lock,
+/// each entry and each block.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
     pub(super) header: &'static [AtomicU64],
     pub(super) ring: &'static [AtomicU64],
     pub(super) buckets: &'static [AtomicU64],
     pub(super) entries: &'static [AtomicU64],
-    pub(super) links: &'static [AtomicU64],
     pub(super) blocks: &'static [AtomicU64],
+    pub(super) links: &'static [AtomicU64],
+    pub(super) ages: &'static [AtomicU64],
 }
 
 /// Sizes that follow from the rules.
@@ -61,7 +70,7 @@ impl Sizes {
         // One more: an entry comes in before another goes out.
         let entries = rules.entries_max + rules.negatives_max + 1;
         let blocks = rules.bytes_max / BLOCK_BYTES + SPARE_BLOCKS * entries;
-        Self { buckets: entries.next_power_of_two(), entries, blocks }
+        Self { buckets: entries.next_power_of_two().max(PAIR_WORDS), entries, blocks }
     }
 }
 
@@ -69,7 +78,8 @@ impl Layout {
     /// Words that a cache within `rules` takes.
     pub(super) fn words(rules: &CachingRules) -> usize {
         let Sizes { buckets, entries, blocks } = Sizes::of(rules);
-        HEADER_WORDS + RING_WORDS + buckets + entries * ENTRY_WORDS + blocks * (1 + BLOCK_WORDS)
+        let each = entries * (ENTRY_WORDS + AGE_WORDS);
+        HEADER_WORDS + RING_WORDS + buckets + each + blocks * (1 + BLOCK_WORDS)
     }
 
     pub(super) fn new(words: &'static [AtomicU64], rules: &CachingRules) -> Self {
@@ -78,8 +88,9 @@ impl Layout {
         let (ring, rest) = rest.split_at(RING_WORDS);
         let (buckets, rest) = rest.split_at(sizes.buckets);
         let (entries, rest) = rest.split_at(sizes.entries * ENTRY_WORDS);
+        let (blocks, rest) = rest.split_at(sizes.blocks * BLOCK_WORDS);
         let (links, rest) = rest.split_at(sizes.blocks);
-        let blocks = &rest[..sizes.blocks * BLOCK_WORDS];
-        Self { header, ring, buckets, entries, links, blocks }
+        let ages = &rest[..sizes.entries * AGE_WORDS];
+        Self { header, ring, buckets, entries, blocks, links, ages }
     }
 }

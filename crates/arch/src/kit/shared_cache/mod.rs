@@ -38,7 +38,7 @@ use std::{
         },
     },
 };
-use table::{Node, Rank, chain_parts};
+use table::{Rank, chain_parts};
 
 /// How the cache is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,14 +256,15 @@ impl<'a> SharedCache<'a> {
 
     /// It is time to see whether an entry changed: true if this asker is to, and not another.
     #[cold]
-    fn doubt(&self, node: Node, checked: u64, now: Tick) -> bool {
-        let never = Tick::NEVER.0;
-        let first = node.doubted().compare_exchange(never, now.0, Relaxed, Relaxed);
+    fn doubt(&self, at: u64, checked: u64, now: Tick) -> bool {
+        let [_, doubted] = self.layout().ages(at);
+        let first = doubted.compare_exchange(Tick::NEVER.0, now.0, Relaxed, Relaxed);
         let doubted = first.map_or_else(Tick, |_| now);
         if now.since(doubted) >= self.rules.revalidate_ms.saturating_mul(STALE_PERIODS_MAX) {
             return true; // nobody has brought anything for so long: all look
         }
-        node.checked_at().compare_exchange(checked, now.0, Relaxed, Relaxed).is_ok()
+        let checked_at = self.layout().node(at).checked_at();
+        checked_at.compare_exchange(checked, now.0, Relaxed, Relaxed).is_ok()
     }
 
     #[inline]
@@ -299,7 +300,7 @@ impl<'a> SharedCache<'a> {
             tally.add(Counter::CacheHits, 1);
             return Ok(Lookup::Fresh(Entry::Missing(fault(kind))));
         }
-        let stale = age >= self.rules.revalidate_ms && self.doubt(node, checked, now);
+        let stale = age >= self.rules.revalidate_ms && self.doubt(at, checked, now);
         let entry = if kind & KIND == DIRECTORY {
             drop(grip);
             Entry::Directory

@@ -2,7 +2,7 @@
 use super::{
     DIRECTORY, Died, FILE, KIND, Locking, MISSING, SharedCache, fault_bits,
     heap::END,
-    layout::{BYTES, DESCRIPTORS, ENTRY_WORDS, UPDATING},
+    layout::{BYTES, DESCRIPTORS, ENTRY_BYTES, UPDATING},
     table::{Node, Rank, Times, chain_parts, chain_word},
 };
 use regatta_metrics::{Counter, Tally};
@@ -80,7 +80,7 @@ impl SharedCache<'_> {
             Entry::Directory => (Rank::Held, DIRECTORY, 0),
             Entry::Missing(fault) => (Rank::Negative, MISSING | fault_bits(*fault), 0),
         };
-        let bytes = bytes + path.len() + ENTRY_WORDS * size_of::<u64>();
+        let bytes = bytes + path.len() + ENTRY_BYTES;
         let room = match rank {
             Rank::Negative => rules.negatives_max > 0 && path.len() <= NEGATIVE_NAME_BYTES_MAX,
             Rank::Held | Rank::Open => rules.entries_max > 0,
@@ -114,9 +114,9 @@ impl SharedCache<'_> {
         let mut visited = 0;
         if let Some(at) = known {
             let node = layout.node(at);
-            let Some(known) = self.times(node, load) else { return };
+            let Some(known) = self.times(at, load) else { return };
             if self.is_same(node, load) {
-                node.set_times(known);
+                layout.set_times(at, known);
                 return;
             }
             if !self.may_hold(node, load) {
@@ -153,9 +153,9 @@ impl SharedCache<'_> {
         let Some(at) = layout.find(load.hash, load.path) else { return Ok(false) };
         let node = layout.node(at);
         let entry_grip = self.entry_lock(node, tally)?;
-        let Some(times) = self.times(node, load) else { return Ok(true) };
+        let Some(times) = self.times(at, load) else { return Ok(true) };
         if self.is_same(node, load) {
-            node.set_times(times);
+            layout.set_times(at, times);
             return Ok(true);
         }
         if node.rank() != load.rank {
@@ -182,7 +182,7 @@ impl SharedCache<'_> {
         self.uncount(node, tally);
         self.give_up_files(node, &load.files);
         node.kind().store(load.kind, Relaxed);
-        node.set_times(times);
+        layout.set_times(at, times);
         self.enter(node, load, tally);
         layout.change(at, layout.new_version());
         layout.header[UPDATING].fetch_sub(1, SeqCst);
@@ -195,8 +195,8 @@ impl SharedCache<'_> {
 
     /// Of when an entry will be that is what comes in; `None` if it stays what it is: who opened it
     /// later was faster, or the body that comes is that of another file.
-    fn times(&self, node: Node, load: &Load<'_>) -> Option<Times> {
-        let known = node.times();
+    fn times(&self, at: u64, load: &Load<'_>) -> Option<Times> {
+        let (node, known) = (self.layout().node(at), self.layout().times(at));
         let Some(opened) = load.opened else {
             let (len, block) = chain_parts(node.content().load(Relaxed));
             let mut content = Vec::with_capacity(len);
@@ -290,7 +290,7 @@ impl SharedCache<'_> {
         let node = layout.node(at);
         node.hash().store(load.hash, Relaxed);
         node.kind().store(load.kind, Relaxed);
-        node.set_times(times);
+        layout.set_times(at, times);
         node.visited().store(visited, Relaxed);
         node.name().store(chain_word(load.path.len(), name), Relaxed);
         node.content().store(chain_word(load.content.len(), content), Relaxed);
@@ -346,7 +346,7 @@ impl SharedCache<'_> {
     ) {
         self.alone(tally, |_| {
             let found = self.layout().find(hash, path);
-            let unwanted = |at: &u64| wanted(self.layout().node(*at).times());
+            let unwanted = |at: &u64| wanted(self.layout().times(*at));
             if let Some(at) = found.filter(unwanted) {
                 self.take_out(at, &[0; CODINGS], tally);
             }

@@ -1,8 +1,8 @@
 //! Names to entries, and the queues of eviction: chained buckets and SIEVE, as in the private
 //! cache, over numbers in shared memory.
 use super::layout::{
-    BYTES, CHANGES, DESCRIPTORS, ENTRY_WORDS, FREE_ENTRY, FRESH_ENTRY, Layout, RING_WORDS, SHELVES,
-    VERSION,
+    AGE_WORDS, BYTES, CHANGES, DESCRIPTORS, ENTRY_WORDS, FREE_ENTRY, FRESH_ENTRY, Layout,
+    RING_WORDS, SHELVES, VERSION,
 };
 use regatta_op::Tick;
 use regatta_origin::{CODINGS, CachingRules};
@@ -45,7 +45,7 @@ impl Times {
     }
 }
 
-/// One entry's words. Version 0: free, or in the middle of a change.
+/// One entry's words. Version 0: free, or in the middle of a change. A hit looks at the first 8.
 #[derive(Clone, Copy)]
 pub(super) struct Node(&'static [AtomicU64]);
 
@@ -59,52 +59,32 @@ impl Node {
     fn chain(self) -> &'static AtomicU64 {
         &self.0[2]
     }
-    fn newer(self) -> &'static AtomicU64 {
-        &self.0[3]
-    }
-    fn older(self) -> &'static AtomicU64 {
-        &self.0[4]
-    }
     /// The tick when its file was opened, or somebody was last told to look again.
     pub(super) fn checked_at(self) -> &'static AtomicU64 {
-        &self.0[5]
-    }
-    /// When its file was opened.
-    pub(super) fn opened(self) -> &'static AtomicU64 {
-        &self.0[16]
-    }
-    /// When somebody was first told to look again, and nobody has brought anything since.
-    pub(super) fn doubted(self) -> &'static AtomicU64 {
-        &self.0[17]
-    }
-
-    pub(super) fn times(self) -> Times {
-        let [opened, checked_at, doubted] =
-            [self.opened(), self.checked_at(), self.doubted()].map(|time| time.load(Relaxed));
-        Times { opened, checked_at, doubted }
-    }
-
-    pub(super) fn set_times(self, times: Times) {
-        self.opened().store(times.opened, Relaxed);
-        self.checked_at().store(times.checked_at, Relaxed);
-        self.doubted().store(times.doubted, Relaxed);
+        &self.0[3]
     }
     pub(super) fn visited(self) -> &'static AtomicU64 {
-        &self.0[6]
-    }
-    pub(super) fn lock(self) -> &'static AtomicU64 {
-        &self.0[7]
+        &self.0[4]
     }
     /// Its queue, and what it is: see `Kind`.
     pub(super) fn kind(self) -> &'static AtomicU64 {
-        &self.0[8]
+        &self.0[5]
     }
     /// Length and first block of its name: fixed as long as it is in the table.
     pub(super) fn name(self) -> &'static AtomicU64 {
-        &self.0[9]
+        &self.0[6]
     }
     /// Length and first block of its content.
     pub(super) fn content(self) -> &'static AtomicU64 {
+        &self.0[7]
+    }
+    pub(super) fn lock(self) -> &'static AtomicU64 {
+        &self.0[8]
+    }
+    fn newer(self) -> &'static AtomicU64 {
+        &self.0[9]
+    }
+    fn older(self) -> &'static AtomicU64 {
         &self.0[10]
     }
     /// Bytes that it is counted for.
@@ -155,6 +135,25 @@ impl Layout {
             [newest, oldest, hand, len] => Shelf { newest, oldest, hand, len },
             _ => unreachable!("four words"),
         }
+    }
+
+    /// When an entry's file was opened; and when somebody was first told to look again, and nobody
+    /// has brought anything since.
+    pub(super) fn ages(&self, at: u64) -> [&'static AtomicU64; AGE_WORDS] {
+        let at = usize::try_from(at - 1).expect("64-bit Linux") * AGE_WORDS;
+        [&self.ages[at], &self.ages[at + 1]]
+    }
+
+    pub(super) fn times(&self, at: u64) -> Times {
+        let [opened, doubted] = self.ages(at).map(|time| time.load(Relaxed));
+        Times { opened, checked_at: self.node(at).checked_at().load(Relaxed), doubted }
+    }
+
+    pub(super) fn set_times(&self, at: u64, times: Times) {
+        let [opened, doubted] = self.ages(at);
+        opened.store(times.opened, Relaxed);
+        self.node(at).checked_at().store(times.checked_at, Relaxed);
+        doubted.store(times.doubted, Relaxed);
     }
 
     fn bucket(&self, hash: u64) -> &'static AtomicU64 {

@@ -1,6 +1,6 @@
 //! Two sides of one cache in one process: what one does the other sees, whatever becomes of it.
 use super::{
-    layout::{HEAP_LOCK, TABLE_LOCK, UPDATING},
+    layout::{AGE_WORDS, BLOCK_WORDS, ENTRY_WORDS, HEAP_LOCK, PAIR_WORDS, TABLE_LOCK, UPDATING},
     *,
 };
 use regatta_metrics::Arena;
@@ -347,6 +347,28 @@ fn a_death_in_the_middle_of_a_change_empties_it() {
             let (cached, given_up) = rig.crew.files();
             assert!(cached <= 2 && given_up <= 5, "{cached} {given_up}");
         }
+    }
+}
+
+/// Whatever the numbers of workers, descriptors and entries are: no entry and no block of bytes
+/// stands in more cache lines than it must, and the lock stands alone.
+#[test]
+fn what_a_hit_looks_at_begins_with_a_cache_line() {
+    let pair = PAIR_WORDS * size_of::<AtomicU64>();
+    let is_first = |word: &AtomicU64| std::ptr::from_ref(word).addr().is_multiple_of(pair);
+    for (workers, numbers, entries_max) in [(1, 1021, 1), (3, 1024, 17), (7, 333, 1000)] {
+        let rules = rules(entries_max, 8);
+        let books = Crew::words(workers, numbers);
+        let memory = crew::words(books + Place::words(&rules)).unwrap();
+        let Layout { header, buckets, entries, blocks, links, ages, .. } =
+            Layout::new(&memory.words()[books..], &rules);
+        for first in [&header[TABLE_LOCK], &header[HEAP_LOCK], &buckets[0], &entries[0]] {
+            assert!(is_first(first), "{workers} {numbers} {entries_max}");
+        }
+        assert!(is_first(&blocks[0]) && ENTRY_WORDS == PAIR_WORDS);
+        assert_eq!(BLOCK_WORDS % PAIR_WORDS, 0);
+        assert_eq!(blocks.len() / BLOCK_WORDS, links.len());
+        assert_eq!(entries.len() / ENTRY_WORDS, ages.len() / AGE_WORDS);
     }
 }
 
