@@ -10,7 +10,7 @@ mod lock;
 pub use ledger::{Lease, Sweep};
 pub use lock::{Grip, Waited, assert_unlocked};
 
-use crate::shm;
+use crate::{affinity, shm};
 use std::{
     fmt, io,
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -52,6 +52,8 @@ pub struct Crew {
     /// By worker and number: references.
     uses: &'static [AtomicU64],
     workers: usize,
+    /// How often a busy lock is looked at before its taker sleeps.
+    spins: u32,
 }
 
 impl fmt::Debug for Crew {
@@ -73,7 +75,9 @@ impl Crew {
     }
 
     /// Books for `workers` over numbers below `numbers`, in words that are all 0. What this
-    /// process has open now stays out of them.
+    /// process has open now stays out of them. The processors that it may use now are those of the
+    /// whole crew: if there is but one, who waits for a lock sleeps at once, because its holder
+    /// does not run meanwhile.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -85,7 +89,10 @@ impl Crew {
         let (header, rest) = words.split_at(HEADER_WORDS);
         let (berths, rest) = rest.split_at(workers * BERTH_WORDS);
         let (owners, rest) = rest.split_at(numbers);
-        let crew = Self { header, berths, owners, uses: &rest[..workers * numbers], workers };
+        let uses = &rest[..workers * numbers];
+        let alone = affinity::allowed().is_ok_and(|cpus| cpus.len() == 1);
+        let spins = if alone { 0 } else { lock::SPINS };
+        let crew = Self { header, berths, owners, uses, workers, spins };
         crew.keep_what_is_open()?;
         Ok(crew)
     }

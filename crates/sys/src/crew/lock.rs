@@ -15,8 +15,8 @@ use std::sync::atomic::{
 
 /// Somebody sleeps until the lock is free.
 const WAITERS: u32 = 1 << 31;
-/// How often a busy lock is looked at before sleeping.
-const SPINS: u32 = 100;
+/// How often a busy lock is looked at before sleeping, where its holder may be running.
+pub(super) const SPINS: u32 = 100;
 /// How long to sleep before looking whether the holder lives, nanoseconds.
 const LOOK_NS: i64 = 2_000_000;
 
@@ -135,7 +135,7 @@ impl Member {
     #[cold]
     fn lock_slowly(&self, word: &AtomicU32) -> (bool, u64) {
         let start = clock::nanos();
-        for _ in 0..SPINS {
+        for _ in 0..self.crew.spins {
             std::hint::spin_loop();
             if word.load(Relaxed) == 0
                 && word.compare_exchange(0, self.stamp, SeqCst, Relaxed).is_ok()
@@ -230,7 +230,7 @@ impl Crew {
             while reading.load(SeqCst) != 0 {
                 waited = true;
                 looks += 1;
-                if looks < SPINS {
+                if looks < self.spins {
                     std::hint::spin_loop();
                 } else if self.lives(worker) {
                     wait(reading, 1);
@@ -256,7 +256,23 @@ fn wake(word: &AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew;
+    use crate::{affinity, crew};
+
+    #[test]
+    fn nobody_spins_where_the_holder_cannot_run() {
+        let spins = || {
+            let memory = crew::words(Crew::words(2, 64)).unwrap();
+            Crew::create(memory.words(), 2, 64).unwrap().spins
+        };
+        let allowed = affinity::allowed().unwrap();
+        assert_eq!(spins(), if allowed.len() > 1 { SPINS } else { 0 });
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                affinity::pin(allowed[0]).unwrap();
+                assert_eq!(spins(), 0);
+            });
+        });
+    }
 
     /// Runs `call` with one lock of each kind in hand.
     fn under_locks(call: impl FnOnce(&'static Member)) {
