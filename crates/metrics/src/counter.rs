@@ -167,10 +167,14 @@ counters! {
         "Bytes of heads and bodies that have entered the cache.";
     CacheBytesRemoved "cache_bytes_removed" "bytes" Sum
         "Bytes of heads and bodies that have left the cache.";
+    CacheRepairs "cache_repairs" "count" Sum
+        "Times that a shared cache was emptied because a worker had died in a change of it.";
 
     LockAcquisitions "lock_acquisitions" "count" Sum "Acquisitions of a lock shared by workers.";
     LockContended "lock_contended" "count" Sum "Of those, the ones that had to wait.";
     LockWaitNs "lock_wait_ns" "ns" Sum "Time spent waiting for such locks.";
+    LockHoldersDied "lock_holders_died" "count" Sum
+        "Of the acquisitions, those that took the lock from a worker that had died with it.";
 
     Opens "opens" "count" Sum "Paths opened below the root, found or not.";
     OpenSiblings "open_siblings" "count" Sum "Precompressed siblings looked for at those opens.";

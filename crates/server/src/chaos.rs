@@ -34,7 +34,8 @@ Keys of --chaos, whose values are whole numbers:
   eagain_per_mille         calls that seem to find nothing to do
   emfile_accept_per_mille  accepts that seem to find no free descriptor
   slow_open_per_mille      opens that take slow_open_us longer
-  slow_open_us             how long a slow open takes, microseconds";
+  slow_open_us             how long a slow open takes, microseconds
+  die_locked_per_mille     points in a change of a shared cache at which a worker is killed";
 
     impl FromStr for Faults {
         type Err = String;
@@ -64,6 +65,7 @@ Keys of --chaos, whose values are whole numbers:
                 "emfile_accept_per_mille" => plan.emfile_accept_per_mille = rate(key, value)?,
                 "slow_open_per_mille" => plan.slow_open_per_mille = rate(key, value)?,
                 "slow_open_us" => plan.slow_open_us = number(key, value)?,
+                "die_locked_per_mille" => plan.die_locked_per_mille = rate(key, value)?,
                 _ => return Err(format!("there is no key \"{key}\"\n{KEYS}")),
             }
         }
@@ -90,7 +92,8 @@ Keys of --chaos, whose values are whole numbers:
             let plan = Plan { seed: 7, short_per_mille: 1000, ..Plan::default() };
             assert_eq!(parse("seed=7,short_per_mille=1000"), Ok(plan));
             let all = "seed=1,short_per_mille=2,eintr_per_mille=3,eagain_per_mille=4,\
-                       emfile_accept_per_mille=5,slow_open_per_mille=6,slow_open_us=7";
+                       emfile_accept_per_mille=5,slow_open_per_mille=6,slow_open_us=7,\
+                       die_locked_per_mille=8";
             let expect = Plan {
                 seed: 1,
                 short_per_mille: 2,
@@ -99,6 +102,7 @@ Keys of --chaos, whose values are whole numbers:
                 emfile_accept_per_mille: 5,
                 slow_open_per_mille: 6,
                 slow_open_us: 7,
+                die_locked_per_mille: 8,
             };
             assert_eq!(parse(all), Ok(expect));
             for (text, part) in [

@@ -3,10 +3,12 @@
 //! Without the cargo feature `chaos` every hook is a constant, and nothing of it is left in the
 //! program.
 #[cfg(feature = "chaos")]
-pub use on::{Plan, install, struck};
+pub use on::{Plan, die_locked, install, struck};
 #[cfg(feature = "chaos")]
 pub(crate) use on::{blocks, edge_triggered, fault, shorten, slow, slow_us};
 
+#[cfg(not(feature = "chaos"))]
+pub use off::die_locked;
 #[cfg(not(feature = "chaos"))]
 pub(crate) use off::{blocks, edge_triggered, fault, shorten, slow};
 
@@ -47,6 +49,10 @@ mod off {
     #[inline]
     pub(crate) const fn slow() {}
 
+    /// Does nothing: this program was built without faults.
+    #[inline]
+    pub const fn die_locked() {}
+
     #[inline]
     pub(crate) const fn blocks() -> bool {
         false
@@ -59,7 +65,10 @@ mod off {
 #[cfg(feature = "chaos")]
 mod on {
     use super::Hook;
-    use rustix::io::Errno;
+    use rustix::{
+        io::Errno,
+        process::{Signal, getpid, kill_process},
+    };
     use std::{
         sync::{
             OnceLock,
@@ -90,6 +99,9 @@ mod on {
         pub slow_open_per_mille: u32,
         /// How long a slow open takes, microseconds.
         pub slow_open_us: u64,
+        /// Points in the middle of a change of what processes share at which this one is killed,
+        /// the locks of that in its hand.
+        pub die_locked_per_mille: u32,
     }
 
     static PLAN: OnceLock<Plan> = OnceLock::new();
@@ -142,6 +154,16 @@ mod on {
             && strikes(plan, plan.slow_open_per_mille)
         {
             thread::sleep(Duration::from_micros(plan.slow_open_us));
+        }
+    }
+
+    /// A point in the middle of a change of what processes share: perhaps the last.
+    pub fn die_locked() {
+        if let Some(plan) = PLAN.get()
+            && strikes(plan, plan.die_locked_per_mille)
+        {
+            // Nothing comes after it; that a process may kill itself is certain.
+            let _ = kill_process(getpid(), Signal::KILL);
         }
     }
 

@@ -33,6 +33,7 @@ fn every_byte_arrives_once_whatever_strikes() {
         emfile_accept_per_mille: 300,
         slow_open_per_mille: 500,
         slow_open_us: 2000,
+        die_locked_per_mille: 0,
     });
     let (server, mut client) = connection();
     let dir = Dir::new("chaos");

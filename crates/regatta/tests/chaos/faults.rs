@@ -1,8 +1,10 @@
 //! Single faults and what must come of each.
 
 use crate::client::{Client, get};
-use crate::harness::{Launch, Server, Variant};
-use crate::site::{SIZES, common, sized};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::shared::{Stop, counter, descriptors, is_served, loads};
+use crate::site::{MODIFIED_S, SIZES, Site, common, set_modified, sized};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// systems.md §8.6, SPED: a cold file holds up the one task, and with it a request for a file
@@ -89,4 +91,60 @@ pub(crate) fn slow_opens_lose_nothing(variant: &Variant) {
     }
     assert!(begin.elapsed() >= SLOW, "no fault has struck");
     server.connect().get("/small.txt").expect(200);
+}
+
+/// systems.md §8.6, shared-SYMPED: workers that die in the middle of changes of the cache, with its
+/// locks in their hands, hang nobody: others find them, empty the cache, and go on.
+#[test]
+fn deaths_with_a_lock_hang_nobody() {
+    for name in ["shared_global", "shared_two_tier"] {
+        deaths_with_a_lock(Variant::named(name));
+    }
+}
+
+fn deaths_with_a_lock(variant: &Variant) {
+    const SMALL: [usize; 6] = [0, 1, 4095, 4096, 4097, 65_535];
+    let site = Site::new();
+    SIZES.iter().for_each(|size| site.put(&format!("size-{size}.bin"), sized(*size)));
+    // One change of the cache after another, by all workers; this seed kills at the 41st point.
+    let settings = [
+        "event.processes=4",
+        "cache.entries_max=4",
+        "cache.descriptors_max=3",
+        "cache.body_bytes_max=0",
+        "cache.revalidate_ms=0",
+    ];
+    let variant = Variant { chaos: Some("seed=292,die_locked_per_mille=10"), ..*variant };
+    let server = Launch::new(&variant, &site.root()).sets(&settings).start();
+    let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
+    let deaths = || ["lock_holders_died", "cache_repairs"].map(|name| counter(&server, name));
+    std::thread::scope(|scope| {
+        // Also if this thread gives up.
+        let _stop = Stop(&stop);
+        for load in 0..4 {
+            let (stop, served) = (&stop, &served);
+            scope.spawn(move || loads(address, load, stop, served));
+        }
+        // Files that change are replaced where they stand in the cache.
+        let mut now_s = MODIFIED_S;
+        let died = eventually(6 * PATIENCE, || {
+            now_s += 1;
+            SMALL.iter().for_each(|size| {
+                set_modified(&site.path(&format!("size-{size}.bin")), now_s);
+            });
+            deaths().iter().all(|count| *count >= 5)
+        });
+        assert!(died, "{}: {:?} deaths: {}", variant.name, deaths(), server.stderr());
+        let before = served.load(Relaxed);
+        let goes_on = eventually(6 * PATIENCE, || served.load(Relaxed) > before + 20);
+        assert!(goes_on, "{}: nobody is served: {}", variant.name, server.stderr());
+    });
+    // What the dead had open is closed, but for what the cache still holds; and nothing changes any
+    // more, so that nobody dies.
+    let files = || {
+        let links = descriptors(server.pid());
+        links.values().filter(|link| link.to_string_lossy().contains("size-")).count()
+    };
+    let clean = eventually(6 * PATIENCE, || is_served(address, 4096) && files() <= 3);
+    assert!(clean, "{}: {} files, 3 allowed: {}", variant.name, files(), server.stderr());
 }

@@ -32,6 +32,8 @@ mod negotiation;
 mod pipelining;
 #[path = "../conformance/ranges.rs"]
 mod ranges;
+#[path = "../conformance/shared.rs"]
+mod shared;
 #[path = "../conformance/site.rs"]
 mod site;
 mod variants;

@@ -7,6 +7,7 @@ use crate::site::{SIZES, Site, common, sized};
 use crate::variants::VARIANTS;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -15,14 +16,14 @@ use std::time::{Duration, Instant};
 const FILES_ONLY: &str = "cache.body_bytes_max=0";
 
 /// The descriptors of a process by number.
-fn descriptors(pid: u32) -> BTreeMap<u32, PathBuf> {
+pub(crate) fn descriptors(pid: u32) -> BTreeMap<u32, PathBuf> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("alive");
     let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();
     let pair = |path: PathBuf| Some((number(&path)?, std::fs::read_link(&path).ok()?));
     entries.flatten().filter_map(|entry| pair(entry.path())).collect()
 }
 
-fn counter(server: &Server, name: &str) -> u64 {
+pub(crate) fn counter(server: &Server, name: &str) -> u64 {
     fn find(value: &serde_json::Value, name: &str) -> Option<u64> {
         let object = value.as_object()?;
         let here = object.get(name).and_then(serde_json::Value::as_u64);
@@ -244,7 +245,7 @@ pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
     assert!(eventually(PATIENCE, || files() <= 3), "{} files, 3 allowed", files());
 }
 
-struct Stop<'a>(&'a AtomicBool);
+pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
@@ -252,30 +253,33 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Asks without end; a connection that breaks is made again. Whatever comes is right as far as it
-/// goes.
-fn loads(address: std::net::SocketAddr, load: usize, stop: &AtomicBool, served: &AtomicU64) {
-    use std::io::{Read, Write};
+/// Asks without end; a connection that breaks is made again.
+pub(crate) fn loads(address: SocketAddr, load: usize, stop: &AtomicBool, served: &AtomicU64) {
     for turn in load.. {
         if stop.load(Relaxed) {
             return;
         }
-        let Ok(mut stream) = std::net::TcpStream::connect(address) else { continue };
-        let _ = stream.set_read_timeout(Some(PATIENCE));
-        let size = SIZES[turn % SIZES.len()];
-        let request =
-            format!("GET /size-{size}.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let mut answer = Vec::new();
-        let ended = stream.write_all(request.as_bytes());
-        let ended = ended.and_then(|()| stream.read_to_end(&mut answer)).is_ok();
-        let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let (head, body) = answer.split_at(head + 4);
-        let head = String::from_utf8_lossy(head);
-        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        assert!(head.contains(&format!("Content-Length: {size}\r\n")), "{size}: {head}");
-        assert!(sized(size).starts_with(body), "wrong bytes of {size}, {} of them", body.len());
-        served.fetch_add(u64::from(ended && body.len() == size), Relaxed);
+        served.fetch_add(u64::from(is_served(address, SIZES[turn % SIZES.len()])), Relaxed);
     }
+}
+
+/// Asks for the file of this size, on a connection that may break. Whatever comes is right as far
+/// as it goes; true if it was all.
+pub(crate) fn is_served(address: SocketAddr, size: usize) -> bool {
+    use std::io::{Read, Write};
+    let Ok(mut stream) = std::net::TcpStream::connect(address) else { return false };
+    let _ = stream.set_read_timeout(Some(PATIENCE));
+    let request = format!("GET /size-{size}.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let mut answer = Vec::new();
+    let ended = stream.write_all(request.as_bytes());
+    let ended = ended.and_then(|()| stream.read_to_end(&mut answer)).is_ok();
+    let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
+    let (head, body) = answer.split_at(head + 4);
+    let head = String::from_utf8_lossy(head);
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {size}\r\n")), "{size}: {head}");
+    assert!(sized(size).starts_with(body), "wrong bytes of {size}, {} of them", body.len());
+    ended && body.len() == size
 }
 
 /// A server that tests share is one for this architecture too.

@@ -1,7 +1,7 @@
 //! The locks of a shared cache, and what is done when they are free again.
 use super::{
     Locking, SharedCache,
-    layout::{BYTES, DESCRIPTORS, HEAP_LOCK, REPAIRS, TABLE_LOCK, UPDATING},
+    layout::{BYTES, DESCRIPTORS, HEAP_LOCK, TABLE_LOCK, UPDATING},
     table::{Node, Rank},
 };
 use regatta_metrics::{Counter, Tally};
@@ -75,7 +75,7 @@ impl SharedCache<'_> {
         tally.add(Counter::CacheEntriesRemoved, entries);
         tally.add(Counter::CacheBytesRemoved, layout.header[BYTES].load(Relaxed));
         tally.add(Counter::CacheFdsRemoved, layout.header[DESCRIPTORS].load(Relaxed));
-        layout.header[REPAIRS].fetch_add(1, Relaxed);
+        tally.add(Counter::CacheRepairs, 1);
         layout.clear();
         layout.header[HEAP_LOCK].store(0, Relaxed);
         layout.header[UPDATING].store(0, Relaxed);
@@ -141,6 +141,8 @@ fn count<'g>(tally: &Tally<'_>, grip: Grip<'g>) -> Grip<'g> {
     if grip.waited.contended {
         tally.add(Counter::LockContended, 1);
         tally.add(Counter::LockWaitNs, grip.waited.ns);
+        // Who does not wait finds nobody, dead or alive.
+        tally.add(Counter::LockHoldersDied, u64::from(grip.died));
     }
     grip
 }

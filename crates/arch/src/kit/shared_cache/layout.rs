@@ -18,8 +18,6 @@ pub(super) const FREE_ENTRY: usize = 50;
 pub(super) const FRESH_ENTRY: usize = 51;
 pub(super) const FREE_BLOCK: usize = 52;
 pub(super) const FRESH_BLOCK: usize = 53;
-/// How often the cache was emptied because somebody died in the middle of a change.
-pub(super) const REPAIRS: usize = 54;
 /// Entries that are being changed under their own locks.
 pub(super) const UPDATING: usize = 55;
 /// Three queues of four words.

@@ -16,7 +16,7 @@ mod table;
 use copies::{Copies, Unpacked};
 use foldhash::fast::FixedState;
 use guard::Died;
-use layout::{CHANGES, Layout, REPAIRS, RING_WORDS};
+use layout::{CHANGES, Layout, RING_WORDS};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenFault, Tick};
 use regatta_origin::{
@@ -148,12 +148,6 @@ impl<'a> SharedCache<'a> {
     #[must_use]
     pub const fn member(&self) -> &'static Member {
         self.member
-    }
-
-    /// How often the cache has been emptied because a process died in the middle of a change.
-    #[must_use]
-    pub fn repairs(&self) -> u64 {
-        self.layout().header[REPAIRS].load(Relaxed)
     }
 
     /// Files and directories remembered, by all processes together.

@@ -8,7 +8,7 @@ use super::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::Tick;
 use regatta_origin::{CODINGS, Entry, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, packed_alike};
-use regatta_sys::{Bell, StaticFile};
+use regatta_sys::{Bell, StaticFile, chaos::die_locked};
 use std::{
     hash::BuildHasher,
     sync::atomic::Ordering::{Relaxed, SeqCst},
@@ -167,8 +167,10 @@ impl SharedCache<'_> {
         // Who dies before this is lowered again leaves something half changed.
         layout.header[UPDATING].fetch_add(1, SeqCst);
         node.version().store(0, SeqCst);
+        die_locked();
         let heap_grip = self.heap_lock(tally)?;
         let block = layout.store(load.content);
+        die_locked();
         if let Some(block) = block {
             layout.free(chain_parts(node.content().load(Relaxed)).1);
             node.content().store(chain_word(load.content.len(), block), Relaxed);
@@ -181,6 +183,7 @@ impl SharedCache<'_> {
         }
         self.uncount(node, tally);
         self.give_up_files(node, &load.files);
+        die_locked();
         node.kind().store(load.kind, Relaxed);
         layout.set_times(at, times);
         self.enter(node, load, tally);
@@ -296,6 +299,7 @@ impl SharedCache<'_> {
         node.content().store(chain_word(load.content.len(), content), Relaxed);
         node.files().iter().for_each(|file| file.store(0, Relaxed));
         self.enter(node, load, tally);
+        die_locked();
         layout.enqueue(at);
         layout.change(at, layout.new_version());
     }
@@ -313,6 +317,7 @@ impl SharedCache<'_> {
         let node = layout.node(at);
         layout.dequeue(at);
         self.uncount(node, tally);
+        die_locked();
         layout.change(at, 0);
         for chain in [node.name(), node.content()] {
             layout.free(chain_parts(chain.load(Relaxed)).1);
