@@ -55,7 +55,7 @@ impl Shared {
             "global" => Locking::Global,
             _ => Locking::TwoTier,
         };
-        let place = Place::new(cache, rules, locking, seed);
+        let place = Place::new(cache, rules, locking, workers, seed);
         Ok(Self { crew: Crew::create(books, workers, numbers)?, place, _memory: memory })
     }
 }

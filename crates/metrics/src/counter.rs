@@ -167,6 +167,12 @@ counters! {
         "Bytes of heads and bodies that have entered the cache.";
     CacheBytesRemoved "cache_bytes_removed" "bytes" Sum
         "Bytes of heads and bodies that have left the cache.";
+    CacheUnpacked "cache_unpacked" "count" Sum
+        "Copies that workers have made for themselves of files in a shared cache.";
+    CacheUnpackedBytesAdded "cache_unpacked_bytes_added" "bytes" Sum
+        "Bytes of heads and bodies in those copies.";
+    CacheUnpackedBytesRemoved "cache_unpacked_bytes_removed" "bytes" Sum
+        "Of those, bytes that workers have let go of.";
     CacheRepairs "cache_repairs" "count" Sum
         "Times that a shared cache was emptied because a worker had died in a change of it.";
 
@@ -371,6 +377,9 @@ gauges! {
         "Open files that the cache holds.";
     CacheBytes "cache_bytes" "bytes" CacheBytesAdded - CacheBytesRemoved,
         "Bytes that the cache holds.";
+    CacheBytesUnpacked "cache_bytes_unpacked" "bytes"
+        CacheUnpackedBytesAdded - CacheUnpackedBytesRemoved,
+        "Bytes in copies that workers have made for themselves of files in a shared cache.";
 }
 
 impl Gauge {

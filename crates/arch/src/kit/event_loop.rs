@@ -170,7 +170,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn tick(&self) {
         let log = self.around.log;
         let Some(shared) = self.around.shared else { return log.tick(self.now) };
-        shared.follow();
+        shared.follow(&self.around.cx.tally);
         if !log.is_due() {
             return log.tick(self.now);
         }

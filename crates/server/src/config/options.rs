@@ -346,7 +346,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         bytes(0, TIB),
         "256 MiB",
         "The most memory for names, heads and bodies.",
-        "",
+        "Each cache may take so much; what the workers unpack of one that they share takes as much \
+         again at most.",
     ),
     option(
         "cache.body_bytes_max",

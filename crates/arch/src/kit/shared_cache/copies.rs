@@ -1,5 +1,6 @@
 //! What this process has unpacked of a cache that it shares.
 use super::{layout::Layout, place_of};
+use regatta_metrics::{Counter, Tally};
 use regatta_origin::Representation;
 use regatta_sys::StaticFile;
 use std::sync::{Arc, atomic::Ordering::Acquire};
@@ -7,13 +8,22 @@ use std::sync::{Arc, atomic::Ordering::Acquire};
 /// What an entry has been unpacked to.
 pub(super) type Unpacked = Arc<Representation<StaticFile>>;
 
-/// By entry: what it was, in which version.
-#[derive(Debug, Default)]
+/// By entry: what it was, in which version. All of them together take `bytes_max` at most.
+#[derive(Debug)]
 pub(super) struct Copies {
     files: Vec<Option<(u64, Unpacked)>>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Where the next to go is looked for. They go in turn: to know which is used most, a hit would
+    /// have to write something down.
+    hand: usize,
 }
 
 impl Copies {
+    pub(super) const fn new(bytes_max: usize) -> Self {
+        Self { files: Vec::new(), bytes: 0, bytes_max, hand: 0 }
+    }
+
     /// What an entry was unpacked to, if that was this version of it.
     #[inline]
     pub(super) fn get(&self, at: u64, version: u64) -> Option<&Unpacked> {
@@ -23,29 +33,46 @@ impl Copies {
         }
     }
 
-    /// Keeps what a version of an entry has been unpacked to.
-    pub(super) fn keep(&mut self, at: u64, version: u64, file: Unpacked) {
-        let index = place_of(at);
+    /// Keeps what a version of an entry has been unpacked to, if there can be room for it.
+    pub(super) fn keep(&mut self, at: u64, version: u64, file: &Unpacked, tally: &Tally<'_>) {
+        let (index, bytes) = (place_of(at), file.bytes());
+        self.let_go(index, tally);
+        if bytes > self.bytes_max {
+            return;
+        }
+        while self.bytes + bytes > self.bytes_max {
+            self.hand = (self.hand + 1) % self.files.len();
+            self.let_go(self.hand, tally);
+        }
         if self.files.len() <= index {
             self.files.resize(index + 1, None);
         }
-        self.files[index] = Some((version, file));
+        self.files[index] = Some((version, Arc::clone(file)));
+        self.bytes += bytes;
+        tally.add(Counter::CacheUnpackedBytesAdded, bytes as u64);
+    }
+
+    fn let_go(&mut self, index: usize, tally: &Tally<'_>) {
+        if let Some((_, file)) = self.files.get_mut(index).and_then(Option::take) {
+            self.bytes -= file.bytes();
+            tally.add(Counter::CacheUnpackedBytesRemoved, file.bytes() as u64);
+        }
     }
 
     /// Lets go of what an entry was, if it has changed.
-    pub(super) fn follow(&mut self, at: u64, layout: &Layout) {
-        if let Some(place) = self.files.get_mut(place_of(at))
-            && let Some((version, _)) = place
+    pub(super) fn follow(&mut self, at: u64, layout: &Layout, tally: &Tally<'_>) {
+        let index = place_of(at);
+        if let Some(Some((version, _))) = self.files.get(index)
             && layout.node(at).version().load(Acquire) != *version
         {
-            *place = None;
+            self.let_go(index, tally);
         }
     }
 
     /// [`Copies::follow`] for all entries.
-    pub(super) fn follow_all(&mut self, layout: &Layout) {
+    pub(super) fn follow_all(&mut self, layout: &Layout, tally: &Tally<'_>) {
         for at in 0..self.files.len() as u64 {
-            self.follow(at, layout);
+            self.follow(at, layout, tally);
         }
     }
 }

@@ -46,13 +46,13 @@ impl SharedCache<'_> {
         }
         change(unclear);
         drop(grip);
-        self.settle();
+        self.settle(tally);
     }
 
     /// Does what changes have left to be done. Under no lock.
-    pub(super) fn settle(&self) {
+    pub(super) fn settle(&self, tally: &Tally<'_>) {
         // What this process has unpacked itself it need not keep open.
-        self.follow();
+        self.follow(tally);
         if self.emptied.take() {
             self.member.close_all_unused();
         }

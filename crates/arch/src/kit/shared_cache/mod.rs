@@ -55,6 +55,8 @@ pub enum Locking {
 pub struct Place {
     layout: Layout,
     locking: Locking,
+    /// What one process may take for what it has unpacked.
+    copies_bytes_max: usize,
     seed: u64,
 }
 
@@ -71,18 +73,21 @@ impl Place {
         Layout::words(rules)
     }
 
-    /// An empty cache in words that are all 0.
+    /// An empty cache in words that are all 0. What all `workers` have unpacked of it takes at most
+    /// as much again as it may take itself.
     ///
     /// # Panics
-    /// If there are fewer than [`Place::words`].
+    /// If there are fewer words than [`Place::words`].
     #[must_use]
     pub fn new(
         words: &'static [AtomicU64],
         rules: &CachingRules,
         locking: Locking,
+        workers: usize,
         seed: u64,
     ) -> Self {
-        Self { layout: Layout::new(words, rules), locking, seed }
+        let copies_bytes_max = rules.bytes_max / workers.max(1);
+        Self { layout: Layout::new(words, rules), locking, copies_bytes_max, seed }
     }
 }
 
@@ -134,7 +139,7 @@ impl<'a> SharedCache<'a> {
             rules: rules.clone(),
             hasher: FixedState::with_seed(place.seed),
             member,
-            copies: RefCell::default(),
+            copies: RefCell::new(Copies::new(place.copies_bytes_max)),
             followed: Cell::new(followed),
             bells,
             retired: Cell::new(0),
@@ -159,7 +164,7 @@ impl<'a> SharedCache<'a> {
 
     /// Lets go of what was unpacked of entries that have changed. To be called now and then: an
     /// idle process would otherwise keep files open that nobody wants.
-    pub fn follow(&self) {
+    pub fn follow(&self, tally: &Tally<'_>) {
         let layout = self.layout();
         let changes = layout.header[CHANGES].load(Acquire);
         let followed = self.followed.replace(changes);
@@ -174,7 +179,7 @@ impl<'a> SharedCache<'a> {
                 // Somebody may be about to write to this cell.
                 let right = tag as u64 == number & u64::from(u32::MAX);
                 if right {
-                    copies.follow(at, layout);
+                    copies.follow(at, layout, tally);
                 }
                 right
             });
@@ -182,7 +187,7 @@ impl<'a> SharedCache<'a> {
                 return;
             }
         }
-        copies.follow_all(layout);
+        copies.follow_all(layout, tally);
     }
 
     #[inline]
@@ -219,7 +224,8 @@ impl<'a> SharedCache<'a> {
         let file =
             Representation::unpack(&bytes, |coding, id| Some(leases[coding].take()?.file(id)));
         let Some(file) = file.map(Arc::new) else { return Ok(None) };
-        self.copies.borrow_mut().keep(at, version, Arc::clone(&file));
+        tally.add(Counter::CacheUnpacked, 1);
+        self.copies.borrow_mut().keep(at, version, &file, tally);
         Ok(Some(file))
     }
 
@@ -273,7 +279,7 @@ impl<'a> SharedCache<'a> {
         if grip.died {
             self.clear(tally);
             drop(grip);
-            self.settle();
+            self.settle(tally);
             return Ok(Lookup::Miss);
         }
         let Some(at) = self.layout().find(hash, path) else { return Ok(Lookup::Miss) };

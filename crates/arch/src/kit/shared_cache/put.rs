@@ -97,7 +97,7 @@ impl SharedCache<'_> {
     fn take_in(&self, load: &Load<'_>, tally: &Tally<'_>) -> Result<(), Died> {
         if self.place.locking == Locking::TwoTier {
             let updated = self.update(load, tally);
-            self.settle();
+            self.settle(tally);
             if updated? {
                 return Ok(());
             }

@@ -74,7 +74,7 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
         let Some(cache) = &sides[side] else { continue };
         match dice.below(12) {
             0 => cache.remove(name.to_string().as_bytes(), &rig.tally(side)),
-            1 => cache.follow(),
+            1 => cache.follow(&rig.tally(side)),
             2 if dice.once_in(4) => drop(cache.relieve(&rig.tally(side))),
             3 | 4 => drop(dice.take(&mut senders[side])),
             5 if dice.once_in(8) && sides.iter().all(Option::is_some) => {
@@ -108,7 +108,9 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
     }
     let alive = sides.iter().all(Option::is_some);
     drop(senders);
-    sides.iter().flatten().for_each(SharedCache::follow);
+    for (side, cache) in sides.iter().enumerate() {
+        cache.iter().for_each(|cache| cache.follow(&rig.tally(side)));
+    }
     let entries = sides.iter().flatten().map(SharedCache::entries).max();
     assert!(entries.is_some_and(|entries| entries <= entries_max as u64), "seed {seed}");
     if alive {

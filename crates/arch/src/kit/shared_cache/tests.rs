@@ -1,9 +1,12 @@
 //! Two sides of one cache in one process: what one does the other sees, whatever becomes of it.
 use super::{
-    layout::{AGE_WORDS, BLOCK_WORDS, ENTRY_WORDS, HEAP_LOCK, PAIR_WORDS, TABLE_LOCK, UPDATING},
+    layout::{
+        AGE_WORDS, BLOCK_WORDS, ENTRY_BYTES, ENTRY_WORDS, HEAP_LOCK, PAIR_WORDS, TABLE_LOCK,
+        UPDATING,
+    },
     *,
 };
-use regatta_metrics::Arena;
+use regatta_metrics::{Arena, Gauge};
 use regatta_op::{Codings, Now, OpenReq, Opened};
 use regatta_origin::{LocalCache, Site};
 use regatta_sys::{
@@ -61,7 +64,7 @@ impl Rig {
         std::mem::forget(memory);
         let crew = Crew::create(books, 2, 4096).unwrap();
         let members = [crew.enter(0).unwrap(), crew.enter(1).unwrap()];
-        let place = Place::new(cache, &rules, locking, 7);
+        let place = Place::new(cache, &rules, locking, 2, 7);
         let root = Root::open(&folder.0).unwrap();
         let site = Site { caching: rules, ..Site::default() };
         Self { _folder: folder, root, site, crew, place, members, arena: Arena::create(rest, 2) }
@@ -136,7 +139,7 @@ fn what_one_fills_all_find_and_the_last_user_closes() {
         };
         a.remove(b"3", &rig.tally(0));
         assert_eq!((rig.crew.files(), b.entries()), ((0, 1), 0));
-        b.follow();
+        b.follow(&rig.tally(1));
         assert_eq!(rig.crew.files(), (0, 1), "still sending");
         drop(used);
         assert_eq!(rig.crew.files(), (0, 0));
@@ -155,7 +158,7 @@ fn descriptors_that_are_needed_are_given_up_by_all() {
         assert_eq!(rig.crew.files(), (4, 0));
         assert!(!a.relieve(&rig.tally(0)), "the other has to let go of them first");
         assert_eq!((rig.crew.files(), a.entries()), ((0, 4), 0));
-        b.follow();
+        b.follow(&rig.tally(1));
         assert_eq!(rig.crew.files(), (0, 0));
     }
 }
@@ -189,7 +192,7 @@ fn a_change_replaces_the_entry_for_all() {
         };
         assert_eq!(found.identity().len(), 901);
         drop(found);
-        b.follow();
+        b.follow(&rig.tally(1));
         assert_eq!((rig.crew.files(), a.entries()), ((1, 0), 1));
         // Another rank: the file becomes a directory, then nothing.
         a.put(b"2", &Entry::Directory, Tick(3), &rig.tally(0));
@@ -198,7 +201,7 @@ fn a_change_replaces_the_entry_for_all() {
         let found = a.get(b"2", Tick(4), &rig.tally(0));
         assert!(matches!(found, Lookup::Fresh(Entry::Missing(OpenFault::Other(-5)))), "{found:?}");
         assert!(matches!(a.get(b"2", Tick(5000), &rig.tally(0)), Lookup::Miss), "forgotten");
-        b.follow();
+        b.follow(&rig.tally(1));
         assert_eq!((rig.crew.files(), b.entries()), ((0, 0), 0));
     }
 }
@@ -301,8 +304,8 @@ fn it_remembers_what_a_private_cache_would() {
                 assert_eq!(a.entries(), local.entries() as u64);
                 assert!(rig.crew.files().0 <= descriptors_max);
             }
-            a.follow();
-            b.follow();
+            a.follow(&rig.tally(0));
+            b.follow(&rig.tally(1));
             assert_eq!(rig.crew.files(), (local.descriptors(), 0));
             assert!(rig.total(Counter::CacheEvictions) > 100);
         }
@@ -400,5 +403,38 @@ fn what_is_given_up_is_closed_when_the_lock_is_free() {
             assert_eq!(rig.crew.files(), (4, 1), "still open");
         });
         assert_eq!(rig.crew.files(), (4, 0));
+    }
+}
+
+/// What all have unpacked is counted, and takes no more than the cache may; what had to go is
+/// unpacked again.
+#[test]
+fn what_is_unpacked_is_counted_and_bounded() {
+    for locking in BOTH {
+        let rig = Rig::new(locking, rules(100, 100));
+        let Entry::File(largest) = rig.entry(rig.members[0], FILES - 1) else { panic!("a file") };
+        let each = largest.bytes();
+        drop(largest);
+        // Room for all entries, and for half of what two processes unpack of them.
+        let bytes_max = place_of(FILES) * (each + ENTRY_BYTES + 8);
+        let rig = Rig::new(locking, CachingRules { bytes_max, ..rules(100, 100) });
+        let sides = rig.sides();
+        let unpacked =
+            |side: usize| place_of(rig.arena.slot(side).gauge(Gauge::CacheBytesUnpacked));
+        for turn in 0..3 * FILES {
+            for (side, cache) in sides.iter().enumerate() {
+                let hit = rig.ask(cache, side, turn % FILES);
+                assert_eq!(hit, turn >= FILES || side > 0, "{turn}");
+                assert!(unpacked(side) <= bytes_max / 2, "{} bytes", unpacked(side));
+            }
+        }
+        assert_eq!(rig.total(Counter::CacheEvictions), 0);
+        assert!((0..2).all(|side| unpacked(side) + 2 * each > bytes_max / 2), "it is made use of");
+        assert!(rig.total(Counter::CacheUnpacked) > 3 * FILES);
+        let [a, b] = sides;
+        (0..FILES).for_each(|file| a.remove(file.to_string().as_bytes(), &rig.tally(0)));
+        b.follow(&rig.tally(1));
+        assert_eq!([unpacked(0), unpacked(1)], [0, 0]);
+        assert_eq!(rig.crew.files(), (0, 0));
     }
 }
