@@ -27,6 +27,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("geneves-fig1", include_str!("../../../experiments/geneves-fig1.toml")),
     ("geneves-fig2", include_str!("../../../experiments/geneves-fig2.toml")),
     ("geneves-fig4", include_str!("../../../experiments/geneves-fig4.toml")),
+    ("geneves-table1", include_str!("../../../experiments/geneves-table1.toml")),
     ("geneves-backlog", include_str!("../../../experiments/geneves-backlog.toml")),
     ("accept-strategies", include_str!("../../../experiments/accept-strategies.toml")),
     ("think-times", include_str!("../../../experiments/think-times.toml")),
