@@ -6,8 +6,8 @@
 //! * A run: [`run`] makes what is missing, `knees` searches, [`best`] races; [`journal`],
 //!   [`record`] and [`manifest`] keep it.
 //! * A trial: `trial` takes a room (`rooms`, [`env`]), a server (`servers`, [`programs`]) and a
-//!   load (`offer`, `asked`), hears what they say (`watch`, `sample`, `processors`, `kept`,
-//!   [`calls`]) and decides whether it counts (`guard`, `settle`).
+//!   load (`offer`, `asked`), hears what they say (`watch`, `used`, `sample`, `processors`,
+//!   `kept`, `drops`, [`calls`]) and decides whether it counts (`guard`, `settle`).
 //! * Beside it, [`profile`]: where the time goes.
 //! * What it says: [`stats`], [`analysis`], [`mod@knee`], [`claims`], [`papers`], [`model`].
 //! * Who reads it: [`cli`], [`report`], `compare`.
@@ -49,4 +49,5 @@ mod settle;
 pub mod spec;
 pub mod stats;
 mod trial;
+mod used;
 mod watch;

@@ -312,23 +312,28 @@ impl Bench<'_> {
         let start = Instant::now();
         let seconds = Duration::from_secs_f64;
         let ours = (target.program == Program::Regatta).then_some(self.regatta);
-        let mut samples = Samples::start(server.running.pids(), start);
-        if !samples.sleep_until(start + seconds(asked.warm_s), self.stop) {
+        let pids = || server.running.pids();
+        let mut samples = Samples::start(pids(), start);
+        if !samples.sleep_until(start + seconds(asked.warm_s), self.stop, &mut |_| {}) {
             return Err(INTERRUPTED.to_owned());
         }
         let window_s = asked.window_s - recorder.as_ref().map_or(0.0, |_| TAIL_S);
         if let Some(recorder) = &mut recorder {
-            recorder.start(&server.running.pids(), window_s);
+            recorder.start(&pids(), window_s);
         }
         let before = room.look();
-        let watch = Watch::start(server.running.pids(), ours);
-        if !samples.sleep_until(start + seconds(asked.warm_s + window_s), self.stop) {
+        let now = pids();
+        let mut watch = Watch::start(&now, ours);
+        samples.follow(now);
+        let end = start + seconds(asked.warm_s + window_s);
+        if !samples.sleep_until(end, self.stop, &mut |used| watch.saw(used)) {
             return Err(INTERRUPTED.to_owned());
         }
-        let mut seen = watch.stop(&machine.server_cpus);
+        let mut seen = watch.stop(&pids(), &machine.server_cpus);
         let after = room.look();
+        seen.seconds_sampled = samples.seconds;
         if let Some(recorder) = recorder {
-            recorder.finish(&server.running.pids())?;
+            recorder.finish(&pids())?;
         }
         let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
@@ -346,15 +351,21 @@ impl Bench<'_> {
         drop(server);
         seen.environment = room.numbers(before, after)?;
         room.leave()?;
-        let text = fs::read_to_string(outcome).unwrap_or_default();
-        let found: Result<Outcome, _> = serde_json::from_str(&text);
-        seen.seconds_sampled = samples.seconds;
-        found.map(|found| (found, seen)).map_err(|error| {
-            let said = fs::read_to_string(&errors).unwrap_or_default();
-            let said = said.lines().last().unwrap_or_default();
-            format!("the load ended with {code:?} and no result ({error}): {said}")
-        })
+        Ok((said(outcome, &errors, code)?, seen))
     }
+}
+
+/// What a load that ended with `code` said of itself.
+///
+/// # Errors
+/// That it did not, and its last word on standard error.
+fn said(outcome: &Path, errors: &Path, code: Option<i32>) -> Result<Outcome, String> {
+    let text = fs::read_to_string(outcome).unwrap_or_default();
+    serde_json::from_str(&text).map_err(|error| {
+        let said = fs::read_to_string(errors).unwrap_or_default();
+        let said = said.lines().last().unwrap_or_default();
+        format!("the load ended with {code:?} and no result ({error}): {said}")
+    })
 }
 
 /// What a probe of a saturation search says.

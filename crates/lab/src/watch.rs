@@ -4,6 +4,7 @@ use crate::kept::Tasks;
 use crate::process::output_of;
 use crate::processors::{self, Processors};
 use crate::stats::count;
+use crate::used::Used;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
 use serde_json::Value;
@@ -18,12 +19,17 @@ pub(crate) type Numbers = BTreeMap<String, f64>;
 /// The clock ticks of `/proc`, per second (`USER_HZ`, 100 on every Linux that we run on).
 pub(crate) const TICKS: f64 = 100.0;
 
+/// What a measurement in which tasks ended cannot say.
+const ENDED: &str = "voluntary_switches, involuntary_switches, disk_wait_s: tasks ended meanwhile";
+/// No such task (errno(3), ESRCH).
+const GONE: i32 = 3;
+
 /// One reading.
 #[derive(Debug)]
 struct Reading {
     at: Instant,
-    /// Processor time and switches of the server.
-    server: Numbers,
+    /// Processor time, switches and waits of the server.
+    used: Used,
     processors: Processors,
     counters: Numbers,
     tasks: Tasks,
@@ -32,9 +38,10 @@ struct Reading {
 /// A stretch of time that is being watched.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
-    pids: Vec<u32>,
     regatta: Option<&'a Path>,
     first: Reading,
+    /// What every process and task had used when it was last seen, ended ones included.
+    used: Used,
     hardware: Vec<(&'static str, Counter)>,
     missing: Vec<String>,
 }
@@ -71,36 +78,41 @@ pub(crate) struct Seen {
 impl<'a> Watch<'a> {
     /// Starts to watch the processes `pids`, of which the first is the server's master. With
     /// `regatta`, its counters are read as `regatta top` reads them.
-    pub(crate) fn start(pids: Vec<u32>, regatta: Option<&'a Path>) -> Self {
-        let (mut hardware, missing) = attach(&pids);
-        let first = Reading::take(&pids, regatta);
+    pub(crate) fn start(pids: &[u32], regatta: Option<&'a Path>) -> Self {
+        let (mut hardware, missing) = attach(pids);
+        let first = Reading::take(pids, regatta);
         for (_, counter) in &mut hardware {
             // One that cannot be enabled reads 0 and is left out then.
             let _ = counter.enable();
         }
-        Self { pids, regatta, first, hardware, missing }
+        let used = first.used.clone();
+        Self { regatta, first, used, hardware, missing }
     }
 
-    /// Ends the stretch. `cpus` are the server's.
-    pub(crate) fn stop(self, cpus: &[usize]) -> Seen {
-        let Self { pids, regatta, first, mut hardware, mut missing } = self;
+    /// Takes note of a look in between: of tasks that will not be there at the end.
+    pub(crate) fn saw(&mut self, used: &Used) {
+        self.used.saw(used);
+    }
+
+    /// Ends the stretch. `pids` are those of now, and `cpus` the server's.
+    pub(crate) fn stop(self, pids: &[u32], cpus: &[usize]) -> Seen {
+        let Self { regatta, first, mut used, mut hardware, mut missing } = self;
         for (_, counter) in &mut hardware {
             let _ = counter.disable();
         }
-        let last = Reading::take(&pids, regatta);
-        let grown = |before: &Numbers, after: &Numbers| -> Numbers {
-            let by = |(name, value): (&String, &f64)| {
-                // Marks do not grow: their last value counts.
-                let before = if name.ends_with("_max") { 0.0 } else { *before.get(name)? };
-                Some((name.clone(), value - before))
-            };
-            after.iter().filter_map(by).collect()
-        };
-        let mut server = grown(&first.server, &last.server);
+        let last = Reading::take(pids, regatta);
+        used.saw(&last.used);
+        let (mut server, ended) = used.since(&first.used, &last.used);
+        let mut counted = Numbers::new();
         for (name, mut counter) in hardware {
             if let Some(total) = read(&mut counter) {
-                *server.entry(name.to_owned()).or_default() += total;
+                *counted.entry(name.to_owned()).or_default() += total;
             }
+        }
+        // What both know, the processor's and the kernel's counters know better.
+        server.extend(counted);
+        if ended > 0 {
+            missing.push(ENDED.to_owned());
         }
         let seconds = (last.at - first.at).as_secs_f64();
         let own = server.get("cpu_s").copied().unwrap_or_default();
@@ -112,12 +124,12 @@ impl<'a> Watch<'a> {
                 used += ticks.busy() - before.busy();
             }
         }
-        if !last.server.contains_key("read_bytes") {
+        if !server.contains_key("read_bytes") {
             missing.push("blocks_in: /proc/PID/io cannot be read".to_owned());
         }
         let all = seconds * TICKS;
         let mut held = gauges(&last.counters);
-        held.extend(memory(&pids).map(|mib| ("pss_mib".to_owned(), mib)));
+        held.extend(memory(pids).map(|mib| ("pss_mib".to_owned(), mib)));
         Seen {
             held,
             counters: grown(&first.counters, &last.counters),
@@ -137,52 +149,24 @@ impl<'a> Watch<'a> {
 
 impl Reading {
     fn take(pids: &[u32], regatta: Option<&Path>) -> Self {
-        let mut server = Numbers::new();
-        for pid in pids {
-            add_process(*pid, &mut server);
-        }
+        let used = Used::of(pids);
         let counters = match (regatta, pids.first()) {
             (Some(regatta), Some(pid)) => counters(regatta, *pid),
             _ => Numbers::new(),
         };
         let tasks = Tasks::of(pids);
-        Self { at: Instant::now(), server, tasks, processors: processors::now(), counters }
+        Self { at: Instant::now(), used, tasks, processors: processors::now(), counters }
     }
 }
 
-/// Adds a process's processor time (seconds), switches and waits for disks to the sums.
-pub(crate) fn add_process(pid: u32, sums: &mut Numbers) {
-    let mut add = |name: &str, value: f64| *sums.entry(name.to_owned()).or_default() += value;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<f64> = stat
-        .rsplit_once(") ")
-        .map(|(_, rest)| rest.split(' ').map(|word| word.parse().unwrap_or(0.0)).collect())
-        .unwrap_or_default();
-    // proc_pid_stat(5): utime 14, stime 15, delayacct_blkio_ticks 42; `rest` starts at 3.
-    let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default() / TICKS;
-    add("user_s", field(14));
-    add("kernel_s", field(15));
-    add("cpu_s", field(14) + field(15));
-    add("disk_wait_s", field(42));
-    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-        for line in status.lines() {
-            let value = |text: &str| text.trim().parse().unwrap_or(0.0);
-            if let Some(rest) = line.strip_prefix("voluntary_ctxt_switches:") {
-                add("switches", value(rest));
-                add("voluntary_switches", value(rest));
-            } else if let Some(rest) = line.strip_prefix("nonvoluntary_ctxt_switches:") {
-                add("switches", value(rest));
-                add("involuntary_switches", value(rest));
-            }
-        }
-    }
-    // What it had brought from block devices, read-ahead included (proc_pid_io(5)).
-    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    let read = io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
-    if let Some(bytes) = read {
-        add("read_bytes", bytes);
-    }
+/// By how much counters grew.
+fn grown(before: &Numbers, after: &Numbers) -> Numbers {
+    let by = |(name, value): (&String, &f64)| {
+        // Marks do not grow: their last value counts.
+        let before = if name.ends_with("_max") { 0.0 } else { *before.get(name)? };
+        Some((name.clone(), value - before))
+    };
+    after.iter().filter_map(by).collect()
 }
 
 /// The server's own counters, as `regatta top` shows them.
@@ -225,11 +209,13 @@ fn memory(pids: &[u32]) -> Option<f64> {
 /// most three hardware events at a time, so that they need not take turns.
 fn attach(pids: &[u32]) -> (Vec<(&'static str, Counter)>, Vec<String>) {
     let (mut all, mut missing) = (Vec::new(), Vec::new());
-    for name in ["user_instructions", "kernel_instructions", "cycles", "task_ns"] {
+    for name in ["user_instructions", "kernel_instructions", "cycles", "task_ns", "switches"] {
         let open = |thread: i32| {
             let mut builder = match name {
                 "cycles" => Builder::new(Hardware::CPU_CYCLES),
                 "task_ns" => Builder::new(Software::TASK_CLOCK),
+                // Of tasks that start and end meanwhile, too: a child's count is its parent's.
+                "switches" => Builder::new(Software::CONTEXT_SWITCHES),
                 _ => Builder::new(Hardware::INSTRUCTIONS),
             };
             builder.exclude_user(name == "kernel_instructions");
@@ -238,7 +224,11 @@ fn attach(pids: &[u32]) -> (Vec<(&'static str, Counter)>, Vec<String>) {
             let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
             builder.read_format(times).build()
         };
-        match threads(pids).into_iter().map(open).collect::<Result<Vec<Counter>, _>>() {
+        // A task that has just ended has nothing more to count.
+        let opened = threads(pids).into_iter().map(open);
+        let opened =
+            opened.filter(|one| !matches!(one, Err(why) if why.raw_os_error() == Some(GONE)));
+        match opened.collect::<Result<Vec<Counter>, _>>() {
             Ok(counters) => all.extend(counters.into_iter().map(|counter| (name, counter))),
             Err(error) => missing.push(format!("{name}: {error}")),
         }
@@ -268,21 +258,70 @@ fn threads(pids: &[u32]) -> BTreeSet<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Child, Command, Stdio};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    /// A program that does nothing until its input ends.
+    fn quiet() -> Child {
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    }
 
     #[test]
     fn our_own_work_is_seen() {
-        let watch = Watch::start(vec![std::process::id()], None);
+        let me = [std::process::id()];
+        let watch = Watch::start(&me, None);
         let sum: u64 = std::hint::black_box((0..3_000_000_u64).map(std::hint::black_box).sum());
         assert!(sum > 0);
-        let seen = watch.stop(&[]);
+        let seen = watch.stop(&me, &[]);
         assert!(seen.seconds > 0.0 && seen.server.contains_key("cpu_s"), "{seen:?}");
-        let switches = ["switches", "voluntary_switches", "involuntary_switches"];
-        let [all, ours, theirs] = switches.map(|name| seen.server[name]);
-        assert_eq!(all, ours + theirs);
         assert!(seen.held.get("pss_mib").is_none_or(|mib| *mib > 0.5), "{seen:?}");
         for name in ["user_instructions", "cycles"] {
             let missing = seen.missing.iter().any(|line| line.starts_with(name));
             assert_ne!(missing, seen.server.get(name).is_some_and(|n| *n > 1e6), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn every_switch_is_one_of_two_kinds() {
+        let mut child = quiet();
+        let pids = [child.id()];
+        let seen = Watch::start(&pids, None).stop(&pids, &[]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        for name in ["switches", "voluntary_switches", "involuntary_switches", "disk_wait_s"] {
+            assert!(seen.server[name] >= 0.0, "{name}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_ends_takes_no_switches_along() {
+        // Each sleep is a switch, give or take some that are over before they begin.
+        let sleep = || (0..1_000).for_each(|_| thread::sleep(Duration::from_micros(50)));
+        let (go, wait) = mpsc::channel::<()>();
+        let (told, ready) = mpsc::channel();
+        let sleeper = thread::spawn(move || {
+            // Before the measurement: what the sums of the living lose with it.
+            sleep();
+            told.send(()).unwrap();
+            wait.recv().unwrap();
+            sleep();
+        });
+        ready.recv().unwrap();
+        let me = [std::process::id()];
+        let watch = Watch::start(&me, None);
+        go.send(()).unwrap();
+        sleeper.join().unwrap();
+        let seen = watch.stop(&me, &[]);
+        assert!(!seen.server.contains_key("voluntary_switches"), "{seen:?}");
+        assert!(seen.missing.iter().any(|line| line == ENDED), "{seen:?}");
+        match seen.server.get("switches") {
+            Some(switches) => assert!(*switches >= 500.0, "{seen:?}"),
+            None => {
+                let why = seen.missing.iter().any(|line| line.starts_with("switches: "));
+                assert!(why, "{seen:?}");
+            }
         }
     }
 }
