@@ -203,7 +203,20 @@ fn a_race_ends_with_a_configuration_that_the_server_takes() {
     for arm in ["default", "default (again)"] {
         assert!(made.iter().any(|record| record["cell"]["arm"] == arm), "{arm}");
     }
-    assert!(read("report.html").contains("id=\"left\""), "the page tells the race");
+    // Each trial's whole result is there, so the page has its percentiles and its comparison.
+    for record in &made {
+        let (trial, attempt) = (&record["trial"], &record["attempt"]);
+        let name = format!("outcomes/{:05}-{attempt}.json", trial.as_u64().unwrap());
+        assert!(out.join(&name).exists(), "{name}");
+    }
+    let verified = &decision["verified"];
+    assert!(verified["compared"].as_u64().unwrap() > 0, "{verified}");
+    assert_eq!(verified["compared"], verified["answers"]);
+    let page = read("report.html");
+    for part in ["id=\"left\"", "id=\"verified\"", "was compared with the files"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("UNVERIFIED"), "what was advised was compared");
     assert!(!out.join("workload").exists() && !out.join("scratch").exists());
     // Everything is on record: the same command makes no trial again.
     done(&run(&words));

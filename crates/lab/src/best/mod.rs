@@ -298,8 +298,8 @@ fn raced(
         around_s: settled.around_s,
         window_s: settled.window_s,
     };
-    let decision = race(&space, budget, u64::from(settled.seed), &mut stage)?;
-    stage.verify(decision.advice.as_ref())?;
+    let mut decision = race(&space, budget, u64::from(settled.seed), &mut stage)?;
+    decision.verified = Some(stage.verify(decision.advice.as_ref())?);
     stage.end(&decision)?;
     Ok((settled, decision))
 }
@@ -338,6 +338,16 @@ pub fn told(run: &Run) -> Option<Told> {
 }
 
 impl Told {
+    /// What its comparison of replies with the files found.
+    pub fn verified(&self) -> Option<&race::Verified> {
+        self.decision.as_ref()?.verified.as_ref()
+    }
+
+    /// The same in a sentence.
+    pub fn compared(&self) -> Option<String> {
+        self.verified().map(text::verified)
+    }
+
     /// What it says, in sentences.
     pub fn answer(&self) -> String {
         match &self.decision {

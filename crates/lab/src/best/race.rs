@@ -105,6 +105,30 @@ pub struct Decision {
     pub floor: f64,
     /// Blocks of the final.
     pub blocks: usize,
+    /// What the advice (or the default) answered, compared byte by byte in a run of its own; None:
+    /// that was not tried yet.
+    #[serde(default)]
+    pub verified: Option<Verified>,
+}
+
+/// What a comparison of replies with the files found. One wrong reply ends a race with an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Who answered.
+    pub arm: String,
+    /// Its whole replies.
+    pub answers: u64,
+    /// Those of which every byte was compared.
+    pub compared: u64,
+    /// Why not all were, where something prevented it.
+    pub why: Option<String>,
+}
+
+impl Verified {
+    /// Whether there were replies, and all were compared.
+    pub fn is_whole(&self) -> bool {
+        self.answers > 0 && self.compared >= self.answers
+    }
 }
 
 /// How much may be spent.
@@ -365,7 +389,7 @@ impl Race<'_> {
         let sure = |one: &&Finalist| one.plateau && one.verdict == Verdict::More;
         let advice = finalists.iter().filter(sure).min_by_key(|one| one.candidate.config.len());
         let advice = advice.map(|one| one.candidate.clone());
-        Ok(Decision { advice, finalists, floor, blocks })
+        Ok(Decision { advice, finalists, floor, blocks, verified: None })
     }
 }
 
@@ -490,6 +514,9 @@ mod tests {
         let result = race(&space(), budget, 1, &mut machine).unwrap();
         assert_eq!(result.advice, None);
         assert!(result.finalists.iter().all(|one| one.verdict == Verdict::CannotTell));
+        // A report reads what was written down, also that nothing would have been found.
+        let text = serde_json::to_string(&result).unwrap();
+        assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), result);
         let mut machine = Machine { stop_after: 2, ..Machine::new(1, planted) };
         assert!(race(&space(), budget, 1, &mut machine).is_err());
     }

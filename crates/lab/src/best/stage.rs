@@ -1,6 +1,6 @@
 //! Where the race takes place: trials of `regatta serve`, each with a fresh server, kept on record.
 
-use super::race::{Decision, Field, Phase, Rung, Turn};
+use super::race::{Decision, Field, Phase, Rung, Turn, Verified};
 use super::space::{Candidate, DEFAULT};
 use super::{BestOptions, DECISION, RUNGS, SETTLED, Settled, save, text};
 use crate::journal::Run;
@@ -11,6 +11,7 @@ use crate::run::{self, Options, Progress};
 use crate::spec::{Experiment, Scale, parse};
 use crate::stats::{Random, median};
 use crate::trial::Bench;
+use regatta_load::engine::{Fate, Outcome};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
@@ -166,8 +167,8 @@ impl<'a> Stage<'a> {
             }
             let attempt = u32::try_from(tried.len()).unwrap_or(u32::MAX);
             let bench = self.bench(&experiment, &lacking)?;
-            let outcome =
-                self.directory.join("outcomes").join(format!("{trial:09}-{attempt}.json"));
+            let name = Run::outcome_name(trial, attempt);
+            let outcome = self.directory.join("outcomes").join(name);
             let record = bench.lasting(&planned, &cell, attempt, windows, &outcome)?;
             run::note_environments(self.run, &bench)?;
             self.run.add(record)?;
@@ -175,7 +176,10 @@ impl<'a> Stage<'a> {
     }
 
     /// Compares every byte that the advice (or the default) answers with the site's.
-    pub(super) fn verify(&mut self, advice: Option<&Candidate>) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// That a reply was wrong, or that it was interrupted.
+    pub(super) fn verify(&mut self, advice: Option<&Candidate>) -> Result<Verified, String> {
         let arm = advice.cloned().unwrap_or_default();
         self.tell("comparing bytes", 0.0);
         let (mut experiment, lacking) =
@@ -186,12 +190,10 @@ impl<'a> Stage<'a> {
         let cell = Cell { arm: arm.name(), target: arm.name(), levels: BTreeMap::new() };
         let planned = Planned { trial: u32::MAX, block: u32::MAX, cell: 0, seed: 1 };
         let outcome = self.directory.join("outcomes/verification.json");
+        let _ = fs::remove_file(&outcome);
         let record = bench.lasting(&planned, &cell, 0, 1.0, &outcome)?;
-        let wrong = record.reasons.iter().find(|reason| reason.contains("replies were wrong"));
-        match wrong {
-            Some(wrong) => Err(format!("{}: {wrong}", arm.name())),
-            None => Ok(()),
-        }
+        let text = fs::read(&outcome).unwrap_or_default();
+        compared(&arm.name(), serde_json::from_slice(&text).ok().as_ref(), &record.reasons)
     }
 
     /// Writes the result down and clears up.
@@ -248,5 +250,58 @@ impl Field for Stage<'_> {
         line.push('\n');
         let mut file = File::options().append(true).create(true).open(&path).map_err(named)?;
         file.write_all(line.as_bytes()).map_err(named)
+    }
+}
+
+/// What a load that compared the replies of an arm says; `reasons` are of its trial.
+///
+/// # Errors
+/// That a reply was wrong.
+fn compared(arm: &str, found: Option<&Outcome>, reasons: &[String]) -> Result<Verified, String> {
+    let said = || reasons.join("; ");
+    let Some(found) = found else {
+        let why = Some(said());
+        return Ok(Verified { arm: arm.to_owned(), answers: 0, compared: 0, why });
+    };
+    let wrong = found.fates.sum(Fate::is_lie);
+    if wrong > 0 {
+        return Err(format!("{arm}: {wrong} replies were wrong"));
+    }
+    let (answers, compared) = (found.fates.sum(Fate::is_answer), found.verified);
+    let verified = Verified { arm: arm.to_owned(), answers, compared, why: None };
+    let why = match found.changed {
+        _ if verified.is_whole() => None,
+        0 => Some(said()),
+        changed => Some(format!("{changed} files changed meanwhile")),
+    };
+    Ok(Verified { why, ..verified })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::outcome;
+
+    #[test]
+    fn a_comparison_says_what_it_saw() {
+        let reasons = ["the server ended".to_owned()];
+        let of = |found: &Outcome| compared("amped", Some(found), &reasons);
+        let mut found = outcome();
+        (0..100).for_each(|_| found.fates.count(Fate::Good));
+        found.verified = 100;
+        let verified = of(&found).unwrap();
+        assert!(verified.is_whole() && verified.why.is_none(), "{verified:?}");
+        (found.verified, found.changed) = (98, 2);
+        let verified = of(&found).unwrap();
+        assert!(!verified.is_whole(), "{verified:?}");
+        assert_eq!(verified.why.as_deref(), Some("2 files changed meanwhile"));
+        found.fates.count(Fate::WrongBytes);
+        assert_eq!(of(&found), Err("amped: 1 replies were wrong".to_owned()));
+        // A load that said nothing, and one that got nothing, compare nothing.
+        for found in [None, Some(&outcome())] {
+            let verified = compared("amped", found, &reasons).unwrap();
+            assert!(!verified.is_whole(), "{verified:?}");
+            assert_eq!(verified.why.as_deref(), Some("the server ended"));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Texts of the race: its experiment, and the configuration that it ends with.
 
-use super::race::{Decision, Finalist};
+use super::race::{Decision, Finalist, Verified};
 use super::space::{Candidate, DEFAULT};
 use super::{BestOptions, Settled};
 use crate::analysis::words;
@@ -118,7 +118,24 @@ pub(super) fn told(settled: &Settled, decision: &Decision) -> Vec<String> {
             .collect();
         lines.push(format!("Any of these is within the noise: {}.", same.join("; ")));
     }
+    lines.extend(decision.verified.as_ref().map(verified));
     lines
+}
+
+/// What a comparison of replies with the files found, in a sentence.
+pub(super) fn verified(found: &Verified) -> String {
+    let Verified { arm, answers, compared, why } = found;
+    if found.is_whole() {
+        return format!(
+            "Every byte of {answers} replies of {arm} was compared with the files, in a run of its \
+             own: none was wrong."
+        );
+    }
+    let why = why.as_deref().unwrap_or("it is not known why");
+    format!(
+        "UNVERIFIED: of {answers} replies of {arm} those compared with the files were {compared}: \
+         {why}."
+    )
 }
 
 fn range(one: &Finalist) -> String {
@@ -191,5 +208,14 @@ mod tests {
         assert!(text.starts_with("# It beats"));
         let table: toml::Table = configuration("/", None, &[]).parse().unwrap();
         assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_race_says_whether_its_winner_was_compared() {
+        let mut found = Verified { arm: "amped".to_owned(), answers: 50, compared: 50, why: None };
+        assert!(verified(&found).contains("50 replies of amped") && found.is_whole());
+        (found.compared, found.why) = (0, Some("it ended".to_owned()));
+        assert!(verified(&found).starts_with("UNVERIFIED: of 50 replies"), "{found:?}");
+        assert!(verified(&found).ends_with("0: it ended."), "{found:?}");
     }
 }

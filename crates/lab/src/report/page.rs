@@ -4,6 +4,7 @@ use super::figures::{Figure, Section, figures};
 use super::tables::numbers;
 use super::{Report, show};
 use crate::analysis::{EffectRow, words};
+use crate::best;
 use crate::claims;
 use crate::date::date;
 use crate::stats;
@@ -160,7 +161,10 @@ impl Report<'_> {
                 told(claims::Verdict::CannotTell)
             ));
         }
-        if !self.run.experiment.workload.verify {
+        let race = best::told(self.run);
+        if race.as_ref().and_then(best::Told::verified).is_some_and(|found| found.is_whole()) {
+            badges.push("the replies of the advice were compared".to_owned());
+        } else if !self.run.experiment.workload.verify {
             badges.push("UNVERIFIED: replies were not compared".to_owned());
         }
         badges.extend(self.run.manifest.lacks.iter().map(|lack| format!("not here: {lack}")));
@@ -202,7 +206,9 @@ impl Report<'_> {
         if self.run.experiment.workload.verify {
             format!("Every byte of every reply was compared: {good} right, {} wrong.", show(wrong))
         } else {
-            format!("Replies were not compared; status and length of {good} were right.")
+            let race = best::told(self.run).and_then(|race| race.compared());
+            let rest = race.map_or(String::new(), |words| format!(" {words}"));
+            format!("Replies were not compared; status and length of {good} were right.{rest}")
         }
     }
 

@@ -415,7 +415,13 @@ measure.blocks = 8
         };
         let out = vec![("c.z=3".to_owned(), "behind".to_owned())];
         let rung = Rung { phase: Phase::Opening, blocks: (0, 4), arms, out };
-        let decision = Decision { advice: None, finalists: Vec::new(), floor: 0.02, blocks: 4 };
+        let decision = Decision {
+            advice: None,
+            finalists: Vec::new(),
+            floor: 0.02,
+            blocks: 4,
+            verified: None,
+        };
         let race =
             Told { settled, rungs: vec![rung], decision: Some(decision), configuration: None };
         let figure = crossings(&race).unwrap();

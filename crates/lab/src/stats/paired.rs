@@ -2,7 +2,7 @@
 
 use super::bootstrap::{self, RESAMPLES};
 use super::{Interval, Random, count, deviation, hodges_lehmann, index, mean, wilcoxon};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Fewer blocks than this say nothing about the next block.
@@ -30,8 +30,15 @@ pub struct Effect {
     pub p_rank: f64,
     /// Blocks that had both arms.
     pub blocks: usize,
-    /// The smallest difference that so many blocks of this spread find four times in five.
+    /// The smallest difference that so many blocks of this spread find four times in five; none is
+    /// below four.
+    #[serde(deserialize_with = "or_infinite")]
     pub detectable: f64,
+}
+
+/// Reads a number that may be infinite, for which JSON has `null`.
+fn or_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
 /// What may be said of an effect.
