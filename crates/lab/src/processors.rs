@@ -114,6 +114,21 @@ pub(crate) fn shares(
     names.into_iter().map(|name| (name, sums[name] / all)).collect()
 }
 
+/// The shares of what is left of the processors, without somebody who ran as a program for `taken`
+/// of their time. They add up to 1; empty if nothing is left.
+pub(crate) fn without(shares: &[(&'static str, f64)], taken: f64) -> Vec<(&'static str, f64)> {
+    let left = |(name, share): &(&'static str, f64)| match *name {
+        "user_share" => (*name, (share - taken).max(0.0)),
+        _ => (*name, *share),
+    };
+    let left: Vec<(&'static str, f64)> = shares.iter().map(left).collect();
+    let all: f64 = left.iter().map(|(_, share)| share).sum();
+    if all <= 0.0 {
+        return Vec::new();
+    }
+    left.into_iter().map(|(name, share)| (name, share / all)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +156,32 @@ mod tests {
         assert_eq!((of("softirq_share"), of("waiting_share"), of("steal_share")), (0.2, 0.1, 0.1));
         assert!((shares.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-12);
         assert!(super::shares(&parse(BEFORE), &parse(AFTER), &[1]).is_empty(), "it stood still");
+    }
+
+    #[test]
+    fn what_was_taken_on_purpose_is_no_share() {
+        let of =
+            |shares: &[(&str, f64)], name: &str| shares.iter().find(|(n, _)| *n == name).unwrap().1;
+        let seen = [
+            ("user_share", 0.64),
+            ("system_share", 0.2),
+            ("idle_share", 0.12),
+            ("waiting_share", 0.04),
+        ];
+        let left = without(&seen, 0.6);
+        // As if the processor had been so slow from the start.
+        for (name, share) in [
+            ("user_share", 0.1),
+            ("system_share", 0.5),
+            ("idle_share", 0.3),
+            ("waiting_share", 0.1),
+        ] {
+            assert!((of(&left, name) - share).abs() < 1e-9, "{left:?}");
+        }
+        // Ticks saw a little less of it than there was.
+        let left = without(&[("user_share", 0.58), ("system_share", 0.42)], 0.6);
+        assert_eq!(left, [("user_share", 0.0), ("system_share", 1.0)]);
+        assert_eq!(without(&seen[..1], 0.0), [("user_share", 1.0)]);
+        assert!(without(&[("user_share", 1.0)], 1.0).is_empty() && without(&[], 0.0).is_empty());
     }
 }

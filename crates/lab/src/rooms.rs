@@ -182,6 +182,12 @@ impl Room {
         })
     }
 
+    /// What the environment takes of each of the server's processors on purpose, as a share.
+    pub(crate) fn taken(&self) -> f64 {
+        let left = self.environment.as_deref().map(|one| one.record().spec.cpu.left_percent);
+        left.filter(|left| *left > 0).map_or(0.0, |left| 1.0 - f64::from(left) / 100.0)
+    }
+
     /// Looks at the environment.
     pub(crate) fn look(&self) -> Option<Glance> {
         self.environment.as_deref().map(|environment| Glance::at(environment.record()))

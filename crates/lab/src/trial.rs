@@ -337,12 +337,7 @@ impl Bench<'_> {
         }
         let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
-        if room.inside(env::Place::Server).is_some() {
-            // What the environment takes on purpose is nobody else's.
-            let taken = f64::from(100 - machine.server_left) / 100.0;
-            seen.foreign = (seen.foreign - taken).max(0.0);
-            seen.kept = seen.kept.map(|kept| (kept - taken).max(0.0));
-        }
+        seen.leave_out(room.taken());
         let code = load.wait(seconds(asked.window_s) + PATIENCE, self.stop)?;
         let mut server = server;
         if server.running.has_ended() {

@@ -75,6 +75,16 @@ pub(crate) struct Seen {
     pub(crate) missing: Vec<String>,
 }
 
+impl Seen {
+    /// Leaves out what the environment's own task took on purpose: it ran as a program for this
+    /// share of the time of each of the server's processors.
+    pub(crate) fn leave_out(&mut self, taken: f64) {
+        self.foreign = (self.foreign - taken).max(0.0);
+        self.kept = self.kept.map(|kept| (kept - taken).max(0.0));
+        self.shares = processors::without(&self.shares, taken);
+    }
+}
+
 impl<'a> Watch<'a> {
     /// Starts to watch the processes `pids`, of which the first is the server's master. With
     /// `regatta`, its counters are read as `regatta top` reads them.

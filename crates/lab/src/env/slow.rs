@@ -9,8 +9,10 @@ use super::simdisk::{now_ns, sleep_until};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How often the share is taken, ns.
-const PERIOD_NS: u64 = 500_000;
+/// How often the share is taken, ns. No tick of the kernel (1, 3 1/3, 4 or 10 ms) is a multiple of
+/// it or nearly so: `/proc/stat` counts whoever runs at a tick, and with 0.5 ms that was for whole
+/// trials the task, or never.
+const PERIOD_NS: u64 = 514_137;
 /// How often the process looks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -27,7 +29,7 @@ pub(super) struct Orders {
 pub(super) fn run() -> Result<(), String> {
     die_with_keeper()?;
     let Orders { cpus, left_percent } = order()?;
-    let taken = PERIOD_NS * u64::from(100 - left_percent.min(100)) / 100;
+    let taken = taken_ns(left_percent);
     for cpu in cpus {
         std::thread::Builder::new()
             .name(format!("slow-{cpu}"))
@@ -38,6 +40,11 @@ pub(super) fn run() -> Result<(), String> {
     while !is_abandoned(LOOK) {}
     // The threads end with the process.
     Ok(())
+}
+
+/// What is taken of each period, ns.
+fn taken_ns(left_percent: u32) -> u64 {
+    PERIOD_NS * u64::from(100 - left_percent.min(100)) / 100
 }
 
 /// Runs for `taken` of each period and sleeps for the rest.
@@ -52,5 +59,28 @@ fn take(cpu: usize, taken: u64) {
         }
         next = (next + PERIOD_NS).max(now_ns());
         sleep_until(next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What looks at every tick see of it within a second, wherever both begin.
+    #[test]
+    fn ticks_see_the_share_that_is_taken() {
+        for left_percent in [20, 40, 60, 90] {
+            let taken = taken_ns(left_percent);
+            for ticks_per_s in [100, 250, 300, 1_000] {
+                for start in (0..PERIOD_NS).step_by(30_011) {
+                    let ticks =
+                        (0..ticks_per_s).map(|tick| start + tick * 1_000_000_000 / ticks_per_s);
+                    let seen = ticks.filter(|at| at % PERIOD_NS < taken).count();
+                    let per_cent = 100 * crate::record::whole(seen) / ticks_per_s;
+                    let off = per_cent.abs_diff(u64::from(100 - left_percent));
+                    assert!(off <= 2, "{left_percent} % left, {ticks_per_s} Hz: {per_cent} % seen");
+                }
+            }
+        }
     }
 }
