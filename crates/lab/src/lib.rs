@@ -21,6 +21,7 @@ pub mod claims;
 pub mod cli;
 mod compare;
 mod date;
+mod drops;
 pub mod env;
 pub mod group;
 mod guard;

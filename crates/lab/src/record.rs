@@ -112,6 +112,14 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     put("connections_most", real(outcome.connections_most));
     put("listen_overflows_per_s", real(outcome.kernel.listen_overflows) / outcome.seconds);
     put("segments_again_per_s", real(outcome.kernel.segments_again) / outcome.seconds);
+    if let Some(drops) = seen.drops {
+        // Over a connection that stays, each request; else each is a connection of its own.
+        let offered = outcome.connects.max(outcome.offered).max(1);
+        put("syn_drop_share", real(drops) / real(offered));
+    }
+    if let Some(share) = unverified_share(outcome).filter(|_| seen.compares) {
+        put("unverified_share", share);
+    }
     put("fairness", outcome.fairness);
     for fate in Fate::ALL.into_iter().filter(|fate| outcome.fates.get(*fate) > 0) {
         put(&format!("fate_{}", fate.name()), real(outcome.fates.get(fate)));
@@ -147,6 +155,13 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     }
     put("window_s", seen.seconds);
     all
+}
+
+/// The share of the whole replies that were compared with nothing; None without a reply.
+fn unverified_share(outcome: &Outcome) -> Option<f64> {
+    let answers = outcome.fates.sum(Fate::is_answer);
+    let compared = outcome.verified.min(answers);
+    (answers > 0).then(|| real(answers - compared) / real(answers))
 }
 
 /// What vmstat shows, and [G]'s cycles for each instruction; only what was counted.

@@ -1,5 +1,6 @@
 //! Where trials take place: on the machine itself, or in an environment made for them.
 
+use crate::drops;
 use crate::env::{self, Environment, Glance, Lack, Place, Record, Spec};
 use crate::plan::Cell;
 use crate::process::{Launch, Priority, Running};
@@ -186,6 +187,12 @@ impl Room {
     pub(crate) fn taken(&self) -> f64 {
         let left = self.environment.as_deref().map(|one| one.record().spec.cpu.left_percent);
         left.filter(|left| *left > 0).map_or(0.0, |left| 1.0 - f64::from(left) / 100.0)
+    }
+
+    /// Connections that listeners at an address have dropped so far; None: nobody can tell.
+    pub(crate) fn drops(&self, address: SocketAddr) -> Option<u64> {
+        let keeper = self.environment.as_deref().map(|one| one.record().keeper);
+        drops::so_far(keeper.filter(|_| self.address().is_some()), address.port())
     }
 
     /// Looks at the environment.

@@ -22,8 +22,15 @@ const START_MAX: Duration = Duration::from_secs(15);
 pub(crate) struct Server {
     /// Its processes.
     pub(crate) running: Running,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
     /// `http://HOST:PORT`.
-    pub(crate) url: String,
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
 }
 
 /// What a server is to serve, and where its own files may go.
@@ -103,7 +110,7 @@ pub(crate) fn start(
         }
         std::thread::sleep(STEP);
     }
-    Ok(Server { running, url: format!("http://{address}") })
+    Ok(Server { running, address })
 }
 
 /// A port that nobody listens on now. Another program may take it before ours does; the trial is

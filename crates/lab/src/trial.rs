@@ -114,7 +114,7 @@ impl Bench<'_> {
     ) -> Result<Record, String> {
         let asked = self.asked(cell, planned.seed);
         let asked = asked.map(|asked| Asked { rate: format!("{rate:.3}"), ..asked });
-        let guards = Guards { errors_max: 1.0, ..self.experiment.guards.clone() };
+        let guards = self.experiment.guards.overloaded();
         let (mut record, found) = self.made(planned, cell, 0, (asked, &guards), outcome)?;
         let errors_max = self.experiment.guards.errors_max;
         let shown = shown(&record, found.as_ref(), errors_max);
@@ -139,7 +139,7 @@ impl Bench<'_> {
             window_s: 3.0 * overload.stretch_s,
             ..asked
         });
-        let guards = Guards { errors_max: 1.0, ..self.experiment.guards.clone() };
+        let guards = self.experiment.guards.overloaded();
         let (mut record, _) = self.made(planned, cell, 0, (asked, &guards), outcome)?;
         let shown =
             if record.valid { Tried::Met } else { Tried::Invalid(record.reasons.join("; ")) };
@@ -297,7 +297,7 @@ impl Bench<'_> {
         let room = self.rooms.enter(cell)?;
         let place = Place { room: &room, scratch: &self.scratch, regatta: self.regatta, machine };
         let server = servers::start(target, &options, &place, self.stop)?;
-        let words = self.words(&server.url, asked, target.program != Program::Null);
+        let words = self.words(&server.url(), asked, target.program != Program::Null);
         let errors = self.scratch.join("load.err");
         let launch = Launch {
             words,
@@ -308,6 +308,7 @@ impl Bench<'_> {
             out: outcome,
             errors: &errors,
         };
+        let dropped = room.drops(server.address);
         let load = Running::start(&launch)?;
         let start = Instant::now();
         let seconds = Duration::from_secs_f64;
@@ -336,6 +337,9 @@ impl Bench<'_> {
             recorder.finish(&pids())?;
         }
         let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
+        let drops = room.drops(server.address);
+        seen.drops = drops.zip(dropped).map(|(now, before)| now.saturating_sub(before));
+        seen.compares = self.experiment.workload.verify && target.program != Program::Null;
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
         seen.leave_out(room.taken());
         let code = load.wait(seconds(asked.window_s) + PATIENCE, self.stop)?;

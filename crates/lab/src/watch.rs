@@ -55,6 +55,10 @@ pub(crate) struct Seen {
     pub(crate) counters: Numbers,
     /// What the server held at its end, however it grew: memory, files, connections.
     pub(crate) held: Numbers,
+    /// Connections that its listeners dropped, from the load's start; None: nobody can tell.
+    pub(crate) drops: Option<u64>,
+    /// Whether replies were to be compared with what they should be.
+    pub(crate) compares: bool,
     /// Whether each of its `wait_changes` is a system call: it is with epoll.
     pub(crate) changes_are_calls: bool,
     /// What its environment counted.
@@ -143,6 +147,8 @@ impl<'a> Watch<'a> {
         Seen {
             held,
             counters: grown(&first.counters, &last.counters),
+            drops: None,
+            compares: false,
             changes_are_calls: true,
             environment: Numbers::new(),
             foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),

@@ -40,7 +40,8 @@ fn write_experiment(
     writeln!(out, "client_cpus = {}", quoted(&settled.client_cpus))?;
     writeln!(out, "\n[measure]\nblocks = 1\nmetric = {}", quoted(&settled.metric))?;
     writeln!(out, "warm_s = {}\nwindow_s = {}", settled.warm_s, settled.window_s)?;
-    writeln!(out, "\n[guards]\nlag_p99_ms_max = 1e6\nclient_busy_max = 1")?;
+    // What an arm's queues drop costs it, and is no reason to leave it out.
+    writeln!(out, "\n[guards]\nlag_p99_ms_max = 1e6\nclient_busy_max = 1\nsyn_drops_max = 1")?;
     writeln!(out, "foreign_max = {}\nsteal_max = {}", options.foreign_max, options.foreign_max)?;
     for arm in [Candidate::default()].iter().chain(arms) {
         let name = quoted(&arm.name());

@@ -319,6 +319,20 @@ pub struct Guards {
     pub steal_max: f64,
     /// The most requests that may fail; 1 allows all (for overload).
     pub errors_max: f64,
+    /// The most connections that the server's listeners may drop, as a share of what was offered;
+    /// 1 allows all (for overload).
+    pub syn_drops_max: f64,
+    /// The most replies that may go without the comparison that `workload.verify` asks for.
+    pub unverified_max: f64,
     /// How often an invalid trial is made again.
     pub retries: u32,
+}
+
+impl Guards {
+    /// The same for a load that may be more than the server can answer: what fails then, and what
+    /// its queues drop, is what is measured.
+    #[must_use]
+    pub fn overloaded(&self) -> Self {
+        Self { errors_max: 1.0, syn_drops_max: 1.0, ..self.clone() }
+    }
 }

@@ -409,12 +409,17 @@ fn measure(fields: Fields<'_, '_, '_>) -> Measure {
 
 fn guards(fields: Fields<'_, '_, '_>) -> Guards {
     let share = |key, default| fields.number(key, 0.0..=1.0).unwrap_or(default);
+    let errors_max = share("errors_max", 0.01);
+    // Where all requests may fail, their connections may, too.
+    let drops = if errors_max >= 1.0 { 1.0 } else { 0.001 };
     let guards = Guards {
         lag_p99_ms_max: fields.number("lag_p99_ms_max", 0.0..=1e6).unwrap_or(5.0),
         client_busy_max: share("client_busy_max", 0.9),
         foreign_max: share("foreign_max", 0.1),
         steal_max: share("steal_max", 0.02),
-        errors_max: share("errors_max", 0.01),
+        errors_max,
+        syn_drops_max: share("syn_drops_max", drops),
+        unverified_max: share("unverified_max", 0.01),
         retries: fields.count("retries", 0..=10).unwrap_or(1),
     };
     fields.finish();
