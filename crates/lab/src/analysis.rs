@@ -231,7 +231,7 @@ fn capital(text: &str) -> String {
 }
 
 /// The trials of a cell that count; of a saturation search the probes that met the level.
-fn of<'a>(run: &'a Run, cell: &'a Cell) -> impl Iterator<Item = &'a Record> {
+pub(crate) fn of<'a>(run: &'a Run, cell: &'a Cell) -> impl Iterator<Item = &'a Record> {
     let calm = |record: &&Record| {
         let probe = record.probe.as_ref();
         probe.is_none_or(|probe| probe.times.is_none() && probe.shown == Tried::Met)

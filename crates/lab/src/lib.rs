@@ -4,7 +4,7 @@
 //! * What is asked: [`spec`] reads an experiment, [`library`] holds ours, [`plan`] orders its
 //!   trials, `possible` says what the machine lacks for it.
 //! * A run: [`run`] makes what is missing, `knees` searches, [`best`] races; [`journal`],
-//!   [`record`] and [`manifest`] keep it.
+//!   [`record`], [`rules`] and [`manifest`] keep it.
 //! * A trial: `trial` takes a room (`rooms`, [`env`]), a server (`servers`, [`programs`]) and a
 //!   load (`offer`, `asked`), hears what they say (`watch`, `used`, `sample`, `processors`,
 //!   `kept`, `drops`, [`calls`]) and decides whether it counts (`guard`, `settle`).
@@ -43,6 +43,7 @@ pub mod programs;
 pub mod record;
 pub mod report;
 mod rooms;
+pub mod rules;
 pub mod run;
 mod sample;
 mod servers;

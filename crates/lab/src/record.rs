@@ -2,6 +2,7 @@
 
 use crate::knee::Tried;
 use crate::plan::Cell;
+use crate::rules::Ruled;
 use crate::stats::count;
 use crate::watch::{Numbers, Seen};
 use regatta_load::engine::{Fate, Outcome, Spectrum};
@@ -34,6 +35,9 @@ pub struct Record {
     pub spectrum: Vec<(f64, f64)>,
     /// Second by second.
     pub series: Vec<Second>,
+    /// What the papers' rules of verification say of it; empty: they were not asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Ruled>,
     /// What it was in a saturation search; None: a trial of a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,

@@ -11,6 +11,7 @@ use crate::process::{Launch, Priority, Running};
 use crate::profile::{Recorder, TAIL_S};
 use crate::record::{Probe, Record, metrics, series, spectrum};
 use crate::rooms::Rooms;
+use crate::rules;
 use crate::sample::Samples;
 use crate::servers::{self, Place};
 use crate::settle;
@@ -169,6 +170,7 @@ impl Bench<'_> {
             counters: Numbers::new(),
             spectrum: Vec::new(),
             series: Vec::new(),
+            rules: Vec::new(),
             probe: None,
         };
         let planned_s = asked.as_ref().map_or(0.0, |asked| asked.warm_s + asked.window_s);
@@ -180,6 +182,7 @@ impl Bench<'_> {
             }
             Ok((found, seen)) => {
                 record.metrics = metrics(&found, &seen);
+                record.rules = rules::kept(&found.rules);
                 let Experiment { machine, measure, .. } = self.experiment;
                 record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
                 (record.spectrum, record.series) =

@@ -96,6 +96,10 @@ fn a_run_is_made_and_goes_on_where_it_was() {
             assert!(regatta_lab::spec::is_metric(name), "experiments cannot ask for {name}");
         }
         assert_eq!(record["cell"]["levels"]["workload.connections"], "2");
+        let rules = record["rules"].as_array().unwrap();
+        let papers: Vec<&Value> = rules.iter().map(|ruled| &ruled["paper"]).collect();
+        assert_eq!(papers, ["eurosys07", "systor12"], "{record}");
+        assert_eq!(record["metrics"]["unverified_share"], 0.0, "{record}");
     }
     assert!(!out.join("scratch").exists(), "nothing is left but results");
     // A crash in the middle of the last line: that trial is made again, and no other.

@@ -1,4 +1,4 @@
-// The crossing of two options: cells are [x, y, value, on the plateau], by the places of the levels.
+// The crossing of two options: cells are [x, y, value, on the plateau, whose rules it breaks], by the places of the levels.
 function matrix(figure, choice) {
   const map = figure.maps[choice || 0], nameX = map.x || figure.x, nameY = map.y || figure.y;
   const values = map.cells.map((cell) => cell[2]);
@@ -8,10 +8,11 @@ function matrix(figure, choice) {
     splitArea: { show: false } }, extra || {}));
   const series = [{ type: "heatmap", data: map.cells.map((cell) => ({ value: cell.slice(0, 3),
       itemStyle: cell[3] ? { borderColor: "#D55E00", borderWidth: 3 } : { borderColor: css("--panel"), borderWidth: 1 } })),
-    label: { show: true, color: "#111", formatter: (at) => show(at.value[2]) },
+    label: { show: true, color: "#111", formatter: (at) => show(at.value[2]) + (map.cells[at.dataIndex][4] ? " ×" : "") },
     tooltip: { formatter: (at) => {
-      const [x, y, value] = at.value, near = map.cells[at.dataIndex][3] ? "<br>on the plateau" : "";
-      return `${nameX} ${map.xs[x]}, ${nameY} ${map.ys[y]}<br>${show(value)} ${figure.unit}${near}`;
+      const [x, y, value] = at.value, [, , , near, whose] = map.cells[at.dataIndex];
+      const more = (near ? "<br>on the plateau" : "") + (whose ? `<br>breaks the rules of ${whose}` : "");
+      return `${nameX} ${map.xs[x]}, ${nameY} ${map.ys[y]}<br>${show(value)} ${figure.unit}${more}`;
     } } }];
   return frame({ series, legend: undefined,
     grid: { left: 12, right: 28, top: 44, bottom: 96, containLabel: true },

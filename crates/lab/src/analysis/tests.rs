@@ -47,6 +47,7 @@ pub(crate) fn made_up_at(
             counters,
             spectrum: vec![(0.5, 1.0), (0.99, 4.0)],
             series: Vec::new(),
+            rules: Vec::new(),
             probe: None,
         });
     }

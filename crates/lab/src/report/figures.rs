@@ -7,7 +7,7 @@
 use super::tables::Table;
 use super::{
     Report, calls, costs, disk, environments, goodput, inside, knees, latency, overload, paired,
-    papers, profiles, quality, scaling, seconds, spectrum, tuning, verified,
+    papers, profiles, quality, rules, scaling, seconds, spectrum, tuning, verified,
 };
 use crate::analysis::CellSummary;
 use crate::plan::Cell;
@@ -39,6 +39,7 @@ const MAKERS: &[Maker] = &[
     papers::figures,
     tuning::figures,
     quality::figures,
+    rules::figures,
     overload::figures,
     verified::figures,
 ];

@@ -19,6 +19,7 @@ mod paired;
 mod papers;
 mod profiles;
 mod quality;
+mod rules;
 mod scaling;
 mod seconds;
 mod spectrum;

@@ -57,8 +57,10 @@ impl Report<'_> {
             "y": format!("throughput, shares of {}'s peak", drawn.reference) });
         let caption = format!(
             "Lines and small marks are ours; large open marks are the paper's, as far as its text \
-             names them, with its words at the mark. In the paper: {}. It had: {}. {OURS}",
-            drawn.unit, paper.bed
+             names them, with its words at the mark. In the paper: {}. It had: {}. {OURS}{}",
+            drawn.unit,
+            paper.bed,
+            self.breaking(&paper.mark)
         );
         let title = format!("{} {} and ours", paper.mark, drawn.name);
         Some(Figure::new(Section::Papers, id(&title), title, caption).drawn(drawing))
@@ -154,7 +156,8 @@ impl Report<'_> {
                 out.push(number.map_or("–".to_owned(), show));
             }
         }
-        let caption = format!("{} {}. It had: {}. {OURS}", printed.note, paper.title, paper.bed);
+        let (title, bed, breaking) = (&paper.title, &paper.bed, self.breaking(&paper.mark));
+        let caption = format!("{} {title}. It had: {bed}. {OURS}{breaking}", printed.note);
         let title = format!("{} {} and ours", paper.mark, printed.name);
         let mut figure = Figure::new(Section::Papers, id(&title), title, caption);
         figure.table = Some(Table { head, rows });

@@ -40,6 +40,17 @@ fn cell(candidate: &Candidate) -> Cell {
     Cell { arm: candidate.name(), target: candidate.name(), levels: BTreeMap::new() }
 }
 
+/// What a matrix does with cells that break the papers' rules ([S] §5: they are discarded).
+fn crossed_words(cells: usize) -> String {
+    match cells {
+        0 => "Every cell keeps the papers' rules of verification.".to_owned(),
+        cells => format!(
+            "Cells with a cross ({cells}) break the papers' rules of verification: too many \
+             time-outs, of all or of one size. They are not the best, however fast."
+        ),
+    }
+}
+
 /// Who left the race, when and why.
 fn left(race: &Told) -> Option<Figure> {
     let phase = |rung: &Rung| match rung.phase {
@@ -260,33 +271,42 @@ impl Report<'_> {
         let metric = &self.analysis.metric;
         let more = self.analysis.more_is_better;
         let maps = self.maps(across, up, rest);
-        let drawn: Vec<Value> = maps
-            .values()
-            .map(|cells| {
-                let best = cells
-                    .iter()
-                    .max_by(|a, b| if more { a.2.total_cmp(&b.2) } else { b.2.total_cmp(&a.2) });
-                let near = |cell: &Cell| best.is_some_and(|best| self.as_good(cell, best.3));
-                let cells: Vec<Value> = cells
-                    .iter()
-                    .map(|(x, y, value, cell)| json!([x, y, value, near(cell)]))
-                    .collect();
-                json!({ "xs": across.levels, "ys": up.levels, "cells": cells })
-            })
-            .collect();
+        let broken: BTreeMap<&Cell, Vec<&str>> =
+            maps.values().flatten().map(|(.., cell)| (*cell, self.broken(cell))).collect();
+        let keeps = |cell: &Cell| broken[cell].is_empty();
+        let drawn: Vec<Value> =
+            maps.values()
+                .map(|cells| {
+                    let best = cells.iter().filter(|cell| keeps(cell.3)).max_by(|a, b| {
+                        if more { a.2.total_cmp(&b.2) } else { b.2.total_cmp(&a.2) }
+                    });
+                    let near = |cell: &Cell| {
+                        keeps(cell) && best.is_some_and(|best| self.as_good(cell, best.3))
+                    };
+                    let cells: Vec<Value> = cells
+                        .iter()
+                        .map(|(x, y, value, cell)| {
+                            json!([x, y, value, near(cell), broken[*cell].join(" and ")])
+                        })
+                        .collect();
+                    json!({ "xs": across.levels, "ys": up.levels, "cells": cells })
+                })
+                .collect();
         let drawing = json!({ "kind": "matrix", "maps": drawn, "x": across.label(),
             "y": up.label(), "unit": words(metric), "more": more });
         let caption = format!(
             "Median {} for each pair of levels; darker is better. Outlined is the plateau: cells \
              that cannot be told from the best, by paired blocks, or differ from it by no more \
-             than the noise floor (±{:.1} %). Where it reaches an edge, the best may lie beyond.",
+             than the noise floor (±{:.1} %). Where it reaches an edge, the best may lie beyond. \
+             {}",
             words(metric),
-            100.0 * self.analysis.floor
+            100.0 * self.analysis.floor,
+            crossed_words(broken.values().filter(|broken| !broken.is_empty()).count())
         );
         let head = [across.label(), up.label()].map(str::to_owned);
         let mut rows: Vec<(f64, Vec<String>)> = Vec::new();
         for (name, cells) in &maps {
-            for (x, y, value, _) in cells {
+            for (x, y, value, _) in cells.iter().filter(|cell| keeps(cell.3)) {
                 let levels = vec![across.levels[*x].clone(), up.levels[*y].clone()];
                 rows.push((*value, [levels, vec![name.clone(), show(*value)]].concat()));
             }
@@ -338,6 +358,7 @@ mod tests {
     use crate::analysis::tests::made_up;
     use crate::best::race::{Decision, Standing};
     use crate::best::{Means, Settled, Site};
+    use crate::rules::tests::ruled;
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }
@@ -376,6 +397,35 @@ measure.blocks = 8
             }
         }
         assert_eq!(figure.table.unwrap().rows.len(), 5);
+    }
+
+    #[test]
+    fn a_fast_cell_that_breaks_the_papers_rules_is_not_the_best() {
+        let fast = "targets.m.config.event.processes";
+        let mut run = made_up(TEXT, &|cell| {
+            let speed = if cell.levels[fast] == "4" { 2_000.0 } else { 1_000.0 };
+            BTreeMap::from([("good_per_s".to_owned(), speed)])
+        });
+        let caption = Report::of(&run).matrix().unwrap().caption;
+        assert!(caption.contains("Every cell keeps"), "{caption}");
+        for record in &mut run.records {
+            let breaches: &[&str] =
+                if record.cell.levels[fast] == "4" { &["S-1: 12 % timed out"] } else { &[] };
+            record.rules = ruled("systor12", breaches);
+        }
+        let figure = Report::of(&run).matrix().unwrap();
+        assert!(figure.caption.contains("cross (4)"), "{}", figure.caption);
+        let rows = figure.table.unwrap().rows;
+        assert!(rows.iter().all(|row| row[0] != "4"), "{rows:?}");
+        let drawing = figure.drawing.unwrap();
+        let maps = drawing["maps"].as_array().unwrap();
+        for cell in maps.iter().flat_map(|map| map["cells"].as_array().unwrap()) {
+            let breaks = cell[0] == 2;
+            assert_eq!(cell[4], if breaks { "[S]" } else { "" }, "{cell}");
+            assert!(!breaks || cell[3] == false, "no plateau: {cell}");
+        }
+        let near = |map: &Value| map["cells"].as_array().unwrap().iter().any(|c| c[3] == true);
+        assert!(maps.iter().all(near), "there is one without them");
     }
 
     #[test]

@@ -1,0 +1,178 @@
+//! The papers' rules of verification: which lines a paper would have published.
+
+use super::Report;
+use super::figures::{Figure, RATE, Section, rate};
+use super::tables::Table;
+use crate::analysis;
+use crate::plan::Cell;
+use crate::rules::{PAPERS, Together};
+use std::collections::BTreeMap;
+
+/// What the rules are.
+const RULES: &str = "A paper publishes a line only if every rate of it keeps its rules. [E] §3.4: \
+                     at most 10 % of all requests time out; of files of one size at most 2 points \
+                     more than of all; of one size at one client at most 5 %. [S] §5: at most 10 % \
+                     of all; of one size at most 2 %, at one client 5 %; of one size at most 5 \
+                     points more than of all, also at one client; what the server never saw does \
+                     not count. Shares of few requests break a rule where their 95 % lower bound \
+                     does, and a rate breaks it where at least half of its trials do.";
+
+pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    report.rules().into_iter().collect()
+}
+
+/// An arm at one setting of all but the rate, and its cells from the lowest rate to the highest.
+type Lines<'a> = Vec<(String, Vec<&'a Cell>)>;
+
+impl Report<'_> {
+    /// What a cell's trials say together of one paper's rules.
+    fn ruled(&self, cell: &Cell, paper: &str) -> Together {
+        Together::of(analysis::of(self.run, cell), paper)
+    }
+
+    /// The marks of the papers whose rules a cell breaks.
+    pub(super) fn broken(&self, cell: &Cell) -> Vec<&'static str> {
+        let broken = PAPERS.iter().filter(|(paper, _)| self.ruled(cell, paper).breaks());
+        broken.map(|(_, mark)| *mark).collect()
+    }
+
+    /// Which lines break the rules of the paper with this mark, from which rate on, as the end of a
+    /// caption; empty where none does, or the paper has none.
+    pub(super) fn breaking(&self, mark: &str) -> String {
+        let Some((paper, _)) = PAPERS.iter().find(|(_, known)| *known == mark) else {
+            return String::new();
+        };
+        let breaking = self.rule_lines().into_iter().filter_map(|(name, cells)| {
+            let first = cells.into_iter().find(|cell| self.ruled(cell, paper).breaks())?;
+            Some(format!("{name}{}", at(first)))
+        });
+        let breaking: Vec<String> = breaking.collect();
+        if breaking.is_empty() {
+            return String::new();
+        }
+        format!(" By its own rules the paper would not have published: {}.", breaking.join("; "))
+    }
+
+    fn rule_lines(&self) -> Lines<'_> {
+        let mut lines: Lines<'_> = Vec::new();
+        let mut places: BTreeMap<Cell, usize> = BTreeMap::new();
+        for one in self.analysis.cells.iter().filter(|one| one.trials > 0) {
+            let mut line = one.cell.clone();
+            line.levels.remove(RATE);
+            let next = places.len();
+            let at = *places.entry(line.clone()).or_insert(next);
+            if at == next {
+                let words = format!("{} {}", line.arm, crate::run::levels(&line));
+                lines.push((words.trim_end().to_owned(), Vec::new()));
+            }
+            lines[at].1.push(&one.cell);
+        }
+        for (_, cells) in &mut lines {
+            cells.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+        }
+        lines
+    }
+
+    fn rules(&self) -> Option<Figure> {
+        let mut rows = Vec::new();
+        let mut kept = PAPERS.map(|_| 0);
+        for (name, cells) in self.rule_lines() {
+            let mut row = vec![name];
+            for ((paper, _), kept) in PAPERS.iter().zip(&mut kept) {
+                let words = self.line_words(&cells, paper);
+                *kept += usize::from(words.as_deref() == Some(VERIFIES));
+                row.push(words.unwrap_or_else(|| "–".to_owned()));
+            }
+            if row[1..].iter().any(|words| words != "–") {
+                rows.push(row);
+            }
+        }
+        let told: Vec<String> = PAPERS
+            .iter()
+            .zip(kept)
+            .map(|((_, mark), kept)| format!("{kept} of {} lines verify by {mark}", rows.len()))
+            .collect();
+        let caption = format!("{}. {RULES}", told.join(", "));
+        let title = "The papers' rules of verification";
+        let mut figure = Figure::new(Section::Quality, "rules", title, caption);
+        let mut head = vec!["line".to_owned()];
+        head.extend(PAPERS.iter().map(|(_, mark)| format!("by {mark}")));
+        figure.table = Some(Table { head, rows });
+        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+    }
+
+    /// The verdict on a line; None where nothing is known of it.
+    fn line_words(&self, cells: &[&Cell], paper: &str) -> Option<String> {
+        let ruled: Vec<(&Cell, Together)> =
+            cells.iter().map(|cell| (*cell, self.ruled(cell, paper))).collect();
+        if ruled.iter().all(|(_, together)| together.trials == 0) {
+            return None;
+        }
+        let breaks = |pair: &&(&Cell, Together)| pair.1.breaks();
+        let Some((cell, first)) = ruled.iter().find(breaks) else {
+            return Some(VERIFIES.to_owned());
+        };
+        let how = first.how.as_ref().map_or(String::new(), |how| {
+            let more = how.places.saturating_sub(1);
+            let more =
+                if more > 0 { format!(", and in {more} places more") } else { String::new() };
+            format!("{}: {}{more}", how.rule, how.last)
+        });
+        let (broken, trials) = (first.broken, first.trials);
+        Some(format!("breaks{} ({broken} of {trials} trials), {how}", at(cell)))
+    }
+}
+
+/// A line that verifies.
+const VERIFIES: &str = "verifies";
+
+/// ` from 1.4x on`, where rates vary.
+fn at(cell: &Cell) -> String {
+    cell.levels.get(RATE).map_or(String::new(), |rate| format!(" from {rate} on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::made_up;
+    use crate::rules::tests::ruled;
+
+    const TEXT: &str = r#"
+experiment = { name = "made-up", question = "?", expect = "!" }
+targets.a.program = "regatta"
+targets.b.program = "regatta"
+factors."workload.rate" = ["2x", "0.5x", "1x"]
+workload = { root = ".", loop = "open" }
+calibrate.target = "a"
+measure = { blocks = 6, again = false }
+"#;
+    const LARGE: &str = "E-2: 50.00 % timed out, not 2.04 (5/10, files of 921600 bytes)";
+
+    #[test]
+    fn each_line_has_a_verdict_and_one_odd_trial_is_none() {
+        let mut run = made_up(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
+        assert!(Report::of(&run).rules().is_none(), "older runs did not keep them");
+        for record in &mut run.records {
+            let rate = record.cell.levels[RATE].as_str();
+            let breaches: &[&str] = match (record.cell.arm.as_str(), rate, record.block) {
+                ("a", "2x", 0..4) | ("b", "1x", 3) => &[LARGE],
+                _ => &[],
+            };
+            record.rules = ruled("eurosys07", breaches);
+        }
+        let report = Report::of(&run);
+        let figure = report.rules().unwrap();
+        let table = figure.table.as_ref().unwrap();
+        assert_eq!(table.head, ["line", "by [E]", "by [S]"]);
+        assert_eq!(table.rows[1], ["b", "verifies", "–"]);
+        let words = &table.rows[0][1];
+        assert!(words.starts_with("breaks from 2x on (4 of 6 trials), E-2: 50.00 %"), "{words}");
+        assert!(words.contains("921600"), "the size that fails is named: {words}");
+        assert!(figure.caption.starts_with("1 of 2 lines verify by [E], 0 of 2"), "{figure:?}");
+        let cells: Vec<Vec<&str>> =
+            report.analysis.cells.iter().map(|one| report.broken(&one.cell)).collect();
+        assert_eq!(cells.iter().flatten().count(), 1, "{cells:?}");
+        assert!(report.breaking("[E]").ends_with(": a from 2x on."), "{}", report.breaking("[E]"));
+        assert_eq!(report.breaking("[S]") + &report.breaking("[H]"), "");
+    }
+}
