@@ -494,17 +494,22 @@ mod tests {
         Candidate::of(&[("server.architecture", "amped"), ("cache.body_bytes_max", "0")])
     }
 
+    /// Races in which nothing is to be found. Of 2,000 such races 28 advised something.
+    const RACES: u64 = 200;
+    /// A gain that is none is found once in so many: p < 0.05 is of gains and losses together.
+    const FALSE_ONCE_IN: u64 = 40;
+
     #[test]
     fn where_all_are_equal_the_default_is_kept() {
         let space = space();
-        let mut kept = 0;
-        for seed in 100..120 {
+        let mut wins = Vec::new();
+        for seed in 100..100 + RACES {
             let mut machine = Machine::new(seed, |_| 1_000.0);
             let result = race(&space, BUDGET, seed, &mut machine).unwrap();
-            kept += u32::from(result.advice.is_none());
+            wins.extend(result.advice.is_some().then_some(seed));
             assert!(result.finalists.len() <= KEPT && result.blocks >= 4, "{result:?}");
         }
-        assert!(kept >= 18, "{kept} of 20");
+        assert!(FALSE_ONCE_IN * crate::record::whole(wins.len()) <= RACES, "{wins:?}");
     }
 
     #[test]
