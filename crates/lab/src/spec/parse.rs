@@ -77,6 +77,8 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
     let about = part("experiment");
     let mut targets = targets(&part("targets"));
     of_all(part("regatta"), &mut targets);
+    let workload = workload(part("workload"));
+    let measure = measure(part("measure"), &workload);
     let first = targets.first().map(|target| target.name.clone()).unwrap_or_default();
     let experiment = Experiment {
         name: about.needed("name"),
@@ -86,11 +88,11 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
         claims: about.texts("claims"),
         baseline: about.text("baseline").unwrap_or(first),
         factors: factors(&part("factors"), &targets),
-        workload: workload(part("workload")),
+        workload,
         calibrate: file.table("calibrate").map(calibrate),
         machine: machine(part("machine")),
         environment: environment::read(part("environment")),
-        measure: measure(part("measure")),
+        measure,
         guards: guards(part("guards")),
         knee: search::knee(part("knee")),
         targets,
@@ -382,7 +384,10 @@ fn cpu_list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-fn measure(fields: Fields<'_, '_, '_>) -> Measure {
+fn measure(fields: Fields<'_, '_, '_>, workload: &Workload) -> Measure {
+    // A preset that has to warm up does, unless the file says for how long.
+    let warms = workload.preset.as_deref().and_then(presets::find);
+    let warms = warms.map(|preset| preset.offer.warm_up_s).filter(|seconds| *seconds > 0);
     let mut profile_at = BTreeMap::new();
     if let Some(table) = fields.table("profile_at") {
         flatten(&table, "", None, &mut profile_at);
@@ -394,7 +399,9 @@ fn measure(fields: Fields<'_, '_, '_>) -> Measure {
     let measure = Measure {
         mode: Mode::read(&fields),
         warm: Warm::read(&fields),
-        warm_s: fields.number("warm_s", 0.0..=SECONDS_MAX).unwrap_or(1.0),
+        warm_s: fields
+            .number("warm_s", 0.0..=SECONDS_MAX)
+            .unwrap_or_else(|| warms.map_or(1.0, f64::from)),
         window_s: fields.number("window_s", 0.5..=SECONDS_MAX).unwrap_or(5.0),
         blocks: fields.count("blocks", 1..=1_000).unwrap_or(6),
         seed: u64::from(fields.count("seed", 0..=u32::MAX).unwrap_or(1)),
@@ -424,6 +431,30 @@ fn guards(fields: Fields<'_, '_, '_>) -> Guards {
     };
     fields.finish();
     guards
+}
+
+/// What prevents a preset whose rate changes over time from being offered as it is meant.
+fn phases(experiment: &Experiment) -> Option<String> {
+    let Experiment { workload, measure, .. } = experiment;
+    let preset = presets::find(workload.preset.as_deref()?)?;
+    let name = preset.name;
+    let whole: u32 = preset.offer.phases.iter().map(|phase| phase.seconds).sum();
+    if whole == 0 {
+        return None;
+    }
+    if workload.model == Loop::Closed {
+        return Some(format!(
+            "the rate of workload.preset {name:?} changes over time, and connections that wait for \
+             replies have none: give workload.loop = \"open\" or \"partly-open\""
+        ));
+    }
+    let trial_s = measure.warm_s + measure.window_s;
+    (trial_s < f64::from(whole)).then(|| {
+        format!(
+            "the phases of workload.preset {name:?} last {whole} s, and a trial {trial_s}: give \
+             measure.window_s = {whole}"
+        )
+    })
 }
 
 /// What one table cannot know of another.
@@ -464,6 +495,7 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
         let least = search::FOUND_S_MIN;
         complain(format!("measure.warm = \"found\" takes trials of {least} s: warm_s + window_s"));
     }
+    phases(experiment).into_iter().for_each(&complain);
     if experiment.measure.mode == Mode::Knee {
         if experiment.workload.slo.is_none() {
             complain("a saturation search needs workload.slo, such as \"p99<50ms\"".to_owned());

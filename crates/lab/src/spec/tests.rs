@@ -170,3 +170,26 @@ config.event.procesess = 2
     let problems = parse("o.toml", text, Scale::Quick).unwrap_err();
     assert_eq!(problems.len(), 1, "without rules options are taken as they are: {problems:?}");
 }
+
+#[test]
+fn a_preset_that_changes_over_time_is_offered_whole_or_not_at_all() {
+    let read = |preset: &str, model: &str, measure: &str| {
+        let text = format!(
+            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+             targets.a.program = \"regatta\"\nmeasure = {{ {measure} }}\n\
+             workload = {{ preset = \"{preset}\", loop = \"{model}\", rate = 50 }}\n"
+        );
+        parse("e.toml", &text, Scale::Quick)
+            .map(|experiment| experiment.measure.warm_s)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<String>())
+    };
+    let refused = read("spike", "closed", "window_s = 400").unwrap_err();
+    assert!(refused.contains("give workload.loop = \"open\""), "{refused}");
+    let refused = read("spike", "open", "window_s = 300").unwrap_err();
+    assert!(refused.contains("give measure.window_s = 360"), "{refused}");
+    assert_eq!(read("spike", "partly-open", "warm_s = 0, window_s = 360"), Ok(0.0));
+    // What a preset asks for by way of a warm-up it gets, unless the file says otherwise.
+    assert_eq!(read("haboob", "closed", ""), Ok(20.0));
+    assert_eq!(read("haboob", "closed", "warm_s = 3"), Ok(3.0));
+    assert_eq!(read("smoke", "closed", ""), Ok(1.0));
+}
