@@ -118,9 +118,11 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         key: "event.stall_us",
         kind: Kind::Micros { min: 1, max: 3_600_000_000 },
         default: "10 ms",
-        doc: "A turn at least this long is counted as a stall, under its cause.",
-        long: "Causes: opening a file, reading a body into memory, sending from a file, a budget \
-               spent, anything else. See the counters `stall_*`.",
+        doc: "From how long on a turn, or a round of turns, is counted as a stall.",
+        long: "A turn that spends so long on files is counted under what took most of it: \
+               `stall_open`, `stall_read` or `stall_send`. So is a round, which is all turns \
+               between two waits: `stall_round`, and `stall_other` if it was so long without its \
+               files. Turns that end because a budget is spent are all counted: `stall_budget`.",
         since: "0.1",
     },
 ];

@@ -2,7 +2,7 @@
 //! can, and is continued elsewhere if it cannot (Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004).
 use crate::{
     Driver, Env,
-    drive::step::Spent,
+    drive::ledger::Spent,
     event,
     kit::{
         disk::{Bytes, Disk, Found, News, Report, front},

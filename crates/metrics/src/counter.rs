@@ -225,25 +225,31 @@ counters! {
         "Disk operations that would have blocked and were continued elsewhere.";
 
     StallOpen "stall_open" "count" Sum
-        "Opens that held up the worker for longer than its stall limit.";
+        "Turns in which files held up the worker for its stall limit, mostly in being opened.";
     StallRead "stall_read" "count" Sum
-        "Reads of a file that held up the worker for longer than its stall limit.";
+        "The same, mostly in being read into memory.";
     StallSend "stall_send" "count" Sum
-        "Sends that held up the worker for longer than its stall limit, such as on a cold file.";
+        "The same, mostly in being sent, as a cold one is.";
     StallBudget "stall_budget" "count" Sum
-        "Turns that ended because the connection had used up its bytes or operations.";
+        "Turns that ended because the connection had used up its bytes or operations, long or not.";
     StallLog "stall_log" "count" Sum
         "Writes of log lines that held up the worker for longer than its stall limit.";
+    StallRound "stall_round" "count" Sum
+        "Rounds of a loop, all turns between two waits, that took its stall limit or longer.";
     StallOther "stall_other" "count" Sum
-        "Rounds of a loop that took longer than the stall limit, beside what the disk took.";
-    StallOpenNs "stall_open_ns" "ns" Sum "Time inside the opens that stalled.";
-    StallReadNs "stall_read_ns" "ns" Sum "Time inside the reads that stalled.";
-    StallSendNs "stall_send_ns" "ns" Sum "Time inside the sends that stalled.";
+        "Of those rounds, the ones that did so without what their turns spent on files.";
+    StallOpenNs "stall_open_ns" "ns" Sum
+        "Time that the turns counted in `stall_open` spent on files, whatever they did with them.";
+    StallReadNs "stall_read_ns" "ns" Sum
+        "Time that the turns counted in `stall_read` spent on files.";
+    StallSendNs "stall_send_ns" "ns" Sum
+        "Time that the turns counted in `stall_send` spent on files.";
     StallBudgetNs "stall_budget_ns" "ns" Sum
         "Time that the turns cut off by a budget spent on files.";
     StallLogNs "stall_log_ns" "ns" Sum "Time inside the log writes that stalled.";
+    StallRoundNs "stall_round_ns" "ns" Sum "Time that the rounds in `stall_round` took.";
     StallOtherNs "stall_other_ns" "ns" Sum
-        "Time that those rounds took, without what the disk took.";
+        "Time that the rounds in `stall_other` took, without what their turns spent on files.";
 
     LogLines "log_lines" "count" Sum "Lines entered in the access log.";
     LogBytes "log_bytes" "bytes" Sum "Bytes that the system took for the access log.";

@@ -1,4 +1,5 @@
 //! Readiness: try an operation, and come back with the same value when the socket is ready.
+use super::ledger::Spent;
 use crate::kit::disk::{Disk, News};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Now, Op, Outbox, Tick};
@@ -142,25 +143,6 @@ pub struct Rules {
     /// Sockets are in blocking mode: one call sends the whole of what it is given ([E] §4.3), and
     /// fails after this long if the peer takes nothing. `None`: sockets do not block.
     pub patience: Option<Duration>,
-}
-
-/// Where the time of a turn went that may have gone to the disk; nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// In `openat2` and `fstat`.
-    pub open: u64,
-    /// Reading bodies into memory.
-    pub read: u64,
-    /// In `sendfile`.
-    pub send: u64,
-}
-
-impl Spent {
-    /// All of it.
-    #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.open + self.read + self.send
-    }
 }
 
 /// What a loop lends to each turn.
@@ -382,23 +364,4 @@ fn timed<T>(spent: &mut u64, call: impl FnOnce() -> T) -> T {
     let result = call();
     *spent += clock::nanos() - started;
     result
-}
-
-/// Enters a turn that touched the disk, or used up its budget, in the ledger of stalls.
-pub fn enter(turn: Turn, spent: &Spent, stall_ns: u64, cx: &FileCx<'_>) {
-    if turn == Turn::Again {
-        cx.tally.add(Counter::StallBudget, 1);
-        cx.tally.add(Counter::StallBudgetNs, spent.total());
-    }
-    let causes = [
-        (spent.open, Counter::StallOpen, Counter::StallOpenNs),
-        (spent.read, Counter::StallRead, Counter::StallReadNs),
-        (spent.send, Counter::StallSend, Counter::StallSendNs),
-    ];
-    for (ns, count, time) in causes {
-        if ns >= stall_ns {
-            cx.tally.add(count, 1);
-            cx.tally.add(time, ns);
-        }
-    }
 }

@@ -2,7 +2,7 @@
 #[cfg(test)]
 pub(crate) mod schedule;
 
-use crate::drive::step::Spent;
+use crate::drive::ledger::Spent;
 use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ticket};
 use regatta_sys::{OpenRules, Root, StaticFile};
 use std::os::fd::BorrowedFd;

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     WorkerLog,
-    drive::step::{FileConn, FileCx, Io, Rules, Slot, Spares, Spent, Turn, enter, step},
+    drive::{
+        ledger::{Round, Spent, enter, enter_round},
+        step::{FileConn, FileCx, Io, Rules, Slot, Spares, Turn, step},
+    },
 };
 use regatta_metrics::{Control, Counter, Histogram, Phase, Slot as TallySlot};
 use regatta_op::{CloseReason, Now, Tick};
@@ -58,7 +61,7 @@ pub struct Surroundings<'a> {
     pub bell: &'a Bell,
     /// Where records go; it wants to be told the time.
     pub log: &'a dyn WorkerLog,
-    /// A turn at least this long is a stall, nanoseconds.
+    /// A turn or a round at least this long is a stall, nanoseconds.
     pub stall_ns: u64,
     /// The cache that is shared with other processes, as is the table of descriptors.
     pub shared: Option<&'a SharedCache<'a>>,
@@ -189,11 +192,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let before = clock::nanos();
         let busy = before - self.stamp;
         tally.record(Histogram::LoopNs, busy);
-        if busy.saturating_sub(self.disk_ns) >= self.around.stall_ns {
-            tally.add(Counter::StallOther, 1);
-            tally.add(Counter::StallOtherNs, busy - self.disk_ns);
-        }
-        self.disk_ns = 0;
+        let round = Round { busy, disk: std::mem::take(&mut self.disk_ns) };
+        enter_round(round, self.around.stall_ns, tally);
         self.poller.wait(events, Some(self.timeout()))?;
         self.read_clocks();
         tally.add(Counter::WaitCalls, 1);
@@ -377,7 +377,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
         if spent.total() > 0 || turn == Turn::Again {
             self.disk_ns += spent.total();
-            enter(turn, &spent, around.stall_ns, &around.cx);
+            enter(turn, &spent, around.stall_ns, around.cx.tally);
         }
         let closed = match turn {
             Turn::Wait(wanted) => settle(slot, key, wanted, poller, wheel),

@@ -7,7 +7,7 @@
 pub(crate) mod schedule;
 
 use super::disk::{Bytes, Found, News, Report};
-use crate::drive::step::Spent;
+use crate::drive::ledger::Spent;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, ReadReq, Ticket};
 use regatta_sys::{OpenRules, Root, StaticFile, clock, open_below, read_range};

@@ -199,9 +199,10 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         whole(now.totals.get(Counter::AcceptsPerNotificationMax)),
     ));
     lines.add(format!(
-        "loop       p50 {}   p99 {}   events a wait p50 {}   p99 {}   waiting {} %",
+        "loop       p50 {}   p99 {}   stalled/s {}   events p50 {}   p99 {}   waiting {} %",
         of(Histogram::LoopNs, 500_000),
         of(Histogram::LoopNs, 990_000),
+        rate(Counter::StallRound),
         count(since.histogram(Histogram::EventsPerWait), 500_000),
         count(since.histogram(Histogram::EventsPerWait), 990_000),
         waiting(now, since, seconds),
