@@ -13,7 +13,7 @@ use crate::{
 use regatta_op::{Codings, File, OpenReq, Opened};
 use regatta_sys::{
     OpenRules, Root, StaticFile, open_below, recv, send_last, send_more, send_range,
-    socket::{self, ListenSpec, Mode},
+    socket::{self, Connection, ListenSpec, Mode},
     wait::{Epoll, Event, Interest, Poller, Trigger},
 };
 use std::{
@@ -119,7 +119,7 @@ fn open(path: &Path) -> Result<StaticFile, String> {
 }
 
 struct Peer {
-    socket: OwnedFd,
+    socket: Connection,
     /// Bytes of the answer that the kernel has, if it did not take it whole.
     sent: Option<u64>,
 }

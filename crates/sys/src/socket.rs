@@ -78,6 +78,26 @@ pub fn is_free(addr: SocketAddr) -> io::Result<()> {
     bound(&ListenSpec::new(addr)).map(drop)
 }
 
+/// The server's end of a TCP connection, with the options that its listener asks of every one.
+///
+/// [`accept`] and [`prepare`] are the only ways to one, and drivers take nothing else: an option
+/// that one of them forgot, such as `TCP_NODELAY`, would look like a property of its architecture.
+///
+/// ```compile_fail,E0423
+/// # fn other(fd: std::os::fd::OwnedFd) -> regatta_sys::socket::Connection {
+/// regatta_sys::socket::Connection(fd)
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Connection(OwnedFd);
+
+impl AsFd for Connection {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 fn bound(spec: &ListenSpec) -> io::Result<OwnedFd> {
     let family = if spec.addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -89,20 +109,26 @@ fn bound(spec: &ListenSpec) -> io::Result<OwnedFd> {
     if spec.addr.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, !spec.dual_stack)?;
     }
-    sockopt::set_tcp_nodelay(&fd, spec.nodelay)?;
-    if spec.send_buffer_bytes > 0 {
-        let bytes = usize::try_from(spec.send_buffer_bytes).unwrap_or(usize::MAX);
-        sockopt::set_socket_send_buffer_size(&fd, bytes)?;
-    }
-    if spec.pacing_rate > 0 {
-        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &spec.pacing_rate)?;
-    }
+    set_inherited(fd.as_fd(), spec)?;
     if spec.defer_accept_s > 0 {
         let seconds = libc::c_int::try_from(spec.defer_accept_s).unwrap_or(libc::c_int::MAX);
         set_option(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
     }
     rustix::net::bind(&fd, &spec.addr)?;
     Ok(fd)
+}
+
+/// Sets what accepted sockets inherit.
+fn set_inherited(fd: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(fd, spec.nodelay)?;
+    if spec.send_buffer_bytes > 0 {
+        let bytes = usize::try_from(spec.send_buffer_bytes).unwrap_or(usize::MAX);
+        sockopt::set_socket_send_buffer_size(fd, bytes)?;
+    }
+    if spec.pacing_rate > 0 {
+        set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &spec.pacing_rate)?;
+    }
+    Ok(())
 }
 
 /// Has the kernel choose among the sockets of a port by the processor that handles a connection's
@@ -150,14 +176,14 @@ fn steering(places: &[(u32, u32)]) -> Vec<libc::sock_filter> {
 /// # Errors
 /// See [`accept_fault`].
 #[inline]
-pub fn accept(listener: BorrowedFd<'_>, mode: Mode) -> io::Result<(OwnedFd, SocketAddr)> {
+pub fn accept(listener: BorrowedFd<'_>, mode: Mode) -> io::Result<(Connection, SocketAddr)> {
     let flags = match mode {
         Mode::Nonblocking => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         Mode::Blocking => SocketFlags::CLOEXEC,
     };
     let (fd, peer) = again(Hook::Accept, || rustix::net::acceptfrom_with(listener, flags))?;
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-    Ok((fd, peer.ok_or(Errno::AFNOSUPPORT)?))
+    Ok((Connection(fd), peer.ok_or(Errno::AFNOSUPPORT)?))
 }
 
 /// What a failed [`accept`] asks of its caller.
@@ -197,15 +223,16 @@ pub fn accept_fault(error: &io::Error) -> AcceptFault {
 }
 
 /// Makes a connection of a TCP socket that did not come from [`accept`]: one that another process
-/// passed on, or that the kernel accepted by itself. It ends up with the same options.
+/// passed on, or that the kernel accepted by itself. It ends up with the same options as if the
+/// listener of `spec` had accepted it.
 ///
 /// # Errors
-/// The descriptor is not a TCP socket.
-pub fn prepare(socket: OwnedFd, mode: Mode) -> io::Result<OwnedFd> {
+/// The descriptor is not a TCP socket, or an option is refused.
+pub fn prepare(socket: OwnedFd, spec: &ListenSpec, mode: Mode) -> io::Result<Connection> {
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     set_mode(&socket, mode)?;
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    Ok(socket)
+    set_inherited(socket.as_fd(), spec)?;
+    Ok(Connection(socket))
 }
 
 /// Makes operations on the socket wait, or not.

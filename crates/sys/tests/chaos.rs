@@ -8,14 +8,14 @@ use regatta_sys::{
     OpenRules, Root, StaticFile,
     chaos::{self, Plan},
     open_below, read_range, recv, send,
-    socket::{AcceptFault, ListenSpec, Mode, accept, accept_fault, listen, local_addr},
+    socket::{AcceptFault, Connection, ListenSpec, Mode, accept, accept_fault, listen, local_addr},
     wait::{Epoll, Interest, Poller, Trigger},
 };
 use std::{
     io::{ErrorKind, Read, Write},
     iter,
     net::{Ipv4Addr, TcpStream},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::AsFd,
     thread,
     time::{Duration, Instant},
 };
@@ -83,7 +83,7 @@ fn every_byte_arrives_once_whatever_strikes() {
 }
 
 /// Accepts until it works, which must have failed for the right reasons.
-fn connection() -> (OwnedFd, TcpStream) {
+fn connection() -> (Connection, TcpStream) {
     let listener = listen(&ListenSpec::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
     let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
     loop {
@@ -110,7 +110,7 @@ fn open(dir: &Dir) -> StaticFile {
     }
 }
 
-fn send_all(server: &OwnedFd, poller: &mut Epoll, response: impl Fn() -> Outbox<StaticFile>) {
+fn send_all(server: &Connection, poller: &mut Epoll, response: impl Fn() -> Outbox<StaticFile>) {
     let mut events = Vec::new();
     let (mut waits, mut idle, mut sends) = (0, 0, 0);
     for mut outbox in (0..RESPONSES).map(|_| response()) {
@@ -130,7 +130,7 @@ fn send_all(server: &OwnedFd, poller: &mut Epoll, response: impl Fn() -> Outbox<
     assert!(waits > 0 && idle > 0 && sends > 250, "{waits} waits, {idle} idle, {sends} sends");
 }
 
-fn recv_all(server: &OwnedFd, poller: &mut Epoll, len: usize) -> Vec<u8> {
+fn recv_all(server: &Connection, poller: &mut Epoll, len: usize) -> Vec<u8> {
     let mut events = Vec::new();
     let mut buf = vec![0; 65536];
     let mut all = Vec::new();

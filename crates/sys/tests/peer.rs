@@ -8,8 +8,8 @@ use regatta_sys::{
     OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, discard, fault, open_below, recv,
     recv_now, send, send_last, send_more, send_range,
     socket::{
-        AcceptFault, ListenSpec, Mode, accept, accept_fault, listen, local_addr, prepare,
-        queued_bytes, set_mode, set_timeouts, shutdown_write,
+        AcceptFault, Connection, ListenSpec, Mode, accept, accept_fault, listen, local_addr,
+        prepare, queued_bytes, set_mode, set_timeouts, shutdown_write,
     },
 };
 use rustix::net::sockopt;
@@ -28,7 +28,7 @@ fn local() -> ListenSpec {
 }
 
 /// A connection: the server's side, and the client's.
-fn pair(spec: &ListenSpec, mode: Mode) -> (OwnedFd, TcpStream) {
+fn pair(spec: &ListenSpec, mode: Mode) -> (Connection, TcpStream) {
     let listener = listen(spec).unwrap();
     let client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
     let (fd, peer) = accept_soon(&listener, mode);
@@ -36,7 +36,7 @@ fn pair(spec: &ListenSpec, mode: Mode) -> (OwnedFd, TcpStream) {
     (fd, client)
 }
 
-fn accept_soon(listener: &OwnedFd, mode: Mode) -> (OwnedFd, SocketAddr) {
+fn accept_soon(listener: &OwnedFd, mode: Mode) -> (Connection, SocketAddr) {
     loop {
         match accept(listener.as_fd(), mode) {
             Err(error) if accept_fault(&error) == AcceptFault::WouldBlock => thread::yield_now(),
@@ -81,20 +81,37 @@ fn accepted_sockets_have_the_listeners_options() {
     assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     assert!(rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
 
-    let other = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+    let _other = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
     let (fd, _) = accept_soon(&listener, Mode::Blocking);
     assert!(!rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
     assert!(sockopt::tcp_nodelay(&fd).unwrap());
 
-    // One that came another way ends up the same.
-    assert!(!sockopt::tcp_nodelay(&other).unwrap());
-    let prepared = prepare(other.into(), Mode::Nonblocking).unwrap();
-    assert!(sockopt::tcp_nodelay(&prepared).unwrap());
-    assert!(rustix::fs::fcntl_getfl(&prepared).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
-
     spec.nodelay = false;
     let (fd, _client) = pair(&spec, Mode::Nonblocking);
     assert!(!sockopt::tcp_nodelay(&fd).unwrap());
+}
+
+#[test]
+fn a_connection_is_the_same_whichever_way_it_came() {
+    let options = |fd: &Connection| {
+        let closes = rustix::io::fcntl_getfd(fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC);
+        let waits = !rustix::fs::fcntl_getfl(fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK);
+        let bytes = sockopt::socket_send_buffer_size(fd).unwrap();
+        (sockopt::tcp_nodelay(fd).unwrap(), bytes, closes, waits)
+    };
+    for (nodelay, mode, waits) in [(true, Mode::Nonblocking, false), (false, Mode::Blocking, true)]
+    {
+        let spec =
+            ListenSpec { send_buffer_bytes: 40_000, pacing_rate: 10_000_000, nodelay, ..local() };
+        let (accepted, other) = pair(&spec, mode);
+        other.set_nodelay(!nodelay).unwrap();
+        rustix::io::fcntl_setfd(&other, rustix::io::FdFlags::empty()).unwrap();
+        let prepared = prepare(other.into(), &spec, mode).unwrap();
+        assert_eq!(options(&accepted), (nodelay, 80_000, true, waits));
+        assert_eq!(options(&prepared), options(&accepted));
+    }
+    let file = fs::File::open("/dev/null").unwrap();
+    prepare(file.into(), &local(), Mode::Blocking).unwrap_err();
 }
 
 #[test]

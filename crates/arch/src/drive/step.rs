@@ -5,14 +5,11 @@ use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Now, Op, Outbox, Tick};
 use regatta_origin::{Conn, Cx};
 use regatta_sys::{
-    SendCall, StaticFile, clock, fault, socket,
+    SendCall, StaticFile, clock, fault,
+    socket::{self, Connection},
     wait::{Event, Interest},
 };
-use std::{
-    io,
-    os::fd::{AsFd, OwnedFd},
-    time::Duration,
-};
+use std::{io, os::fd::AsFd, time::Duration};
 
 /// A connection over real files.
 pub type FileConn = Conn<StaticFile>;
@@ -25,7 +22,7 @@ pub struct Slot {
     /// The conversation.
     pub conn: FileConn,
     /// Its socket.
-    pub socket: OwnedFd,
+    pub socket: Connection,
     /// What the poller has been asked for.
     pub interest: Interest,
     /// The tick of the timer entry that counts.
@@ -53,7 +50,7 @@ pub struct Slot {
 impl Slot {
     /// A slot whose first operation is offered by its first turn. `readable`: try to read at once.
     #[must_use]
-    pub const fn new(conn: FileConn, socket: OwnedFd, readable: bool) -> Self {
+    pub const fn new(conn: FileConn, socket: Connection, readable: bool) -> Self {
         Self {
             conn,
             socket,

@@ -4,7 +4,7 @@
 //! which it is not the same on both sides.
 use regatta_metrics::{Counter, Tally};
 use regatta_op::Tick;
-use regatta_sys::socket::{self, AcceptFault, Mode};
+use regatta_sys::socket::{self, AcceptFault, Connection, Mode};
 use std::{
     net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
@@ -85,7 +85,7 @@ impl<'a> Acceptor<'a> {
         open: usize,
         taken: u32,
         tally: Tally<'_>,
-    ) -> Result<(OwnedFd, SocketAddr), Ended> {
+    ) -> Result<(Connection, SocketAddr), Ended> {
         // The cap is checked here and not where the loop decides to poll, as in [H] §2.1.
         if open >= self.rules.connections_max {
             tally.add(Counter::AcceptRefusedFull, 1);

@@ -18,16 +18,11 @@ use regatta_metrics::{Control, Counter, Histogram, Phase, Slot as TallySlot};
 use regatta_op::{CloseReason, Now, Tick};
 use regatta_origin::Peer;
 use regatta_sys::{
-    Bell, clock, socket,
+    Bell, clock,
+    socket::{self, Connection},
     wait::{Event, Interest, Poller},
 };
-use std::{
-    collections::VecDeque,
-    io,
-    net::SocketAddr,
-    os::fd::{AsFd, OwnedFd},
-    time::Duration,
-};
+use std::{collections::VecDeque, io, net::SocketAddr, os::fd::AsFd, time::Duration};
 
 /// Bytes that one `recv` can take. Larger than any head that is allowed by default.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -296,7 +291,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     }
 
     /// Makes a connection of an accepted socket.
-    fn admit(&mut self, socket: OwnedFd, peer: SocketAddr, disk: &mut dyn Disk) {
+    fn admit(&mut self, socket: Connection, peer: SocketAddr, disk: &mut dyn Disk) {
         let cx = &self.around.cx;
         if let Some(patience) = self.rules.patience {
             // Without it a peer that takes nothing would hold the process in `send` for ever.
