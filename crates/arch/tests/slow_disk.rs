@@ -1,6 +1,6 @@
-//! systems.md §8.6: while one request waits for a slow disk, a request for a cached file is
-//! answered at once by AMPED and LAIO, and waits in SPED. A program of its own, with one thread:
-//! workers fork.
+//! systems.md §8.6: while one request waits for a slow disk, in an open, a read or a sendfile, a
+//! request for a cached file is answered at once by AMPED and LAIO, and waits in SPED, whose ledger
+//! says for what. A program of its own: workers fork.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
     ARCHITECTURES, Env, WorkerLog, find,
@@ -13,11 +13,12 @@ use regatta_origin::{Log, Record, Site};
 use regatta_sys::{
     Bell, OpenRules, Root,
     chaos::{self, Plan},
-    process::fork_worker,
+    process::{Child, Exit, fork_worker},
     shm,
     socket::{ListenSpec, listen, local_addr},
 };
 use std::{
+    collections::HashMap,
     fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
@@ -30,70 +31,147 @@ use std::{
 /// Long enough that a busy machine answers from memory within it.
 const SLOW: Duration = Duration::from_millis(1000);
 
+/// What is slow, which file is asked for, and under what that is entered in the ledger.
+const FAULTS: [(&str, &str, Counter); 3] = [
+    ("open", "cold", Counter::StallOpen),
+    ("read", "cold", Counter::StallRead),
+    ("read", "large", Counter::StallSend),
+];
+
+/// An architecture, its options, and whether a request for a cached file waits for the disk.
+type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
+
+const ROWS: [Row; 5] = [
+    ("sped", &[], true),
+    ("amped", &[("amped.helpers_as", "threads")], false),
+    ("amped", &[("amped.helpers_as", "processes")], false),
+    ("laio", &[("laio.engine", "uring")], false),
+    ("laio", &[("laio.engine", "nowait")], false),
+];
+
+/// Longer than what is kept in memory: it is sent from the file.
+const LARGE_BYTES: usize = 200_000;
+
 fn main() {
-    chaos::install(Plan {
-        slow_open_per_mille: 1000,
-        slow_open_us: u64::try_from(SLOW.as_micros()).unwrap(),
-        ..Plan::default()
-    });
     let path = std::env::temp_dir().join(format!("regatta-slow-{}", std::process::id()));
     fs::create_dir_all(&path).unwrap();
-    for name in ["warm", "cold"] {
-        fs::write(path.join(name), name).unwrap();
+    for name in ["warm", "cold", "gone", "large"] {
+        fs::write(path.join(name), content(name)).unwrap();
     }
-    let cases = [
-        ("sped", &[][..], true),
-        ("amped", &[("amped.helpers_as", "threads")], false),
-        ("amped", &[("amped.helpers_as", "processes")], false),
-        ("laio", &[("laio.engine", "uring")], false),
-        ("laio", &[("laio.engine", "nowait")], false),
-    ];
-    for (name, options, waits) in cases {
-        one(&path, name, options, waits);
-        println!("test {name} {options:?} ... ok");
-    }
-    fs::remove_dir_all(path).unwrap();
-    println!("test result: ok. {} passed; 0 failed; 0 ignored", cases.len());
-}
-
-/// Asks for a cached file while another is being opened.
-fn one(path: &Path, name: &str, options: &[(&str, &str)], waits: bool) {
-    let env = env(path, options);
-    let address = local_addr(env.sockets[0].as_fd()).unwrap();
-    let driver = find(name).unwrap().driver;
-    let keep = [env.sockets[0].as_fd(), env.root.as_fd(), env.bells[0].as_fd()];
-    let child = fork_worker(&keep, || match (driver.work)(&env, 0) {
-        Ok(()) => 0,
-        Err(why) => {
-            eprintln!("{why}");
-            1
+    // All of them first: this process has one thread as long as it forks.
+    let servers: Vec<_> =
+        ROWS.iter().flat_map(|row| FAULTS.map(|fault| Server::start(&path, row, fault))).collect();
+    thread::scope(|scope| {
+        for server in &servers {
+            scope.spawn(move || {
+                server.check();
+                println!("test {} ... ok", server.what);
+            });
         }
     });
-    let child = child.unwrap();
-    let mut client = connect(address);
-    assert_eq!(ask(&mut client, "warm"), "warm");
-    let mut other = connect(address);
-    let begin = Instant::now();
-    write!(other, "GET /cold HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    thread::sleep(SLOW / 10);
-    assert_eq!(ask(&mut client, "warm"), "warm");
-    let waited = begin.elapsed() >= SLOW;
-    assert_eq!(waited, waits, "answered after {:?}", begin.elapsed());
-    assert_eq!(answer(&mut other), "cold");
-    assert!(begin.elapsed() >= SLOW, "the open was slow");
-    let counter = |counter| env.arena.slot(0).get(counter);
-    let stalls = counter(Counter::StallOpen);
-    assert_eq!(stalls > 0, waits, "{stalls} stalls of an open");
-    assert_eq!(counter(Counter::DiskNewsDropped), 0);
-    // A client that leaves while its file is opened: nothing of it stays.
-    fs::write(path.join("gone"), "gone").unwrap();
-    write!(connect(address), "GET /gone HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    thread::sleep(SLOW / 10);
-    env.arena.control().stop();
-    env.bells[0].ring();
-    let begin = Instant::now();
-    assert_eq!(child.wait().unwrap(), regatta_sys::process::Exit::Code(0));
-    assert!(waits || begin.elapsed() < SLOW, "left after {:?}", begin.elapsed());
+    fs::remove_dir_all(path).unwrap();
+    println!("test result: ok. {} passed; 0 failed; 0 ignored", servers.len());
+}
+
+fn content(name: &str) -> Vec<u8> {
+    if name == "large" { vec![b'x'; LARGE_BYTES] } else { name.into() }
+}
+
+fn plan(slow: &str) -> Plan {
+    let us = u64::try_from(SLOW.as_micros()).unwrap();
+    match slow {
+        "open" => Plan { slow_open_per_mille: 1000, slow_open_us: us, ..Plan::default() },
+        _ => Plan { slow_read_per_mille: 1000, slow_read_us: us, ..Plan::default() },
+    }
+}
+
+/// One worker, whose disk is slow in one way.
+struct Server {
+    what: String,
+    waits: bool,
+    file: &'static str,
+    stall: Counter,
+    address: SocketAddr,
+    arena: Arena<'static>,
+    bell: Bell,
+    child: Child,
+}
+
+impl Server {
+    fn start(path: &Path, row: &Row, (slow, file, stall): (&str, &'static str, Counter)) -> Self {
+        let (name, options, waits) = row;
+        let env = env(path, options);
+        let address = local_addr(env.sockets[0].as_fd()).unwrap();
+        let driver = find(name).unwrap().driver;
+        let keep = [env.sockets[0].as_fd(), env.root.as_fd(), env.bells[0].as_fd()];
+        let child = fork_worker(&keep, || {
+            chaos::install(plan(slow));
+            match (driver.work)(&env, 0) {
+                Ok(()) => 0,
+                Err(why) => {
+                    eprintln!("{why}");
+                    1
+                }
+            }
+        });
+        let child = child.unwrap();
+        let what = format!("{name} {options:?}, slow {slow}, {file}");
+        let Env { arena, mut bells, .. } = env;
+        let bell = bells.remove(0);
+        Self { what, waits: *waits, file, stall, address, arena, bell, child }
+    }
+
+    /// Asks for a cached file while another is being opened, read or sent.
+    fn check(&self) {
+        let Self { what, waits, file, .. } = self;
+        let mut client = connect(self.address);
+        let mut warm = || assert_eq!(ask(&mut client, "warm"), content("warm"));
+        // A round is entered when it is over: by then another has answered.
+        warm();
+        warm();
+        let before = self.stalls();
+        let mut other = connect(self.address);
+        let begin = Instant::now();
+        request(&mut other, file);
+        thread::sleep(SLOW / 10);
+        warm();
+        let waited = begin.elapsed() >= SLOW;
+        assert_eq!(waited, *waits, "{what}: answered after {:?}", begin.elapsed());
+        assert_eq!(answer(&mut other), content(file));
+        assert!(begin.elapsed() >= SLOW, "{what}: the disk was slow");
+        warm();
+        for (counter, stalls) in self.stalls() {
+            let more = stalls - before[&counter];
+            match counter {
+                Counter::StallRound => assert!(!waits || more > 0, "{what}: no round stalled"),
+                _ => {
+                    let expect = u64::from(*waits && counter == self.stall);
+                    assert_eq!(more, expect, "{what}: {}", counter.name());
+                }
+            }
+        }
+        assert_eq!(self.arena.slot(0).get(Counter::DiskNewsDropped), 0);
+        self.leave();
+    }
+
+    /// A client that leaves while its file is opened or read: nothing of it stays.
+    fn leave(&self) {
+        request(&mut connect(self.address), "gone");
+        thread::sleep(SLOW / 10);
+        self.arena.control().stop();
+        self.bell.ring();
+        let begin = Instant::now();
+        assert_eq!(self.child.wait().unwrap(), Exit::Code(0));
+        let took = begin.elapsed();
+        assert!(self.waits || took < SLOW, "{}: left after {took:?}", self.what);
+    }
+
+    /// What the ledger says.
+    fn stalls(&self) -> HashMap<Counter, u64> {
+        use Counter::{StallOpen, StallRead, StallRound, StallSend};
+        let slot = self.arena.slot(0);
+        [StallOpen, StallRead, StallSend, StallRound].map(|one| (one, slot.get(one))).into()
+    }
 }
 
 fn env(path: &Path, options: &[(&str, &str)]) -> Env {
@@ -101,7 +179,8 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
     let mut specs: Vec<_> = ARCHITECTURES.iter().flat_map(|one| one.driver.options).collect();
     specs.extend(SERVER);
     let mut settings = Settings::defaults(specs.iter().copied());
-    for (key, value) in options {
+    // A machine that is busy with other things is not to look like a slow disk.
+    for (key, value) in options.iter().chain(&[("event.stall_us", "500 ms")]) {
         let spec = specs.iter().find(|spec| spec.key == *key).unwrap();
         settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
     }
@@ -125,24 +204,28 @@ fn connect(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address).unwrap()
 }
 
-fn ask(client: &mut TcpStream, name: &str) -> String {
+fn request(client: &mut TcpStream, name: &str) {
     write!(client, "GET /{name} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+}
+
+fn ask(client: &mut TcpStream, name: &str) -> Vec<u8> {
+    request(client, name);
     answer(client)
 }
 
-/// The four bytes of the body.
-fn answer(client: &mut TcpStream) -> String {
-    let mut text = String::new();
-    loop {
+/// The body of the next response.
+fn answer(client: &mut TcpStream) -> Vec<u8> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         client.read_exact(&mut byte).unwrap();
-        text.push(char::from(byte[0]));
-        if let Some((_, body)) = text.split_once("\r\n\r\n")
-            && body.len() == 4
-        {
-            return body.to_owned();
-        }
+        head.extend(byte);
     }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    client.read_exact(&mut body).unwrap();
+    body
 }
 
 struct Quiet;

@@ -35,6 +35,8 @@ Keys of --chaos, whose values are whole numbers:
   emfile_accept_per_mille  accepts that seem to find no free descriptor
   slow_open_per_mille      opens that take slow_open_us longer
   slow_open_us             how long a slow open takes, microseconds
+  slow_read_per_mille      files on a slow disk, and not in memory before their first read
+  slow_read_us             how long that read takes, microseconds
   die_locked_per_mille     points in a change of a shared cache at which a worker is killed";
 
     impl FromStr for Faults {
@@ -65,6 +67,8 @@ Keys of --chaos, whose values are whole numbers:
                 "emfile_accept_per_mille" => plan.emfile_accept_per_mille = rate(key, value)?,
                 "slow_open_per_mille" => plan.slow_open_per_mille = rate(key, value)?,
                 "slow_open_us" => plan.slow_open_us = number(key, value)?,
+                "slow_read_per_mille" => plan.slow_read_per_mille = rate(key, value)?,
+                "slow_read_us" => plan.slow_read_us = number(key, value)?,
                 "die_locked_per_mille" => plan.die_locked_per_mille = rate(key, value)?,
                 _ => return Err(format!("there is no key \"{key}\"\n{KEYS}")),
             }
@@ -93,7 +97,8 @@ Keys of --chaos, whose values are whole numbers:
             assert_eq!(parse("seed=7,short_per_mille=1000"), Ok(plan));
             let all = "seed=1,short_per_mille=2,eintr_per_mille=3,eagain_per_mille=4,\
                        emfile_accept_per_mille=5,slow_open_per_mille=6,slow_open_us=7,\
-                       die_locked_per_mille=8";
+                       slow_read_per_mille=8,slow_read_us=9,\
+                       die_locked_per_mille=10";
             let expect = Plan {
                 seed: 1,
                 short_per_mille: 2,
@@ -102,7 +107,9 @@ Keys of --chaos, whose values are whole numbers:
                 emfile_accept_per_mille: 5,
                 slow_open_per_mille: 6,
                 slow_open_us: 7,
-                die_locked_per_mille: 8,
+                slow_read_per_mille: 8,
+                slow_read_us: 9,
+                die_locked_per_mille: 10,
             };
             assert_eq!(parse(all), Ok(expect));
             for (text, part) in [

@@ -5,12 +5,15 @@
 #[cfg(feature = "chaos")]
 pub use on::{Plan, die_locked, install, struck};
 #[cfg(feature = "chaos")]
-pub(crate) use on::{blocks, edge_triggered, fault, shorten, slow, slow_us};
+pub(crate) use on::{
+    blocks, cold_us, edge_triggered, fault, is_cold, shorten, slow_open, slow_open_us, slow_read,
+    warm,
+};
 
 #[cfg(not(feature = "chaos"))]
 pub use off::die_locked;
 #[cfg(not(feature = "chaos"))]
-pub(crate) use off::{blocks, edge_triggered, fault, shorten, slow};
+pub(crate) use off::{blocks, edge_triggered, fault, is_cold, shorten, slow_open, slow_read};
 
 /// The places where faults strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +50,15 @@ mod off {
     }
 
     #[inline]
-    pub(crate) const fn slow() {}
+    pub(crate) const fn slow_open() {}
+
+    #[inline]
+    pub(crate) const fn slow_read(_inode: u64) {}
+
+    #[inline]
+    pub(crate) const fn is_cold(_inode: u64) -> bool {
+        false
+    }
 
     /// Does nothing: this program was built without faults.
     #[inline]
@@ -65,6 +76,7 @@ mod off {
 #[cfg(feature = "chaos")]
 mod on {
     use super::Hook;
+    use crate::shm;
     use rustix::{
         io::Errno,
         process::{Signal, getpid, kill_process},
@@ -99,21 +111,36 @@ mod on {
         pub slow_open_per_mille: u32,
         /// How long a slow open takes, microseconds.
         pub slow_open_us: u64,
+        /// How many of 1,000 files are on a slow disk, and in nobody's memory at first: reading or
+        /// sending from one takes `slow_read_us` longer until somebody has waited for it, and who
+        /// asks whether it is in memory is told that it is not.
+        pub slow_read_per_mille: u32,
+        /// How long the first read of such a file takes, microseconds.
+        pub slow_read_us: u64,
         /// Points in the middle of a change of what processes share at which this one is killed,
         /// the locks of that in its hand.
         pub die_locked_per_mille: u32,
     }
 
+    /// Words of the map of files that have been waited for, one bit for each.
+    const WARM_WORDS: usize = 1 << 14;
+
     static PLAN: OnceLock<Plan> = OnceLock::new();
     static EDGE: AtomicBool = AtomicBool::new(false);
     static ROLLS: AtomicU64 = AtomicU64::new(0);
     static STRUCK: AtomicU64 = AtomicU64::new(0);
+    /// Shared with processes that are forked later, as the memory is for which it stands.
+    static WARM: OnceLock<&[AtomicU64]> = OnceLock::new();
 
     /// Starts the faults, in this process and those that it forks.
     ///
     /// # Panics
-    /// If a plan has been installed already.
+    /// If a plan has been installed already, or there is no memory left.
     pub fn install(plan: Plan) {
+        if plan.slow_read_per_mille > 0 {
+            let memory = shm::create_named("regatta-chaos", WARM_WORDS);
+            WARM.get_or_init(|| memory.expect("there is memory for a test's faults").words());
+        }
         assert!(PLAN.set(plan).is_ok(), "one plan per process");
     }
 
@@ -149,7 +176,7 @@ mod on {
         }
     }
 
-    pub(crate) fn slow() {
+    pub(crate) fn slow_open() {
         if let Some(plan) = PLAN.get()
             && strikes(plan, plan.slow_open_per_mille)
         {
@@ -173,8 +200,44 @@ mod on {
     }
 
     /// How long a slow open takes, microseconds.
-    pub(crate) fn slow_us() -> u64 {
+    pub(crate) fn slow_open_us() -> u64 {
         PLAN.get().map_or(0, |plan| plan.slow_open_us)
+    }
+
+    /// Waits for a file that is not in memory.
+    pub(crate) fn slow_read(inode: u64) {
+        let us = cold_us(inode);
+        if us > 0 {
+            thread::sleep(Duration::from_micros(us));
+            warm(inode);
+        }
+    }
+
+    /// Whether reading the file would have to wait.
+    pub(crate) fn is_cold(inode: u64) -> bool {
+        cold_us(inode) > 0
+    }
+
+    /// How long reading the file would have to wait, microseconds.
+    pub(crate) fn cold_us(inode: u64) -> u64 {
+        let Some((plan, (word, bit))) = PLAN.get().zip(place(inode)) else { return 0 };
+        let slow = mix(inode.wrapping_add(plan.seed)) % 1000 < u64::from(plan.slow_read_per_mille);
+        if slow && word.load(Relaxed) & bit == 0 { plan.slow_read_us } else { 0 }
+    }
+
+    /// Notes that the file has been waited for.
+    pub(crate) fn warm(inode: u64) {
+        if let Some((word, bit)) = place(inode) {
+            word.fetch_or(bit, Relaxed);
+            STRUCK.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Where the map says whether the file has been waited for.
+    fn place(inode: u64) -> Option<(&'static AtomicU64, u64)> {
+        let words: &'static [AtomicU64] = WARM.get()?;
+        let at = usize::try_from(inode / 64 % words.len() as u64).expect("below their number");
+        Some((&words[at], 1 << (inode % 64)))
     }
 
     pub(crate) fn edge_triggered() {
@@ -187,9 +250,12 @@ mod on {
         strikes
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014): a counter, then a mix.
     fn roll(plan: &Plan) -> u64 {
-        let count = ROLLS.fetch_add(1, Relaxed).wrapping_add(plan.seed);
+        mix(ROLLS.fetch_add(1, Relaxed).wrapping_add(plan.seed))
+    }
+
+    /// Number `count` of a sequence (SplitMix64; Steele, Lea, Flood 2014).
+    fn mix(count: u64) -> u64 {
         let mut z = count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -177,7 +177,7 @@ pub fn open_below(
     if req.path.is_empty() {
         return Ok(Opened::Directory);
     }
-    chaos::slow();
+    chaos::slow_open();
     let how = how_to_open(rules);
     let Some(file) = open_one(root, &req.path, "", how)? else { return Ok(Opened::Directory) };
     let siblings = Coding::ALL.map(|coding| {
@@ -234,6 +234,7 @@ pub(crate) const OPEN_FLAGS: OFlags =
 /// # Errors
 /// The read failed, or there is no memory for that many bytes.
 pub fn read_range(req: &ReadReq<StaticFile>) -> Result<Box<[u8]>, Fault> {
+    chaos::slow_read(req.file.id().inode);
     let len = usize::try_from(req.len).map_err(|_| Fault::Other(libc::ENOMEM))?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| Fault::Other(libc::ENOMEM))?;

@@ -1,8 +1,11 @@
 //! Whether the range of a file is in memory, and bringing it there.
 //!
 //! Every answer is true of the past: what was in memory may have left it.
-use crate::{StaticFile, again, chaos::Hook};
-use regatta_op::{Fault, ReadReq};
+use crate::{
+    StaticFile, again,
+    chaos::{self, Hook},
+};
+use regatta_op::{Fault, File, ReadReq};
 use rustix::{
     io::Errno,
     mm::{MapFlags, ProtFlags},
@@ -45,6 +48,9 @@ const PAGE: u64 = 4096;
 /// range nothing is copied: there is no memory to read into, and whoever finds a page finds that.
 #[must_use]
 pub fn by_nowait(file: &StaticFile, at: u64, len: u64) -> Resident {
+    if chaos::is_cold(file.id().inode) {
+        return Resident::No;
+    }
     let end = at.saturating_add(len.max(1));
     let mut next = at;
     loop {
@@ -102,6 +108,9 @@ fn look(file: &StaticFile, at: u64, len: u64) -> Result<u64, Errno> {
 /// runs as the owner of its files.
 #[must_use]
 pub fn by_mincore(file: &StaticFile, at: u64, len: u64) -> Resident {
+    if chaos::is_cold(file.id().inode) {
+        return Resident::No;
+    }
     let start = at - at % PAGE;
     let pages = (at + len.max(1)).div_ceil(PAGE) - start / PAGE;
     let (Ok(bytes), Ok(count)) = (usize::try_from(pages * PAGE), usize::try_from(pages)) else {
@@ -134,6 +143,9 @@ pub fn by_mincore(file: &StaticFile, at: u64, len: u64) -> Resident {
 #[must_use]
 pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
     const SYS_CACHESTAT: libc::c_long = 451;
+    if chaos::is_cold(file.id().inode) {
+        return Resident::No;
+    }
     let range = [at, len.max(1)];
     let mut found = [0u64; 5];
     // SAFETY: the kernel reads two integers, offset and length, and writes five
@@ -161,6 +173,7 @@ pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
 /// # Errors
 /// The read failed.
 pub fn touch(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result<(), Fault> {
+    chaos::slow_read(file.id().inode);
     let end = at.saturating_add(len);
     let mut at = at;
     while at < end {
@@ -178,6 +191,9 @@ pub fn touch(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result
 /// [`crate::read_range`] as far as it needs no disk: `None` if any of it would block.
 #[must_use]
 pub fn read_cached(req: &ReadReq<StaticFile>) -> Option<Result<Box<[u8]>, Fault>> {
+    if chaos::is_cold(req.file.id().inode) {
+        return None;
+    }
     let len = usize::try_from(req.len).ok()?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).ok()?;

@@ -3,12 +3,16 @@
 //!
 //! That is what Lazy Asynchronous I/O asked of an operating system. Every operation owns what the
 //! kernel reads and writes until the kernel has reported it.
+#[cfg(feature = "chaos")]
+use crate::chaos;
 use crate::{
     Bell, OpenRules, Root, StaticFile,
     file::{OPEN_FLAGS, how_to_open, open_fault},
     residency::{COPY_BYTES, after_probe},
 };
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
+#[cfg(feature = "chaos")]
+use regatta_op::File;
 use regatta_op::{Coding, Fault, OpenFault, OpenReq, Opened, ReadReq};
 use rustix::io::Errno;
 use std::{
@@ -91,6 +95,9 @@ struct Job {
     path: Vec<u8>,
     how: types::OpenHow,
     buffer: Vec<u8>,
+    /// An injected delay, which comes before the first step.
+    #[cfg(feature = "chaos")]
+    slow: Option<types::Timespec>,
 }
 
 enum Task {
@@ -103,9 +110,6 @@ type Siblings = [Option<StaticFile>; 3];
 
 #[derive(Clone, Copy)]
 enum OpenStage {
-    /// An injected delay comes first.
-    #[cfg(feature = "chaos")]
-    Slow(types::Timespec),
     /// The path itself.
     File,
     /// The path itself again, without reading it: whether a directory is there.
@@ -269,10 +273,12 @@ impl Drop for Ring {
 
 impl Job {
     fn new(work: Work) -> Self {
+        #[cfg(feature = "chaos")]
+        let slow = delay(&work);
         let (task, bytes) = match work {
             Work::Open(req) => {
-                let stage = first_stage();
-                (Task::Open { req, stage, file: None, siblings: [const { None }; 3] }, 0)
+                let (stage, siblings) = (OpenStage::File, [const { None }; 3]);
+                (Task::Open { req, stage, file: None, siblings }, 0)
             }
             Work::Read(req) => {
                 let bytes = usize::try_from(req.len).unwrap_or(0);
@@ -285,16 +291,23 @@ impl Job {
             }
         };
         let (path, how) = (Vec::new(), types::OpenHow::new());
-        Self { task, path, how, buffer: Vec::with_capacity(bytes) }
+        Self {
+            task,
+            path,
+            how,
+            buffer: Vec::with_capacity(bytes),
+            #[cfg(feature = "chaos")]
+            slow,
+        }
     }
 
     /// The entry of the next step. It points into this job's heap memory.
     fn entry(&mut self, root: RawFd, resolve: u64) -> squeue::Entry {
+        #[cfg(feature = "chaos")]
+        if let Some(time) = &self.slow {
+            return opcode::Timeout::new(std::ptr::from_ref(time)).build();
+        }
         match &self.task {
-            #[cfg(feature = "chaos")]
-            Task::Open { stage: OpenStage::Slow(time), .. } => {
-                opcode::Timeout::new(std::ptr::from_ref(time)).build()
-            }
             Task::Open { req, stage, .. } => {
                 let suffix = match stage {
                     OpenStage::Sibling(coding) => coding.suffix(),
@@ -332,6 +345,13 @@ impl Job {
 
     /// Takes the result of a step.
     fn step(mut self: Box<Self>, result: i32) -> Next {
+        #[cfg(feature = "chaos")]
+        if self.slow.take().is_some() {
+            if let Task::Read(ReadReq { file, .. }) | Task::Warm { file, .. } = &self.task {
+                chaos::warm(file.id().inode);
+            }
+            return Next::Step(self);
+        }
         match &mut self.task {
             Task::Open { req, stage, file, siblings } => {
                 match open_step(result, req, *stage, file, siblings) {
@@ -395,13 +415,17 @@ fn scratch_bytes(len: u64) -> usize {
     usize::try_from(len.clamp(1, SCRATCH_BYTES)).unwrap_or(1)
 }
 
-fn first_stage() -> OpenStage {
-    #[cfg(feature = "chaos")]
-    if crate::chaos::blocks() {
-        let time = std::time::Duration::from_micros(crate::chaos::slow_us());
-        return OpenStage::Slow(time.into());
-    }
-    OpenStage::File
+/// How long an operation is delayed before its first step.
+#[cfg(feature = "chaos")]
+fn delay(work: &Work) -> Option<types::Timespec> {
+    let us = match work {
+        Work::Open(_) if chaos::blocks() => chaos::slow_open_us(),
+        Work::Open(_) => 0,
+        Work::Read(ReadReq { file, .. }) | Work::Warm { file, .. } => {
+            chaos::cold_us(file.id().inode)
+        }
+    };
+    (us > 0).then(|| std::time::Duration::from_micros(us).into())
 }
 
 /// A read into the spare memory of `buffer`.
@@ -420,10 +444,6 @@ fn open_step(
     file: &mut Option<StaticFile>,
     siblings: &mut Siblings,
 ) -> Result<OpenStage, Result<Opened<StaticFile>, OpenFault>> {
-    #[cfg(feature = "chaos")]
-    if let OpenStage::Slow(_) = stage {
-        return Ok(OpenStage::File);
-    }
     let opened = if result < 0 {
         Err(Errno::from_raw_os_error(-result))
     } else {
@@ -431,8 +451,6 @@ fn open_step(
         Ok(unsafe { OwnedFd::from_raw_fd(result) })
     };
     match stage {
-        #[cfg(feature = "chaos")]
-        OpenStage::Slow(_) => {}
         OpenStage::File => match opened {
             Err(Errno::ACCESS) => return Ok(OpenStage::Look),
             Err(errno) => return Err(Err(open_fault(errno))),

@@ -7,7 +7,9 @@ use regatta_op::{Codings, File, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
     OpenRules, Root, StaticFile,
     chaos::{self, Plan},
-    open_below, read_range, recv, send,
+    open_below, read_range, recv,
+    residency::{Resident, by_nowait},
+    send,
     socket::{AcceptFault, Connection, ListenSpec, Mode, accept, accept_fault, listen, local_addr},
     wait::{Epoll, Interest, Poller, Trigger},
 };
@@ -33,6 +35,8 @@ fn every_byte_arrives_once_whatever_strikes() {
         emfile_accept_per_mille: 300,
         slow_open_per_mille: 500,
         slow_open_us: 2000,
+        slow_read_per_mille: 1000,
+        slow_read_us: 2000,
         die_locked_per_mille: 0,
     });
     let (server, mut client) = connection();
@@ -40,8 +44,12 @@ fn every_byte_arrives_once_whatever_strikes() {
     let body: Vec<_> = (0..LEN).map(|i| (i % 251).to_le_bytes()[0]).collect();
     dir.write("file", &body);
     let file = open(&dir);
+    assert_eq!(by_nowait(&file, 0, LEN.into()), Resident::No, "nobody has read it");
+    let start = Instant::now();
     let read = read_range(&ReadReq { file: file.clone(), at: 0, len: file.len() }).unwrap();
     assert_eq!(&*read, body);
+    assert!(start.elapsed() >= Duration::from_millis(2), "the first read is slow");
+    assert_ne!(by_nowait(&file, 0, LEN.into()), Resident::No, "somebody has waited for it");
 
     let one = [b"head", &body[..], &body[..], b"middle", &body[10_000..]].concat();
     let expected = one.repeat(RESPONSES);
