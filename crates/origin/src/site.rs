@@ -49,7 +49,8 @@ impl fmt::Debug for Site {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest request head, bytes, from the request line to the blank line; more is 431, or 414
-    /// if not even the request line fits.
+    /// if not even the request line fits. Drivers receive no more at once, so that a connection
+    /// keeps at most twice as much of what comes behind the request that it answers.
     pub head_bytes_max: usize,
     /// Longest request target, bytes; more is 414.
     pub target_bytes_max: usize,

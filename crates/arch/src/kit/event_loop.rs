@@ -24,8 +24,8 @@ use regatta_sys::{
 };
 use std::{collections::VecDeque, io, net::SocketAddr, os::fd::AsFd, time::Duration};
 
-/// Bytes that one `recv` can take. Larger than any head that is allowed by default.
-const BUFFER_BYTES: usize = 64 << 10;
+/// The most bytes that one `recv` takes, however long a head may be.
+const RECV_BYTES_MAX: usize = 64 << 10;
 /// Where in the buffer received bytes land: the target of a `GET` then starts where a word does,
 /// and is looked at in words (std's check that it is UTF-8, which `httparse` makes).
 const LANDING: usize = 4;
@@ -100,6 +100,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     pub fn new(poller: P, acceptor: Acceptor<'a>, rules: Rules, around: Surroundings<'a>) -> Self {
         let now = clock::now();
         let rules = Rules { edge: poller.edge(), ..rules };
+        // What comes behind a request is kept until that is answered, so no more is taken at once
+        // than a head may need: a connection keeps two such lengths at most.
+        let recv_bytes = around.cx.site.limits.head_bytes_max.min(RECV_BYTES_MAX);
         Self {
             poller,
             slots: Slab::default(),
@@ -109,7 +112,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             around,
             fired: VecDeque::new(),
             again: VecDeque::new(),
-            buffer: vec![0; LANDING + BUFFER_BYTES].into(),
+            buffer: vec![0; LANDING + recv_bytes].into(),
             spares: Spares::default(),
             now,
             stamp: clock::nanos(),

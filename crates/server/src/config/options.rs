@@ -117,7 +117,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         bytes(512, MIB),
         "16384",
         "The longest request head.",
-        "A longer one is answered 431.",
+        "A longer one is answered 431. No more is received at once either (64 KiB if this is \
+         longer), so of requests that a peer sends ahead of its answers a connection keeps at most \
+         twice as much; the rest waits in the kernel.",
     ),
     option(
         "limits.target_bytes_max",
@@ -215,7 +217,8 @@ pub static OPTIONS: &[OptionSpec] = &[
          on descriptors (RLIMIT_NOFILE, raised as far as it may be) leaves beside the cache. Where \
          many are sent large files that the cache does not keep, each needs a second descriptor: \
          if there is none, the cache gives up some of its own, then the request waits for another \
-         to end, and after ten seconds it is answered 503.",
+         to end, and after ten seconds it is answered 503. A peer that sends requests and takes no \
+         answers makes its connection keep up to twice limits.head_bytes_max of them.",
     ),
     option(
         "content.index",

@@ -1,0 +1,195 @@
+//! One event loop over real sockets and files, in the thread of the test: what it keeps of what a
+//! peer sends, and how often it allocates.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use regatta_arch::{
+    WorkerLog,
+    drive::step::{FileCx, Rules},
+    kit::{
+        accept::{AcceptRules, Acceptor, WhenFull},
+        disk::InlineDisk,
+        event_loop::{EventLoop, Surroundings},
+    },
+};
+use regatta_metrics::{Arena, Counter, Tally};
+use regatta_op::Now;
+use regatta_origin::{LocalCache, Log, Record, Scratch, Site};
+use regatta_sys::{
+    Bell, OpenRules, Root,
+    socket::{ListenSpec, Mode, listen, local_addr},
+    wait::{Epoll, Poller, Trigger},
+};
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::atomic::AtomicU64,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long the machine may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder with a small file and a large one.
+struct Folder(PathBuf);
+
+const SMALL_BYTES: usize = 4096;
+const LARGE_BYTES: u64 = 1 << 20;
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("regatta-loop-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("small"), [b's'; SMALL_BYTES]).unwrap();
+        File::create(path.join("large")).unwrap().set_len(LARGE_BYTES).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ends the loop, also where the client has failed.
+struct Stop<'a>(Arena<'a>, &'a Bell);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.control().stop();
+        self.1.ring();
+    }
+}
+
+/// Runs a loop in this thread for as long as `client` runs in another.
+fn serve(
+    poller: impl Poller,
+    listener: OwnedFd,
+    (site, folder, log): (&Site, &Path, &dyn WorkerLog),
+    client: impl FnOnce(Arena<'_>) + Send,
+) {
+    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let (arena, bell) = (Arena::create(&words, 1), Bell::new().unwrap());
+    let root = Root::open(folder).unwrap();
+    let mut disk = InlineDisk { root: &root, rules: OpenRules::default() };
+    let (cache, scratch) = (LocalCache::new(&site.caching, 7), Scratch::new(7));
+    let slot = arena.slot(0);
+    let cx = FileCx { site, cache: &cache, tally: Tally::Owned(slot), log, scratch: &scratch };
+    let around = Surroundings {
+        cx,
+        slot,
+        control: arena.control(),
+        bell: &bell,
+        log,
+        stall_ns: u64::MAX,
+        shared: None,
+    };
+    let listeners = [listener];
+    let accepting = AcceptRules {
+        count: 0,
+        eager_read: false,
+        on_close: false,
+        when_full: WhenFull::Stop,
+        connections_max: 100,
+        mode: Mode::Nonblocking,
+    };
+    let rules = Rules {
+        bytes_max: 2 << 20,
+        ops_max: 64,
+        full_read: false,
+        eager_write: true,
+        edge: false,
+        patience: None,
+    };
+    let acceptor = Acceptor::new(&listeners, accepting);
+    thread::scope(|scope| {
+        let stop = Stop(arena, &bell);
+        scope.spawn(move || {
+            let _stop = stop;
+            client(arena);
+        });
+        EventLoop::new(poller, acceptor, rules, around).run(&mut disk).unwrap();
+    });
+}
+
+/// A listener whose connections have room for little, and one of them.
+fn connect() -> (OwnedFd, BufReader<TcpStream>) {
+    let spec = ListenSpec {
+        send_buffer_bytes: 128 << 10,
+        ..ListenSpec::new("127.0.0.1:0".parse().unwrap())
+    };
+    let listener = listen(&spec).unwrap();
+    let peer = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_write_timeout(Some(PATIENCE)).unwrap();
+    (listener, BufReader::new(peer))
+}
+
+/// Reads one response, and says how long its body was.
+fn answer(peer: &mut BufReader<TcpStream>, has_body: bool) -> u64 {
+    let (mut length, mut line) = (0, String::new());
+    while line != "\r\n" {
+        line.clear();
+        assert!(peer.read_line(&mut line).unwrap() > 0, "it goes on");
+        if let Some(text) = line.strip_prefix("Content-Length: ") {
+            length = text.trim_end().parse().unwrap();
+        }
+    }
+    if !has_body {
+        return 0;
+    }
+    assert_eq!(io::copy(&mut peer.take(length), &mut io::sink()).unwrap(), length);
+    length
+}
+
+/// Who wants no log.
+struct Quiet;
+
+impl Log for Quiet {
+    fn wants(&self) -> bool {
+        false
+    }
+    fn record(&self, _: &Record<'_>) {}
+}
+
+impl WorkerLog for Quiet {
+    fn tick(&self, _: Now) {}
+    fn flush(&self) {}
+    fn is_due(&self) -> bool {
+        false
+    }
+    fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
+}
+
+/// docs/options.md, `limits.head_bytes_max`.
+#[test]
+fn requests_ahead_of_their_answers_stay_in_the_kernel() {
+    const REQUEST: &[u8] = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
+    let folder = Folder::new("ahead");
+    let (listener, mut peer) = connect();
+    // Before the loop begins: all of it is there when it first receives.
+    let ahead = (60 << 10) / REQUEST.len();
+    let large = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
+    peer.get_mut().write_all(&[large, REQUEST.repeat(ahead)].concat()).unwrap();
+    let site = Site::default();
+    let poller = Epoll::new(Trigger::Level).unwrap();
+    serve(poller, listener, (&site, folder.0.as_path(), &Quiet), |arena| {
+        let counter = |counter| arena.slot(0).get(counter);
+        let begin = Instant::now();
+        while counter(Counter::SendfileWouldBlock) == 0 {
+            assert!(begin.elapsed() < PATIENCE, "the large file does not fit the socket");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let taken = counter(Counter::RecvBytes);
+        let most = site.limits.head_bytes_max as u64;
+        assert!(taken > 0 && taken <= most, "{taken} bytes taken");
+        assert_eq!(answer(&mut peer, true), LARGE_BYTES);
+        for _ in 0..ahead {
+            assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
+        }
+    });
+}
