@@ -15,19 +15,27 @@ use regatta_op::Now;
 use regatta_origin::{LocalCache, Log, Record, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root,
+    alloc_count::{Counting, allocations},
     socket::{ListenSpec, Mode, listen, local_addr},
-    wait::{Epoll, Poller, Trigger},
+    wait::{Epoll, Poll, Poller, Select, Trigger},
 };
 use std::{
+    cell::Cell,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
-    sync::atomic::AtomicU64,
+    sync::atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Acquire, Release},
+    },
     thread,
     time::{Duration, Instant},
 };
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
 
 /// How long the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -192,4 +200,111 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
             assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
         }
     });
+}
+
+/// A log that notes how often its thread, which is the loop's, has allocated.
+struct Watch<'a> {
+    /// The client wants it to.
+    watching: &'a AtomicBool,
+    /// When it began to look, and when it last did.
+    first: Cell<Option<u64>>,
+    last: Cell<u64>,
+    exchanges: Cell<u64>,
+}
+
+impl Watch<'_> {
+    fn look(&self) {
+        if self.watching.load(Acquire) {
+            self.last.set(allocations());
+            self.first.set(self.first.get().or(Some(allocations())));
+        }
+    }
+}
+
+impl Log for Watch<'_> {
+    fn wants(&self) -> bool {
+        true
+    }
+    fn record(&self, record: &Record<'_>) {
+        assert!(record.status < 400);
+        self.look();
+        self.exchanges.set(self.exchanges.get() + u64::from(self.first.get().is_some()));
+    }
+}
+
+impl WorkerLog for Watch<'_> {
+    fn tick(&self, _: Now) {
+        self.look();
+    }
+    fn flush(&self) {}
+    fn is_due(&self) -> bool {
+        false
+    }
+    fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
+}
+
+/// What a connection may ask for, and how many answers and bytes of bodies that makes.
+fn round(peer: &mut BufReader<TcpStream>) {
+    let get = "GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (small, large) = (SMALL_BYTES as u64, LARGE_BYTES);
+    let rows = [
+        (get.to_owned(), 1, small),
+        ("HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 1, 0),
+        ("GET /small HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n".to_owned(), 1, 0),
+        // More than the socket takes: it is parked, and a timer is filed.
+        ("GET /large HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 1, large),
+        // More operations than a turn may perform.
+        (get.repeat(70), 70, small),
+    ];
+    for (request, answers, bytes) in rows {
+        peer.get_mut().write_all(request.as_bytes()).unwrap();
+        for _ in 0..answers {
+            assert_eq!(answer(peer, bytes > 0), bytes);
+        }
+    }
+}
+
+/// Serves 1,000 hits and more, and a timer that fires if there is `time` for it.
+fn watched(poller: impl Poller, name: &'static str, time: Duration) {
+    let folder = Folder::new(name);
+    let (listener, mut peer) = connect();
+    let watching = AtomicBool::new(false);
+    let (first, last) = (Cell::new(None), Cell::new(0));
+    let watch = Watch { watching: &watching, first, last, exchanges: Cell::new(0) };
+    let mut site = Site::default();
+    site.caching.revalidate_ms = 3_600_000;
+    site.deadlines.head_ms_max = 2_000;
+    serve(poller, listener, (&site, folder.0.as_path(), &watch), |_| {
+        for _ in 0..5 {
+            round(&mut peer);
+        }
+        watching.store(true, Release);
+        let begin = Instant::now();
+        // Part of a head: a timer is filed for its deadline, and filed again when it fires.
+        peer.get_mut().write_all(b"GET /small HTT").unwrap();
+        thread::sleep(Duration::from_millis(50));
+        peer.get_mut().write_all(b"P/1.1\r\nHost: a\r\n\r\n").unwrap();
+        assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
+        for _ in 0..14 {
+            round(&mut peer);
+        }
+        while begin.elapsed() < time {
+            thread::sleep(Duration::from_millis(20));
+            round(&mut peer);
+        }
+    });
+    let exchanges = watch.exchanges.get();
+    assert!(exchanges >= 1000, "{name}: {exchanges} exchanges");
+    let first = watch.first.get().unwrap();
+    assert!(first > 0, "the allocator counts");
+    assert_eq!(watch.last.get() - first, 0, "{name}: allocations in {exchanges} exchanges");
+}
+
+/// STYLE.md 14, for the whole of a loop: poller, slots, timers, parked operations and the core.
+#[test]
+fn a_warm_loop_allocates_nothing() {
+    watched(Epoll::new(Trigger::Level).unwrap(), "epoll", Duration::from_secs(4));
+    watched(Epoll::new(Trigger::Edge).unwrap(), "epoll-edge", Duration::ZERO);
+    watched(Poll::new(), "poll", Duration::ZERO);
+    watched(Select::new(), "select", Duration::ZERO);
 }

@@ -38,6 +38,9 @@ const DATE_MS: u64 = 64;
 const EXPIRIES_MAX: usize = 16;
 /// One turn in so many is timed.
 const TURNS_PER_SAMPLE: u32 = 64;
+/// What an idle connection takes of the worker's memory at most, bytes: a slot and a timer.
+const CONNECTION_BYTES_MAX: usize = 256;
+const _: () = assert!(Slab::<Slot>::SLOT_BYTES + Wheel::ENTRY_BYTES <= CONNECTION_BYTES_MAX);
 /// Keys with the top bit are the loop's own.
 const BELL: u64 = u64::MAX;
 const DISK: u64 = u64::MAX - 1;
@@ -110,7 +113,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             acceptor,
             rules,
             around,
-            fired: VecDeque::new(),
+            fired: VecDeque::with_capacity(EXPIRIES_MAX),
             again: VecDeque::new(),
             buffer: vec![0; LANDING + recv_bytes].into(),
             spares: Spares::default(),

@@ -26,6 +26,9 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// What a slot takes, bytes, with its generation and its place among those that are free.
+    pub const SLOT_BYTES: usize = size_of::<Place<T>>() + size_of::<u32>();
+
     /// Slots in use.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -11,6 +11,10 @@ const BUCKET_MS: u64 = 32;
 /// Buckets in the wheel; together they cover a little over a minute.
 const BUCKETS: usize = 2048;
 const WORDS: usize = BUCKETS / 64;
+/// Entries in a piece of memory: a growing wheel moves none.
+const CHUNK: usize = 256;
+/// The end of a chain of entries.
+const END: u32 = u32::MAX;
 
 /// An entry: which connection, and the tick it was filed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +25,24 @@ pub struct Fired {
     pub at: Tick,
 }
 
-/// The wheel.
+/// An entry in its chain.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    entry: Fired,
+    /// The place of the next one.
+    next: u32,
+}
+
+/// The wheel. Its entries have places that are used again: a warm one allocates nothing, and what
+/// a burst took is kept once and not by every bucket.
 #[derive(Debug)]
 pub struct Wheel {
-    buckets: Box<[Vec<Fired>]>,
+    /// The place of each bucket's first entry.
+    buckets: Box<[u32]>,
+    /// The places.
+    chunks: Vec<Box<[Link]>>,
+    /// The first of those that are free.
+    free: u32,
     /// One bit per bucket that holds an entry.
     filled: [u64; WORDS],
     /// The bucket number (not its index) up to which entries have fired.
@@ -37,11 +55,15 @@ pub struct Wheel {
 const NEVER: u64 = u64::MAX;
 
 impl Wheel {
+    /// What an entry takes, bytes.
+    pub const ENTRY_BYTES: usize = size_of::<Link>();
+
     /// An empty wheel that starts at `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        let buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
-        Self { buckets, filled: [0; WORDS], turned: now.0 / BUCKET_MS, soonest: NEVER }
+        let (buckets, filled) = (vec![END; BUCKETS].into(), [0; WORDS]);
+        let turned = now.0 / BUCKET_MS;
+        Self { buckets, chunks: Vec::new(), free: END, filled, turned, soonest: NEVER }
     }
 
     /// Files `key` to fire at `at`, or up to one bucket later. An entry beyond the wheel's reach
@@ -52,7 +74,13 @@ impl Wheel {
         let number = (at.0 / BUCKET_MS + 1).clamp(first, last);
         self.soonest = self.soonest.min(number);
         let bucket = index(number);
-        self.buckets[bucket].push(Fired { key, at });
+        if self.free == END {
+            self.grow();
+        }
+        let place = self.free;
+        let next = std::mem::replace(&mut self.buckets[bucket], place);
+        let link = Link { entry: Fired { key, at }, next };
+        self.free = std::mem::replace(self.link(place), link).next;
         self.filled[bucket / 64] |= 1 << (bucket % 64);
     }
 
@@ -65,14 +93,39 @@ impl Wheel {
                 let bucket = index(self.turned + step);
                 if self.filled[bucket / 64] & (1 << (bucket % 64)) != 0 {
                     self.filled[bucket / 64] &= !(1 << (bucket % 64));
-                    // Its room goes too: a burst would keep it in every bucket for good.
-                    fired.extend(std::mem::take(&mut self.buckets[bucket]));
+                    self.empty(bucket, fired);
                 }
             }
             self.turned = self.turned.max(until);
             self.soonest = self.scan();
         }
         self.turned = self.turned.max(until);
+    }
+
+    /// Moves the entries of a bucket to `fired`.
+    fn empty(&mut self, bucket: usize, fired: &mut impl Extend<Fired>) {
+        let mut place = std::mem::replace(&mut self.buckets[bucket], END);
+        while place != END {
+            let free = std::mem::replace(&mut self.free, place);
+            let link = self.link(place);
+            fired.extend([link.entry]);
+            place = std::mem::replace(&mut link.next, free);
+        }
+    }
+
+    fn link(&mut self, place: u32) -> &mut Link {
+        &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+    }
+
+    /// Makes places when none is free.
+    fn grow(&mut self) {
+        let start = u32::try_from(self.chunks.len() * CHUNK).expect("fewer than 2^32 timers");
+        let entry = Fired { key: 0, at: Tick::NEVER };
+        let mut chunk: Box<[Link]> =
+            (start + 1..).take(CHUNK).map(|next| Link { entry, next }).collect();
+        chunk[CHUNK - 1].next = END;
+        self.chunks.push(chunk);
+        self.free = start;
     }
 
     /// When the next entry is due; `None` if there is none.
@@ -172,6 +225,20 @@ mod tests {
                 }
                 assert_eq!(wheel.next().is_some(), !filed.is_empty(), "seed {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn places_are_used_again() {
+        let mut wheel = Wheel::new(Tick(0));
+        for round in 0..1000 {
+            let most = u64::try_from(CHUNK).unwrap();
+            for key in 0..most {
+                wheel.insert(key, Tick(round * 100 + key));
+            }
+            let mut fired = Vec::new();
+            wheel.turn(Tick(round * 100 + 1000), &mut fired);
+            assert_eq!((fired.len(), wheel.chunks.len()), (CHUNK, 1), "round {round}");
         }
     }
 
