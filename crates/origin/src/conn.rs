@@ -1,8 +1,8 @@
 //! One client connection, from its first byte to its close, without doing any I/O.
 use crate::{
     Body, Cache, Deadlines, Log, Outcome, Peer, Representation, Scratch, Site, Wire,
+    course::After,
     exchange::{Filled, Supply, count},
-    protocol::h1::After,
     record::Ending,
     work::{Content, Work},
 };

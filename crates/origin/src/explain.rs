@@ -1,8 +1,8 @@
 //! The decisions behind one response, in words: for `regatta explain`.
 use crate::{
     Entry, Representation, Scratch, Site, content,
+    course::{After, Announced, Course, head_limits},
     plan::{Shape, plan},
-    protocol::h1::{After, Announced, Course, head_limits},
     reply::{Persistence, Reply, Terms, needs_file},
     resolve::{Asked, Found, Role, Search},
 };

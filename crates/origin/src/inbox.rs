@@ -2,8 +2,8 @@
 use crate::{
     Conn, Cx,
     conn::State,
+    course::{After, head_limits},
     exchange::Supply,
-    protocol::h1::{After, head_limits},
     work::{Content, ContentFault},
 };
 use alloc::vec::Vec;

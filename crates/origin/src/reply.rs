@@ -1,9 +1,9 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
     Body, Coded, Scratch, Site,
+    course::Course,
     entry::{NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
     plan::{Plan, Shape},
-    protocol::h1::Course,
     range::{Boundary, write_content_range, write_unsatisfied_range},
     resolve::Role,
 };

@@ -1,4 +1,4 @@
-//! HTTP/1.1 and 1.0: what a request head says of its connection (RFC 9112 §9.3).
+//! What a request head says of the course of its connection (RFC 9112 §9.3).
 use crate::{Site, reply::Persistence};
 use regatta_http::h1::{Body, Expectation, HeadLimits, RequestHead, Version};
 

@@ -1,2 +1,0 @@
-//! What is said over a wire: exchanges, one after another in HTTP/1.
-pub(crate) mod h1;
