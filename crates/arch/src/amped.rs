@@ -3,7 +3,7 @@
 use crate::{
     Driver, Env, event,
     kit::{
-        disk::{Bytes, Disk, Found, News, Report, front},
+        disk::{Bytes, Disk, News, Opening, Report, front},
         helper_processes::Processes,
         helper_threads::Threads,
         helpers::{Below, Crew, Errand, Helpers, Job, Limits, Purpose},
@@ -158,7 +158,7 @@ impl<'a, C: Crew> HelperDisk<'a, C> {
 }
 
 impl<C: Crew> Disk for HelperDisk<'_, C> {
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening> {
         let job = Job::new(key, Purpose::Open(ticket), Errand::Open(req));
         match self.helpers.ask_or_run(job, self.below)? {
             News::Opened(_, found) => Some(found),

@@ -5,7 +5,7 @@ use crate::{
     drive::ledger::Spent,
     event,
     kit::{
-        disk::{Bytes, Disk, Found, News, Report, front},
+        disk::{Bytes, Disk, News, Opening, Report, front},
         helper_threads::Threads,
         helpers::{Below, Crew, Errand, Helpers, Job, Limits, Purpose},
     },
@@ -137,7 +137,7 @@ impl RingDisk<'_> {
 }
 
 impl Disk for RingDisk<'_> {
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening> {
         match self.start(Work::Open(req), key, Purpose::Open(ticket), 0)? {
             Finished::Opened(found) => Some(found),
             Finished::Read(_) | Finished::Warmed => None,
@@ -196,7 +196,7 @@ struct NowaitDisk<'a, C> {
 }
 
 impl<C: Crew> Disk for NowaitDisk<'_, C> {
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening> {
         let over = count(open_cached(self.below.root, &req, self.below.rules), self.tally);
         if over.is_some() {
             return over;

@@ -1,7 +1,7 @@
 //! What the processes of shared-SYMPED have in common, and how each of them uses it ([E] §5.2).
 use crate::{
     kit::{
-        disk::{Bytes, Disk, Found, InlineDisk},
+        disk::{Bytes, Disk, InlineDisk, Opening},
         shared_cache::{Locking, Place},
     },
     options::Settings,
@@ -70,7 +70,7 @@ pub struct SharedDisk<'a> {
 }
 
 impl Disk for SharedDisk<'_> {
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening> {
         self.member.acquire(|| {
             let found = self.disk.open(key, ticket, req)?;
             Some(found.map(|opened| match opened {

@@ -7,8 +7,8 @@ use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ti
 use regatta_sys::{OpenRules, Root, StaticFile};
 use std::os::fd::BorrowedFd;
 
-/// What opening a path has found.
-pub type Found = Result<Opened<StaticFile>, OpenFault>;
+/// What has come of opening a path: what is there, or why not.
+pub type Opening = Result<Opened<StaticFile>, OpenFault>;
 /// The bytes of a range, or why there are none.
 pub type Bytes = Result<Box<[u8]>, Fault>;
 
@@ -18,7 +18,7 @@ pub type Bytes = Result<Box<[u8]>, Fault>;
 /// named by `key` when [`Disk::source`] is readable.
 pub trait Disk {
     /// Opens below the root.
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Found>;
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening>;
     /// Reads a range into memory.
     fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes>;
     /// How many bytes of the file at the front of `outbox` may be sent now; at least 1.
@@ -68,7 +68,7 @@ pub struct Report {
 #[derive(Debug)]
 pub enum News {
     /// Of [`Disk::open`].
-    Opened(Ticket, Found),
+    Opened(Ticket, Opening),
     /// Of [`Disk::read`].
     Read(Ticket, Bytes),
     /// Of [`Disk::warm`]: so many bytes may be sent.
@@ -85,7 +85,7 @@ pub struct InlineDisk<'a> {
 }
 
 impl Disk for InlineDisk<'_> {
-    fn open(&mut self, _key: u64, _ticket: Ticket, req: OpenReq) -> Option<Found> {
+    fn open(&mut self, _key: u64, _ticket: Ticket, req: OpenReq) -> Option<Opening> {
         Some(regatta_sys::open_below(self.root, &req, self.rules))
     }
 

@@ -6,7 +6,7 @@
 #[cfg(test)]
 pub(crate) mod schedule;
 
-use super::disk::{Bytes, Found, News, Report};
+use super::disk::{Bytes, News, Opening, Report};
 use crate::drive::ledger::Spent;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, ReadReq, Ticket};
@@ -31,7 +31,7 @@ pub enum Errand {
 #[derive(Debug)]
 pub enum Outcome {
     /// What was found, opened.
-    Opened(Found),
+    Opened(Opening),
     /// There is something to open, and what that takes is in memory now.
     Found,
     /// The range is in memory, or cannot be read: who reads it finds out.

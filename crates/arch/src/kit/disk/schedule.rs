@@ -92,7 +92,7 @@ pub(crate) struct Sums {
     pub(crate) left: u64,
 }
 
-fn check_found(found: &Found, n: usize) {
+fn check_found(found: &Opening, n: usize) {
     match found {
         Ok(Opened::File { file, .. }) => assert_eq!(file.len(), 1 + n as u64 * 9000, "file {n}"),
         Err(OpenFault::NotFound) => assert!(n >= FILES, "file {n} is there"),
