@@ -14,6 +14,16 @@ use regatta_http::{
 };
 use regatta_op::{CloseReason, File, Now};
 
+/// What became of the head that bytes start with.
+enum Headed {
+    /// It is answered, or what came is refused: so many bytes are done with.
+    Answered(usize),
+    /// The disk is asked: so many bytes are kept, and parsed again when it has answered.
+    Waits(usize),
+    /// Its end has not come.
+    More,
+}
+
 /// How far [`Conn::advance`] came.
 struct Advance {
     /// Bytes that are done with.
@@ -53,16 +63,16 @@ impl<F: File> Conn<F> {
             let rest = &bytes[used..];
             match self.state() {
                 State::Head => match self.next_head(rest, seen, now, cx) {
-                    Some(len) if self.waits_for_disk() => {
+                    Headed::Answered(len) => {
+                        seen = 0;
+                        used += len;
+                    }
+                    Headed::Waits(len) => {
                         seen = 0;
                         self.work_mut(cx).head_bytes = len;
                         break;
                     }
-                    Some(len) => {
-                        seen = 0;
-                        used += len;
-                    }
-                    None => {
+                    Headed::More => {
                         seen = rest.len();
                         break;
                     }
@@ -74,10 +84,9 @@ impl<F: File> Conn<F> {
         Advance { used, seen }
     }
 
-    /// Starts on the request that `bytes` start with, and returns how many belong to its head;
-    /// `None` if its end has not come. `seen` of them have been looked at before.
+    /// Starts on the request that `bytes` start with. `seen` of them have been looked at before.
     #[inline(never)]
-    fn next_head(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Option<usize> {
+    fn next_head(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Headed {
         let limits = head_limits(cx.site);
         // What comes in small pieces is scanned once and parsed once.
         let mut head = RequestHead::unread();
@@ -89,20 +98,25 @@ impl<F: File> Conn<F> {
         let fault = match parsed {
             Ok(true) => {
                 self.on_head(&head, now, cx);
-                return Some(head.head_bytes);
+                let len = head.head_bytes;
+                return if self.waits_for_disk() {
+                    Headed::Waits(len)
+                } else {
+                    Headed::Answered(len)
+                };
             }
             Ok(false) if bytes.len() <= limits.head_bytes_max => {
                 if seen == 0 {
                     self.set_state(State::Head, now.tick.after(cx.site.deadlines.head_ms_max));
                 }
-                return None;
+                return Headed::More;
             }
             Ok(false) => HeadFault::oversized(bytes, &limits),
             Err(fault) => fault,
         };
         let (status, why) = (fault.status(), fault.reason());
         self.on_no_head(status, why, CloseReason::BadRequest, now, cx);
-        Some(bytes.len())
+        Headed::Answered(bytes.len())
     }
 
     /// Discards content from the front of `bytes`, and returns how much.
