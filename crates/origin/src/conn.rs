@@ -55,6 +55,9 @@ impl<F> fmt::Debug for Cx<'_, F> {
 /// sent, opens, reads, and why it closed; that it was opened and that it is gone
 /// (`connections_opened`, `connections_closed`) is counted by the driver, which also counts
 /// system calls.
+///
+/// What it does is in three files: here what comes next and how it ends, in `inbox.rs` what becomes
+/// of bytes from the peer, in `exchange.rs` the way from a head to its response.
 #[derive(Debug)]
 pub struct Conn<F> {
     /// What goes to the peer next.
@@ -89,9 +92,10 @@ const _: () = assert!(size_of::<Conn<u64>>() <= 144);
 pub(crate) enum State {
     /// A request head is awaited, or the rest of one: `Recv`.
     Head,
-    /// A name must be opened: `Open`.
+    /// A name must be opened: `Open`. The head is kept meanwhile, and parsed again when the disk
+    /// has answered (`resume`).
     Find,
-    /// A body must be read: `Read`.
+    /// A body must be read: `Read`. The head is kept likewise.
     Fill,
     /// There was no descriptor to open a name with, and it will be tried again. What the peer sends
     /// meanwhile is kept: `Recv`.

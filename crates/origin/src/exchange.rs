@@ -203,7 +203,8 @@ impl<F: File> Conn<F> {
         self.hit(search.name(asked, &mut room), search.role(), asked, terms, now, cx)
     }
 
-    /// [`answer`](Self::answer) when it takes more than one look into memory.
+    /// [`answer`](Self::answer) when it takes more than one look into memory. With a file that is
+    /// remembered it answers what [`hit`](Self::hit) would: both send what `plan` says.
     #[inline(never)]
     fn answer_otherwise(
         &mut self,

@@ -5,7 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use syn::visit::Visit;
 
-/// Checks the pages of the architectures and the documents made from tables.
+/// The map of the code, and the heading above its tables of functions.
+const MAP: &str = "ARCHITECTURE.md";
+const MAP_HEADING: &str = "## One request";
+
+/// Checks the pages of the architectures, the documents made from tables, and the map's functions.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     let mut found = Vec::new();
     let (mut tables, mut names) = (0, Vec::new());
@@ -26,6 +30,8 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
             found.push(Violation::new(&path, line, message));
         }
     }
+    let map = std::fs::read_to_string(root.join(MAP)).unwrap_or_default();
+    found.extend(misplaced(&map, sources));
     for (path, text) in crate::generate::documents() {
         if std::fs::read_to_string(root.join(path)).unwrap_or_default() != text {
             let message = "differs from the table it is made from: run `cargo xtask gen`";
@@ -45,6 +51,77 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
 fn is_packed_form(text: &Path, packed: &Path) -> bool {
     let unpacked = Command::new("gzip").args(["-d", "-c"]).arg(packed).output();
     unpacked.is_err() || unpacked.ok().map(|output| output.stdout) == std::fs::read(text).ok()
+}
+
+/// The rows of the map's tables whose function is not in their file.
+fn misplaced(map: &str, sources: &[Source]) -> Vec<Violation> {
+    let lines = map.lines().zip(1..).skip_while(|(line, _)| *line != MAP_HEADING).skip(1);
+    let lines = lines.take_while(|(line, _)| !line.starts_with("## "));
+    let rows: Vec<_> = lines.filter(|(line, _)| line.starts_with("| `")).collect();
+    if rows.is_empty() {
+        let message = format!("no table of functions is under \"{MAP_HEADING}\"");
+        return vec![Violation::new(MAP, 0, message)];
+    }
+    let is_there = |function: &str, file: &str| {
+        let source = sources.iter().find(|source| source.path == file);
+        source.is_some_and(|source| functions_in(source).iter().any(|name| name == function))
+    };
+    let wrong = rows.into_iter().filter_map(|(line, at)| {
+        let mut cells = line.split('|').skip(1).map(|cell| cell.trim().trim_matches('`'));
+        let (function, file) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
+        let message = format!("there is no function `{function}` in {file}");
+        (!is_there(function, file)).then(|| Violation::new(MAP, at, message))
+    });
+    wrong.collect()
+}
+
+/// The functions of a file: `name` or, of a type or trait, `Type::name`.
+fn functions_in(source: &Source) -> Vec<String> {
+    let mut functions = Functions { of: None, names: Vec::new() };
+    functions.visit_file(&source.syntax);
+    functions.names
+}
+
+#[derive(Debug)]
+struct Functions {
+    /// The type or trait that is being visited.
+    of: Option<String>,
+    names: Vec<String>,
+}
+
+impl Functions {
+    fn add(&mut self, name: &syn::Ident) {
+        let of = self.of.as_ref().map(|of| format!("{of}::")).unwrap_or_default();
+        self.names.push(format!("{of}{name}"));
+    }
+}
+
+impl<'ast> Visit<'ast> for Functions {
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if let syn::Type::Path(path) = &*item.self_ty {
+            self.of = path.path.segments.last().map(|last| last.ident.to_string());
+        }
+        syn::visit::visit_item_impl(self, item);
+        self.of = None;
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        self.of = Some(item.ident.to_string());
+        syn::visit::visit_item_trait(self, item);
+        self.of = None;
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.add(&item.sig.ident);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.add(&item.sig.ident);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        self.add(&item.sig.ident);
+    }
 }
 
 /// The tables called ARCHITECTURES in a file.
@@ -82,7 +159,7 @@ impl<'ast> Visit<'ast> for Rows {
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, names_in, tables_of};
+    use super::{MAP_HEADING, Source, misplaced, names_in, tables_of};
 
     #[test]
     fn names_are_read_from_the_table() {
@@ -92,5 +169,28 @@ mod tests {
         let source = Source::new("crates/arch/src/lib.rs", text).expect("the text is Rust");
         let names: Vec<_> = tables_of(&source).flat_map(names_in).collect();
         assert_eq!(names, [(4, "sped".to_owned()), (5, "mp".to_owned())]);
+    }
+
+    #[test]
+    fn the_map_s_functions_are_where_it_says() {
+        let text = "//! x.\nfn step() {}\nimpl<F> Conn<F> { fn hit(&self) {} }\n\
+            trait Disk { fn open(&self); }";
+        let sources = [Source::new("a.rs", text).expect("the text is Rust")];
+        let head = "| function | file | decides |\n|---|---|---|\n";
+        for (rows, lines) in [
+            ("| `step` | `a.rs` | x |\n| `Conn::hit` | `a.rs` | x |", &[][..]),
+            ("| `Disk::open` | `a.rs` | x |", &[]),
+            (
+                "| `hit` | `a.rs` | x |\n| `step` | `b.rs` | x |\n| `Conn` | `a.rs` | x |",
+                &[4, 5, 6],
+            ),
+            ("", &[0]),
+            ("\n## Another\n| `gone` | `a.rs` | x |", &[0]),
+        ] {
+            let found = misplaced(&format!("{MAP_HEADING}\n{head}{rows}\n"), &sources);
+            let found: Vec<_> = found.iter().map(|violation| violation.line).collect();
+            assert_eq!(found, lines, "{rows}");
+        }
+        assert_eq!(misplaced("", &sources).len(), 1, "a map without the heading");
     }
 }

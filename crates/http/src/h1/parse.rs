@@ -1,4 +1,12 @@
-//! Request heads (RFC 9112 §3, §5).
+//! Request heads (RFC 9112 §3, §5): one parser, [`parse_into`], and who comes to it how.
+//!
+//! | entrance | for | from |
+//! |---|---|---|
+//! | [`Seen::parse_into`](super::Seen::parse_into) | what a peer sends: every request | `origin` |
+//! | [`parse_into`] | what `Seen` has not seen | `Seen`, [`parse_first`] |
+//! | `line_into` | a request line before fields that `Seen` has seen | `Seen` |
+//! | [`parse_first`] | a head with anything behind it | [`parse_request`], fuzzing |
+//! | [`parse_request`] | one whole head: again when the disk has answered | `origin`, `explain` |
 use super::{
     Body, FIELDS_MAX, Scan,
     framing::{Ambiguous, Framing},
