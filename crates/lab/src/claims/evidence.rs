@@ -1,16 +1,42 @@
 //! Finds in a run what a predicate asks for.
 
-use crate::analysis::{by_block, compared, pairs};
+use super::curves::{Curves, Side};
+pub(crate) use super::shown::{Shown, percent, show};
+use crate::analysis::{by_block, of, pairs};
 use crate::journal::Run;
 use crate::plan::{Cell, cells};
+use crate::record::Record;
 use crate::spec::{Program, Target};
-use crate::stats::{Effect, count, median};
+use crate::stats::{BLOCKS_MIN, count, median};
 use std::collections::BTreeMap;
 
 /// How far a level may lie from the multiple that a claim names, as a share.
 const NEAR: f64 = 0.12;
 /// The path of the factor that rates are.
 const RATE: &str = "workload.rate";
+/// Good answers each second.
+pub(super) const GOOD: &str = "good_per_s";
+
+/// A number from each block.
+pub(crate) type Blocks = BTreeMap<u32, f64>;
+
+/// A metric of a trial.
+pub(super) fn number(record: &Record, name: &str) -> Option<f64> {
+    record.metrics.get(name).copied()
+}
+
+/// A counter of the server over a trial.
+pub(super) fn counted(record: &Record, name: &str) -> Option<f64> {
+    record.counters.get(name).copied()
+}
+
+/// One counter of a trial divided by another; None where that is 0.
+pub(super) fn quotient(part: &str, whole: &str) -> impl Fn(&Record) -> Option<f64> {
+    move |record| {
+        let whole = counted(record, whole).filter(|whole| *whole > 0.0)?;
+        Some(counted(record, part)? / whole)
+    }
+}
 
 /// A run that predicates look at, or those of its cells that have one level of one factor.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +49,9 @@ pub(crate) struct Evidence<'a> {
 pub(crate) type Found<T> = Result<T, String>;
 
 /// An option of a target as the server takes it when nothing is said.
-const DEFAULTS: [(&str, &str); 7] = [
+const DEFAULTS: [(&str, &str); 8] = [
     ("server.architecture", "symped"),
+    ("amped.pass_descriptors", "true"),
     ("event.poller", "epoll"),
     ("event.send", "nonblocking"),
     ("event.pin", "none"),
@@ -161,9 +188,57 @@ impl<'a> Evidence<'a> {
         self.rates(arm)?.pop().map(|(_, cell)| cell).ok_or_else(missing)
     }
 
+    /// The rates at which all of these arms have valid trials in the same four blocks or more, with
+    /// their cells, ascending.
+    pub(super) fn common<const N: usize>(&self, arms: [&str; N]) -> Found<Vec<(f64, [Cell; N])>> {
+        let each = arms.into_iter().map(|arm| self.rates(arm)).collect::<Found<Vec<_>>>()?;
+        let blocks = |cell: &Cell| by_block(self.run, cell, GOOD);
+        let mut found = Vec::new();
+        for (rate, first) in each.iter().take(1).flatten() {
+            let here = |rates: &Vec<(f64, Cell)>| {
+                let same = |(_, cell): &&(f64, Cell)| setting(cell) == setting(first);
+                rates.iter().find(same).map(|(_, cell)| cell.clone())
+            };
+            let cells: Option<Vec<Cell>> = each.iter().map(here).collect();
+            let Some(cells) = cells.and_then(|cells| <[Cell; N]>::try_from(cells).ok()) else {
+                continue;
+            };
+            let mut shared = blocks(first);
+            for cell in &cells {
+                let others = blocks(cell);
+                shared.retain(|block, _| others.contains_key(block));
+            }
+            if shared.len() >= BLOCKS_MIN {
+                found.push((*rate, cells));
+            }
+        }
+        if found.is_empty() {
+            let arms = arms.join(" and ");
+            return Err(format!("valid trials of {arms} at one rate: in four blocks at least"));
+        }
+        Ok(found)
+    }
+
+    /// The cells of several arms at the highest rate that they have in common.
+    pub(crate) fn tops<const N: usize>(&self, arms: [&str; N]) -> Found<[Cell; N]> {
+        let missing = || format!("valid trials of {}", arms.join(" and "));
+        self.common(arms)?.pop().map(|(_, cells)| cells).ok_or_else(missing)
+    }
+
+    /// The cells of several arms at that rate of those they have in common which is nearest to a
+    /// multiple.
+    pub(crate) fn near<const N: usize>(&self, arms: [&str; N], multiple: f64) -> Found<[Cell; N]> {
+        let distance = |rate: f64| (rate / multiple).ln().abs();
+        let all = self.common(arms)?.into_iter();
+        let near = all.min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
+        near.filter(|(rate, _)| distance(*rate) < NEAR).map(|(_, cells)| cells).ok_or_else(|| {
+            format!("valid trials of {} near {multiple} times saturation", arms.join(" and "))
+        })
+    }
+
     /// In each block the highest value of a metric over the arm's rates.
-    pub(crate) fn peaks(&self, arm: &str, metric: &str) -> Found<BTreeMap<u32, f64>> {
-        let mut peaks: BTreeMap<u32, f64> = BTreeMap::new();
+    pub(crate) fn peaks(&self, arm: &str, metric: &str) -> Found<Blocks> {
+        let mut peaks = Blocks::new();
         for (_, cell) in self.rates(arm)? {
             for (block, value) in by_block(self.run, &cell, metric) {
                 let peak = peaks.entry(block).or_default();
@@ -173,116 +248,132 @@ impl<'a> Evidence<'a> {
         Ok(peaks)
     }
 
-    /// The peaks of two arms compared, block by block.
-    pub(crate) fn peak_ratio(&self, arm: &str, baseline: &str) -> Found<Effect> {
-        let (above, below) = (self.peaks(arm, "good_per_s")?, self.peaks(baseline, "good_per_s")?);
-        usable(compared(&pairs(&above, &below)), arm, baseline)
+    /// The peaks of two arms over equal rates, block by block.
+    pub(crate) fn peaks_of(&self, arm: &str, baseline: &str) -> Found<(Blocks, Blocks)> {
+        two(Curves::of(&self.sides(arm, baseline))?.peaks())
     }
 
-    /// In each block what an arm still answers at its highest rate, as a share of its peak.
-    pub(crate) fn kept(&self, arm: &str) -> Found<BTreeMap<u32, f64>> {
-        let top = by_block(self.run, &self.top(arm)?, "good_per_s");
-        let peaks = self.peaks(arm, "good_per_s")?;
-        let share = |(block, good): (&u32, &f64)| Some((*block, good / peaks.get(block)?));
-        Ok(top.iter().filter_map(share).collect())
+    fn sides<'s>(&self, arm: &'s str, baseline: &'s str) -> [Side<'a, 's>; 2] {
+        [(*self, arm), (*self, baseline)]
     }
 
-    /// In each block the mean of good answers over the arm's rates: the area under its curve.
-    pub(crate) fn area(&self, arm: &str) -> Found<BTreeMap<u32, f64>> {
-        let mut sums: BTreeMap<u32, (f64, usize)> = BTreeMap::new();
-        let rates = self.rates(arm)?;
-        for (_, cell) in &rates {
-            for (block, good) in by_block(self.run, cell, "good_per_s") {
-                let sum = sums.entry(block).or_default();
-                *sum = (sum.0 + good, sum.1 + 1);
-            }
-        }
-        sums.retain(|_, (_, cells)| *cells == rates.len());
-        Ok(sums.into_iter().map(|(block, (sum, cells))| (block, sum / count(cells))).collect())
+    /// The peaks of two arms compared.
+    pub(crate) fn peak_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
+        let (above, below) = self.peaks_of(arm, baseline)?;
+        compared((arm, &above), (baseline, &below))
     }
 
-    /// Two arms compared by values of theirs, block by block.
-    pub(crate) fn compare(
+    /// What an arm still answers at the highest rate, as a share of its peak, over the same of
+    /// another.
+    pub(crate) fn kept_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
+        let (above, below) = two(Curves::of(&self.sides(arm, baseline))?.kept())?;
+        compared((arm, &above), (baseline, &below))
+    }
+
+    /// The areas under the curves of two arms compared.
+    pub(crate) fn area_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
+        let (above, below) = two(Curves::of(&self.sides(arm, baseline))?.areas())?;
+        compared((arm, &above), (baseline, &below))
+    }
+
+    /// What a cell's trials show of something, block by block.
+    pub(crate) fn blocks(&self, cell: &Cell, of_trial: impl Fn(&Record) -> Option<f64>) -> Blocks {
+        of(self.run, cell)
+            .filter_map(|record| Some((record.block, of_trial(record)?)))
+            .filter(|(_, value)| value.is_finite())
+            .collect()
+    }
+
+    /// The same, as what is known of it.
+    pub(crate) fn shown(
         &self,
-        (arm, above): (&str, &BTreeMap<u32, f64>),
-        (baseline, below): (&str, &BTreeMap<u32, f64>),
-    ) -> Found<Effect> {
-        usable(compared(&pairs(above, below)), arm, baseline)
+        what: &str,
+        cell: &Cell,
+        of_trial: impl Fn(&Record) -> Option<f64>,
+    ) -> Found<Shown> {
+        let values: Vec<f64> = self.blocks(cell, of_trial).into_values().collect();
+        Shown::of(&values).ok_or_else(|| format!("{what} of {} in four blocks", cell.arm))
+    }
+
+    /// What two cells show of something, put together block by block.
+    pub(crate) fn between(
+        &self,
+        what: &str,
+        (above, below): (&Cell, &Cell),
+        of_trial: impl Fn(&Record) -> Option<f64>,
+        together: impl Fn(f64, f64) -> f64,
+    ) -> Found<Shown> {
+        let both = pairs(&self.blocks(above, &of_trial), &self.blocks(below, &of_trial));
+        let values: Vec<f64> = both.into_iter().map(|(a, b)| together(a, b)).collect();
+        Shown::of(&values).ok_or_else(|| {
+            format!("{what} of {} and {} in the same four blocks", above.arm, below.arm)
+        })
+    }
+
+    /// What two cells show of something, compared block by block.
+    pub(crate) fn times(
+        &self,
+        (above, below): (&Cell, &Cell),
+        of_trial: impl Fn(&Record) -> Option<f64>,
+    ) -> Found<Shown> {
+        let (a, b) = (self.blocks(above, &of_trial), self.blocks(below, &of_trial));
+        compared((&above.arm, &a), (&below.arm, &b))
     }
 
     /// Two cells compared by a metric.
-    pub(crate) fn ratio(&self, arm: &Cell, baseline: &Cell, metric: &str) -> Found<Effect> {
-        let (above, below) =
-            (by_block(self.run, arm, metric), by_block(self.run, baseline, metric));
-        usable(compared(&pairs(&above, &below)), &arm.arm, &baseline.arm)
+    pub(crate) fn ratio(&self, arm: &Cell, baseline: &Cell, metric: &str) -> Found<Shown> {
+        self.times((arm, baseline), |record| number(record, metric))
+    }
+
+    /// The median over the cell's trials of something.
+    pub(crate) fn middle(
+        &self,
+        what: &str,
+        cell: &Cell,
+        of_trial: impl Fn(&Record) -> Option<f64>,
+    ) -> Found<f64> {
+        let values: Vec<f64> = self.blocks(cell, of_trial).into_values().collect();
+        if values.is_empty() { Err(format!("{what} of {}", cell.arm)) } else { Ok(median(&values)) }
     }
 
     /// The median of a metric over the cell's trials.
     pub(crate) fn metric(&self, cell: &Cell, name: &str) -> Found<f64> {
-        let values: Vec<f64> = by_block(self.run, cell, name).into_values().collect();
-        if values.is_empty() {
-            return Err(format!("{name} of {}", cell.arm));
-        }
-        Ok(median(&values))
-    }
-
-    /// The median over the cell's trials of what several metrics of one trial come to.
-    pub(crate) fn each<const N: usize>(
-        &self,
-        cell: &Cell,
-        names: [&str; N],
-        of: impl Fn([f64; N]) -> Option<f64>,
-    ) -> Found<f64> {
-        let trials = self.run.valid().filter(|record| record.cell == *cell);
-        let mut values = Vec::new();
-        for record in trials {
-            let found = names.map(|name| record.metrics.get(name).copied().unwrap_or(f64::NAN));
-            values.extend(of(found).filter(|value| value.is_finite()));
-        }
-        if values.is_empty() {
-            return Err(format!("{} of {}", names.join(", "), cell.arm));
-        }
-        Ok(median(&values))
+        self.middle(name, cell, |record| number(record, name))
     }
 
     /// The median of one server counter over the cell's trials.
     pub(crate) fn counter(&self, cell: &Cell, name: &str) -> Found<f64> {
-        let trials = self.run.valid().filter(|record| record.cell == *cell);
-        let values: Vec<f64> =
-            trials.filter_map(|record| record.counters.get(name).copied()).collect();
-        if values.is_empty() {
-            return Err(format!("the counter {name} of {}", cell.arm));
-        }
-        Ok(median(&values))
+        self.middle(&format!("the counter {name}"), cell, |record| counted(record, name))
     }
 
     /// The median over trials of one server counter divided by another.
     pub(crate) fn share(&self, cell: &Cell, part: &str, whole: &str) -> Found<f64> {
-        let trials = self.run.valid().filter(|record| record.cell == *cell);
-        let shares: Vec<f64> = trials
-            .filter_map(|record| {
-                let (part, whole) = (record.counters.get(part)?, record.counters.get(whole)?);
-                (*whole > 0.0).then(|| part / whole)
-            })
-            .collect();
-        if shares.is_empty() {
-            return Err(format!("counters {part} and {whole} of {}", cell.arm));
-        }
-        Ok(median(&shares))
+        self.middle(&format!("counters {part} and {whole}"), cell, quotient(part, whole))
+    }
+
+    /// What a cell failed to answer, in words: times are of the answered alone.
+    pub(crate) fn unanswered(&self, cell: &Cell) -> String {
+        let share = self.metric(cell, "error_share");
+        share.map_or_else(|_| "?".to_owned(), |share| format!("{:.1} %", 100.0 * share))
     }
 }
 
-fn usable(effect: Option<Effect>, arm: &str, baseline: &str) -> Found<Effect> {
-    let enough = effect.filter(|effect| effect.interval.is_some());
-    enough.ok_or_else(|| {
-        format!("blocks with valid trials of both {arm} and {baseline}: four at least")
-    })
+/// The levels of a cell that concern everybody.
+fn setting(cell: &Cell) -> Vec<(&String, &String)> {
+    cell.levels.iter().filter(|(path, _)| !path.starts_with("targets.")).collect()
 }
 
-/// `0.74 (0.72 to 0.77)`.
-pub(crate) fn show(effect: &Effect) -> String {
-    let interval = effect.interval.map_or(String::new(), |interval| {
-        format!(" ({:.2} to {:.2})", interval.low, interval.high)
-    });
-    format!("{:.2}{interval}", effect.ratio)
+fn two(sides: Vec<Blocks>) -> Found<(Blocks, Blocks)> {
+    let [above, below] = <[Blocks; 2]>::try_from(sides).map_err(|_| "two arms".to_owned())?;
+    Ok((above, below))
+}
+
+/// Two arms compared by values of theirs, block by block.
+pub(crate) fn compared(
+    (arm, above): (&str, &Blocks),
+    (baseline, below): (&str, &Blocks),
+) -> Found<Shown> {
+    Shown::ratio(&pairs(above, below)).ok_or_else(|| {
+        format!("blocks with valid trials of both {arm} and {baseline}: four at least")
+    })
 }

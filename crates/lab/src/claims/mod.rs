@@ -1,10 +1,13 @@
 //! The papers' claims as predicates over a run: holds, fails, or cannot be told here.
 //!
-//! systems.md §9 is the index. A predicate looks for its arms by the names that
-//! `experiments/` gives them, and says with numbers why it decided as it did.
+//! systems.md §9 is the index. A predicate looks for its arms by their options. It compares them
+//! over the rates that they have in common, and holds or fails only where the interval over blocks
+//! says so: a difference that was not found is none of either.
 
 mod accept;
+mod arms;
 mod blocking;
+mod curves;
 mod dispatch;
 pub(crate) mod evidence;
 mod helpers;
@@ -13,12 +16,12 @@ mod predicted;
 mod processes;
 mod response;
 mod sharing;
+mod shown;
 mod table;
 
 pub use table::{CLAIMS, Claim};
 
 use crate::journal::Run;
-use crate::stats::Effect;
 use evidence::Evidence;
 use serde::{Deserialize, Serialize};
 
@@ -60,52 +63,6 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// Decides by a condition.
-    pub(crate) fn of(holds: bool, ours: String, why: impl Into<String>) -> Self {
-        let verdict = if holds { Verdict::Holds } else { Verdict::Fails };
-        Self { ours, verdict, why: why.into() }
-    }
-
-    /// Decides by a condition on a ratio, unless the ratio's interval holds the limit: then more
-    /// blocks are needed.
-    pub(crate) fn surely(
-        holds: bool,
-        effect: &Effect,
-        limit: f64,
-        ours: String,
-        why: impl Into<String>,
-    ) -> Self {
-        let unsure = effect.interval.is_none_or(|interval| interval.contains(limit));
-        let mut finding = Self::of(holds, ours, why);
-        if unsure {
-            finding.verdict = Verdict::CannotTell;
-            finding.why = format!("{limit} lies within the interval: more blocks; {}", finding.why);
-        }
-        finding
-    }
-
-    /// Decides whether a ratio is 1 within a share; an interval that leaves it open decides
-    /// nothing.
-    pub(crate) fn equal(
-        effect: &Effect,
-        within: f64,
-        ours: String,
-        why: impl Into<String>,
-    ) -> Self {
-        let Some(interval) = effect.interval else { return Self::cannot("more blocks") };
-        let (low, high) = (1.0 / (1.0 + within), 1.0 + within);
-        let mut finding = Self::of(interval.low >= low && interval.high <= high, ours, why);
-        if finding.verdict == Verdict::Fails && interval.low <= high && interval.high >= low {
-            finding.verdict = Verdict::CannotTell;
-            let percent = 100.0 * within;
-            finding.why = format!(
-                "the interval leaves open whether it is {percent:.0} %: more blocks; {}",
-                finding.why
-            );
-        }
-        finding
-    }
-
     /// With numbers, but without what it takes to decide.
     pub(crate) fn undecided(ours: String, why: impl Into<String>) -> Self {
         Self { ours, verdict: Verdict::CannotTell, why: why.into() }
@@ -119,32 +76,28 @@ impl Finding {
 /// Judges every claim that the experiment names.
 pub fn judge(run: &Run) -> Vec<Judged> {
     let evidence = Evidence::new(run);
-    run.experiment
-        .claims
-        .iter()
-        .map(|id| {
-            let claim = CLAIMS.iter().find(|claim| claim.id == id);
-            let impossible = claim.and_then(|claim| lacking(run, claim));
-            let finding = impossible.or_else(|| predicate(id).map(|p| judged(p, &evidence)));
-            let finding = finding.unwrap_or_else(|| {
-                let needs = claim.map_or("a claim of that name", |claim| claim.needs);
-                Finding::cannot(format!("no predicate for it yet; it needs: {needs}"))
-            });
-            Judged {
-                id: id.clone(),
-                gist: claim.map_or(String::new(), |claim| claim.gist.to_owned()),
-                paper: claim.map_or(String::new(), |claim| claim.paper.to_owned()),
-                ours: finding.ours,
-                verdict: finding.verdict,
-                why: finding.why,
-            }
-        })
-        .collect()
+    run.experiment.claims.iter().map(|id| judge_one(run, &evidence, id)).collect()
 }
 
-fn judged(predicate: Predicate, evidence: &Evidence<'_>) -> Finding {
-    predicate(evidence)
-        .unwrap_or_else(|missing| Finding::cannot(format!("this run has not enough of {missing}")))
+fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
+    let claim = CLAIMS.iter().find(|claim| claim.id == id);
+    let finding = match (claim, predicate(id)) {
+        (None, _) => Finding::cannot("there is no claim of that name"),
+        (Some(claim), None) => Finding::cannot(format!("it takes {}", claim.needs)),
+        (Some(claim), Some(predicate)) => lacking(run, claim).unwrap_or_else(|| {
+            predicate(evidence).unwrap_or_else(|missing| {
+                Finding::cannot(format!("this run has not enough of {missing}"))
+            })
+        }),
+    };
+    Judged {
+        id: id.to_owned(),
+        gist: claim.map_or(String::new(), |claim| claim.gist.to_owned()),
+        paper: claim.map_or(String::new(), |claim| claim.paper.to_owned()),
+        ours: finding.ours,
+        verdict: finding.verdict,
+        why: finding.why,
+    }
 }
 
 /// What a claim needs of an environment that this machine does not allow.
@@ -161,7 +114,7 @@ fn lacking(run: &Run, claim: &Claim) -> Option<Finding> {
 }
 
 /// A predicate, or what is missing to decide.
-pub(crate) type Predicate = fn(&Evidence<'_>) -> Result<Finding, String>;
+type Predicate = fn(&Evidence<'_>) -> Result<Finding, String>;
 
 fn predicate(id: &str) -> Option<Predicate> {
     Some(match id {
@@ -182,6 +135,7 @@ fn predicate(id: &str) -> Option<Predicate> {
         "E-27" => dispatch::e27,
         "G-5" => others::g5,
         "G-6" => others::g6,
+        "G-7" => others::g7,
         "H-1" => accept::h1,
         "H-2" => accept::h2,
         "H-3" => accept::h3,
@@ -201,6 +155,7 @@ fn predicate(id: &str) -> Option<Predicate> {
         "S-2" => sharing::s2,
         "S-3" => sharing::s3,
         "S-4" => sharing::s4,
+        "S-5" => sharing::s5,
         "S-6" => blocking::s6,
         "S-7" => blocking::s7,
         "S-8" => blocking::s8,
@@ -212,6 +167,8 @@ fn predicate(id: &str) -> Option<Predicate> {
         "S-17" => others::s17,
         "X-2" => helpers::x2,
         "X-3" => helpers::x3,
+        "X-4" => helpers::x4,
+        "X-5" => helpers::x5,
         "X-11" => helpers::x11,
         "X-12" => helpers::x12,
         "X-13" => helpers::x13,

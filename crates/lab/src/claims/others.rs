@@ -1,189 +1,231 @@
-//! Claims on other servers, kernels and workloads: S-13, S-14, S-16, S-17, G-5, G-6, P-3.
+//! Claims on other servers, kernels and workloads: S-13, S-14, S-16, S-17, G-5 to G-7, P-3.
 
-use super::Finding;
-use super::evidence::{Evidence, Found, option, show};
+use super::arms::{blocks, one, processes};
+use super::curves::{Curves, Side};
+use super::evidence::{Blocks, Evidence, Found, Shown, number, option, percent, show};
+use super::shown::any;
+use super::{Finding, Verdict};
 use crate::programs::Other;
+use crate::record::Record;
 use crate::spec::{Program, Target};
-use crate::stats::Effect;
+use crate::stats::median;
 
 /// Our best against nginx and lighttpd, all cached.
 pub(super) fn s13(run: &Evidence<'_>) -> Found<Finding> {
     run.processors(1)?;
-    let (mut told, mut findings) = (Vec::new(), Vec::new());
+    let (mut told, mut parts) = (Vec::new(), Vec::new());
     for (program, limit) in [(Other::Nginx, 1.05), (Other::Lighttpd, 1.2)] {
-        let theirs = run
-            .run
-            .experiment
-            .targets
-            .iter()
-            .find(|target| target.program == Program::Other(program));
+        let theirs = targets(run).find(|target| target.program == Program::Other(program));
         let theirs = theirs.ok_or("nginx and lighttpd beside ours")?;
-        let mut best: Option<(&Target, Effect)> = None;
+        let mut asked = Vec::new();
         for ours in run.regattas() {
-            let effect = run.peak_ratio(&ours.name, &theirs.name)?;
-            if best.as_ref().is_none_or(|(_, most)| effect.ratio > most.ratio) {
-                best = Some((ours, effect));
-            }
+            let ratio = run.peak_ratio(&ours.name, &theirs.name)?;
+            let what = format!("{}'s peak over {}'s", ours.name, theirs.name);
+            told.push(format!("{what}: {}", show(&ratio)));
+            asked.push(ratio.above(limit, what));
         }
-        let (ours, effect) = best.ok_or("a target of ours")?;
-        told.push(format!("{}'s peak over {}'s: {}", ours.name, theirs.name, show(&effect)));
-        findings.push(Finding::surely(effect.ratio >= limit, &effect, limit, String::new(), ""));
+        parts.push(any(&asked));
     }
-    Ok(together(&findings, told.join("; "), "1.05 of nginx and 1.2 of lighttpd are asked"))
+    let why = "1.05 of nginx and 1.2 of lighttpd are asked of one of ours";
+    Ok(Finding::parts(told.join("; "), why, parts))
 }
 
-/// One that fails fails all, and one that is open leaves all open.
-fn together(findings: &[Finding], ours: String, why: &str) -> Finding {
-    use super::Verdict::{CannotTell, Fails};
-    let any = |verdict| findings.iter().any(|finding| finding.verdict == verdict);
-    if any(Fails) {
-        Finding::of(false, ours, why)
-    } else if any(CannotTell) {
-        Finding::undecided(ours, format!("an interval holds its limit: more blocks; {why}"))
-    } else {
-        Finding::of(true, ours, why)
-    }
+/// The targets that ran.
+fn targets<'a>(run: &Evidence<'a>) -> impl Iterator<Item = &'a Target> + use<'a> {
+    let left_out = &run.run.manifest.left_out;
+    let all = run.run.experiment.targets.iter();
+    all.filter(move |target| !left_out.contains_key(&target.name))
 }
 
 /// A server with a process or thread for each connection reads from the disk where others need not.
 pub(super) fn s14(run: &Evidence<'_>) -> Found<Finding> {
     let is_apache = |target: &&Target| target.program == Program::Other(Other::ApacheWorker);
-    let apache = run.run.experiment.targets.iter().find(is_apache);
+    let apache = targets(run).find(is_apache);
     let apache = apache.ok_or("a server with a thread for each connection: apache-worker")?;
-    let asks = |target: &Target| {
-        let cell = run.top(&target.name)?;
-        Ok::<f64, String>(
-            1e3 * run.metric(&cell, "disk_requests_per_s")? / run.metric(&cell, "good_per_s")?,
-        )
+    let asks = |record: &Record| {
+        let good = number(record, "good_per_s").filter(|good| *good > 0.0)?;
+        Some(1e3 * number(record, "disk_requests_per_s")? / good)
     };
-    let theirs = asks(apache)?;
-    let ours = run.regattas().map(asks).collect::<Found<Vec<f64>>>()?;
-    let most = ours.into_iter().fold(0.0, f64::max);
-    let told = format!("{theirs:.2} disk requests for 1,000 replies of apache, {most:.2} of ours");
-    let why = "memory just above the files, at the highest rate";
-    Ok(Finding::of(theirs > 1.0 && theirs >= 5.0 * most, told, why))
+    let [cell] = run.tops([&apache.name])?;
+    let theirs = run.shown("disk requests", &cell, asks)?;
+    let mut asked = vec![theirs.above(1.0, "apache's disk requests for 1,000 replies")];
+    let mut told = vec![format!("{:.2} of apache", theirs.typical())];
+    for ours in run.regattas() {
+        let [theirs, cell] = run.tops([&apache.name, &ours.name])?;
+        let more = run.between("disk requests", (&theirs, &cell), asks, |a, b| a - 5.0 * b)?;
+        told.push(format!("{:.2} of {}", run.middle("disk requests", &cell, asks)?, ours.name));
+        asked.push(more.above(0.0, format!("apache's less five times {}'s", ours.name)));
+    }
+    let ours = format!("disk requests for 1,000 replies: {}", told.join(", "));
+    Ok(Finding::all(ours, "memory just above the files, at the highest rate", &asked))
 }
 
-/// The arms with the highest and the lowest peak compared.
-fn extremes(run: &Evidence<'_>, arms: &[&str]) -> Found<Effect> {
-    let mut peaks = Vec::new();
-    for arm in arms {
-        let all: Vec<f64> = run.peaks(arm, "good_per_s")?.into_values().collect();
-        peaks.push((crate::stats::median(&all), *arm));
-    }
-    peaks.sort_by(|a, b| a.0.total_cmp(&b.0));
-    match (peaks.last(), peaks.first()) {
-        (Some((_, most)), Some((_, least))) if peaks.len() > 1 => run.peak_ratio(most, least),
-        _ => Err("two arms".to_owned()),
-    }
+/// Beyond this factor nobody asks by how much.
+const SPREAD_MAX: f64 = 1e3;
+
+/// What lies between the highest and the lowest of several numbers of a block, as a factor.
+fn spread(values: impl Iterator<Item = f64>) -> f64 {
+    let (least, most) = values.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| {
+        (least.min(value), most.max(value))
+    });
+    (most / least).min(SPREAD_MAX)
 }
 
 /// How far the kernel reads ahead decides more than the server does.
 pub(super) fn s16(run: &Evidence<'_>) -> Found<Finding> {
     let (path, levels) = run.levels("environment.disk.read_ahead_kb")?;
     let arms: Vec<&str> = run.regattas().map(|target| target.name.as_str()).collect();
-    let mut by_kernel: Option<(Effect, String)> = None;
-    for arm in &arms {
-        let peaks = |level: &'_ String| run.with(path, level).peaks(arm, "good_per_s");
-        for a in levels {
-            for b in levels.iter().filter(|b| *b != a) {
-                let effect = run.compare((arm, &peaks(a)?), (arm, &peaks(b)?))?;
-                let told = format!("{arm}: {a} KiB over {b} KiB {}", show(&effect));
-                if by_kernel.as_ref().is_none_or(|(most, _)| effect.ratio > most.ratio) {
-                    by_kernel = Some((effect, told));
-                }
-            }
-        }
-    }
-    let mut by_server: Option<Effect> = None;
-    for level in levels {
-        let effect = extremes(&run.with(path, level), &arms)?;
-        if by_server.is_none_or(|most| effect.ratio > most.ratio) {
-            by_server = Some(effect);
-        }
-    }
-    let ((kernel, told), Some(server)) = (by_kernel.ok_or("levels")?, by_server) else {
+    if arms.len() < 2 {
         return Err("two arms".to_owned());
-    };
-    let ours = format!("{told}; between servers at most {}", show(&server));
-    let why = "peaks, the largest difference that read-ahead makes and the largest between servers";
-    let open = match (kernel.interval, server.interval) {
-        (Some(a), Some(b)) => a.low <= b.high && b.low <= a.high,
-        _ => true,
-    };
-    if open {
-        return Ok(Finding::undecided(ours, format!("the intervals overlap: more blocks; {why}")));
     }
-    Ok(Finding::of(kernel.ratio > server.ratio, ours, why))
+    // All arms at the first level, then all at the next.
+    let mut sides: Vec<Side<'_, '_>> = Vec::new();
+    for level in levels {
+        sides.extend(arms.iter().map(|arm| (run.with(path, level), *arm)));
+    }
+    let peaks = Curves::of(&sides)?.peaks();
+    let of_block = |block: &u32| -> Option<Vec<f64>> {
+        peaks.iter().map(|side| side.get(block).copied()).collect()
+    };
+    let blocks: Vec<Vec<f64>> = peaks[0].keys().filter_map(of_block).collect();
+    // The most that read-ahead changes of any arm, and the most that the arm changes at any level.
+    let by_kernel = |peaks: &Vec<f64>| {
+        let arm = |arm: usize| spread(peaks.iter().skip(arm).step_by(arms.len()).copied());
+        (0..arms.len()).map(arm).fold(0.0, f64::max)
+    };
+    let by_server = |peaks: &Vec<f64>| {
+        let level = |arms: &[f64]| spread(arms.iter().copied());
+        peaks.chunks(arms.len()).map(level).fold(0.0, f64::max)
+    };
+    let missing = || "blocks with valid trials of every arm at every read-ahead: four".to_owned();
+    let pairs: Vec<(f64, f64)> = blocks.iter().map(|b| (by_kernel(b), by_server(b))).collect();
+    let alone = |of: fn(&(f64, f64)) -> f64| -> Vec<(f64, f64)> {
+        pairs.iter().map(|pair| (of(pair), 1.0)).collect()
+    };
+    let (kernel, server) = (Shown::ratio(&alone(|p| p.0)), Shown::ratio(&alone(|p| p.1)));
+    let (kernel, server) = (kernel.ok_or_else(missing)?, server.ok_or_else(missing)?);
+    let ratio = Shown::ratio(&pairs).ok_or_else(missing)?;
+    let ours = format!(
+        "read-ahead changes a peak by a factor of {} at most, the server by one of {}",
+        show(&kernel),
+        show(&server)
+    );
+    let why = "the largest difference in each block; 5 % more is more";
+    Ok(Finding::all(ours, why, &[ratio.above(1.05, "the one factor over the other")]))
 }
 
 /// The arm with the largest area under its curve among the cells that `run` looks at.
-fn winner<'a>(run: &Evidence<'a>) -> Found<&'a str> {
-    let mut best: Option<(f64, &str)> = None;
-    for target in run.regattas() {
-        let areas: Vec<f64> = run.area(&target.name)?.into_values().collect();
-        if areas.is_empty() {
-            continue;
-        }
-        let area = crate::stats::median(&areas);
-        if best.is_none_or(|(most, _)| area > most) {
-            best = Some((area, target.name.as_str()));
-        }
-    }
-    best.map(|(_, name)| name).ok_or_else(|| "valid trials".to_owned())
+fn winner<'a>(run: &Evidence<'a>, arms: &[&'a str]) -> Found<&'a str> {
+    let sides: Vec<Side<'_, '_>> = arms.iter().map(|arm| (*run, *arm)).collect();
+    let areas = Curves::of(&sides)?.areas();
+    let middle = |areas: &Blocks| median(&areas.values().copied().collect::<Vec<_>>());
+    let best = arms.iter().zip(&areas).max_by(|a, b| middle(a.1).total_cmp(&middle(b.1)));
+    best.map(|(arm, _)| *arm).ok_or_else(|| "valid trials".to_owned())
 }
+
+/// An area this much below another's is as large.
+const AS_LARGE: f64 = 0.98;
 
 /// No server is the best both when all is cached and when half is on a disk.
 pub(super) fn s17(run: &Evidence<'_>) -> Found<Finding> {
     let (path, levels) = run.levels("environment.memory")?;
     let (first, last) = (&levels[0], &levels[levels.len() - 1]);
     let (cached, disk) = (run.with(path, first), run.with(path, last));
-    let (best, other) = (winner(&cached)?, winner(&disk)?);
+    let arms: Vec<&str> = run.regattas().map(|target| target.name.as_str()).collect();
+    let (best, other) = (winner(&cached, &arms)?, winner(&disk, &arms)?);
     let ours = format!("{best} has the largest area at {first} of the files, {other} at {last}");
-    if best == other {
-        return Ok(Finding::of(false, ours, "one server is the best at both"));
+    for arm in &arms {
+        if as_good_as_any(&[cached, disk], arm, &arms)? {
+            let why = format!("{arm} is at both within 2 % of each other server, or better");
+            return Ok(Finding { ours, verdict: Verdict::Fails, why });
+        }
     }
-    let lead = |run: &Evidence<'_>, one: &str, two: &str| {
-        run.compare((one, &run.area(one)?), (two, &run.area(two)?))
-    };
-    let (there, here) = (lead(&cached, best, other)?, lead(&disk, other, best)?);
+    if best == other {
+        let needs = "open is whether it is at both within 2 % of each other server: more blocks";
+        return Ok(Finding::undecided(ours, needs));
+    }
+    let (there, here) = (cached.area_ratio(best, other)?, disk.area_ratio(other, best)?);
     let why = format!(
         "{best} over {other} {}, and on the disk {other} over {best} {}",
         show(&there),
         show(&here)
     );
-    let sure = |effect: &Effect| effect.interval.is_some_and(|interval| interval.low > 1.0);
-    if sure(&there) && sure(&here) {
-        return Ok(Finding::of(true, ours, why));
-    }
-    Ok(Finding::undecided(
-        ours,
-        format!("one of the leads is within the noise: more blocks; {why}"),
-    ))
+    let asked = [
+        there.above(1.0, format!("{best} over {other} at {first}")),
+        here.above(1.0, format!("{other} over {best} at {last}")),
+    ];
+    // That a lead turns out to be none leaves open whether another server has it.
+    let finding = Finding::all(ours, why, &asked);
+    Ok(match finding.verdict {
+        Verdict::Fails => Finding { verdict: Verdict::CannotTell, ..finding },
+        _ => finding,
+    })
 }
+
+/// Whether an arm has at each of these as large an area as any other, surely.
+fn as_good_as_any(at: &[Evidence<'_>], arm: &str, all: &[&str]) -> Found<bool> {
+    for run in at {
+        for other in all.iter().filter(|other| **other != arm) {
+            let lead = run.area_ratio(arm, other)?.above(AS_LARGE, String::new());
+            if lead.verdict(1) != Verdict::Holds {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Peaks within this share are equal.
+const SAME: f64 = 0.03;
 
 /// Without think times the ranking changes.
 pub(super) fn p3(run: &Evidence<'_>) -> Found<Finding> {
     let (path, levels) = run.levels("workload.think")?;
     let (kept, none) = (&levels[0], &levels[levels.len() - 1]);
-    let arms: Vec<&str> =
-        run.run.experiment.targets.iter().map(|target| target.name.as_str()).collect();
-    let (mut told, mut turned, mut widest) = (Vec::new(), false, 0.0_f64);
+    let arms: Vec<&str> = targets(run).map(|target| target.name.as_str()).collect();
+    let (mut told, mut turned, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for (at, above) in arms.iter().enumerate() {
         for below in &arms[at + 1..] {
-            let gap = |level: &'_ String| run.with(path, level).peak_ratio(above, below);
-            let (with, without) = (gap(kept)?, gap(none)?);
-            let (Some(a), Some(b)) = (with.interval, without.interval) else { continue };
-            turned |= (a.low > 1.0 && b.high < 1.0) || (a.high < 1.0 && b.low > 1.0);
-            widest = widest.max(a.high / a.low).max(b.high / b.low);
-            told.push(format!("{above} over {below} {} and {}", show(&with), show(&without)));
+            let name = format!("{above} over {below}");
+            let with = run.with(path, kept).peak_ratio(above, below)?;
+            let without = run.with(path, none).peak_ratio(above, below)?;
+            told.push(format!("{name} {} and {}", show(&with), show(&without)));
+            match places(&with, &without) {
+                Verdict::Holds => turned.push(name),
+                Verdict::CannotTell => open.push(name),
+                Verdict::Fails => {}
+            }
         }
     }
     let ours = format!("peaks with think times and without: {}", told.join("; "));
-    if !turned && widest > 1.1 {
-        return Ok(Finding::undecided(ours, "the intervals are wider than 10 %: more blocks"));
+    Ok(if !turned.is_empty() {
+        let why = format!("they change places: {}", turned.join(", "));
+        Finding { ours, verdict: Verdict::Holds, why }
+    } else if open.is_empty() {
+        let why = "any two keep their places, or are equal within 3 % with think times or without";
+        Finding { ours, verdict: Verdict::Fails, why: why.to_owned() }
+    } else {
+        let why = format!("open is whether they change places: {}: more blocks", open.join(", "));
+        Finding::undecided(ours, why)
+    })
+}
+
+/// Whether two servers surely change places; surely not if they keep them, or if either of the two
+/// gaps is too small to matter.
+fn places(with: &Shown, without: &Shown) -> Verdict {
+    let is = |shown: &Shown| shown.above(1.0, String::new()).verdict(1);
+    let equal = |shown: &Shown| shown.equal(SAME, String::new()).verdict(1) == Verdict::Holds;
+    match (is(with), is(without)) {
+        _ if equal(with) || equal(without) => Verdict::Fails,
+        (Verdict::CannotTell, _) | (_, Verdict::CannotTell) => Verdict::CannotTell,
+        (one, two) if one == two => Verdict::Fails,
+        _ => Verdict::Holds,
     }
-    Ok(Finding::of(turned, ours, "whether any two servers change places for sure"))
+}
+
+/// The share of its processors that a server used.
+fn used(left: f64) -> impl Fn(&Record) -> Option<f64> {
+    move |record| Some(number(record, "server_cpu")? / left)
 }
 
 /// Short queues for new connections leave the processor unused.
@@ -192,37 +234,85 @@ pub(super) fn g5(run: &Evidence<'_>) -> Found<Finding> {
     let mut family = families.into_iter().next().ok_or("a server with short and long queues")?;
     family.sort_by_key(|(_, backlog)| backlog.parse::<u32>().unwrap_or(0));
     let (short, long) = (family[0], family[family.len() - 1]);
-    let busy = |target: &Target| {
-        let cell = run.top(&target.name)?;
-        let used = run.metric(&cell, "server_cpu")? / run.left();
-        Ok::<_, String>((used, run.metric(&cell, "listen_overflows_per_s")?))
-    };
-    let ((used, overflows), (full, _)) = (busy(short.0)?, busy(long.0)?);
-    let effect = run.peak_ratio(&short.0.name, &long.0.name)?;
+    let [few, many] = run.tops([&short.0.name, &long.0.name])?;
+    let idle = run.shown("server_cpu", &few, used(run.left()))?;
+    let full = run.shown("server_cpu", &many, used(run.left()))?;
+    let overflows = "listen_overflows_per_s";
+    let lost = run.shown(overflows, &few, |record| number(record, overflows))?;
+    let peaks = run.peak_ratio(&short.0.name, &long.0.name)?;
     let ours = format!(
-        "queue of {}: {:.0} % of the processor used and {overflows:.0} overflows a second; of {}: \
-         {:.0} %; peaks {}",
+        "queue of {}: {} of the processor used and {:.0} overflows a second; of {}: {}; peaks {}",
         short.1,
-        100.0 * used,
+        percent(&idle),
+        lost.typical(),
         long.1,
-        100.0 * full,
-        show(&effect)
+        percent(&full),
+        show(&peaks)
     );
     let why = "at the highest rate: below half with overflows, against nine tenths or more";
-    if full < 0.9 {
+    if full.above(0.9, String::new()).verdict(1) != Verdict::Holds {
         return Ok(Finding::undecided(ours, "a load that fills the processor behind long queues"));
     }
-    Ok(Finding::of(used < 0.5 && overflows > 0.0, ours, why))
+    let asked = [
+        idle.below(0.5, "the share that is used behind short queues"),
+        lost.above(1.0, "overflows a second"),
+    ];
+    Ok(Finding::all(ours, why, &asked))
 }
 
 /// With all cores every architecture has the same peak.
 pub(super) fn g6(run: &Evidence<'_>) -> Found<Finding> {
-    let one = |target: &&Target| option(target, "event.send") != "blocking";
-    let arms: Vec<&str> = run.regattas().filter(one).map(|target| target.name.as_str()).collect();
-    let effect = extremes(run, &arms)?;
-    let ours = format!("the highest peak over the lowest: {}", show(&effect));
+    let arms: Vec<&Target> = run.regattas().filter(|target| !blocks(target)).collect();
+    let (mut told, mut asked) = (Vec::new(), Vec::new());
+    for (at, one) in arms.iter().enumerate() {
+        for other in &arms[at + 1..] {
+            let ratio = run.peak_ratio(&one.name, &other.name)?;
+            let what = format!("{}'s peak over {}'s", one.name, other.name);
+            told.push(format!("{what}: {}", show(&ratio)));
+            asked.push(ratio.equal(0.02, what));
+        }
+    }
+    if asked.is_empty() {
+        return Err("two arms".to_owned());
+    }
+    let ours = told.join("; ");
     if let Err(missing) = run.processors(8) {
         return Ok(Finding::undecided(ours, format!("it takes {missing}")));
     }
-    Ok(Finding::equal(&effect, 0.02, ours, "peaks with every core"))
+    Ok(Finding::all(ours, "peaks with every core, equal within 2 %", &asked))
+}
+
+/// With more cores an instruction takes more cycles, because of memory.
+pub(super) fn g7(run: &Evidence<'_>) -> Found<Finding> {
+    let pinned = |target: &&Target| option(target, "event.pin") == "cpu";
+    let several = |target: &&Target| {
+        let copies = option(target, "event.copies").parse().unwrap_or(1);
+        !blocks(target) && processes(target).max(copies) > 1
+    };
+    let missing = "one pinned process, and pinned ones (or copies) on as many processors";
+    let alone = one(run).ok().filter(pinned).ok_or(missing)?;
+    let (mut told, mut asked) = (Vec::new(), Vec::new());
+    for all in run.regattas().filter(pinned).filter(several) {
+        let [few, many] = run.tops([&alone.name, &all.name])?;
+        let ratio = run.ratio(&many, &few, "cycles_per_instruction")?;
+        let what = format!("cycles for each instruction, {} over {}", all.name, alone.name);
+        told.push(format!("{what}: {}", show(&ratio)));
+        asked.push(ratio.above(1.5, what));
+    }
+    if asked.is_empty() {
+        return Err(missing.to_owned());
+    }
+    let ours = told.join("; ");
+    if let Err(missing) = run.processors(4) {
+        return Ok(Finding::undecided(ours, format!("it takes {missing}")));
+    }
+    let finding = Finding::all(ours, "half more cycles for each instruction are asked", &asked);
+    Ok(match finding.verdict {
+        Verdict::Holds => Finding::undecided(
+            finding.ours,
+            "it is half more; that memory is why takes counters of stalls by cause, which the lab \
+             does not open",
+        ),
+        _ => finding,
+    })
 }

@@ -1,75 +1,97 @@
 //! Our own claim P-1: the calculator of systems.md §3.9 predicts what a disk does.
 
 use super::Finding;
-use super::evidence::{Evidence, Found, option, show};
+use super::arms::{blocks, cap, most_symped, one, processes};
+use super::evidence::{Blocks, Evidence, Found, compared, number, show};
 use super::processes::waits;
+use super::shown::Asked;
 use crate::model;
-use crate::spec::Target;
+use crate::record::Record;
+use crate::stats::median;
 
 /// How far a prediction may be off.
 const WITHIN: f64 = 0.15;
 
+/// What the calculator says, and what was measured, of one thing after the other.
+#[derive(Default)]
+struct Predictions {
+    told: Vec<String>,
+    asked: Vec<Asked>,
+}
+
+impl Predictions {
+    fn add(&mut self, what: String, predicted: &Blocks, measured: &Blocks) -> Found<()> {
+        let middle = |all: &Blocks| median(&all.values().copied().collect::<Vec<_>>());
+        let ratio = compared((&what, measured), ("its prediction", predicted))?;
+        self.told.push(format!(
+            "{what}: predicted {:.2}, measured {:.2}",
+            middle(predicted),
+            middle(measured)
+        ));
+        self.asked.push(ratio.equal(WITHIN, format!("{what}, measured over predicted,")));
+        Ok(())
+    }
+}
+
+/// `of` of what two say in each block that both have.
+fn with(one: &Blocks, other: &Blocks, of: impl Fn(f64, f64) -> f64) -> Blocks {
+    let both = |(block, one): (&u32, &f64)| Some((*block, of(*one, *other.get(block)?)));
+    one.iter().filter_map(both).collect()
+}
+
+/// Seconds of the disk for each reply.
+fn disk_s(record: &Record) -> Option<f64> {
+    let good = number(record, "good_per_s").filter(|good| *good > 0.0)?;
+    Some(number(record, "disk_busy_share")? / good)
+}
+
 /// The calculator predicts peaks, disk bytes and what a cap allows within 15 %.
 pub(super) fn p1(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
-    let mut told = Vec::new();
-    let mut all = true;
-    let mut add = |what: String, predicted: f64, measured: f64| {
-        all &= (predicted / measured).ln().abs() <= WITHIN.ln_1p();
-        told.push(format!("{what}: predicted {predicted:.2}, measured {measured:.2}"));
-    };
-    let sped = run.of("sped").next().ok_or("sped")?;
-    let several = run
-        .of("symped")
-        .filter(|target| option(target, "event.send") != "blocking")
-        .filter(|target| cap(target) == cap(sped))
-        .max_by_key(|target| processes(target));
-    let symped = several.ok_or("symped with several processes")?;
-    let cell = run.top(&sped.name)?;
-    let cpu_s = run.metric(&run.top(&symped.name)?, "cpu_us_per_reply")? / 1e6 / run.left();
-    let names = ["disk_busy_share", "good_per_s"];
-    let disk_s = run.each(&cell, names, |[busy, good]| Some(busy / good))?;
-    let measured = run.peak_ratio(&sped.name, &symped.name)?;
-    let ratio = model::peak_ratio(1, processes(symped), cpu_s, disk_s);
-    add(format!("{} over {}", sped.name, symped.name), ratio, measured.ratio);
-    if let Some(items) = model::items(&run.run.experiment.workload)
+    let workload = &run.run.experiment.workload;
+    let mut all = Predictions::default();
+    let sped = one(run)?;
+    let symped = most_symped(run, sped)?;
+    let [cell, several] = run.tops([&sped.name, &symped.name])?;
+    let left = run.left();
+    let cpu_s = |record: &Record| Some(number(record, "cpu_us_per_reply")? / 1e6 / left);
+    let (cpu, disk) = (run.blocks(&several, cpu_s), run.blocks(&cell, disk_s));
+    let (above, below) = run.peaks_of(&sped.name, &symped.name)?;
+    let measured = with(&above, &below, |sped, symped| sped / symped);
+    let predicted =
+        with(&cpu, &disk, |cpu, disk| model::peak_ratio(1, processes(symped), cpu, disk));
+    all.add(format!("{} over {}", sped.name, symped.name), &predicted, &measured)?;
+    if let Some(items) = model::items(workload)
         && let Ok(index) = super::blocking::index(run, &cell, &items)
     {
-        add(format!("bytes that {} reads, over the model's", sped.name), 1.0, index);
+        let ideal: Blocks = index.keys().map(|block| (*block, 1.0)).collect();
+        all.add(format!("bytes that {} reads, over the model's", sped.name), &ideal, &index)?;
     }
-    if let Some(off_s) = model::off_s_per_request(&run.run.experiment.workload) {
-        let few = run.regattas().filter(|target| cap(target) < cap(sped) && !blocking(target));
-        for target in few {
-            let top = run.top(&target.name)?;
+    if let Some(off_s) = model::off_s_per_request(workload) {
+        let most = run.metric(&several, "good_per_s")?;
+        for target in run.regattas().filter(|one| cap(one) < cap(sped) && !blocks(one)) {
+            let [top] = run.tops([&target.name])?;
             // As long as a request holds its connection; from when it was due it also waits, in
             // the queue before the cap, to get one.
-            let response_s = run.metric(&top, "service_p50_ms")? / 1e3;
-            let rate = model::rate_cap(cap(target).into(), off_s, response_s);
-            let peaks = run.peaks(&target.name, "good_per_s")?;
-            let peak = peaks.values().copied().fold(0.0, f64::max);
+            let rate = |record: &Record| {
+                let response_s = number(record, "service_p50_ms")? / 1e3;
+                Some(model::rate_cap(cap(target).into(), off_s, response_s))
+            };
             // A cap that binds nothing predicts nothing.
-            if rate < run.metric(&run.top(&symped.name)?, "good_per_s")? {
-                add(format!("{}'s plateau, replies a second", target.name), rate, peak);
+            if run.middle("service_p50_ms", &top, rate)? < most {
+                let good = run.blocks(&top, |record| number(record, "good_per_s"));
+                let what = format!("{}'s plateau, replies a second", target.name);
+                all.add(what, &run.blocks(&top, rate), &good)?;
             }
         }
     }
+    let middle = |all: &Blocks| 1e6 * median(&all.values().copied().collect::<Vec<_>>());
     let why = format!(
-        "two queues with {:.0} us of processor and {:.0} us of disk for each request; peaks {}",
-        1e6 * cpu_s,
-        1e6 * disk_s,
-        show(&measured)
+        "two queues with {:.0} us of processor and {:.0} us of disk for each request; peaks {}; \
+         15 % either way are asked",
+        middle(&cpu),
+        middle(&disk),
+        show(&run.peak_ratio(&sped.name, &symped.name)?)
     );
-    Ok(Finding::of(all, told.join("; "), why))
-}
-
-fn cap(target: &Target) -> u32 {
-    option(target, "limits.connections_max").parse().unwrap_or(u32::MAX)
-}
-
-fn processes(target: &Target) -> u32 {
-    option(target, "event.processes").parse().unwrap_or(1)
-}
-
-fn blocking(target: &Target) -> bool {
-    option(target, "event.send") == "blocking"
+    Ok(Finding::all(all.told.join("; "), why, &all.asked))
 }

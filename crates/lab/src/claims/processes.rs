@@ -1,17 +1,20 @@
 //! The claims of [E] on how many processes an event-driven server needs (systems.md §2.2, §2.3).
-//! Arms: `sped` (or `symped-1`), `symped-2`, `symped-3`, `symped-4`.
 
 use super::Finding;
-use super::evidence::{Evidence, Found, option, show};
+use super::arms::{cap, most_symped, one, one_with_few, processes, symped};
+use super::evidence::{Evidence, Found, number, percent, quotient, show};
+use super::shown::{all, any};
+use crate::record::Record;
+use crate::spec::Target;
 
-/// The share of a process's time in which it waits for the disk, by the kernel's account.
-fn disk_wait(run: &Evidence<'_>, arm: &str) -> Found<f64> {
-    let cell = run.top(arm)?;
-    let target = run.regattas().find(|target| target.name == arm);
-    let processes = target.map_or(1.0, |target| {
-        option(target, "event.processes").parse().map_or(1.0, |n: f64| n.max(1.0))
-    });
-    Ok(run.metric(&cell, "disk_wait_s")? / run.metric(&cell, "window_s")? / processes)
+/// The share of each process's time in which it waits for the disk, by the kernel's account.
+fn waiting(target: &Target) -> impl Fn(&Record) -> Option<f64> + use<> {
+    let processes = f64::from(processes(target));
+    move |record| Some(number(record, "disk_wait_s")? / number(record, "window_s")? / processes)
+}
+
+fn disk_wait(run: &Evidence<'_>, target: &Target) -> Found<f64> {
+    run.middle("disk_wait_s", &run.top(&target.name)?, waiting(target))
 }
 
 /// Below this share nobody waits for a disk.
@@ -19,7 +22,7 @@ const WAITS: f64 = 0.02;
 
 /// The most that processes of any arm wait for the disk; an error if nobody does.
 pub(super) fn waits(run: &Evidence<'_>) -> Found<f64> {
-    let of = |target: &crate::spec::Target| disk_wait(run, &target.name).ok();
+    let of = |target: &Target| disk_wait(run, target).ok();
     let most = run.regattas().filter_map(of).fold(0.0, f64::max);
     if most < WAITS {
         return Err(format!(
@@ -35,85 +38,102 @@ pub(super) fn waits(run: &Evidence<'_>) -> Found<f64> {
 /// SPED idles while it waits for the disk.
 pub(super) fn e1(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
-    let share = disk_wait(run, "sped")?;
-    let ours = format!("{:.0} % of the time waits for the disk", 100.0 * share);
-    Ok(Finding::of(share >= 0.2, ours, "the kernel's account of the server's waits for the disk"))
+    let sped = one(run)?;
+    let [cell] = run.tops([&sped.name])?;
+    let share = run.shown("time waiting for the disk", &cell, waiting(sped))?;
+    let ours = format!("{} of the time waits for the disk", percent(&share));
+    let why = "the kernel's account of the server's waits for the disk";
+    Ok(Finding::all(ours, why, &[share.above(0.2, "the share")]))
 }
 
 /// SPED against the best: far behind with a disk, equal when all is cached.
 pub(super) fn e2(run: &Evidence<'_>) -> Found<Finding> {
-    let mut best: Option<(&str, crate::stats::Effect)> = None;
-    // Of those that could be better; what blocks on sockets too or is held to few connections is
-    // another question.
-    let cap = |target: &crate::spec::Target| option(target, "limits.connections_max").to_owned();
-    let sped = run.regattas().find(|target| target.name == "sped").ok_or("sped")?;
-    for target in run.regattas().filter(|one| one.name != "sped" && cap(one) == cap(sped)) {
-        let arm = target.name.as_str();
-        let Ok(effect) = run.peak_ratio("sped", arm) else { continue };
-        if best.as_ref().is_none_or(|(_, least)| effect.ratio < least.ratio) {
-            best = Some((arm, effect));
-        }
+    let sped = one(run)?;
+    let share = disk_wait(run, sped)?;
+    let (mut told, mut ratios) = (Vec::new(), Vec::new());
+    // Of those that could be better: what is held to few connections is another question.
+    for target in run.regattas().filter(|one| one.name != sped.name && cap(one) == cap(sped)) {
+        let Ok(ratio) = run.peak_ratio(&sped.name, &target.name) else { continue };
+        told.push(format!("{} of {}'s", show(&ratio), target.name));
+        ratios.push((ratio, format!("the ratio to {}", target.name)));
     }
-    let (arm, effect) = best.ok_or("an architecture beside sped")?;
-    let share = disk_wait(run, "sped")?;
-    let ours = format!("sped's peak is {} of {arm}'s", show(&effect));
+    if ratios.is_empty() {
+        return Err("an architecture beside sped".to_owned());
+    }
+    let ours = format!("{}'s peak is {}", sped.name, told.join(", "));
+    let above = |limit: f64| -> Vec<_> {
+        ratios.iter().map(|(ratio, what)| ratio.above(limit, what.clone())).collect()
+    };
     if share < WAITS {
-        let why = "all cached: within 5 % is claimed";
-        return Ok(Finding::surely(effect.ratio > 0.95, &effect, 0.95, ours, why));
+        let why = "all cached: no more than 5 % below any other is claimed";
+        return Ok(Finding::all(ours, why, &above(0.95)));
     }
-    let why = format!("sped waits for the disk {:.0} % of the time", 100.0 * share);
-    let nearer = if effect.ratio < 0.65 { 0.55 } else { 0.75 };
-    let holds = (0.55..=0.75).contains(&effect.ratio);
-    Ok(Finding::surely(holds, &effect, nearer, ours, why))
+    // The ratio to the best is the lowest of all: it lies below a limit if any does.
+    let below: Vec<_> =
+        ratios.iter().map(|(ratio, what)| ratio.below(0.75, what.clone())).collect();
+    let why = format!("{} waits for the disk {:.0} % of the time", sped.name, 100.0 * share);
+    Ok(Finding::parts(ours, why, vec![all(&above(0.55)), any(&below)]))
 }
 
 /// A second process helps when the disk blocks.
 pub(super) fn e4(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
-    let (one, two) = (disk_wait(run, "sped")?, disk_wait(run, "symped-2")?);
-    let effect = run.peak_ratio("symped-2", "sped")?;
+    let sped = one(run)?;
+    let two = symped(run, 2, sped)?;
+    let peaks = run.peak_ratio(&two.name, &sped.name)?;
+    let [alone, both] = run.tops([&sped.name, &two.name])?;
+    let left = run.left();
+    let idle = |record: &Record| Some(1.0 - number(record, "server_cpu")? / left);
+    let still =
+        run.between("server_cpu", (&both, &alone), idle, |both, alone| both - alone / 2.0)?;
     let ours = format!(
         "peak ratio {}; waiting {:.0} % and {:.0} % of each process's time",
-        show(&effect),
-        100.0 * one,
-        100.0 * two
+        show(&peaks),
+        100.0 * disk_wait(run, sped)?,
+        100.0 * disk_wait(run, two)?
     );
-    let idle = |arm| {
-        let used = run.metric(&run.top(arm)?, "server_cpu")? / run.left();
-        Ok::<f64, String>(100.0 * (1.0 - used))
-    };
-    let (first, second) = (idle("sped")?, idle("symped-2")?);
-    let why = format!("the processor idles {first:.0} % with one process, {second:.0} % with two");
-    let holds = effect.ratio >= 1.2 && second <= first / 2.0;
-    Ok(Finding::surely(holds, &effect, 1.2, ours, why))
+    let why = format!(
+        "the processor idles {:.0} % with one process, {:.0} % with two, and half is asked",
+        100.0 * run.middle("server_cpu", &alone, idle)?,
+        100.0 * run.middle("server_cpu", &both, idle)?
+    );
+    let idle_asked = still.below(0.0, "idle time with two processes less half of that with one");
+    Ok(Finding::all(ours, why, &[peaks.above(1.2, "the peak ratio"), idle_asked]))
 }
 
 /// From three processes to four nothing is gained.
 pub(super) fn e5(run: &Evidence<'_>) -> Found<Finding> {
-    let effect = run.peak_ratio("symped-4", "symped-3")?;
-    let ours = format!("peak ratio {}", show(&effect));
-    Ok(Finding::equal(&effect, 0.05, ours, "four processes over three"))
+    let sped = one(run)?;
+    let (three, four) = (symped(run, 3, sped)?, symped(run, 4, sped)?);
+    let ratio = run.peak_ratio(&four.name, &three.name)?;
+    let ours = format!("peak ratio {}", show(&ratio));
+    let why = "four processes over three, equal within 5 %";
+    Ok(Finding::all(ours, why, &[ratio.equal(0.05, "the peak ratio")]))
 }
 
 /// With a small cap on connections more processes do not help, and each wait brings less.
 pub(super) fn e6(run: &Evidence<'_>) -> Found<Finding> {
-    // With arms of a small cap those, else those that there are.
-    let capped = run.regattas().any(|target| target.name == "symped-4-few");
-    let (sped, symped) = if capped { ("sped-few", "symped-4-few") } else { ("sped", "symped-4") };
-    let effect = run.peak_ratio(symped, sped)?;
-    let (one, four) = (run.top(sped)?, run.top(symped)?);
-    let events = |cell| run.share(cell, "wait_events", "wait_calls");
-    let waits = |cell| run.share(cell, "wait_calls", "replies");
-    let fewer = events(&four)? < events(&one)?;
-    let more = waits(&four)? > waits(&one)?;
+    let sped = one_with_few(run)?;
+    let most = most_symped(run, sped)?;
+    let peaks = run.peak_ratio(&most.name, &sped.name)?;
+    let [alone, several] = run.tops([&sped.name, &most.name])?;
+    let of = |part, whole| {
+        let change = run.times((&several, &alone), quotient(part, whole))?;
+        let (few, many) = (run.share(&alone, part, whole)?, run.share(&several, part, whole)?);
+        Ok::<_, String>((change, few, many))
+    };
+    let (events, events_one, events_more) = of("wait_events", "wait_calls")?;
+    let (calls, calls_one, calls_more) = of("wait_calls", "replies")?;
     let ours = format!(
-        "peak ratio {}; events for each wait {:.2} and {:.2}, waits for each reply {:.3} and {:.3}",
-        show(&effect),
-        events(&one)?,
-        events(&four)?,
-        waits(&one)?,
-        waits(&four)?
+        "peak ratio {}; events for each wait {events_one:.2} and {events_more:.2}, waits for each \
+         reply {calls_one:.3} and {calls_more:.3}",
+        show(&peaks)
     );
-    let holds = effect.ratio < 1.03 && fewer && more;
-    Ok(Finding::surely(holds, &effect, 1.03, ours, "one process and four"))
+    let why = format!("one process and {}; a gain of 3 % would help", processes(most));
+    let asked = [
+        peaks.below(1.03, "the peak ratio"),
+        events.below(1.0, "events for each wait, several processes over one,"),
+        calls.above(1.0, "waits for each reply, several processes over one,"),
+    ];
+    Ok(Finding::all(ours, why, &asked))
 }

@@ -1,62 +1,66 @@
 //! Claims on connections held and response times ([E] §8): E-3, E-25.
 
 use super::Finding;
-use super::evidence::{Evidence, Found, option, show};
+use super::arms::{blocks, cap, one};
+use super::evidence::{Evidence, Found, show};
 use super::processes::waits;
-use crate::stats::Effect;
 
 /// In overload SPED holds few connections and is not slower to answer them.
 pub(super) fn e3(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
-    let sped = run.of("sped").next().ok_or("sped")?;
-    let most = run
-        .of("symped")
-        .filter(|target| {
-            option(target, "limits.connections_max") == option(sped, "limits.connections_max")
-        })
-        .find(|target| option(target, "event.send") != "blocking");
-    let other = most.ok_or("symped under the same limit")?;
-    let (one, several) = (run.top(&sped.name)?, run.top(&other.name)?);
-    let held = |cell| run.metric(cell, "connections_open");
-    let (few, many) = (held(&one)?, held(&several)?);
-    let time = run.ratio(&one, &several, "mean_ms")?;
+    let sped = one(run)?;
+    let mut symped = run.of("symped").filter(|one| cap(one) == cap(sped) && !blocks(one));
+    let other = symped.next().ok_or("symped under the same limit")?;
+    let [alone, several] = run.tops([&sped.name, &other.name])?;
+    let held = run.ratio(&alone, &several, "connections_open")?;
+    let time = run.ratio(&alone, &several, "mean_ms")?;
     let ours = format!(
-        "{} has {few:.0} connections at the end of the highest rate, {} {many:.0}; mean time {}",
+        "{} has {:.0} connections at the end of the highest rate, {} {:.0}; mean time {}",
         sped.name,
+        run.metric(&alone, "connections_open")?,
         other.name,
+        run.metric(&several, "connections_open")?,
         show(&time)
     );
-    let slower = time.interval.is_some_and(|interval| interval.low > 1.1);
     let why = format!(
-        "of {} that are allowed; a third of the others' is asked",
-        option(sped, "limits.connections_max")
+        "of {} that are allowed; a third of the others' and no more than a tenth slower is asked; \
+         times are of the answered, and not answered were {} and {}",
+        cap(sped),
+        run.unanswered(&alone),
+        run.unanswered(&several)
     );
-    Ok(Finding::of(few * 3.0 <= many && !slower, ours, why))
+    let asked = [
+        held.below(1.0 / 3.0, "connections, one over the other,"),
+        time.below(1.1, "mean time, one over the other,"),
+    ];
+    Ok(Finding::all(ours, why, &asked))
 }
 
 /// Response times grow with the limit on connections, and a lower one costs little.
 pub(super) fn e25(run: &Evidence<'_>) -> Found<Finding> {
-    let (mut told, mut worst): (Vec<String>, Option<Effect>) = (Vec::new(), None);
-    let mut cheap = true;
+    let (mut told, mut failed, mut asked) = (Vec::new(), Vec::new(), Vec::new());
     for mut family in run.families("limits.connections_max") {
-        family.sort_by_key(|(_, cap)| cap.parse::<u32>().unwrap_or(u32::MAX));
-        let (fewer, more) = (family[0].0, family[family.len() - 1].0);
-        let (below, above) = (run.top(&fewer.name)?, run.top(&more.name)?);
+        family.sort_by_key(|(target, _)| cap(target));
+        let (fewer, more) = (&family[0].0.name, &family[family.len() - 1].0.name);
+        let [below, above] = run.tops([fewer, more])?;
         let time = run.ratio(&below, &above, "mean_ms")?;
         let good = run.ratio(&below, &above, "good_per_s")?;
-        cheap &= good.interval.is_some_and(|interval| interval.high > 0.9);
         told.push(format!(
-            "{} over {}: mean time {}, throughput {}",
-            fewer.name,
-            more.name,
+            "{fewer} over {more}: mean time {}, throughput {}",
             show(&time),
             show(&good)
         ));
-        if worst.is_none_or(|worst| time.ratio > worst.ratio) {
-            worst = Some(time);
-        }
+        failed.push(format!("{} and {}", run.unanswered(&below), run.unanswered(&above)));
+        asked.push(time.below(1.0, format!("mean time of {fewer} over {more}")));
+        asked.push(good.above(0.9, format!("throughput of {fewer} over {more}")));
     }
-    let worst = worst.ok_or("an arm under two limits on connections")?;
-    let why = "at the highest rate, of the answered; a tenth of the throughput may be lost";
-    Ok(Finding::surely(worst.ratio < 1.0 && cheap, &worst, 1.0, told.join("; "), why))
+    if asked.is_empty() {
+        return Err("an arm under two limits on connections".to_owned());
+    }
+    let why = format!(
+        "at the highest rate; a tenth of the throughput may be lost; times are of the answered, \
+         and not answered were {}",
+        failed.join(", ")
+    );
+    Ok(Finding::all(told.join("; "), why, &asked))
 }

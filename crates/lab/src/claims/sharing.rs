@@ -1,18 +1,17 @@
-//! Claims on what processes share ([E] §5.2, [S] §4 and §8): E-13, E-14, S-1 to S-4, S-12.
+//! Claims on what processes share ([E] §5.2, [S] §4 and §8): E-13, E-14, S-1 to S-5, S-12.
 
 use super::Finding;
-use super::evidence::{Evidence, Found, option, show};
+use super::arms::{blocks, processes};
+use super::evidence::{Blocks, Evidence, Found, Shown, number, option, show};
+use super::processes::waits;
+use super::shown::Asked;
 use crate::spec::Target;
-use crate::stats::Effect;
+use crate::stats::median;
+use std::collections::BTreeMap;
 
 fn first<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a Target> {
     let mut all = run.of(architecture);
-    all.find(|target| option(target, "event.send") != "blocking")
-        .ok_or_else(|| format!("an arm of {architecture}"))
-}
-
-fn processes(target: &Target) -> f64 {
-    option(target, "event.processes").parse().unwrap_or(1.0)
+    all.find(|target| !blocks(target)).ok_or_else(|| format!("an arm of {architecture}"))
 }
 
 /// What the arm's processes waited for each other, in words.
@@ -26,72 +25,66 @@ fn locks(run: &Evidence<'_>, arm: &str) -> Found<String> {
 /// A shared cache answers as much as private ones.
 pub(super) fn e13(run: &Evidence<'_>) -> Found<Finding> {
     let (shared, private) = (first(run, "shared-symped")?, first(run, "symped")?);
-    let effect = run.peak_ratio(&shared.name, &private.name)?;
-    let ours = format!("{}'s peak over {}'s: {}", shared.name, private.name, show(&effect));
-    Ok(Finding::equal(&effect, 0.03, ours, locks(run, &shared.name)?))
+    let ratio = run.peak_ratio(&shared.name, &private.name)?;
+    let ours = format!("{}'s peak over {}'s: {}", shared.name, private.name, show(&ratio));
+    let why = format!("equal within 3 %; {}", locks(run, &shared.name)?);
+    Ok(Finding::all(ours, why, &[ratio.equal(0.03, "the peak ratio")]))
 }
 
 /// Private caches hold each file once for each process.
 pub(super) fn e14(run: &Evidence<'_>) -> Found<Finding> {
-    let held = |target: &Target| run.metric(&run.top(&target.name)?, "cache_fds");
     let shared = first(run, "shared-symped")?;
-    let same = run.of("symped").find(|target| processes(target) > 1.0);
+    let same = run.of("symped").find(|target| processes(target) > 1);
     let private = same.ok_or("symped with several processes")?;
-    let (together, apart) = (held(shared)?, held(private)?);
-    if together <= 0.0 {
-        return Err("descriptors in caches".to_owned());
-    }
-    let times = apart / together;
+    let [apart, together] = run.tops([&private.name, &shared.name])?;
+    let times = run.ratio(&apart, &together, "cache_fds")?;
     let ours = format!(
-        "{} holds {apart:.0} files open in {:.0} processes, {} {together:.0} in {:.0}",
+        "{} holds {:.0} files open in {} processes, {} {:.0} in {}: {}",
         private.name,
+        run.metric(&apart, "cache_fds")?,
         processes(private),
         shared.name,
-        processes(shared)
+        run.metric(&together, "cache_fds")?,
+        processes(shared),
+        show(&times)
     );
     let why = "each process has what it was asked for so far; half of each file in each is asked";
-    Ok(Finding::of(times >= processes(private) / 2.0, ours, why))
+    let half = f64::from(processes(private)) / 2.0;
+    Ok(Finding::all(ours, why, &[times.above(half, "files held, one over the other,")]))
 }
 
 /// Decides with four processors of the server's own; else says what was seen.
-fn several(
-    run: &Evidence<'_>,
-    effect: &Effect,
-    ours: String,
-    why: String,
-    decide: impl FnOnce(&Effect, String, String) -> Finding,
-) -> Finding {
+fn several(run: &Evidence<'_>, ours: String, why: &str, asked: Asked) -> Finding {
     match run.processors(4) {
-        Ok(()) => decide(effect, ours, why),
+        Ok(()) => Finding::all(ours, why, &[asked]),
         Err(missing) => Finding::undecided(ours, format!("it takes {missing}; {why}")),
     }
 }
 
 /// The ratio that tells most: peaks, or processor time where the load is on the same processors.
-fn told(run: &Evidence<'_>, arm: &Target, baseline: &Target) -> Found<(Effect, String)> {
+fn told(run: &Evidence<'_>, arm: &Target, baseline: &Target) -> Found<(Shown, String)> {
     if run.processors(1).is_ok() {
-        let effect = run.peak_ratio(&arm.name, &baseline.name)?;
-        let ours = format!("{}'s peak over {}'s: {}", arm.name, baseline.name, show(&effect));
-        return Ok((effect, ours));
+        let ratio = run.peak_ratio(&arm.name, &baseline.name)?;
+        let ours = format!("{}'s peak over {}'s: {}", arm.name, baseline.name, show(&ratio));
+        return Ok((ratio, ours));
     }
-    let (above, below) = (run.top(&arm.name)?, run.top(&baseline.name)?);
-    let effect = run.ratio(&above, &below, "cpu_us_per_reply")?;
+    let [above, below] = run.tops([&arm.name, &baseline.name])?;
+    let ratio = run.ratio(&above, &below, "cpu_us_per_reply")?;
     let ours = format!(
         "processor time per reply of {} over {}: {}",
         arm.name,
         baseline.name,
-        show(&effect)
+        show(&ratio)
     );
-    Ok((effect, ours))
+    Ok((ratio, ours))
 }
 
 /// Sharing one cache with a reader-writer lock costs 2 % at most.
 pub(super) fn s1(run: &Evidence<'_>) -> Found<Finding> {
     let shared = first(run, "shared-symped")?;
-    let (effect, ours) = told(run, shared, first(run, "symped")?)?;
-    let decide =
-        |effect: &Effect, ours, why| Finding::surely(effect.ratio >= 0.98, effect, 0.98, ours, why);
-    Ok(several(run, &effect, ours, locks(run, &shared.name)?, decide))
+    let (ratio, ours) = told(run, shared, first(run, "symped")?)?;
+    let why = locks(run, &shared.name)?;
+    Ok(several(run, ours, &why, ratio.above(0.98, "the peak ratio")))
 }
 
 /// One lock is worse than two tiers.
@@ -103,41 +96,68 @@ pub(super) fn s2(run: &Evidence<'_>) -> Found<Finding> {
         member.map(|(target, _)| *target).ok_or(format!("shared.lock={lock}"))
     };
     let (global, tiers) = (of("global")?, of("two-tier")?);
-    let (effect, ours) = told(run, global, tiers)?;
+    let (ratio, ours) = told(run, global, tiers)?;
     let why = format!("{}; {}", locks(run, &global.name)?, locks(run, &tiers.name)?);
-    let decide =
-        |effect: &Effect, ours, why| Finding::surely(effect.ratio < 1.0, effect, 1.0, ours, why);
-    Ok(several(run, &effect, ours, why, decide))
+    Ok(several(run, ours, &why, ratio.below(1.0, "the peak ratio")))
 }
 
 /// Processes that stay where their connections' packets are answer 5 % more.
 pub(super) fn s3(run: &Evidence<'_>) -> Found<Finding> {
     let aligned = first(run, "n-copy")?;
     let plain = run.of("symped").find(|target| option(target, "event.pin") == "none");
-    let (effect, ours) = told(run, aligned, plain.ok_or("symped that is not pinned")?)?;
-    let decide =
-        |effect: &Effect, ours, why| Finding::surely(effect.ratio >= 1.05, effect, 1.05, ours, why);
+    let (ratio, ours) = told(run, aligned, plain.ok_or("symped that is not pinned")?)?;
     let why = "on loopback a packet is handled where it was sent, which is the client's processor";
-    Ok(several(run, &effect, ours, why.to_owned(), decide))
+    Ok(several(run, ours, why, ratio.above(1.05, "the peak ratio")))
 }
 
 /// A partitioned server with a shared cache is as good as copies.
 pub(super) fn s4(run: &Evidence<'_>) -> Found<Finding> {
     let shared = first(run, "shared-symped")?;
-    let (effect, ours) = told(run, shared, first(run, "n-copy")?)?;
-    let decide = |effect: &Effect, ours, why| Finding::equal(effect, 0.03, ours, why);
-    Ok(several(run, &effect, ours, locks(run, &shared.name)?, decide))
+    let (ratio, ours) = told(run, shared, first(run, "n-copy")?)?;
+    let why = format!("equal within 3 %; {}", locks(run, &shared.name)?);
+    Ok(several(run, ours, &why, ratio.equal(0.03, "the peak ratio")))
 }
 
-/// MiB that a process more costs: the slope of memory over processes by least squares.
-fn slope(run: &Evidence<'_>, architecture: &str) -> Found<f64> {
-    let mut points = Vec::new();
-    for target in run.of(architecture) {
-        let memory = run.metric(&run.top(&target.name)?, "pss_mib")?;
-        points.push((processes(target), memory));
+/// With memory for some of the files only, copies that each have a cache of their own are the last.
+pub(super) fn s5(run: &Evidence<'_>) -> Found<Finding> {
+    let share = waits(run)?;
+    let copies = first(run, "n-copy")?;
+    let (mut told, mut asked) = (Vec::new(), Vec::new());
+    for other in run.regattas().filter(|one| option(one, "server.architecture") != "n-copy") {
+        let ratio = run.peak_ratio(&copies.name, &other.name)?;
+        let what = format!("{}'s peak over {}'s", copies.name, other.name);
+        told.push(format!("{} of {}'s", show(&ratio), other.name));
+        asked.push(ratio.below(1.0, what));
     }
-    least_squares(&points)
-        .ok_or_else(|| format!("{architecture} with several numbers of processes"))
+    if asked.is_empty() {
+        return Err("an architecture beside n-copy".to_owned());
+    }
+    let ours = format!("{}'s peak is {}", copies.name, told.join(", "));
+    let memory = run.metric(&run.top(&copies.name)?, "pss_mib");
+    let memory = memory.map_or(String::new(), |mib| format!("it takes {mib:.0} MiB of memory; "));
+    let why = format!("{memory}the disk is waited for {:.0} % of the time", 100.0 * share);
+    Ok(Finding::all(ours, why, &asked))
+}
+
+/// MiB that a process more costs, block by block: the slope of memory over processes by least
+/// squares, over all the arms of an architecture.
+fn slopes(run: &Evidence<'_>, architecture: &str) -> Found<Blocks> {
+    let mut points: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut arms = 0;
+    for target in run.of(architecture) {
+        arms += 1;
+        let cell = run.top(&target.name)?;
+        for (block, memory) in run.blocks(&cell, |record| number(record, "pss_mib")) {
+            points.entry(block).or_default().push((f64::from(processes(target)), memory));
+        }
+    }
+    points.retain(|_, points| points.len() == arms);
+    let slope = |(block, points): (u32, Vec<(f64, f64)>)| Some((block, least_squares(&points)?));
+    let slopes: Blocks = points.into_iter().filter_map(slope).collect();
+    if slopes.is_empty() {
+        return Err(format!("{architecture} with several numbers of processes"));
+    }
+    Ok(slopes)
 }
 
 /// The slope of a line through points; None if they have one x.
@@ -152,10 +172,20 @@ pub(super) fn least_squares(points: &[(f64, f64)]) -> Option<f64> {
 
 /// A process with a private cache costs much more than one that shares it.
 pub(super) fn s12(run: &Evidence<'_>) -> Found<Finding> {
-    let (private, shared) = (slope(run, "symped")?, slope(run, "shared-symped")?);
-    let ours =
-        format!("{private:.2} MiB for each private process, {shared:.2} for each sharing one");
+    let (private, shared) = (slopes(run, "symped")?, slopes(run, "shared-symped")?);
+    let of = |slopes: &Blocks| median(&slopes.values().copied().collect::<Vec<_>>());
+    let ours = format!(
+        "{:.2} MiB for each private process, {:.2} for each sharing one",
+        of(&private),
+        of(&shared)
+    );
+    let above: Vec<f64> = crate::analysis::pairs(&private, &shared)
+        .into_iter()
+        .map(|(private, shared)| private - 3.0 * shared)
+        .collect();
+    let above = Shown::of(&above).ok_or("the memory of all processes in four blocks")?;
     let why = "slopes of the memory over processes, shared pages counted once; three times as much \
                is asked ([S]: 12), and WatPipe's writers are not here";
-    Ok(Finding::of(private >= 3.0 * shared.max(0.0), ours, why))
+    let asked = [above.above(0.0, "a private process less three sharing ones, MiB,")];
+    Ok(Finding::all(ours, why, &asked))
 }

@@ -1,4 +1,5 @@
-//! The index of claims (systems.md §9): those of the event-driven family, and what the others need.
+//! The index of claims (systems.md §9), in its order: all of them, also those that take an
+//! architecture or a machine that is not here.
 
 /// A claim of a paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub struct Claim {
     pub paper: &'static str,
 }
 
-/// All that the lab knows of.
+/// All of them.
 #[rustfmt::skip]
 pub const CLAIMS: &[Claim] = &[
     Claim {
@@ -56,6 +57,21 @@ pub const CLAIMS: &[Claim] = &[
         paper: "qualitative",
     },
     Claim {
+        id: "E-7",
+        gist: "With too few worker threads for its user threads, throughput falls after the peak, \
+            the poll set grows several-fold and poll's share of the processor doubles",
+        needs: "user threads over few worker threads (Knot, Capriccio), which are not built; a \
+            simulated disk, a shaped network, thousands of descriptors",
+        paper: "8, 15, 22 %; 243 to 609 descriptors",
+    },
+    Claim {
+        id: "E-8",
+        gist: "Twice the workers remove that decline and bring poll's share back",
+        needs: "user threads over few worker threads (Knot, Capriccio), which are not built; a \
+            simulated disk, a shaped network, thousands of descriptors",
+        paper: "8, 6, 5 %",
+    },
+    Claim {
         id: "E-9",
         gist: "Blocking sendfile needs ten times the processes",
         needs: "a simulated disk and a shaped network",
@@ -81,6 +97,98 @@ pub const CLAIMS: &[Claim] = &[
         paper: "-12 %",
     },
     Claim {
+        id: "E-13",
+        gist: "A shared cache answers as much as private ones, within 3 %",
+        needs: "several processes, private and sharing",
+        paper: "equal",
+    },
+    Claim {
+        id: "E-14",
+        gist: "Private caches hold each file open once for each process, a shared one once",
+        needs: "several processes, private and sharing",
+        paper: "5,000,000 descriptors avoided",
+    },
+    Claim {
+        id: "E-15",
+        gist: "A thread server's cache may be a tenth of the files or a third: throughput is the \
+            same within 5 %",
+        needs: "Knot with a cache of its own (knot-c), which is not built; a simulated disk and a \
+            memory limit",
+        paper: "100 to 1000 MB",
+    },
+    Claim {
+        id: "E-16",
+        gist: "Zero-copy sending gains 5 % without blocking and 8 % with it",
+        needs: "Knot in three ways of sending (knot-c, knot-nb, knot-b), which are not built; a \
+            simulated disk and a shaped network",
+        paper: "7 to 9 %, 11 to 18 %; copying 17.73 to 0.7 %",
+    },
+    Claim {
+        id: "E-17",
+        gist: "A cap on threads limits throughput to what Little's law says, within 10 %",
+        needs: "a thread for each connection, which is not built; of the event-driven servers P-1 \
+            tells the same",
+        paper: "930 Mb/s at 10,000 threads",
+    },
+    Claim {
+        id: "E-18",
+        gist: "With a thread for each connection blocking sendfile is better by 3 to 10 %",
+        needs: "Knot in two ways of sending (knot-nb, knot-b), which are not built; a simulated \
+            disk and a shaped network",
+        paper: "7 %",
+    },
+    Claim {
+        id: "E-19",
+        gist: "User threads cost 6 to 11 % of the processor, and the best event-driven server is \
+            10 % ahead",
+        needs: "user threads (Knot), which are not built; profiles; a simulated disk and a shaped \
+            network",
+        paper: "7 to 11 %; +18 %, +34 %",
+    },
+    Claim {
+        id: "E-20",
+        gist: "A worker that tries before it polls polls less than one that polls first",
+        needs: "Knot with both designs of non-blocking sending, which are not built; a shaped \
+            network",
+        paper: "qualitative",
+    },
+    Claim {
+        id: "E-21",
+        gist: "With many connections on a disk, 25 writers instead of 5 gain 5 % and wait five \
+            times less",
+        needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
+            limit",
+        paper: "+12, +10 %; waiting 14 to 1 %",
+    },
+    Claim {
+        id: "E-22",
+        gist: "With few connections the number of writers does not matter, within 2 %",
+        needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
+            limit",
+        paper: "equal",
+    },
+    Claim {
+        id: "E-23",
+        gist: "A pipeline reaches the best event-driven server within 3 %",
+        needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
+            limit",
+        paper: "equal",
+    },
+    Claim {
+        id: "E-24",
+        gist: "Work is unevenly spread over writers, and fewer would do if it were not",
+        needs: "a pipeline of stages (WatPipe) with counters for each writer and three ways to \
+            share work, which is not built; a simulated disk",
+        paper: "25 against 10",
+    },
+    Claim {
+        id: "E-25",
+        gist: "The mean response time grows with the limit on connections; a lower limit costs \
+            little throughput",
+        needs: "load beyond saturation under two limits",
+        paper: "30,000 to 20,000 removes the difference",
+    },
+    Claim {
         id: "E-26",
         gist: "The accept strategy is a confounder: it changes gaps between architectures",
         needs: "several architectures under overload",
@@ -91,6 +199,38 @@ pub const CLAIMS: &[Claim] = &[
         gist: "epoll instead of poll lowers overhead, and throughput is no better",
         needs: "thousands of descriptors",
         paper: "as good but no better",
+    },
+    Claim {
+        id: "E-28",
+        gist: "With short sessions, all cached and no think times a thread for each connection \
+            equals events",
+        needs: "a thread for each connection, which is not built",
+        paper: "a prediction of [E] §9",
+    },
+    Claim {
+        id: "E-29",
+        gist: "The gap between events and threads grows with still more connections",
+        needs: "a thread for each connection, which is not built; more than 30,000 descriptors",
+        paper: "a prediction of [E] §9",
+    },
+    Claim {
+        id: "E-30",
+        gist: "Whether user threads over several processors keep their efficiency",
+        needs: "user threads over kernel threads (MEANS), which are not built; four processors \
+            for the server",
+        paper: "open",
+    },
+    Claim {
+        id: "S-1",
+        gist: "Sharing one cache costs 2 % at most at the peak",
+        needs: "four processors for the server",
+        paper: "2 %",
+    },
+    Claim {
+        id: "S-2",
+        gist: "One global lock is measurably worse than two tiers",
+        needs: "four processors for the server",
+        paper: "no number",
     },
     Claim {
         id: "S-3",
@@ -109,6 +249,97 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Under memory pressure N-copy is the worst",
         needs: "a simulated disk and a memory limit",
         paper: "-20 %",
+    },
+    Claim {
+        id: "S-6",
+        gist: "All cached, non-blocking is at least as good as blocking",
+        needs: "a shaped network",
+        paper: "2 to 6 %",
+    },
+    Claim {
+        id: "S-7",
+        gist: "On a disk, blocking sendfile is better by 5 % or more at equal architecture",
+        needs: "a simulated disk and a shaped network",
+        paper: "about 9 % (WatPipe)",
+    },
+    Claim {
+        id: "S-8",
+        gist: "Blocking reads the disk in fewer and longer pieces",
+        needs: "a simulated disk and its log",
+        paper: "seen in traces",
+    },
+    Claim {
+        id: "S-8b",
+        gist: "Bytes read over those of an ideal cache of whole files: 1.05 at most when \
+            blocking, 1.07 or more when not",
+        needs: "a simulated disk, its log and a memory limit",
+        paper: "1.01 to 1.02 against 1.10 to 1.14",
+    },
+    Claim {
+        id: "S-9",
+        gist: "All cached, one non-blocking writer for each core is best",
+        needs: "a pipeline of stages (WatPipe), which is not built; four processors for the \
+            server",
+        paper: "4 writers",
+    },
+    Claim {
+        id: "S-10",
+        gist: "On a disk more writers wait less, and beyond an optimum throughput falls",
+        needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
+            limit",
+        paper: "100 to 500 writers",
+    },
+    Claim {
+        id: "S-11",
+        gist: "Pollers that are not pinned cost nothing, and help when load is uneven",
+        needs: "a pipeline of stages (WatPipe), which is not built; four processors for the \
+            server",
+        paper: "a suggestion",
+    },
+    Claim {
+        id: "S-12",
+        gist: "A process with a private cache costs far more memory than one that shares it",
+        needs: "several numbers of processes",
+        paper: "7.3 against 0.6 MB",
+    },
+    Claim {
+        id: "S-13",
+        gist: "All cached, our best is 5 % ahead of nginx and 20 % ahead of lighttpd",
+        needs: "nginx and lighttpd, tuned alike",
+        paper: "14 and 44 %",
+    },
+    Claim {
+        id: "S-14",
+        gist: "A server with a thread for each connection takes memory from the page cache and \
+            reads from the disk where others do not",
+        needs: "Apache, and memory just above the files",
+        paper: "1.67 GB of page cache left of 4",
+    },
+    Claim {
+        id: "S-15",
+        gist: "A well-made server with shared memory closes the gap to N-copy that was once \
+            reported",
+        needs: "an event library with coloured events (libasync-smp), which is not built; four \
+            processors for the server",
+        paper: "refutes Zeldovich 2003",
+    },
+    Claim {
+        id: "S-16",
+        gist: "How far the kernel reads ahead decides more than the server",
+        needs: "a simulated disk",
+        paper: "11,000 to 20,000 against 28,000 to 30,000 blocks a second",
+    },
+    Claim {
+        id: "S-17",
+        gist: "No configuration is the best both when all is cached and on a disk",
+        needs: "both workloads in one run",
+        paper: "figure 5",
+    },
+    Claim {
+        id: "S-18",
+        gist: "Tuned, the best of each architecture differ by 10 % at most",
+        needs: "four processors, and each architecture tuned (regatta lab best)",
+        paper: "10 %; 2 % cached",
     },
     Claim {
         id: "H-1",
@@ -183,103 +414,24 @@ pub const CLAIMS: &[Claim] = &[
         paper: "+25 to +40 % for TUX",
     },
     Claim {
-        id: "E-13",
-        gist: "A shared cache answers as much as private ones, within 3 %",
-        needs: "several processes, private and sharing",
-        paper: "equal",
-    },
-    Claim {
-        id: "E-14",
-        gist: "Private caches hold each file open once for each process, a shared one once",
-        needs: "several processes, private and sharing",
-        paper: "5,000,000 descriptors avoided",
-    },
-    Claim {
-        id: "E-25",
-        gist: "The mean response time grows with the limit on connections; a lower limit costs \
-            little throughput",
-        needs: "load beyond saturation under two limits",
-        paper: "30,000 to 20,000 removes the difference",
-    },
-    Claim {
-        id: "S-1",
-        gist: "Sharing one cache costs 2 % at most at the peak",
-        needs: "four processors for the server",
-        paper: "2 %",
-    },
-    Claim {
-        id: "S-2",
-        gist: "One global lock is measurably worse than two tiers",
-        needs: "four processors for the server",
-        paper: "no number",
-    },
-    Claim {
-        id: "S-6",
-        gist: "All cached, non-blocking is at least as good as blocking",
-        needs: "a shaped network",
-        paper: "2 to 6 %",
-    },
-    Claim {
-        id: "S-7",
-        gist: "On a disk, blocking sendfile is better by 5 % or more at equal architecture",
-        needs: "a simulated disk and a shaped network",
-        paper: "about 9 % (WatPipe)",
-    },
-    Claim {
-        id: "S-8",
-        gist: "Blocking reads the disk in fewer and longer pieces",
-        needs: "a simulated disk and its log",
-        paper: "seen in traces",
-    },
-    Claim {
-        id: "S-8b",
-        gist: "Bytes read over those of an ideal cache of whole files: 1.05 at most when \
-            blocking, 1.07 or more when not",
-        needs: "a simulated disk, its log and a memory limit",
-        paper: "1.01 to 1.02 against 1.10 to 1.14",
-    },
-    Claim {
-        id: "S-12",
-        gist: "A process with a private cache costs far more memory than one that shares it",
-        needs: "several numbers of processes",
-        paper: "7.3 against 0.6 MB",
-    },
-    Claim {
-        id: "S-13",
-        gist: "All cached, our best is 5 % ahead of nginx and 20 % ahead of lighttpd",
-        needs: "nginx and lighttpd, tuned alike",
-        paper: "14 and 44 %",
-    },
-    Claim {
-        id: "S-14",
-        gist: "A server with a thread for each connection takes memory from the page cache and \
-            reads from the disk where others do not",
-        needs: "Apache, and memory just above the files",
-        paper: "1.67 GB of page cache left of 4",
-    },
-    Claim {
-        id: "S-16",
-        gist: "How far the kernel reads ahead decides more than the server",
-        needs: "a simulated disk",
-        paper: "11,000 to 20,000 against 28,000 to 30,000 blocks a second",
-    },
-    Claim {
-        id: "S-17",
-        gist: "No configuration is the best both when all is cached and on a disk",
-        needs: "both workloads in one run",
-        paper: "figure 5",
-    },
-    Claim {
-        id: "S-18",
-        gist: "Tuned, the best of each architecture differ by 10 % at most",
-        needs: "four processors, and each architecture tuned (regatta lab best)",
-        paper: "10 %; 2 % cached",
-    },
-    Claim {
         id: "H-13",
         gist: "Which accept strategy is best depends on the architecture",
         needs: "several architectures under overload",
         paper: "TUX +19 to 36 %, Knot 0 to 32 %, uServer +39 to 71 %",
+    },
+    Claim {
+        id: "G-1",
+        gist: "With some of the cores a few copies beat one, and one for each core",
+        needs: "four processors for the server at least, and copies placed by the caches they \
+            share",
+        paper: "+13 % with 2 copies on 4 cores",
+    },
+    Claim {
+        id: "G-2",
+        gist: "No number of copies is the best with every number of cores",
+        needs: "runs with 1, 2, 4 and 8 processors for the server, each with 1 copy up to one for \
+            each",
+        paper: "table III",
     },
     Claim {
         id: "G-3",
@@ -288,6 +440,13 @@ pub const CLAIMS: &[Claim] = &[
         needs: "a server with a thread for each connection and a pipelined one, which are not \
             built yet",
         paper: "35 %",
+    },
+    Claim {
+        id: "G-4",
+        gist: "With more cores the gap of a thread for each connection closes or turns",
+        needs: "a thread for each connection, which is not built; one and four processors for the \
+            server",
+        paper: "ahead at 4 cores",
     },
     Claim {
         id: "G-5",
@@ -302,6 +461,71 @@ pub const CLAIMS: &[Claim] = &[
         paper: "6.6 Gb/s",
     },
     Claim {
+        id: "G-7",
+        gist: "From one core to all, cycles for each instruction grow by half or more, because of \
+            memory",
+        needs: "one pinned process beside as many as processors, four for the server at least, \
+            and counters of stalls by cause",
+        paper: "2.1 to 3.9 on 8 cores",
+    },
+    Claim {
+        id: "G-8",
+        gist: "Streaming through private memory scales less than the cores do",
+        needs: "a memory benchmark, which the lab has none of, and many processors",
+        paper: "4.8 (12.1 without MMX) on 24 cores",
+    },
+    Claim {
+        id: "A-1",
+        gist: "Peaks rise from blocking to asynchronous to self-adapting",
+        needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
+        paper: "+44 and +20 %; +22 and +5 %",
+    },
+    Claim {
+        id: "A-2",
+        gist: "Below BIO's knee the self-adapting server answers as fast as BIO, beyond it as AIO",
+        needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
+        paper: "figures 6 and 8",
+    },
+    Claim {
+        id: "A-3",
+        gist: "Past its knee BIO's response time grows tenfold, the others' stays below 100 ms",
+        needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
+        paper: "figures 6 and 8",
+    },
+    Claim {
+        id: "A-4",
+        gist: "The share that is served asynchronously follows the queue, from nothing to nearly \
+            all",
+        needs: "[A]'s self-adapting server, which is not built",
+        paper: "section 4",
+    },
+    Claim {
+        id: "A-5",
+        gist: "A poller that spins wastes its processor at low load, and one that waits loses \
+            nothing",
+        needs: "[A]'s self-adapting server with both pollers, which is not built",
+        paper: "- (a suspicion)",
+    },
+    Claim {
+        id: "A-6",
+        gist: "A fixed pool of more threads removes what self-adaptation gains",
+        needs: "[A]'s servers with pools of 64 and 256 threads, which are not built",
+        paper: "- (a critique)",
+    },
+    Claim {
+        id: "A-7",
+        gist: "Adapting to how busy the disk is beats adapting to the queue",
+        needs: "[A]'s self-adapting server with both rules, which is not built; a simulated disk",
+        paper: "its future work",
+    },
+    Claim {
+        id: "X-1",
+        gist: "Today's scheduler keeps thousands of threads within 15 % of the best event-driven \
+            server",
+        needs: "a thread for each connection, which is not built; thousands of descriptors",
+        paper: "- (contradicts [S] §7)",
+    },
+    Claim {
         id: "X-2",
         gist: "All cached, AMPED costs 5 % at most beside SPED",
         needs: "cached files",
@@ -312,6 +536,53 @@ pub const CLAIMS: &[Claim] = &[
         gist: "On a disk AMPED with one loop is within 5 % of SYMPED, and far ahead of SPED",
         needs: "a simulated disk and a memory limit",
         paper: "- (Flash)",
+    },
+    Claim {
+        id: "X-4",
+        gist: "Where helpers only read, cold names still stall the loop; passing descriptors ends \
+            that",
+        needs: "a simulated disk, a memory limit, amped with helper processes that pass \
+            descriptors and that do not, and names that the server does not keep",
+        paper: "- (Ruan and Pai 2004)",
+    },
+    Claim {
+        id: "X-5",
+        gist: "What asking helpers costs is seen where much is missed",
+        needs: "a simulated disk and a memory limit, amped beside symped",
+        paper: "- (a doubt of [E] §2)",
+    },
+    Claim {
+        id: "X-6",
+        gist: "A pipeline with a queue and a pool for each step has three times the context \
+            switches of a short one",
+        needs: "stages with pools (SEDA) and a short pipeline (WatPipe), which are not built",
+        paper: "- (expected by [E] §6)",
+    },
+    Claim {
+        id: "X-7",
+        gist: "A batching controller lowers context switches and loses no more than 5 % of \
+            throughput",
+        needs: "stages with controllers (SEDA), which are not built",
+        paper: "- (SEDA)",
+    },
+    Claim {
+        id: "X-8",
+        gist: "The controller of pools grows the stage that waits for the disk, and no other",
+        needs: "stages with controllers (SEDA), which are not built; a simulated disk",
+        paper: "- (SEDA)",
+    },
+    Claim {
+        id: "X-9",
+        gist: "Admission control at a 90th percentile meets it within 20 % at twice the load",
+        needs: "admission control by stage (SEDA), which is not built",
+        paper: "- (SEDA)",
+    },
+    Claim {
+        id: "X-10",
+        gist: "Stages are fairer to clients than servers limited by their processes",
+        needs: "stages (SEDA) and a process for each connection, which are not built; the lab \
+            counts fairness",
+        paper: "Jain's index of 0.99",
     },
     Claim {
         id: "X-11",
@@ -332,10 +603,38 @@ pub const CLAIMS: &[Claim] = &[
         paper: "-",
     },
     Claim {
+        id: "X-14",
+        gist: "A hybrid of few threads equals a thread for each connection",
+        needs: "a hybrid of threads and events, and a thread for each connection, which are not \
+            built",
+        paper: "- (Carrera 2005)",
+    },
+    Claim {
+        id: "X-15",
+        gist: "A hybrid hardly depends on the keep-alive time-out, threads do",
+        needs: "a hybrid of threads and events, and a thread for each connection, which are not \
+            built",
+        paper: "below 5 against over 30 %",
+    },
+    Claim {
+        id: "X-16",
+        gist: "Batching by stage lowers cycles for each instruction by 5 %, for a longer median",
+        needs: "stages with batches (cohort scheduling), which are not built; counters of the \
+            processor",
+        paper: "- (Larus and Parkes)",
+    },
+    Claim {
         id: "P-1",
         gist: "Che's page cache, Little's law and two queues predict peaks, disk bytes and \
             plateaus within 15 %",
         needs: "a simulated disk with its log, a memory limit, a small limit on connections",
+        paper: "ours",
+    },
+    Claim {
+        id: "P-2",
+        gist: "One thread over io_uring ends SPED's idling on a disk",
+        needs: "the server over io_uring (uring-1), which is not built; a simulated disk and a \
+            memory limit. X-12 tells the same of LAIO",
         paper: "ours",
     },
     Claim {

@@ -74,9 +74,9 @@ impl Report<'_> {
         for one in paper.ratios.iter().filter(|one| one.experiments.contains(name)) {
             let ours = match one.at {
                 None => evidence.peak_ratio(&one.arm, &one.over),
-                Some(at) => evidence.at(&one.arm, at).and_then(|above| {
-                    evidence.ratio(&above, &evidence.at(&one.over, at)?, "good_per_s")
-                }),
+                Some(at) => evidence
+                    .near([&one.arm, &one.over], at)
+                    .and_then(|[above, below]| evidence.ratio(&above, &below, "good_per_s")),
             };
             let at = one.at.map_or("peaks".to_owned(), |at| format!("at {at}x"));
             let what = format!("{} over {}, {at}", one.arm, one.over);

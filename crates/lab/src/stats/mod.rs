@@ -4,6 +4,7 @@
 //! ([`paired`]), never between them. Everything random is seeded, so a report can be made again.
 
 mod bootstrap;
+mod located;
 mod paired;
 mod quantile;
 mod random;
@@ -12,6 +13,8 @@ mod scaling;
 mod steady;
 
 pub use bootstrap::{Interval, bca, percentile};
+pub use located::Located;
+pub(crate) use paired::BLOCKS_MIN;
 pub use paired::{Effect, Floor, Verdict, compare, holm, judge, judged};
 pub use quantile::order_statistic_interval;
 pub use random::Random;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Fewer blocks than this say nothing about the next block.
-const BLOCKS_MIN: usize = 4;
+pub(crate) const BLOCKS_MIN: usize = 4;
 /// From so many blocks on the outermost fifth at each end is trimmed: a neighbour's burst of work
 /// hits a trial or two, and would otherwise be most of the spread.
 const TRIM_FROM: usize = 8;
@@ -103,17 +103,17 @@ fn log_ratio((arm, base): &(f64, f64)) -> Option<f64> {
 }
 
 /// Where a sample of four or more lies: its mean, trimmed if it is large enough, and how sure.
-#[derive(Clone, Copy, Debug)]
-struct Centre {
-    mean: f64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Centre {
+    pub(super) mean: f64,
     /// Standard error of the mean.
-    error: f64,
+    pub(super) error: f64,
     /// Degrees of freedom of its distribution.
     freedom: f64,
 }
 
 impl Centre {
-    fn of(sample: &[f64]) -> Self {
+    pub(super) fn of(sample: &[f64]) -> Self {
         let n = count(sample.len());
         let cut = if sample.len() < TRIM_FROM { 0 } else { index(TRIM * n) };
         let mut sorted = sample.to_vec();
@@ -135,7 +135,7 @@ impl Centre {
         }
     }
 
-    fn student(&self) -> StudentsT {
+    pub(super) fn student(&self) -> StudentsT {
         StudentsT::new(0.0, 1.0, self.freedom).expect("four or more values have freedom")
     }
 }

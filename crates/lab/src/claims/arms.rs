@@ -1,0 +1,76 @@
+//! The arms that a claim is about, found by their options.
+
+use super::evidence::{Evidence, Found, option};
+use crate::spec::Target;
+
+/// Whether `sendfile` blocks.
+pub(super) fn blocks(target: &Target) -> bool {
+    option(target, "event.send") == "blocking"
+}
+
+/// How many processes it has; one if it does not say.
+pub(super) fn processes(target: &Target) -> u32 {
+    option(target, "event.processes").parse().map_or(1, |processes: u32| processes.max(1))
+}
+
+/// How many connections it takes; all if it does not say.
+pub(super) fn cap(target: &Target) -> u32 {
+    option(target, "limits.connections_max").parse().unwrap_or(u32::MAX)
+}
+
+/// One event loop whose `sendfile` does not block: SPED, or else SYMPED with one process.
+fn loops<'a>(run: &Evidence<'a>) -> Vec<&'a Target> {
+    let sped = run.of("sped").filter(|target| !blocks(target));
+    let symped =
+        run.of("symped").filter(|one| !blocks(one) && option(one, "event.processes") == "1");
+    sped.chain(symped).collect()
+}
+
+/// The arm with one event loop, of several the one that takes the most connections.
+pub(super) fn one<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
+    let all = loops(run);
+    let most = all.iter().map(|target| cap(target)).max();
+    all.into_iter().find(|target| Some(cap(target)) == most).ok_or_else(|| "sped".to_owned())
+}
+
+/// The one that takes the fewest.
+pub(super) fn one_with_few<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
+    let all = loops(run);
+    let least = all.iter().map(|target| cap(target)).min();
+    all.into_iter().find(|target| Some(cap(target)) == least).ok_or_else(|| "sped".to_owned())
+}
+
+/// SYMPED with several processes that takes as many connections as another arm does.
+fn several<'a>(run: &Evidence<'a>, like: &Target) -> Vec<&'a Target> {
+    let symped = run.of("symped").filter(|one| !blocks(one) && processes(one) > 1);
+    symped.filter(|one| cap(one) == cap(like)).collect()
+}
+
+/// SYMPED with so many processes, under the same limit as another arm.
+pub(super) fn symped<'a>(run: &Evidence<'a>, wanted: u32, like: &Target) -> Found<&'a Target> {
+    let mut all = several(run, like).into_iter();
+    all.find(|target| processes(target) == wanted)
+        .ok_or_else(|| format!("symped with {wanted} processes under the same limit"))
+}
+
+/// SYMPED with the most processes, under the same limit as another arm.
+pub(super) fn most_symped<'a>(run: &Evidence<'a>, like: &Target) -> Found<&'a Target> {
+    let most = several(run, like).into_iter().max_by_key(|target| processes(target));
+    most.ok_or_else(|| "symped with several processes".to_owned())
+}
+
+/// A preset of [H], with as many accepts at a time as it comes with.
+pub(super) fn preset<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a str> {
+    let plain = |target: &&Target| !target.config.contains_key("accept.count");
+    let arm = run.of(architecture).find(plain).map(|target| target.name.as_str());
+    arm.ok_or_else(|| format!("an arm of {architecture}"))
+}
+
+/// The arms of [H] that take a limited number of connections at a time, with that number.
+pub(super) fn limited<'a>(run: &Evidence<'a>) -> Vec<(&'a str, u32)> {
+    let limit = |target: &Target| {
+        target.config.get("accept.count").map_or(Some(25), |count| count.parse().ok())
+    };
+    let arms = run.of("accept25").filter_map(|one| Some((one.name.as_str(), limit(one)?)));
+    arms.filter(|(_, limit)| *limit > 0).collect()
+}

@@ -1,0 +1,409 @@
+//! What blocks show of a quantity, and whether it is what a claim asks for: surely, surely not, or
+//! open.
+
+use super::{Finding, Verdict};
+use crate::stats::{Interval, Located, count};
+
+/// How sure a verdict is: a true value lies outside its interval one time in twenty.
+const LEVEL: f64 = 0.95;
+/// Ratios are cut here, so that a block in which an arm answered nothing counts, and as one block.
+const RATIO_MAX: f64 = 1e3;
+
+/// What blocks show of a quantity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shown {
+    located: Located,
+    /// It is a ratio, located by its logarithm.
+    is_ratio: bool,
+}
+
+impl Shown {
+    /// Of one value from each block; None below four.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        Some(Self { located: Located::of(values)?, is_ratio: false })
+    }
+
+    /// Of a pair from each block, as a ratio; None below four. Pairs with a number below 0, or
+    /// with nothing but zeros, have none.
+    pub(crate) fn ratio(pairs: &[(f64, f64)]) -> Option<Self> {
+        let log = |(above, below): &(f64, f64)| {
+            let usable = *above >= 0.0 && *below >= 0.0 && above + below > 0.0;
+            usable.then(|| (above / below).clamp(1.0 / RATIO_MAX, RATIO_MAX).ln())
+        };
+        let logs: Vec<f64> = pairs.iter().filter_map(log).collect();
+        Some(Self { located: Located::of(&logs)?, is_ratio: true })
+    }
+
+    /// Its middle.
+    pub(crate) fn typical(&self) -> f64 {
+        self.outward(self.located.middle())
+    }
+
+    /// Its interval, so wide that of `looks` such all hold the truth 19 times in 20.
+    pub(crate) fn interval(&self, looks: usize) -> Interval {
+        self.located.interval(level(looks)).map(|end| self.outward(end))
+    }
+
+    fn outward(&self, value: f64) -> f64 {
+        if self.is_ratio { value.exp() } else { value }
+    }
+
+    /// About how many blocks would tell on which side of `limit` it is.
+    fn enough(&self, limit: f64, looks: usize) -> Option<usize> {
+        let limit = if self.is_ratio { limit.ln() } else { limit };
+        self.located.enough(limit, level(looks))
+    }
+
+    /// Asks for more than `limit`; `what` it is, in words.
+    pub(crate) fn above(self, limit: f64, what: impl Into<String>) -> Asked {
+        self.asked(limit, f64::INFINITY, what)
+    }
+
+    /// Asks for less than `limit`.
+    pub(crate) fn below(self, limit: f64, what: impl Into<String>) -> Asked {
+        self.asked(f64::NEG_INFINITY, limit, what)
+    }
+
+    /// Asks for 1 but for a share either way: from 1 / (1 + `share`) to 1 + `share`.
+    pub(crate) fn equal(self, share: f64, what: impl Into<String>) -> Asked {
+        self.asked(1.0 / (1.0 + share), 1.0 + share, what)
+    }
+
+    /// Asks for less or more than that.
+    pub(crate) fn unequal(self, share: f64, what: impl Into<String>) -> Asked {
+        Asked { inside: false, ..self.equal(share, what) }
+    }
+
+    fn asked(self, low: f64, high: f64, what: impl Into<String>) -> Asked {
+        Asked { what: what.into(), shown: self, low, high, inside: true }
+    }
+}
+
+fn level(looks: usize) -> f64 {
+    1.0 - (1.0 - LEVEL) / count(looks.max(1))
+}
+
+/// `0.74 (0.72 to 0.77)`.
+pub(crate) fn show(shown: &Shown) -> String {
+    let Interval { low, high } = shown.interval(1);
+    format!("{:.2} ({low:.2} to {high:.2})", shown.typical())
+}
+
+/// `33 % (30 to 36)` of a share.
+pub(crate) fn percent(shown: &Shown) -> String {
+    let Interval { low, high } = shown.interval(1).map(|end| 100.0 * end);
+    format!("{:.0} % ({low:.0} to {high:.0})", 100.0 * shown.typical())
+}
+
+/// A quantity, and the range that a claim says it has.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    what: String,
+    shown: Shown,
+    low: f64,
+    high: f64,
+    /// It is to lie between the limits, else outside.
+    inside: bool,
+}
+
+impl Asked {
+    /// Whether it is so, where chance has `looks` occasions to mislead. An interval that holds a
+    /// limit tells nothing.
+    pub(crate) fn verdict(&self, looks: usize) -> Verdict {
+        let Interval { low, high } = self.shown.interval(looks);
+        let inside = low > self.low && high < self.high;
+        let outside = high < self.low || low > self.high;
+        match (inside, outside) {
+            (true, _) if self.inside => Verdict::Holds,
+            (true, _) => Verdict::Fails,
+            (_, true) if self.inside => Verdict::Fails,
+            (_, true) => Verdict::Holds,
+            _ => Verdict::CannotTell,
+        }
+    }
+
+    fn limits(&self) -> impl Iterator<Item = f64> {
+        [self.low, self.high].into_iter().filter(|limit| limit.is_finite())
+    }
+
+    /// What is asked of it.
+    fn range(&self) -> String {
+        let (low, high) = (short(self.low), short(self.high));
+        match (self.low.is_finite(), self.high.is_finite()) {
+            (true, true) if self.inside => format!("from {low} to {high}"),
+            (true, true) => format!("not from {low} to {high}"),
+            (true, false) => format!("above {low}"),
+            _ => format!("below {high}"),
+        }
+    }
+
+    /// About how many blocks would tell; None if a thousand would not.
+    fn needs(&self, looks: usize) -> Option<usize> {
+        let each: Option<Vec<usize>> =
+            self.limits().map(|limit| self.shown.enough(limit, looks)).collect();
+        each?.into_iter().max()
+    }
+
+    /// What is against it, or what would tell, where chance has `looks` occasions.
+    fn told(&self, verdict: Verdict, looks: usize) -> String {
+        let Self { what, shown, .. } = self;
+        let range = self.range();
+        if verdict == Verdict::Fails {
+            return format!("{what} is not {range}");
+        }
+        let needs = match self.needs(looks) {
+            Some(blocks) => format!("about {blocks} blocks would tell"),
+            None => "it lies on the limit, and a thousand blocks would not tell".to_owned(),
+        };
+        let Interval { low, high } = shown.interval(looks);
+        let (low, high) = (short(low), short(high));
+        format!("open is whether {what}, {low} to {high}, is {range}: {needs}")
+    }
+}
+
+/// A number in few digits.
+fn short(number: f64) -> String {
+    let digits = match number.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 0.1 || size == 0.0 => 2,
+        _ => 4,
+    };
+    let text = format!("{number:.digits$}");
+    if digits == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
+}
+
+/// A part of a claim: what became of it, and in words what is against it or open.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) verdict: Verdict,
+    told: Vec<String>,
+    /// About how many blocks would tell what is open; the most that there can be if a thousand
+    /// would not.
+    needs: usize,
+    /// The fewest blocks that anything of it is from.
+    blocks: usize,
+}
+
+impl Part {
+    /// Of one thing, that holds where it does so for `yes` looks, and fails where it does for `no`.
+    fn of(asked: &Asked, (yes, no): (usize, usize)) -> Self {
+        let verdict = match (asked.verdict(yes), asked.verdict(no)) {
+            (Verdict::Holds, _) => Verdict::Holds,
+            (_, Verdict::Fails) => Verdict::Fails,
+            _ => Verdict::CannotTell,
+        };
+        let looks = if asked.verdict(yes) == Verdict::CannotTell { yes } else { no };
+        let told = match verdict {
+            Verdict::Holds => Vec::new(),
+            _ => vec![asked.told(verdict, looks)],
+        };
+        let needs = asked.needs(looks).unwrap_or(usize::MAX);
+        Self { verdict, told, needs, blocks: asked.shown.located.values() }
+    }
+
+    /// All of these are asked for: what is against it is told, else all that is open.
+    fn every(parts: Vec<Self>) -> Self {
+        let verdict = every(&parts);
+        let blocks = parts.iter().map(|part| part.blocks).min().unwrap_or_default();
+        let wanted = Self::decisive(parts, verdict);
+        let needs = wanted.iter().map(|part| part.needs).max().unwrap_or_default();
+        let told = wanted.into_iter().flat_map(|part| part.told).collect();
+        Self { verdict, told, needs, blocks }
+    }
+
+    /// One of these is asked for: of what is open, or against it, one thing is told: what would
+    /// soonest tell otherwise.
+    fn some(parts: Vec<Self>) -> Self {
+        let verdict = some(&parts);
+        let blocks = parts.iter().map(|part| part.blocks).min().unwrap_or_default();
+        let wanted = Self::decisive(parts, verdict);
+        let others = wanted.len().saturating_sub(1);
+        let soonest = wanted.into_iter().min_by_key(|part| part.needs);
+        let (mut told, needs) = soonest.map_or((Vec::new(), 0), |part| (part.told, part.needs));
+        if others > 0 {
+            told.push(format!("{others} more like that"));
+        }
+        Self { verdict, told, needs, blocks }
+    }
+
+    /// The parts that made the verdict, where it is not that all is well.
+    fn decisive(mut parts: Vec<Self>, verdict: Verdict) -> Vec<Self> {
+        parts.retain(|part| part.verdict == verdict && verdict != Verdict::Holds);
+        parts
+    }
+}
+
+/// All of it is asked for: it holds where each thing surely is so, and fails where one surely is
+/// not.
+pub(crate) fn all(asked: &[Asked]) -> Part {
+    all_among(asked, 1)
+}
+
+/// The same of something that is looked at as one of `others`, of which one would do.
+pub(crate) fn all_among(asked: &[Asked], others: usize) -> Part {
+    Part::every(asked.iter().map(|one| Part::of(one, (others, asked.len()))).collect())
+}
+
+/// One of it is asked for: it holds where one thing surely is so, and fails where each surely is
+/// not.
+pub(crate) fn any(asked: &[Asked]) -> Part {
+    Part::some(asked.iter().map(|one| Part::of(one, (asked.len(), 1))).collect())
+}
+
+/// One of several parts is asked for.
+pub(crate) fn any_part(parts: Vec<Part>) -> Part {
+    Part::some(parts)
+}
+
+/// One that fails fails all, and one that is open leaves all open. Of nothing nothing can be told.
+fn every(parts: &[Part]) -> Verdict {
+    let any = |verdict| parts.iter().any(|part| part.verdict == verdict);
+    if any(Verdict::Fails) {
+        Verdict::Fails
+    } else if parts.is_empty() || any(Verdict::CannotTell) {
+        Verdict::CannotTell
+    } else {
+        Verdict::Holds
+    }
+}
+
+/// One that holds is enough, and one that is open leaves all open.
+fn some(parts: &[Part]) -> Verdict {
+    let any = |verdict| parts.iter().any(|part| part.verdict == verdict);
+    if any(Verdict::Holds) {
+        Verdict::Holds
+    } else if parts.is_empty() || any(Verdict::CannotTell) {
+        Verdict::CannotTell
+    } else {
+        Verdict::Fails
+    }
+}
+
+impl Finding {
+    /// Everything that is asked has to be so.
+    pub(crate) fn all(ours: String, why: impl Into<String>, asked: &[Asked]) -> Self {
+        Self::parts(ours, why, vec![all(asked)])
+    }
+
+    /// One thing that is asked has to be so.
+    pub(crate) fn any(ours: String, why: impl Into<String>, asked: &[Asked]) -> Self {
+        Self::parts(ours, why, vec![any(asked)])
+    }
+
+    /// Every part has to hold.
+    pub(crate) fn parts(ours: String, why: impl Into<String>, parts: Vec<Part>) -> Self {
+        let Part { verdict, mut told, blocks, .. } = Part::every(parts);
+        told.push(why.into());
+        told.push(format!("{blocks} blocks"));
+        Self { ours, verdict, why: told.join("; ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Random;
+    use Verdict::{CannotTell, Fails, Holds};
+
+    /// A quantity whose interval is the middle and 1.24 deviations either way (five blocks).
+    fn shown(middle: f64, deviation: f64) -> Shown {
+        let at = [-1.26, -0.63, 0.0, 0.63, 1.26].map(|step| middle + step * deviation);
+        Shown::of(&at).unwrap()
+    }
+
+    #[test]
+    fn a_limit_within_the_interval_decides_nothing() {
+        let low = shown(0.7, 0.01);
+        assert_eq!(low.below(0.75, "x").verdict(1), Holds);
+        assert_eq!(low.above(0.75, "x").verdict(1), Fails);
+        let wide = shown(0.7, 0.1);
+        assert_eq!(wide.below(0.75, "x").verdict(1), CannotTell);
+        assert_eq!(wide.above(0.75, "x").verdict(1), CannotTell);
+        // On the limit itself, however exact.
+        assert_eq!(shown(1.0, 0.0).above(1.0, "x").verdict(1), CannotTell);
+        assert_eq!(shown(1.0, 0.0).below(1.0, "x").verdict(1), CannotTell);
+    }
+
+    #[test]
+    fn equal_takes_an_interval_within_the_margin() {
+        for (middle, deviation, equal) in
+            [(1.01, 0.005, Holds), (1.01, 0.1, CannotTell), (1.1, 0.01, Fails), (0.9, 0.01, Fails)]
+        {
+            let unequal = match equal {
+                Holds => Fails,
+                Fails => Holds,
+                CannotTell => CannotTell,
+            };
+            let shown = shown(middle, deviation);
+            assert_eq!(shown.equal(0.03, "x").verdict(1), equal, "{middle} {deviation}");
+            assert_eq!(shown.unequal(0.03, "x").verdict(1), unequal, "{middle} {deviation}");
+        }
+    }
+
+    #[test]
+    fn what_is_open_says_how_many_blocks_would_tell() {
+        let open = all(&[shown(0.7, 0.1).below(0.75, "the peak ratio")]);
+        assert_eq!(open.verdict, CannotTell);
+        let told = open.told.join("");
+        assert!(told.starts_with("open is whether the peak ratio, 0.58 to 0.82, is below 0.75"));
+        assert!(told.ends_with("about 31 blocks would tell"), "{told}");
+        let on_it = all(&[shown(1.0, 0.0).above(1.0, "x")]).told.join("");
+        assert!(on_it.ends_with("a thousand blocks would not tell"), "{on_it}");
+        let not = all(&[shown(0.7, 0.01).above(0.75, "x"), shown(0.7, 0.1).above(0.75, "y")]);
+        assert_eq!((not.verdict, not.told), (Fails, vec!["x is not above 0.75".to_owned()]));
+        // Of several that would do, the one that would soonest tell.
+        let near = any(&[shown(1.0, 0.1).above(1.05, "x"), shown(1.0, 0.1).above(1.1, "y")]);
+        let told = near.told.join("; ");
+        assert!(told.contains("whether y") && told.ends_with("; 1 more like that"), "{told}");
+    }
+
+    #[test]
+    fn the_more_is_looked_at_the_surer_one_has_to_be() {
+        // 1.24 deviations either way for one look, 2.2 for six.
+        let alone = shown(1.15, 0.1).above(1.0, "x");
+        assert_eq!(any(std::slice::from_ref(&alone)).verdict, Holds);
+        assert_eq!(any(&vec![alone.clone(); 6]).verdict, CannotTell);
+        assert_eq!(all(&vec![alone; 6]).verdict, Holds, "each by itself is sure");
+        let not = shown(0.85, 0.1).above(1.0, "x");
+        assert_eq!(all(std::slice::from_ref(&not)).verdict, Fails);
+        assert_eq!(all(&vec![not.clone(); 6]).verdict, CannotTell);
+        assert_eq!(any(&vec![not; 6]).verdict, Fails, "each by itself is sure");
+        assert_eq!((all(&[]).verdict, any(&[]).verdict), (CannotTell, CannotTell));
+    }
+
+    #[test]
+    fn a_block_without_answers_counts_and_one_without_numbers_does_not() {
+        let none = [(0.0, 10.0), (0.0, 10.0), (0.0, 10.0), (0.0, 10.0), (0.0, 0.0), (-1.0, 10.0)];
+        let shown = Shown::ratio(&none).unwrap();
+        assert_eq!((shown.typical() * 1e6).round(), 1e3, "the least that a ratio can be");
+        assert_eq!(shown.below(0.5, "x").verdict(1), Holds);
+        assert_eq!(Shown::ratio(&none[..3]), None, "three blocks tell nothing");
+        assert_eq!(Shown::ratio(&none[2..]), None, "nor do pairs that are none");
+    }
+
+    /// Where nothing differs, a verdict that something does is as rare as is promised.
+    #[test]
+    fn chance_rarely_decides() {
+        let mut random = Random::new(11);
+        for blocks in [4, 5, 6, 8, 12] {
+            let (mut holds, mut fails, mut six) = (0, 0, 0);
+            for _ in 0..200 {
+                let mut ratio = || {
+                    let pairs: Vec<(f64, f64)> = (0..blocks)
+                        .map(|_| ((0.1 * random.normal()).exp(), (0.1 * random.normal()).exp()))
+                        .collect();
+                    Shown::ratio(&pairs).unwrap().above(1.0, "x")
+                };
+                let verdict = all(&[ratio()]).verdict;
+                holds += u32::from(verdict == Holds);
+                fails += u32::from(verdict == Fails);
+                let many: Vec<Asked> = (0..6).map(|_| ratio()).collect();
+                six += u32::from(any(&many).verdict == Holds);
+            }
+            // Five each are expected, of which chance makes 16 once in 10,000.
+            assert!(holds < 16 && fails < 16, "{blocks} blocks: {holds} hold, {fails} fail");
+            assert!(six < 16, "{blocks} blocks: {six} hold of those with six looks");
+        }
+    }
+}

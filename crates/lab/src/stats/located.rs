@@ -1,0 +1,52 @@
+//! Where a sample lies, at any level of sureness.
+
+use super::paired::{BLOCKS_MIN, Centre};
+use super::{Interval, count, index};
+use statrs::distribution::ContinuousCDF;
+
+/// Beyond so many blocks nobody waits for an answer.
+const ENOUGH_MAX: f64 = 1_000.0;
+
+/// Where a sample of four or more values lies, and how sure that is: by Student's t, from eight
+/// values on by Yuen's, which leaves out the outermost fifth at each end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Located {
+    centre: Centre,
+    values: usize,
+}
+
+impl Located {
+    /// None below four values, or if one of them is not a finite number.
+    pub fn of(sample: &[f64]) -> Option<Self> {
+        let usable = sample.len() >= BLOCKS_MIN && sample.iter().all(|value| value.is_finite());
+        usable.then(|| Self { centre: Centre::of(sample), values: sample.len() })
+    }
+
+    /// The mean, from eight values on the trimmed one.
+    pub fn middle(&self) -> f64 {
+        self.centre.mean
+    }
+
+    /// How many values there are.
+    pub fn values(&self) -> usize {
+        self.values
+    }
+
+    /// The interval of the middle at `level`, such as 0.95.
+    pub fn interval(&self, level: f64) -> Interval {
+        let reach = self.reach(level);
+        Interval { low: self.centre.mean - reach, high: self.centre.mean + reach }
+    }
+
+    fn reach(&self, level: f64) -> f64 {
+        self.centre.student().inverse_cdf((1.0 + level) / 2.0) * self.centre.error
+    }
+
+    /// About how many values of this spread tell at `level` on which side of `limit` the middle
+    /// is, if it stays where it was seen. None if a thousand do not.
+    pub fn enough(&self, limit: f64, level: f64) -> Option<usize> {
+        let apart = (self.centre.mean - limit).abs();
+        let values = count(self.values) * (self.reach(level) / apart).powi(2);
+        (values <= ENOUGH_MAX).then(|| index(values.ceil()).max(self.values + 1))
+    }
+}
