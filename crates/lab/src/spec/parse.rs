@@ -1,11 +1,12 @@
 //! Reads an experiment's file.
 
-use super::fields::{At, Fields, Report, number, word};
+use super::fields::{At, Fields, Report, nearest, number, word};
 use super::search::{self, Mode, Warm};
 use super::{
     Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Rules,
     Scale, Target, Workload, environment, metrics, scale,
 };
+use crate::claims::CLAIMS;
 use crate::programs::Other;
 use regatta_load::workload::presets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +86,7 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
         question: about.needed("question"),
         expect: about.needed("expect"),
         papers: about.texts("papers"),
-        claims: about.texts("claims"),
+        claims: claims(&about),
         baseline: about.text("baseline").unwrap_or(first),
         factors: factors(&part("factors"), &targets),
         workload,
@@ -104,6 +105,22 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
     about.finish();
     file.finish();
     experiment
+}
+
+/// The claims that an experiment names; there is no other than those of the index.
+fn claims(about: &Fields<'_, '_, '_>) -> Vec<String> {
+    if let Some(DeValue::Array(items)) = about.value("claims").map(toml::Spanned::get_ref) {
+        let known = || CLAIMS.iter().map(|claim| claim.id);
+        for item in items {
+            let DeValue::String(id) = item.get_ref() else { continue };
+            if !known().any(|known| known == &**id) {
+                let near = nearest(id, known())
+                    .map_or(String::new(), |near| format!("; did you mean {near}?"));
+                about.wrong(item, "claims", &format!("{id:?} is no claim of the papers{near}"));
+            }
+        }
+    }
+    about.texts("claims")
 }
 
 fn targets(all: &Fields<'_, '_, '_>) -> Vec<Target> {

@@ -71,6 +71,20 @@ fn a_file_is_read_at_a_scale() {
 }
 
 #[test]
+fn a_claim_that_there_is_not_is_said_with_its_place() {
+    let text = GOOD.replace("[\"H-1\"]", "[\"H-1\", \"S-8B\", \"nothing\"]");
+    let problems = parse("e.toml", &text, Scale::Quick).unwrap_err();
+    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "e.toml:6:18: experiment.claims: \"S-8B\" is no claim of the papers; did you mean S-8?",
+            "e.toml:6:26: experiment.claims: \"nothing\" is no claim of the papers",
+        ]
+    );
+}
+
+#[test]
 fn everything_wrong_is_said_at_once_with_its_place() {
     let text = r#"[experiment]
 name = "a b"
