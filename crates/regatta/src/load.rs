@@ -5,7 +5,11 @@ use regatta_load::engine::{
     Arrivals, LoadOptions, Model, Rate, Verify, cli, parse_alter, parse_time,
 };
 use regatta_load::workload::alter::Altered;
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("model").required(true).multiple(true)
@@ -13,6 +17,9 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 pub(crate) struct Load {
     /// What to ask for: `http://HOST[:PORT][/TARGET]`.
     url: String,
+    /// Further addresses of the server, to which connections go in turn; may be repeated.
+    #[arg(long, value_name = "ADDR")]
+    also: Vec<SocketAddr>,
     /// Closed model: so many connections, each of which waits for its reply and asks again.
     #[arg(long, value_name = "CONNECTIONS", conflicts_with_all = ["rate", "sessions"])]
     closed: Option<u32>,
@@ -154,6 +161,7 @@ impl Load {
         let model = self.model()?;
         let given = LoadOptions::new(&self.url, model);
         Ok(LoadOptions {
+            also: self.also,
             arrivals: match self.arrivals {
                 ArrivalsArg::Constant => Arrivals::Constant,
                 ArrivalsArg::Poisson => Arrivals::Poisson,

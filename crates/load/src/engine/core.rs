@@ -151,6 +151,7 @@ pub(super) struct Core<'p> {
     free: Vec<u32>,
     failed: Vec<(ConnId, Fate)>,
     next_source: usize,
+    next_server: usize,
     /// Whether time-outs are httperf's.
     pub(super) httperf: bool,
 }
@@ -179,6 +180,7 @@ impl<'p> Core<'p> {
             free: Vec::new(),
             failed: Vec::new(),
             next_source: usize::try_from(worker).unwrap_or(0) * 7,
+            next_server: usize::try_from(worker).unwrap_or(0),
             httperf: matches!(plan.options.model, Model::PartlyOpen { .. }),
         })
     }
@@ -225,8 +227,9 @@ impl<'p> Core<'p> {
         let bits_per_s = if bits_per_s == 0 { all } else { bits_per_s };
         let line = (bits_per_s > 0).then(|| Line::new(bits_per_s));
         let recv_buffer_bytes = line.map_or(0, |_| SLOW_BUFFER_BYTES);
-        let from = self.next_source();
-        let made = connect(&ConnectSpec { to: self.plan.to, from, recv_buffer_bytes });
+        let (from, to) = (self.next_source(), self.plan.server(self.next_server));
+        self.next_server = self.next_server.wrapping_add(1);
+        let made = connect(&ConnectSpec { to, from, recv_buffer_bytes });
         let at = self.free.pop().map_or(self.conns.len(), |at| index(at.into()));
         if at == self.conns.len() {
             self.conns.push(Conn::closed());

@@ -167,7 +167,7 @@ impl<'a> Gathered<'a> {
                 if *count == self.workers {
                     tell(&live(sum));
                     if sum.connected == 0 && sum.fates.get(Fate::Refused) > 0 && number == 0 {
-                        let to = self.plan.to;
+                        let to = self.plan.server(0);
                         let what = format!("nobody listens at {to}: is the server running?");
                         self.problem.get_or_insert(what);
                         self.stop.store(true, Ordering::Relaxed);

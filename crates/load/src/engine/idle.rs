@@ -125,8 +125,9 @@ impl<'p> Idle<'p> {
     fn open(&mut self, at: usize) -> io::Result<()> {
         let sources: &[IpAddr] = &self.plan.sources;
         let from = sources.get(self.sources % sources.len().max(1)).copied();
+        let to = self.plan.server(self.sources);
         self.sources += 1;
-        let fd = connect(&ConnectSpec { to: self.plan.to, from, recv_buffer_bytes: 0 })?;
+        let fd = connect(&ConnectSpec { to, from, recv_buffer_bytes: 0 })?;
         self.poll.add(fd.as_fd(), at as u64)?;
         self.places[at] = Place::Connecting(fd);
         self.connecting += 1;

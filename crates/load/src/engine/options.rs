@@ -59,6 +59,8 @@ pub enum Verify {
 pub struct LoadOptions {
     /// `http://HOST[:PORT][/TARGET]`.
     pub url: String,
+    /// Further addresses of the server: connections go to the URL's and to these in turn.
+    pub also: Vec<SocketAddr>,
     /// How requests arrive.
     pub model: Model,
     /// How arrivals are spread, in the open and partly-open models.
@@ -142,6 +144,7 @@ impl LoadOptions {
     pub fn new(url: &str, model: Model) -> Self {
         Self {
             url: url.to_owned(),
+            also: Vec::new(),
             model,
             arrivals: Arrivals::default(),
             duration: None,

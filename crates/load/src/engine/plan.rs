@@ -44,8 +44,8 @@ pub struct Plan {
     pub(super) altered: Option<Target>,
     /// Since when it is; set before the first arrival.
     pub(super) written: Arc<OnceLock<Written>>,
-    /// The server.
-    pub(super) to: SocketAddr,
+    /// The server's addresses, to which connections go in turn; at least one.
+    servers: Vec<SocketAddr>,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
     pub(super) sources: Vec<IpAddr>,
     /// Requests and sessions.
@@ -82,7 +82,8 @@ impl Plan {
 
     fn build(options: &LoadOptions) -> Result<Self, String> {
         let url = Url::parse(&options.url)?;
-        let to = url.address()?;
+        let mut servers = vec![url.address()?];
+        servers.extend(&options.also);
         let mut options = options.clone();
         let mut source = Source::new(&mut options)?;
         let (taken, altered) = (source.taken.take(), source.altered.take());
@@ -109,12 +110,12 @@ impl Plan {
             script.steps.iter().map(|step| step.target).collect()
         };
         let written = Arc::clone(&source.written);
-        Ok(Self { taken, altered, written, ..Self::finish(options, to, script, order)? })
+        Ok(Self { taken, altered, written, ..Self::finish(options, servers, script, order)? })
     }
 
     fn finish(
         options: LoadOptions,
-        to: SocketAddr,
+        servers: Vec<SocketAddr>,
         mut script: Script,
         order: Vec<u32>,
     ) -> Result<Self, String> {
@@ -139,8 +140,8 @@ impl Plan {
         let timeout_ns = options.timeout.map_or(u64::MAX, nanos);
         let drain = options.timeout.unwrap_or(Duration::MAX).min(Duration::from_secs(5));
         Ok(Self {
-            to,
-            sources: sources(&options, to)?,
+            sources: sources(&options, &servers)?,
+            servers,
             order,
             sizes,
             clients: clients.min(CLIENTS_MAX),
@@ -156,6 +157,11 @@ impl Plan {
             altered: None,
             written: Arc::default(),
         })
+    }
+
+    /// Where the connection of this number goes.
+    pub(super) fn server(&self, number: usize) -> SocketAddr {
+        self.servers[number % self.servers.len()]
     }
 
     /// What was taken from the workload.
@@ -363,9 +369,11 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
 }
 
 /// Sources: as told, or so many of 127.0.0.0/8 when the server is there, or the kernel's choice.
-fn sources(options: &LoadOptions, to: SocketAddr) -> Result<Vec<IpAddr>, String> {
-    if let Some(odd) = options.sources.iter().find(|ip| ip.is_ipv4() != to.is_ipv4()) {
-        return Err(format!("{odd} cannot speak to {to}"));
+fn sources(options: &LoadOptions, servers: &[SocketAddr]) -> Result<Vec<IpAddr>, String> {
+    for to in servers {
+        if let Some(odd) = options.sources.iter().find(|ip| ip.is_ipv4() != to.is_ipv4()) {
+            return Err(format!("{odd} cannot speak to {to}"));
+        }
     }
     if !options.sources.is_empty() {
         for &source in &options.sources {
@@ -374,15 +382,18 @@ fn sources(options: &LoadOptions, to: SocketAddr) -> Result<Vec<IpAddr>, String>
         }
         return Ok(options.sources.clone());
     }
-    let loopback = matches!(to.ip(), IpAddr::V4(ip) if ip.is_loopback());
+    let is_loopback = |to: &&SocketAddr| matches!(to.ip(), IpAddr::V4(ip) if ip.is_loopback());
+    let beyond = servers.iter().find(|to| !is_loopback(to));
     let few = matches!(options.model, Model::Closed { connections, .. } if connections < 10_000)
         && options.requests_per_connection.unwrap_or(0) == 0;
     let count = match options.spread {
-        0 if !loopback || few => return Ok(Vec::new()),
+        0 if beyond.is_some() || few => return Ok(Vec::new()),
         0 => SOURCES_SPREAD,
-        _ if !loopback => return Err(format!("{to} is not in 127.0.0.0/8: name the sources")),
         count => count.min(SOURCES_MAX),
     };
+    if let Some(to) = beyond {
+        return Err(format!("{to} is not in 127.0.0.0/8: name the sources"));
+    }
     let base = u32::from(Ipv4Addr::LOCALHOST);
     Ok((0..count).map(|n| Ipv4Addr::from(base + n).into()).collect())
 }

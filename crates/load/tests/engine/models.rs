@@ -159,6 +159,25 @@ fn slow_readers_read_at_the_speed_of_their_line() {
 }
 
 #[test]
+fn connections_go_to_every_address_in_turn() {
+    let servers = [0, 1, 2].map(|_| Server::new(|_| Answer::ok(b"x")));
+    let also = servers[1..].iter().map(|server| server.addr).collect();
+    let options = LoadOptions {
+        also,
+        count: Some(30),
+        duration: Some(ms(10_000)),
+        requests_per_connection: Some(1),
+        ..options(&servers[0].url("/"), open(300.0))
+    };
+    let outcome = load(&options);
+    assert_eq!(outcome.fates.get(Fate::Good), 30, "{:?}", outcome.fates);
+    for server in servers {
+        assert_eq!(server.count(), 10);
+        assert!(server.asked().iter().all(|asked| asked.on_conn == 0));
+    }
+}
+
+#[test]
 fn sources_are_spread() {
     let server = Server::new(|_| Answer::ok(b"x"));
     let base = options(&server.url("/"), open(200.0));
