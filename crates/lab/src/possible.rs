@@ -5,6 +5,7 @@ use crate::claims::CLAIMS;
 use crate::plan::{Cell, cells};
 use crate::profile::may_see_all;
 use crate::programs;
+use crate::rooms;
 use crate::spec::{Experiment, Loop, Rules};
 use perf_event::Builder;
 use perf_event::events::Hardware;
@@ -126,6 +127,10 @@ pub(crate) fn refused(experiment: &Experiment, rules: Rules) -> Vec<String> {
         let Some(target) = target.filter(|target| target.is_ours()) else { continue };
         let mut options = target.config.clone();
         options.extend(own_levels(&cell));
+        let network = experiment.environment.at(&cell.levels).network;
+        let listen = rooms::addresses(network.map_or(1, |network| network.addresses));
+        let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();
+        options.insert("server.listen".to_owned(), listen.join(","));
         for why in (rules.refused)(&options) {
             let said = format!("{} does not start here: {why}", cell.target);
             if !all.contains(&said) {
@@ -239,11 +244,13 @@ measure.profile = true
             fault: |_, _| None,
             refused: |options| {
                 assert_eq!(options["event.processes"], "2", "what it says itself");
+                assert_eq!(options["server.listen"], "10.9.1.1:8080,10.9.2.1:8080");
                 let many = options["limits.connections_max"] == "20000";
                 if many { vec!["too many connections".to_owned()] } else { Vec::new() }
             },
         };
-        let experiment = parse("x", TEXT, Scale::Quick).unwrap();
+        let text = format!("{TEXT}[environment.network]\naddresses = 2\n");
+        let experiment = parse("x", &text, Scale::Quick).unwrap();
         let wanted = ["a does not start here: too many connections"];
         assert_eq!(refused(&experiment, rules), wanted);
     }

@@ -7,7 +7,7 @@ use crate::process::{Launch, Priority, Running};
 use crate::spec::Experiment;
 use crate::watch::Numbers;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// How long making a disk's image may take.
 const IMAGE_MAX: Duration = Duration::from_secs(3_600);
-/// Where servers listen in a network of their own, which nobody else uses.
-const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 1, 1)), 8_080);
+/// The port at which servers listen in a network of their own, which nobody else uses.
+const PORT: u16 = 8_080;
 
 /// Makes the places of a run's trials.
 #[derive(Debug)]
@@ -164,15 +164,15 @@ impl Room {
         self.environment.as_deref().map(|environment| (environment, place))
     }
 
-    /// Where the server is to listen, if that is given: in a network of its own.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        let network = self.environment.as_deref()?.record().network.as_ref();
-        network.map(|_| ADDRESS)
+    /// Where the server is to listen, if that is given: at every address of a network of its own.
+    pub(crate) fn addresses(&self) -> Option<Vec<SocketAddr>> {
+        let network = self.environment.as_deref()?.record().network.as_ref()?;
+        u8::try_from(network.addresses.len()).ok().map(addresses)
     }
 
     /// Whether somebody takes connections at an address.
     pub(crate) fn listens(&self, address: SocketAddr) -> bool {
-        let Some((environment, _)) = self.address().and(self.inside(Place::Server)) else {
+        let Some((environment, _)) = self.addresses().and(self.inside(Place::Server)) else {
             return TcpStream::connect(address).is_ok();
         };
         // The keeper's network is the server's, and not to be reached from here.
@@ -189,10 +189,14 @@ impl Room {
         left.filter(|left| *left > 0).map_or(0.0, |left| 1.0 - f64::from(left) / 100.0)
     }
 
-    /// Connections that listeners at an address have dropped so far; None: nobody can tell.
-    pub(crate) fn drops(&self, address: SocketAddr) -> Option<u64> {
+    /// Connections that listeners at these ports have dropped so far; None: nobody can tell.
+    pub(crate) fn drops(&self, ports: &BTreeSet<u16>) -> Option<u64> {
         let keeper = self.environment.as_deref().map(|one| one.record().keeper);
-        drops::so_far(keeper.filter(|_| self.address().is_some()), address.port())
+        match keeper.filter(|_| self.addresses().is_some()) {
+            // All that listens in the network is the server's.
+            Some(keeper) => drops::so_far(Some(keeper), PORT),
+            None => ports.iter().map(|port| drops::so_far(None, *port)).sum(),
+        }
     }
 
     /// Looks at the environment.
@@ -227,6 +231,12 @@ impl Room {
             _ => Ok(()),
         }
     }
+}
+
+/// Where servers listen in a network of so many addresses: each is in a subnet of its own.
+pub(crate) fn addresses(count: u8) -> Vec<SocketAddr> {
+    let address = |subnet| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, subnet, 1)), PORT);
+    (1..=count).map(address).collect()
 }
 
 /// Whether a table of connections (`/proc/net/tcp`) has a listener at a port.

@@ -300,7 +300,8 @@ impl Bench<'_> {
         let room = self.rooms.enter(cell)?;
         let place = Place { room: &room, scratch: &self.scratch, regatta: self.regatta, machine };
         let server = servers::start(target, &options, &place, self.stop)?;
-        let words = self.words(&server.url(), asked, target.program != Program::Null);
+        let mut words = self.words(&server.url(), asked, target.program != Program::Null);
+        words.extend(server.also());
         let errors = self.scratch.join("load.err");
         let launch = Launch {
             words,
@@ -311,7 +312,7 @@ impl Bench<'_> {
             out: outcome,
             errors: &errors,
         };
-        let dropped = room.drops(server.address);
+        let dropped = room.drops(&server.ports());
         let load = Running::start(&launch)?;
         let start = Instant::now();
         let seconds = Duration::from_secs_f64;
@@ -340,7 +341,7 @@ impl Bench<'_> {
             recorder.finish(&pids())?;
         }
         let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
-        let drops = room.drops(server.address);
+        let drops = room.drops(&server.ports());
         seen.drops = drops.zip(dropped).map(|(now, before)| now.saturating_sub(before));
         seen.compares = self.experiment.workload.verify && target.program != Program::Null;
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));

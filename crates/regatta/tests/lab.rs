@@ -379,3 +379,39 @@ fn problems_are_told_at_once_and_plans_run_nothing() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert!(json.as_array().unwrap().iter().any(|one| one["name"] == "quick"), "{json}");
 }
+
+#[test]
+fn every_copy_of_a_server_is_asked() {
+    let place = Place::new("copies");
+    let file = place.experiment(0.5);
+    let text = fs::read_to_string(&file).unwrap();
+    let text = text.replace("blocks = 2", "blocks = 1, again = false").replace("[2]", "[4]");
+    let copies = "event.copies = 2\ntargets.two.config.limits.connections_max = 4";
+    let text = text.replace("server.architecture = \"symped\"", copies);
+    let text = text.replace("event.processes = 2", "event.processes = 1");
+    // Copies with a port each on the machine itself; then with an address each.
+    let partition = "targets.two.config.event.partition = \"addresses\"\nfactors.";
+    let addresses = text.replace("factors.", partition);
+    let addresses = format!("{addresses}[environment.network]\naddresses = 2\n");
+    for (name, text) in [("ports", text), ("addresses", addresses)] {
+        fs::write(&file, text).unwrap();
+        let plan = done(&run(&["run".as_ref(), &file, "--plan".as_ref(), "--json".as_ref()]));
+        let plan: Value = serde_json::from_str(&plan).unwrap();
+        if let Some(lack) = plan["lacking"].as_array().unwrap().first() {
+            eprintln!("skipped: {name}: {lack}");
+            continue;
+        }
+        let refused = |lack: &&Value| lack.as_str().unwrap().contains("does not start here");
+        assert_eq!(plan["lacks"].as_array().unwrap().iter().find(refused), None);
+        let out = place.0.join(name);
+        done(&run(&["run".as_ref(), &file, "--out".as_ref(), &out]));
+        let made = records(&out);
+        assert_eq!(made.len(), 2);
+        for record in &made {
+            assert_eq!(record["valid"], true, "{record}");
+        }
+        // Each copy takes two connections: one alone would have two of the four.
+        let two = made.iter().find(|record| record["cell"]["arm"] == "two").unwrap();
+        assert_eq!(two["metrics"]["connections_open"].as_f64(), Some(4.0), "{two}");
+    }
+}
