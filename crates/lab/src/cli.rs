@@ -158,10 +158,10 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let ended = run::perform(&mut run, &asked);
     bar.finish_and_clear();
     match ended {
-        Ok(Ended::Done) => publish_as(&run, options.form).map_err(failed),
+        Ok(Ended::Done) => publish(&run, options.form).map_err(failed),
         Ok(Ended::Interrupted) => {
             // What there is can be read already.
-            publish_as(&run, options.form).map_err(failed)?;
+            publish(&run, options.form).map_err(failed)?;
             let again = format!(
                 "interrupted after {} trials; the same command with --out {} goes on",
                 run.records.len(),
@@ -249,7 +249,7 @@ fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
 /// Writes the report of a run, whole or partial, and says what it says.
 pub fn report(directory: &Path, form: Form) -> u8 {
     let told = Run::open(directory).map_err(|why| (USAGE, why));
-    match told.and_then(|run| publish_as(&run, form).map_err(|why| (FAILED, why))) {
+    match told.and_then(|run| publish(&run, form).map_err(|why| (FAILED, why))) {
         Ok(code) => code,
         Err((code, why)) => {
             say(&why);
@@ -316,12 +316,7 @@ pub fn flame(directory: &Path, arms: &[String]) -> u8 {
 }
 
 /// Writes the report's files; prints the answer and where they are.
-pub(crate) fn publish(run: &Run) -> Result<u8, String> {
-    publish_as(run, Form::Text)
-}
-
-/// The same, in the form that was asked for.
-fn publish_as(run: &Run, form: Form) -> Result<u8, String> {
+pub(crate) fn publish(run: &Run, form: Form) -> Result<u8, String> {
     let paths = report::write(run)?;
     let analysis = Analysis::of(run);
     let claims = claims::judge(run);
@@ -407,7 +402,7 @@ pub(crate) fn print(text: &str) -> u8 {
     }
 }
 
-fn print_json(value: &impl Serialize) -> u8 {
+pub(crate) fn print_json(value: &impl Serialize) -> u8 {
     match serde_json::to_string_pretty(value) {
         Ok(text) => print(&format!("{text}\n")),
         Err(error) => {

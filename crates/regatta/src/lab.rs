@@ -122,6 +122,9 @@ pub(crate) struct Best {
     /// The run's directory. One that has this race already goes on.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Print a JSON object: the configuration, what it is worth, who was in the final.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -190,6 +193,7 @@ impl Best {
             foreign_max: self.foreign_max,
             seed: self.seed,
             out: self.out,
+            form: form(self.json),
             ..BestOptions::new(self.site, regatta)
         };
         best::best(&options, &stop)

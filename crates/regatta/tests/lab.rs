@@ -227,8 +227,11 @@ fn a_race_ends_with_a_configuration_that_the_server_takes() {
     assert!(!page.contains("UNVERIFIED"), "what was advised was compared");
     assert!(!out.join("workload").exists() && !out.join("scratch").exists());
     // Everything is on record: the same command makes no trial again.
-    done(&run(&words));
+    words.push("--json".as_ref());
+    let told: Value = serde_json::from_str(&done(&run(&words))).unwrap();
     assert_eq!(records(&out), made);
+    assert_eq!(told["configuration"].as_str(), Some(&*read("best.toml")));
+    assert_eq!(told["decision"]["advice"], decision["advice"]);
     let output = run(&["best".as_ref(), Path::new("/dev/null"), "--out".as_ref(), &out]);
     assert_eq!(output.status.code(), Some(2), "not a directory");
 }

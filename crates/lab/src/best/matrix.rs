@@ -50,7 +50,7 @@ pub(super) fn run(
     run.manifest.command = format!("regatta lab best {} --matrix {which}", settled.root);
     run.save_manifest().map_err(failed)?;
     let ended = run::perform(&mut run, asked).map_err(failed)?;
-    let code = cli::publish(&run).map_err(failed)?;
+    let code = cli::publish(&run, options.form).map_err(failed)?;
     match ended {
         Ended::Done => Ok(code),
         Ended::Interrupted => {

@@ -10,7 +10,7 @@ mod text;
 pub use site::Site;
 pub use space::{Candidate, DEFAULT, Means, Space};
 
-use crate::cli::{FAILED, USAGE};
+use crate::cli::{FAILED, Form, USAGE};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::manifest::Manifest;
@@ -19,6 +19,7 @@ use crate::spec::{Experiment, Scale, parse};
 use crate::{cli, report};
 use race::{Budget, Decision, Rung, race};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use stage::Stage;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,6 +60,8 @@ pub struct BestOptions {
     pub out: Option<PathBuf>,
     /// The regatta program.
     pub regatta: PathBuf,
+    /// How the advice is printed.
+    pub form: Form,
 }
 
 impl BestOptions {
@@ -81,6 +84,7 @@ impl BestOptions {
             seed: 1,
             out: None,
             regatta,
+            form: Form::Text,
         }
     }
 }
@@ -162,7 +166,15 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
             if let Some(page) = paths.first() {
                 cli::say(&format!("the whole race: {}", page.display()));
             }
-            Ok(cli::print(&text))
+            Ok(match options.form {
+                Form::Text => cli::print(&text),
+                Form::Json => cli::print_json(&json!({
+                    "directory": run.directory.display().to_string(),
+                    "answer": lines,
+                    "configuration": text,
+                    "decision": decision,
+                })),
+            })
         }
         Err(why) if why == INTERRUPTED => {
             let again = format!(
