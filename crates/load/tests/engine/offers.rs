@@ -7,6 +7,7 @@ use regatta_load::workload::cli::{self, FromDirOptions, NewOptions};
 use regatta_load::workload::fault::unwatched;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A workload's directory, which goes when it is dropped.
@@ -14,7 +15,10 @@ struct Made(PathBuf);
 
 impl Made {
     fn new(preset: &str, without_files: bool) -> Self {
-        let name = format!("regatta-offer-{preset}-{without_files}-{}", std::process::id());
+        // Tests run beside each other, and two may want the same preset.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("regatta-offer-{preset}-{}-{number}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&dir);
         if preset == "none" {
