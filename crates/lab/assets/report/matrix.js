@@ -22,3 +22,8 @@ function matrix(figure, choice) {
     xAxis: place(nameX, map.xs), yAxis: upright(nameY, { type: "category", data: map.ys, splitLine: { show: false } }) });
 }
 KINDS.matrix = matrix;
+TABLES.matrix = (figure, choice) => {
+  const map = figure.maps[choice || 0];
+  return [[map.x || figure.x, map.y || figure.y, figure.unit, "on the plateau", "breaks the rules of"]].concat(
+    map.cells.map(([x, y, value, near, whose]) => [map.xs[x], map.ys[y], value, near ? "yes" : "no", whose || ""]));
+};

@@ -72,6 +72,11 @@ fn every_figure_that_the_page_draws_has_a_kind_that_it_knows() {
     let script = page::SCRIPTS.concat();
     let figures = figures::figures(&Report::of(&run));
     assert!(figures.len() >= 6, "{}", figures.len());
+    // What is drawn can be saved as numbers, and the page's own check asks for them.
+    let kinds = script.lines().filter_map(|line| line.strip_prefix("KINDS.")?.split(' ').next());
+    for kind in kinds {
+        assert!(script.contains(&format!("\nTABLES.{kind} = ")), "{kind} has no table");
+    }
     for figure in figures {
         let drawing = figure.drawing.expect("these have charts");
         let kind = drawing["kind"].as_str().unwrap();
