@@ -8,6 +8,10 @@ use crate::spec::Scale;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The number of the next directory: tests run beside each other, also two of one experiment.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A directory of one test's own, gone when it ends.
 #[derive(Debug)]
@@ -28,7 +32,8 @@ pub(crate) fn profiled(
     categories: &[(&str, f64)],
 ) -> (Run, Folder) {
     let mut run = made_up_at(crate::library::find(name).unwrap(), Scale::Replica, value);
-    let folder = format!("regatta-profiled-{name}-{}", std::process::id());
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = format!("regatta-profiled-{name}-{}-{number}", std::process::id());
     let folder = std::env::temp_dir().join(folder);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("profiles")).unwrap();
