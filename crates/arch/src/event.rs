@@ -85,17 +85,18 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         doc: "What each of several copies listens on.",
         long: "`ports`: copy i on the port i above that of server.listen, or, where that is 0, on \
                one of the kernel's choice. `addresses`: on its part of server.listen. `steer-cpu`: \
-               all on the same port; the kernel hands a connection to the copy of the processor \
-               on which its first packet was handled.",
+               all on the same port; the kernel hands a connection to the copy in whose share \
+               (event.pin) the processor is that handled its first packet.",
         since: "0.1",
     },
     OptionSpec {
         key: "event.pin",
-        kind: Kind::Choice(&["none", "cpu"]),
+        kind: Kind::Choice(&["none", "cpu", "share"]),
         default: "none",
         doc: "Whether processes are bound to processors.",
-        long: "`cpu` binds each copy, or if there is only one each process, to one of those that \
-               the server may use, in turn.",
+        long: "Each copy has a share of those that the server may use: neighbours by number, as \
+               many as the others have or one more. `cpu` binds each process to one of its copy's, \
+               in turn; `share` binds each to all of them.",
         since: "0.1",
     },
     OptionSpec {
@@ -178,8 +179,10 @@ pub(crate) fn work_with<'a>(
     worker: usize,
     disk: impl FnOnce(Tally<'a>, Option<&'static Member>) -> Made<'a>,
 ) -> Result<(), String> {
-    if let Some(cpu) = env.shares[worker].cpu {
-        affinity::pin(cpu).map_err(|error| format!("cannot run on processor {cpu}: {error}"))?;
+    let cpus = &env.shares[worker].cpus;
+    if !cpus.is_empty() {
+        affinity::pin(cpus)
+            .map_err(|error| format!("cannot run on processors {cpus:?}: {error}"))?;
     }
     let disk = Box::new(disk);
     match env.settings.text("event.poller") {

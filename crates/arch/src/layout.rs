@@ -21,8 +21,8 @@ pub struct Share {
     pub listeners: Range<usize>,
     /// Connections that it may have open at once.
     pub connections_max: usize,
-    /// The processor that it runs on; any if `None`.
-    pub cpu: Option<usize>,
+    /// The processors that it may run on; any if none is named.
+    pub cpus: Vec<usize>,
 }
 
 /// Sockets and shares.
@@ -75,8 +75,9 @@ pub fn copies_and_processes(settings: &Settings, cpus: usize) -> (usize, usize) 
 }
 
 impl Layout {
-    /// Lays out the workers of a driver over addresses and the processors that may be used. Nobody
-    /// has connections yet: see [`Layout::share_connections`].
+    /// Lays out the workers of a driver over addresses and the processors that may be used, of
+    /// which there is one at least. Nobody has connections yet: see
+    /// [`Layout::share_connections`].
     ///
     /// # Errors
     /// Options that contradict each other, or that there are not enough ports or addresses for.
@@ -94,7 +95,7 @@ impl Layout {
         };
         if !driver.takes("event.copies") {
             layout.listen(addresses, None);
-            layout.staff((driver.workers)(settings).max(1), 0..addresses.len(), None);
+            layout.staff((driver.workers)(settings).max(1), 0..addresses.len(), &[]);
             return Ok(layout);
         }
         let (copies, processes) = copies_and_processes(settings, cpus.len());
@@ -105,22 +106,26 @@ impl Layout {
                            use server.architecture=shared-symped, or share nothing";
             return Err(LayoutFault { key: "event.share", message: message.to_owned() });
         }
-        let pinned = settings.text("event.pin") == "cpu";
-        let cpu = |turn: usize| if pinned { cpus.get(turn % cpus.len()).copied() } else { None };
+        let pin = settings.text("event.pin");
         for copy in 0..copies {
             let own = own_addresses(partition, copy, copies, addresses)?;
             let group = (partition == "steer-cpu").then_some(0);
+            let share = share_of(cpus, copy, copies);
+            let pinned = |process: usize| match pin {
+                "cpu" => std::slice::from_ref(&share[process % share.len()]),
+                "share" => share,
+                _ => &[],
+            };
             if settings.text("event.listen") == "reuseport" {
                 let first = layout.sockets.len();
                 for process in 0..processes {
                     let listeners = layout.listen(&own, Some(first));
-                    layout.staff(1, listeners, cpu(if copies == 1 { process } else { copy }));
+                    layout.staff(1, listeners, pinned(process));
                 }
             } else {
                 let listeners = layout.listen(&own, group);
                 for process in 0..processes {
-                    let turn = if copies == 1 { process } else { copy };
-                    layout.staff(1, listeners.clone(), cpu(turn));
+                    layout.staff(1, listeners.clone(), pinned(process));
                 }
             }
         }
@@ -143,8 +148,8 @@ impl Layout {
         first..self.sockets.len()
     }
 
-    fn staff(&mut self, workers: usize, listeners: Range<usize>, cpu: Option<usize>) {
-        let share = Share { listeners, connections_max: 0, cpu };
+    fn staff(&mut self, workers: usize, listeners: Range<usize>, cpus: &[usize]) {
+        let share = Share { listeners, connections_max: 0, cpus: cpus.to_vec() };
         self.shares.extend(std::iter::repeat_n(share, workers));
     }
 
@@ -235,10 +240,22 @@ fn own_addresses(
     }
 }
 
-/// Each processor's copy: in turn.
+/// The processors of one copy: neighbours, as many as the others have or one more. Of more copies
+/// than processors each has one, in turn.
+fn share_of(cpus: &[usize], copy: usize, copies: usize) -> &[usize] {
+    let count = cpus.len();
+    if copies >= count {
+        let at = copy % count;
+        return &cpus[at..=at];
+    }
+    &cpus[copy * count / copies..(copy + 1) * count / copies]
+}
+
+/// Each processor's copy: the one in whose share it is.
 fn places(cpus: &[usize], copies: usize) -> Vec<(u32, u32)> {
     let number = |n: usize| u32::try_from(n).expect("processors are few");
-    cpus.iter().enumerate().map(|(at, cpu)| (number(*cpu), number(at % copies))).collect()
+    let share = |copy| share_of(cpus, copy, copies).iter().map(move |cpu| (copy, cpu));
+    (0..copies).flat_map(share).map(|(copy, cpu)| (number(*cpu), number(copy))).collect()
 }
 
 #[cfg(test)]
@@ -273,8 +290,8 @@ mod tests {
         layout.sockets.iter().map(text).collect()
     }
 
-    fn shares(layout: &Layout) -> Vec<(Range<usize>, Option<usize>)> {
-        layout.shares.iter().map(|share| (share.listeners.clone(), share.cpu)).collect()
+    fn shares(layout: &Layout) -> Vec<(Range<usize>, Vec<usize>)> {
+        layout.shares.iter().map(|share| (share.listeners.clone(), share.cpus.clone())).collect()
     }
 
     const TWO: &[&str] = &["127.0.0.1:0", "[::1]:80"];
@@ -284,7 +301,7 @@ mod tests {
         let layout = plan(&[], TWO, &[0, 1, 4]).unwrap();
         let plain = [("127.0.0.1:0".into(), false, None), ("[::1]:80".into(), false, None)];
         assert_eq!(sockets(&layout), plain);
-        assert_eq!(shares(&layout), vec![(0..2, None); 3], "one for each processor");
+        assert_eq!(shares(&layout), vec![(0..2, vec![]); 3], "one for each processor");
         let sets = [("event.processes", "2"), ("event.listen", "reuseport"), ("event.pin", "cpu")];
         let layout = plan(&sets, TWO, &[3, 5]).unwrap();
         let expect = [
@@ -294,7 +311,7 @@ mod tests {
             ("[::1]:80".into(), true, Some(1)),
         ];
         assert_eq!(sockets(&layout), expect);
-        assert_eq!(shares(&layout), [(0..2, Some(3)), (2..4, Some(5))]);
+        assert_eq!(shares(&layout), [(0..2, vec![3]), (2..4, vec![5])]);
     }
 
     #[test]
@@ -308,7 +325,7 @@ mod tests {
             ("[::1]:81".into(), false, None),
         ];
         assert_eq!(sockets(&layout), expect);
-        assert_eq!(shares(&layout), [(0..2, Some(0)), (2..4, Some(1))]);
+        assert_eq!(shares(&layout), [(0..2, vec![0]), (2..4, vec![1])]);
         let sets = [
             ("event.copies", "0"),
             ("event.partition", "addresses"),
@@ -317,8 +334,8 @@ mod tests {
         ];
         let layout = plan(&sets, &["127.0.0.1:80", "127.0.0.2:80"], &[6]).unwrap();
         assert_eq!(layout.sockets.len(), 2);
-        let all = Some(6);
-        assert_eq!(shares(&layout), [(0..1, all), (0..1, all), (1..2, all), (1..2, all)]);
+        let six = |listeners| (listeners, vec![6]);
+        assert_eq!(shares(&layout), [0..1, 0..1, 1..2, 1..2].map(six));
     }
 
     #[test]
@@ -328,9 +345,61 @@ mod tests {
         let layout = plan(&sets, &["127.0.0.1:0"], &[2, 3, 7]).unwrap();
         let expect = [("127.0.0.1:0".into(), true, None), ("127.0.0.1:0".into(), true, Some(0))];
         assert_eq!(sockets(&layout), expect);
-        assert_eq!(shares(&layout), [(0..1, None), (1..2, None)]);
+        assert_eq!(shares(&layout), [(0..1, vec![]), (1..2, vec![])]);
         assert_eq!(layout.steered, [0]);
-        assert_eq!(layout.places, [(2, 0), (3, 1), (7, 0)]);
+        assert_eq!(layout.places, [(2, 0), (3, 1), (7, 1)], "neighbours go together");
+    }
+
+    /// [G] §IV-D, [S] §4: copies for pairs of processors that share a cache, or for sockets.
+    /// Wherever a connection is steered, a process of that copy may run.
+    #[test]
+    fn a_copy_has_neighbouring_processors() {
+        const CASES: &[(usize, usize, &[&[usize]])] = &[
+            (2, 1, &[&[0, 1]]),
+            (2, 2, &[&[0], &[1]]),
+            (4, 2, &[&[0, 1], &[2, 3]]),
+            (4, 4, &[&[0], &[1], &[2], &[3]]),
+            (8, 2, &[&[0, 1, 2, 3], &[4, 5, 6, 7]]),
+            (8, 3, &[&[0, 1], &[2, 3, 4], &[5, 6, 7]]),
+            (8, 4, &[&[0, 1], &[2, 3], &[4, 5], &[6, 7]]),
+        ];
+        for &(cpus, copies, groups) in CASES {
+            let case = format!("{copies} copies on {cpus} processors");
+            let number = copies.to_string();
+            let all: Vec<usize> = (0..cpus).collect();
+            let planned = |pin| {
+                let sets = [
+                    ("event.copies", number.as_str()),
+                    ("event.processes", "0"),
+                    ("event.partition", "steer-cpu"),
+                    ("event.pin", pin),
+                ];
+                plan(&sets, &["127.0.0.1:0"], &all).unwrap()
+            };
+            let layout = planned("share");
+            assert_eq!(layout.shares.len(), copies * (cpus / copies), "{case}");
+            for (listeners, cpus) in shares(&layout) {
+                assert_eq!(cpus, groups[listeners.start], "{case}");
+            }
+            let each = planned("cpu");
+            for (copy, group) in groups.iter().enumerate() {
+                let own = shares(&each).into_iter().filter(|(of, _)| of.start == copy);
+                let own: Vec<usize> = own.flat_map(|(_, cpus)| cpus).collect();
+                assert_eq!(own, group[..cpus / copies], "{case}: a process on each");
+                let steered = layout.places.iter().filter(|(_, place)| *place as usize == copy);
+                let steered: Vec<usize> = steered.map(|(cpu, _)| *cpu as usize).collect();
+                assert!(copies == 1 || steered == *group, "{case}: {steered:?}");
+            }
+            assert_eq!(each.places, layout.places);
+        }
+    }
+
+    #[test]
+    fn more_copies_than_processors_take_turns() {
+        let sets = [("event.copies", "3"), ("event.processes", "2"), ("event.pin", "share")];
+        let layout = plan(&sets, &["127.0.0.1:0"], &[4, 6]).unwrap();
+        let cpus: Vec<_> = layout.shares.iter().map(|share| share.cpus.clone()).collect();
+        assert_eq!(cpus, [[4], [4], [6], [6], [4], [4]]);
     }
 
     #[test]

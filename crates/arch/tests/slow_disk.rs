@@ -193,7 +193,7 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
         site,
         arena: Arena::create(shared.words(), 1),
         bells: vec![Bell::new().unwrap()],
-        shares: vec![Share { listeners: 0..1, connections_max: 100, cpu: None }],
+        shares: vec![Share { listeners: 0..1, connections_max: 100, cpus: Vec::new() }],
         settings,
         shared: None,
         open_log: Box::new(|_| Box::new(Quiet)),

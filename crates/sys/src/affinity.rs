@@ -12,16 +12,18 @@ pub fn allowed() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Binds this thread, and those it starts from now on, to one processor.
+/// Binds this thread, and those it starts from now on, to these processors.
 ///
 /// # Errors
-/// There is no such processor, or the process may not use it.
-pub fn pin(cpu: usize) -> io::Result<()> {
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
+/// A number is beyond what a set has room for, or the process may use none of them.
+pub fn pin(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        set.set(cpu);
+    }
     Ok(sched_setaffinity(None, &set)?)
 }
 
@@ -30,14 +32,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pinned_thread_is_allowed_one_processor() {
-        let last = *allowed().unwrap().last().unwrap();
+    fn a_pinned_thread_is_allowed_what_it_is_pinned_to() {
+        let all = allowed().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                pin(last).unwrap();
+                let last = all[all.len() - 1];
+                pin(&[last]).unwrap();
                 assert_eq!(allowed().unwrap(), [last]);
+                pin(&all).unwrap();
+                assert_eq!(allowed().unwrap(), all);
             });
         });
-        assert!(pin(CpuSet::MAX_CPU).is_err());
+        assert!(pin(&[CpuSet::MAX_CPU]).is_err());
+        assert!(pin(&[]).is_err());
     }
 }

@@ -45,7 +45,7 @@ fn a_connection_goes_where_its_processor_is_steered() {
             for _ in 0..8 {
                 // On loopback a packet is handled where it was sent.
                 let client = thread::spawn(move || {
-                    affinity::pin(cpu).unwrap();
+                    affinity::pin(&[cpu]).unwrap();
                     TcpStream::connect(address).unwrap()
                 });
                 let _client = client.join().unwrap();

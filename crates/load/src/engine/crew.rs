@@ -273,7 +273,7 @@ fn work(
 ) -> io::Result<Box<Tally>> {
     let pins = &plan.options.pin;
     if !pins.is_empty() {
-        affinity::pin(pins[usize::try_from(worker).unwrap_or(0) % pins.len()])?;
+        affinity::pin(&[pins[usize::try_from(worker).unwrap_or(0) % pins.len()]])?;
     }
     thread::set_timer_slack(Duration::from_nanos(1))?;
     let mut core = Core::new(plan, worker)?;

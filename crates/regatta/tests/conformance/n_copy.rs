@@ -120,7 +120,7 @@ fn a_steered_connection_stays_on_its_processor() {
     }
 }
 
-/// A copy may have several processes, which share its socket and its processor.
+/// A copy may have several processes, which share its socket and its processors.
 #[test]
 fn copies_may_have_several_processes() {
     let server = launch(&["event.copies=2", "event.processes=2"]).start();
@@ -131,6 +131,26 @@ fn copies_may_have_several_processes() {
     assert!(cpus[0] == cpus[1] && cpus[2] == cpus[3], "{cpus:?}");
     let free = launch(&["event.copies=2", "event.pin=none"]).start();
     assert!(free.workers().into_iter().all(|worker| processors(worker) == allowed()));
+}
+
+/// [G] §IV-D: a copy may have several processors; its processes run on all of them, or on one each.
+#[test]
+fn copies_may_have_several_processors() {
+    let allowed = allowed();
+    let copies = if allowed.len().is_multiple_of(2) { allowed.len() / 2 } else { 1 };
+    let each = allowed.len() / copies;
+    for pin in ["share", "cpu"] {
+        let launch = launch(&["event.processes=2"]).set(format!("event.copies={copies}"));
+        let server = launch.set(format!("event.pin={pin}")).start();
+        let workers = server.workers();
+        assert_eq!(workers.len(), 2 * copies);
+        for (at, worker) in workers.into_iter().enumerate() {
+            let share = &allowed[at / 2 * each..][..each];
+            let expect = if pin == "share" { share } else { &share[at % 2 % each..][..1] };
+            let bound = || processors(worker) == expect;
+            assert!(eventually(PATIENCE, bound), "{pin}: process {at} is not on {expect:?}");
+        }
+    }
 }
 
 /// The master keeps the sockets: who comes after a copy listens where it did.
