@@ -36,4 +36,6 @@ mod ranges;
 mod shared;
 #[path = "../conformance/site.rs"]
 mod site;
+#[path = "../conformance/structure.rs"]
+mod structure;
 mod variants;

@@ -1,4 +1,5 @@
-//! The variants under faults: every way to wait and to send, each with its sequence of faults.
+//! The variants under faults: every architecture, and every way to wait, to take connections and to
+//! send, each with its sequence of faults.
 
 use crate::harness::Variant;
 
@@ -49,6 +50,12 @@ pub(crate) const VARIANTS: &[Variant] = &[
         EDGES,
     ),
     of(
+        "symped_reuseport",
+        "symped",
+        &["event.processes=2", "event.poller=poll", "event.listen=reuseport"],
+        EVERYTHING,
+    ),
+    of(
         "shared_two_tier",
         "shared-symped",
         &["event.processes=2", "event.poller=epoll", "shared.lock=two-tier"],
@@ -61,6 +68,12 @@ pub(crate) const VARIANTS: &[Variant] = &[
         EVERYTHING,
     ),
     of("n_copy", "n-copy", &["event.copies=2", "event.poller=select"], EVERYTHING),
+    of(
+        "n_copy_steered",
+        "n-copy",
+        &["event.partition=steer-cpu", "event.poller=epoll-edge"],
+        EDGES,
+    ),
     of("amped_threads", "amped", &["event.poller=epoll"], EVERYTHING),
     of(
         "amped_processes",
@@ -84,6 +97,22 @@ pub(crate) const VARIANTS: &[Variant] = &[
         ],
         EDGES,
     ),
+    // Two loops with helpers each, and everything that the accept strategies can do at once.
+    of(
+        "amped_pair",
+        "amped",
+        &[
+            "event.processes=2",
+            "event.poller=epoll",
+            "event.listen=exclusive",
+            "amped.residency=always-ask",
+            "accept.eager_read=true",
+            "accept.full_read=true",
+            "accept.on_close=true",
+            "accept.when_full=leave",
+        ],
+        EVERYTHING,
+    ),
     of("laio_uring", "laio", &["event.poller=epoll", "laio.engine=uring"], EVERYTHING),
     of(
         "laio_uring_uncached",
@@ -97,6 +126,26 @@ pub(crate) const VARIANTS: &[Variant] = &[
         &["event.poller=epoll-edge", "laio.engine=nowait", "cache.enabled=false"],
         EDGES,
     ),
+    of(
+        "laio_pair",
+        "laio",
+        &[
+            "event.processes=2",
+            "event.poller=select",
+            "laio.chunk_bytes=16384",
+            "accept.eager_write=false",
+            "accept.count=1",
+        ],
+        EVERYTHING,
+    ),
+    of("accept1", "accept1", &[], EVERYTHING),
+    of("acceptinf", "acceptinf", &[], EVERYTHING),
+    of("accept25", "accept25", &[], EVERYTHING),
+    of("accept25_cache", "accept25+$", &[], EVERYTHING),
+    of("eager", "eager", &[], EVERYTHING),
+    of("eager_full", "eager+full", &[], EVERYTHING),
+    of("eager_close", "eager+close", &[], EVERYTHING),
+    of("cm", "cm", &[], EVERYTHING),
 ];
 
 /// Every fault there is, a full table of descriptors included.

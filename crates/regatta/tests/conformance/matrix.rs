@@ -3,10 +3,6 @@
 //! A case is a function of a variant in the module of its topic. One that is missing here is dead
 //! code, and the build says so.
 
-macro_rules! variants {
-    ($($variant:ident: $($set:ident)+;)*) => { $(mod $variant { $($set! { $variant })+ })* };
-}
-
 /// What holds for every variant.
 macro_rules! always {
     ($variant:ident) => {

@@ -29,6 +29,8 @@ fn every_architecture_has_a_variant() {
     for variant in VARIANTS {
         let known = listed.iter().any(|name| name == variant.architecture);
         assert!(known, "{} is not listed: {listed:?}", variant.architecture);
+        let has_cases = crate::matrix::NAMES.contains(&variant.name);
+        assert!(has_cases, "{} has no cases in matrix.rs", variant.name);
     }
 }
 

@@ -1,4 +1,14 @@
-//! How a matrix names cases: a test for each, in a module for each topic.
+//! How a matrix names its cases: a module for each variant and topic, a test for each case.
+
+/// The variants that have cases, each with its sets of them.
+macro_rules! variants {
+    ($($variant:ident: $($set:ident)+;)*) => {
+        /// Their names.
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($variant)),*];
+
+        $(mod $variant { $($set! { $variant })+ })*
+    };
+}
 
 /// Tests of a variant, by topic.
 macro_rules! topics {
