@@ -21,6 +21,8 @@ Regatta's own tools.
 Usage: cargo xtask COMMAND [options]
 
   test                 everything that CI checks, in order; ends with a count
+  matrix [FILTER]      every case of the conformance suite for every variant: the tests of CI leave
+                       out what variants have in common
   tidy                 the house rules: lengths, unsafe, arrows between crates, documents
   gen                  rewrites the documents and example files that are made from sources
   sim  [--seeds N] [--from S]
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = words.collect();
     let outcome = match command.as_str() {
         "test" => test::run(&rest),
+        "matrix" => test::matrix(&rest),
         "tidy" => tidy::run(&rest),
         "gen" => generate::run(&rest),
         "sim" => simulate::run(&rest),

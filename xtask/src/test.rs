@@ -1,4 +1,5 @@
-//! `cargo xtask test`: everything that must hold, in order, ending with a count.
+//! `cargo xtask test`: everything that must hold, in order, ending with a count. `cargo xtask
+//! matrix`: the conformance suite without its short cuts.
 
 use crate::arguments::Arguments;
 use crate::command::{cargo, output_of, project_root};
@@ -122,6 +123,25 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     }
     report.step("fuzz smoke", fuzz_smoke);
     report.step(&format!("no_std: {}", NO_STD_CRATES.join(", ")), no_std);
+    report.print();
+    Ok(report.total().failed == 0)
+}
+
+/// Runs every case of the conformance suite for every variant, or those with `FILTER` in their
+/// name; true if none failed.
+///
+/// # Errors
+/// If there are words that it does not understand.
+pub(crate) fn matrix(words: &[String]) -> Result<bool, String> {
+    let mut arguments = Arguments::new(words);
+    let filter = arguments.word();
+    arguments.finish()?;
+    let mut report = Report { steps: Vec::new() };
+    report.step("tests: conformance, every case for every variant", || {
+        let mut test = cargo();
+        test.args(["test", "--package", "regatta", "--features", "matrix", "--no-fail-fast"]);
+        tests(test.args(["--test", "conformance"]).args(filter))
+    });
     report.print();
     Ok(report.total().failed == 0)
 }

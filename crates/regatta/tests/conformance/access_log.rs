@@ -232,6 +232,9 @@ pub(crate) fn to_standard_error(variant: &Variant) {
     server.connect().get("/small.txt?there").expect(200);
     let line = "\"GET /small.txt?there HTTP/1.1\" 200 6\n";
     assert!(eventually(PATIENCE, || server.stderr().contains(line)), "{}", server.stderr());
+    for _ in 1..variant.ports() {
+        assert!(server.stdout_line(PATIENCE).is_some_and(|line| line.starts_with("listening")));
+    }
     assert_eq!(server.stdout_line(Duration::from_millis(20)), None);
 }
 

@@ -32,6 +32,11 @@ impl Variant {
         VARIANTS.iter().find(|variant| variant.name == name).expect("a name of the table")
     }
 
+    /// How many ports it takes for each address that it is given.
+    pub(crate) fn ports(&self) -> usize {
+        if self.has("event.copies=2") { 2 } else { 1 }
+    }
+
     /// Whether the settings of the variant include this one.
     pub(crate) fn has(&self, setting: &str) -> bool {
         self.settings.contains(&setting)

@@ -99,7 +99,9 @@ pub(crate) fn full_is_free(variant: &Variant) {
 
 /// Fewer descriptors than clients: those inside are served, the others wait their turn.
 pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
-    let server = Launch::new(variant, common()).files_max(160).start();
+    // Who is full and asks again and again has no rest.
+    let launch = Launch::new(variant, common()).set("accept.when_full=stop");
+    let server = launch.files_max(160).start();
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send(get("/size-4096.bin"));

@@ -51,9 +51,9 @@ macro_rules! always {
             limits: head_at_the_limit head_limit_is_a_setting head_without_end too_many_fields
                 target_at_the_limit query_counts_as_target request_line_without_end
                 empty_lines_without_end;
-            load: two_hundred_connections a_thousand_short_connections full_and_leaving_them
-                full_and_not_listening full_is_free fewer_descriptors_than_clients
-                more_files_than_the_cache_may_hold every_way_to_send every_kind_of_socket;
+            load: two_hundred_connections a_thousand_short_connections
+                fewer_descriptors_than_clients more_files_than_the_cache_may_hold
+                every_way_to_send every_kind_of_socket;
             methods: get_and_head_answer known_but_not_allowed no_tunnels
                 unknown_are_not_implemented refusal_keeps_the_order options_of_a_resource
                 options_of_the_server trace_does_not_echo head_equals_get;
@@ -139,8 +139,17 @@ macro_rules! alone {
     };
 }
 
+/// `cargo xtask matrix` runs every case for every variant.
+#[cfg(feature = "matrix")]
+macro_rules! together {
+    ($variant:ident) => {
+        always! { $variant }
+    };
+}
+
 /// What several processes, or how they take connections, could break. How requests are answered is
-/// left to the variants above: the code is the same, and so is the loop.
+/// left to those that run `always`: the code is the same, and so is the loop.
+#[cfg(not(feature = "matrix"))]
 macro_rules! together {
     ($variant:ident) => {
         topics! { $variant
@@ -214,36 +223,36 @@ macro_rules! ring {
 }
 
 variants! {
-    sped_epoll: always alone nonblocking;
-    sped_epoll_edge: always alone nonblocking;
-    sped_poll: always alone nonblocking;
-    sped_select: always alone nonblocking;
-    sped_small_turns: always alone nonblocking;
-    sped_eager_uncached: always alone nonblocking;
-    sped_blocking: always alone blocking;
-    symped: always nonblocking;
-    shared_two_tier: always shared nonblocking;
+    sped_epoll: always one_queue alone nonblocking;
+    sped_epoll_edge: always one_queue alone nonblocking;
+    sped_poll: always one_queue alone nonblocking;
+    sped_select: always one_queue alone nonblocking;
+    sped_small_turns: always one_queue alone nonblocking;
+    sped_eager_uncached: together one_queue alone nonblocking;
+    sped_blocking: always one_queue alone blocking;
+    symped: always one_queue nonblocking;
+    shared_two_tier: always one_queue shared nonblocking;
     shared_global: together shared nonblocking;
     symped_exclusive: together one_queue nonblocking;
     symped_reuseport: together nonblocking;
     symped_blocking: together one_queue;
-    n_copy: together nonblocking;
+    n_copy: always nonblocking;
     n_copy_steered: together nonblocking;
-    amped_threads: always nonblocking helpers;
+    amped_threads: always one_queue nonblocking helpers;
     amped_processes: together one_queue nonblocking helpers mortal;
     amped_flash: together helpers mortal;
     amped_uncached: together nonblocking helpers;
     amped_pair: together one_queue;
-    laio_uring: always nonblocking lazy ring;
+    laio_uring: always one_queue nonblocking lazy ring;
     laio_uring_uncached: together nonblocking;
     laio_nowait: together one_queue nonblocking lazy;
     laio_pair: together one_queue;
-    accept1: together one_queue;
+    accept1: always one_queue nonblocking;
     acceptinf: together one_queue;
     accept25: together one_queue;
     accept25_cache: together one_queue;
     eager: together one_queue;
     eager_full: together one_queue;
     eager_close: together one_queue;
-    cm: together one_queue;
+    cm: always one_queue nonblocking;
 }

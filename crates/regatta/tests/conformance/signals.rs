@@ -16,6 +16,13 @@ pub(crate) fn one_line_for_each_address(variant: &Variant) {
         assert_ne!(address.port(), 0);
         Client::connect(*address).get("/small.txt").expect(200);
     }
+    // Copies with ports of their own say theirs too.
+    for _ in 2..2 * variant.ports() {
+        let line = server.stdout_line(PATIENCE).expect("one line for each port");
+        let address = line.strip_prefix("listening on http://").map(str::parse);
+        let Some(Ok(address)) = address else { panic!("stdout said {line:?}") };
+        Client::connect(address).get("/small.txt").expect(200);
+    }
     assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "and nothing else");
 }
 

@@ -121,18 +121,20 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.count=1",
         ],
     ),
-    // What they leave out so that a request is one open is part of the suite.
-    of("accept1", "accept1", SIBLINGS),
-    of("acceptinf", "acceptinf", SIBLINGS),
-    of("accept25", "accept25", SIBLINGS),
+    of("accept1", "accept1", &[SIBLINGS, UNCACHED, "accept.count=1"]),
+    of("acceptinf", "acceptinf", &[SIBLINGS, UNCACHED]),
+    of("accept25", "accept25", &[SIBLINGS, UNCACHED]),
     of("accept25_cache", "accept25+$", &[]),
-    of("eager", "eager", SIBLINGS),
-    of("eager_full", "eager+full", SIBLINGS),
-    of("eager_close", "eager+close", SIBLINGS),
-    of("cm", "cm", SIBLINGS),
+    of("eager", "eager", &[SIBLINGS, UNCACHED]),
+    of("eager_full", "eager+full", &[SIBLINGS, UNCACHED, "accept.full_read=true"]),
+    of("eager_close", "eager+close", &[SIBLINGS, UNCACHED]),
+    of("cm", "cm", &[SIBLINGS, UNCACHED, "accept.full_read=true"]),
 ];
 
-const SIBLINGS: &[&str] = &["content.precompressed=true"];
+/// What the servers of [H] leave out so that a request is one open is part of the suite.
+const SIBLINGS: &str = "content.precompressed=true";
+/// As the name says already: cases ask for it here.
+const UNCACHED: &str = "cache.enabled=false";
 
 const fn of(
     name: &'static str,
