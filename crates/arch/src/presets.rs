@@ -65,6 +65,9 @@ macro_rules! uncached_server {
     };
 }
 
+/// What blocks needs many: the best of [E] §5.1 with 30,000 connections, `userver-b-30K-100p`.
+const BLOCKING_PROCESSES: &str = "100";
+
 /// Every architecture, by name.
 pub const ARCHITECTURES: &[Architecture] = &[
     Architecture {
@@ -87,6 +90,24 @@ pub const ARCHITECTURES: &[Architecture] = &[
         paper: "[E] §5.2, [S] §4",
         driver: &event::DRIVER,
         axes: &[("event.share", "descriptors-and-cache")],
+    },
+    Architecture {
+        name: "symped-b",
+        summary: "symped whose sends block: many processes, one for each response on its way",
+        paper: "[E] §5.1",
+        driver: &event::DRIVER,
+        axes: &[("event.processes", BLOCKING_PROCESSES), ("event.send", "blocking")],
+    },
+    Architecture {
+        name: "shared-symped-b",
+        summary: "shared-symped whose sends block: many processes, one cache",
+        paper: "[S] §4, §8",
+        driver: &event::DRIVER,
+        axes: &[
+            ("event.processes", BLOCKING_PROCESSES),
+            ("event.send", "blocking"),
+            ("event.share", "descriptors-and-cache"),
+        ],
     },
     Architecture {
         name: "n-copy",

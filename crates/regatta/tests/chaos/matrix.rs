@@ -73,6 +73,8 @@ variants! {
     symped_reuseport: family;
     shared_two_tier: family;
     shared_global: family;
+    symped_b: family;
+    shared_b: family;
     n_copy: family;
     n_copy_steered: family;
     amped_threads: family;

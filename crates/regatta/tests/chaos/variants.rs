@@ -67,6 +67,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
         &["event.processes=3", "event.poller=poll", "shared.lock=global"],
         EVERYTHING,
     ),
+    // A blocking call never finds nothing to do.
+    of("symped_b", "symped-b", &["event.processes=3", "event.poller=epoll"], EDGES),
+    of("shared_b", "shared-symped-b", &["event.processes=3", "event.poller=poll"], EDGES),
     of("n_copy", "n-copy", &["event.copies=2", "event.poller=select"], EVERYTHING),
     of(
         "n_copy_steered",
@@ -152,7 +155,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
 const EVERYTHING: &str = "seed=10,short_per_mille=300,eintr_per_mille=100,eagain_per_mille=100,\
                           emfile_accept_per_mille=20,slow_open_per_mille=50,slow_open_us=2000";
 
-/// Every fault that leaves edges alone.
+/// Every fault but calls that find nothing to do.
 const EDGES: &str = "seed=11,short_per_mille=300,eintr_per_mille=100,\
                      emfile_accept_per_mille=20,slow_open_per_mille=50,slow_open_us=2000";
 

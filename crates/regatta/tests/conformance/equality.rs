@@ -143,7 +143,7 @@ fn counted(variant: &Variant, settings: &[&str]) -> Vec<(&'static str, u64)> {
     let mut launch = Launch::new(variant, common()).sets(settings);
     let alone: &[&str] = match variant.architecture {
         "n-copy" => &["event.copies=1"],
-        "symped" | "amped" | "laio" => &["event.processes=1"],
+        "symped" | "symped-b" | "amped" | "laio" => &["event.processes=1"],
         _ => &[],
     };
     // However long the trace takes, nothing becomes stale.

@@ -233,9 +233,10 @@ variants! {
     symped: always one_queue nonblocking;
     shared_two_tier: always one_queue shared nonblocking;
     shared_global: together shared nonblocking;
+    shared_b: together one_queue;
     symped_exclusive: together one_queue nonblocking;
     symped_reuseport: together nonblocking;
-    symped_blocking: together one_queue;
+    symped_b: together one_queue;
     n_copy: always nonblocking;
     n_copy_steered: together nonblocking;
     amped_threads: always one_queue nonblocking helpers;

@@ -2,7 +2,7 @@
 //! counters, and nothing else.
 
 use crate::client::{Client, get};
-use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, halt, kill};
+use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, halt, kill, run};
 use crate::inspect::{listeners, owners, shared_and_writable, tasks};
 use crate::site::common;
 use rustix::process::Signal;
@@ -52,6 +52,40 @@ fn as_many_tasks_as_processes_on_one_listener() {
         let all: BTreeSet<_> = workers.iter().map(|worker| listeners(*worker)).collect();
         assert_eq!(all.len(), 1, "{all:?}");
         assert_eq!(all.first().expect("one").len(), 1, "one address, one socket: {all:?}");
+    }
+}
+
+/// [E] §5.1: what blocks has a process for each response on its way, and each is sent by one call.
+#[test]
+fn blocking_ones_are_many_and_send_once() {
+    for name in ["symped-b", "shared-symped-b"] {
+        let variant = Variant { name, architecture: name, settings: &[], chaos: None };
+        let root = common().to_str().expect("text");
+        let said = run(&["serve", root, "--architecture", name, "--print-config"]);
+        let table: toml::Table = said.stdout.parse().expect("TOML");
+        assert_eq!(table["event"]["processes"].as_integer(), Some(100), "{name}");
+        assert_eq!(table["event"]["send"].as_str(), Some("blocking"), "{name}");
+        let launch = Launch::new(&variant, common()).set("limits.send_window_ms=60s");
+        let server = launch.set("event.processes=6").start();
+        assert_eq!(server.workers().len(), 6, "{name}");
+        // Each of these holds a process, which accepts nobody meanwhile, and there is one left.
+        let mut slow = Vec::new();
+        for _ in 0..5 {
+            let mut client = Client::connect_narrow(server.address());
+            client.send(get("/size-5242880.bin"));
+            client.head_only().expect(200);
+            slow.push(client);
+        }
+        server.connect().get("/small.txt").expect(200);
+        for client in &mut slow {
+            client.take(5 << 20);
+        }
+        let sent = || {
+            let top = server.top();
+            let of = |name: &str| top["total"]["counters"][name].as_u64().expect("a counter");
+            (of("replies"), of("sendfile_calls"), of("sendfile_would_block"))
+        };
+        assert!(eventually(PATIENCE, || sent() == (6, 5, 0)), "{name}: {:?}", sent());
     }
 }
 

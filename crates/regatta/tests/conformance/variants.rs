@@ -42,11 +42,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "symped",
         &["event.processes=2", "event.poller=poll", "event.listen=reuseport"],
     ),
-    of(
-        "symped_blocking",
-        "symped",
-        &["event.processes=2", "event.poller=epoll", "event.send=blocking"],
-    ),
+    of("symped_b", "symped-b", &["event.processes=2", "event.poller=epoll"]),
     of(
         "shared_two_tier",
         "shared-symped",
@@ -57,6 +53,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "shared-symped",
         &["event.processes=3", "event.poller=epoll-edge", "shared.lock=global"],
     ),
+    of("shared_b", "shared-symped-b", &["event.processes=2", "event.poller=poll"]),
     of("n_copy", "n-copy", &["event.copies=2", "event.poller=epoll"]),
     of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
     of("amped_threads", "amped", &["event.poller=epoll", "amped.helpers_as=threads"]),
