@@ -40,6 +40,15 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         since: "0.1",
     },
     OptionSpec {
+        key: "event.wait_events_max",
+        kind: Kind::Count { min: 1, max: 65536 },
+        default: "512",
+        doc: "How many events one wait returns at most; more come with the next.",
+        long: "Of epoll: `poll` and `select` return all that there are. Few make the loop look for \
+               new connections more often, many spare waits ([G] tunes it).",
+        since: "0.1",
+    },
+    OptionSpec {
         key: "event.send",
         kind: Kind::Choice(&["nonblocking", "blocking"]),
         default: "nonblocking",
@@ -194,7 +203,8 @@ pub(crate) fn work_with<'a>(
 }
 
 fn epoll(env: &Env, trigger: Trigger) -> io::Result<Epoll> {
-    let epoll = Epoll::new(trigger)?;
+    let events_max = env.settings.number_as("event.wait_events_max");
+    let epoll = Epoll::new(trigger)?.returning(events_max);
     let exclusive = env.settings.text("event.listen") == "exclusive";
     Ok(if exclusive { epoll.exclusive() } else { epoll })
 }

@@ -5,6 +5,7 @@ use regatta_sys::{
     wait::{Epoll, Event, Interest, Poll, Poller, Select, Trigger},
 };
 use std::{
+    collections::BTreeSet,
     io::{ErrorKind, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd},
@@ -52,6 +53,26 @@ fn names_are_those_of_the_options() {
     assert_eq!(names, ["epoll", "epoll-edge", "poll", "select"]);
     let edges: Vec<_> = pollers.iter().map(|poller| poller.edge()).collect();
     assert_eq!(edges, [false, true, false, false]);
+}
+
+/// Who is left out of one wait comes with the next.
+#[test]
+fn one_wait_returns_as_many_events_as_asked_for() {
+    let mut poller = Epoll::new(Trigger::Level).unwrap().returning(2);
+    let pairs: Vec<_> = (0..5).map(|_| pair()).collect();
+    for (key, (ours, theirs)) in (0..).zip(&pairs) {
+        poller.add(ours.as_fd(), key, Interest::READ).unwrap();
+        let mut theirs = theirs;
+        theirs.write_all(b"hello").unwrap();
+    }
+    let mut seen = BTreeSet::new();
+    let start = Instant::now();
+    while seen.len() < pairs.len() {
+        let events = wait(&mut poller, SOON);
+        assert!((1..=2).contains(&events.len()), "{events:?}");
+        seen.extend(events.iter().map(|event| event.key));
+        assert!(start.elapsed() < Duration::from_secs(30), "only {seen:?}");
+    }
 }
 
 #[test]
@@ -246,7 +267,7 @@ fn all_of_two_thousand_are_watched() {
             poller.remove(bell.as_fd()).unwrap();
         }
         bells.iter().for_each(Bell::ring);
-        let mut left = std::collections::BTreeSet::new();
+        let mut left = BTreeSet::new();
         for _ in 0..500 {
             for event in wait(&mut *poller, NOW) {
                 left.insert(event.key);

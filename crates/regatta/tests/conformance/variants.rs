@@ -16,6 +16,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "event.poller=epoll-edge",
             "event.turn_ops_max=2",
             "event.turn_bytes_max=16384",
+            "event.wait_events_max=1",
             "accept.count=1",
             "accept.eager_write=false",
         ],

@@ -65,6 +65,12 @@ impl Epoll {
         Self { listeners: Flags::EXCLUSIVE, ..self }
     }
 
+    /// This instance, where one wait returns at most so many events, and one at least.
+    #[must_use]
+    pub fn returning(self, events_max: usize) -> Self {
+        Self { ready: Vec::with_capacity(events_max.max(1)), ..self }
+    }
+
     fn watch(&mut self, fd: BorrowedFd<'_>, key: u64, flags: Flags) -> io::Result<()> {
         epoll::add(&self.fd, fd, epoll::EventData::new_u64(key), flags)?;
         self.len += 1;
@@ -172,5 +178,5 @@ fn level(interest: Interest) -> Flags {
     flags
 }
 
-/// How many events one wait returns at most; more come with the next.
+/// How many events one wait returns at most unless told otherwise; more come with the next.
 const EVENTS_PER_WAIT: usize = 512;
