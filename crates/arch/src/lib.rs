@@ -14,7 +14,7 @@ pub mod options;
 pub mod presets;
 pub mod shared;
 
-pub use presets::{ARCHITECTURES, Architecture, Driver, find};
+pub use presets::{ABSENT, ARCHITECTURES, Architecture, Driver, absent, find};
 
 use layout::Share;
 use options::Settings;

@@ -208,6 +208,22 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
 ];
 
+/// Names of the literature that no program can have, and why not.
+pub const ABSENT: &[(&str, &str)] = &[
+    ("tux", TUX),
+    ("tux25", TUX), // the same with at most 25 accepts at a time
+];
+
+const TUX: &str = "it ran inside the Linux kernel and left it long ago: no program has its costs; \
+                   what [H] shows with it is tested by sped and accept.count=25 \
+                   (docs/arch/accept-strategies.md)";
+
+/// Why there is no architecture called `name`, if that is known; letters of either case.
+#[must_use]
+pub fn absent(name: &str) -> Option<&'static str> {
+    ABSENT.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, why)| *why)
+}
+
 /// The architecture called `name`.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Architecture> {

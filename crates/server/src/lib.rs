@@ -20,7 +20,7 @@ use config::{
     raw::{self, Arguments, FILE_BYTES_MAX, FileText, Place, Problem, Said},
 };
 use machine::Found;
-use regatta_arch::ARCHITECTURES;
+use regatta_arch::{ABSENT, ARCHITECTURES};
 use regatta_sys::limits;
 use std::{
     collections::BTreeMap,
@@ -181,6 +181,9 @@ pub fn architectures() -> String {
             let _ = writeln!(text, "    {} = {default}", spec.key);
             let _ = writeln!(text, "        {}", spec.doc);
         }
+    }
+    for (name, why) in ABSENT {
+        let _ = writeln!(text, "{name}  is not here: {why}");
     }
     text
 }

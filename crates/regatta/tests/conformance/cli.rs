@@ -136,6 +136,17 @@ fn nobody_and_other_users() {
     }
 }
 
+/// A name that no program can have is answered with why.
+#[test]
+fn there_is_no_tux() {
+    for name in ["tux", "TUX25"] {
+        let args = ["serve", root(), "--listen", "127.0.0.1:0", "--architecture", name];
+        bad_usage(&args, &[name, "inside the Linux kernel", "docs/arch/accept-strategies.md"]);
+    }
+    assert!(!listed().iter().any(|name| name.starts_with("tux")));
+    assert!(run(&["architectures"]).stdout.contains("\ntux  is not here: it ran inside"));
+}
+
 #[test]
 fn architectures_are_described() {
     let said = run(&["architectures"]);

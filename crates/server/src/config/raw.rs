@@ -277,9 +277,13 @@ impl Reader {
         let Some(architecture) = regatta_arch::find(name) else {
             let message = format!("server.architecture: there is no architecture \"{name}\"");
             let problem = Problem::new(self.said.place("server.architecture"), message);
-            let problem = match nearest(name, ARCHITECTURES.iter().map(|known| known.name)) {
-                Some(near) => problem.hint(format!("did you mean {near}?")),
-                None => problem.hint("`regatta architectures` lists them"),
+            let near = || nearest(name, ARCHITECTURES.iter().map(|known| known.name));
+            let problem = match regatta_arch::absent(name) {
+                Some(why) => problem.hint(why),
+                None => match near() {
+                    Some(near) => problem.hint(format!("did you mean {near}?")),
+                    None => problem.hint("`regatta architectures` lists them"),
+                },
             };
             self.report(problem);
             return;
