@@ -25,9 +25,13 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     }
     for (path, line, name) in names {
         let page = format!("docs/arch/{name}.md");
-        if !root.join(&page).is_file() {
+        let Some(text) = page_of(root, &name) else {
             let message = format!("architecture `{name}` has no page {page}");
             found.push(Violation::new(&path, line, message));
+            continue;
+        };
+        for part in missing(&text, |name| page_of(root, name)) {
+            found.push(Violation::new(&page, 0, format!("does not say {part}")));
         }
     }
     let map = std::fs::read_to_string(root.join(MAP)).unwrap_or_default();
@@ -45,6 +49,40 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// What the page of an architecture says, and how the line begins under which it does.
+const PARTS: [(&str, &[&str]); 5] = [
+    ("what it looks like: a picture between two ```", &["```"]),
+    ("what its paper says", &["## What the paper says", "## What the papers say"]),
+    ("which options it has", &["## Options"]),
+    ("where it deviates", &["## Deviations"]),
+    ("how it fails", &["## How it fails", "## How they fail"]),
+];
+/// How the line of a page begins that leaves all this to the page of its family.
+const ELSEWHERE: &str = "Picture, options, deviations and how it fails: [";
+
+/// The page of an architecture or a family of them.
+fn page_of(root: &Path, name: &str) -> Option<String> {
+    std::fs::read_to_string(root.join(format!("docs/arch/{name}.md"))).ok()
+}
+
+/// The parts that a page lacks, or that the page lacks to which it leaves them.
+fn missing(text: &str, page_of: impl Fn(&str) -> Option<String>) -> Vec<&'static str> {
+    let elsewhere = text.lines().find_map(|line| {
+        let (_, link) = line.strip_prefix(ELSEWHERE)?.split_once("](")?;
+        Some(link.split_once(".md)")?.0.to_owned())
+    });
+    let text = match elsewhere {
+        Some(family) => page_of(&family).unwrap_or_default(),
+        None => text.to_owned(),
+    };
+    let has = |begins: &[&str]| {
+        let mut lines = text.lines();
+        lines.any(|line| begins.iter().any(|begin| line.starts_with(begin)))
+            && lines.take_while(|line| !line.starts_with("## ")).any(|line| !line.trim().is_empty())
+    };
+    PARTS.iter().filter(|(_, begins)| !has(begins)).map(|(part, _)| *part).collect()
 }
 
 /// Whether unpacking gives the text; true where there is no gzip to ask.
@@ -159,7 +197,31 @@ impl<'ast> Visit<'ast> for Rows {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAP_HEADING, Source, misplaced, names_in, tables_of};
+    use super::{MAP_HEADING, Source, misplaced, missing, names_in, tables_of};
+
+    const PAGE: &str = "# a\n\n```\npicture\n```\n## What the paper says\nMuch.\n## Options\n\nx\n\
+        ## Deviations\n* one\n## How it fails\nOften.\n";
+
+    #[test]
+    fn a_page_says_all_there_is_to_say() {
+        let none = |_: &str| None;
+        assert_eq!(missing(PAGE, none), Vec::<&str>::new());
+        let without = |part: &str| missing(&PAGE.replace(part, ""), none);
+        assert_eq!(without("Much.\n"), ["what its paper says"], "a heading alone says nothing");
+        assert_eq!(without("## Deviations\n"), ["where it deviates"]);
+        assert_eq!(without("Often.\n"), ["how it fails"]);
+        assert_eq!(missing("# a\n\ntext\n", none).len(), 5);
+    }
+
+    #[test]
+    fn a_page_may_leave_that_to_another() {
+        let page = "# b\nPicture, options, deviations and how it fails: [all](family.md); x.\n";
+        let family =
+            |text: &'static str| move |name: &str| (name == "family").then(|| text.to_owned());
+        assert_eq!(missing(page, family(PAGE)), Vec::<&str>::new());
+        assert_eq!(missing(page, family("# family\n")).len(), 5);
+        assert_eq!(missing(page, |_| None).len(), 5, "a link to nowhere");
+    }
 
     #[test]
     fn names_are_read_from_the_table() {
