@@ -3,6 +3,7 @@ use crate::{
     BUCKETS, Counter, Histogram, SLOT_WORDS, Slot, SlotView, counter::COUNTERS,
     histogram::HISTOGRAMS,
 };
+use alloc::string::String;
 use core::{
     fmt,
     ops::Deref,
@@ -15,7 +16,7 @@ use core::{
 
 /// The version of the layout, to be raised when the meaning of a word changes other than by the
 /// tables, whose hash the header has.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// `regatta` and a line feed, in the order of bytes in memory.
 const MAGIC: u64 = u64::from_le_bytes(*b"regatta\n");
@@ -23,6 +24,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"regatta\n");
 const MAGIC_AT: usize = 0;
 const SERVER_PID: usize = 8;
 const STARTED_UNIX_MS: usize = 9;
+/// A name up to the control words, in the order of bytes in memory, filled up with zeros.
+const ARCHITECTURE: usize = 10;
 const CONTROL_AT: usize = 16;
 const SLOTS_AT: usize = 32;
 
@@ -41,7 +44,7 @@ const GEOMETRY: [(&str, u64); 6] = [
     ("hash of the tables", table_hash()),
 ];
 const SLOT_COUNT: usize = 1 + GEOMETRY.len();
-const _: () = assert!(SLOT_COUNT < SERVER_PID && STARTED_UNIX_MS < CONTROL_AT);
+const _: () = assert!(SLOT_COUNT < SERVER_PID && ARCHITECTURE < CONTROL_AT);
 
 /// Why words are not an arena that this program can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +105,15 @@ impl<'a> ArenaView<'a> {
     #[must_use]
     pub fn started_unix_ms(&self) -> u64 {
         self.words[STARTED_UNIX_MS].load(Relaxed)
+    }
+
+    /// The name of the server's architecture, as far as the header has room for it and it can be
+    /// printed; empty if the server has not said.
+    #[must_use]
+    pub fn architecture(&self) -> String {
+        let words = self.words[ARCHITECTURE..CONTROL_AT].iter();
+        let bytes = words.flat_map(|word| word.load(Relaxed).to_le_bytes());
+        bytes.take_while(u8::is_ascii_graphic).map(char::from).collect()
     }
 
     /// The slots, one for each worker, used or not.
@@ -168,9 +180,15 @@ impl<'a> Arena<'a> {
         Ok(ArenaView { words, slots: words[SLOTS_AT..].as_chunks().0 })
     }
 
-    /// Says who the server is: its master's process identifier, and when it started, in
-    /// milliseconds since 1970-01-01T00:00:00Z.
-    pub fn set_server(&self, pid: u32, started_unix_ms: u64) {
+    /// Says who the server is: its master's process identifier, when it started, in milliseconds
+    /// since 1970-01-01T00:00:00Z, and the name of its architecture, of which the first 48 bytes
+    /// are kept.
+    pub fn set_server(&self, pid: u32, started_unix_ms: u64, architecture: &str) {
+        let mut bytes = architecture.bytes();
+        for word in &self.0.words[ARCHITECTURE..CONTROL_AT] {
+            let eight = core::array::from_fn(|_| bytes.next().unwrap_or(0));
+            word.store(u64::from_le_bytes(eight), Relaxed);
+        }
         self.0.words[STARTED_UNIX_MS].store(started_unix_ms, Relaxed);
         self.0.words[SERVER_PID].store(u64::from(pid), Relaxed);
     }

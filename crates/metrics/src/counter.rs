@@ -190,6 +190,8 @@ counters! {
     HelpersStarted "helpers_started" "count" Sum "Helpers started, as threads or as processes.";
     HelpersLost "helpers_lost" "count" Sum
         "Helpers that ended unasked; what they were doing is given to another.";
+    HelpersDismissed "helpers_dismissed" "count" Sum
+        "Helpers let go because enough others had no errand, or gone with their worker.";
     HelpersOpenMax "helpers_open_max" "count" Max "The most helpers that one worker had at once.";
     HelperErrandsOpen "helper_errands_open" "count" Sum "Errands to open a path.";
     HelperErrandsRead "helper_errands_read" "count" Sum
@@ -386,6 +388,8 @@ gauges! {
     CacheBytesUnpacked "cache_bytes_unpacked" "bytes"
         CacheUnpackedBytesAdded - CacheUnpackedBytesRemoved,
         "Bytes in copies that workers have made for themselves of files in a shared cache.";
+    HelpersOpen "helpers_open" "count" HelpersStarted - HelpersDismissed HelpersLost,
+        "Helpers that there are, with an errand or without.";
 }
 
 impl Gauge {

@@ -82,13 +82,14 @@ fn striped_tallies_lose_nothing() {
 fn reading_stores_nothing() {
     let words = words(2);
     let arena = Arena::create(&words, 2);
-    arena.set_server(42, 1_700_000_000_000);
+    arena.set_server(42, 1_700_000_000_000, "eager+close");
     arena.slot(0).enter(43);
     Tally::Owned(arena.slot(0)).reply(206, 5000);
     let before = values(&words);
     let view = Arena::attach(&words).unwrap();
     let totals = Totals::of(view.slots());
     assert_eq!((view.server_pid(), view.started_unix_ms()), (42, 1_700_000_000_000));
+    assert_eq!(view.architecture(), "eager+close");
     assert_eq!(view.control().phase(), Phase::Run);
     assert_eq!(view.control().log_generation() + view.control().drain_deadline_ms(), 0);
     for slot in view.slots() {
@@ -97,6 +98,22 @@ fn reading_stores_nothing() {
     }
     assert_eq!(totals.since(&totals).get(Counter::Replies), 0);
     assert_eq!(values(&words), before);
+}
+
+#[test]
+fn a_name_has_its_words_and_no_others() {
+    let words = words(1);
+    let arena = Arena::create(&words, 1);
+    assert_eq!(arena.view().architecture(), "");
+    let before = arena.view().control().drain_deadline_ms();
+    arena.set_server(1, 2, &"x".repeat(100));
+    assert_eq!(arena.view().architecture(), "x".repeat(48));
+    assert_eq!((arena.view().server_pid(), arena.view().started_unix_ms()), (1, 2));
+    assert_eq!(arena.view().control().phase(), Phase::Run);
+    assert_eq!(arena.view().control().drain_deadline_ms(), before);
+    // Of a name that another process has written, what a terminal takes.
+    arena.set_server(1, 2, "sped\u{1b}[2J");
+    assert_eq!(arena.view().architecture(), "sped");
 }
 
 #[test]

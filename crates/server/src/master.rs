@@ -106,7 +106,8 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
         .map_err(|error| failed("cannot make the shared counters", error))?;
     let arena = Arena::create(shared.words(), workers);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    arena.set_server(process::id(), u64::try_from(started.as_millis()).unwrap_or(0));
+    let started_ms = u64::try_from(started.as_millis()).unwrap_or(0);
+    arena.set_server(process::id(), started_ms, config.architecture.name);
     let bells = || {
         let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
         bells.map_err(|error| failed("cannot make bells", error))

@@ -118,6 +118,7 @@ struct Server {
 struct Sample {
     at_ns: u64,
     pid: u32,
+    architecture: String,
     started_unix_ms: u64,
     uptime: Duration,
     phase: Phase,
@@ -163,6 +164,7 @@ impl Server {
         Sample {
             at_ns,
             pid: self.pid,
+            architecture: self.arena.architecture(),
             started_unix_ms,
             uptime: match started_unix_ms {
                 0 => Duration::ZERO,

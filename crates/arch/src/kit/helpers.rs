@@ -231,6 +231,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
                 && let Some(helper) = self.idle.pop()
             {
                 self.count -= 1;
+                self.tally.add(Counter::HelpersDismissed, 1);
                 self.crew.dismiss(helper);
             }
             if let Some(job) = job {
@@ -313,7 +314,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_metrics::Arena;
+    use regatta_metrics::{Arena, Gauge};
     use regatta_op::Codings;
     use regatta_sys::Bell;
     use std::{os::fd::AsFd, sync::atomic::AtomicU64};
@@ -369,7 +370,7 @@ mod tests {
 
     #[test]
     fn helpers_are_started_on_demand_and_kept_in_reserve() {
-        with(LIMITS, true, |mut helpers, _| {
+        with(LIMITS, true, |mut helpers, tally| {
             for key in 0..4 {
                 helpers.ask(job(key)).unwrap();
             }
@@ -387,6 +388,9 @@ mod tests {
             assert_eq!(keys, [Some(0), Some(2), Some(3)]);
             assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "one is enough in reserve");
             assert!(helpers.news().is_none());
+            let Tally::Owned(slot) = tally else { panic!("it is") };
+            assert_eq!(slot.get(Counter::HelpersDismissed), 1);
+            assert_eq!(slot.gauge(Gauge::HelpersOpen), 1);
         });
     }
 

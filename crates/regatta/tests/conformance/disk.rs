@@ -49,6 +49,9 @@ pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
     assert!((1..=3).contains(&most), "{most} helpers at once");
     let idle = || tasks(main).len() - 1 + children(main).len();
     assert!(eventually(PATIENCE, || (1..=2).contains(&idle())), "{} are kept", idle());
+    // A thread is gone a moment after it was let go.
+    let open = || server.top()["total"]["gauges"]["helpers_open"].as_u64();
+    assert!(eventually(PATIENCE, || open() == Some(idle() as u64)), "{:?}, {}", open(), idle());
     if variant.has("amped.helpers_as=processes") {
         assert_eq!(tasks(main).len(), 1, "helpers are processes");
         assert!(children(main).iter().all(|pid| tasks(*pid).len() == 1));
@@ -92,7 +95,8 @@ pub(crate) fn a_killed_helper_is_replaced(variant: &Variant) {
         assert!(counter(&server, "helpers_lost") >= round);
     }
     assert_eq!(worker(&server), main, "the worker has survived");
-    assert!(counter(&server, "helpers_started") > counter(&server, "helpers_lost"));
+    let gone = counter(&server, "helpers_lost") + counter(&server, "helpers_dismissed");
+    assert!(counter(&server, "helpers_started") > gone);
 }
 
 /// What is in memory is never left for later; what is not is, and is answered all the same.

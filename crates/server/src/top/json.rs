@@ -15,6 +15,7 @@ pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
     let document = json!({
         "server": {
             "pid": now.pid,
+            "architecture": now.architecture,
             "started_unix_ms": now.started_unix_ms,
             "uptime_s": now.uptime.as_secs_f64(),
             "phase": phase_name(now.phase),

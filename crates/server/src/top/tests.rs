@@ -59,7 +59,7 @@ fn server() {
     }
     let shared = regatta_sys::shm::create(Arena::words(3)).unwrap();
     let arena = Arena::create(shared.words(), 3);
-    arena.set_server(id(), 1_700_000_000_000);
+    arena.set_server(id(), 1_700_000_000_000, "shared-symped");
     arena.slot(1).enter(id());
     thread::spawn(move || {
         for round in 0.. {
@@ -107,6 +107,9 @@ fn counters_of_a_running_process_are_seen_to_grow() {
     assert!(requests(&first) < requests(&second));
     assert_eq!(second["server"]["pid"], pid);
     assert_eq!(second["server"]["phase"], "run");
+    assert_eq!(second["server"]["architecture"], "shared-symped");
+    let (_, page, _) = output(&options(pid), false);
+    assert!(page.starts_with(&format!("regatta {pid}   shared-symped   up ")), "{page}");
     assert!(second["server"]["uptime_s"].as_f64().unwrap() > 1e6);
     assert!(second["total"].get("interval").is_none());
     let workers = second["workers"].as_array().unwrap();
@@ -192,6 +195,7 @@ fn a_reader_who_leaves_is_no_failure() {
 fn busy(workers: usize) -> Server {
     let words: Vec<AtomicU64> = (0..Arena::words(workers)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(words.leak(), workers);
+    arena.set_server(4_193_999, 0, "shared-symped-b");
     for (slot, pid) in arena.slots().zip(4_194_000..) {
         slot.enter(pid);
         let tally = Tally::Owned(slot);
@@ -240,6 +244,39 @@ fn rows_show_the_rates_of_each_worker() {
     let idle = ["0", "4194000", "0", "4.4T", "0", "0", "-", "-"];
     assert_eq!(row[..8], idle, "{page}");
     assert_eq!(row[14..], ["0", "-"]);
+}
+
+/// systems.md §2.10: helpers that there are, that are busy, and errands that wait for one.
+#[test]
+fn helpers_are_shown_with_their_queue() {
+    let server = busy(1);
+    let earlier = server.sample();
+    let mut now = server.sample();
+    now.at_ns = earlier.at_ns + 2_000_000_000;
+    for (counter, more) in [
+        (Counter::HelpersStarted, 5),
+        (Counter::HelpersDismissed, 2),
+        (Counter::HelpersLost, 1),
+        (Counter::HelperBusyNs, 3_000_000_000),
+        (Counter::HelperWaitNs, 9_000_000_000),
+        (Counter::ResidencyFalse, 6),
+    ] {
+        now.totals.merge(&grown(counter, more));
+    }
+    let now_open = now.totals.gauge(Gauge::HelpersOpen);
+    assert_eq!(now_open, earlier.totals.gauge(Gauge::HelpersOpen) + 2);
+    let page = view::page(&now, Some(&earlier));
+    let line = page.lines().find(|line| line.starts_with("helpers")).unwrap();
+    assert!(line.contains("busy 1.5   waiting 4.5 "), "{line}");
+    assert!(line.ends_with("unknown/s 0   false/s 3.0"), "{line}");
+}
+
+/// Nothing but one counter.
+fn grown(counter: Counter, by: u64) -> Totals {
+    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    Tally::Owned(arena.slot(0)).add(counter, by);
+    Totals::of(arena.view().slots())
 }
 
 /// systems.md §1.7: what locks cost is shown for each worker, and those are shown who do the work.

@@ -6,7 +6,7 @@ use std::{cmp::Reverse, fmt::Write};
 /// The widest line.
 pub(super) const COLUMNS_MAX: usize = 100;
 /// Rows of workers on a screen of 30 lines.
-pub(super) const WORKER_ROWS_MAX: usize = 11;
+pub(super) const WORKER_ROWS_MAX: usize = 10;
 
 const STALLS: [Counter; 6] = [
     Counter::StallOpen,
@@ -125,8 +125,9 @@ fn title(now: &Sample, seconds: Option<f64>) -> String {
     let (days, hours, minutes) = (secs / 86_400, secs / 3600 % 24, secs / 60 % 60);
     let span = seconds.map_or("since its start".to_owned(), |secs| format!("over {secs:.1} s"));
     format!(
-        "regatta {}   up {days}d {hours:02}:{minutes:02}:{:02}   {}   workers {}   {span}",
+        "regatta {}   {}   up {days}d {hours:02}:{minutes:02}:{:02}   {}   workers {}   {span}",
         now.pid,
+        now.architecture,
         secs % 60,
         phase_name(now.phase),
         living(now),
@@ -243,6 +244,17 @@ fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::ResidencyAbsent),
         rate(Counter::LaioInline),
         rate(Counter::LaioDeferred),
+    ));
+    // Time that passes per second is how many were at it, on average.
+    let at_once = |counter| short(per_second(since.get(counter), seconds) / 1e9);
+    lines.add(format!(
+        "helpers    {}   busy {}   waiting {} (most {})   unknown/s {}   false/s {}",
+        whole(now.totals.gauge(Gauge::HelpersOpen)),
+        at_once(Counter::HelperBusyNs),
+        at_once(Counter::HelperWaitNs),
+        whole(now.totals.get(Counter::HelperQueueMax)),
+        rate(Counter::ResidencyUnknown),
+        rate(Counter::ResidencyFalse),
     ));
     lines.add(format!(
         "log        {} lines/s   {} writes/s   {} dropped",

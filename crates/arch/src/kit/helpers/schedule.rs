@@ -2,7 +2,7 @@
 //! against a plain account of who waits for what.
 use super::*;
 use crate::kit::dice::{Dice, SEEDS};
-use regatta_metrics::Arena;
+use regatta_metrics::{Arena, Gauge};
 use regatta_op::Codings;
 use regatta_sys::{Bell, OpenRules, Root, open_below, read_range};
 use std::{collections::HashSet, os::fd::AsFd, sync::atomic::AtomicU64};
@@ -185,6 +185,7 @@ fn every_errand_ends_once_whoever_dies() {
         assert!(helpers.idle.len() <= limits.helpers_idle.max(1), "seed {seed}: a larger reserve");
         let slot = arena.slot(0);
         assert_eq!(slot.get(Counter::HelperErrandsOpen), next_key);
+        assert_eq!(slot.gauge(Gauge::HelpersOpen), helpers.count as u64, "seed {seed}");
         asked += next_key;
         by_the_loop += slot.get(Counter::HelperErrandsSelf);
         lost += slot.get(Counter::HelpersLost);
