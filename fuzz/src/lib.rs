@@ -17,12 +17,14 @@
 
 mod fields;
 mod heads;
+mod lab;
 mod logs;
 mod paths;
 mod programs;
 
 pub use fields::{conditionals, negotiate, range};
 pub use heads::{chunked, head, response};
+pub use lab::{experiment, matrix, perf_script, run_directory};
 pub use logs::{access_log, session_log};
 pub use paths::target;
 pub use programs::{config, conn, wire};
@@ -31,16 +33,20 @@ pub use programs::{config, conn, wire};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 16] = [
     ("access_log", access_log),
     ("chunked", chunked),
     ("conditionals", conditionals),
     ("config", config),
     ("conn", conn),
+    ("experiment", experiment),
     ("head", head),
+    ("matrix", matrix),
     ("negotiate", negotiate),
+    ("perf_script", perf_script),
     ("range", range),
     ("response", response),
+    ("run_directory", run_directory),
     ("session_log", session_log),
     ("target", target),
     ("wire", wire),

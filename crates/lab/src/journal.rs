@@ -8,7 +8,7 @@ use crate::record::Record;
 use crate::spec::{Experiment, parse};
 use regatta_load::engine::Outcome;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Of one run.
@@ -67,7 +67,10 @@ impl Run {
         }
         let experiment = parse(EXPERIMENT, &read(EXPERIMENT)?, manifest.scale)
             .map_err(|problems| problems.iter().map(|p| format!("{p}\n")).collect::<String>())?;
-        let records = records(&directory.join(RESULTS))?;
+        // There is none before the first trial has ended.
+        let results = directory.join(RESULTS);
+        let text = if results.exists() { read(RESULTS)? } else { String::new() };
+        let records = records(&results.display().to_string(), &text)?;
         Ok(Self { directory: directory.to_owned(), experiment, manifest, records })
     }
 
@@ -118,16 +121,18 @@ impl Run {
     }
 }
 
-fn records(path: &Path) -> Result<Vec<Record>, String> {
-    let Ok(file) = File::open(path) else { return Ok(Vec::new()) };
-    let lines: Result<Vec<String>, _> = BufReader::new(file).lines().collect();
-    let lines = lines.map_err(|error| format!("{}: {error}", path.display()))?;
+/// The records in the text of a `results.jsonl`. A last line that a crash cut short is left out.
+///
+/// # Errors
+/// The first other line that cannot be read, as `name:line`.
+pub fn records(name: &str, text: &str) -> Result<Vec<Record>, String> {
+    let lines: Vec<&str> = text.lines().collect();
     let mut records = Vec::with_capacity(lines.len());
     for (at, line) in lines.iter().enumerate() {
         match serde_json::from_str(line) {
             Ok(record) => records.push(record),
             Err(_) if at + 1 == lines.len() => {}
-            Err(error) => return Err(format!("{}:{}: {error}", path.display(), at + 1)),
+            Err(error) => return Err(format!("{name}:{}: {error}", at + 1)),
         }
     }
     Ok(records)

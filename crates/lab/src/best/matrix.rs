@@ -43,7 +43,8 @@ pub(super) fn run(
     directory: &Path,
     asked: &Options<'_>,
 ) -> Result<u8, (u8, String)> {
-    let text = crossing(which, options, settled).map_err(|why| (USAGE, why))?;
+    let text = given(which).and_then(|text| crossing(which, &text, options, settled));
+    let text = text.map_err(|why| (USAGE, why))?;
     let experiment = experiment(&text)?;
     let failed = |why: String| (FAILED, why);
     let mut run = run::open(directory, &text, experiment, Scale::Quick, asked).map_err(failed)?;
@@ -60,18 +61,29 @@ pub(super) fn run(
     }
 }
 
-/// The experiment of a crossing.
-fn crossing(which: &str, options: &BestOptions, settled: &Settled) -> Result<String, String> {
-    let preset = PRESETS.iter().find(|(name, _)| *name == which);
-    let given = match preset {
-        Some((_, text)) => (*text).to_owned(),
+/// The text of a preset, or of a file.
+fn given(which: &str) -> Result<String, String> {
+    match PRESETS.iter().find(|(name, _)| *name == which) {
+        Some((_, text)) => Ok((*text).to_owned()),
         None => fs::read_to_string(which).map_err(|error| {
             let names = PRESETS.map(|(name, _)| name).join(", ");
             format!("{which} is no matrix ({names}), and as a file: {error}")
-        })?,
-    };
+        }),
+    }
+}
+
+/// The experiment of the crossing in the file `which`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn crossing(
+    which: &str,
+    text: &str,
+    options: &BestOptions,
+    settled: &Settled,
+) -> Result<String, String> {
     let wrong = |error: toml::de::Error| format!("{which}: {error}");
-    let given: Table = given.parse().map_err(wrong)?;
+    let given: Table = text.parse().map_err(wrong)?;
     let Some(Value::Table(options_of)) = given.get("matrix") else {
         return Err(format!("{which} has no [matrix]"));
     };
@@ -149,10 +161,11 @@ mod tests {
     fn every_preset_is_an_experiment() {
         let options = BestOptions::new("/".into(), "regatta".into());
         for (name, _) in PRESETS {
-            let text = crossing(name, &options, &settled()).unwrap();
+            let text = given(name).unwrap();
+            let text = crossing(name, &text, &options, &settled()).unwrap();
             let experiment = parse("matrix", &text, Scale::Quick).unwrap();
             assert!(experiment.factors.len() >= 2 && experiment.measure.blocks >= 4, "{text}");
         }
-        assert!(crossing("nosuch", &options, &settled()).unwrap_err().contains("helpers"));
+        assert!(given("nosuch").unwrap_err().contains("helpers"));
     }
 }

@@ -7,6 +7,7 @@ mod space;
 mod stage;
 mod text;
 
+pub use matrix::crossing;
 pub use site::Site;
 pub use space::{Candidate, DEFAULT, Means, Space};
 

@@ -132,7 +132,7 @@ pub enum Part {
 
 /// The category of a function, and whether its name is known. What is not goes to the others of
 /// the kernel, or to the program's rest.
-pub(crate) fn category(leaf: Option<&Frame>) -> (Category, bool) {
+pub fn category(leaf: Option<&Frame>) -> (Category, bool) {
     let Some(leaf) = leaf else { return (Category::Other, false) };
     let found = match (leaf.place, leaf.symbol.as_deref()) {
         (Place::Kernel, Some(symbol)) => kernel(symbol).ok_or(Category::Others),

@@ -74,7 +74,7 @@ fn frames<'a>(
 
 /// The flame graph of one profile.
 #[must_use]
-pub(crate) fn flame(name: &str, folded: &Folded) -> String {
+pub fn flame(name: &str, folded: &Folded) -> String {
     let mut root = Node::default();
     root.add(folded, 0);
     let total = real(root.counts[0].max(1));
@@ -102,7 +102,7 @@ pub(crate) fn flame(name: &str, folded: &Folded) -> String {
 
 /// How two profiles differ: the frames of the second, coloured and marked by what became of them.
 #[must_use]
-pub(crate) fn difference(first: (&str, &Folded), second: (&str, &Folded)) -> String {
+pub fn difference(first: (&str, &Folded), second: (&str, &Folded)) -> String {
     let mut root = Node::default();
     root.add(first.1, 0);
     root.add(second.1, 1);

@@ -6,8 +6,9 @@
 pub mod categories;
 pub mod flame;
 mod perf;
-mod script;
+pub mod script;
 pub(crate) mod shares;
+
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::plan::{AGAIN, Cell};
@@ -76,8 +77,23 @@ impl Profile {
     /// All profiles of a run; a line that cannot be read is left out.
     #[must_use]
     pub fn all(directory: &Path) -> Vec<Self> {
-        let text = fs::read_to_string(directory.join(INDEX)).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        Self::read(&fs::read_to_string(directory.join(INDEX)).unwrap_or_default())
+    }
+
+    /// The profiles of an index. A line that cannot be read is left out, and so is a path that no
+    /// run of ours has: it would be read, or linked from the report.
+    #[must_use]
+    pub fn read(index: &str) -> Vec<Self> {
+        let mut all: Vec<Self> =
+            index.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        for profile in &mut all {
+            for path in [&mut profile.folded, &mut profile.flame] {
+                if let Some(wrong) = path.take_if(|path| !is_own(path)) {
+                    profile.notes.push(format!("{wrong:?} is no file of a profile"));
+                }
+            }
+        }
+        all
     }
 
     /// The share of a category; 0 if no sample fell into it.
@@ -273,8 +289,18 @@ fn by_counters(seen: &Seen) -> BTreeMap<String, f64> {
 
 /// An arm's name as part of a file's.
 fn file_name(arm: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_+".contains(c) { c } else { '-' };
-    arm.chars().take(60).map(plain).collect()
+    arm.chars().take(60).map(|c| if is_plain(c) { c } else { '-' }).collect()
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_+".contains(c)
+}
+
+/// Whether a path is of the form that ours have: a plain name right below the folder.
+fn is_own(path: &str) -> bool {
+    let name = path.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/'));
+    let name = name.and_then(|name| name.strip_suffix(".folded").or(name.strip_suffix(".svg")));
+    name.is_some_and(|name| !name.is_empty() && name.chars().all(is_plain))
 }
 
 /// Samples by category.
@@ -387,5 +413,42 @@ measure.window_s = 2
         assert_eq!(pairs(&all[..3]), [(cells[0].clone(), cells[2].clone())]);
         assert_eq!(pairs(&all[1..3]), [(cells[1].clone(), cells[2].clone())]);
         assert_eq!(pairs(&all[2..]), []);
+    }
+
+    #[test]
+    fn paths_of_an_index_stay_in_its_folder() {
+        let line = |path: &str| {
+            let mut value = serde_json::json!({
+                "cell": { "arm": "a", "target": "a", "levels": {} }, "source": "perf",
+                "categories": {}, "replies": 1.0, "cycles_per_instruction": null,
+                "folded": null, "flame": null, "samples": 1, "unknown_share": 0.0,
+                "system_calls_per_reply": null, "metrics": {}, "notes": [],
+            });
+            value["folded"] = path.into();
+            value["flame"] = path.into();
+            format!("{value}\n")
+        };
+        for path in ["profiles/00-sped.svg", "profiles/12-a_b+c--d.folded"] {
+            let found = Profile::read(&line(path));
+            assert_eq!(found[0].folded.as_deref(), Some(path));
+            assert_eq!(found[0].flame.as_deref(), Some(path));
+            assert!(found[0].notes.is_empty());
+        }
+        for path in [
+            "/etc/passwd",
+            "profiles/../../x.svg",
+            "profiles//x.svg",
+            "profiles/.svg",
+            "profilesx.svg",
+            "javascript:alert(1)//.svg",
+            "profiles/a\"onclick=.svg",
+            "profiles/a.html",
+            "",
+        ] {
+            let found = Profile::read(&line(path));
+            assert_eq!((&found[0].folded, &found[0].flame), (&None, &None), "{path}");
+            assert_eq!(found[0].notes.len(), 2, "{path}");
+        }
+        assert_eq!(Profile::read(&format!("{{\n{}", line("x"))).len(), 1);
     }
 }

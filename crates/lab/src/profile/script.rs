@@ -14,7 +14,7 @@ pub(crate) const KERNEL: &str = "_[k]";
 
 /// Where a frame's code lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// The kernel and its modules.
     Kernel,
     /// The C library, the loader and what the kernel lends them (vDSO).
@@ -27,27 +27,27 @@ pub(crate) enum Place {
 
 /// A function on a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub struct Frame {
     /// Its name; None: it has none.
-    pub(crate) symbol: Option<String>,
+    pub symbol: Option<String>,
     /// Where it lies.
-    pub(crate) place: Place,
+    pub place: Place,
 }
 
 /// One sample: who ran what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// The process; None: the line could not be read.
-    pub(crate) pid: Option<u32>,
+    pub pid: Option<u32>,
     /// The stack, leaf first.
-    pub(crate) frames: Vec<Frame>,
+    pub frames: Vec<Frame>,
 }
 
 /// Calls `each` with every sample in the output of `perf script -F comm,pid,ip,sym,dso`.
 ///
 /// # Errors
 /// If it cannot be read. What cannot be understood is left out.
-pub(crate) fn samples(mut text: impl BufRead, mut each: impl FnMut(Sample)) -> io::Result<()> {
+pub fn samples(mut text: impl BufRead, mut each: impl FnMut(Sample)) -> io::Result<()> {
     let mut sample: Option<Sample> = None;
     let mut line = Vec::new();
     loop {
@@ -120,13 +120,13 @@ fn place(object: &str) -> Place {
     }
 }
 
-/// Stacks and how often each was seen.
+/// Stacks, root first, names divided by `;`, and how often each was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Folded(pub(crate) BTreeMap<String, u64>);
+pub struct Folded(pub BTreeMap<String, u64>);
 
 impl Folded {
     /// Adds a sample. Frames without a name at the root say that the stack could not be followed.
-    pub(crate) fn add(&mut self, sample: &Sample) {
+    pub fn add(&mut self, sample: &Sample) {
         let named = sample.frames.iter().rposition(|frame| frame.symbol.is_some());
         let names: Vec<String> = sample.frames[..named.map_or(0, |at| at + 1)]
             .iter()
@@ -142,17 +142,22 @@ impl Folded {
     }
 
     /// A line for each stack.
-    pub(crate) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         self.0.iter().map(|(stack, count)| format!("{stack} {count}\n")).collect()
     }
 
-    /// Reads lines that [`Self::text`], or another tool, has written. Others are left out.
-    pub(crate) fn parse(text: &str) -> Self {
+    /// Reads lines that [`Self::text`], or another tool, has written. Others are left out; of a
+    /// stack with more frames than perf gives those next to the root are kept.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
         let mut folded = Self::default();
         for line in text.lines() {
             if let Some((stack, count)) = line.rsplit_once(' ')
                 && let Ok(count) = count.parse::<u64>()
             {
+                let deep = stack.match_indices(';').nth(FRAMES_MAX - 1);
+                let stack = deep.map_or(stack, |(end, _)| &stack[..end]);
                 let have = folded.0.entry(stack.to_owned()).or_default();
                 *have = have.saturating_add(count);
             }
@@ -235,6 +240,11 @@ perf 9
         assert_eq!(folded.0.values().sum::<u64>(), 8);
         let full = Folded::parse("no number\n\n; x\na;b 18446744073709551615\na;b 2");
         assert_eq!(full.0.into_iter().collect::<Vec<_>>(), [("a;b".to_owned(), u64::MAX)]);
+        // What draws them goes down into them frame by frame.
+        let deep = Folded::parse(&format!("{}x 1\n", "a;".repeat(1_000_000)));
+        let stack = deep.0.keys().next().unwrap();
+        assert_eq!(stack.split(';').count(), FRAMES_MAX);
+        assert!(crate::profile::flame::flame("deep", &deep).ends_with("</svg>\n"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod tests;
 pub use environment::{Environment, Memory};
 pub use metrics::is_metric;
 pub(crate) use parse::rate;
-pub use parse::{parse, parse_by};
+pub use parse::{CELLS_MAX, parse, parse_by};
 pub use search::{KneeSearch, Mode, Warm};
 
 use crate::programs::Other;

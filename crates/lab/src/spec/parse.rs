@@ -14,10 +14,14 @@ use toml::de::{DeTable, DeValue};
 
 /// Levels of one factor at most.
 const LEVELS_MAX: usize = 64;
+/// Cells of a plan at most, the baseline's second run not counted.
+pub const CELLS_MAX: usize = 4_096;
 /// What sessions do between their requests.
 const THINKS: [&str; 2] = ["kept", "none"];
 /// The factor of it.
 const THINK: &str = "workload.think";
+/// Processors at most.
+const CPUS_MAX: usize = 4_096;
 /// Times in an experiment, seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -99,7 +103,13 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
         targets,
     };
     check(&experiment, &about);
-    for fault in environment::faults(&experiment) {
+    let faults = if is_too_large(&experiment) {
+        about.report().add(about.at(), format!("the factors cross to over {CELLS_MAX} cells"));
+        Vec::new()
+    } else {
+        environment::faults(&experiment)
+    };
+    for fault in faults {
         report.add(part("environment").at(), format!("environment: {fault}"));
     }
     about.finish();
@@ -121,6 +131,16 @@ fn claims(about: &Fields<'_, '_, '_>) -> Vec<String> {
         }
     }
     about.texts("claims")
+}
+
+/// Whether it has more cells than [`CELLS_MAX`], found without making them.
+fn is_too_large(experiment: &Experiment) -> bool {
+    let of = |target: &Target| {
+        let factors = experiment.factors.iter();
+        let own = factors.filter(|f| f.of_target().is_none_or(|(name, _)| name == target.name));
+        own.fold(1, |cells: usize, factor| cells.saturating_mul(factor.levels.len()))
+    };
+    experiment.targets.iter().map(of).fold(0, usize::saturating_add) > CELLS_MAX
 }
 
 fn targets(all: &Fields<'_, '_, '_>) -> Vec<Target> {
@@ -387,13 +407,13 @@ fn machine(fields: Fields<'_, '_, '_>) -> Machine {
     machine
 }
 
-/// Reads `0-3,6`.
+/// Reads `0-3,6`; None for what is no such list, or has a range that goes down.
 fn cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
         let (from, to): (usize, usize) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        if to > 4_095 {
+        if from > to || to >= CPUS_MAX || cpus.len() + (to - from) >= CPUS_MAX {
             return None;
         }
         cpus.extend(from..=to);

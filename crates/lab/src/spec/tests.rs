@@ -207,3 +207,26 @@ fn a_preset_that_changes_over_time_is_offered_whole_or_not_at_all() {
     assert_eq!(read("haboob", "closed", "warm_s = 3"), Ok(3.0));
     assert_eq!(read("smoke", "closed", ""), Ok(1.0));
 }
+
+#[test]
+fn processors_and_crossings_have_bounds() {
+    let said = |more: &str| -> Vec<String> {
+        let text = format!(
+            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+             workload.root = \".\"\ntargets.a.program = \"nginx\"\n{more}"
+        );
+        let read = parse("e.toml", &text, Scale::Quick);
+        read.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(said("machine.server_cpus = \"0-3, 6\""), Vec::<String>::new());
+    for cpus in ["5-1", "4096", "0-4095,0", "1-", ""] {
+        let found = said(&format!("machine.server_cpus = {cpus:?}"));
+        let wanted = "e.toml:4:23: machine.server_cpus: expected processors such as";
+        assert!(found.len() == 1 && found[0].starts_with(wanted), "{cpus}: {found:?}");
+    }
+    let levels = |path: &str| format!("factors.\"{path}\" = {:?}\n", (1..=64).collect::<Vec<_>>());
+    let all = ["workload.rate", "workload.connections", "environment.memory_share"].map(levels);
+    assert_eq!(said(&all[..2].concat()), Vec::<String>::new(), "4,096");
+    let found = said(&all.concat());
+    assert!(found.iter().any(|line| line.contains("over 4096 cells")), "{found:?}");
+}

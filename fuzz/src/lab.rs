@@ -1,0 +1,128 @@
+//! What the lab reads: experiments, crossings of options, what perf prints, run directories that
+//! somebody else has made.
+use regatta_lab::{
+    analysis::Analysis,
+    best::{self, BestOptions, Means, Settled, Site},
+    journal::{self, Run},
+    plan,
+    profile::{
+        Profile,
+        categories::category,
+        flame,
+        script::{Folded, samples},
+    },
+    spec::{CELLS_MAX, Scale, parse},
+};
+
+/// The experiment of the run whose records are made up.
+const EXPERIMENT: &str = r#"
+experiment = { name = "fuzz", question = "?", expect = "!" }
+targets.a.program = "regatta"
+targets.b.program = "nginx"
+workload = { root = ".", loop = "open" }
+measure.blocks = 4
+factors."workload.rate" = [500, 1500]
+"#;
+const MANIFEST: &str = r#"{
+    "format": 1, "scale": "quick", "started_unix_ms": 0, "command": "regatta lab run fuzz",
+    "regatta_sha256": "", "versions": {}, "left_out": {}, "unit": null, "machine": {}, "lacks": []
+}"#;
+
+/// An experiment: every problem has its place in the file; what is taken can be planned, and is no
+/// larger than the limits say.
+pub fn experiment(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for scale in Scale::ALL {
+        let experiment = match parse("fuzz.toml", text, scale) {
+            Ok(experiment) => experiment,
+            Err(problems) => {
+                assert!(!problems.is_empty());
+                let placed = problems.iter().all(|problem| problem.0.starts_with("fuzz.toml:"));
+                assert!(placed, "{problems:?}");
+                continue;
+            }
+        };
+        let cells = plan::cells(&experiment);
+        assert!(!cells.is_empty() && cells.len() <= 2 * CELLS_MAX, "{}", cells.len());
+        assert!(cells.iter().any(|cell| cell.arm == experiment.baseline));
+        let seconds = plan::predicted_s(&experiment, cells.len());
+        assert!(seconds.is_finite() && seconds > 0.0, "{seconds}");
+        let json = serde_json::to_string(&experiment).expect("a report holds it");
+        serde_json::from_str::<regatta_lab::spec::Experiment>(&json).expect("and it is read again");
+    }
+}
+
+/// A crossing of options (`regatta lab best --matrix FILE`): what is taken is an experiment.
+pub fn matrix(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let options = BestOptions::new("/".into(), "regatta".into());
+    let settled = Settled {
+        root: "/".to_owned(),
+        site: Site::default(),
+        means: Means { cpus: 1, memory: 1 << 30 },
+        budget_s: 600.0,
+        seed: 1,
+        server_cpus: "0".to_owned(),
+        client_cpus: "1".to_owned(),
+        realtime: false,
+        metric: "good_per_s".to_owned(),
+        scouted: true,
+        warm_s: 0.4,
+        window_s: 1.0,
+        around_s: 1.0,
+        environment: None,
+    };
+    match best::crossing("fuzz.toml", text, &options, &settled) {
+        Ok(text) => {
+            let experiment = parse("matrix", &text, Scale::Quick).expect("it was made from one");
+            assert!(experiment.factors.len() >= 2, "{text}");
+        }
+        Err(why) => assert!(!why.is_empty()),
+    }
+}
+
+/// What `perf script` prints, and folded stacks of any tool: every sample is in a stack, stacks are
+/// read as they were written, and graphs of them end.
+pub fn perf_script(bytes: &[u8]) {
+    let (mut folded, mut count) = (Folded::default(), 0_u64);
+    samples(bytes, |sample| {
+        category(sample.frames.first());
+        folded.add(&sample);
+        count += 1;
+    })
+    .expect("memory can be read");
+    assert_eq!(folded.0.values().sum::<u64>(), count, "each sample once");
+    assert_eq!(Folded::parse(&folded.text()), folded);
+    let others = Folded::parse(&String::from_utf8_lossy(bytes));
+    let difference = flame::difference(("a", &folded), ("b <b>", &others));
+    for graph in [flame::flame("b <b>", &others), difference] {
+        assert!(graph.starts_with("<svg ") && graph.ends_with("</svg>\n"), "{graph}");
+        assert!(!graph.contains("<b>") && !graph.contains("<script"), "{graph}");
+    }
+}
+
+/// A run directory: no file outside it is read or linked, and any records can be analysed.
+pub fn run_directory(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for profile in Profile::read(&text) {
+        for path in [&profile.folded, &profile.flame].into_iter().flatten() {
+            let name = path.strip_prefix("profiles/").expect("all stand there");
+            assert!(name.ends_with(".folded") || name.ends_with(".svg"), "{name}");
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_+.".contains(c);
+            assert!(name.chars().all(plain) && !name.contains(".."), "{name}");
+        }
+    }
+    // Line by line, so that one that is wrong does not hide the others.
+    let lines = text.lines().flat_map(|line| journal::records("fuzz.jsonl", line));
+    let run = Run {
+        directory: "fuzz-has-no-directory".into(),
+        experiment: parse("fuzz", EXPERIMENT, Scale::Quick).expect("it is a good one"),
+        manifest: serde_json::from_str(MANIFEST).expect("it is a good one"),
+        records: lines.flatten().collect(),
+    };
+    let analysis = Analysis::of(&run);
+    let (valid, invalid) = analysis.trials;
+    assert_eq!(valid + invalid, run.records.len());
+    assert!(analysis.cells.iter().map(|cell| cell.trials).sum::<usize>() <= valid);
+    assert!(!analysis.answer.is_empty());
+}
