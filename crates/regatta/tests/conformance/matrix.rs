@@ -226,7 +226,7 @@ variants! {
     sped_epoll: always one_queue alone nonblocking;
     sped_epoll_edge: always one_queue alone nonblocking;
     sped_poll: always one_queue alone nonblocking;
-    sped_select: always one_queue alone nonblocking;
+    sped_select: together one_queue alone nonblocking;
     sped_small_turns: always one_queue alone nonblocking;
     sped_eager_uncached: together one_queue alone nonblocking;
     sped_blocking: always one_queue alone blocking;
