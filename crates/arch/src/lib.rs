@@ -20,7 +20,7 @@ use layout::Share;
 use options::Settings;
 use regatta_metrics::Arena;
 use regatta_op::Now;
-use regatta_origin::{Log, Site};
+use regatta_origin::{Log, NoLog, Site};
 use regatta_sys::{Bell, OpenRules, Root};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -34,6 +34,15 @@ pub trait WorkerLog: Log {
     fn is_due(&self) -> bool;
     /// Calls `each` for every descriptor that this process has opened for the log.
     fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>));
+}
+
+impl WorkerLog for NoLog {
+    fn tick(&self, _: Now) {}
+    fn flush(&self) {}
+    fn is_due(&self) -> bool {
+        false
+    }
+    fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
 }
 
 /// What the master prepares, while it is single-threaded, for every worker of every architecture.

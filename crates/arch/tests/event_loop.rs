@@ -12,7 +12,7 @@ use regatta_arch::{
 };
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::Now;
-use regatta_origin::{LocalCache, Log, Record, Scratch, Site};
+use regatta_origin::{LocalCache, Log, NoLog, Record, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root,
     alloc_count::{Counting, allocations},
@@ -154,25 +154,6 @@ fn answer(peer: &mut BufReader<TcpStream>, has_body: bool) -> u64 {
     length
 }
 
-/// Who wants no log.
-struct Quiet;
-
-impl Log for Quiet {
-    fn wants(&self) -> bool {
-        false
-    }
-    fn record(&self, _: &Record<'_>) {}
-}
-
-impl WorkerLog for Quiet {
-    fn tick(&self, _: Now) {}
-    fn flush(&self) {}
-    fn is_due(&self) -> bool {
-        false
-    }
-    fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
-}
-
 /// docs/options.md, `limits.head_bytes_max`.
 #[test]
 fn requests_ahead_of_their_answers_stay_in_the_kernel() {
@@ -185,7 +166,7 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
     peer.get_mut().write_all(&[large, REQUEST.repeat(ahead)].concat()).unwrap();
     let site = Site::default();
     let poller = Epoll::new(Trigger::Level).unwrap();
-    serve(poller, listener, (&site, folder.0.as_path(), &Quiet), |arena| {
+    serve(poller, listener, (&site, folder.0.as_path(), &NoLog), |arena| {
         let counter = |counter| arena.slot(0).get(counter);
         let begin = Instant::now();
         while counter(Counter::SendfileWouldBlock) == 0 {

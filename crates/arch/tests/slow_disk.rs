@@ -3,13 +3,12 @@
 //! says for what. A program of its own: workers fork.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
-    ARCHITECTURES, Env, WorkerLog, find,
+    ARCHITECTURES, Env, find,
     layout::Share,
     options::{Kind, OptionSpec, Settings},
 };
 use regatta_metrics::{Arena, Counter};
-use regatta_op::Now;
-use regatta_origin::{Log, Record, Site};
+use regatta_origin::{NoLog, Site};
 use regatta_sys::{
     Bell, OpenRules, Root,
     chaos::{self, Plan},
@@ -22,7 +21,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::AsFd,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -196,7 +195,7 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
         shares: vec![Share { listeners: 0..1, connections_max: 100, cpus: Vec::new() }],
         settings,
         shared: None,
-        open_log: Box::new(|_| Box::new(Quiet)),
+        open_log: Box::new(|_| Box::new(NoLog)),
     }
 }
 
@@ -226,24 +225,6 @@ fn answer(client: &mut TcpStream) -> Vec<u8> {
     let mut body = vec![0; length.parse().unwrap()];
     client.read_exact(&mut body).unwrap();
     body
-}
-
-struct Quiet;
-
-impl Log for Quiet {
-    fn wants(&self) -> bool {
-        false
-    }
-    fn record(&self, _: &Record<'_>) {}
-}
-
-impl WorkerLog for Quiet {
-    fn tick(&self, _: Now) {}
-    fn flush(&self) {}
-    fn is_due(&self) -> bool {
-        false
-    }
-    fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
 }
 
 const fn option(key: &'static str, kind: Kind, default: &'static str) -> OptionSpec {
