@@ -1,8 +1,8 @@
 //! Counts all system calls of some processes, by the kernel's own tracepoint.
 
+use crate::process::threads;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
-use std::collections::BTreeSet;
 use std::fs;
 
 const TRACEPOINT: &str = "/sys/kernel/tracing/events/raw_syscalls/sys_enter/id";
@@ -42,16 +42,6 @@ impl SystemCalls {
         });
         counts.sum()
     }
-}
-
-/// Every thread of `pids`.
-fn threads(pids: &[u32]) -> BTreeSet<i32> {
-    let folders = pids.iter().map(|pid| format!("/proc/{pid}/task"));
-    folders
-        .filter_map(|folder| fs::read_dir(folder).ok())
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect()
 }
 
 #[cfg(test)]

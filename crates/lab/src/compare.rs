@@ -124,7 +124,7 @@ fn nothing_in_common(
         "the two runs have no cell in common".to_owned()
     };
     for (run, cells) in runs.iter().zip(cells) {
-        let names: Vec<String> = cells.iter().take(NAMED_MAX).map(name).collect();
+        let names: Vec<String> = cells.iter().take(NAMED_MAX).map(Cell::name).collect();
         let more = if cells.len() > NAMED_MAX { ", ..." } else { "" };
         let named =
             if names.is_empty() { "not one trial that counts".into() } else { names.join(", ") };
@@ -307,13 +307,9 @@ impl Row {
             Verdict::CannotTell => "too few trials",
         };
         let (old, new) = (show(self.before), show(self.after));
-        let name = escaped(&name(&self.cell));
+        let name = escaped(&self.cell.name());
         format!("| {name} | {old} | {new} | {ratio} | {:.4} | {told} |", self.corrected)
     }
-}
-
-fn name(cell: &Cell) -> String {
-    format!("{} {}", cell.arm, crate::run::levels(cell)).trim_end().to_owned()
 }
 
 impl Comparison {

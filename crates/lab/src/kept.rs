@@ -1,5 +1,6 @@
 //! How long a server was ready to run while others had its processors.
 
+use crate::process;
 use crate::stats::count;
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +17,8 @@ impl Tasks {
     pub(crate) fn of(pids: &[u32]) -> Self {
         let mut tasks = BTreeMap::new();
         for pid in pids {
-            for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-                let Some(task) = entry.file_name().to_str().and_then(|name| name.parse().ok())
-                else {
-                    continue;
-                };
-                let text = fs::read_to_string(entry.path().join("schedstat")).unwrap_or_default();
+            for (task, place) in process::tasks(*pid) {
+                let text = fs::read_to_string(place.join("schedstat")).unwrap_or_default();
                 tasks.extend(parse(&text).map(|times| (task, times)));
             }
         }

@@ -1,7 +1,7 @@
 //! What will be run, in which order, and how long that takes.
 
 use crate::env::{Spec, spec::Pages};
-use crate::spec::{Experiment, Factor, Measure, Mode};
+use crate::spec::{Experiment, Factor, Measure, Mode, target_option};
 use crate::stats::{Random, count};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,6 +27,22 @@ pub struct Cell {
     pub target: String,
     /// Each factor that concerns it: path to level.
     pub levels: BTreeMap<String, String>,
+}
+
+impl Cell {
+    /// Its name for people: the arm and its levels.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.arm, crate::run::levels(self)).trim_end().to_owned()
+    }
+
+    /// The options of its target that its levels set.
+    pub(crate) fn options(&self) -> BTreeMap<String, String> {
+        let of = |(path, level): (&String, &String)| {
+            let (name, key) = target_option(path)?;
+            (name == self.target).then(|| (key.to_owned(), level.clone()))
+        };
+        self.levels.iter().filter_map(of).collect()
+    }
 }
 
 /// A trial to be made.

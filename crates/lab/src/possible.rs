@@ -2,7 +2,7 @@
 //! anything runs.
 
 use crate::claims::CLAIMS;
-use crate::plan::{Cell, cells};
+use crate::plan::cells;
 use crate::profile::may_see_all;
 use crate::programs;
 use crate::rooms;
@@ -126,7 +126,7 @@ pub(crate) fn refused(experiment: &Experiment, rules: Rules) -> Vec<String> {
         let target = experiment.targets.iter().find(|target| target.name == cell.target);
         let Some(target) = target.filter(|target| target.is_ours()) else { continue };
         let mut options = target.config.clone();
-        options.extend(own_levels(&cell));
+        options.extend(cell.options());
         let network = experiment.environment.at(&cell.levels).network;
         let listen = rooms::addresses(network.map_or(1, |network| network.addresses));
         let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();
@@ -139,15 +139,6 @@ pub(crate) fn refused(experiment: &Experiment, rules: Rules) -> Vec<String> {
         }
     }
     all
-}
-
-/// The options that a cell's levels set.
-fn own_levels(cell: &Cell) -> BTreeMap<String, String> {
-    let of = |(path, level): (&String, &String)| {
-        let (name, key) = path.strip_prefix("targets.")?.split_once(".config.")?;
-        (name == cell.target).then(|| (key.to_owned(), level.clone()))
-    };
-    cell.levels.iter().filter_map(of).collect()
 }
 
 /// The most connections that a load holds open at once, where the experiment says it.

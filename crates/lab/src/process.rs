@@ -2,13 +2,26 @@
 
 use crate::env::{self, Environment, Place};
 use crate::group::Group;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// The tasks of a process, by number, with their folders; none if it has ended.
+pub(crate) fn tasks(pid: u32) -> impl Iterator<Item = (u32, PathBuf)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
+}
+
+/// Every task of some processes.
+pub(crate) fn threads(pids: &[u32]) -> BTreeSet<i32> {
+    let all = pids.iter().flat_map(|pid| tasks(*pid));
+    all.filter_map(|(number, _)| number.try_into().ok()).collect()
+}
 
 /// The real-time priority of loads that run before everything else.
 pub(crate) const REALTIME: u32 = 10;

@@ -276,11 +276,7 @@ impl Bench<'_> {
     fn target(&self, cell: &Cell) -> Result<(&Target, BTreeMap<String, String>), String> {
         let all = &self.experiment.targets;
         let target = all.iter().find(|target| target.name == cell.target);
-        let options = self.experiment.factors.iter().filter_map(|factor| {
-            let (_, key) = factor.of_target()?;
-            Some((key.to_owned(), cell.levels.get(&factor.path)?.clone()))
-        });
-        Ok((target.ok_or("no such target")?, options.collect()))
+        Ok((target.ok_or("no such target")?, cell.options()))
     }
 
     fn measure(

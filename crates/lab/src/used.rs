@@ -1,6 +1,7 @@
 //! What a server's processes and tasks have used, each on its own: one that ends takes nothing of
 //! the sums along, and is known to have ended.
 
+use crate::process;
 use crate::watch::{Numbers, TICKS};
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,13 +49,8 @@ impl Used {
                 read_bytes: numbered(&io, "read_bytes:"),
             };
             used.processes.insert((*pid, stat.started()), process);
-            let tasks = fs::read_dir(format!("{place}/task"));
-            for entry in tasks.into_iter().flatten().flatten() {
-                let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok())
-                else {
-                    continue;
-                };
-                used.tasks.extend(task(number, &entry.path().to_string_lossy()));
+            for (number, place) in process::tasks(*pid) {
+                used.tasks.extend(task(number, &place.to_string_lossy()));
             }
         }
         used

@@ -1,14 +1,14 @@
 //! What servers and the machine say of a stretch of time: processor time, counters, instructions.
 
 use crate::kept::Tasks;
-use crate::process::output_of;
+use crate::process::{output_of, threads};
 use crate::processors::{self, Processors};
 use crate::stats::count;
 use crate::used::Used;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -260,15 +260,6 @@ fn read(counter: &mut Counter) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
     let counted = read.count() as f64;
     Some(if running > 0.0 { counted * enabled / running } else { 0.0 })
-}
-
-fn threads(pids: &[u32]) -> BTreeSet<i32> {
-    let folders = pids.iter().map(|pid| format!("/proc/{pid}/task"));
-    folders
-        .filter_map(|folder| fs::read_dir(folder).ok())
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect()
 }
 
 #[cfg(test)]

@@ -300,5 +300,5 @@ pub(super) fn is_curve(lines: &[Value]) -> bool {
 
 /// A cell's name in tables and figures.
 pub(crate) fn name(one: &CellSummary) -> String {
-    format!("{} {}", one.cell.arm, crate::run::levels(&one.cell)).trim_end().to_owned()
+    one.cell.name()
 }

@@ -62,8 +62,7 @@ impl Report<'_> {
             let next = places.len();
             let at = *places.entry(line.clone()).or_insert(next);
             if at == next {
-                let words = format!("{} {}", line.arm, crate::run::levels(&line));
-                lines.push((words.trim_end().to_owned(), Vec::new()));
+                lines.push((line.name(), Vec::new()));
             }
             lines[at].1.push(&one.cell);
         }

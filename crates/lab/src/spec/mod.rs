@@ -140,6 +140,11 @@ pub enum Program {
     Other(Other),
 }
 
+/// The target and the option that the path of a factor names; None if it is no target's.
+pub(crate) fn target_option(path: &str) -> Option<(&str, &str)> {
+    path.strip_prefix("targets.")?.split_once(".config.")
+}
+
 /// Something that varies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factor {
@@ -153,7 +158,7 @@ pub struct Factor {
 impl Factor {
     /// The target that it belongs to and the option it sets; None if it is everybody's.
     pub fn of_target(&self) -> Option<(&str, &str)> {
-        self.path.strip_prefix("targets.")?.split_once(".config.")
+        target_option(&self.path)
     }
 
     /// Its last words, for axes and headings.
