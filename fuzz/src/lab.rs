@@ -56,22 +56,8 @@ pub fn experiment(bytes: &[u8]) {
 pub fn matrix(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let options = BestOptions::new("/".into(), "regatta".into());
-    let settled = Settled {
-        root: "/".to_owned(),
-        site: Site::default(),
-        means: Means { cpus: 1, memory: 1 << 30 },
-        budget_s: 600.0,
-        seed: 1,
-        server_cpus: "0".to_owned(),
-        client_cpus: "1".to_owned(),
-        realtime: false,
-        metric: "good_per_s".to_owned(),
-        scouted: true,
-        warm_s: 0.4,
-        window_s: 1.0,
-        around_s: 1.0,
-        environment: None,
-    };
+    let all = Means { cpus: 2, memory: 1 << 30 };
+    let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
     match best::crossing("fuzz.toml", text, &options, &settled) {
         Ok(text) => {
             let experiment = parse("matrix", &text, Scale::Quick).expect("it was made from one");

@@ -138,31 +138,15 @@ mod tests {
     use super::*;
     use crate::spec::parse;
 
-    pub(crate) fn settled() -> Settled {
-        Settled {
-            root: "/".to_owned(),
-            site: Site::default(),
-            means: Means { cpus: 1, memory: 1 << 30 },
-            budget_s: 600.0,
-            seed: 1,
-            server_cpus: "0".to_owned(),
-            client_cpus: "1".to_owned(),
-            realtime: false,
-            metric: "good_per_s".to_owned(),
-            scouted: true,
-            warm_s: 0.4,
-            window_s: 1.0,
-            around_s: 1.0,
-            environment: None,
-        }
-    }
-
     #[test]
     fn every_preset_is_an_experiment() {
-        let options = BestOptions::new("/".into(), "regatta".into());
+        let options =
+            BestOptions { budget_s: 600.0, ..BestOptions::new("/".into(), "regatta".into()) };
+        let all = Means { cpus: 2, memory: 1 << 30 };
+        let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         for (name, _) in PRESETS {
             let text = given(name).unwrap();
-            let text = crossing(name, &text, &options, &settled()).unwrap();
+            let text = crossing(name, &text, &options, &settled).unwrap();
             let experiment = parse("matrix", &text, Scale::Quick).unwrap();
             assert!(experiment.factors.len() >= 2 && experiment.measure.blocks >= 4, "{text}");
         }

@@ -123,6 +123,43 @@ pub struct Settled {
     pub environment: Option<String>,
 }
 
+impl Settled {
+    /// What `options` leave open, for the site at `root` on a machine that has `all`: half of the
+    /// processors for each side, and throughput until something else is found to decide.
+    pub fn new(
+        options: &BestOptions,
+        root: &Path,
+        site: Site,
+        all: Means,
+        environment: Option<String>,
+    ) -> Self {
+        let half = all.cpus.div_ceil(2).min(all.cpus.saturating_sub(1));
+        let range = |from: usize, to: usize| match to.saturating_sub(from) {
+            0 => String::new(),
+            1 => from.to_string(),
+            _ => format!("{from}-{}", to - 1),
+        };
+        let rest = || if half == 0 { String::new() } else { range(half, all.cpus) };
+        let window_s = options.window_s.unwrap_or(if environment.is_some() { 3.0 } else { 1.0 });
+        Self {
+            root: root.to_string_lossy().into_owned(),
+            site,
+            means: Means { cpus: half.max(1), ..all },
+            budget_s: options.budget_s,
+            seed: options.seed,
+            server_cpus: options.server_cpus.clone().unwrap_or_else(|| range(0, half)),
+            client_cpus: options.client_cpus.clone().unwrap_or_else(rest),
+            realtime: rustix::process::geteuid().is_root(),
+            metric: options.metric.clone().unwrap_or_else(|| "good_per_s".to_owned()),
+            scouted: options.metric.is_some(),
+            warm_s: window_s * 0.4,
+            window_s,
+            around_s: 0.0,
+            environment,
+        }
+    }
+}
+
 /// The share of the budget that the race itself gets.
 const RACING: f64 = 0.92;
 const SETTLED: &str = "best.json";
@@ -205,35 +242,8 @@ fn settle(options: &BestOptions) -> Result<Settled, String> {
             Some(text)
         }
     };
-    let there = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let half = there.div_ceil(2).min(there.saturating_sub(1));
-    let range = |from: usize, to: usize| match to.saturating_sub(from) {
-        0 => String::new(),
-        1 => from.to_string(),
-        _ => format!("{from}-{}", to - 1),
-    };
-    let server_cpus = options.server_cpus.clone().unwrap_or_else(|| range(0, half));
-    let client_cpus = options
-        .client_cpus
-        .clone()
-        .unwrap_or_else(|| if half == 0 { String::new() } else { range(half, there) });
-    let window_s = options.window_s.unwrap_or(if environment.is_some() { 3.0 } else { 1.0 });
-    Ok(Settled {
-        root: root.to_string_lossy().into_owned(),
-        site,
-        means: Means { cpus: half.max(1), memory: memory() },
-        budget_s: options.budget_s,
-        seed: options.seed,
-        server_cpus,
-        client_cpus,
-        realtime: rustix::process::geteuid().is_root(),
-        metric: options.metric.clone().unwrap_or_else(|| "good_per_s".to_owned()),
-        scouted: options.metric.is_some(),
-        warm_s: window_s * 0.4,
-        window_s,
-        around_s: 0.0,
-        environment,
-    })
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Ok(Settled::new(options, &root, site, Means { cpus, memory: memory() }, environment))
 }
 
 /// The machine's memory, bytes.

@@ -357,7 +357,7 @@ mod tests {
     use super::*;
     use crate::analysis::tests::made_up;
     use crate::best::race::{Decision, Standing};
-    use crate::best::{Means, Settled, Site};
+    use crate::best::{BestOptions, Means, Settled, Site};
     use crate::rules::tests::ruled;
 
     const TEXT: &str = r#"
@@ -447,22 +447,9 @@ measure.blocks = 8
             standing(with(&[("a.x", "1"), ("b.y", "2")]), 1.2),
             standing(with(&[("c.z", "3")]), 1.0),
         ];
-        let settled = Settled {
-            root: "/".to_owned(),
-            site: Site::default(),
-            means: Means { cpus: 1, memory: 1 },
-            budget_s: 1.0,
-            seed: 1,
-            server_cpus: String::new(),
-            client_cpus: String::new(),
-            realtime: false,
-            metric: "good_per_s".to_owned(),
-            scouted: true,
-            warm_s: 0.1,
-            window_s: 1.0,
-            around_s: 1.0,
-            environment: None,
-        };
+        let options = BestOptions::new("/".into(), "regatta".into());
+        let all = Means { cpus: 1, memory: 1 };
+        let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         let out = vec![("c.z=3".to_owned(), "behind".to_owned())];
         let rung = Rung { phase: Phase::Opening, blocks: (0, 4), arms, out };
         let decision = Decision {
