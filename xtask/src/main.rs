@@ -25,8 +25,9 @@ Usage: cargo xtask COMMAND [options]
                        out what variants have in common
   tidy                 the house rules: lengths, unsafe, arrows between crates, documents
   gen                  rewrites the documents and example files that are made from sources
-  sim  [--seeds N] [--from S]
-                       the simulator in an optimised build (defaults: 100000 seeds from 0)
+  sim  [--seeds N] [--loops N] [--from S]
+                       the simulator and whole event loops in an optimised build (defaults: 100000
+                       seeds and, for each way to run a loop, 5000; from 0)
   fuzz [TARGET] [--seconds S] [--smoke]
                        fuzz one target, or each in turn (default: 30 s each); --smoke needs no
                        nightly compiler: corpora and mutations of them (default: 10 s in all)

@@ -213,13 +213,14 @@ mod tests {
     use crate::kit::{
         dice::SEEDS,
         disk::schedule::{CHUNK, Folder, Sums, run},
+        event_loop::schedule::{Cast, Setting, check, run_all},
         helpers::schedule::Moved,
     };
-    use regatta_sys::OpenRules;
+    use regatta_sys::{OpenRules, Root};
 
     /// A disk of this crew that tests as `test` says.
     fn disk<'a, C: Crew>(
-        folder: &'a Folder,
+        root: &'a Root,
         crew: C,
         test: Test,
         tally: Tally<'a>,
@@ -227,7 +228,7 @@ mod tests {
         let limits = Limits { helpers_max: 3, helpers_idle: 1 };
         HelperDisk {
             helpers: Helpers::new(crew, limits, tally),
-            below: Below { root: &folder.root, rules: OpenRules::default() },
+            below: Below { root, rules: OpenRules::default() },
             test,
             chunk_bytes: CHUNK,
             stall_ns: u64::MAX,
@@ -250,15 +251,34 @@ mod tests {
             };
             if seed % 8 < 2 {
                 let crew = Threads::new(&folder.root, rules).unwrap();
-                run(&mut disk(&folder, crew, test, tally), seed, &folder, &mut sums, |_, _, _| ());
+                let mut disk = disk(&folder.root, crew, test, tally);
+                run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
                 continue;
             }
             let crew = Moved::new(seed, Some((&folder.root, rules)));
-            let mut disk = disk(&folder, crew, test, tally);
+            let mut disk = disk(&folder.root, crew, test, tally);
             run(&mut disk, seed, &folder, &mut sums, |disk, dice, over| {
                 disk.helpers.stir(dice, over);
             });
         }
         assert!(sums.at_once > 100 && sums.later > 1000 && sums.left > 300, "{sums:?}");
+    }
+
+    /// Helpers that answer in any order, start or do not, and die.
+    #[test]
+    fn a_loop_with_helpers_forgets_nobody() {
+        fn make<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
+            let &Setting { seed, root, tally, .. } = setting;
+            let crew = Moved::new(seed, Some((root, OpenRules::default()))).talkative();
+            let test = match seed % 4 {
+                0 => Test::By(by_nowait),
+                _ => Test::Always(Resident::No),
+            };
+            Box::new(disk(root, crew, test, tally))
+        }
+        let test = "a_loop_with_helpers_forgets_nobody";
+        let sums = run_all(Cast { test, waits: None, loops: 1, shared: false }, &make);
+        check(&sums);
+        assert!(sums.later > 5 * sums.schedules, "{sums:?}");
     }
 }

@@ -93,9 +93,39 @@ fn count<T>(over: Option<T>, tally: Tally<'_>) -> Option<T> {
     over
 }
 
+/// Begins operations so that they complete at once if they can, and continues those that cannot.
+trait Engine {
+    /// Begins an operation.
+    ///
+    /// # Errors
+    /// It is not over: the name under which it will be reported.
+    fn start(&mut self, work: Work) -> Result<Finished, Token>;
+    /// Reports what is over since.
+    ///
+    /// # Errors
+    /// Nothing will be reported any more.
+    fn finished(&mut self, out: &mut Vec<(Token, Finished)>) -> io::Result<()>;
+    /// Readable while something may be over.
+    fn source(&self) -> BorrowedFd<'_>;
+}
+
+impl Engine for Ring {
+    fn start(&mut self, work: Work) -> Result<Finished, Token> {
+        Self::start(self, work)
+    }
+
+    fn finished(&mut self, out: &mut Vec<(Token, Finished)>) -> io::Result<()> {
+        Self::finished(self, out)
+    }
+
+    fn source(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
 /// The kernel continues what would block.
-struct RingDisk<'a> {
-    ring: Ring,
+struct RingDisk<'a, E> {
+    ring: E,
     /// Who has asked for what is not over, by token. The ring gives a token out again as soon as it
     /// has reported it.
     asked: HashMap<Token, Asked>,
@@ -113,7 +143,7 @@ struct Asked {
     bytes: u64,
 }
 
-impl RingDisk<'_> {
+impl<E: Engine> RingDisk<'_, E> {
     fn start(&mut self, work: Work, key: u64, purpose: Purpose, bytes: u64) -> Option<Finished> {
         let asked = Asked { key: Some(key), purpose, bytes };
         let token = match self.ring.start(work) {
@@ -136,7 +166,7 @@ impl RingDisk<'_> {
     }
 }
 
-impl Disk for RingDisk<'_> {
+impl<E: Engine> Disk for RingDisk<'_, E> {
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening> {
         match self.start(Work::Open(req), key, Purpose::Open(ticket), 0)? {
             Finished::Opened(found) => Some(found),
@@ -165,7 +195,7 @@ impl Disk for RingDisk<'_> {
     }
 
     fn source(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.ring.as_fd())
+        Some(self.ring.source())
     }
 
     fn news(&mut self) -> Option<Report> {
@@ -248,11 +278,12 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
 mod tests {
     use super::*;
     use crate::kit::{
-        dice::SEEDS,
+        dice::{Dice, SEEDS},
         disk::schedule::{CHUNK, Folder, Sums, run},
+        event_loop::schedule::{Cast, Setting, check, run_all},
         helpers::schedule::Moved,
     };
-    use regatta_sys::OpenRules;
+    use regatta_sys::{Bell, OpenRules, Root, open_below, read_range};
 
     const LIMITS: Limits = Limits { helpers_max: 3, helpers_idle: 1 };
 
@@ -295,5 +326,71 @@ mod tests {
             });
         }
         assert!(sums.at_once > 1000, "{sums:?}");
+    }
+
+    /// A ring that completes at once, later, and in any order, as the dice say.
+    struct Scripted<'a> {
+        dice: Dice,
+        root: &'a Root,
+        bell: Bell,
+        /// By token: what is not over.
+        jobs: Vec<Option<Work>>,
+    }
+
+    impl Scripted<'_> {
+        fn finish(&self, work: Work) -> Finished {
+            match work {
+                Work::Open(req) => {
+                    Finished::Opened(open_below(self.root, &req, OpenRules::default()))
+                }
+                Work::Read(req) => Finished::Read(read_range(&req)),
+                Work::Warm { .. } => Finished::Warmed,
+            }
+        }
+    }
+
+    impl Engine for Scripted<'_> {
+        fn start(&mut self, work: Work) -> Result<Finished, Token> {
+            if self.dice.once_in(3) {
+                return Ok(self.finish(work));
+            }
+            // As a ring does it: a token names another operation as soon as it has been reported.
+            let free = self.jobs.iter().position(Option::is_none);
+            let token = free.unwrap_or(self.jobs.len());
+            self.jobs.resize_with(self.jobs.len().max(token + 1), || None);
+            self.jobs[token] = Some(work);
+            Err(token as Token)
+        }
+
+        fn finished(&mut self, out: &mut Vec<(Token, Finished)>) -> io::Result<()> {
+            let mut there: Vec<usize> = (0..self.jobs.len()).collect();
+            while let Some(token) = self.dice.take(&mut there)
+                && !self.dice.once_in(4)
+            {
+                if let Some(work) = self.jobs[token].take() {
+                    out.push((token as Token, self.finish(work)));
+                }
+            }
+            Ok(())
+        }
+
+        fn source(&self) -> BorrowedFd<'_> {
+            self.bell.as_fd()
+        }
+    }
+
+    #[test]
+    fn a_loop_with_a_ring_forgets_nobody() {
+        fn make<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
+            let &Setting { seed, root, tally, .. } = setting;
+            let (dice, bell) = (Dice::new(!seed), Bell::new().unwrap());
+            let ring = Scripted { dice, root, bell, jobs: Vec::new() };
+            let (asked, news) = (HashMap::new(), VecDeque::new());
+            Box::new(RingDisk { ring, asked, news, chunk_bytes: CHUNK, tally })
+        }
+        let test = "a_loop_with_a_ring_forgets_nobody";
+        let sums = run_all(Cast { test, waits: None, loops: 1, shared: false }, &make);
+        check(&sums);
+        assert!(sums.later > 5 * sums.schedules, "{sums:?}");
     }
 }

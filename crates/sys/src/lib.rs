@@ -17,6 +17,8 @@ pub mod crew;
 mod event;
 mod file;
 pub mod limits;
+#[cfg(feature = "made-up")]
+pub mod made_up;
 pub mod process;
 pub mod residency;
 #[cfg(feature = "sandbox")]

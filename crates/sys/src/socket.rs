@@ -181,8 +181,14 @@ pub fn accept(listener: BorrowedFd<'_>, mode: Mode) -> io::Result<(Connection, S
         Mode::Nonblocking => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         Mode::Blocking => SocketFlags::CLOEXEC,
     };
+    #[cfg(feature = "made-up")]
+    if let Some(errno) = crate::made_up::accident() {
+        return Err(errno.into());
+    }
     let (fd, peer) = again(Hook::Accept, || rustix::net::acceptfrom_with(listener, flags))?;
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    #[cfg(feature = "made-up")]
+    let peer = peer.or_else(crate::made_up::stranger);
     Ok((Connection(fd), peer.ok_or(Errno::AFNOSUPPORT)?))
 }
 

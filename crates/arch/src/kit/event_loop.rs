@@ -1,5 +1,8 @@
 //! The readiness loop that SPED and its relatives have in common: one thread, one poller, many
 //! connections.
+#[cfg(test)]
+pub(crate) mod schedule;
+
 use super::{
     accept::{Acceptor, Ended, PAUSE_MS, WhenFull},
     disk::{Disk, Report},

@@ -17,6 +17,8 @@ pub(crate) struct Moved<'a> {
     pub(crate) ill: bool,
     /// How much they may say before there is nothing to hear for now.
     pub(crate) breath: usize,
+    /// They take breath by themselves.
+    talkative: bool,
 }
 
 #[derive(Debug)]
@@ -31,7 +33,13 @@ impl<'a> Moved<'a> {
     /// None yet. They run errands below the root, or only say so.
     pub(crate) fn new(seed: u64, place: Option<(&'a Root, OpenRules)>) -> Self {
         let (dice, bell) = (Dice::new(seed ^ u64::MAX), Bell::new().unwrap());
-        Self { dice, bell, place, helpers: Vec::new(), ill: true, breath: 0 }
+        let (helpers, talkative) = (Vec::new(), false);
+        Self { dice, bell, place, helpers, ill: true, breath: 0, talkative }
+    }
+
+    /// These, who need not be told that they may speak.
+    pub(crate) fn talkative(self) -> Self {
+        Self { talkative: true, ..self }
     }
 
     fn count(&self) -> usize {
@@ -80,7 +88,11 @@ impl Crew for Moved<'_> {
     }
 
     fn hear(&mut self) -> Option<(usize, Option<Outcome>)> {
-        self.breath = self.breath.checked_sub(1)?;
+        if self.breath == 0 {
+            self.breath = if self.talkative { self.dice.below(4) } else { 0 };
+            return None;
+        }
+        self.breath -= 1;
         let mut there: Vec<usize> = (0..self.helpers.len()).collect();
         while let Some(at) = self.dice.take(&mut there) {
             let dies = self.ill && self.dice.once_in(8);

@@ -1,0 +1,430 @@
+//! Schedules of whole loops: the loop that serves, its accept component, its poller and the disk of
+//! its architecture, while dice move all that surrounds them.
+//!
+//! Real are the loop, its poller, its sockets and its files; the sockets are local ones, so that
+//! what one end writes is at the other at once, and a schedule is the same each time. Made up are
+//! the time, the peers, who runs next where there are several loops, and when the poller tells what
+//! it knows: late, in any order, more than once, or what is not so. See [`world::World`] for what
+//! must hold.
+mod edges;
+mod peer;
+mod place;
+mod poller;
+mod world;
+
+pub(crate) use world::Sums;
+
+use super::{EventLoop, Surroundings};
+use crate::{
+    drive::step::{FileCx, Rules},
+    kit::{
+        accept::{AcceptRules, Acceptor, WhenFull},
+        dice::{Dice, SEEDS},
+        disk::{Disk, InlineDisk},
+        shared_cache::{Locking, Place as CachePlace, SharedCache},
+    },
+    shared::{Leased, SharedDisk},
+};
+use place::{BEGIN_NS, Place, UNIX};
+use regatta_metrics::{Arena, Tally};
+use regatta_origin::{Cache, CachingRules, Deadlines, LocalCache, NoLog, Scratch, Site};
+use regatta_sys::{
+    Bell, OpenRules, Root, StaticFile,
+    crew::{self, Crew, Member},
+    made_up,
+    socket::Mode,
+    wait::{Epoll, Poll, Poller, Select, Trigger},
+};
+use std::{
+    io,
+    ops::Range,
+    os::{
+        fd::OwnedFd,
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    thread,
+};
+use world::{Seat, Stage, World};
+
+/// Set to `A..B`, it has the tests that run schedules run those of these seeds.
+const SEEDS_VARIABLE: &str = "REGATTA_LOOP_SEEDS";
+/// Descriptors that loops which share their table may have, with all that this process has.
+const NUMBERS: usize = 8192;
+
+/// How a loop waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    Epoll,
+    EpollEdge,
+    Poll,
+    Select,
+}
+
+const WAITS: [Waits; 4] = [Waits::Epoll, Waits::EpollEdge, Waits::Poll, Waits::Select];
+
+/// Who plays in the schedules of a test.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cast {
+    /// The name of the test.
+    pub(crate) test: &'static str,
+    /// How the loops wait; any way if this does not say.
+    pub(crate) waits: Option<Waits>,
+    pub(crate) loops: usize,
+    /// The loops share descriptors and cache.
+    pub(crate) shared: bool,
+}
+
+/// What a disk is made for.
+pub(crate) struct Setting<'a> {
+    pub(crate) seed: u64,
+    pub(crate) root: &'a Root,
+    pub(crate) tally: Tally<'a>,
+    pub(crate) member: Option<&'static Member>,
+}
+
+/// Makes the disk of a loop.
+pub(crate) type Make<'m> = dyn for<'a> Fn(&Setting<'a>) -> Box<dyn Disk + 'a> + Sync + 'm;
+
+/// The disk of a loop that performs all operations itself.
+pub(crate) fn own_disk<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
+    let disk = InlineDisk { root: setting.root, rules: OpenRules::default() };
+    match setting.member {
+        None => Box::new(disk),
+        Some(member) => Box::new(SharedDisk { disk, member }),
+    }
+}
+
+/// Runs the schedules of a test: of [`SEEDS`] seeds, or of those that the variable names.
+pub(crate) fn run_all(cast: Cast, make: &Make<'_>) -> Sums {
+    let place = Place::new();
+    let books = cast.shared.then(|| Books::new(cast.loops));
+    let mut sums = Sums::default();
+    for seed in seeds() {
+        sums.add(&schedule(cast, seed, &place, books.as_ref(), make));
+    }
+    println!("{}: {sums:?}", cast.test);
+    sums
+}
+
+fn seeds() -> Range<u64> {
+    let Ok(text) = std::env::var(SEEDS_VARIABLE) else { return 0..SEEDS };
+    let (first, end) = text.split_once("..").expect("A..B");
+    first.parse().expect("a number")..end.parse().expect("a number")
+}
+
+/// Shared words, used by one schedule after another: they are never given back.
+struct Books {
+    words: &'static [AtomicU64],
+    loops: usize,
+}
+
+impl Books {
+    fn new(loops: usize) -> Self {
+        let most = CachingRules { entries_max: 14, descriptors_max: 7, ..caching() };
+        let count = Crew::words(loops, NUMBERS) + CachePlace::words(&most);
+        Self { words: crew::words(count).unwrap().words(), loops }
+    }
+
+    fn crew(&self, rules: &CachingRules, locking: Locking) -> (Crew, CachePlace) {
+        self.words.iter().for_each(|word| word.store(0, Relaxed));
+        let (books, cache) = self.words.split_at(Crew::words(self.loops, NUMBERS));
+        let place = CachePlace::new(cache, rules, locking, self.loops, 7);
+        (Crew::create(books, self.loops, NUMBERS).unwrap(), place)
+    }
+}
+
+const fn caching() -> CachingRules {
+    CachingRules {
+        enabled: true,
+        entries_max: 2,
+        negatives_max: 4,
+        descriptors_max: 2,
+        bytes_max: 256 << 10,
+        body_bytes_max: 8 << 10,
+        copy_bytes_max: 4 << 10,
+        revalidate_ms: 1_000,
+        negative_ms: 1_000,
+    }
+}
+
+fn site(dice: &mut Dice, shared: bool) -> Site {
+    let mut site = Site { seed: 7, ..Site::default() };
+    site.limits.head_bytes_max = [256, 16 << 10][dice.below(2)];
+    // Anybody keen is looked at every few hundred milliseconds at least.
+    site.deadlines = Deadlines {
+        head_ms_max: 4_000,
+        idle_ms_max: 6_000,
+        send_window_ms: 5_000,
+        send_rate_min: 64,
+        linger_ms_max: 2_000,
+        drain_idle_ms: 100,
+    };
+    site.caching = CachingRules {
+        enabled: shared || !dice.once_in(5),
+        entries_max: 2 + dice.below(12),
+        descriptors_max: 1 + dice.below(6),
+        body_bytes_max: [0, 8 << 10][dice.below(2)],
+        revalidate_ms: [10, 1_000, 100_000][dice.below(3)],
+        ..caching()
+    };
+    site
+}
+
+/// The strategies of [H] §2.1, and what is between them.
+fn strategy(dice: &mut Dice) -> (AcceptRules, Rules) {
+    // Accepts for a notification; eager reads, eager writes, full reads, accepts on close.
+    const NAMED: [(u32, [bool; 4]); 7] = [
+        (1, [false, false, false, false]), // Accept1
+        (0, [false, false, false, false]), // AcceptInf
+        (2, [false, false, false, false]), // AcceptN
+        (0, [true, true, false, false]),   // Eager
+        (0, [true, true, true, false]),    // Eager+full
+        (0, [true, true, false, true]),    // Eager+close
+        (0, [true, true, true, true]),     // CM
+    ];
+    let any = (u32::try_from(dice.below(4)).unwrap(), [(); 4].map(|()| dice.once_in(2)));
+    let named = NAMED[dice.below(NAMED.len())];
+    let (count, [eager_read, eager_write, full_read, on_close]) =
+        if dice.once_in(3) { any } else { named };
+    let accepts = AcceptRules {
+        count,
+        eager_read,
+        on_close,
+        when_full: [WhenFull::Stop, WhenFull::Leave][dice.below(2)],
+        connections_max: 1 + dice.below(6),
+        mode: Mode::Nonblocking,
+    };
+    let turns = Rules {
+        bytes_max: [4 << 10, 2 << 20][dice.below(2)],
+        ops_max: [2, 5, 64][dice.below(3)],
+        full_read,
+        eager_write,
+        edge: false,
+        patience: None,
+    };
+    (accepts, turns)
+}
+
+/// Listeners that nobody else knows, and where they listen.
+fn listen(count: usize) -> (Vec<OwnedFd>, Vec<SocketAddr>) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let each = |_| {
+        let number = COUNT.fetch_add(1, Relaxed);
+        let name = format!("regatta-stage-{}-{number}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        (OwnedFd::from(listener), address)
+    };
+    (0..count).map(each).unzip()
+}
+
+/// What all loops of a schedule have in common.
+struct Scene<'s, 'a> {
+    seed: u64,
+    waits: Waits,
+    place: &'s Place,
+    site: &'s Site,
+    arena: Arena<'s>,
+    bells: &'s [Bell],
+    /// Each loop has as many of them as the others.
+    listeners: &'s [OwnedFd],
+    /// Each has its own.
+    copies: bool,
+    accepts: AcceptRules,
+    turns: Rules,
+    crew: Option<(Crew, CachePlace)>,
+    stage: &'s Stage<'a>,
+    make: &'s Make<'s>,
+}
+
+fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &Make<'_>) -> Sums {
+    let mut dice = Dice::new(seed);
+    let Cast { test, loops, shared, .. } = cast;
+    let waits = cast.waits.unwrap_or(WAITS[dice.below(WAITS.len())]);
+    let site = site(&mut dice, shared);
+    let (accepts, turns) = strategy(&mut dice);
+    let copies = loops > 1 && !shared && dice.once_in(3);
+    let each = 1 + dice.below(2);
+    let (listeners, addresses) = listen(if copies { loops * each } else { each });
+    let locking = [Locking::Global, Locking::TwoTier][dice.below(2)];
+    let crew = books.map(|books| books.crew(&site.caching, locking));
+    let words: Vec<AtomicU64> = (0..Arena::words(loops)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, loops);
+    let bells: Vec<Bell> = (0..loops).map(|_| Bell::new().unwrap()).collect();
+    let replay = format!(
+        "{SEEDS_VARIABLE}={seed}..{} cargo test -p regatta-arch --lib -- {test} --nocapture",
+        seed + 1
+    );
+    let people = (place, addresses.as_slice());
+    let world = World::new(dice, replay, people, (arena, bells.as_slice()), accepts, each);
+    let stage = Stage::new(world);
+    let scene = Scene {
+        seed,
+        waits,
+        place,
+        site: &site,
+        arena,
+        bells: &bells,
+        listeners: &listeners,
+        copies,
+        accepts,
+        turns,
+        crew,
+        stage: &stage,
+        make,
+    };
+    if loops == 1 {
+        scene.run(0);
+    } else {
+        thread::scope(|scope| {
+            for me in 0..loops {
+                let scene = &scene;
+                scope.spawn(move || scene.run(me));
+            }
+        });
+    }
+    drop(listeners);
+    if let Some((crew, _)) = crew {
+        close_all(crew);
+    }
+    stage.into_world().close()
+}
+
+/// Closes what the cache of loops that have returned holds open, as the end of their processes
+/// would.
+fn close_all(crew: Crew) {
+    let member = crew.enter(0).unwrap();
+    member.retire_all();
+    assert_eq!(crew.files().0, 0, "all are given up");
+    member.close_all_unused();
+    assert_eq!(crew.files().1, 0, "none is in use");
+}
+
+impl Scene<'_, '_> {
+    /// Loop number `me`, from its beginning to its end.
+    fn run(&self, me: usize) {
+        let _seat = Seat(self.stage, me);
+        made_up::set_time(BEGIN_NS, UNIX);
+        let member = self.crew.map(|(crew, _)| crew.enter(me).unwrap());
+        match self.waits {
+            Waits::Epoll => self.wait_by(me, member, || Epoll::new(Trigger::Level)),
+            Waits::EpollEdge => self.wait_by(me, member, || Epoll::new(Trigger::Edge)),
+            Waits::Poll => self.wait_by(me, member, || Ok(Poll::new())),
+            Waits::Select => self.wait_by(me, member, || Ok(Select::new())),
+        }
+    }
+
+    fn wait_by<P: Poller>(
+        &self,
+        me: usize,
+        member: Option<&'static Member>,
+        poller: impl FnOnce() -> io::Result<P>,
+    ) {
+        let Some(member) = member else {
+            let caching = &self.site.caching;
+            let cache = LocalCache::new(caching, self.site.seed);
+            return self.play(me, poller().unwrap(), (&cache, None));
+        };
+        let (_, place) = self.crew.expect("who is one of a crew");
+        let cache = SharedCache::new(place, &self.site.caching, member, self.bells);
+        let poller = Leased::new(member, poller).unwrap();
+        self.play(me, poller, (&cache, Some(&cache)));
+    }
+
+    fn play<P: Poller>(
+        &self,
+        me: usize,
+        poller: P,
+        (cache, shared): (&dyn Cache<StaticFile>, Option<&SharedCache<'_>>),
+    ) {
+        let slot = self.arena.slot(me);
+        let (tally, scratch) = (Tally::Owned(slot), Scratch::new(self.seed));
+        let cx = FileCx { site: self.site, cache, tally, log: &NoLog, scratch: &scratch };
+        let around = Surroundings {
+            cx,
+            slot,
+            control: self.arena.control(),
+            bell: &self.bells[me],
+            log: &NoLog,
+            stall_ns: u64::MAX,
+            shared,
+        };
+        let member = shared.map(SharedCache::member);
+        let setting = Setting { seed: self.seed, root: &self.place.root, tally, member };
+        let mut disk = (self.make)(&setting);
+        let each = self.listeners.len() / if self.copies { self.bells.len() } else { 1 };
+        let first = if self.copies { me * each } else { 0 };
+        let acceptor = Acceptor::new(&self.listeners[first..first + each], self.accepts);
+        let poller = poller::Moved::new(self.stage, me, poller);
+        EventLoop::new(poller, acceptor, self.turns, around).run(&mut *disk).unwrap();
+    }
+}
+
+/// The schedules were about something.
+pub(crate) fn check(sums: &Sums) {
+    let Sums { schedules, connections, answers, late, spurious, .. } = *sums;
+    if schedules < SEEDS {
+        return; // somebody looks at a few
+    }
+    assert!(connections > 2 * schedules && answers > 2 * schedules, "{sums:?}");
+    assert!(late > schedules && spurious > schedules, "{sums:?}");
+    assert!(sums.full_sockets > schedules && sums.refused > schedules, "{sums:?}");
+    assert!(sums.pauses > 10 && sums.expired > 10 && sums.drained > 10, "{sums:?}");
+}
+
+fn sped(test: &'static str, waits: Waits) {
+    let cast = Cast { test, waits: Some(waits), loops: 1, shared: false };
+    check(&run_all(cast, &own_disk));
+}
+
+#[test]
+fn a_loop_over_epoll_forgets_nobody() {
+    sped("a_loop_over_epoll_forgets_nobody", Waits::Epoll);
+}
+
+#[test]
+fn a_loop_over_edges_forgets_nobody() {
+    sped("a_loop_over_edges_forgets_nobody", Waits::EpollEdge);
+}
+
+#[test]
+fn a_loop_over_poll_forgets_nobody() {
+    sped("a_loop_over_poll_forgets_nobody", Waits::Poll);
+}
+
+#[test]
+fn a_loop_over_select_forgets_nobody() {
+    sped("a_loop_over_select_forgets_nobody", Waits::Select);
+}
+
+/// SYMPED and N-copy: on the same listeners, or each on its own.
+#[test]
+fn loops_side_by_side_forget_nobody() {
+    let test = "loops_side_by_side_forget_nobody";
+    let cast = Cast { test, waits: None, loops: 2, shared: false };
+    check(&run_all(cast, &own_disk));
+}
+
+/// shared-SYMPED: one table of descriptors, and one cache.
+#[test]
+fn loops_that_share_forget_nobody() {
+    let test = "loops_that_share_forget_nobody";
+    let cast = Cast { test, waits: None, loops: 2, shared: true };
+    check(&run_all(cast, &own_disk));
+}
+
+/// Where one loop runs and where several do: what comes of a seed is all that can come of it.
+#[test]
+fn a_seed_replays() {
+    let place = Place::new();
+    for (loops, seeds) in [(1, 0..8), (2, 0..8)] {
+        let cast = Cast { test: "a_seed_replays", waits: None, loops, shared: false };
+        for seed in seeds {
+            let run = || schedule(cast, seed, &place, None, &own_disk);
+            assert_eq!(run(), run(), "{loops} loops, seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! A peer of a whole loop: what it asks for, in which pieces, how it takes the answers, and how it
+//! behaves.
+use super::place::{LAST, Place};
+use crate::kit::dice::Dice;
+use std::{
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::unix::net::{SocketAddr, UnixStream},
+};
+
+/// The most that a peer takes at once, bytes.
+const TAKE_MAX: usize = 8_192;
+
+/// How a peer behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Sends and takes everything, and leaves; or stays until it is left.
+    Keen { stays: bool },
+    /// Vanishes when it has sent and taken so many bytes.
+    Leaves(usize),
+    /// From then on neither sends nor takes anything.
+    Stalls(usize),
+}
+
+/// A peer.
+pub(super) struct Peer {
+    pub(super) manner: Manner,
+    /// The move before which it does not connect.
+    pub(super) comes_at: u64,
+    /// The move at which it was looked at last.
+    pub(super) looked: u64,
+    /// Which of the addresses it asks.
+    to: usize,
+    socket: Option<UnixStream>,
+    /// Numbers of the requests.
+    asks: Vec<usize>,
+    out: Vec<u8>,
+    /// Where each request ends in `out`.
+    ends: Vec<usize>,
+    written: usize,
+    /// Requests that it sends ahead of their answers.
+    ahead: usize,
+    /// It says that it sends no more when it has sent all.
+    shuts: bool,
+    has_shut: bool,
+    /// Which answer is coming, how much of it has come, and which of its two forms it may be.
+    at: usize,
+    came: usize,
+    forms: [bool; 2],
+    /// An answer said that it was the last.
+    last: bool,
+    /// The server has said that it does not wait any longer for the rest of a request.
+    was_late: bool,
+    pub(super) taken: u64,
+    pub(super) connected: bool,
+    /// It has left, or has been left.
+    pub(super) over: bool,
+    /// It has left before it was left.
+    pub(super) has_vanished: bool,
+}
+
+impl Peer {
+    /// One that asks for something.
+    pub(super) fn new(dice: &mut Dice, place: &Place, addresses: usize) -> Self {
+        let mut asks = Vec::new();
+        for _ in 0..1 + dice.below(4) {
+            let ask = dice.below(place.asks.len());
+            asks.push(ask);
+            if place.asks[ask].is_last() {
+                break;
+            }
+        }
+        let (mut out, mut ends) = (Vec::new(), Vec::new());
+        for ask in &asks {
+            out.extend_from_slice(&place.asks[*ask].request);
+            ends.push(out.len());
+        }
+        let most = out.len() + 20_000;
+        let manner = match dice.below(8) {
+            0 => Manner::Leaves(dice.below(most)),
+            1 => Manner::Stalls(dice.below(most)),
+            other => Manner::Keen { stays: other == 2 },
+        };
+        Self {
+            manner,
+            comes_at: dice.below(60) as u64,
+            looked: 0,
+            to: dice.below(addresses),
+            socket: None,
+            ahead: 1 + dice.below(asks.len()),
+            asks,
+            out,
+            ends,
+            written: 0,
+            shuts: dice.once_in(4),
+            has_shut: false,
+            at: 0,
+            came: 0,
+            forms: [true; 2],
+            last: false,
+            was_late: false,
+            taken: 0,
+            connected: false,
+            over: false,
+            has_vanished: false,
+        }
+    }
+
+    /// True if all its answers have come.
+    pub(super) const fn is_answered(&self) -> bool {
+        self.at == self.asks.len() || self.last
+    }
+
+    /// Answers that have come in full.
+    pub(super) const fn answers(&self) -> u64 {
+        self.at as u64
+    }
+
+    /// True if nobody need wait for it: it has got all that it wants, or wants nothing any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.over || self.is_answered() || self.is_stalled()
+    }
+
+    /// Bytes that it has sent and taken.
+    fn moved(&self) -> usize {
+        self.written + usize::try_from(self.taken).expect("small files")
+    }
+
+    fn is_stalled(&self) -> bool {
+        matches!(self.manner, Manner::Stalls(after) if self.moved() >= after)
+    }
+
+    /// Does what it likes to do next; true if it could do something. `draining`: the server is
+    /// going away.
+    ///
+    /// # Errors
+    /// It has been sent what it may not be sent.
+    pub(super) fn act(
+        &mut self,
+        dice: &mut Dice,
+        place: &Place,
+        addresses: &[SocketAddr],
+        draining: bool,
+    ) -> Result<bool, String> {
+        if self.over || self.connected && self.is_stalled() {
+            return Ok(false);
+        }
+        if self.socket.is_none() {
+            self.connected = true;
+            match UnixStream::connect_addr(&addresses[self.to]) {
+                Ok(socket) => {
+                    socket.set_nonblocking(true).map_err(|error| error.to_string())?;
+                    self.socket = Some(socket);
+                }
+                // Nobody listens any more.
+                Err(_) => (self.connected, self.over) = (false, true),
+            }
+            return Ok(true);
+        }
+        if matches!(self.manner, Manner::Leaves(after) if self.moved() >= after) {
+            self.has_vanished = true;
+            self.leave();
+            return Ok(true);
+        }
+        let wrote = !dice.once_in(4) && self.write(dice);
+        let took = !dice.once_in(4) && self.take(dice, place, draining)?;
+        if self.is_answered() && !self.over && self.manner == (Manner::Keen { stays: false }) {
+            self.has_vanished = true;
+            self.leave();
+            return Ok(true);
+        }
+        Ok(wrote || took)
+    }
+
+    fn leave(&mut self) {
+        self.socket = None;
+        self.over = true;
+    }
+
+    /// Sends a piece of what it may send; true if some was taken.
+    fn write(&mut self, dice: &mut Dice) -> bool {
+        let Some(socket) = &mut self.socket else { return false };
+        let may = self.ends[(self.at + self.ahead).min(self.ends.len()) - 1];
+        let left = self.out.get(self.written..may).unwrap_or_default();
+        if left.is_empty() {
+            let shuts = self.shuts && self.written == self.out.len() && !self.has_shut;
+            if shuts {
+                self.has_shut = true;
+                let _ = socket.shutdown(Shutdown::Write);
+            }
+            return shuts;
+        }
+        let most = if dice.once_in(2) { left.len() } else { left.len().min(30) };
+        let len = if dice.once_in(2) { most } else { 1 + dice.below(most) };
+        match socket.write(&left[..len]) {
+            Ok(bytes) => {
+                self.written += bytes;
+                bytes > 0
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            // The other end is gone: what it said before is to be taken yet.
+            Err(_) => {
+                let more = self.written < self.out.len();
+                self.out.truncate(self.written);
+                more
+            }
+        }
+    }
+
+    /// Takes a piece of what has come; true if there was something, or the end.
+    fn take(&mut self, dice: &mut Dice, place: &Place, draining: bool) -> Result<bool, String> {
+        // Half of the time much, so that nobody is too slow for the server's patience.
+        let most = if dice.once_in(2) { TAKE_MAX } else { 1 + dice.below(600) };
+        self.take_at_most(most, place, draining)
+    }
+
+    /// Takes up to so many bytes; true if there were some, or the end.
+    fn take_at_most(&mut self, most: usize, place: &Place, draining: bool) -> Result<bool, String> {
+        let Some(socket) = &mut self.socket else { return Ok(false) };
+        let mut buffer = [0; TAKE_MAX];
+        match socket.read(&mut buffer[..most]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Ok(0) | Err(_) => {
+                self.leave();
+                Ok(true)
+            }
+            Ok(bytes) => {
+                self.taken += bytes as u64;
+                self.compare(&buffer[..bytes], place, draining)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Compares what has come with what must come.
+    fn compare(&mut self, mut came: &[u8], place: &Place, draining: bool) -> Result<(), String> {
+        while !came.is_empty() && !self.was_late {
+            if self.came == 0 && self.is_stalled() && came.starts_with(b"HTTP/1.1 408 ") {
+                // It has not finished its request in time, and is told so.
+                self.was_late = true;
+                return Ok(());
+            }
+            let ask = self.asks.get(self.at).filter(|_| !self.last);
+            let Some(ask) = ask.map(|ask| &place.asks[*ask]) else {
+                return Err(format!("{} bytes behind the last answer", came.len()));
+            };
+            let is_open = |form: &usize| self.forms[*form] && !ask.answers[*form].is_empty();
+            let open: Vec<usize> = [0, LAST].into_iter().filter(is_open).collect();
+            let left = open.iter().map(|form| ask.answers[*form].len() - self.came).min();
+            let bytes = left.unwrap_or(0).min(came.len());
+            let (now, later) = came.split_at(bytes);
+            for form in open {
+                self.forms[form] = ask.answers[form][self.came..][..bytes] == *now;
+            }
+            self.came += bytes;
+            came = later;
+            let is_open = |form: &usize| self.forms[*form] && !ask.answers[*form].is_empty();
+            let open: Vec<usize> = [0, LAST].into_iter().filter(is_open).collect();
+            if open.is_empty() || bytes == 0 {
+                let request = String::from_utf8_lossy(&ask.request);
+                let what = String::from_utf8_lossy(&now[..now.len().min(200)]).into_owned();
+                return Err(format!("wrong bytes before {} of {request:?}: {what:?}", self.came));
+            }
+            let Some(form) = open.into_iter().find(|form| ask.answers[*form].len() == self.came)
+            else {
+                continue;
+            };
+            if form == LAST && !ask.is_last() && !draining {
+                return Err("an answer that says that it is the last, and need not be".to_owned());
+            }
+            self.last = form == LAST;
+            (self.at, self.came, self.forms) = (self.at + 1, 0, [true; 2]);
+        }
+        Ok(())
+    }
+
+    /// The server is gone: takes what is left, and says whether this peer got what it should.
+    /// `cut`: answers may have been cut short. `left`: requests may have been left unanswered.
+    ///
+    /// # Errors
+    /// It did not.
+    pub(super) fn close(&mut self, place: &Place, cut: bool, left: bool) -> Result<(), String> {
+        let mut rest = Vec::new();
+        if let Some(mut socket) = self.socket.take() {
+            let ended = socket.read_to_end(&mut rest);
+            let open = ended.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+            if open {
+                return Err("its connection was left open".to_owned());
+            }
+            self.taken += rest.len() as u64;
+            self.compare(&rest, place, left)?;
+        }
+        if let Manner::Keen { .. } = self.manner {
+            if !cut && self.came > 0 {
+                return Err(format!("{} bytes of an answer that never ended", self.came));
+            }
+            if !left && !self.is_answered() {
+                let (at, of) = (self.at, self.asks.len());
+                return Err(format!("{at} of {of} requests were answered"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where it stands, for whoever looks for what is wrong.
+    pub(super) fn tell(&self) -> String {
+        let Self { manner, at, came, written, taken, over, .. } = self;
+        let (of, out) = (self.asks.len(), self.out.len());
+        let there = if self.socket.is_some() { "connected" } else { "not connected" };
+        format!(
+            "{manner:?}, {there}, over: {over}; sent {written} of {out}, took {taken}; answer {at} \
+             of {of}, {came} bytes of it"
+        )
+    }
+}

@@ -1,0 +1,174 @@
+//! What is served in schedules of whole loops, what is asked for, and what must come of it.
+use crate::drive::step::{FileConn, FileCx};
+use regatta_metrics::{Arena, Tally};
+use regatta_op::{Done, Now, Op, Outbox, ReadReq, Segment, Tick};
+use regatta_origin::{LocalCache, NoLog, Peer, Scratch, Site};
+use regatta_sys::{OpenRules, Root, StaticFile, open_below, read_range};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+/// The second since 1970 at which all of it happens: far ahead, so that no file is young.
+pub(super) const UNIX: u64 = 4_000_000_000;
+/// When schedules begin, on the monotonic clock.
+pub(super) const BEGIN_NS: u64 = 1_000_000_000_000;
+/// Names and lengths of the files. The last are longer than what is kept in memory, and than what
+/// a socket takes at once.
+const FILES: [(&str, usize); 6] =
+    [("a", 700), ("b", 6_000), ("c", 6_001), ("d", 20_000), ("e", 29_000), ("f", 30_000)];
+
+/// A folder of files with known contents.
+pub(super) struct Place {
+    path: PathBuf,
+    pub(super) root: Root,
+    pub(super) asks: Vec<Ask>,
+}
+
+/// A request, and what must come of it.
+pub(super) struct Ask {
+    pub(super) request: Vec<u8>,
+    /// The answer after which the connection goes on, and the one that says that it is the last.
+    /// There is none of the first kind if the request itself is to be the last.
+    pub(super) answers: [Vec<u8>; 2],
+}
+
+/// Which of the two answers says that it is the last.
+pub(super) const LAST: usize = 1;
+
+impl Ask {
+    /// True if the connection ends with it.
+    pub(super) const fn is_last(&self) -> bool {
+        self.answers[0].is_empty()
+    }
+}
+
+/// What file number `n` holds.
+fn content(n: usize) -> Vec<u8> {
+    (0..FILES[n].1).map(|at| u8::try_from((at * (n + 3) + at / 256) % 251).unwrap()).collect()
+}
+
+impl Place {
+    pub(super) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("regatta-stage-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        for (n, (name, _)) in FILES.iter().enumerate() {
+            fs::write(path.join(name), content(n)).unwrap();
+        }
+        let root = Root::open(&path).unwrap();
+        let asks = asks(&root);
+        Self { path, root, asks }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Everything that peers may ask for, once so that the connection goes on and once as the last.
+fn asks(root: &Root) -> Vec<Ask> {
+    let part = content(5)[1_000..21_000].to_vec();
+    let mut rows = vec![
+        ("HEAD /e".to_owned(), "", "200 OK", FILES[4].1, vec![]),
+        ("GET /b".to_owned(), "If-None-Match: *\r\n", "304 Not Modified", 0, vec![]),
+        ("GET /f".to_owned(), "Range: bytes=1000-20999\r\n", "206 Partial Content", 20_000, part),
+    ];
+    for (n, (name, length)) in FILES.into_iter().enumerate() {
+        rows.push((format!("GET /{name}"), "", "200 OK", length, content(n)));
+    }
+    let mut asks = Vec::new();
+    for (line, fields, status, length, body) in rows {
+        let with = |more: &str| format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}{more}\r\n");
+        let requests = [with(""), with("Connection: close\r\n")].map(String::into_bytes);
+        let answers = requests.each_ref().map(|request| answer(root, request));
+        for answer in &answers {
+            check(answer, &line, status, length, &body);
+        }
+        asks.extend(both(requests, answers));
+    }
+    let nothing = ["", "Connection: close\r\n"]
+        .map(|more| format!("GET /nothing HTTP/1.1\r\nHost: a\r\n{more}\r\n").into_bytes());
+    let answers = nothing.each_ref().map(|request| answer(root, request));
+    assert!(answers.iter().all(|answer| answer.starts_with(b"HTTP/1.1 404 ")));
+    asks.extend(both(nothing, answers));
+    let request = b"GET /a HTTP/1.1\r\nno field\r\n\r\n".to_vec();
+    let bad = answer(root, &request);
+    assert!(bad.starts_with(b"HTTP/1.1 400 "));
+    asks.push(Ask { request, answers: [vec![], bad] });
+    asks
+}
+
+fn both([goes_on, last]: [Vec<u8>; 2], answers: [Vec<u8>; 2]) -> [Ask; 2] {
+    let close = answers[LAST].clone();
+    assert_ne!(answers[0], close, "one of them says that it is the last");
+    [Ask { request: goes_on, answers }, Ask { request: last, answers: [vec![], close] }]
+}
+
+/// The answer is of this status, and has this length and body.
+fn check(answer: &[u8], line: &str, status: &str, length: usize, body: &[u8]) {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+    let head = std::str::from_utf8(&answer[..end]).expect("ASCII");
+    assert!(head.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{line}: {head}");
+    let has = head.to_lowercase().contains(&format!("content-length: {length}\r\n"));
+    assert!(has || status.starts_with("304"), "{line}: {head}");
+    assert_eq!(&answer[end..], body, "{line}");
+}
+
+/// What the core answers when every operation is performed at once and in full, and nothing is
+/// remembered: no loop, no socket, no poller.
+fn answer(root: &Root, request: &[u8]) -> Vec<u8> {
+    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    let site = Site::default();
+    let (cache, scratch) = (LocalCache::new(&site.caching, 1), Scratch::new(1));
+    let tally = Tally::Owned(arena.slot(0));
+    let cx = FileCx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch };
+    let now = Now { tick: Tick(BEGIN_NS / 1_000_000), unix: UNIX };
+    let peer = Peer::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
+    let mut conn = FileConn::new(peer, now, &cx);
+    let (mut request, mut out) = (Some(request), Vec::new());
+    while let Some(op) = conn.next_op() {
+        match op {
+            Op::Recv => match request.take() {
+                Some(bytes) => conn.complete(Done::Recv(Ok(bytes)), now, &cx),
+                None => break,
+            },
+            Op::Send(mut outbox) => {
+                let bytes = take_all(&mut outbox, &mut out);
+                conn.complete(Done::Send(outbox, Ok(bytes)), now, &cx);
+            }
+            Op::Open(ticket, req) => {
+                let found = open_below(root, &req, OpenRules::default());
+                conn.complete(Done::Open(ticket, found), now, &cx);
+            }
+            Op::Read(ticket, req) => {
+                conn.complete(Done::Read(ticket, read_range(&req)), now, &cx);
+            }
+            Op::Shut => conn.complete(Done::Shut, now, &cx),
+            Op::Close(_) => break,
+        }
+    }
+    out
+}
+
+/// Moves what is to be sent behind `out`; how many bytes that was.
+fn take_all(outbox: &mut Outbox<StaticFile>, out: &mut Vec<u8>) -> u64 {
+    let bytes = outbox.len();
+    out.extend_from_slice(outbox.head());
+    for segment in outbox.segments() {
+        match segment {
+            Segment::Mem { bytes, at } => out.extend_from_slice(&bytes[*at..]),
+            Segment::File { file, at, len } => {
+                let req = ReadReq { file: file.clone(), at: *at, len: *len };
+                out.extend_from_slice(&read_range(&req).unwrap());
+            }
+        }
+    }
+    outbox.advance(bytes);
+    bytes
+}

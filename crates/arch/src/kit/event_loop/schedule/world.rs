@@ -1,0 +1,554 @@
+//! All that surrounds the loops of a schedule: peers, time, what the master wants; and what must
+//! hold whenever a loop waits.
+use super::{
+    peer::{Manner, Peer},
+    place::{BEGIN_NS, Place},
+};
+use crate::kit::{
+    accept::{AcceptRules, PAUSE_MS, WhenFull},
+    dice::Dice,
+};
+use regatta_metrics::{Arena, Counter, Gauge, Phase};
+use regatta_sys::{Bell, made_up};
+use rustix::io::Errno;
+use std::{
+    collections::VecDeque,
+    os::unix::net::SocketAddr,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+/// Moves in which nothing changes before time makes leaps. Long enough that every peer has been
+/// looked at, and every event that was held back has been told.
+const STILL_MOVES: u64 = 60;
+/// The most moves of a schedule.
+const MOVES_MAX: u64 = 30_000;
+/// The longest time in which nothing may change while somebody is connected, nanoseconds: longer
+/// than any deadline of [`super::site`], twice.
+const STILL_NS_MAX: u64 = 30_000_000_000;
+/// Waits in a row that may end at once, because of what is truly there, without any change.
+const SAME_MAX: u32 = 6;
+/// Lines that a failure shows.
+const TAIL: usize = 80;
+const MS: u64 = 1_000_000;
+
+/// What counts as getting somewhere.
+const MARKS: [Counter; 24] = [
+    Counter::AcceptOk,
+    Counter::AcceptFaults,
+    Counter::AcceptEmfilePauses,
+    Counter::ConnectionsClosed,
+    Counter::RecvBytes,
+    Counter::RecvFaults,
+    Counter::SendBytes,
+    Counter::SendfileBytes,
+    Counter::SendFaults,
+    Counter::Requests,
+    Counter::Replies,
+    Counter::RepliesCut,
+    Counter::Opens,
+    Counter::Reads,
+    Counter::CacheFills,
+    Counter::HelperErrandsOpen,
+    Counter::HelperErrandsRead,
+    Counter::HelperErrandsWarm,
+    Counter::HelperErrandsSelf,
+    Counter::HelperReplies,
+    Counter::HelpersLost,
+    Counter::LaioInline,
+    Counter::LaioDeferred,
+    Counter::DiskNewsDropped,
+];
+
+/// How a schedule ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// When all have got what they wanted, and the last connection has been closed.
+    Quiet,
+    /// At that move the server is told to drain for so many milliseconds.
+    Drain { at: u64, ms: u64 },
+    /// At that move it is told to stop.
+    Stop { at: u64 },
+}
+
+impl Ending {
+    pub(super) fn draw(dice: &mut Dice) -> Self {
+        let at = 20 + dice.below(200) as u64;
+        match dice.below(8) {
+            0 => Self::Stop { at },
+            1 => Self::Drain { at, ms: dice.below(50) as u64 },
+            2 | 3 => Self::Drain { at, ms: 60_000 },
+            _ => Self::Quiet,
+        }
+    }
+
+    /// Answers may be cut short.
+    const fn cuts(self) -> bool {
+        matches!(self, Self::Stop { .. } | Self::Drain { ms: 0..1_000, .. })
+    }
+}
+
+/// What is known of one loop.
+struct Side {
+    rules: AcceptRules,
+    listeners: u64,
+    /// It has not returned.
+    there: bool,
+    /// Events of listeners that it was told of when its wait ended.
+    notified: u64,
+    /// Its wait ended because of what was truly there, or because it wanted no wait.
+    pushed: bool,
+    /// What had changed by then.
+    changes: u64,
+    /// Such waits in a row after which nothing had.
+    same: u32,
+    marks: [u64; MARKS.len()],
+    accepts_on_close: u64,
+    calls: u64,
+    /// It said that it would not accept until then, milliseconds.
+    paused_until: u64,
+    /// It was told to run when its wait ended.
+    ran: bool,
+}
+
+/// What schedules have come to, so that a test can say that they were about something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub(crate) schedules: u64,
+    pub(crate) connections: u64,
+    pub(crate) answers: u64,
+    pub(crate) waits: u64,
+    /// Events that were told late, and of nothing.
+    pub(crate) late: u64,
+    pub(crate) spurious: u64,
+    /// Sends that found a full socket.
+    pub(crate) full_sockets: u64,
+    pub(crate) pauses: u64,
+    pub(crate) refused: u64,
+    pub(crate) expired: u64,
+    pub(crate) drained: u64,
+    /// Outcomes of the disk that came later, and too late.
+    pub(crate) later: u64,
+    pub(crate) dropped: u64,
+}
+
+impl Sums {
+    /// Adds those of another schedule.
+    pub(super) const fn add(&mut self, other: &Self) {
+        self.schedules += other.schedules;
+        self.connections += other.connections;
+        self.answers += other.answers;
+        self.waits += other.waits;
+        self.late += other.late;
+        self.spurious += other.spurious;
+        self.full_sockets += other.full_sockets;
+        self.pauses += other.pauses;
+        self.refused += other.refused;
+        self.expired += other.expired;
+        self.drained += other.drained;
+        self.later += other.later;
+        self.dropped += other.dropped;
+    }
+}
+
+/// The world of one schedule.
+pub(super) struct World<'a> {
+    pub(super) dice: Dice,
+    /// How to see this schedule again.
+    replay: String,
+    place: &'a Place,
+    addresses: &'a [SocketAddr],
+    arena: Arena<'a>,
+    bells: &'a [Bell],
+    peers: Vec<Peer>,
+    sides: Vec<Side>,
+    ending: Ending,
+    /// Nobody is told of what is not so: who waits for what was said once waits for ever.
+    pub(super) honest: bool,
+    /// Nanoseconds.
+    pub(super) now: u64,
+    moves: u64,
+    /// Changes that peers and loops have made, and when there was one: the move, and the time.
+    changes: u64,
+    changed: (u64, u64),
+    /// Whose turn it is.
+    turn: usize,
+    /// A loop has panicked: nobody waits for his turn any more.
+    failed: bool,
+    tail: VecDeque<(u64, u64, &'static str, [u64; 4])>,
+    pub(super) sums: Sums,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(
+        mut dice: Dice,
+        replay: String,
+        (place, addresses): (&'a Place, &'a [SocketAddr]),
+        (arena, bells): (Arena<'a>, &'a [Bell]),
+        rules: AcceptRules,
+        listeners: usize,
+    ) -> Self {
+        let peers = 2 + dice.below(5);
+        let peers = (0..peers).map(|_| Peer::new(&mut dice, place, addresses.len())).collect();
+        let side = |_| Side {
+            rules,
+            listeners: listeners as u64,
+            there: true,
+            notified: 0,
+            pushed: false,
+            changes: 0,
+            same: 0,
+            marks: [0; MARKS.len()],
+            accepts_on_close: 0,
+            calls: 0,
+            paused_until: 0,
+            ran: false,
+        };
+        Self {
+            ending: Ending::draw(&mut dice),
+            honest: dice.once_in(2),
+            dice,
+            replay,
+            place,
+            addresses,
+            arena,
+            bells,
+            peers,
+            sides: bells.iter().map(side).collect(),
+            now: BEGIN_NS,
+            moves: 0,
+            changes: 0,
+            changed: (0, BEGIN_NS),
+            turn: 0,
+            failed: false,
+            tail: VecDeque::new(),
+            sums: Sums::default(),
+        }
+    }
+
+    /// Something for the tail of a failure.
+    pub(super) fn note(&mut self, what: &'static str, numbers: [u64; 4]) {
+        if self.tail.len() == TAIL {
+            self.tail.pop_front();
+        }
+        self.tail.push_back((self.moves, self.now / MS, what, numbers));
+    }
+
+    /// Says what is wrong, what came before, and how to see it again.
+    fn fail(&self, what: &str) -> ! {
+        for (at, ms, what, numbers) in &self.tail {
+            eprintln!("move {at}, {ms} ms: {what} {numbers:?}");
+        }
+        for (number, peer) in self.peers.iter().enumerate() {
+            eprintln!("peer {number}: {}", peer.tell());
+        }
+        for (number, side) in self.sides.iter().enumerate() {
+            let open = self.arena.slot(number).gauge(Gauge::ConnectionsOpen);
+            eprintln!("loop {number}: {open} open, {:?}", side.rules);
+        }
+        panic!("{what}\n{:?}, move {}\nreplay: {}", self.ending, self.moves, self.replay)
+    }
+
+    fn must(&self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.fail(&what());
+        }
+    }
+
+    const fn change(&mut self) {
+        self.changes += 1;
+        self.changed = (self.moves, self.now);
+    }
+
+    fn phase(&self) -> Phase {
+        self.arena.control().phase()
+    }
+
+    /// Connections that this loop has open.
+    fn open(&self, me: usize) -> u64 {
+        self.arena.slot(me).gauge(Gauge::ConnectionsOpen)
+    }
+
+    /// True if a notification of a listener will come to nothing, and comes all the same.
+    pub(super) fn leaves_listeners(&self, me: usize) -> bool {
+        let rules = self.sides[me].rules;
+        rules.when_full == WhenFull::Leave && self.open(me) >= rules.connections_max as u64
+    }
+
+    /// True if the loop gets nowhere: nothing but it may go on until that is settled.
+    pub(super) fn is_watched(&self, me: usize) -> bool {
+        self.sides[me].same > 0
+    }
+
+    /// It has been told of nothing this time: what it gets is not what it sees again and again.
+    pub(super) fn watch_no_longer(&mut self, me: usize) {
+        self.sides[me].same = 0;
+    }
+
+    /// Others get somewhere, and time passes: not beyond `until` unless it is past that already.
+    pub(super) fn go_on(&mut self, until: u64) {
+        self.moves += 1;
+        for _ in 0..self.dice.below(3) {
+            self.look_at_a_peer();
+        }
+        let still = self.moves - self.changed.0 > STILL_MOVES;
+        let most = MS * if still { 400 } else { 4 };
+        let passes = self.dice.below(usize::try_from(most).expect("64 bits")) as u64;
+        self.now = (self.now + passes).min(until.max(self.now));
+        self.must(self.moves < MOVES_MAX, || "it does not end".to_owned());
+        let still_ns = self.now - self.changed.1;
+        self.must(still_ns < STILL_NS_MAX, || "somebody has been forgotten".to_owned());
+        self.end_if_due();
+    }
+
+    fn look_at_a_peer(&mut self) {
+        self.moves += 1;
+        let here = self.peers.iter().filter(|peer| peer.comes_at <= self.moves);
+        let Some(longest) = here.map(|peer| peer.looked).min() else { return };
+        let mut at = self.dice.below(self.peers.len());
+        if self.moves - longest > 3 * self.peers.len() as u64 {
+            let due = |peer: &Peer| peer.comes_at <= self.moves && peer.looked == longest;
+            at = self.peers.iter().position(due).expect("it was there just now");
+        }
+        let draining = self.phase() != Phase::Run;
+        let peer = &mut self.peers[at];
+        if peer.comes_at > self.moves {
+            return;
+        }
+        peer.looked = self.moves;
+        match peer.act(&mut self.dice, self.place, self.addresses, draining) {
+            Ok(false) => {}
+            Ok(true) => {
+                let (taken, answers) = (peer.taken, peer.answers());
+                let numbers = [at as u64, taken, answers, u64::from(peer.over)];
+                self.note("peer: number, bytes taken, answers, over:", numbers);
+                self.change();
+            }
+            Err(what) => self.fail(&format!("peer {at}: {what}")),
+        }
+    }
+
+    fn end_if_due(&mut self) {
+        if self.phase() != Phase::Run {
+            return;
+        }
+        match self.ending {
+            Ending::Quiet if self.is_quiet() => self.arena.control().stop(),
+            Ending::Stop { at } if at <= self.moves => self.arena.control().stop(),
+            Ending::Drain { at, ms } if at <= self.moves => {
+                self.arena.control().drain(self.now / MS + ms);
+                self.sums.drained += 1;
+            }
+            _ => return,
+        }
+        self.note("the master has spoken", [0; 4]);
+        self.change();
+        self.bells.iter().for_each(Bell::ring);
+    }
+
+    /// True if all is over that is going to be.
+    fn is_quiet(&self) -> bool {
+        let sides = 0..self.sides.len();
+        let accepted = |me: usize| self.arena.slot(me).get(Counter::AcceptOk);
+        let connected = self.peers.iter().filter(|peer| peer.connected).count() as u64;
+        self.peers.iter().all(|peer| peer.is_done() && peer.connected)
+            && sides.clone().map(accepted).sum::<u64>() == connected
+            && sides.map(|me| self.open(me)).sum::<u64>() == 0
+    }
+
+    /// What must hold after a round of loop `me`.
+    pub(super) fn look_back(&mut self, me: usize) {
+        self.sums.waits += 1;
+        let slot = self.arena.slot(me);
+        let side = &self.sides[me];
+        let AcceptRules { count, connections_max, .. } = side.rules;
+        let most = connections_max as u64;
+        let open = self.open(me).max(slot.get(Counter::ConnectionsOpenMax));
+        self.must(open <= most, || format!("{open} connections, and {most} may be open"));
+        let marks = MARKS.map(|counter| slot.get(counter));
+        let accepted = marks[0] - side.marks[0];
+        let on_close = slot.get(Counter::AcceptOnClose);
+        let runs = side.notified + (on_close - side.accepts_on_close) * side.listeners;
+        let may = if count == 0 { u64::MAX } else { runs * u64::from(count) };
+        let runs_free = side.ran && self.phase() == Phase::Run;
+        let drained = self.phase() == Phase::Drain;
+        self.must(drained || accepted <= may && (runs > 0 || accepted == 0), || {
+            format!("{accepted} accepted after {runs} notifications of {count} each")
+        });
+        let calls = slot.get(Counter::AcceptCalls);
+        let paused = side.paused_until > self.now / MS && runs_free;
+        self.must(!paused || calls == side.calls, || "it accepted in a pause".to_owned());
+        let (changed, changes) = (marks != side.marks, self.changes);
+        let pauses = marks[2] > side.marks[2];
+        let closed = marks[3] - side.marks[3];
+        let owes = side.rules.on_close && runs_free && !pauses && side.paused_until == 0;
+        self.must(!owes || on_close - side.accepts_on_close == closed, || {
+            format!("{closed} closed, and no accept for each")
+        });
+        let same =
+            if side.pushed && !changed && changes == side.changes { side.same + 1 } else { 0 };
+        self.must(same <= SAME_MAX, || format!("{same} rounds for nothing"));
+        let until = if pauses { self.now / MS + PAUSE_MS } else { side.paused_until };
+        let side = &mut self.sides[me];
+        (side.marks, side.same, side.calls) = (marks, same, calls);
+        (side.accepts_on_close, side.paused_until) = (on_close, until);
+        if changed {
+            self.change();
+        }
+    }
+
+    /// The wait of loop `me` ends with so many notifications of its listeners.
+    pub(super) fn enter_round(&mut self, me: usize, notified: u64, pushed: bool) {
+        if self.phase() == Phase::Run && self.dice.once_in(40) {
+            let accidents = [Errno::MFILE, Errno::NFILE, Errno::CONNABORTED, Errno::NOBUFS];
+            made_up::fail_next_accept(accidents[self.dice.below(4)].raw_os_error());
+        }
+        let (changes, ran) = (self.changes, self.phase() == Phase::Run);
+        let side = &mut self.sides[me];
+        (side.notified, side.pushed, side.changes, side.ran) = (notified, pushed, changes, ran);
+    }
+
+    /// All loops have returned: the books balance, and every peer has got what it should.
+    pub(super) fn close(mut self) -> Sums {
+        let (mut sent, mut faultless) = (0, true);
+        for me in 0..self.sides.len() {
+            let slot = self.arena.slot(me);
+            let get = |counter| slot.get(counter);
+            let opened = get(Counter::ConnectionsOpened);
+            let closed: u64 = (0..11).map(|reason| get(Counter::closed(reason))).sum();
+            let all = [get(Counter::AcceptOk), get(Counter::ConnectionsClosed), closed];
+            self.must(all == [opened; 3], || {
+                format!("loop {me}: {opened} opened; accepted, closed, for a reason: {all:?}")
+            });
+            let ended = get(Counter::Replies) + get(Counter::RepliesCut);
+            self.must(get(Counter::Requests) == ended, || format!("loop {me}: requests are open"));
+            let outcomes = get(Counter::AcceptOk)
+                + get(Counter::AcceptWouldBlock)
+                + get(Counter::AcceptFaults)
+                + get(Counter::AcceptEmfilePauses);
+            self.must(get(Counter::AcceptCalls) == outcomes, || "accepts without outcome".into());
+            let bytes = get(Counter::SendBytes) + get(Counter::SendfileBytes);
+            self.must(get(Counter::BytesSent) == bytes, || "bytes sent that were not".into());
+            sent += bytes;
+            self.sum_up(me);
+        }
+        let (cut, left) = (self.ending.cuts(), self.ending != Ending::Quiet);
+        for at in 0..self.peers.len() {
+            if let Err(what) = self.peers[at].close(self.place, cut, left) {
+                self.fail(&format!("peer {at}: {what}"));
+            }
+            faultless &= !matches!(self.peers[at].manner, Manner::Leaves(_));
+            self.sums.answers += self.peers[at].answers();
+        }
+        let gone = self.peers.iter().filter(|peer| peer.has_vanished).count() as u64;
+        let (expired, there) = (self.sums.expired, self.peers.len() as u64 - gone);
+        self.must(expired <= there, || {
+            format!("{expired} waited for in vain, and {there} had not left by themselves")
+        });
+        let taken: u64 = self.peers.iter().map(|peer| peer.taken).sum();
+        self.must(taken == sent || !faultless && taken < sent, || {
+            format!("{sent} bytes sent, and {taken} taken")
+        });
+        self.sums.schedules += 1;
+        self.sums
+    }
+
+    /// Adds up what one loop has done.
+    fn sum_up(&mut self, me: usize) {
+        let slot = self.arena.slot(me);
+        let get = |counter| slot.get(counter);
+        let sums = &mut self.sums;
+        sums.connections += get(Counter::ConnectionsOpened);
+        sums.full_sockets += get(Counter::SendWouldBlock) + get(Counter::SendfileWouldBlock);
+        sums.pauses += get(Counter::AcceptEmfilePauses);
+        sums.refused += get(Counter::AcceptRefusedFull);
+        sums.expired += get(Counter::ClosedIdleDeadline)
+            + get(Counter::ClosedHeadDeadline)
+            + get(Counter::ClosedSendDeadline);
+        sums.later += get(Counter::HelperReplies) + get(Counter::LaioDeferred);
+        sums.dropped += get(Counter::DiskNewsDropped);
+    }
+}
+
+/// Where the loops of a schedule take turns: one runs at a time, from one wait to the next, and
+/// who is next is for the dice to say.
+pub(super) struct Stage<'a> {
+    world: Mutex<World<'a>>,
+    turned: Condvar,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(world: World<'a>) -> Self {
+        Self { world: Mutex::new(world), turned: Condvar::new() }
+    }
+
+    /// The world, for the loop whose turn it is.
+    pub(super) fn world(&self) -> MutexGuard<'_, World<'a>> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turn of loop `me`.
+    pub(super) fn enter(&self, me: usize) -> MutexGuard<'_, World<'a>> {
+        self.wait(self.world(), me)
+    }
+
+    fn wait<'s>(
+        &'s self,
+        world: MutexGuard<'s, World<'a>>,
+        me: usize,
+    ) -> MutexGuard<'s, World<'a>> {
+        let world = self.turned.wait_while(world, |world| world.turn != me && !world.failed);
+        let world = world.unwrap_or_else(PoisonError::into_inner);
+        assert!(!world.failed, "another loop has failed");
+        world
+    }
+
+    /// Gives the turn to any loop, perhaps to itself again, and waits for it.
+    pub(super) fn pass<'s>(
+        &'s self,
+        mut world: MutexGuard<'s, World<'a>>,
+        me: usize,
+    ) -> MutexGuard<'s, World<'a>> {
+        turn_to_any(&mut world);
+        if world.turn == me {
+            return world;
+        }
+        self.turned.notify_all();
+        self.wait(world, me)
+    }
+
+    /// The loop has returned, and waits no more.
+    fn leave(&self, me: usize) {
+        let mut world = self.enter(me);
+        world.sides[me].there = false;
+        turn_to_any(&mut world);
+        self.turned.notify_all();
+    }
+
+    /// The world, when all loops have returned.
+    pub(super) fn into_world(self) -> World<'a> {
+        self.world.into_inner().expect("nobody has panicked")
+    }
+}
+
+fn turn_to_any(world: &mut World<'_>) {
+    let there: Vec<usize> = (0..world.sides.len()).filter(|at| world.sides[*at].there).collect();
+    if !there.is_empty() {
+        world.turn = there[world.dice.below(there.len())];
+    }
+}
+
+/// A loop's place on the stage, until it returns or panics.
+pub(super) struct Seat<'s, 'a>(pub(super) &'s Stage<'a>, pub(super) usize);
+
+impl Drop for Seat<'_, '_> {
+    fn drop(&mut self) {
+        made_up::clear();
+        let Self(stage, me) = self;
+        if std::thread::panicking() {
+            stage.world.lock().unwrap_or_else(PoisonError::into_inner).failed = true;
+            stage.turned.notify_all();
+        } else {
+            stage.leave(*me);
+        }
+    }
+}

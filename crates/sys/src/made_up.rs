@@ -1,0 +1,85 @@
+//! What a test makes up for its thread in place of the machine's: the time, and how an accept
+//! fails. For tests.
+use regatta_op::{Now, Tick};
+use rustix::io::Errno;
+use std::{
+    cell::Cell,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+};
+
+/// Where all connections over sockets that are not the network's seem to come from.
+const STRANGER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
+
+thread_local! {
+    static TIME: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+    static ACCIDENT: Cell<Option<Errno>> = const { Cell::new(None) };
+}
+
+/// From now on the clocks of this thread stand at so many nanoseconds, and at this second since
+/// 1970. It may then accept from a listener of any family.
+pub fn set_time(nanos: u64, unix: u64) {
+    TIME.set(Some((nanos, unix)));
+}
+
+/// Gives the thread its own clocks and accepts back.
+pub fn clear() {
+    TIME.set(None);
+    ACCIDENT.set(None);
+}
+
+/// The next accept of this thread fails with this error number, and nobody has been accepted.
+pub fn fail_next_accept(errno: i32) {
+    ACCIDENT.set(Some(Errno::from_raw_os_error(errno)));
+}
+
+pub(crate) fn now() -> Option<Now> {
+    TIME.get().map(|(nanos, unix)| Now { tick: Tick(nanos / 1_000_000), unix })
+}
+
+pub(crate) fn nanos() -> Option<u64> {
+    TIME.get().map(|(nanos, _)| nanos)
+}
+
+pub(crate) fn accident() -> Option<Errno> {
+    ACCIDENT.take()
+}
+
+pub(crate) fn stranger() -> Option<SocketAddr> {
+    TIME.get().map(|_| STRANGER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock, socket};
+    use std::os::{
+        fd::{AsFd, OwnedFd},
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr as Local, UnixListener, UnixStream},
+    };
+
+    #[test]
+    fn a_thread_has_its_own_time_until_it_is_given_back() {
+        set_time(5_000_001, 7);
+        assert_eq!(clock::nanos(), 5_000_001);
+        assert_eq!(clock::now(), Now { tick: Tick(5), unix: 7 });
+        assert!(std::thread::spawn(clock::nanos).join().unwrap() > 5_000_001);
+        clear();
+        assert!(clock::nanos() > 5_000_001 && clock::now().unix > 7);
+    }
+
+    #[test]
+    fn an_accept_fails_once_and_then_takes_whoever_is_there() {
+        let name = format!("regatta-made-up-{}", std::process::id());
+        let address = Local::from_abstract_name(name).unwrap();
+        let listener = OwnedFd::from(UnixListener::bind_addr(&address).unwrap());
+        let accept = || socket::accept(listener.as_fd(), socket::Mode::Blocking);
+        let _peers = [(); 2].map(|()| UnixStream::connect_addr(&address).unwrap());
+        assert!(accept().is_err(), "only the network's peers have an address");
+        set_time(1, 1);
+        fail_next_accept(libc::EMFILE);
+        assert_eq!(accept().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+        assert_eq!(accept().unwrap().1, STRANGER);
+        clear();
+    }
+}
