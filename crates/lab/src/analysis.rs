@@ -14,9 +14,6 @@ use crate::stats::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Seed of every bootstrap of a report, so that it can be made again.
-const SEED: u64 = 2_007;
-
 /// Everything that a report shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
@@ -316,12 +313,7 @@ pub(crate) fn pairs(above: &BTreeMap<u32, f64>, below: &BTreeMap<u32, f64>) -> V
 /// Two arms of one run compared by a metric.
 pub(crate) fn effect(run: &Run, arm: &Cell, baseline: &Cell, metric: &str) -> Option<Effect> {
     let (above, below) = (by_block(run, arm, metric), by_block(run, baseline, metric));
-    compare(&pairs(&above, &below), SEED)
-}
-
-/// Compares pairs with the report's seed.
-pub(crate) fn compared(pairs: &[(f64, f64)]) -> Option<Effect> {
-    compare(pairs, SEED)
+    compare(&pairs(&above, &below))
 }
 
 /// What the baseline's two runs show, at all settings together.

@@ -5,10 +5,9 @@ use crate::analysis::{self, Analysis, CellSummary, words};
 use crate::journal::Run;
 use crate::plan::Cell;
 use crate::report::{escaped, show};
-use crate::stats::{Floor, Interval, Verdict, count, deviation, holm, mean};
+use crate::stats::{Floor, Interval, Verdict, holm, mean, welch};
 use serde::Serialize;
 use serde_json::Value;
-use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
@@ -245,42 +244,19 @@ fn row(
     if least == 0 {
         return None;
     }
-    let difference = mean(&above) - mean(&below);
-    let (reach, p) = if least < TRIALS_MIN { (None, 1.0) } else { welch(&above, &below) };
-    let interval = reach.map(|reach| Interval {
-        low: (difference - reach).exp(),
-        high: (difference + reach).exp(),
-    });
+    let apart = welch(&above, &below, LEVEL).filter(|_| least >= TRIALS_MIN);
     Some(Row {
         cell: cell.cell.clone(),
         metric: metric.to_owned(),
         before: old.median,
         after: new.median,
-        ratio: difference.exp(),
-        interval,
-        p,
+        ratio: (mean(&above) - mean(&below)).exp(),
+        interval: apart.map(|apart| apart.interval.map(f64::exp)),
+        p: apart.map_or(1.0, |apart| apart.p),
         corrected: 1.0,
         floor: floors.map(|floor| floor.over(least)).into_iter().fold(0.0, f64::max),
         verdict: Verdict::CannotTell,
     })
-}
-
-/// How far the interval of the difference of two means reaches, and the two-sided p of none
-/// (Welch 1947: the samples may vary differently).
-fn welch(above: &[f64], below: &[f64]) -> (Option<f64>, f64) {
-    let part = |sample: &[f64]| deviation(sample).powi(2) / count(sample.len());
-    let (a, b) = (part(above), part(below));
-    let (error, difference) = ((a + b).sqrt(), mean(above) - mean(below));
-    let freedom = (a + b).powi(2)
-        / (a.powi(2) / (count(above.len()) - 1.0) + b.powi(2) / (count(below.len()) - 1.0));
-    match StudentsT::new(0.0, 1.0, freedom) {
-        Ok(student) => {
-            let reach = student.inverse_cdf((1.0 + LEVEL) / 2.0) * error;
-            (Some(reach), 2.0 * student.cdf(-(difference / error).abs()))
-        }
-        // Trials that do not vary at all.
-        Err(_) => (Some(0.0), if difference == 0.0 { 1.0 } else { 0.0 }),
-    }
 }
 
 impl Row {

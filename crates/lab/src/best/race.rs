@@ -356,12 +356,12 @@ impl Race<'_> {
             .into_iter()
             .filter_map(|arm| {
                 let pairs = self.pairs(&arm.name(), DEFAULT, from);
-                Some((arm, stats::compare(&pairs, 1)?))
+                Some((arm, stats::compare(&pairs)?))
             })
             .collect();
         effects.sort_by(|a, b| b.1.ratio.total_cmp(&a.1.ratio));
         let again = self.pairs(&format!("{DEFAULT}{AGAIN}"), DEFAULT, from);
-        let same = stats::compare(&again, 1);
+        let same = stats::compare(&again);
         let floor = Floor::of(&[again]).at(same.as_ref(), blocks);
         let p: Vec<f64> = effects.iter().map(|(_, effect)| effect.p).collect();
         let best = effects.first().map(|(best, _)| best.name()).unwrap_or_default();

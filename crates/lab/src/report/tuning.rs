@@ -3,12 +3,12 @@
 use super::figures::{Figure, Section};
 use super::tables::Table;
 use super::{Report, show};
-use crate::analysis::{by_block, compared, pairs, words};
+use crate::analysis::{by_block, pairs, words};
 use crate::best::race::{Finalist, Phase, Rung};
 use crate::best::{self, Candidate, DEFAULT, Told};
 use crate::plan::Cell;
 use crate::spec::Factor;
-use crate::stats::judged;
+use crate::stats::{compare, judged};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -224,8 +224,8 @@ impl Report<'_> {
                 {
                     continue;
                 }
-                let effect = compared(&pairs(&blocks[to_at], &blocks[at]));
-                let Some(effect) = effect.filter(|effect| effect.interval.is_some()) else {
+                let effect = compare(&pairs(&blocks[to_at], &blocks[at]));
+                let Some(effect) = effect.filter(|one| one.blocks >= BLOCKS_MIN) else {
                     continue;
                 };
                 let key = &differs[0];

@@ -35,7 +35,7 @@ impl Located {
     /// The interval of the middle at `level`, such as 0.95.
     pub fn interval(&self, level: f64) -> Interval {
         let reach = self.reach(level);
-        Interval { low: self.centre.mean - reach, high: self.centre.mean + reach }
+        Interval::around(self.centre.mean, reach)
     }
 
     fn reach(&self, level: f64) -> f64 {

@@ -1,9 +1,10 @@
 //! Statistics: what can be said of noisy numbers, and how surely.
 //!
 //! The unit is a block: every arm once, close together in time. Ratios are taken within blocks
-//! ([`paired`]), never between them. Everything random is seeded, so a report can be made again.
+//! ([`paired`]), never between them. All of it is a pure function of the numbers, and [`Random`] is
+//! seeded, so a report can be made again.
 
-mod bootstrap;
+mod interval;
 mod located;
 mod paired;
 mod quantile;
@@ -11,8 +12,9 @@ mod random;
 mod rank;
 mod scaling;
 mod steady;
+mod welch;
 
-pub use bootstrap::{Interval, bca, percentile};
+pub use interval::Interval;
 pub use located::Located;
 pub(crate) use paired::BLOCKS_MIN;
 pub use paired::{Effect, Floor, Verdict, compare, holm, judge, judged};
@@ -21,6 +23,7 @@ pub use random::Random;
 pub use rank::{Signed, hodges_lehmann, hodges_lehmann_interval, wilcoxon};
 pub use scaling::Scaling;
 pub use steady::{Steady, mser5, steady};
+pub use welch::{Apart, welch};
 
 /// The middle of `values`; NaN for none, which no comparison passes.
 pub fn median(values: &[f64]) -> f64 {

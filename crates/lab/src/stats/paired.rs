@@ -1,12 +1,13 @@
 //! Paired comparison: the same block, two arms, the logarithm of their ratio.
 
-use super::bootstrap::{self, RESAMPLES};
-use super::{Interval, Random, count, deviation, hodges_lehmann, index, mean, wilcoxon};
+use super::{Interval, count, deviation, hodges_lehmann, index, mean, wilcoxon};
 use serde::{Deserialize, Deserializer, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Fewer blocks than this say nothing about the next block.
+/// Fewer blocks than this are no ground for a verdict.
 pub(crate) const BLOCKS_MIN: usize = 4;
+/// Fewer than this have no interval: that of two reaches six times as far as they are apart.
+const INTERVAL_MIN: usize = 3;
 /// From so many blocks on the outermost fifth at each end is trimmed: a neighbour's burst of work
 /// hits a trial or two, and would otherwise be most of the spread.
 const TRIM_FROM: usize = 8;
@@ -20,11 +21,11 @@ const LEVEL: f64 = 0.95;
 pub struct Effect {
     /// The typical ratio (Hodges–Lehmann estimate over the blocks' log-ratios).
     pub ratio: f64,
-    /// 95 % interval of the trimmed mean ratio (Yuen 1974), below eight blocks of the mean
-    /// (expanded bootstrap over blocks); None below four blocks.
+    /// 95 % interval by Student's t on the log-ratios, from eight blocks on of their trimmed mean
+    /// (Yuen 1974); None below three blocks.
     pub interval: Option<Interval>,
     /// Two-sided p of the paired t test on log-ratios, trimmed as the interval is; 1 below four
-    /// blocks.
+    /// blocks, which decide nothing.
     pub p: f64,
     /// Two-sided p of Wilcoxon's signed-rank test, beside it; 1 if it cannot be had.
     pub p_rank: f64,
@@ -57,7 +58,7 @@ pub enum Verdict {
 
 /// Compares pairs `(arm, baseline)`, each from one block. Pairs that are not both above 0 are left
 /// out. None if no pair is left.
-pub fn compare(pairs: &[(f64, f64)], seed: u64) -> Option<Effect> {
+pub fn compare(pairs: &[(f64, f64)]) -> Option<Effect> {
     let logs: Vec<f64> = pairs.iter().filter_map(log_ratio).collect();
     if logs.is_empty() {
         return None;
@@ -70,20 +71,17 @@ pub fn compare(pairs: &[(f64, f64)], seed: u64) -> Option<Effect> {
         blocks: logs.len(),
         detectable: f64::INFINITY,
     };
-    if logs.len() >= BLOCKS_MIN {
+    if logs.len() >= INTERVAL_MIN {
         let centre = Centre::of(&logs);
         let student = centre.student();
-        effect.interval = if logs.len() >= TRIM_FROM {
-            let reach = student.inverse_cdf((1.0 + LEVEL) / 2.0) * centre.error;
-            Some(Interval { low: centre.mean - reach, high: centre.mean + reach })
-        } else {
-            let mut random = Random::new(seed);
-            bootstrap::percentile(&logs, mean, LEVEL, true, RESAMPLES, &mut random)
-        };
-        effect.interval = effect.interval.map(|interval| interval.map(f64::exp));
-        effect.p = centre.p();
-        let reach = student.inverse_cdf(0.975) + student.inverse_cdf(0.8);
-        effect.detectable = (reach * centre.error).exp_m1();
+        let quantile = student.inverse_cdf((1.0 + LEVEL) / 2.0);
+        let interval = Interval::around(centre.mean, quantile * centre.error);
+        effect.interval = Some(interval.map(f64::exp));
+        if logs.len() >= BLOCKS_MIN {
+            effect.p = centre.p();
+            let reach = quantile + student.inverse_cdf(0.8);
+            effect.detectable = (reach * centre.error).exp_m1();
+        }
     }
     Some(effect)
 }
@@ -102,7 +100,7 @@ fn log_ratio((arm, base): &(f64, f64)) -> Option<f64> {
     usable.then(|| (arm / base).ln())
 }
 
-/// Where a sample of four or more lies: its mean, trimmed if it is large enough, and how sure.
+/// Where a sample of two or more lies: its mean, trimmed if it is large enough, and how sure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Centre {
     pub(super) mean: f64,
@@ -136,7 +134,7 @@ impl Centre {
     }
 
     pub(super) fn student(&self) -> StudentsT {
-        StudentsT::new(0.0, 1.0, self.freedom).expect("four or more values have freedom")
+        StudentsT::new(0.0, 1.0, self.freedom).expect("two or more values have freedom")
     }
 }
 
@@ -188,7 +186,7 @@ impl Floor {
 /// What may be said, given the corrected p and the noise floor.
 pub fn judge(effect: &Effect, corrected: f64, floor: f64) -> Verdict {
     let outside = effect.ratio.ln().abs() > floor.ln_1p();
-    match effect.interval {
+    match effect.interval.filter(|_| effect.blocks >= BLOCKS_MIN) {
         None => Verdict::CannotTell,
         Some(interval) if corrected < 1.0 - LEVEL && outside && !interval.contains(1.0) => {
             if effect.ratio > 1.0 { Verdict::More } else { Verdict::Less }

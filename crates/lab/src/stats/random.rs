@@ -1,4 +1,4 @@
-//! Seeded randomness: order of trials, resamples, simulations.
+//! Seeded randomness: order of trials, simulations.
 
 use super::{count, index};
 use rand_pcg::Pcg64;

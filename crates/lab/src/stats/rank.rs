@@ -1,9 +1,8 @@
 //! Rank methods: no assumption about the noise but that it is as often above as below.
 
-use super::bootstrap::standard;
 use super::{Interval, count, index, median};
 use serde::{Deserialize, Serialize};
-use statrs::distribution::ContinuousCDF;
+use statrs::distribution::{ContinuousCDF, Normal};
 
 /// Up to this many differences without ties the test is exact.
 const EXACT_MAX: usize = 50;
@@ -45,6 +44,11 @@ pub fn wilcoxon(differences: &[f64]) -> Option<Signed> {
         2.0 * standard().cdf((statistic - all / 2.0) / variance.sqrt())
     };
     Some(Signed { statistic, p: p.min(1.0) })
+}
+
+/// The standard normal distribution.
+fn standard() -> Normal {
+    Normal::new(0.0, 1.0).expect("a deviation of 1 is one")
 }
 
 /// Probability that the sum of the positive ranks is at most `sum` when signs are fair coins.
