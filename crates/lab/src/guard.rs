@@ -33,6 +33,16 @@ pub(crate) fn reasons(
         over("foreign", guards.foreign_max, "others used the server's processor", 100.0, " %");
         over("kept", guards.foreign_max, "others kept the server from its processor", 100.0, " %");
     }
+    for (name, what) in [
+        ("out_of_memory", "processes that the kernel killed for want of memory"),
+        ("workers_replaced", "workers that ended and that the master replaced"),
+        ("processes_gone", "processes of the server that ended"),
+    ] {
+        let ended = number(name);
+        if ended > 0.0 {
+            reasons.push(format!("{what}: {ended:.0}"));
+        }
+    }
     for fate in [Fate::NoDescriptor, Fate::NoAddress] {
         let refused = outcome.fates.get(fate);
         if refused > 0 {
@@ -123,6 +133,22 @@ machine.server_cpus = "0"
         assert!(check("", |_, seen| seen.drops = Some(1)).is_empty());
         // The machine's counters are of everybody's connections.
         assert!(check("", |found, _| found.kernel.listen_drops = 500).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_ends_makes_a_trial_invalid_also_in_overload() {
+        let overload = "guards.errors_max = 1";
+        broken(overload, "processes that the kernel killed for want of memory: 2", |_, seen| {
+            seen.out_of_memory = Some(2);
+        });
+        broken(overload, "workers that ended and that the master replaced: 1", |_, seen| {
+            seen.replaced = Some(1);
+        });
+        broken(overload, "processes of the server that ended: 1", |_, seen| seen.gone = 1);
+        let alive = |_: &mut Outcome, seen: &mut Seen| {
+            (seen.out_of_memory, seen.replaced) = (Some(0), Some(0));
+        };
+        assert!(check(overload, alive).is_empty());
     }
 
     #[test]

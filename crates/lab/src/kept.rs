@@ -13,14 +13,12 @@ const NS: f64 = 1e9;
 pub(crate) struct Tasks(BTreeMap<u32, (f64, f64)>);
 
 impl Tasks {
-    /// Those of some processes, now; empty where the kernel does not say.
+    /// Those of some processes, now; empty where the kernel does not say, or they are too many.
     pub(crate) fn of(pids: &[u32]) -> Self {
         let mut tasks = BTreeMap::new();
-        for pid in pids {
-            for (task, place) in process::tasks(*pid) {
-                let text = fs::read_to_string(place.join("schedstat")).unwrap_or_default();
-                tasks.extend(parse(&text).map(|times| (task, times)));
-            }
+        for (task, place) in process::few_tasks(pids) {
+            let text = fs::read_to_string(place.join("schedstat")).unwrap_or_default();
+            tasks.extend(parse(&text).map(|times| (task, times)));
         }
         Self(tasks)
     }

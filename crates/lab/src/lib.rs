@@ -7,7 +7,7 @@
 //!   [`record`], [`rules`] and [`manifest`] keep it.
 //! * A trial: `trial` takes a room (`rooms`, [`env`]), a server (`servers`, [`programs`]) and a
 //!   load (`offer`, `asked`), hears what they say (`watch`, `used`, `sample`, `processors`,
-//!   `kept`, `drops`, [`calls`]) and decides whether it counts (`guard`, `settle`).
+//!   `kept`, `drops`, `deaths`, [`calls`]) and decides whether it counts (`guard`, `settle`).
 //! * Beside it, [`profile`]: where the time goes.
 //! * What it says: [`stats`], [`analysis`], [`mod@knee`], [`claims`], [`papers`], [`model`].
 //! * Who reads it: [`cli`], [`report`], `compare`.
@@ -21,6 +21,7 @@ pub mod claims;
 pub mod cli;
 mod compare;
 mod date;
+mod deaths;
 mod drops;
 pub mod env;
 pub mod group;

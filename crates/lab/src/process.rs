@@ -12,9 +12,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The tasks of a process, by number, with their folders; none if it has ended.
-pub(crate) fn tasks(pid: u32) -> impl Iterator<Item = (u32, PathBuf)> {
+fn tasks(pid: u32) -> impl Iterator<Item = (u32, PathBuf)> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
+}
+
+/// Of more tasks than this none is looked at alone: they would be read for longer than what is
+/// measured lasts, on processors that the server and its load want for themselves.
+pub(crate) const TASKS_MAX: usize = 512;
+
+/// The tasks of some processes, with their folders; none where they are more than [`TASKS_MAX`].
+pub(crate) fn few_tasks(pids: &[u32]) -> Vec<(u32, PathBuf)> {
+    few(pids.iter().flat_map(|pid| tasks(*pid)), TASKS_MAX)
+}
+
+/// All of these, or nothing if they are more than `most`.
+fn few<T>(all: impl Iterator<Item = T>, most: usize) -> Vec<T> {
+    let all: Vec<T> = all.take(most + 1).collect();
+    if all.len() > most { Vec::new() } else { all }
 }
 
 /// Every task of some processes.
@@ -163,6 +178,14 @@ pub(crate) fn output_of(words: &[&str]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::group::{INTERRUPTED, STEP};
+
+    #[test]
+    fn too_many_tasks_are_none() {
+        assert_eq!(few(0..3, 3), [0, 1, 2]);
+        assert!(few(0.., 3).is_empty(), "and no more are looked for");
+        let me = std::process::id();
+        assert!(few_tasks(&[me]).iter().any(|(number, place)| *number == me && place.is_dir()));
+    }
 
     #[test]
     fn a_dropped_program_takes_its_children_along() {

@@ -131,9 +131,9 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     for (name, value) in seen.held.iter().chain(&seen.environment) {
         put(name, *value);
     }
-    put("foreign", seen.foreign);
-    put("kept", seen.kept.unwrap_or(f64::NAN));
-    put("steal", seen.steal);
+    for (name, value) in others(seen) {
+        put(name, value);
+    }
     let replies = seen.counters.get("replies").copied();
     let replies = replies.unwrap_or(outcome.good_per_s * seen.seconds);
     for (name, value) in &seen.server {
@@ -143,8 +143,9 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
         }
     }
     let cpu_s = seen.server.get("cpu_s").copied().unwrap_or_default();
-    // The kernel's task clock is exact; /proc counts in steps of 10 ms.
-    let exact_s = seen.server.get("task_ns").map_or(cpu_s, |ns| ns / 1e9);
+    // The control group and the kernel's task clock are exact; /proc counts in steps of 10 ms.
+    let clock_s = seen.server.get("task_ns").map(|ns| ns / 1e9);
+    let exact_s = seen.group_s.or(clock_s).unwrap_or(cpu_s);
     put("cpu_us_per_reply", 1e6 * exact_s / replies);
     put("server_cpu", cpu_s / seen.seconds);
     for (name, share) in &seen.shares {
@@ -159,6 +160,18 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     }
     put("window_s", seen.seconds);
     all
+}
+
+/// What others did to the server; NaN where nobody can tell.
+fn others(seen: &Seen) -> [(&'static str, f64); 6] {
+    [
+        ("foreign", seen.foreign),
+        ("kept", seen.kept.unwrap_or(f64::NAN)),
+        ("steal", seen.steal),
+        ("out_of_memory", seen.out_of_memory.map_or(f64::NAN, real)),
+        ("workers_replaced", seen.replaced.map_or(f64::NAN, real)),
+        ("processes_gone", count(seen.gone)),
+    ]
 }
 
 /// The share of the whole replies that were compared with nothing; None without a reply.

@@ -1,5 +1,6 @@
 //! Where trials take place: on the machine itself, or in an environment made for them.
 
+use crate::deaths;
 use crate::drops;
 use crate::env::{self, Environment, Glance, Lack, Place, Record, Spec};
 use crate::plan::Cell;
@@ -197,6 +198,19 @@ impl Room {
             Some(keeper) => drops::so_far(Some(keeper), PORT),
             None => ports.iter().map(|port| drops::so_far(None, *port)).sum(),
         }
+    }
+
+    /// The control group that holds the server and nothing else, if there is one.
+    pub(crate) fn server_group(&self) -> Option<PathBuf> {
+        let groups = &self.environment.as_deref()?.record().groups;
+        groups.server.iter().find(|group| !groups.client.contains(group)).cloned()
+    }
+
+    /// Processes that the kernel has killed for want of memory: of the server's where its memory is
+    /// limited, else of the machine's; None: nobody can tell.
+    pub(crate) fn out_of_memory(&self) -> Option<u64> {
+        let record = self.environment.as_deref().map(Environment::record);
+        deaths::out_of_memory(record.and_then(|record| record.groups.memory.as_deref()))
     }
 
     /// Looks at the environment.

@@ -1,7 +1,7 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
 use crate::date::unix_ms;
-use crate::env;
+use crate::env::{self, Glance};
 use crate::group::INTERRUPTED;
 use crate::guard;
 use crate::knee::{Overload, Tried};
@@ -13,7 +13,7 @@ use crate::record::{Probe, Record, metrics, series, spectrum};
 use crate::rooms::Rooms;
 use crate::rules;
 use crate::sample::Samples;
-use crate::servers::{self, Place};
+use crate::servers::{self, Place, Server};
 use crate::settle;
 use crate::spec::{Experiment, Guards, Loop, Program, Target, Warm};
 use crate::watch::{Numbers, Seen, Watch};
@@ -284,7 +284,7 @@ impl Bench<'_> {
         cell: &Cell,
         asked: &Asked,
         outcome: &Path,
-        mut recorder: Option<&mut Recorder<'_>>,
+        recorder: Option<&mut Recorder<'_>>,
     ) -> Result<(Outcome, Seen), String> {
         let machine = &self.experiment.machine;
         if machine.drop_caches {
@@ -295,6 +295,7 @@ impl Bench<'_> {
         let (target, options) = self.target(cell)?;
         let room = self.rooms.enter(cell)?;
         let place = Place { room: &room, scratch: &self.scratch, regatta: self.regatta, machine };
+        let killed = room.out_of_memory();
         let server = servers::start(target, &options, &place, self.stop)?;
         let mut words = self.words(&server.url(), asked, target.program != Program::Null);
         words.extend(server.also());
@@ -310,9 +311,46 @@ impl Bench<'_> {
         };
         let dropped = room.drops(&server.ports());
         let load = Running::start(&launch)?;
+        let ours = (target.program == Program::Regatta).then_some(self.regatta);
+        let (mut seen, [before, after]) = self.watch(&server, &place, ours, asked, recorder)?;
+        let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
+        let drops = room.drops(&server.ports());
+        seen.drops = drops.zip(dropped).map(|(now, before)| now.saturating_sub(before));
+        if !matches!(target.program, Program::Other(_)) {
+            // A command may end processes as it likes, regatta helpers; its workers are counted.
+            seen.gone = 0;
+        }
+        seen.compares = self.experiment.workload.verify && target.program != Program::Null;
+        seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
+        seen.leave_out(room.taken());
+        let limit = Duration::from_secs_f64(asked.window_s) + PATIENCE;
+        let code = load.wait(limit, self.stop)?;
+        let grown = |now: u64| killed.map(|before| now.saturating_sub(before));
+        seen.out_of_memory = room.out_of_memory().and_then(grown);
+        let mut server = server;
+        if server.running.has_ended() {
+            let killed = seen.out_of_memory.filter(|killed| *killed > 0);
+            let why = killed.map_or("", |_| ": the kernel killed processes for want of memory");
+            return Err(format!("{} ended in the middle{why}", cell.arm));
+        }
+        drop(server);
+        seen.environment = room.numbers(before, after)?;
+        room.leave()?;
+        Ok((said(outcome, &errors, code)?, seen))
+    }
+
+    /// Watches a server while a load is on, from the load's start: what was seen of it, and of its
+    /// environment at the measurement's two ends. With `ours`, that program reads its counters.
+    fn watch(
+        &self,
+        server: &Server,
+        place: &Place<'_>,
+        ours: Option<&Path>,
+        asked: &Asked,
+        mut recorder: Option<&mut Recorder<'_>>,
+    ) -> Result<(Seen, [Option<Glance>; 2]), String> {
         let start = Instant::now();
         let seconds = Duration::from_secs_f64;
-        let ours = (target.program == Program::Regatta).then_some(self.regatta);
         let pids = || server.running.pids();
         let mut samples = Samples::start(pids(), start);
         if !samples.sleep_until(start + seconds(asked.warm_s), self.stop, &mut |_| {}) {
@@ -322,35 +360,21 @@ impl Bench<'_> {
         if let Some(recorder) = &mut recorder {
             recorder.start(&pids(), window_s);
         }
-        let before = room.look();
+        let before = place.room.look();
         let now = pids();
-        let mut watch = Watch::start(&now, ours);
+        let mut watch = Watch::start(&now, ours, place.room.server_group());
         samples.follow(now);
         let end = start + seconds(asked.warm_s + window_s);
         if !samples.sleep_until(end, self.stop, &mut |used| watch.saw(used)) {
             return Err(INTERRUPTED.to_owned());
         }
-        let mut seen = watch.stop(&pids(), &machine.server_cpus);
-        let after = room.look();
+        let mut seen = watch.stop(&pids(), &place.machine.server_cpus);
+        let after = place.room.look();
         seen.seconds_sampled = samples.seconds;
         if let Some(recorder) = recorder {
             recorder.finish(&pids())?;
         }
-        let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
-        let drops = room.drops(&server.ports());
-        seen.drops = drops.zip(dropped).map(|(now, before)| now.saturating_sub(before));
-        seen.compares = self.experiment.workload.verify && target.program != Program::Null;
-        seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
-        seen.leave_out(room.taken());
-        let code = load.wait(seconds(asked.window_s) + PATIENCE, self.stop)?;
-        let mut server = server;
-        if server.running.has_ended() {
-            return Err(format!("{} ended in the middle", cell.arm));
-        }
-        drop(server);
-        seen.environment = room.numbers(before, after)?;
-        room.leave()?;
-        Ok((said(outcome, &errors, code)?, seen))
+        Ok((seen, [before, after]))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::process;
 use crate::watch::{Numbers, TICKS};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 /// A process or task: its number, and the tick in which it started, since numbers are given again.
 type Key = (u32, u64);
@@ -14,6 +15,16 @@ type Key = (u32, u64);
 pub(crate) struct Used {
     processes: BTreeMap<Key, Process>,
     tasks: BTreeMap<Key, Task>,
+}
+
+/// Processor time of all that a control group has held, seconds: exact, and read at once. None
+/// where the group counts none.
+pub(crate) fn of_group(group: &Path) -> Option<f64> {
+    let read = |file: &str| fs::read_to_string(group.join(file)).ok();
+    // Version 2 in any group, version 1 in those of its own hierarchy.
+    let two = || numbered(&read("cpu.stat")?, "usage_usec").map(|us| us / 1e6);
+    let one = || read("cpuacct.usage")?.trim().parse().ok().map(|ns: f64| ns / 1e9);
+    two().or_else(one)
 }
 
 /// Of a process, with all tasks that it has had.
@@ -36,8 +47,15 @@ struct Task {
 }
 
 impl Used {
-    /// Of some processes so far.
+    /// Of some processes so far, and of their tasks.
     pub(crate) fn of(pids: &[u32]) -> Self {
+        let mut used = Self::of_processes(pids);
+        used.saw(&Self::of_tasks(pids));
+        used
+    }
+
+    /// Of some processes alone, which is read at once however many tasks they have.
+    pub(crate) fn of_processes(pids: &[u32]) -> Self {
         let mut used = Self::default();
         for pid in pids {
             let place = format!("/proc/{pid}");
@@ -49,9 +67,15 @@ impl Used {
                 read_bytes: numbered(&io, "read_bytes:"),
             };
             used.processes.insert((*pid, stat.started()), process);
-            for (number, place) in process::tasks(*pid) {
-                used.tasks.extend(task(number, &place.to_string_lossy()));
-            }
+        }
+        used
+    }
+
+    /// Of the tasks of some processes alone; of too many, nothing.
+    pub(crate) fn of_tasks(pids: &[u32]) -> Self {
+        let mut used = Self::default();
+        for (number, place) in process::few_tasks(pids) {
+            used.tasks.extend(task(number, &place.to_string_lossy()));
         }
         used
     }
@@ -91,6 +115,11 @@ impl Used {
             ]);
         }
         (all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(), ended)
+    }
+
+    /// How many processes a later look does not see.
+    pub(crate) fn gone(&self, later: &Self) -> usize {
+        self.processes.keys().filter(|key| !later.processes.contains_key(key)).count()
     }
 
     fn processes(&self, before: &Self, of: impl Fn(&Process) -> f64) -> f64 {
@@ -203,6 +232,40 @@ mod tests {
         // A process that ended keeps what it had used.
         let none = Used::default();
         assert_eq!(sums([&none, &both, &none]).0["cpu_s"], 2.0);
+        assert_eq!((both.gone(&none), none.gone(&both), both.gone(&one)), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_group_of_either_version_tells_its_processor_time() {
+        let folder = std::env::temp_dir().join(format!("regatta-used-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        assert_eq!(of_group(&folder), None);
+        // Version 1 has a file of that name, too, without the number.
+        fs::write(folder.join("cpu.stat"), "nr_periods 0\nnr_throttled 0\n").unwrap();
+        assert_eq!(of_group(&folder), None);
+        fs::write(folder.join("cpuacct.usage"), "2500000000\n").unwrap();
+        assert_eq!(of_group(&folder), Some(2.5));
+        fs::write(folder.join("cpu.stat"), "usage_usec 1500000\nuser_usec 9\n").unwrap();
+        assert_eq!(of_group(&folder), Some(1.5));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// What threads used is their process's, whether they live or not.
+    #[test]
+    fn threads_that_have_ended_keep_their_time() {
+        let me = [std::process::id()];
+        let before = Used::of_processes(&me);
+        let busy = || {
+            let clock = rustix::time::ClockId::ThreadCPUTime;
+            while rustix::time::clock_gettime(clock).tv_nsec < 30_000_000 {
+                std::hint::black_box((0..1_000_u32).sum::<u32>());
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|_| thread::spawn(busy)).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let used = Used::of_processes(&me).cpu_s(&before);
+        // 120 ms, of which the kernel tells whole ticks of each kind.
+        assert!(used >= 0.09, "{used}");
     }
 
     #[test]

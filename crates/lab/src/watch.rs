@@ -1,16 +1,16 @@
 //! What servers and the machine say of a stretch of time: processor time, counters, instructions.
 
 use crate::kept::Tasks;
-use crate::process::{output_of, threads};
+use crate::process::{TASKS_MAX, output_of, threads};
 use crate::processors::{self, Processors};
 use crate::stats::count;
-use crate::used::Used;
+use crate::used::{self, Used};
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Named numbers.
@@ -24,22 +24,32 @@ const ENDED: &str = "voluntary_switches, involuntary_switches, disk_wait_s: task
 /// No such task (errno(3), ESRCH).
 const GONE: i32 = 3;
 
-/// One reading.
+/// One reading: of what takes no time to read, so that all of it is of one moment.
 #[derive(Debug)]
 struct Reading {
     at: Instant,
-    /// Processor time, switches and waits of the server.
+    /// What the server's processes used; with its tasks', once they are read.
     used: Used,
+    /// Processor time of its control group, seconds; None: it has none of its own.
+    group_s: Option<f64>,
     processors: Processors,
     counters: Numbers,
-    tasks: Tasks,
+    /// Workers that have been replaced; None: it has no counters.
+    replaced: Option<u64>,
 }
+
+/// Counters of the processor and the kernel.
+const HARDWARE: [&str; 5] =
+    ["user_instructions", "kernel_instructions", "cycles", "task_ns", "switches"];
 
 /// A stretch of time that is being watched.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     regatta: Option<&'a Path>,
+    group: Option<PathBuf>,
     first: Reading,
+    /// How long each task had run and waited, and when that was read.
+    tasks: (Instant, Tasks),
     /// What every process and task had used when it was last seen, ended ones included.
     used: Used,
     hardware: Vec<(&'static str, Counter)>,
@@ -51,12 +61,21 @@ pub(crate) struct Watch<'a> {
 pub(crate) struct Seen {
     /// The server's processor time, switches and hardware counters.
     pub(crate) server: Numbers,
+    /// Its processor time as its control group has it, seconds; None: it has none of its own.
+    pub(crate) group_s: Option<f64>,
     /// The server's own counters: what they grew by.
     pub(crate) counters: Numbers,
     /// What the server held at its end, however it grew: memory, files, connections.
     pub(crate) held: Numbers,
     /// Connections that its listeners dropped, from the load's start; None: nobody can tell.
     pub(crate) drops: Option<u64>,
+    /// Processes that the kernel killed for want of memory, from the server's start; None: nobody
+    /// can tell.
+    pub(crate) out_of_memory: Option<u64>,
+    /// Workers that its master has replaced since it started; None: it has no counters.
+    pub(crate) replaced: Option<u64>,
+    /// Processes that it had at the beginning and not at the end.
+    pub(crate) gone: usize,
     /// Whether replies were to be compared with what they should be.
     pub(crate) compares: bool,
     /// Whether each of its `wait_changes` is a system call: it is with epoll.
@@ -91,16 +110,21 @@ impl Seen {
 
 impl<'a> Watch<'a> {
     /// Starts to watch the processes `pids`, of which the first is the server's master. With
-    /// `regatta`, its counters are read as `regatta top` reads them.
-    pub(crate) fn start(pids: &[u32], regatta: Option<&'a Path>) -> Self {
+    /// `regatta`, its counters are read as `regatta top` reads them; `group` holds the server and
+    /// nothing else.
+    pub(crate) fn start(pids: &[u32], regatta: Option<&'a Path>, group: Option<PathBuf>) -> Self {
+        // What takes its time is read before the stretch, and at its end after it.
         let (mut hardware, missing) = attach(pids);
-        let first = Reading::take(pids, regatta);
+        let used = Used::of_tasks(pids);
+        let tasks = (Instant::now(), Tasks::of(pids));
+        let mut first = Reading::take(pids, regatta, group.as_deref());
+        first.used.saw(&used);
         for (_, counter) in &mut hardware {
             // One that cannot be enabled reads 0 and is left out then.
             let _ = counter.enable();
         }
         let used = first.used.clone();
-        Self { regatta, first, used, hardware, missing }
+        Self { regatta, group, first, tasks, used, hardware, missing }
     }
 
     /// Takes note of a look in between: of tasks that will not be there at the end.
@@ -110,12 +134,15 @@ impl<'a> Watch<'a> {
 
     /// Ends the stretch. `pids` are those of now, and `cpus` the server's.
     pub(crate) fn stop(self, pids: &[u32], cpus: &[usize]) -> Seen {
-        let Self { regatta, first, mut used, mut hardware, mut missing } = self;
+        let Self { regatta, group, first, tasks, mut used, mut hardware, mut missing } = self;
+        let mut last = Reading::take(pids, regatta, group.as_deref());
         for (_, counter) in &mut hardware {
             let _ = counter.disable();
         }
-        let last = Reading::take(pids, regatta);
+        last.used.saw(&Used::of_tasks(pids));
         used.saw(&last.used);
+        let (tasks_at, tasks) = tasks;
+        let kept = tasks.kept(&Tasks::of(pids), tasks_at.elapsed().as_secs_f64(), cpus.len());
         let (mut server, ended) = used.since(&first.used, &last.used);
         let mut counted = Numbers::new();
         for (name, mut counter) in hardware {
@@ -129,7 +156,8 @@ impl<'a> Watch<'a> {
             missing.push(ENDED.to_owned());
         }
         let seconds = (last.at - first.at).as_secs_f64();
-        let own = server.get("cpu_s").copied().unwrap_or_default();
+        let group_s = last.group_s.zip(first.group_s).map(|(last, first)| last - first);
+        let own = group_s.or_else(|| server.get("cpu_s").copied()).unwrap_or_default();
         let (mut used, mut stolen) = (0.0, 0.0);
         for (cpu, ticks) in &last.processors {
             let before = first.processors.get(cpu).copied().unwrap_or_default();
@@ -147,12 +175,16 @@ impl<'a> Watch<'a> {
         Seen {
             held,
             counters: grown(&first.counters, &last.counters),
+            group_s,
             drops: None,
+            out_of_memory: None,
+            replaced: last.replaced,
+            gone: first.used.gone(&last.used),
             compares: false,
             changes_are_calls: true,
             environment: Numbers::new(),
             foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),
-            kept: first.tasks.kept(&last.tasks, seconds, cpus.len()),
+            kept,
             steal: stolen / (all * count(last.processors.len().max(1))),
             shares: processors::shares(&first.processors, &last.processors, cpus),
             server,
@@ -164,14 +196,14 @@ impl<'a> Watch<'a> {
 }
 
 impl Reading {
-    fn take(pids: &[u32], regatta: Option<&Path>) -> Self {
-        let used = Used::of(pids);
-        let counters = match (regatta, pids.first()) {
+    fn take(pids: &[u32], regatta: Option<&Path>, group: Option<&Path>) -> Self {
+        let (counters, replaced) = match (regatta, pids.first()) {
             (Some(regatta), Some(pid)) => counters(regatta, *pid),
-            _ => Numbers::new(),
+            _ => (Numbers::new(), None),
         };
-        let tasks = Tasks::of(pids);
-        Self { at: Instant::now(), used, tasks, processors: processors::now(), counters }
+        let (used, group_s) = (Used::of_processes(pids), group.and_then(used::of_group));
+        let processors = processors::now();
+        Self { at: Instant::now(), used, group_s, processors, counters, replaced }
     }
 }
 
@@ -185,16 +217,22 @@ fn grown(before: &Numbers, after: &Numbers) -> Numbers {
     after.iter().filter_map(by).collect()
 }
 
-/// The server's own counters, as `regatta top` shows them.
-fn counters(regatta: &Path, pid: u32) -> Numbers {
+/// The server's own counters, as `regatta top` shows them, and how many workers have been replaced.
+fn counters(regatta: &Path, pid: u32) -> (Numbers, Option<u64>) {
     let pid = pid.to_string();
-    let Some(program) = regatta.to_str() else { return Numbers::new() };
-    let words = [program, "top", "--pid", &pid, "--once", "--interval", "0", "--json"];
-    let Some(text) = output_of(&words) else { return Numbers::new() };
-    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    let told = regatta.to_str().and_then(|program| {
+        output_of(&[program, "top", "--pid", &pid, "--once", "--interval", "0", "--json"])
+    });
+    let value: Value = serde_json::from_str(&told.unwrap_or_default()).unwrap_or_default();
     let counters = value["total"]["counters"].as_object();
     let number = |(name, value): (&String, &Value)| Some((name.clone(), value.as_f64()?));
-    counters.into_iter().flatten().filter_map(number).collect()
+    (counters.into_iter().flatten().filter_map(number).collect(), replaced(&value))
+}
+
+/// Workers beyond the first in each slot of what `regatta top` says; None: it says nothing.
+fn replaced(top: &Value) -> Option<u64> {
+    let workers = top["workers"].as_array()?;
+    Some(workers.iter().filter_map(|one| one["incarnation"].as_u64()?.checked_sub(1)).sum())
 }
 
 /// What a fresh server's counters say that it holds.
@@ -225,7 +263,13 @@ fn memory(pids: &[u32]) -> Option<f64> {
 /// most three hardware events at a time, so that they need not take turns.
 fn attach(pids: &[u32]) -> (Vec<(&'static str, Counter)>, Vec<String>) {
     let (mut all, mut missing) = (Vec::new(), Vec::new());
-    for name in ["user_instructions", "kernel_instructions", "cycles", "task_ns", "switches"] {
+    let tasks = threads(pids);
+    if tasks.len() > TASKS_MAX {
+        let (names, tasks) = (HARDWARE.join(", "), tasks.len());
+        missing.push(format!("{names}: {tasks} tasks are more than are counted ({TASKS_MAX})"));
+        return (all, missing);
+    }
+    for name in HARDWARE {
         let open = |thread: i32| {
             let mut builder = match name {
                 "cycles" => Builder::new(Hardware::CPU_CYCLES),
@@ -241,7 +285,7 @@ fn attach(pids: &[u32]) -> (Vec<(&'static str, Counter)>, Vec<String>) {
             builder.read_format(times).build()
         };
         // A task that has just ended has nothing more to count.
-        let opened = threads(pids).into_iter().map(open);
+        let opened = tasks.iter().copied().map(open);
         let opened =
             opened.filter(|one| !matches!(one, Err(why) if why.raw_os_error() == Some(GONE)));
         match opened.collect::<Result<Vec<Counter>, _>>() {
@@ -278,7 +322,7 @@ mod tests {
     #[test]
     fn our_own_work_is_seen() {
         let me = [std::process::id()];
-        let watch = Watch::start(&me, None);
+        let watch = Watch::start(&me, None, None);
         let sum: u64 = std::hint::black_box((0..3_000_000_u64).map(std::hint::black_box).sum());
         assert!(sum > 0);
         let seen = watch.stop(&me, &[]);
@@ -291,10 +335,18 @@ mod tests {
     }
 
     #[test]
+    fn workers_after_the_first_of_their_slot_are_replaced_ones() {
+        let top = serde_json::json!({ "workers": [
+            { "slot": 0, "incarnation": 1 }, { "slot": 1, "incarnation": 3 },
+        ] });
+        assert_eq!((replaced(&top), replaced(&Value::Null)), (Some(2), None));
+    }
+
+    #[test]
     fn every_switch_is_one_of_two_kinds() {
         let mut child = quiet();
         let pids = [child.id()];
-        let seen = Watch::start(&pids, None).stop(&pids, &[]);
+        let seen = Watch::start(&pids, None, None).stop(&pids, &[]);
         drop(child.stdin.take());
         child.wait().unwrap();
         for name in ["switches", "voluntary_switches", "involuntary_switches", "disk_wait_s"] {
@@ -317,7 +369,7 @@ mod tests {
         });
         ready.recv().unwrap();
         let me = [std::process::id()];
-        let watch = Watch::start(&me, None);
+        let watch = Watch::start(&me, None, None);
         go.send(()).unwrap();
         sleeper.join().unwrap();
         let seen = watch.stop(&me, &[]);

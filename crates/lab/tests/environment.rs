@@ -175,6 +175,18 @@ fn memory_and_time_are_limited() {
     let used: u64 = used.unwrap().trim().parse().unwrap();
     // What was read counts for the group, and never more than it may have.
     assert!((4 << 20..=8 << 20).contains(&used), "{used}");
+    let memory = fs::read_to_string("/proc/meminfo").unwrap();
+    let swap = memory.lines().find_map(|line| line.strip_prefix("SwapTotal:"));
+    if swap.is_some_and(|swap| swap.trim() == "0 kB") {
+        // Who takes more is killed, which the group tells: a guard of trials reads it there.
+        let mut greedy = environment.command(Place::Server, Path::new("sh"));
+        let greedy = greedy.args(["-c", "head -c 64m /dev/zero | tail -c 64m"]);
+        greedy.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        let files = ["memory.events", "memory.oom_control"];
+        let told = files.iter().find_map(|name| fs::read_to_string(group.join(name)).ok()).unwrap();
+        let killed = |line: &str| line.strip_prefix("oom_kill ").is_some_and(|kills| kills != "0");
+        assert!(told.lines().any(killed), "{told}");
+    }
     let status = inside(&environment, Place::Server, &["cat", "/proc/self/status"]);
     assert!(status.contains("Cpus_allowed_list:\t0\n"), "{status}");
     assert_eq!(inside(&environment, Place::Client, &["nice"]).trim(), "1");
