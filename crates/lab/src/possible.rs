@@ -98,7 +98,7 @@ impl Here {
         let mut claims: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         for id in &experiment.claims {
             let claim = CLAIMS.iter().find(|claim| claim.id == id);
-            let needed = claim.map_or(0, |claim| processors(claim.needs));
+            let needed = claim.map_or(0, |claim| claim.processors);
             if needed > own {
                 claims.entry(needed).or_default().push(id.as_str());
             }
@@ -150,13 +150,6 @@ fn connections(experiment: &Experiment) -> u64 {
     let levels = factors.flat_map(|factor| &factor.levels);
     let most = levels.filter_map(|level| level.parse().ok()).max();
     most.unwrap_or(u64::from(experiment.workload.connections))
-}
-
-/// How many processors of the server's own a claim takes, by what it says that it needs.
-fn processors(needs: &str) -> usize {
-    const WORDS: [(&str, usize); 3] = [("two", 2), ("four", 4), ("eight", 8)];
-    let words = WORDS.into_iter().filter(|(word, _)| needs.contains(&format!("{word} processors")));
-    words.map(|(_, count)| count).max().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -246,15 +239,18 @@ measure.profile = true
         assert_eq!(refused(&experiment, rules), wanted);
     }
 
+    /// Two of these have no words that a program would find a number in.
     #[test]
-    fn claims_say_in_words_how_many_processors_they_need() {
-        for (needs, count) in [
-            ("four processors for the server", 4),
-            ("eight processors for the server", 8),
-            ("two processors, and each architecture tuned", 2),
-            ("a simulated disk", 0),
-        ] {
-            assert_eq!(processors(needs), count, "{needs}");
+    fn every_claim_that_needs_processors_is_told() {
+        let claims = r#"claims = ["G-7", "G-2", "S-18", "E-5"]"#;
+        let text = TEXT.replace(r#"claims = ["S-1", "S-2", "E-5"]"#, claims);
+        let all = said(&here(), &text);
+        for (needed, ids) in [(4, "G-7, S-18"), (8, "G-2")] {
+            let line = format!(
+                "claims that need {needed} processors for the server alone, which has 2, cannot be \
+                 told: {ids}"
+            );
+            assert!(all.contains(&line), "{line}: {all:#?}");
         }
     }
 }

@@ -10,6 +10,8 @@ pub struct Claim {
     pub gist: &'static str,
     /// What it takes to decide it.
     pub needs: &'static str,
+    /// Processors that the server has to have for itself, at least; 0: any.
+    pub processors: usize,
     /// The paper's number.
     pub paper: &'static str,
 }
@@ -22,6 +24,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With files larger than the page cache, SPED leaves a fifth of its processor or \
             more idle, waiting for the disk",
         needs: "a simulated disk and a memory limit",
+        processors: 0,
         paper: "33 %",
     },
     Claim {
@@ -29,24 +32,28 @@ pub const CLAIMS: &[Claim] = &[
         gist: "SPED's peak is 55 to 75 % of the best architecture's with a disk, and within 5 % \
             of it when all is cached",
         needs: "for the first half a simulated disk and a memory limit",
+        processors: 0,
         paper: "63 %",
     },
     Claim {
         id: "E-3",
         gist: "In overload SPED holds few connections, and its response times are not higher",
         needs: "a simulated disk, and thousands of descriptors",
+        processors: 0,
         paper: "2,615 of 30,000",
     },
     Claim {
         id: "E-4",
         gist: "With a disk, a second process raises the peak by a fifth or more",
         needs: "a simulated disk and a memory limit",
+        processors: 0,
         paper: "+38 %; waiting 33 to 8 %",
     },
     Claim {
         id: "E-5",
         gist: "From three processes to four the peak changes by less than 5 %",
         needs: "a simulated disk to be the paper's case",
+        processors: 0,
         paper: "5 and 4 % waiting",
     },
     Claim {
@@ -54,6 +61,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With a small cap on connections more processes do not help: waits bring fewer \
             events each",
         needs: "a load near the cap",
+        processors: 0,
         paper: "qualitative",
     },
     Claim {
@@ -62,6 +70,7 @@ pub const CLAIMS: &[Claim] = &[
             the poll set grows several-fold and poll's share of the processor doubles",
         needs: "user threads over few worker threads (Knot, Capriccio), which are not built; a \
             simulated disk, a shaped network, thousands of descriptors",
+        processors: 0,
         paper: "8, 15, 22 %; 243 to 609 descriptors",
     },
     Claim {
@@ -69,18 +78,21 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Twice the workers remove that decline and bring poll's share back",
         needs: "user threads over few worker threads (Knot, Capriccio), which are not built; a \
             simulated disk, a shaped network, thousands of descriptors",
+        processors: 0,
         paper: "8, 6, 5 %",
     },
     Claim {
         id: "E-9",
         gist: "Blocking sendfile needs ten times the processes",
         needs: "a simulated disk and a shaped network",
+        processors: 0,
         paper: "75 to 200 against 3 to 4",
     },
     Claim {
         id: "E-10",
         gist: "With few processes a larger cap is worse; with many the smaller one is",
         needs: "a simulated disk, a shaped network, descriptors",
+        processors: 0,
         paper: "qualitative",
     },
     Claim {
@@ -88,24 +100,28 @@ pub const CLAIMS: &[Claim] = &[
         gist: "At equal throughput blocking has ten times the context switches and half the \
             poll overhead",
         needs: "a simulated disk and a shaped network",
+        processors: 0,
         paper: "4,394 against 107 a second; 6.2 against 13.1 %",
     },
     Claim {
         id: "E-12",
         gist: "After saturation blocking loses more",
         needs: "a simulated disk and a shaped network",
+        processors: 0,
         paper: "-12 %",
     },
     Claim {
         id: "E-13",
         gist: "A shared cache answers as much as private ones, within 3 %",
         needs: "several processes, private and sharing",
+        processors: 0,
         paper: "equal",
     },
     Claim {
         id: "E-14",
         gist: "Private caches hold each file open once for each process, a shared one once",
         needs: "several processes, private and sharing",
+        processors: 0,
         paper: "5,000,000 descriptors avoided",
     },
     Claim {
@@ -114,6 +130,7 @@ pub const CLAIMS: &[Claim] = &[
             same within 5 %",
         needs: "Knot with a cache of its own (knot-c), which is not built; a simulated disk and a \
             memory limit",
+        processors: 0,
         paper: "100 to 1000 MB",
     },
     Claim {
@@ -121,6 +138,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Zero-copy sending gains 5 % without blocking and 8 % with it",
         needs: "Knot in three ways of sending (knot-c, knot-nb, knot-b), which are not built; a \
             simulated disk and a shaped network",
+        processors: 0,
         paper: "7 to 9 %, 11 to 18 %; copying 17.73 to 0.7 %",
     },
     Claim {
@@ -128,6 +146,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "A cap on threads limits throughput to what Little's law says, within 10 %",
         needs: "a thread for each connection, which is not built; of the event-driven servers P-1 \
             tells the same",
+        processors: 0,
         paper: "930 Mb/s at 10,000 threads",
     },
     Claim {
@@ -135,6 +154,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With a thread for each connection blocking sendfile is better by 3 to 10 %",
         needs: "Knot in two ways of sending (knot-nb, knot-b), which are not built; a simulated \
             disk and a shaped network",
+        processors: 0,
         paper: "7 %",
     },
     Claim {
@@ -143,6 +163,7 @@ pub const CLAIMS: &[Claim] = &[
             10 % ahead",
         needs: "user threads (Knot), which are not built; profiles; a simulated disk and a shaped \
             network",
+        processors: 0,
         paper: "7 to 11 %; +18 %, +34 %",
     },
     Claim {
@@ -150,6 +171,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "A worker that tries before it polls polls less than one that polls first",
         needs: "Knot with both designs of non-blocking sending, which are not built; a shaped \
             network",
+        processors: 0,
         paper: "qualitative",
     },
     Claim {
@@ -158,6 +180,7 @@ pub const CLAIMS: &[Claim] = &[
             times less",
         needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
             limit",
+        processors: 0,
         paper: "+12, +10 %; waiting 14 to 1 %",
     },
     Claim {
@@ -165,6 +188,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With few connections the number of writers does not matter, within 2 %",
         needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
             limit",
+        processors: 0,
         paper: "equal",
     },
     Claim {
@@ -172,6 +196,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "A pipeline reaches the best event-driven server within 3 %",
         needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
             limit",
+        processors: 0,
         paper: "equal",
     },
     Claim {
@@ -179,6 +204,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Work is unevenly spread over writers, and fewer would do if it were not",
         needs: "a pipeline of stages (WatPipe) with counters for each writer and three ways to \
             share work, which is not built; a simulated disk",
+        processors: 0,
         paper: "25 against 10",
     },
     Claim {
@@ -186,18 +212,21 @@ pub const CLAIMS: &[Claim] = &[
         gist: "The mean response time grows with the limit on connections; a lower limit costs \
             little throughput",
         needs: "load beyond saturation under two limits",
+        processors: 0,
         paper: "30,000 to 20,000 removes the difference",
     },
     Claim {
         id: "E-26",
         gist: "The accept strategy is a confounder: it changes gaps between architectures",
         needs: "several architectures under overload",
+        processors: 0,
         paper: "a design of [E] §7",
     },
     Claim {
         id: "E-27",
         gist: "epoll instead of poll lowers overhead, and throughput is no better",
         needs: "thousands of descriptors",
+        processors: 0,
         paper: "as good but no better",
     },
     Claim {
@@ -205,12 +234,14 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With short sessions, all cached and no think times a thread for each connection \
             equals events",
         needs: "a thread for each connection, which is not built",
+        processors: 0,
         paper: "a prediction of [E] §9",
     },
     Claim {
         id: "E-29",
         gist: "The gap between events and threads grows with still more connections",
         needs: "a thread for each connection, which is not built; more than 30,000 descriptors",
+        processors: 0,
         paper: "a prediction of [E] §9",
     },
     Claim {
@@ -218,54 +249,63 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Whether user threads over several processors keep their efficiency",
         needs: "user threads over kernel threads (MEANS), which are not built; four processors \
             for the server",
+        processors: 4,
         paper: "open",
     },
     Claim {
         id: "S-1",
         gist: "Sharing one cache costs 2 % at most at the peak",
         needs: "four processors for the server",
+        processors: 4,
         paper: "2 %",
     },
     Claim {
         id: "S-2",
         gist: "One global lock is measurably worse than two tiers",
         needs: "four processors for the server",
+        processors: 4,
         paper: "no number",
     },
     Claim {
         id: "S-3",
         gist: "Aligning processor, listener and process gives 5 % or more",
         needs: "four processors for the server",
+        processors: 4,
         paper: "9.5 %",
     },
     Claim {
         id: "S-4",
         gist: "A partitioned server with shared memory is within 3 % of N-copy",
         needs: "four processors for the server",
+        processors: 4,
         paper: "2 %",
     },
     Claim {
         id: "S-5",
         gist: "Under memory pressure N-copy is the worst",
         needs: "a simulated disk and a memory limit",
+        processors: 0,
         paper: "-20 %",
     },
     Claim {
         id: "S-6",
         gist: "All cached, non-blocking is at least as good as blocking",
         needs: "a shaped network",
+        processors: 0,
         paper: "2 to 6 %",
     },
     Claim {
         id: "S-7",
         gist: "On a disk, blocking sendfile is better by 5 % or more at equal architecture",
         needs: "a simulated disk and a shaped network",
+        processors: 0,
         paper: "about 9 % (WatPipe)",
     },
     Claim {
         id: "S-8",
         gist: "Blocking reads the disk in fewer and longer pieces",
         needs: "a simulated disk and its log",
+        processors: 0,
         paper: "seen in traces",
     },
     Claim {
@@ -273,6 +313,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Bytes read over those of an ideal cache of whole files: 1.05 at most when \
             blocking, 1.07 or more when not",
         needs: "a simulated disk, its log and a memory limit",
+        processors: 0,
         paper: "1.01 to 1.02 against 1.10 to 1.14",
     },
     Claim {
@@ -280,6 +321,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "All cached, one non-blocking writer for each core is best",
         needs: "a pipeline of stages (WatPipe), which is not built; four processors for the \
             server",
+        processors: 4,
         paper: "4 writers",
     },
     Claim {
@@ -287,6 +329,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "On a disk more writers wait less, and beyond an optimum throughput falls",
         needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
             limit",
+        processors: 0,
         paper: "100 to 500 writers",
     },
     Claim {
@@ -294,18 +337,21 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Pollers that are not pinned cost nothing, and help when load is uneven",
         needs: "a pipeline of stages (WatPipe), which is not built; four processors for the \
             server",
+        processors: 4,
         paper: "a suggestion",
     },
     Claim {
         id: "S-12",
         gist: "A process with a private cache costs far more memory than one that shares it",
         needs: "several numbers of processes",
+        processors: 0,
         paper: "7.3 against 0.6 MB",
     },
     Claim {
         id: "S-13",
         gist: "All cached, our best is 5 % ahead of nginx and 20 % ahead of lighttpd",
         needs: "nginx and lighttpd, tuned alike",
+        processors: 0,
         paper: "14 and 44 %",
     },
     Claim {
@@ -313,6 +359,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "A server with a thread for each connection takes memory from the page cache and \
             reads from the disk where others do not",
         needs: "Apache, and memory just above the files",
+        processors: 0,
         paper: "1.67 GB of page cache left of 4",
     },
     Claim {
@@ -321,102 +368,119 @@ pub const CLAIMS: &[Claim] = &[
             reported",
         needs: "an event library with coloured events (libasync-smp), which is not built; four \
             processors for the server",
+        processors: 4,
         paper: "refutes Zeldovich 2003",
     },
     Claim {
         id: "S-16",
         gist: "How far the kernel reads ahead decides more than the server",
         needs: "a simulated disk",
+        processors: 0,
         paper: "11,000 to 20,000 against 28,000 to 30,000 blocks a second",
     },
     Claim {
         id: "S-17",
         gist: "No configuration is the best both when all is cached and on a disk",
         needs: "both workloads in one run",
+        processors: 0,
         paper: "figure 5",
     },
     Claim {
         id: "S-18",
         gist: "Tuned, the best of each architecture differ by 10 % at most",
         needs: "four processors, and each architecture tuned (regatta lab best)",
+        processors: 4,
         paper: "10 %; 2 % cached",
     },
     Claim {
         id: "H-1",
         gist: "Accept1 saturates at 0.7 to 0.8 of AcceptInf's peak",
         needs: "load beyond saturation",
+        processors: 0,
         paper: "0.74",
     },
     Claim {
         id: "H-2",
         gist: "After saturation Accept1's share of time in select rises at least twofold",
         needs: "load of 0.7 and 2.4 S, and one process",
+        processors: 0,
         paper: "13 % to over 40 %",
     },
     Claim {
         id: "H-3",
         gist: "CM collapses: at 1.67 S it has less than half of AcceptInf's throughput",
         needs: "load of 1.67 S",
+        processors: 0,
         paper: "about 0.25",
     },
     Claim {
         id: "H-4",
         gist: "The collapse coincides with reads in vain",
         needs: "load of 1.43 and 1.67 S",
+        processors: 0,
         paper: "5 % to 26 %",
     },
     Claim {
         id: "H-5",
         gist: "Full-read alone is harmless, and not together with accept-on-close",
         needs: "load beyond saturation",
+        processors: 0,
         paper: "nearly identical; then the order changes",
     },
     Claim {
         id: "H-6",
         gist: "AcceptInf peaks higher, Eager falls less: the curves cross",
         needs: "load around saturation",
+        processors: 0,
         paper: "Eager ahead from 1.02 to 1.25 S",
     },
     Claim {
         id: "H-7",
         gist: "A limit between 10 and 75 accepts keeps the peak and is 5 % better past it",
         needs: "load of 1.2 S",
+        processors: 0,
         paper: "25 was the best",
     },
     Claim {
         id: "H-8",
         gist: "Accept-on-close calls accept with success, for less than one connection at a time",
         needs: "load near saturation",
+        processors: 0,
         paper: "93 % against 88 %",
     },
     Claim {
         id: "H-9",
         gist: "Open connections in overload: Accept1 < Accept25 < AcceptInf < CM",
         needs: "load beyond saturation",
+        processors: 0,
         paper: "CM at its cap of 15,000",
     },
     Claim {
         id: "H-10",
         gist: "Accept25's mean response time is not above AcceptInf's",
         needs: "load of 1.2 S",
+        processors: 0,
         paper: "within 10 %",
     },
     Claim {
         id: "H-11",
         gist: "The kernel drops connections exactly when replies fall behind requests",
         needs: "load beyond saturation",
+        processors: 0,
         paper: "correlation",
     },
     Claim {
         id: "H-12",
         gist: "The same limit helps an epoll server under overload",
         needs: "load of 1.4 S",
+        processors: 0,
         paper: "+25 to +40 % for TUX",
     },
     Claim {
         id: "H-13",
         gist: "Which accept strategy is best depends on the architecture",
         needs: "several architectures under overload",
+        processors: 0,
         paper: "TUX +19 to 36 %, Knot 0 to 32 %, uServer +39 to 71 %",
     },
     Claim {
@@ -424,6 +488,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With some of the cores a few copies beat one, and one for each core",
         needs: "four processors for the server at least, and copies placed by the caches they \
             share",
+        processors: 4,
         paper: "+13 % with 2 copies on 4 cores",
     },
     Claim {
@@ -431,6 +496,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "No number of copies is the best with every number of cores",
         needs: "runs with 1, 2, 4 and 8 processors for the server, each with 1 copy up to one for \
             each",
+        processors: 8,
         paper: "table III",
     },
     Claim {
@@ -439,6 +505,7 @@ pub const CLAIMS: &[Claim] = &[
             others",
         needs: "a server with a thread for each connection and a pipelined one, which are not \
             built yet",
+        processors: 0,
         paper: "35 %",
     },
     Claim {
@@ -446,18 +513,21 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With more cores the gap of a thread for each connection closes or turns",
         needs: "a thread for each connection, which is not built; one and four processors for the \
             server",
+        processors: 4,
         paper: "ahead at 4 cores",
     },
     Claim {
         id: "G-5",
         gist: "Short queues for new connections leave the processor unused",
         needs: "load beyond saturation",
+        processors: 0,
         paper: "33 % used",
     },
     Claim {
         id: "G-6",
         gist: "With all cores every architecture has the same peak, within 2 %",
         needs: "eight processors for the server",
+        processors: 8,
         paper: "6.6 Gb/s",
     },
     Claim {
@@ -466,30 +536,35 @@ pub const CLAIMS: &[Claim] = &[
             memory",
         needs: "one pinned process beside as many as processors, four for the server at least, \
             and counters of stalls by cause",
+        processors: 4,
         paper: "2.1 to 3.9 on 8 cores",
     },
     Claim {
         id: "G-8",
         gist: "Streaming through private memory scales less than the cores do",
         needs: "a memory benchmark, which the lab has none of, and many processors",
+        processors: 0,
         paper: "4.8 (12.1 without MMX) on 24 cores",
     },
     Claim {
         id: "A-1",
         gist: "Peaks rise from blocking to asynchronous to self-adapting",
         needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
+        processors: 0,
         paper: "+44 and +20 %; +22 and +5 %",
     },
     Claim {
         id: "A-2",
         gist: "Below BIO's knee the self-adapting server answers as fast as BIO, beyond it as AIO",
         needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
+        processors: 0,
         paper: "figures 6 and 8",
     },
     Claim {
         id: "A-3",
         gist: "Past its knee BIO's response time grows tenfold, the others' stays below 100 ms",
         needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
+        processors: 0,
         paper: "figures 6 and 8",
     },
     Claim {
@@ -497,6 +572,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "The share that is served asynchronously follows the queue, from nothing to nearly \
             all",
         needs: "[A]'s self-adapting server, which is not built",
+        processors: 0,
         paper: "section 4",
     },
     Claim {
@@ -504,18 +580,21 @@ pub const CLAIMS: &[Claim] = &[
         gist: "A poller that spins wastes its processor at low load, and one that waits loses \
             nothing",
         needs: "[A]'s self-adapting server with both pollers, which is not built",
+        processors: 0,
         paper: "- (a suspicion)",
     },
     Claim {
         id: "A-6",
         gist: "A fixed pool of more threads removes what self-adaptation gains",
         needs: "[A]'s servers with pools of 64 and 256 threads, which are not built",
+        processors: 0,
         paper: "- (a critique)",
     },
     Claim {
         id: "A-7",
         gist: "Adapting to how busy the disk is beats adapting to the queue",
         needs: "[A]'s self-adapting server with both rules, which is not built; a simulated disk",
+        processors: 0,
         paper: "its future work",
     },
     Claim {
@@ -523,18 +602,21 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Today's scheduler keeps thousands of threads within 15 % of the best event-driven \
             server",
         needs: "a thread for each connection, which is not built; thousands of descriptors",
+        processors: 0,
         paper: "- (contradicts [S] §7)",
     },
     Claim {
         id: "X-2",
         gist: "All cached, AMPED costs 5 % at most beside SPED",
         needs: "cached files",
+        processors: 0,
         paper: "- (Flash: slightly below SPED)",
     },
     Claim {
         id: "X-3",
         gist: "On a disk AMPED with one loop is within 5 % of SYMPED, and far ahead of SPED",
         needs: "a simulated disk and a memory limit",
+        processors: 0,
         paper: "- (Flash)",
     },
     Claim {
@@ -543,12 +625,14 @@ pub const CLAIMS: &[Claim] = &[
             that",
         needs: "a simulated disk, a memory limit, amped with helper processes that pass \
             descriptors and that do not, and names that the server does not keep",
+        processors: 0,
         paper: "- (Ruan and Pai 2004)",
     },
     Claim {
         id: "X-5",
         gist: "What asking helpers costs is seen where much is missed",
         needs: "a simulated disk and a memory limit, amped beside symped",
+        processors: 0,
         paper: "- (a doubt of [E] §2)",
     },
     Claim {
@@ -556,6 +640,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "A pipeline with a queue and a pool for each step has three times the context \
             switches of a short one",
         needs: "stages with pools (SEDA) and a short pipeline (WatPipe), which are not built",
+        processors: 0,
         paper: "- (expected by [E] §6)",
     },
     Claim {
@@ -563,18 +648,21 @@ pub const CLAIMS: &[Claim] = &[
         gist: "A batching controller lowers context switches and loses no more than 5 % of \
             throughput",
         needs: "stages with controllers (SEDA), which are not built",
+        processors: 0,
         paper: "- (SEDA)",
     },
     Claim {
         id: "X-8",
         gist: "The controller of pools grows the stage that waits for the disk, and no other",
         needs: "stages with controllers (SEDA), which are not built; a simulated disk",
+        processors: 0,
         paper: "- (SEDA)",
     },
     Claim {
         id: "X-9",
         gist: "Admission control at a 90th percentile meets it within 20 % at twice the load",
         needs: "admission control by stage (SEDA), which is not built",
+        processors: 0,
         paper: "- (SEDA)",
     },
     Claim {
@@ -582,24 +670,28 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Stages are fairer to clients than servers limited by their processes",
         needs: "stages (SEDA) and a process for each connection, which are not built; the lab \
             counts fairness",
+        processors: 0,
         paper: "Jain's index of 0.99",
     },
     Claim {
         id: "X-11",
         gist: "All cached, LAIO costs less than 3 % beside SPED",
         needs: "cached files",
+        processors: 0,
         paper: "- (LAIO)",
     },
     Claim {
         id: "X-12",
         gist: "On a disk LAIO with one process is within 5 % of SYMPED",
         needs: "a simulated disk and a memory limit",
+        processors: 0,
         paper: "open in [E]",
     },
     Claim {
         id: "X-13",
         gist: "Laziness completes at once what is in memory; always asking a helper costs a tenth",
         needs: "cached files",
+        processors: 0,
         paper: "-",
     },
     Claim {
@@ -607,6 +699,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "A hybrid of few threads equals a thread for each connection",
         needs: "a hybrid of threads and events, and a thread for each connection, which are not \
             built",
+        processors: 0,
         paper: "- (Carrera 2005)",
     },
     Claim {
@@ -614,6 +707,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "A hybrid hardly depends on the keep-alive time-out, threads do",
         needs: "a hybrid of threads and events, and a thread for each connection, which are not \
             built",
+        processors: 0,
         paper: "below 5 against over 30 %",
     },
     Claim {
@@ -621,6 +715,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Batching by stage lowers cycles for each instruction by 5 %, for a longer median",
         needs: "stages with batches (cohort scheduling), which are not built; counters of the \
             processor",
+        processors: 0,
         paper: "- (Larus and Parkes)",
     },
     Claim {
@@ -628,6 +723,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Che's page cache, Little's law and two queues predict peaks, disk bytes and \
             plateaus within 15 %",
         needs: "a simulated disk with its log, a memory limit, a small limit on connections",
+        processors: 0,
         paper: "ours",
     },
     Claim {
@@ -635,12 +731,14 @@ pub const CLAIMS: &[Claim] = &[
         gist: "One thread over io_uring ends SPED's idling on a disk",
         needs: "the server over io_uring (uring-1), which is not built; a simulated disk and a \
             memory limit. X-12 tells the same of LAIO",
+        processors: 0,
         paper: "ours",
     },
     Claim {
         id: "P-3",
         gist: "Without think times the servers rank otherwise",
         needs: "the same servers with think times and without",
+        processors: 0,
         paper: "ours",
     },
 ];
