@@ -7,15 +7,17 @@ use crate::profile::Profile;
 use crate::profile::shares::{PLACES, shares};
 use serde_json::{Value, json};
 
+/// The shares of a profile's samples by place; none without stacks.
+pub(super) type Shares = Vec<(&'static str, f64)>;
+
 /// A figure for each arm that was profiled at several rates.
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    let profiles = Profile::all(&report.run.directory);
     let mut figures = Vec::new();
     for (at, arm) in report.arms.iter().enumerate() {
-        let mut of_arm: Vec<&Profile> =
-            profiles.iter().filter(|one| report.arm(&one.cell) == at).collect();
-        of_arm.sort_by(|a, b| rate(&a.cell).total_cmp(&rate(&b.cell)));
-        let several = of_arm.windows(2).any(|two| rate(&two[0].cell) < rate(&two[1].cell));
+        let mut of_arm: Vec<(usize, &Profile)> = report.profiles.iter().enumerate().collect();
+        of_arm.retain(|(_, one)| report.arm(&one.cell) == at);
+        of_arm.sort_by(|(_, a), (_, b)| rate(&a.cell).total_cmp(&rate(&b.cell)));
+        let several = of_arm.windows(2).any(|two| rate(&two[0].1.cell) < rate(&two[1].1.cell));
         if several && let Some(figure) = report.by_call((at, &arm.name), &of_arm) {
             figures.push(figure);
         }
@@ -24,14 +26,22 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
 }
 
 impl Report<'_> {
-    fn by_call(&self, (at, arm): (usize, &str), profiles: &[&Profile]) -> Option<Figure> {
+    /// The shares of each profile by system call, in the order of the profiles.
+    fn by_calls(&self) -> &[Shares] {
+        self.calls.get_or_init(|| {
+            let stacks = |profile: &Profile| profile.stacks(&self.run.directory);
+            let of = |profile| stacks(profile).map_or_else(Vec::new, |stacks| shares(&stacks));
+            self.profiles.iter().map(of).collect()
+        })
+    }
+
+    fn by_call(&self, (at, arm): (usize, &str), profiles: &[(usize, &Profile)]) -> Option<Figure> {
+        let all = self.by_calls();
         let (mut labels, mut columns) = (Vec::new(), Vec::new());
-        for profile in profiles {
-            let Some(stacks) = profile.stacks(&self.run.directory) else { continue };
-            let found = shares(&stacks);
-            if !found.is_empty() {
+        for (which, profile) in profiles {
+            if !all[*which].is_empty() {
                 labels.push(label(&profile.cell));
-                columns.push(found);
+                columns.push(&all[*which]);
             }
         }
         let part = |(row, name): (usize, &str)| {
@@ -53,9 +63,7 @@ impl Report<'_> {
 
     /// The share of a cell's profile that lies in some system calls (of [`PLACES`]), per cent.
     pub(super) fn called(&self, cell: &Cell, calls: &[String]) -> Option<f64> {
-        let profiles = Profile::all(&self.run.directory);
-        let profile = profiles.iter().rfind(|profile| profile.cell == *cell)?;
-        let found = shares(&profile.stacks(&self.run.directory)?);
+        let found = &self.by_calls()[self.profiles.iter().rposition(|one| one.cell == *cell)?];
         let named = found.iter().filter(|(name, _)| calls.iter().any(|call| call == name));
         (!found.is_empty()).then(|| 100.0 * named.map(|(_, share)| share).sum::<f64>())
     }
@@ -120,8 +128,9 @@ mod tests {
             report.called(&cell.unwrap().cell, &calls).unwrap()
         };
         assert!((shared(&["select"]) - 48.0).abs() < 1e-9);
-        assert!((shared(&["read", "write", "open", "close"]) - 52.0).abs() < 1e-9);
         drop(folder);
+        let again = shared(&["read", "write", "open", "close"]);
+        assert!((again - 52.0).abs() < 1e-9, "each profile is read once: {again}");
     }
 
     #[test]

@@ -33,9 +33,11 @@ use crate::analysis::Analysis;
 use crate::claims::{self, Judged};
 use crate::journal::Run;
 use crate::plan::{AGAIN, Cell};
+use crate::profile::Profile;
 use crate::run::levels;
 pub(crate) use markdown::escaped;
 use serde::Serialize;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -49,6 +51,10 @@ pub(crate) struct Report<'a> {
     pub(crate) arms: Vec<Arm>,
     /// What the whole results say, where they are still there.
     pub(crate) gathered: BTreeMap<Cell, gathered::Gathered>,
+    /// The profiles, each arm's in their order.
+    pub(crate) profiles: Vec<Profile>,
+    /// Their shares by system call, once somebody has asked: stacks are long to read.
+    calls: OnceCell<Vec<calls::Shares>>,
 }
 
 /// An arm as figures show it: with its own options, without what concerns everybody.
@@ -98,7 +104,15 @@ impl<'a> Report<'a> {
                 arms.push(Arm { name, colour, again });
             }
         }
-        Self { claims: claims::judge(run), gathered: gathered::gather(run), analysis, arms, run }
+        Self {
+            claims: claims::judge(run),
+            gathered: gathered::gather(run),
+            profiles: Profile::all(&run.directory),
+            calls: OnceCell::new(),
+            analysis,
+            arms,
+            run,
+        }
     }
 
     /// Which of the arms a cell belongs to.

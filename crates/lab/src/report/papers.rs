@@ -7,7 +7,6 @@ use crate::analysis::CellSummary;
 use crate::claims::Verdict;
 use crate::claims::evidence::{self, Evidence};
 use crate::papers::{self, Drawn, Paper, Printed, Row};
-use crate::profile::Profile;
 use crate::stats::median;
 use serde_json::{Value, json};
 
@@ -179,8 +178,7 @@ impl Report<'_> {
 
     /// The share of a category in the profile of a cell, per cent.
     fn category(&self, one: &CellSummary, name: &str) -> Option<f64> {
-        let profiles = Profile::all(&self.run.directory);
-        let mine = profiles.iter().rfind(|profile| profile.cell.arm == one.cell.arm)?;
+        let mine = self.profiles.iter().rfind(|profile| profile.cell.arm == one.cell.arm)?;
         mine.named_share(name).map(|share| 100.0 * share)
     }
 

@@ -8,11 +8,11 @@ use crate::profile::{self, Profile, Source};
 use serde_json::json;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    let profiles = Profile::all(&report.run.directory);
+    let profiles = &report.profiles;
     let mut figures = Vec::new();
     if !profiles.is_empty() {
-        figures.push(report.bars(&profiles));
-        figures.push(report.shares(&profiles));
+        figures.push(report.bars(profiles));
+        figures.push(report.shares(profiles));
     }
     figures.extend(report.machine_numbers());
     figures
