@@ -1,9 +1,13 @@
 //! The papers' rules of verification (\[E\] §3.4, \[S\] §5): what is kept of them for each trial,
 //! and what the trials of a cell say together.
 
+use crate::analysis::of;
+use crate::journal::Run;
+use crate::plan::{Cell, cells};
 use crate::record::Record;
 use regatta_load::engine::Ruling;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The papers that have such rules: their name in results, and their mark.
 pub const PAPERS: [(&str, &str); 2] = [("eurosys07", "[E]"), ("systor12", "[S]")];
@@ -84,6 +88,51 @@ impl Together {
     pub(crate) fn breaks(&self) -> bool {
         self.broken > 0 && 2 * self.broken >= self.trials
     }
+}
+
+/// The factor that a line runs over.
+const RATE: &str = "workload.rate";
+
+/// An arm at one setting of all but the rate, and its cells from the lowest rate to the highest.
+pub(crate) type Lines<'a> = Vec<(String, Vec<&'a Cell>)>;
+
+/// The lines that cells make, in the cells' order.
+pub(crate) fn lines<'a>(cells: impl Iterator<Item = &'a Cell>) -> Lines<'a> {
+    let mut lines: Lines<'_> = Vec::new();
+    let mut places: BTreeMap<Cell, usize> = BTreeMap::new();
+    for cell in cells {
+        let mut line = cell.clone();
+        line.levels.remove(RATE);
+        let next = places.len();
+        let at = *places.entry(line.clone()).or_insert(next);
+        if at == next {
+            lines.push((line.name(), Vec::new()));
+        }
+        lines[at].1.push(cell);
+    }
+    let rate = |cell: &Cell| {
+        let level = cell.levels.get(RATE).and_then(|level| crate::spec::rate(level));
+        level.map_or(0.0, |(rate, _)| rate)
+    };
+    for (_, cells) in &mut lines {
+        cells.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+    }
+    lines
+}
+
+/// The lines of a run that break one paper's rules, and from which rate on.
+pub(crate) fn breaking(run: &Run, paper: &str) -> Vec<String> {
+    let all = cells(&run.experiment);
+    let breaks = |cell: &&Cell| Together::of(of(run, cell), paper).breaks();
+    let told = |(name, cells): (String, Vec<&Cell>)| {
+        Some(format!("{name}{}", from(cells.into_iter().find(breaks)?)))
+    };
+    lines(all.iter()).into_iter().filter_map(told).collect()
+}
+
+/// ` from 1.4x on`, where rates vary.
+pub(crate) fn from(cell: &Cell) -> String {
+    cell.levels.get(RATE).map_or(String::new(), |rate| format!(" from {rate} on"))
 }
 
 #[cfg(test)]

@@ -22,8 +22,12 @@ mod table;
 pub use table::{CLAIMS, Claim};
 
 use crate::journal::Run;
+use crate::rules::{self, PAPERS};
 use evidence::Evidence;
 use serde::{Deserialize, Serialize};
+
+/// So many lines that break a paper's rules are named.
+const LINES_MAX: usize = 3;
 
 /// What may be said of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +80,39 @@ impl Finding {
 /// Judges every claim that the experiment names.
 pub fn judge(run: &Run) -> Vec<Judged> {
     let evidence = Evidence::new(run);
-    run.experiment.claims.iter().map(|id| judge_one(run, &evidence, id)).collect()
+    let breaking = PAPERS.map(|(paper, mark)| (mark, rules::breaking(run, paper)));
+    let claims = run.experiment.claims.iter();
+    claims
+        .map(|id| {
+            let mut judged = judge_one(run, &evidence, id);
+            // Where nothing was seen, nothing is to be taken with care.
+            if !judged.ours.is_empty() {
+                judged.why += &unpublished(id, &breaking);
+            }
+            judged
+        })
+        .collect()
+}
+
+/// Which of a run's lines the claim's paper would not have published, by its own rules; of a claim
+/// that is no paper's, each paper that has such rules. Empty: it would have published all.
+fn unpublished(id: &str, breaking: &[(&str, Vec<String>)]) -> String {
+    let (own, _) = id.split_once('-').unwrap_or((id, ""));
+    let concerned = |mark: &str| match own {
+        "X" | "P" => true,
+        letter => mark.trim_matches(['[', ']']) == letter,
+    };
+    let told = breaking.iter().filter(|(mark, lines)| concerned(mark) && !lines.is_empty());
+    let told = told.map(|(mark, lines)| {
+        let named: Vec<&str> = lines.iter().take(LINES_MAX).map(String::as_str).collect();
+        let more = match lines.len().saturating_sub(LINES_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named = named.join(", ");
+        format!("; by {mark}'s rules of verification not to be published: {named}{more}")
+    });
+    told.collect()
 }
 
 fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {

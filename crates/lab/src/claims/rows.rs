@@ -10,7 +10,7 @@ use crate::stats::Random;
 use std::collections::BTreeMap;
 
 /// What of a world differs from the plain one: the arm, its rate, all its levels.
-type World = fn(&str, f64, &Cell) -> Vec<(&'static str, f64)>;
+pub(super) type World = fn(&str, f64, &Cell) -> Vec<(&'static str, f64)>;
 
 /// A world where nothing differs: 1,000 answers a second at most, no disk.
 fn plain(rate: f64) -> Vec<(&'static str, f64)> {
@@ -97,11 +97,11 @@ fn with_noise(run: &Run, seed: u64, noise: f64, noisy: fn(&str) -> bool) -> Run 
 }
 
 /// A run with a hundredth of noise in what is answered.
-fn run_in(text: &str, world: World) -> Run {
+pub(super) fn run_in(text: &str, world: World) -> Run {
     with_noise(&quiet(text, world), 5, 0.01, |name| name == "good_per_s")
 }
 
-fn found(experiment: &str) -> &'static str {
+pub(super) fn found(experiment: &str) -> &'static str {
     library::find(experiment).unwrap_or_else(|| panic!("there is no {experiment}"))
 }
 
@@ -147,7 +147,7 @@ fn disk_without_effect(_: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
     vec![("disk_wait_s", 0.1), ("server_cpu", 0.39)]
 }
 
-fn nothing(_: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+pub(super) fn nothing(_: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
     Vec::new()
 }
 

@@ -184,6 +184,37 @@ fn arms_are_compared_over_the_rates_that_both_have() {
     assert!(Evidence::new(&run).tops(["accept1", "acceptinf"]).is_err());
 }
 
+fn published(judged: &Judged) -> bool {
+    !judged.why.contains("not to be published")
+}
+
+#[test]
+fn a_verdict_says_which_lines_its_paper_would_not_have_published() {
+    let break_at = |run: &mut Run, rate: &str| {
+        for record in &mut run.records {
+            let breaks = record.cell.levels["workload.rate"] == rate && record.block > 0;
+            let breach = "E-1: 12.00 % timed out, not 10.00 (12/100)";
+            let breaches: &[&str] = if breaks { &[breach] } else { &[] };
+            record.rules = rules::tests::ruled("eurosys07", breaches);
+        }
+    };
+    let mut run = made_up(TEXT, &|cell| world(cell, false));
+    break_at(&mut run, "1.67x");
+    let breaking = [("[E]", rules::breaking(&run, "eurosys07"))];
+    let told = |id: &str| unpublished(id, &breaking);
+    let words = "; by [E]'s rules of verification not to be published: acceptinf from 1.67x on, \
+                 acceptinf (again) from 1.67x on, accept1 from 1.67x on and 5 more";
+    assert_eq!((told("E-26").as_str(), told("P-3").as_str()), (words, words));
+    assert_eq!(told("H-1") + &told("S-8b"), "", "whose papers have no such rules, or keep theirs");
+    assert!(judge(&run).iter().all(published), "[H] has no such rules, and E-1 saw nothing");
+    let mut run = rows::run_in(rows::found("eurosys07-fig4"), rows::nothing);
+    break_at(&mut run, "1.4x");
+    let judged = judge(&run);
+    let (seen, unseen): (Vec<_>, Vec<_>) = judged.iter().partition(|one| !one.ours.is_empty());
+    assert!(!seen.is_empty() && !seen.iter().any(|one| published(one)), "{judged:?}");
+    assert!(unseen.iter().all(|one| published(one)), "{judged:?}");
+}
+
 #[test]
 fn what_the_machine_does_not_allow_cannot_be_told_with_that_reason() {
     let mut run = made_up(TEXT, &|cell| world(cell, false));

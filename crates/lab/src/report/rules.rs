@@ -1,12 +1,11 @@
 //! The papers' rules of verification: which lines a paper would have published.
 
 use super::Report;
-use super::figures::{Figure, RATE, Section, rate};
+use super::figures::{Figure, Section};
 use super::tables::Table;
 use crate::analysis;
 use crate::plan::Cell;
-use crate::rules::{PAPERS, Together};
-use std::collections::BTreeMap;
+use crate::rules::{self, PAPERS, Together};
 
 /// What the rules are.
 const RULES: &str = "A paper publishes a line only if every rate of it keeps its rules. [E] §3.4: \
@@ -20,9 +19,6 @@ const RULES: &str = "A paper publishes a line only if every rate of it keeps its
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     report.rules().into_iter().collect()
 }
-
-/// An arm at one setting of all but the rate, and its cells from the lowest rate to the highest.
-type Lines<'a> = Vec<(String, Vec<&'a Cell>)>;
 
 impl Report<'_> {
     /// What a cell's trials say together of one paper's rules.
@@ -42,40 +38,18 @@ impl Report<'_> {
         let Some((paper, _)) = PAPERS.iter().find(|(_, known)| *known == mark) else {
             return String::new();
         };
-        let breaking = self.rule_lines().into_iter().filter_map(|(name, cells)| {
-            let first = cells.into_iter().find(|cell| self.ruled(cell, paper).breaks())?;
-            Some(format!("{name}{}", at(first)))
-        });
-        let breaking: Vec<String> = breaking.collect();
+        let breaking = rules::breaking(self.run, paper);
         if breaking.is_empty() {
             return String::new();
         }
         format!(" By its own rules the paper would not have published: {}.", breaking.join("; "))
     }
 
-    fn rule_lines(&self) -> Lines<'_> {
-        let mut lines: Lines<'_> = Vec::new();
-        let mut places: BTreeMap<Cell, usize> = BTreeMap::new();
-        for one in self.analysis.cells.iter().filter(|one| one.trials > 0) {
-            let mut line = one.cell.clone();
-            line.levels.remove(RATE);
-            let next = places.len();
-            let at = *places.entry(line.clone()).or_insert(next);
-            if at == next {
-                lines.push((line.name(), Vec::new()));
-            }
-            lines[at].1.push(&one.cell);
-        }
-        for (_, cells) in &mut lines {
-            cells.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
-        }
-        lines
-    }
-
     fn rules(&self) -> Option<Figure> {
         let mut rows = Vec::new();
         let mut kept = PAPERS.map(|_| 0);
-        for (name, cells) in self.rule_lines() {
+        let measured = self.analysis.cells.iter().filter(|one| one.trials > 0);
+        for (name, cells) in rules::lines(measured.map(|one| &one.cell)) {
             let mut row = vec![name];
             for ((paper, _), kept) in PAPERS.iter().zip(&mut kept) {
                 let words = self.line_words(&cells, paper);
@@ -118,23 +92,20 @@ impl Report<'_> {
             format!("{}: {}{more}", how.rule, how.last)
         });
         let (broken, trials) = (first.broken, first.trials);
-        Some(format!("breaks{} ({broken} of {trials} trials), {how}", at(cell)))
+        Some(format!("breaks{} ({broken} of {trials} trials), {how}", rules::from(cell)))
     }
 }
 
 /// A line that verifies.
 const VERIFIES: &str = "verifies";
 
-/// ` from 1.4x on`, where rates vary.
-fn at(cell: &Cell) -> String {
-    cell.levels.get(RATE).map_or(String::new(), |rate| format!(" from {rate} on"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::tests::made_up;
+    use crate::report::figures::RATE;
     use crate::rules::tests::ruled;
+    use std::collections::BTreeMap;
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }
