@@ -38,11 +38,14 @@ pub(super) fn quotient(part: &str, whole: &str) -> impl Fn(&Record) -> Option<f6
     }
 }
 
-/// A run that predicates look at, or those of its cells that have one level of one factor.
+/// So many factors may be held at one level at a time.
+pub(super) const ONLY_MAX: usize = 4;
+
+/// A run that predicates look at, or those of its cells that have one level of some factors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
     pub(crate) run: &'a Run,
-    pub(crate) only: Option<(&'a str, &'a str)>,
+    only: [Option<(&'a str, &'a str)>; ONLY_MAX],
 }
 
 /// A finding, or what is missing.
@@ -71,12 +74,15 @@ pub(crate) type Family<'t> = Vec<(&'t Target, &'t str)>;
 
 impl<'a> Evidence<'a> {
     pub(crate) fn new(run: &'a Run) -> Self {
-        Self { run, only: None }
+        Self { run, only: [None; ONLY_MAX] }
     }
 
-    /// The cells that have this level of a factor.
+    /// Those of the cells that have this level of a factor.
     pub(crate) fn with(&self, path: &'a str, level: &'a str) -> Self {
-        Self { only: Some((path, level)), ..*self }
+        let mut with = *self;
+        let free = with.only.iter_mut().find(|one| one.is_none());
+        *free.expect("predicates hold fewer factors than there is room for") = Some((path, level));
+        with
     }
 
     /// The levels of the factor whose path begins so, with its whole path.
@@ -162,8 +168,10 @@ impl<'a> Evidence<'a> {
             .into_iter()
             .filter(|cell| cell.arm == arm)
             .filter(|cell| {
-                self.only
-                    .is_none_or(|(path, level)| cell.levels.get(path).is_some_and(|l| l == level))
+                let has = |(path, level): &(&str, &str)| {
+                    cell.levels.get(*path).is_some_and(|have| have == level)
+                };
+                self.only.iter().flatten().all(has)
             })
             .filter(|cell| !by_block(self.run, cell, "good_per_s").is_empty())
             .filter_map(|cell| Some((multiple(&cell)?, cell)))

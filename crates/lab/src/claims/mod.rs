@@ -18,6 +18,7 @@ mod response;
 mod sharing;
 mod shown;
 mod table;
+mod tuned;
 
 pub use table::{CLAIMS, Claim};
 
@@ -201,6 +202,7 @@ fn predicate(id: &str) -> Option<Predicate> {
         "S-14" => others::s14,
         "S-16" => others::s16,
         "S-17" => others::s17,
+        "S-18" => tuned::s18,
         "X-2" => helpers::x2,
         "X-3" => helpers::x3,
         "X-4" => helpers::x4,
@@ -212,6 +214,8 @@ fn predicate(id: &str) -> Option<Predicate> {
     })
 }
 
+#[cfg(test)]
+mod cores;
 #[cfg(test)]
 mod rows;
 #[cfg(test)]

@@ -600,14 +600,14 @@ fn every_claim_of_an_experiment_is_in_the_index() {
 }
 
 /// An experiment of one rate with these targets.
-fn text(claims: &str, targets: &str) -> String {
+pub(super) fn text(claims: &str, targets: &str) -> String {
     format!(
         "experiment = {{ name = \"x\", question = \"?\", expect = \"!\", claims = [{claims}] }}\n\
          workload.root = \".\"\nmeasure.blocks = 6\n{targets}"
     )
 }
 
-fn check_text(text: &str, rows: &[(&str, Verdict, World)]) {
+pub(super) fn check_text(text: &str, rows: &[(&str, Verdict, World)]) {
     for (at, (claim, wanted, world)) in rows.iter().enumerate() {
         let mut run = run_in(text, *world);
         run.experiment.claims = vec![(*claim).to_owned()];
@@ -665,33 +665,6 @@ fn helpers_on_a_disk() {
             ("S-5", Cannot, nothing),
         ],
     );
-}
-
-#[test]
-fn cycles_over_cores() {
-    let text = |cpus: &str| {
-        text(
-            "\"G-7\"",
-            &format!(
-                "[targets.one]\nprogram = \"regatta\"\nconfig.server.architecture = \"symped\"\n\
-                 config.event.processes = 1\nconfig.event.pin = \"cpu\"\n\
-                 [targets.all]\nprogram = \"regatta\"\nconfig.server.architecture = \"symped\"\n\
-                 config.event.processes = 8\nconfig.event.pin = \"cpu\"\n\
-                 [machine]\nserver_cpus = \"{cpus}\"\nclient_cpus = \"9\"\n"
-            ),
-        )
-    };
-    fn slower(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
-        vec![("cycles_per_instruction", if arm == "one" { 2.1 } else { 3.9 })]
-    }
-    fn hardly(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
-        vec![("cycles_per_instruction", if arm == "one" { 2.1 } else { 2.3 })]
-    }
-    check_text(
-        &text("0-7"),
-        &[("G-7", Cannot, slower), ("G-7", Fails, hardly), ("G-7", Cannot, nothing)],
-    );
-    check_text(&text("0-1"), &[("G-7", Cannot, slower), ("G-7", Cannot, hardly)]);
 }
 
 /// Arms are found by their options, whatever they are called.

@@ -388,7 +388,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "S-18",
         gist: "Tuned, the best of each architecture differ by 10 % at most",
-        needs: "four processors, and each architecture tuned (regatta lab best)",
+        needs: "four processors for the server, and several settings of each architecture",
         processors: 4,
         paper: "10 %; 2 % cached",
     },

@@ -1,0 +1,94 @@
+//! Claims that take several processors, against worlds in which they are true and in which not.
+
+use super::rows::{World, check_text, nothing, run_in, text};
+use super::*;
+use crate::plan::Cell;
+use Verdict::{CannotTell as Cannot, Fails, Holds};
+
+#[test]
+fn cycles_over_cores() {
+    let text = |cpus: &str| {
+        text(
+            "\"G-7\"",
+            &format!(
+                "[targets.one]\nprogram = \"regatta\"\nconfig.server.architecture = \"symped\"\n\
+                 config.event.processes = 1\nconfig.event.pin = \"cpu\"\n\
+                 [targets.all]\nprogram = \"regatta\"\nconfig.server.architecture = \"symped\"\n\
+                 config.event.processes = 8\nconfig.event.pin = \"cpu\"\n\
+                 [machine]\nserver_cpus = \"{cpus}\"\nclient_cpus = \"9\"\n"
+            ),
+        )
+    };
+    fn slower(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+        vec![("cycles_per_instruction", if arm == "one" { 2.1 } else { 3.9 })]
+    }
+    fn hardly(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+        vec![("cycles_per_instruction", if arm == "one" { 2.1 } else { 2.3 })]
+    }
+    check_text(
+        &text("0-7"),
+        &[("G-7", Cannot, slower), ("G-7", Fails, hardly), ("G-7", Cannot, nothing)],
+    );
+    check_text(&text("0-1"), &[("G-7", Cannot, slower), ("G-7", Cannot, hardly)]);
+}
+
+/// Two architectures with settings of each, one with a single one, and two amounts of memory.
+fn settings(cpus: &str) -> String {
+    text(
+        "\"S-18\"",
+        &format!(
+            "[targets.symped]\nprogram = \"regatta\"\nconfig.server.architecture = \"symped\"\n\
+             [targets.shared]\nprogram = \"regatta\"\nconfig.server.architecture = \
+             \"shared-symped\"\nconfig.event.processes = 4\n\
+             [targets.shared-many]\nprogram = \"regatta\"\nconfig.server.architecture = \
+             \"shared-symped\"\nconfig.event.processes = 40\n\
+             [targets.amped]\nprogram = \"regatta\"\nconfig.server.architecture = \"amped\"\n\
+             [factors]\n\"targets.symped.config.event.processes\" = [2, 4, 8]\n\
+             \"environment.memory_share\" = [2, 0.5]\n\
+             [machine]\nserver_cpus = \"{cpus}\"\nclient_cpus = \"9\"\n"
+        ),
+    )
+}
+
+/// What a version reaches: a tuned one 1,000, shared ones so many times that.
+fn reached(arm: &str, cell: &Cell, shared: f64) -> Vec<(&'static str, f64)> {
+    let processes = cell.levels.get("targets.symped.config.event.processes").map(String::as_str);
+    let good = match (arm, processes) {
+        ("symped", Some("4")) => 1_000.0,
+        ("shared-many", _) => 1_000.0 * shared,
+        // The only setting of its architecture, which is no tuned one.
+        ("amped", _) => 300.0,
+        _ => 500.0,
+    };
+    vec![("good_per_s", good)]
+}
+
+#[test]
+fn the_best_of_each_architecture() {
+    fn near(arm: &str, _: f64, cell: &Cell) -> Vec<(&'static str, f64)> {
+        reached(arm, cell, 0.95)
+    }
+    fn far(arm: &str, _: f64, cell: &Cell) -> Vec<(&'static str, f64)> {
+        reached(arm, cell, 0.8)
+    }
+    fn far_on_a_disk(arm: &str, _: f64, cell: &Cell) -> Vec<(&'static str, f64)> {
+        let cached = cell.levels["environment.memory_share"] == "2";
+        reached(arm, cell, if cached { 1.0 } else { 1.3 })
+    }
+    let rows: [(&str, Verdict, World); 4] = [
+        ("S-18", Holds, near),
+        ("S-18", Fails, far),
+        ("S-18", Fails, far_on_a_disk),
+        ("S-18", Cannot, |arm, _, cell| reached(arm, cell, 0.91)),
+    ];
+    check_text(&settings("0-3"), &rows);
+    check_text(&settings("0-1"), &[("S-18", Cannot, near), ("S-18", Cannot, far)]);
+    let told = judge(&run_in(&settings("0-3"), near)).remove(0);
+    let best = "symped event.processes=4 over shared-many at environment.memory_share=0.5: 1.0";
+    assert!(told.ours.contains(best), "{told:?}");
+    assert!(told.why.contains("of the settings 3 of symped, 2 of shared-symped"), "{told:?}");
+    assert!(told.why.contains("left out: amped"), "{told:?}");
+    let alone = settings("0-3").replace("[2, 4, 8]", "[4]");
+    let told = judge(&run_in(&alone, near)).remove(0);
+    assert!(told.verdict == Cannot && told.why.contains("several settings each"), "{told:?}");
+}
