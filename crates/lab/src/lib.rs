@@ -7,7 +7,8 @@
 //!   [`record`], [`rules`] and [`manifest`] keep it.
 //! * A trial: `trial` takes a room (`rooms`, [`env`]), a server (`servers`, [`programs`]) and a
 //!   load (`offer`, `asked`), hears what they say (`watch`, `used`, `sample`, `processors`,
-//!   `kept`, `drops`, `deaths`, [`calls`]) and decides whether it counts (`guard`, `settle`).
+//!   `kept`, `drops`, `deaths`, `stalls`, [`calls`]) and decides whether it counts (`guard`,
+//!   `settle`).
 //! * Beside it, [`profile`]: where the time goes.
 //! * What it says: [`stats`], [`analysis`], [`mod@knee`], [`claims`], [`papers`], [`model`].
 //! * Who reads it: [`cli`], [`report`], `compare`.
@@ -50,6 +51,7 @@ mod sample;
 mod servers;
 mod settle;
 pub mod spec;
+mod stalls;
 pub mod stats;
 mod trial;
 mod used;

@@ -7,6 +7,7 @@ use crate::profile::may_see_all;
 use crate::programs;
 use crate::rooms;
 use crate::spec::{Experiment, Loop, Rules};
+use crate::stalls;
 use perf_event::Builder;
 use perf_event::events::Hardware;
 use rustix::process::{Resource, getrlimit};
@@ -28,6 +29,8 @@ struct Here {
     sees_all: bool,
     /// Why the processor's counters cannot be read; None: they can.
     counters: Option<String>,
+    /// Causes of stalls that it does not count, with why.
+    stalls: Vec<String>,
 }
 
 impl Here {
@@ -40,6 +43,7 @@ impl Here {
             has_perf: programs::find("perf").is_some(),
             sees_all: may_see_all(),
             counters: counter.err().map(|error| error.to_string()),
+            stalls: stalls::missing(),
         }
     }
 
@@ -67,6 +71,10 @@ impl Here {
             lacks.push(format!(
                 "the processor's counters cannot be read ({why}): no instructions, no cycles"
             ));
+        }
+        if experiment.measure.stalls && !self.stalls.is_empty() {
+            let stalls = self.stalls.join("; ");
+            lacks.push(format!("stalls cannot be counted by every cause: {stalls}"));
         }
         let most = connections(experiment);
         let needed = most.saturating_add(DESCRIPTORS_BESIDE);
@@ -178,6 +186,7 @@ measure.profile = true
             has_perf: true,
             sees_all: true,
             counters: None,
+            stalls: vec!["stalled_memory: no event".to_owned()],
         }
     }
 
@@ -216,6 +225,9 @@ measure.profile = true
         assert_eq!(all.len(), 6, "{all:#?}");
         let all = said(&Here { sees_all: false, ..here() }, TEXT);
         assert!(all.iter().any(|line| line.contains("perf_event_paranoid")), "{all:?}");
+        let all = said(&here(), &TEXT.replace("measure.profile", "measure.stalls"));
+        let line = "stalls cannot be counted by every cause: stalled_memory: no event";
+        assert!(all.iter().any(|told| told == line), "{all:?}");
         let all = said(&here(), &TEXT.replace("\"2\"", "\"1\""));
         for part in ["share processors", "which has 0"] {
             assert!(all.iter().any(|line| line.contains(part)), "{part}: {all:?}");

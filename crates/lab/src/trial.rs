@@ -362,7 +362,8 @@ impl Bench<'_> {
         }
         let before = place.room.look();
         let now = pids();
-        let mut watch = Watch::start(&now, ours, place.room.server_group());
+        let stalls = self.experiment.measure.stalls;
+        let mut watch = Watch::start(&now, ours, place.room.server_group(), stalls);
         samples.follow(now);
         let end = start + seconds(asked.warm_s + window_s);
         if !samples.sleep_until(end, self.stop, &mut |used| watch.saw(used)) {

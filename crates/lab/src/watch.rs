@@ -3,6 +3,7 @@
 use crate::kept::Tasks;
 use crate::process::{TASKS_MAX, output_of, threads};
 use crate::processors::{self, Processors};
+use crate::stalls;
 use crate::stats::count;
 use crate::used::{self, Used};
 use perf_event::events::{Hardware, Software};
@@ -10,6 +11,7 @@ use perf_event::{Builder, Counter, ReadFormat};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -111,10 +113,15 @@ impl Seen {
 impl<'a> Watch<'a> {
     /// Starts to watch the processes `pids`, of which the first is the server's master. With
     /// `regatta`, its counters are read as `regatta top` reads them; `group` holds the server and
-    /// nothing else.
-    pub(crate) fn start(pids: &[u32], regatta: Option<&'a Path>, group: Option<PathBuf>) -> Self {
+    /// nothing else; with `stalls`, cycles in which the processor stood still are counted, too.
+    pub(crate) fn start(
+        pids: &[u32],
+        regatta: Option<&'a Path>,
+        group: Option<PathBuf>,
+        stalls: bool,
+    ) -> Self {
         // What takes its time is read before the stretch, and at its end after it.
-        let (mut hardware, missing) = attach(pids);
+        let (mut hardware, missing) = attach(pids, stalls);
         let used = Used::of_tasks(pids);
         let tasks = (Instant::now(), Tasks::of(pids));
         let mut first = Reading::take(pids, regatta, group.as_deref());
@@ -260,8 +267,9 @@ fn memory(pids: &[u32]) -> Option<f64> {
 }
 
 /// Counters of the processor on every thread of `pids`; what the machine lacks is said once. At
-/// most three hardware events at a time, so that they need not take turns.
-fn attach(pids: &[u32]) -> (Vec<(&'static str, Counter)>, Vec<String>) {
+/// most three hardware events at a time, so that they need not take turns, unless `stalls` are
+/// asked for.
+fn attach(pids: &[u32], stalls: bool) -> (Vec<(&'static str, Counter)>, Vec<String>) {
     let (mut all, mut missing) = (Vec::new(), Vec::new());
     let tasks = threads(pids);
     if tasks.len() > TASKS_MAX {
@@ -269,9 +277,13 @@ fn attach(pids: &[u32]) -> (Vec<(&'static str, Counter)>, Vec<String>) {
         missing.push(format!("{names}: {tasks} tasks are more than are counted ({TASKS_MAX})"));
         return (all, missing);
     }
-    for name in HARDWARE {
-        let open = |thread: i32| {
+    let memory = stalls.then(stalls::memory).flatten();
+    let stalled = stalls::NAMES.into_iter().filter(|_| stalls);
+    for name in HARDWARE.into_iter().chain(stalled) {
+        let open = |thread: i32| -> io::Result<Counter> {
             let mut builder = match name {
+                _ if stalls::NAMES.contains(&name) => stalls::counter(name, memory)
+                    .ok_or_else(|| io::Error::other(stalls::NO_EVENT))?,
                 "cycles" => Builder::new(Hardware::CPU_CYCLES),
                 "task_ns" => Builder::new(Software::TASK_CLOCK),
                 // Of tasks that start and end meanwhile, too: a child's count is its parent's.
@@ -322,7 +334,7 @@ mod tests {
     #[test]
     fn our_own_work_is_seen() {
         let me = [std::process::id()];
-        let watch = Watch::start(&me, None, None);
+        let watch = Watch::start(&me, None, None, true);
         let sum: u64 = std::hint::black_box((0..3_000_000_u64).map(std::hint::black_box).sum());
         assert!(sum > 0);
         let seen = watch.stop(&me, &[]);
@@ -331,6 +343,10 @@ mod tests {
         for name in ["user_instructions", "cycles"] {
             let missing = seen.missing.iter().any(|line| line.starts_with(name));
             assert_ne!(missing, seen.server.get(name).is_some_and(|n| *n > 1e6), "{seen:?}");
+        }
+        for name in stalls::NAMES {
+            let missing = seen.missing.iter().any(|line| line.starts_with(name));
+            assert_ne!(missing, seen.server.contains_key(name), "{name}: {seen:?}");
         }
     }
 
@@ -346,7 +362,7 @@ mod tests {
     fn every_switch_is_one_of_two_kinds() {
         let mut child = quiet();
         let pids = [child.id()];
-        let seen = Watch::start(&pids, None, None).stop(&pids, &[]);
+        let seen = Watch::start(&pids, None, None, false).stop(&pids, &[]);
         drop(child.stdin.take());
         child.wait().unwrap();
         for name in ["switches", "voluntary_switches", "involuntary_switches", "disk_wait_s"] {
@@ -369,7 +385,7 @@ mod tests {
         });
         ready.recv().unwrap();
         let me = [std::process::id()];
-        let watch = Watch::start(&me, None, None);
+        let watch = Watch::start(&me, None, None, false);
         go.send(()).unwrap();
         sleeper.join().unwrap();
         let seen = watch.stop(&me, &[]);

@@ -25,10 +25,25 @@ fn cycles_over_cores() {
     fn hardly(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
         vec![("cycles_per_instruction", if arm == "one" { 2.1 } else { 2.3 })]
     }
-    check_text(
-        &text("0-7"),
-        &[("G-7", Cannot, slower), ("G-7", Fails, hardly), ("G-7", Cannot, nothing)],
-    );
+    /// So many of the cycles of an instruction wait for memory.
+    fn waiting(cell: &Cell, stalls: &'static str, few: f64, many: f64) -> Vec<(&'static str, f64)> {
+        let of = if cell.target == "one" { few } else { many };
+        let mut world = slower(&cell.target, 1.0, cell);
+        let counts = [("user_instructions", 400.0), ("kernel_instructions", 600.0)];
+        world.extend(counts.into_iter().chain([(stalls, 1_000.0 * of)]));
+        world
+    }
+    let rows: [(&str, Verdict, World); 7] = [
+        ("G-7", Cannot, slower),
+        ("G-7", Fails, hardly),
+        ("G-7", Cannot, nothing),
+        ("G-7", Holds, |_, _, cell| waiting(cell, "stalled_memory", 0.5, 1.8)),
+        ("G-7", Fails, |_, _, cell| waiting(cell, "stalled_memory", 0.5, 0.8)),
+        ("G-7", Holds, |_, _, cell| waiting(cell, "stalled_backend", 0.5, 1.8)),
+        // Not one stall is what a counter says that does not count.
+        ("G-7", Cannot, |_, _, cell| waiting(cell, "stalled_memory", 0.0, 0.0)),
+    ];
+    check_text(&text("0-7"), &rows);
     check_text(&text("0-1"), &[("G-7", Cannot, slower), ("G-7", Cannot, hardly)]);
 }
 

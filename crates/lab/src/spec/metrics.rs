@@ -64,7 +64,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// What is counted of the server: each also for each reply.
-const COUNTED: [&str; 12] = [
+const COUNTED: [&str; 15] = [
     "user_s",
     "kernel_s",
     "cpu_s",
@@ -76,6 +76,9 @@ const COUNTED: [&str; 12] = [
     "user_instructions",
     "kernel_instructions",
     "cycles",
+    "stalled_frontend",
+    "stalled_backend",
+    "stalled_memory",
     "task_ns",
 ];
 

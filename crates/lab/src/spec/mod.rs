@@ -297,6 +297,9 @@ pub struct Measure {
     pub metric: String,
     /// Whether the baseline runs twice (the A/A arm).
     pub again: bool,
+    /// Whether the cycles in which the processor stood still are counted, by cause. They take turns
+    /// with the counters that there always are.
+    pub stalls: bool,
     /// Whether each arm is profiled in a trial more.
     pub profile: bool,
     /// At which level of factors that is, or levels with commas between them; of others at their

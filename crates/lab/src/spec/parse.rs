@@ -444,6 +444,7 @@ fn measure(fields: Fields<'_, '_, '_>, workload: &Workload) -> Measure {
         seed: u64::from(fields.count("seed", 0..=u32::MAX).unwrap_or(1)),
         metric,
         again: fields.flag("again").unwrap_or(true),
+        stalls: fields.flag("stalls").unwrap_or(false),
         profile: fields.flag("profile").unwrap_or(false),
         profile_at,
     };
