@@ -48,7 +48,7 @@ pub fn find(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::plan;
-    use crate::spec::{Mode, Scale, parse};
+    use crate::spec::{Mode, Scale, Warm, parse};
     use crate::stats::{Verdict, compare, judge};
     use std::collections::BTreeSet;
 
@@ -85,6 +85,24 @@ mod tests {
                 assert!(enough, "{name} at {}: {} blocks", scale.name(), measure.blocks);
             }
         }
+    }
+
+    /// How long a page cache takes to fill is not known before.
+    #[test]
+    fn warm_up_is_found_where_there_is_a_disk_and_time_to_tell() {
+        let mut found = 0;
+        for (name, text) in EXPERIMENTS {
+            for scale in Scale::ALL {
+                let experiment = parse(name, text, scale).unwrap();
+                let disk = experiment.specs().iter().any(|spec| spec.disk.is_some());
+                let measure = &experiment.measure;
+                let long = measure.warm_s + measure.window_s >= 20.0;
+                let finds = measure.warm == Warm::Found;
+                assert_eq!(finds, disk && long, "{name} at {}", scale.name());
+                found += u32::from(finds);
+            }
+        }
+        assert!(found > 10, "{found}");
     }
 
     #[test]

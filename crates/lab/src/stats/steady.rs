@@ -1,24 +1,29 @@
 //! Where a run has settled: what came before is warm-up.
 
-use super::{count, mean};
+use super::{count, mean, welch};
 use serde::{Deserialize, Serialize};
 
 /// Values in a batch of MSER-5.
 const BATCH: usize = 5;
+/// Halves of what is left that differ by a smaller share are one number.
+const APART: f64 = 0.05;
+/// How sure it has to be that they differ.
+const SURE: f64 = 0.99;
 
 /// What [`steady`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Steady {
     /// Settled from this value on.
     From(usize),
-    /// The best cut lies in the second half: it never settled.
+    /// What is left still moves: it never settled.
     Never,
     /// Too few values to tell.
     Unknown,
 }
 
 /// How many leading values of `series` to drop so that the mean of the rest is the surest
-/// (MSER-5: White 1997, five values a batch). None if there are fewer than four batches.
+/// (MSER-5: White 1997, five values a batch): half of them at most, since a few batches at the end
+/// that happen to be alike would look surer than all. None if there are fewer than four batches.
 pub fn mser5(series: &[f64]) -> Option<usize> {
     let batches: Vec<f64> = series.chunks_exact(BATCH).map(mean).collect();
     if batches.len() < 4 {
@@ -26,7 +31,7 @@ pub fn mser5(series: &[f64]) -> Option<usize> {
     }
     // Of two cuts alike the earlier one: it keeps more.
     let mut best = (f64::INFINITY, 0);
-    for cut in 0..batches.len() - 2 {
+    for cut in 0..=(batches.len() / 2).min(batches.len() - 3) {
         let rest = &batches[cut..];
         let centre = mean(rest);
         let squares: f64 = rest.iter().map(|value| (value - centre).powi(2)).sum();
@@ -38,11 +43,16 @@ pub fn mser5(series: &[f64]) -> Option<usize> {
     Some(best.1 * BATCH)
 }
 
-/// Applies [`mser5`]: a cut beyond the middle means that the series never settled.
+/// Applies [`mser5`], and looks whether what it leaves is one number: its two halves surely differ
+/// by a twentieth or more in a series that never settled. (That the best cut of all lies in the
+/// second half, the usual sign of it, a fifth of steady series show by chance.)
 pub fn steady(series: &[f64]) -> Steady {
-    match mser5(series) {
-        None => Steady::Unknown,
-        Some(cut) if cut * 2 > series.len() => Steady::Never,
-        Some(cut) => Steady::From(cut),
-    }
+    let Some(cut) = mser5(series) else { return Steady::Unknown };
+    let rest = &series[cut..];
+    let (early, late) = rest.split_at(rest.len() / 2);
+    let moves = welch(early, late, SURE).is_some_and(|apart| {
+        let far = apart.difference.abs() > APART * mean(rest).abs();
+        far && !apart.interval.contains(0.0)
+    });
+    if moves { Steady::Never } else { Steady::From(cut) }
 }

@@ -163,6 +163,27 @@ fn warm_up_is_found() {
     assert_eq!(steady(&[1.0; 19]), Steady::Unknown);
 }
 
+#[test]
+fn a_steady_trial_is_rarely_called_unsteady_and_a_step_is() {
+    for seconds in [20, 40, 80, 140] {
+        let (mut wrong, mut found) = (0, 0);
+        for seed in 0..100 {
+            let mut random = Random::new(seed);
+            let calm: Vec<f64> = (0..seconds).map(|_| 1_000.0 + 30.0 * random.normal()).collect();
+            wrong += u32::from(steady(&calm) == Steady::Never);
+            let late = seconds * 7 / 10;
+            let step = |(at, value): (usize, &f64)| if at < late { 0.7 * value } else { *value };
+            let stepped: Vec<f64> = calm.iter().enumerate().map(step).collect();
+            found += u32::from(steady(&stepped) == Steady::Never);
+        }
+        // Of a hundred, one is expected where a difference of a twentieth is noise at all.
+        assert!(wrong <= 4, "{wrong} of 100 steady ones of {seconds} s");
+        // Twenty seconds show a step of six less often.
+        let least = if seconds == 20 { 60 } else { 95 };
+        assert!(found >= least, "{found} of 100 steps in {seconds} s");
+    }
+}
+
 /// A machine whose speed drifts: a random walk, and now and then a slow stretch.
 struct Drift {
     random: Random,
