@@ -135,14 +135,15 @@ impl Analysis {
 
     /// In a closed loop a server that is not busy waits for its clients: then throughput is theirs.
     fn idle(&self, run: &Run) -> Option<String> {
-        let processors = crate::stats::count(run.experiment.machine.server_cpus.len());
+        let machine = &run.experiment.machine;
         if run.experiment.workload.model != Loop::Closed
             || self.metric != "good_per_s"
-            || processors == 0.0
+            || machine.server_cpus.is_empty()
         {
             return None;
         }
         let waits = |one: &&CellSummary| {
+            let processors = crate::stats::count(machine.at(&one.cell.levels).server_cpus.len());
             let busy = one.metrics.get("server_cpu").map(|value| value.median / processors);
             busy.is_some_and(|busy| busy < BUSY_MIN)
         };

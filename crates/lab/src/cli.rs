@@ -215,9 +215,15 @@ fn plan(experiment: &Experiment) -> String {
     for cell in &cells {
         let _ = writeln!(out, "  {} {}", cell.arm, run::levels(cell));
     }
+    // Those that only the processors tell apart are one place to be told.
+    let mut places: Vec<String> = Vec::new();
     for spec in experiment.specs() {
         let parts = spec.words().into_iter().map(|(part, what)| format!("{part} {what}"));
-        let _ = writeln!(out, "in: {}", parts.collect::<Vec<_>>().join("; "));
+        let place = parts.collect::<Vec<_>>().join("; ");
+        if !places.contains(&place) {
+            let _ = writeln!(out, "in: {place}");
+            places.push(place);
+        }
     }
     out
 }

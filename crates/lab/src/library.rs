@@ -24,6 +24,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("systor12-fig5", include_str!("../../../experiments/systor12-fig5.toml")),
     ("systor12-table2", include_str!("../../../experiments/systor12-table2.toml")),
     ("systor12-table3", include_str!("../../../experiments/systor12-table3.toml")),
+    ("geneves-cores", include_str!("../../../experiments/geneves-cores.toml")),
     ("geneves-fig1", include_str!("../../../experiments/geneves-fig1.toml")),
     ("geneves-fig2", include_str!("../../../experiments/geneves-fig2.toml")),
     ("geneves-fig4", include_str!("../../../experiments/geneves-fig4.toml")),

@@ -115,7 +115,8 @@ impl<'a> Rooms<'a> {
     /// What a cell's trials run in; None: the machine itself.
     fn spec(&self, cell: &Cell) -> Option<Spec> {
         let Experiment { environment, machine, .. } = self.experiment;
-        let asked = environment.at(&cell.levels).spec(machine, &self.root, self.bytes)?;
+        let machine = machine.at(&cell.levels);
+        let asked = environment.at(&cell.levels).spec(&machine, &self.root, self.bytes)?;
         let mut spec = asked.without(self.lacking)?;
         if let Some(disk) = &mut spec.disk {
             (disk.image, disk.log) = (Some(self.image.clone()), Some(self.log.clone()));

@@ -286,7 +286,7 @@ impl Bench<'_> {
         outcome: &Path,
         recorder: Option<&mut Recorder<'_>>,
     ) -> Result<(Outcome, Seen), String> {
-        let machine = &self.experiment.machine;
+        let machine = &self.experiment.machine.at(&cell.levels);
         if machine.drop_caches {
             rustix::fs::sync();
             fs::write("/proc/sys/vm/drop_caches", "1")

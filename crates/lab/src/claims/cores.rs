@@ -47,6 +47,32 @@ fn cycles_over_cores() {
     check_text(&text("0-1"), &[("G-7", Cannot, slower), ("G-7", Cannot, hardly)]);
 }
 
+/// A claim is about the most processors that a run has, where their number varies.
+#[test]
+fn peaks_with_all_processors() {
+    let text = text(
+        "\"G-6\"",
+        "[targets.one]\nprogram = \"regatta\"\n[targets.other]\nprogram = \"regatta\"\n\
+         config.server.architecture = \"n-copy\"\n\
+         [machine]\nserver_cpus = \"0-7\"\nclient_cpus = \"9\"\n\
+         [factors]\n\"machine.processors\" = [1, 8, 2]\n",
+    );
+    /// The other is half as fast with that many processors, and only then.
+    fn slow(cell: &Cell, processors: &str) -> Vec<(&'static str, f64)> {
+        let slow = cell.target == "other" && cell.levels["machine.processors"] == processors;
+        vec![("good_per_s", if slow { 500.0 } else { 1_000.0 })]
+    }
+    let rows: [(&str, Verdict, World); 2] = [
+        ("G-6", Holds, |_, _, cell| slow(cell, "1")),
+        ("G-6", Fails, |_, _, cell| slow(cell, "8")),
+    ];
+    let text = text.replace("measure.blocks = 6", "measure.blocks = 24");
+    check_text(&text, &rows);
+    // With fewer it cannot be told.
+    let fewer = text.replace("[1, 8, 2]", "[1, 2]");
+    check_text(&fewer, &[("G-6", Cannot, |_, _, cell| slow(cell, "2"))]);
+}
+
 /// Two architectures with settings of each, one with a single one, and two amounts of memory.
 fn settings(cpus: &str) -> String {
     text(

@@ -6,7 +6,7 @@ use crate::analysis::{by_block, of, pairs};
 use crate::journal::Run;
 use crate::plan::{Cell, cells};
 use crate::record::Record;
-use crate::spec::{Program, Target};
+use crate::spec::{Machine, PROCESSORS, Program, Target};
 use crate::stats::{BLOCKS_MIN, count, median};
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) fn quotient(part: &str, whole: &str) -> impl Fn(&Record) -> Option<f6
 }
 
 /// So many factors may be held at one level at a time.
-pub(super) const ONLY_MAX: usize = 4;
+pub(super) const ONLY_MAX: usize = 6;
 
 /// A run that predicates look at, or those of its cells that have one level of some factors.
 #[derive(Clone, Copy, Debug)]
@@ -73,8 +73,23 @@ pub(crate) fn option<'t>(target: &'t Target, key: &str) -> &'t str {
 pub(crate) type Family<'t> = Vec<(&'t Target, &'t str)>;
 
 impl<'a> Evidence<'a> {
+    /// Of a run; where the number of processors varies, of its cells with the most.
     pub(crate) fn new(run: &'a Run) -> Self {
+        let all = Self::everywhere(run);
+        let Ok((path, levels)) = all.levels(PROCESSORS) else { return all };
+        let most = levels.iter().max_by_key(|level| level.parse::<usize>().unwrap_or_default());
+        most.map_or(all, |most| all.with(path, most))
+    }
+
+    /// Of a run with all of its cells.
+    pub(crate) fn everywhere(run: &'a Run) -> Self {
         Self { run, only: [None; ONLY_MAX] }
+    }
+
+    /// Where its cells ran.
+    fn machine(&self) -> Machine {
+        let own = |(path, level): &(&str, &str)| ((*path).to_owned(), (*level).to_owned());
+        self.run.experiment.machine.at(&self.only.iter().flatten().map(own).collect())
     }
 
     /// Those of the cells that have this level of a factor.
@@ -127,7 +142,7 @@ impl<'a> Evidence<'a> {
 
     /// Whether server and load have processors of their own, and the server so many.
     pub(crate) fn processors(&self, server: usize) -> Found<()> {
-        let machine = &self.run.experiment.machine;
+        let machine = self.machine();
         let shared = machine.server_cpus.iter().any(|cpu| machine.client_cpus.contains(cpu));
         let have = machine.server_cpus.len();
         if have >= server && !shared {
@@ -139,7 +154,7 @@ impl<'a> Evidence<'a> {
 
     /// What of a processor the server had, 1 for all of one.
     pub(crate) fn left(&self) -> f64 {
-        let machine = &self.run.experiment.machine;
+        let machine = self.machine();
         count(machine.server_cpus.len().max(1)) * f64::from(machine.server_left) / 100.0
     }
 

@@ -190,7 +190,7 @@ pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Resu
     }
     let folder = run.directory.join(FOLDER);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut recorder = Recorder::new(bench);
+    let mut recorder = Recorder::new(bench, cell);
     let outcome = folder.join("outcome.json");
     let measured = bench.profile(cell, seed, &outcome, &mut recorder);
     let _ = fs::remove_file(&outcome);

@@ -3,6 +3,7 @@
 use super::script::{Sample, samples};
 use crate::calls::SystemCalls;
 use crate::group::INTERRUPTED;
+use crate::plan::Cell;
 use crate::process::{Launch, Priority, Running, sleep_until};
 use crate::programs;
 use crate::spec::Machine;
@@ -30,7 +31,7 @@ pub(crate) const TAIL_S: f64 = 2.0;
 /// What is recorded beside one trial.
 #[derive(Debug)]
 pub(crate) struct Recorder<'a> {
-    machine: &'a Machine,
+    machine: Machine,
     stop: &'a AtomicBool,
     scratch: PathBuf,
     perf: Result<Running, String>,
@@ -40,9 +41,9 @@ pub(crate) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    pub(crate) fn new(bench: &Bench<'a>) -> Self {
+    pub(crate) fn new(bench: &Bench<'a>, cell: &Cell) -> Self {
         Self {
-            machine: &bench.experiment.machine,
+            machine: bench.experiment.machine.at(&cell.levels),
             stop: bench.stop,
             scratch: bench.scratch.clone(),
             perf: Err("perf was not started".to_owned()),

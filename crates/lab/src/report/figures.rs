@@ -6,8 +6,8 @@
 
 use super::tables::Table;
 use super::{
-    Report, calls, costs, disk, environments, goodput, inside, knees, latency, overload, paired,
-    papers, profiles, quality, rules, scaling, seconds, spectrum, tuning, verified,
+    Report, calls, cores, costs, disk, environments, goodput, inside, knees, latency, overload,
+    paired, papers, profiles, quality, rules, scaling, seconds, spectrum, tuning, verified,
 };
 use crate::analysis::CellSummary;
 use crate::plan::Cell;
@@ -27,6 +27,7 @@ const MAKERS: &[Maker] = &[
     latency::figures,
     knees::figures,
     scaling::figures,
+    cores::figures,
     paired::figures,
     spectrum::figures,
     seconds::figures,

@@ -3,6 +3,7 @@
 //! A pure function of the run's directory: the same run gives the same bytes.
 
 mod calls;
+mod cores;
 mod costs;
 mod disk;
 mod environments;

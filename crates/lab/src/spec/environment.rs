@@ -191,8 +191,9 @@ impl Experiment {
     pub(crate) fn specs(&self) -> Vec<Spec> {
         let mut specs: Vec<Spec> = Vec::new();
         for cell in crate::plan::cells(self) {
-            let spec =
-                self.environment.at(&cell.levels).spec(&self.machine, "/".as_ref(), BYTES_UNKNOWN);
+            let (levels, root) = (&cell.levels, Path::new("/"));
+            let environment = self.environment.at(levels);
+            let spec = environment.spec(&self.machine.at(levels), root, BYTES_UNKNOWN);
             specs.extend(spec.filter(|spec| !specs.contains(spec)));
         }
         specs

@@ -145,10 +145,13 @@ pub(crate) fn target_option(path: &str) -> Option<(&str, &str)> {
     path.strip_prefix("targets.")?.split_once(".config.")
 }
 
+/// The factor that says how many of its processors the server gets.
+pub(crate) const PROCESSORS: &str = "machine.processors";
+
 /// Something that varies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factor {
-    /// What: `workload.rate`, `workload.connections`, `environment.KEY`, or
+    /// What: `workload.rate`, `workload.connections`, `machine.processors`, `environment.KEY`, or
     /// `targets.NAME.config.section.key`.
     pub path: String,
     /// Its levels as written.
@@ -165,7 +168,7 @@ impl Factor {
     pub fn label(&self) -> &str {
         match self.of_target() {
             Some((_, key)) => key,
-            None => ["workload.", "environment."]
+            None => ["workload.", "environment.", "machine."]
                 .iter()
                 .find_map(|part| self.path.strip_prefix(part))
                 .unwrap_or(&self.path),
@@ -263,6 +266,17 @@ pub struct Machine {
     pub server_left: u32,
     /// Drop the page cache before each trial (takes root).
     pub drop_caches: bool,
+}
+
+impl Machine {
+    /// With the processors that a cell's levels give the server: the first of its own.
+    #[must_use]
+    pub fn at(&self, levels: &BTreeMap<String, String>) -> Self {
+        let mut at = self.clone();
+        let processors = levels.get(PROCESSORS).and_then(|level| level.parse().ok());
+        at.server_cpus.truncate(processors.unwrap_or(usize::MAX));
+        at
+    }
 }
 
 impl Default for Machine {

@@ -3,8 +3,8 @@
 use super::fields::{At, Fields, Report, nearest, number, word};
 use super::search::{self, Mode, Warm};
 use super::{
-    Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, Problem, Program, Rules,
-    Scale, Target, Workload, environment, metrics, scale,
+    Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, PROCESSORS, Problem,
+    Program, Rules, Scale, Target, Workload, environment, metrics, scale,
 };
 use crate::claims::CLAIMS;
 use crate::programs::Other;
@@ -228,13 +228,13 @@ fn flatten(
 fn factors(all: &Fields<'_, '_, '_>, targets: &[Target]) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (path, value) in all.entries() {
-        let known = ["workload.rate", "workload.connections", THINK].contains(&path.as_str())
+        let plain = ["workload.rate", "workload.connections", THINK, PROCESSORS];
+        let known = plain.contains(&path.as_str())
             || environment::is_factor(&path)
             || (path.starts_with("targets.") && path.contains(".config."));
         if !known {
             let what = "not a factor: workload.rate, workload.connections, workload.think, \
-                        environment.KEY or \
-                        targets.NAME.config.KEY";
+                        machine.processors, environment.KEY or targets.NAME.config.KEY";
             all.wrong(value, &path, what);
         }
         let levels = levels(all, &path, value);
@@ -506,6 +506,15 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
     for factor in &experiment.factors {
         if let Some((name, _)) = factor.of_target().filter(|(name, _)| !is_target(name)) {
             complain(format!("the factor {:?} is about {name:?}, which is no target", factor.path));
+        }
+    }
+    let own = experiment.machine.server_cpus.len();
+    for factor in experiment.factors.iter().filter(|factor| factor.path == PROCESSORS) {
+        let fits = |level: &String| level.parse().is_ok_and(|count| (1..=own).contains(&count));
+        for level in factor.levels.iter().filter(|level| !fits(level)) {
+            complain(format!(
+                "{PROCESSORS}: {level} is not from 1 to {own}, as many as machine.server_cpus names"
+            ));
         }
     }
     for (path, asked) in &experiment.measure.profile_at {

@@ -143,6 +143,34 @@ metric = "good_per_sec"
 }
 
 #[test]
+fn processors_are_a_factor_up_to_those_of_the_server() {
+    let read = |cpus: &str, levels: &str| {
+        let text = format!(
+            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+             targets.a.program = \"nginx\"\nworkload.root = \".\"\n\
+             machine = {{ {cpus} }}\nenvironment.network.mtu = 1500\n\
+             factors.\"machine.processors\" = {levels}\n"
+        );
+        parse("e.toml", &text, Scale::Quick).map_err(|problems| problems[0].to_string())
+    };
+    let own = "server_cpus = \"2-3,5\", client_cpus = \"0\"";
+    let experiment = read(own, "[3, 1]").unwrap();
+    let placed = |cell: &crate::plan::Cell| experiment.machine.at(&cell.levels).server_cpus;
+    let cells = crate::plan::cells(&experiment);
+    let all: Vec<Vec<usize>> = cells.iter().filter(|c| c.arm == "a").map(placed).collect();
+    assert_eq!(all, [vec![2, 3, 5], vec![2]]);
+    assert_eq!(experiment.machine.at(&BTreeMap::new()), experiment.machine);
+    // So are the environments that they run in.
+    let specs: Vec<Vec<usize>> = experiment.specs().into_iter().map(|s| s.cpu.server).collect();
+    assert_eq!(specs, all);
+    assert_eq!(experiment.factors[0].label(), "processors");
+    for (cpus, levels) in [(own, "[0]"), (own, "[4]"), (own, "[\"all\"]"), ("", "[1]")] {
+        let why = read(cpus, levels).unwrap_err();
+        assert!(why.contains("machine.processors: ") && why.contains("is not from 1 to"), "{why}");
+    }
+}
+
+#[test]
 fn options_are_held_against_the_rules_of_the_program() {
     let rules = Rules {
         fault: |key, value| match (key, value) {

@@ -1,0 +1,80 @@
+//! What each processor brings that the server gets: [G] figures 4 and 6.
+
+use super::figures::{Figure, Section};
+use super::tables::Table;
+use super::{Report, show};
+use crate::claims::evidence::{self, Evidence};
+use crate::spec::PROCESSORS;
+use crate::stats::median;
+
+pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    report.cores().into_iter().collect()
+}
+
+impl Report<'_> {
+    /// None unless the number of processors varies.
+    fn cores(&self) -> Option<Figure> {
+        let all = Evidence::everywhere(self.run);
+        let (path, levels) = all.levels(PROCESSORS).ok()?;
+        let (first, last) = (levels.first()?.as_str(), levels.last()?.as_str());
+        let mut rows = Vec::new();
+        for target in &self.run.experiment.targets {
+            let peaks = |level| all.with(path, level).peaks(&target.name, "good_per_s").ok();
+            let peak = |level| {
+                let peaks: Vec<f64> = peaks(level)?.into_values().collect();
+                Some(show(median(&peaks)))
+            };
+            let gain = peaks(last).zip(peaks(first)).and_then(|(last, first)| {
+                evidence::compared((&target.name, &last), (&target.name, &first)).ok()
+            });
+            let mut row = vec![target.name.clone()];
+            let each = levels.iter().map(|level| peak(level.as_str()));
+            row.extend(each.map(|peak| peak.unwrap_or_else(|| "–".to_owned())));
+            row.push(gain.map_or("–".to_owned(), |gain| evidence::show(&gain)));
+            rows.push(row);
+        }
+        let mut head = vec!["server".to_owned()];
+        head.extend(levels.iter().map(|level| format!("with {level}")));
+        head.push(format!("{last} over {first}"));
+        let caption = "The most good answers per second at any rate, by the processors that the \
+                       server got: medians over the blocks, and in the last column the ratio \
+                       within blocks with its 95 % interval. A load on the same processors takes \
+                       its part of them.";
+        let title = "What each processor brings";
+        let mut figure = Figure::new(Section::Capacity, "cores", title, caption);
+        figure.table = Some(Table { head, rows });
+        Some(figure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::made_up_at;
+    use crate::plan::Cell;
+    use crate::spec::Scale;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn peaks_stand_by_the_processors_that_the_server_got() {
+        let value = |cell: &Cell| {
+            let several = cell.levels.get(PROCESSORS).is_some_and(|level| level == "2");
+            let peak = if several { 900.0 } else { 500.0 };
+            BTreeMap::from([("good_per_s".to_owned(), peak)])
+        };
+        let text = crate::library::find("geneves-cores").unwrap();
+        let mut run = made_up_at(text, Scale::Replica, &value);
+        for record in run.records.iter_mut().filter(|record| record.cell.target == "nginx") {
+            record.valid = record.cell.levels[PROCESSORS] == "2";
+        }
+        let figure = Report::of(&run).cores().unwrap();
+        let table = figure.table.unwrap();
+        assert_eq!(table.head, ["server", "with 1", "with 2", "2 over 1"]);
+        let of = |name: &str| table.rows.iter().find(|row| row[0] == name).unwrap();
+        let gain: f64 = of("symped")[3].split(' ').next().unwrap().parse().unwrap();
+        assert!((1.75..1.85).contains(&gain), "{table:?}");
+        assert_eq!((of("nginx")[1].as_str(), of("nginx")[3].as_str()), ("–", "–"));
+        let other = made_up_at(crate::library::find("hpl01").unwrap(), Scale::Quick, &value);
+        assert!(Report::of(&other).cores().is_none());
+    }
+}
