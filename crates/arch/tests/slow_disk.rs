@@ -1,6 +1,8 @@
 //! systems.md §8.6: while one request waits for a slow disk, in an open, a read or a sendfile, a
 //! request for a cached file is answered at once by AMPED and LAIO, and waits in SPED, whose ledger
 //! says for what. A program of its own: workers fork.
+//!
+//! Slow are injected faults, and the stand-in of a disk once the page cache has lost the files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
     ARCHITECTURES, Env, find,
@@ -10,19 +12,22 @@ use regatta_arch::{
 use regatta_metrics::{Arena, Counter};
 use regatta_origin::{NoLog, Site};
 use regatta_sys::{
-    Bell, OpenRules, Root,
+    Bell, OpenRules, Root, StaticFile,
     chaos::{self, Plan},
     process::{Child, Exit, fork_worker},
+    residency::{Resident, by_mincore},
     shm,
     socket::{ListenSpec, listen, local_addr},
+    stand_in::{self, Model},
 };
+use rustix::fs::{Advice, fadvise};
 use std::{
     collections::HashMap,
     fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -31,11 +36,16 @@ use std::{
 const SLOW: Duration = Duration::from_millis(1000);
 
 /// What is slow, which file is asked for, and under what that is entered in the ledger.
-const FAULTS: [(&str, &str, Counter); 3] = [
+const FAULTS: [(&str, &str, Counter); 5] = [
     ("open", "cold", Counter::StallOpen),
     ("read", "cold", Counter::StallRead),
     ("read", "large", Counter::StallSend),
+    (STAND_IN, "cold", Counter::StallRead),
+    (STAND_IN, "large", Counter::StallSend),
 ];
+
+/// Whatever has left the page cache.
+const STAND_IN: &str = "stand-in";
 
 /// An architecture, its options, and whether a request for a cached file waits for the disk.
 type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
@@ -53,13 +63,15 @@ const LARGE_BYTES: usize = 200_000;
 
 fn main() {
     let path = std::env::temp_dir().join(format!("regatta-slow-{}", std::process::id()));
-    fs::create_dir_all(&path).unwrap();
-    for name in ["warm", "cold", "gone", "large"] {
-        fs::write(path.join(name), content(name)).unwrap();
-    }
+    let cases = ROWS.iter().flat_map(|row| FAULTS.map(|fault| (row, fault))).enumerate();
+    // Each has files of its own: what one has read would be in memory for all.
+    let cases: Vec<_> = cases
+        .map(|(case, (row, fault))| (write(&path.join(case.to_string())), row, fault))
+        .filter(|(files, _, (slow, ..))| *slow != STAND_IN || forgets(files))
+        .collect();
     // All of them first: this process has one thread as long as it forks.
     let servers: Vec<_> =
-        ROWS.iter().flat_map(|row| FAULTS.map(|fault| Server::start(&path, row, fault))).collect();
+        cases.iter().map(|(files, row, fault)| Server::start(files, row, *fault)).collect();
     thread::scope(|scope| {
         for server in &servers {
             scope.spawn(move || {
@@ -72,15 +84,44 @@ fn main() {
     println!("test result: ok. {} passed; 0 failed; 0 ignored", servers.len());
 }
 
+/// Makes the files of a server.
+fn write(folder: &Path) -> PathBuf {
+    fs::create_dir_all(folder).unwrap();
+    for name in ["warm", "cold", "gone", "large"] {
+        fs::write(folder.join(name), content(name)).unwrap();
+    }
+    folder.to_owned()
+}
+
+/// Has the page cache lose all but one of the files. Not every file system does.
+fn forgets(folder: &Path) -> bool {
+    ["cold", "gone", "large"].iter().all(|name| {
+        let file = fs::File::open(folder.join(name)).unwrap();
+        file.sync_all().unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let file = StaticFile::adopt(file.into()).unwrap();
+        let lost = by_mincore(&file, 0, 1) == Resident::No;
+        if !lost {
+            println!("without the stand-in: {} stays in memory", folder.join(name).display());
+        }
+        lost
+    })
+}
+
 fn content(name: &str) -> Vec<u8> {
     if name == "large" { vec![b'x'; LARGE_BYTES] } else { name.into() }
 }
 
-fn plan(slow: &str) -> Plan {
+fn install(slow: &str) {
     let us = u64::try_from(SLOW.as_micros()).unwrap();
     match slow {
-        "open" => Plan { slow_open_per_mille: 1000, slow_open_us: us, ..Plan::default() },
-        _ => Plan { slow_read_per_mille: 1000, slow_read_us: us, ..Plan::default() },
+        STAND_IN => stand_in::install(Model { seek_us: us, bandwidth: 0, heads: 2 }).unwrap(),
+        "open" => {
+            chaos::install(Plan { slow_open_per_mille: 1000, slow_open_us: us, ..Plan::default() })
+        }
+        _ => {
+            chaos::install(Plan { slow_read_per_mille: 1000, slow_read_us: us, ..Plan::default() })
+        }
     }
 }
 
@@ -104,7 +145,7 @@ impl Server {
         let driver = find(name).unwrap().driver;
         let keep = [env.sockets[0].as_fd(), env.root.as_fd(), env.bells[0].as_fd()];
         let child = fork_worker(&keep, || {
-            chaos::install(plan(slow));
+            install(slow);
             match (driver.work)(&env, 0) {
                 Ok(()) => 0,
                 Err(why) => {

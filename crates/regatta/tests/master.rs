@@ -1,6 +1,11 @@
 //! The program from outside: what it prints, how it ends, and what it leaves behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+use regatta_sys::{
+    StaticFile,
+    residency::{Resident, by_mincore},
+};
+use rustix::fs::{Advice, fadvise};
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -279,6 +284,32 @@ fn started_by_root_it_serves_as_nobody() {
     let uid = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
     assert!(!uid.split_whitespace().skip(1).any(|number| number == "0"), "{uid}");
     assert!(status.contains("\nCapEff:\t0000000000000000\n"), "{status}");
+}
+
+#[test]
+fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
+    let folder = Folder::new();
+    let root = folder.path("www");
+    let ours = fs::read_to_string("/proc/self/status").unwrap();
+    if ours.contains("\nUid:\t0\t") {
+        let refused = run(&["check", &root, "--set", "lab.disk_heads=1"]);
+        assert_eq!(refused.status.code(), Some(2));
+        let said = text(&refused.stderr);
+        assert!(said.contains("lab.disk_heads: the kernel says what is in memory"), "{said}");
+    }
+    let sets = ["--user", "root", "--set", "lab.disk_heads=1", "--set", "lab.disk_seek_us=300 ms"];
+    let server = Server::serve(&folder, &sets);
+    let file = fs::File::open(folder.path("www/index.html")).unwrap();
+    file.sync_all().unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    // Not every file system forgets a file.
+    let forgets = by_mincore(&StaticFile::adopt(file.into()).unwrap(), 0, 1) == Resident::No;
+    let start = Instant::now();
+    assert!(server.get().ends_with("hello\n"));
+    assert!(!forgets || start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
+    server.signal("TERM");
+    let (_, said, _) = server.end();
+    assert!(said.contains("the disk is simulated in process: lab.disk_heads = 1,"), "{said}");
 }
 
 #[test]

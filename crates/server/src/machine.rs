@@ -32,6 +32,7 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
         problems.push(problem);
         None
     });
+    problems.extend(untold(said, user.as_ref()));
     let root = root(said).map_err(|problem| problems.push(problem));
     match root {
         Ok(root) if problems.is_empty() => match readable(said, &root, user.as_ref()) {
@@ -82,6 +83,21 @@ fn user(said: &Said) -> Result<Option<User>, Problem> {
     User::find(said.settings.text(key))
         .map(Some)
         .map_err(|error| said.problem(key, &error.to_string()))
+}
+
+/// A simulated disk has to know what is in memory, which the kernel tells to few.
+fn untold(said: &Said, user: Option<&User>) -> Option<Problem> {
+    let key = "lab.disk_heads";
+    if said.settings.number(key) == 0 {
+        return None;
+    }
+    let owner = |path: &str| fs::metadata(path).ok().map(|found| found.uid());
+    let worker = user.map(|user| user.uid).or_else(|| owner("/proc/self"))?;
+    let files = owner(said.settings.text("server.root"))?;
+    (worker != 0 && worker != files).then(|| {
+        let message = "the kernel says what is in memory to the owner of the files alone";
+        said.problem(key, message).hint("serve as that user, or as root, with --user")
+    })
 }
 
 fn root(said: &Said) -> Result<Root, Problem> {

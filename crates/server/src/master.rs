@@ -23,6 +23,7 @@ use regatta_sys::{
     shm::{self, Shared},
     signal::{self, Signals},
     socket::{self, ListenSpec},
+    stand_in::{self, Model},
     wait::{Event, Interest, Poll, Poller},
 };
 use std::{
@@ -114,6 +115,7 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
     };
     let (bells, ready) = (bells()?, bells()?);
     let (access, errors) = logs(&config, arena, found.user.as_ref())?;
+    simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
     let sockets = sockets(&config)?;
     let addresses =
         addresses(&sockets).map_err(|error| failed("cannot tell the address", error))?;
@@ -178,6 +180,25 @@ fn logs(
             Err(Failure::Configuration(problems.collect()))
         }
     }
+}
+
+/// Gives the workers a disk that is simulated, if there is to be one.
+fn simulate(settings: &Settings, errors: &ErrorLog) -> io::Result<()> {
+    let heads: usize = settings.number_as("lab.disk_heads");
+    let seek_us = settings.number("lab.disk_seek_us");
+    let bandwidth = settings.number("lab.disk_bandwidth");
+    if heads == 0 {
+        return Ok(());
+    }
+    stand_in::install(Model { seek_us, bandwidth, heads })?;
+    errors.note(
+        Level::Warning,
+        format_args!(
+            "the disk is simulated in process: lab.disk_heads = {heads}, lab.disk_seek_us = \
+             {seek_us}, lab.disk_bandwidth = {bandwidth}"
+        ),
+    );
+    Ok(())
 }
 
 /// Makes the sockets. The master keeps all of them open for as long as it lives: connections that

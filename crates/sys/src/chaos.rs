@@ -2,18 +2,18 @@
 //!
 //! Without the cargo feature `chaos` every hook is a constant, and nothing of it is left in the
 //! program.
+#[cfg(not(feature = "chaos"))]
+use off as now;
 #[cfg(feature = "chaos")]
-pub use on::{Plan, die_locked, install, struck};
-#[cfg(feature = "chaos")]
-pub(crate) use on::{
+use on as now;
+
+pub use now::die_locked;
+pub(crate) use now::{
     blocks, cold_us, edge_triggered, fault, is_cold, shorten, slow_open, slow_open_us, slow_read,
     warm,
 };
-
-#[cfg(not(feature = "chaos"))]
-pub use off::die_locked;
-#[cfg(not(feature = "chaos"))]
-pub(crate) use off::{blocks, edge_triggered, fault, is_cold, shorten, slow_open, slow_read};
+#[cfg(feature = "chaos")]
+pub use on::{Plan, install, struck};
 
 /// The places where faults strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,19 @@ mod off {
     pub(crate) const fn is_cold(_inode: u64) -> bool {
         false
     }
+
+    #[inline]
+    pub(crate) const fn cold_us(_inode: u64) -> u64 {
+        0
+    }
+
+    #[inline]
+    pub(crate) const fn slow_open_us() -> u64 {
+        0
+    }
+
+    #[inline]
+    pub(crate) const fn warm(_inode: u64) {}
 
     /// Does nothing: this program was built without faults.
     #[inline]

@@ -1,5 +1,5 @@
 //! Files below the document root: opening without leaving it, facts, and reading.
-use crate::{again, chaos, chaos::Hook, crew::Member};
+use crate::{again, chaos, chaos::Hook, crew::Member, stand_in};
 use regatta_op::{Coding, Fault, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
 use rustix::{
     buffer::spare_capacity,
@@ -178,6 +178,9 @@ pub fn open_below(
         return Ok(Opened::Directory);
     }
     chaos::slow_open();
+    if stand_in::is_there() && !is_known(root, req, rules) {
+        stand_in::wait_for_block();
+    }
     let how = how_to_open(rules);
     let Some(file) = open_one(root, &req.path, "", how)? else { return Ok(Opened::Directory) };
     let siblings = Coding::ALL.map(|coding| {
@@ -218,6 +221,13 @@ pub fn open_cached(
     Some(Ok(Opened::File { file, siblings }))
 }
 
+/// Whether the path itself is found without a disk, or that it is not there. Its siblings are in
+/// the same directory, which has then been read.
+pub(crate) fn is_known(root: &Root, req: &OpenReq, rules: OpenRules) -> bool {
+    let how = how_to_open(rules) | ResolveFlags::CACHED;
+    !matches!(open_one(root, &req.path, "", how), Err(OpenFault::Exhausted))
+}
+
 /// How the kernel is to resolve a path.
 pub(crate) fn how_to_open(rules: OpenRules) -> ResolveFlags {
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -235,6 +245,7 @@ pub(crate) const OPEN_FLAGS: OFlags =
 /// The read failed, or there is no memory for that many bytes.
 pub fn read_range(req: &ReadReq<StaticFile>) -> Result<Box<[u8]>, Fault> {
     chaos::slow_read(req.file.id().inode);
+    stand_in::wait(&req.file, req.at, req.len);
     let len = usize::try_from(req.len).map_err(|_| Fault::Other(libc::ENOMEM))?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| Fault::Other(libc::ENOMEM))?;

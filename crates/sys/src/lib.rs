@@ -27,6 +27,7 @@ mod send;
 pub mod shm;
 pub mod signal;
 pub mod socket;
+pub mod stand_in;
 pub mod thread;
 pub mod uring;
 mod user;

@@ -4,6 +4,7 @@
 use crate::{
     StaticFile, again,
     chaos::{self, Hook},
+    stand_in,
 };
 use regatta_op::{Fault, File, ReadReq};
 use rustix::{
@@ -48,7 +49,7 @@ const PAGE: u64 = 4096;
 /// range nothing is copied: there is no memory to read into, and whoever finds a page finds that.
 #[must_use]
 pub fn by_nowait(file: &StaticFile, at: u64, len: u64) -> Resident {
-    if chaos::is_cold(file.id().inode) {
+    if chaos::is_cold(file.id().inode) || stand_in::is_cold(file, at, len) {
         return Resident::No;
     }
     let end = at.saturating_add(len.max(1));
@@ -111,11 +112,19 @@ pub fn by_mincore(file: &StaticFile, at: u64, len: u64) -> Resident {
     if chaos::is_cold(file.id().inode) {
         return Resident::No;
     }
+    match pages_absent(file, at, len) {
+        Some(0) => Resident::Yes,
+        Some(_) => Resident::No,
+        None => Resident::Unknown,
+    }
+}
+
+/// How many pages of the range are not in memory, as [`by_mincore`]; `None` if the system does not
+/// say.
+pub(crate) fn pages_absent(file: &StaticFile, at: u64, len: u64) -> Option<u64> {
     let start = at - at % PAGE;
     let pages = (at + len.max(1)).div_ceil(PAGE) - start / PAGE;
-    let (Ok(bytes), Ok(count)) = (usize::try_from(pages * PAGE), usize::try_from(pages)) else {
-        return Resident::Unknown;
-    };
+    let (bytes, count) = (usize::try_from(pages * PAGE).ok()?, usize::try_from(pages).ok()?);
     let mut found = vec![0u8; count];
     // SAFETY: a new mapping at an address of the kernel's choice replaces nothing of ours; it is
     // read by nobody, so that a file that shrinks cannot fault.
@@ -123,17 +132,13 @@ pub fn by_mincore(file: &StaticFile, at: u64, len: u64) -> Resident {
         let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
         rustix::mm::mmap(ptr::null_mut(), bytes, prot, flags, file.as_fd(), start)
     };
-    let Ok(mapped) = mapped else { return Resident::Unknown };
+    let mapped = mapped.ok()?;
     // SAFETY: the mapping is page-aligned and `bytes` long; the vector has a byte for each page.
     let asked = unsafe { libc::mincore(mapped, bytes, found.as_mut_ptr()) };
     // SAFETY: the mapping was made above, and nothing refers into it.
     let unmapped = unsafe { rustix::mm::munmap(mapped, bytes) };
     debug_assert!(unmapped.is_ok(), "a mapping of ours can be undone");
-    match asked {
-        0 if found.iter().all(|page| page & 1 == 1) => Resident::Yes,
-        0 => Resident::No,
-        _ => Resident::Unknown,
-    }
+    (asked == 0).then(|| found.iter().filter(|page| *page & 1 == 0).count() as u64)
 }
 
 /// Asks how many pages of the range the page cache has (cachestat(2), Linux 6.5).
@@ -174,6 +179,12 @@ pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
 /// The read failed.
 pub fn touch(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result<(), Fault> {
     chaos::slow_read(file.id().inode);
+    stand_in::wait(file, at, len);
+    pull(file, at, len, scratch)
+}
+
+/// [`touch`] once nothing simulated has to be waited for.
+pub(crate) fn pull(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result<(), Fault> {
     let end = at.saturating_add(len);
     let mut at = at;
     while at < end {
@@ -191,7 +202,7 @@ pub fn touch(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result
 /// [`crate::read_range`] as far as it needs no disk: `None` if any of it would block.
 #[must_use]
 pub fn read_cached(req: &ReadReq<StaticFile>) -> Option<Result<Box<[u8]>, Fault>> {
-    if chaos::is_cold(req.file.id().inode) {
+    if chaos::is_cold(req.file.id().inode) || stand_in::is_cold(&req.file, req.at, req.len) {
         return None;
     }
     let len = usize::try_from(req.len).ok()?;
@@ -226,13 +237,13 @@ fn read_now(req: &ReadReq<StaticFile>, bytes: &mut Vec<u8>) -> Result<usize, Err
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{OpenRules, Root, open_below};
     use regatta_op::{Codings, OpenReq, Opened};
 
-    /// A file of this length, and whether it has been dropped from memory.
-    fn with(name: &str, bytes: usize, test: impl FnOnce(&StaticFile)) {
+    /// Has a file of this length, just written, looked at.
+    pub(crate) fn with(name: &str, bytes: usize, test: impl FnOnce(&StaticFile)) {
         let folder = std::env::temp_dir();
         let name = format!("regatta-residency-{name}-{}", std::process::id());
         let path = folder.join(&name);

@@ -1,5 +1,5 @@
 //! Bytes to and from a peer, one system call at a time.
-use crate::{StaticFile, again, chaos, chaos::Hook};
+use crate::{StaticFile, again, chaos, chaos::Hook, stand_in};
 use regatta_op::{Fault, File, Outbox, Segment};
 use rustix::{
     io::Errno,
@@ -180,6 +180,7 @@ fn send_slice(fd: BorrowedFd<'_>, slice: &[u8], flags: SendFlags) -> io::Result<
 #[inline]
 fn send_file(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> io::Result<Sent> {
     chaos::slow_read(file.id().inode);
+    let len = stand_in::ready(file, at, len);
     let count = usize::try_from(len.min(SENDFILE_BYTES_MAX)).expect("two GiB fit 64-bit Linux");
     let count = chaos::shorten(Hook::SendFile, count);
     let mut offset = at;

@@ -3,23 +3,21 @@
 //!
 //! That is what Lazy Asynchronous I/O asked of an operating system. Every operation owns what the
 //! kernel reads and writes until the kernel has reported it.
-#[cfg(feature = "chaos")]
-use crate::chaos;
 use crate::{
-    Bell, OpenRules, Root, StaticFile,
-    file::{OPEN_FLAGS, how_to_open, open_fault},
+    Bell, OpenRules, Root, StaticFile, chaos,
+    file::{OPEN_FLAGS, how_to_open, is_known, open_fault},
     residency::{COPY_BYTES, after_probe},
+    stand_in,
 };
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
-#[cfg(feature = "chaos")]
-use regatta_op::File;
-use regatta_op::{Coding, Fault, OpenFault, OpenReq, Opened, ReadReq};
+use regatta_op::{Coding, Fault, File, OpenFault, OpenReq, Opened, ReadReq};
 use rustix::io::Errno;
 use std::{
     collections::VecDeque,
     fmt, io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     sync::atomic::{Ordering::SeqCst, fence},
+    time::Duration,
 };
 
 /// Entries of the submission queue: one operation is in it at a time.
@@ -76,7 +74,7 @@ pub struct Ring {
     /// readable then, if completions wait to be asked for.
     bell: Bell,
     root: Root,
-    resolve: u64,
+    rules: OpenRules,
     /// By token. An operation stays here, untouched, until the kernel has reported it.
     jobs: Vec<Option<Box<Job>>>,
     free: Vec<usize>,
@@ -95,8 +93,7 @@ struct Job {
     path: Vec<u8>,
     how: types::OpenHow,
     buffer: Vec<u8>,
-    /// An injected delay, which comes before the first step.
-    #[cfg(feature = "chaos")]
+    /// The time of a disk that is simulated, which comes before the first step.
     slow: Option<types::Timespec>,
 }
 
@@ -140,9 +137,8 @@ impl Ring {
             .build(ENTRIES)?;
         let bell = Bell::new()?;
         ring.submitter().register_eventfd(bell.as_fd().as_raw_fd())?;
-        let resolve = how_to_open(rules).bits();
         let (jobs, free, done) = (Vec::new(), Vec::new(), VecDeque::new());
-        Ok(Self { ring, bell, root, resolve, jobs, free, done })
+        Ok(Self { ring, bell, root, rules, jobs, free, done })
     }
 
     /// Begins an operation; it may be over when this returns.
@@ -154,7 +150,10 @@ impl Ring {
             Work::Open(req) if req.path.is_empty() => {
                 return Ok(Finished::Opened(Ok(Opened::Directory)));
             }
-            work => Box::new(Job::new(work)),
+            work => {
+                let slow = delay(&work, &self.root, self.rules);
+                Box::new(Job::new(work, slow))
+            }
         };
         let at = self.free.pop().unwrap_or_else(|| {
             self.jobs.push(None);
@@ -214,8 +213,9 @@ impl Ring {
 
     /// Submits step after step for as long as they complete at once.
     fn go_on(&mut self, at: usize, mut job: Box<Job>) -> Option<Finished> {
+        let resolve = how_to_open(self.rules).bits();
         loop {
-            let entry = job.entry(self.root.as_fd().as_raw_fd(), self.resolve);
+            let entry = job.entry(self.root.as_fd().as_raw_fd(), resolve);
             self.jobs[at] = Some(job);
             let result = self.submit(at as u64, &entry)?;
             let over = self.jobs[at].take().expect("put there above").step(result);
@@ -272,9 +272,7 @@ impl Drop for Ring {
 }
 
 impl Job {
-    fn new(work: Work) -> Self {
-        #[cfg(feature = "chaos")]
-        let slow = delay(&work);
+    fn new(work: Work, slow: Option<Duration>) -> Self {
         let (task, bytes) = match work {
             Work::Open(req) => {
                 let (stage, siblings) = (OpenStage::File, [const { None }; 3]);
@@ -291,19 +289,12 @@ impl Job {
             }
         };
         let (path, how) = (Vec::new(), types::OpenHow::new());
-        Self {
-            task,
-            path,
-            how,
-            buffer: Vec::with_capacity(bytes),
-            #[cfg(feature = "chaos")]
-            slow,
-        }
+        let (buffer, slow) = (Vec::with_capacity(bytes), slow.map(types::Timespec::from));
+        Self { task, path, how, buffer, slow }
     }
 
     /// The entry of the next step. It points into this job's heap memory.
     fn entry(&mut self, root: RawFd, resolve: u64) -> squeue::Entry {
-        #[cfg(feature = "chaos")]
         if let Some(time) = &self.slow {
             return opcode::Timeout::new(std::ptr::from_ref(time)).build();
         }
@@ -345,7 +336,6 @@ impl Job {
 
     /// Takes the result of a step.
     fn step(mut self: Box<Self>, result: i32) -> Next {
-        #[cfg(feature = "chaos")]
         if self.slow.take().is_some() {
             if let Task::Read(ReadReq { file, .. }) | Task::Warm { file, .. } = &self.task {
                 chaos::warm(file.id().inode);
@@ -416,8 +406,7 @@ fn scratch_bytes(len: u64) -> usize {
 }
 
 /// How long an operation is delayed before its first step.
-#[cfg(feature = "chaos")]
-fn delay(work: &Work) -> Option<types::Timespec> {
+fn delay(work: &Work, root: &Root, rules: OpenRules) -> Option<Duration> {
     let us = match work {
         Work::Open(_) if chaos::blocks() => chaos::slow_open_us(),
         Work::Open(_) => 0,
@@ -425,7 +414,16 @@ fn delay(work: &Work) -> Option<types::Timespec> {
             chaos::cold_us(file.id().inode)
         }
     };
-    (us > 0).then(|| std::time::Duration::from_micros(us).into())
+    if us > 0 {
+        return Some(Duration::from_micros(us));
+    }
+    stand_in::delay(match work {
+        Work::Open(req) if !stand_in::is_there() || is_known(root, req, rules) => return None,
+        Work::Open(_) => None,
+        Work::Read(ReadReq { file, at, len }) | Work::Warm { file, at, len } => {
+            Some((file, *at, *len))
+        }
+    })
 }
 
 /// A read into the spare memory of `buffer`.
@@ -493,8 +491,8 @@ fn is_directory(fd: &OwnedFd) -> bool {
 mod tests {
     use super::*;
     use crate::wait::{Event, Interest, Poll, Poller};
-    use regatta_op::{Codings, File};
-    use std::{fs, path::PathBuf, time::Duration};
+    use regatta_op::Codings;
+    use std::{fs, path::PathBuf};
 
     fn site(name: &str) -> PathBuf {
         let id = std::process::id();

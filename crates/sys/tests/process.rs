@@ -5,6 +5,7 @@ use regatta_sys::{
     process::{Child, Exit, User, fork_worker, set_user, threads},
     shm::{self, AttachError},
     signal::{Signal, Signals},
+    stand_in::{self, Model},
     wait::{Interest, Poll, Poller},
 };
 use std::{
@@ -18,7 +19,7 @@ use std::{
 };
 
 fn main() {
-    let tests: [(&str, fn()); 11] = [
+    let tests: [(&str, fn()); 12] = [
         ("fork_with_threads_is_refused", fork_with_threads_is_refused),
         ("exit_codes_and_signals_are_told_apart", exit_codes_and_signals_are_told_apart),
         ("a_panic_aborts_the_worker_only", a_panic_aborts_the_worker_only),
@@ -29,6 +30,7 @@ fn main() {
         ("workers_that_become_another_user_die_too", workers_that_become_another_user_die_too),
         ("signals_are_read", signals_are_read),
         ("a_bell_wakes_another_process", a_bell_wakes_another_process),
+        ("a_head_is_shared_and_never_lost", a_head_is_shared_and_never_lost),
         ("privileges_are_gone_for_good", privileges_are_gone_for_good),
     ];
     for (name, test) in tests {
@@ -255,6 +257,32 @@ fn a_bell_wakes_another_process() {
     thread::sleep(Duration::from_millis(10));
     bell.ring();
     assert_eq!(worker.wait().unwrap(), Exit::Code(0));
+}
+
+/// The head of a disk that is simulated serves one at a time of all processes, and goes on when one
+/// that waits for it dies.
+fn a_head_is_shared_and_never_lost() {
+    const SEEK: Duration = Duration::from_millis(5);
+    const OWN: u32 = 6;
+    stand_in::install(Model { seek_us: 5000, bandwidth: 0, heads: 1 }).unwrap();
+    let shared = shm::create(1).unwrap();
+    let word = &shared.words()[0];
+    let other = child(|| {
+        loop {
+            stand_in::wait_for_block();
+            word.fetch_add(1, SeqCst);
+        }
+    });
+    eventually(|| word.load(SeqCst) > 2);
+    let (before, start) = (word.load(SeqCst), Instant::now());
+    (0..OWN).for_each(|_| stand_in::wait_for_block());
+    let theirs = u32::try_from(word.load(SeqCst) - before).unwrap();
+    // One may have been over before, and one may not have been over then.
+    let most = start.elapsed() + 2 * SEEK;
+    assert!(most >= SEEK * (OWN + theirs), "{theirs} and {OWN} took {most:?}");
+    other.kill(Signal::Kill).unwrap();
+    assert_eq!(other.wait().unwrap(), Exit::Signal(9));
+    (0..OWN).for_each(|_| stand_in::wait_for_block());
 }
 
 fn privileges_are_gone_for_good() {

@@ -29,6 +29,7 @@ pub const SECTIONS: &[Section] = &[
     Section { name: "cache", doc: "What each worker keeps in memory." },
     Section { name: "log", doc: "What is written down." },
     Section { name: "accept", doc: "How connections are taken from the kernel." },
+    Section { name: "lab", doc: "A disk that is simulated, for tests and measurements." },
 ];
 
 /// Options that have a flag of their own, besides `--set`.
@@ -478,6 +479,32 @@ pub static OPTIONS: &[OptionSpec] = &[
         "0",
         "The fastest that a connection is sent to, bytes per second.",
         "SO_MAX_PACING_RATE. 0 sets no limit.",
+    ),
+    option(
+        "lab.disk_heads",
+        count(0, 64),
+        "0",
+        "How many heads the simulated disk has; 0: there is none.",
+        "Whoever opens a name, or reads or sends a range, that is not in memory gets the head that \
+         is free first and sleeps for as long as it takes, and then does it as always. All workers \
+         and helpers ask the same disk; io_uring waits likewise, and what must not block is \
+         refused. What is in memory the kernel tells (mincore) to the owner of the files alone: \
+         workers must be that user, or root. Where the lab may not make a disk outside of the \
+         server it measures with this one, and says so (docs/environments.md).",
+    ),
+    option(
+        "lab.disk_seek_us",
+        Kind::Micros { min: 0, max: 1_000_000 },
+        "3 ms",
+        "How long a head of the simulated disk is under way to what it reads.",
+        "Each request takes it once, whatever was read before.",
+    ),
+    option(
+        "lab.disk_bandwidth",
+        Kind::Rate { min: 0, max: TIB },
+        "100 MB",
+        "What a head of the simulated disk reads, bytes per second.",
+        "Only what is not in memory is counted. 0 sets no limit.",
     ),
 ];
 

@@ -1,0 +1,256 @@
+//! A disk that is simulated in the process that asks it: who reads what is not in memory waits as
+//! long as for a disk with a few heads, which all processes of a server share.
+//!
+//! A head is a word that says until when it is busy. A request gets the head that is free first,
+//! and sleeps until the end of its time there. So nobody holds anything that could be lost: what a
+//! process has begun when it dies ends by itself, as a disk would end it.
+//!
+//! What is in memory is the kernel's to say (mincore(2)), and what has been waited for is then read
+//! as always, so pages come and go as they would. The time of the disk that is really there comes
+//! on top.
+use crate::{
+    StaticFile, clock, crew,
+    residency::{pages_absent, pull},
+    shm,
+};
+use regatta_op::File;
+use rustix::fs::{Advice, fadvise};
+use std::{
+    io,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+/// What such a disk can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// How long the way to what is read takes, microseconds.
+    pub seek_us: u64,
+    /// What a head reads, bytes per second; 0: as much as there is, in no time.
+    pub bandwidth: u64,
+    /// Requests that are served at the same time; at least 1.
+    pub heads: usize,
+}
+
+/// A block: what a disk reads at least, bytes.
+const BLOCK_BYTES: u64 = 4096;
+
+/// The most that one request of a sender reads, bytes; such windows have their places in the file.
+/// As much as AMPED and LAIO make ready at once, so that all pay as often for the way.
+const WINDOW_BYTES: u64 = 256 << 10;
+
+/// What is read at once into memory that nobody looks at, bytes.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// The disk of this process, if it has one.
+static DISK: OnceLock<Disk> = OnceLock::new();
+
+#[derive(Debug)]
+struct Disk {
+    model: Model,
+    /// By head: when it will have served all that it has been asked for, on the precise clock.
+    busy_until: &'static [AtomicU64],
+}
+
+/// Gives this process, and those that it forks from here on, such a disk.
+///
+/// # Errors
+/// No memory or descriptors left.
+///
+/// # Panics
+/// If there is one already, or it is to have no heads.
+pub fn install(model: Model) -> io::Result<()> {
+    assert!(model.heads > 0, "a disk has a head");
+    let busy_until = shm::create_named("regatta-disk", model.heads)?.words();
+    assert!(DISK.set(Disk { model, busy_until }).is_ok(), "one disk per process");
+    Ok(())
+}
+
+/// Waits for a head, its way and one block: for what has no name in memory, say. Without such a
+/// disk there is nothing to wait for.
+pub fn wait_for_block() {
+    if let Some(disk) = DISK.get() {
+        sleep_until(disk.ask(BLOCK_BYTES, clock::nanos()));
+    }
+}
+
+/// Whether there is such a disk.
+#[inline]
+pub(crate) fn is_there() -> bool {
+    DISK.get().is_some()
+}
+
+/// Whether reading a range would have to wait for such a disk.
+#[inline]
+pub(crate) fn is_cold(file: &StaticFile, at: u64, len: u64) -> bool {
+    is_there() && bytes_absent(file, at, len) > 0
+}
+
+/// Waits for what is not in memory of a range that is about to be read.
+#[inline]
+pub(crate) fn wait(file: &StaticFile, at: u64, len: u64) {
+    if let Some(disk) = DISK.get()
+        && let Some(end) = disk.read(file, at, len)
+    {
+        sleep_until(end);
+    }
+}
+
+/// How much of a range, which is not empty, can be sent: all that is in memory, or the window of
+/// the file in which it begins, which has been waited for.
+#[inline]
+pub(crate) fn ready(file: &StaticFile, at: u64, len: u64) -> u64 {
+    DISK.get().map_or(len, |disk| disk.ready(file, at, len))
+}
+
+/// How long somebody else has to wait who is about to read a block (no file) or a range of a file.
+pub(crate) fn delay(of: Option<(&StaticFile, u64, u64)>) -> Option<Duration> {
+    let (disk, now) = (DISK.get()?, clock::nanos());
+    let end = match of {
+        None => disk.ask(BLOCK_BYTES, now),
+        Some((file, at, len)) => disk.read(file, at, len)?,
+    };
+    Some(Duration::from_nanos(end.saturating_sub(now)))
+}
+
+fn sleep_until(end: u64) {
+    crew::assert_unlocked();
+    thread::sleep(Duration::from_nanos(end.saturating_sub(clock::nanos())));
+}
+
+/// How much of a range is not in memory, in whole pages; nothing where the kernel does not say.
+fn bytes_absent(file: &StaticFile, at: u64, len: u64) -> u64 {
+    match len.min(file.len().saturating_sub(at)) {
+        0 => 0,
+        len => pages_absent(file, at, len).unwrap_or(0) * BLOCK_BYTES,
+    }
+}
+
+impl Disk {
+    /// When a request that comes `now` will have been served.
+    fn ask(&self, bytes: u64, now: u64) -> u64 {
+        let takes = self.model.takes(bytes);
+        loop {
+            let heads = self.busy_until.iter().map(|until| (until, until.load(Relaxed)));
+            let first = heads.min_by_key(|(_, until)| *until);
+            let (head, until) = first.expect("a disk has a head");
+            let end = until.max(now).saturating_add(takes);
+            // If another has been quicker, some head may be free sooner than this one.
+            if head.compare_exchange(until, end, Relaxed, Relaxed).is_ok() {
+                return end;
+            }
+        }
+    }
+
+    /// When what is not in memory of a range will have been read; `None` if all is there.
+    fn read(&self, file: &StaticFile, at: u64, len: u64) -> Option<u64> {
+        let bytes = bytes_absent(file, at, len);
+        if bytes == 0 {
+            return None;
+        }
+        // Nothing beyond what is paid for comes into memory ahead of its time. A kernel that does
+        // not take the advice reads more.
+        let _ = fadvise(file, 0, None, Advice::Random);
+        Some(self.ask(bytes, clock::nanos()))
+    }
+
+    fn ready(&self, file: &StaticFile, at: u64, len: u64) -> u64 {
+        if bytes_absent(file, at, len) == 0 {
+            return len;
+        }
+        let window = len.min(WINDOW_BYTES - at % WINDOW_BYTES);
+        if let Some(end) = self.read(file, at, window) {
+            sleep_until(end);
+            // The peer may take less of it now: the rest has been paid for, too. What cannot be
+            // read is for the call that follows to find out.
+            let _ = pull(file, at, window, &mut vec![0; SCRATCH_BYTES]);
+        }
+        window
+    }
+}
+
+impl Model {
+    /// How long a head takes to get there and to read so much, nanoseconds.
+    fn takes(self, bytes: u64) -> u64 {
+        let nanos = u128::from(bytes) * 1_000_000_000;
+        let reading = nanos.checked_div(self.bandwidth.into()).unwrap_or(0);
+        u64::try_from(reading).unwrap_or(u64::MAX).saturating_add(self.seek_us * 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::residency::tests::with;
+
+    const MS: u64 = 1_000_000;
+
+    /// Each request takes 5 ms and 1 ns for each byte.
+    fn disk(heads: usize) -> Disk {
+        let words: Box<[AtomicU64]> = (0..heads).map(|_| AtomicU64::new(0)).collect();
+        let model = Model { seek_us: 5000, bandwidth: 1_000_000_000, heads };
+        Disk { model, busy_until: Box::leak(words) }
+    }
+
+    #[test]
+    fn a_request_takes_the_way_and_its_bytes() {
+        let model = Model { seek_us: 3000, bandwidth: 100_000_000, heads: 1 };
+        assert_eq!(model.takes(1_000_000), 3 * MS + 10 * MS);
+        assert_eq!(Model { bandwidth: 0, ..model }.takes(1 << 40), 3 * MS);
+        assert_eq!(Model { bandwidth: 1, ..model }.takes(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn as_many_are_served_at_once_as_there_are_heads() {
+        let disk = disk(3);
+        let ends: Vec<u64> = (0..7).map(|_| disk.ask(0, 100 * MS) / MS).collect();
+        assert_eq!(ends, [105, 105, 105, 110, 110, 110, 115]);
+        // Nobody waits who comes when all is done, even if those who asked have died meanwhile.
+        assert_eq!(disk.ask(1000, 200 * MS), 205 * MS + 1000);
+        assert_eq!(disk.ask(0, 203 * MS), 208 * MS, "another head is free");
+    }
+
+    #[test]
+    fn no_head_serves_two_whoever_asks() {
+        let disk = disk(2);
+        let ask = || (0..100).map(|_| disk.ask(0, 0)).collect::<Vec<u64>>();
+        let mut ends: Vec<u64> = thread::scope(|scope| {
+            let askers: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            askers.into_iter().flat_map(|asker| asker.join().unwrap()).collect()
+        });
+        ends.sort_unstable();
+        let pairs = (1..=200).flat_map(|turn| [5 * MS * turn; 2]);
+        assert!(ends.into_iter().eq(pairs), "each head has been busy all the time");
+    }
+
+    #[test]
+    fn only_what_is_not_in_memory_is_waited_for() {
+        with("stand-in", 600_000, |file| {
+            let disk = disk(1);
+            let busy_until = || disk.busy_until[0].load(Relaxed);
+            assert_eq!(disk.read(file, 0, 600_000), None, "it was just written");
+            assert_eq!(disk.ready(file, 5, 599_995), 599_995);
+            assert_eq!(disk.read(file, 1 << 40, 9), None, "behind the end");
+            rustix::fs::fsync(file).unwrap();
+            fadvise(file, 0, None, Advice::DontNeed).unwrap();
+            // Not every file system forgets.
+            let absent = bytes_absent(file, 0, 600_000);
+            if absent < 600_000 {
+                return;
+            }
+            let at = WINDOW_BYTES - 10_000;
+            assert_eq!(disk.ready(file, at, 500_000), 10_000, "to the end of the window");
+            let paid = busy_until();
+            assert!(paid > 0);
+            assert_eq!(disk.ready(file, at, 10_000), 10_000);
+            assert_eq!(busy_until(), paid, "it is in memory now");
+            fadvise(file, 0, None, Advice::DontNeed).unwrap();
+            let (now, end) = (clock::nanos(), disk.read(file, 0, 1).expect("and now it is not"));
+            assert!(end >= now.max(paid) + disk.model.takes(BLOCK_BYTES));
+        });
+    }
+}
