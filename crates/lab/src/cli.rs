@@ -26,6 +26,10 @@ pub const FAILED: u8 = 1;
 /// Bad usage, or a file with problems; all were listed.
 pub const USAGE: u8 = 2;
 
+/// What a run's label says where it has one.
+pub(crate) const STANDS_IN: &str =
+    "regatta's servers simulate the disk in their own process (docs/environments.md)";
+
 /// What `regatta lab run` was told.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -174,7 +178,10 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
 }
 
 /// Says what this machine lacks.
-fn warn(manifest: &Manifest) {
+pub(crate) fn warn(manifest: &Manifest) {
+    if let Some(label) = &manifest.label {
+        say(&format!("{label}: {STANDS_IN}"));
+    }
     for (name, why) in &manifest.left_out {
         say(&format!("{name} is left out: {why}"));
     }
@@ -248,6 +255,7 @@ fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
         "left_out": manifest.left_out,
         "lacks": manifest.lacks,
         "lacking": manifest.lacking,
+        "label": manifest.label,
         "refusal": manifest.refusal(experiment),
     })
 }
@@ -333,11 +341,13 @@ pub(crate) fn publish(run: &Run, form: Form) -> Result<u8, String> {
             "files": files,
             "left_out": run.manifest.left_out,
             "lacks": run.manifest.lacks,
+            "label": run.manifest.label,
             "analysis": analysis,
             "claims": claims,
         })));
     }
-    let mut out = format!("{}\n", analysis.answer);
+    let label = run.manifest.label.as_ref().map(|label| format!("{label}: "));
+    let mut out = format!("{}{}\n", label.unwrap_or_default(), analysis.answer);
     for judged in claims {
         let verdict = match judged.verdict {
             claims::Verdict::Holds => "holds",

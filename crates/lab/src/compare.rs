@@ -186,6 +186,7 @@ fn found(run: &Run) -> BTreeMap<String, String> {
     let hash: String = manifest.regatta_sha256.chars().take(HASH_DIGITS).collect();
     all.insert("SHA-256 of regatta".to_owned(), hash);
     all.insert("not possible".to_owned(), manifest.lacks.join("; "));
+    all.extend(manifest.label.iter().map(|label| ("label".to_owned(), label.clone())));
     all
 }
 

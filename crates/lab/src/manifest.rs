@@ -1,6 +1,7 @@
 //! What a run was made with: programs, machine, settings. Kept beside the results.
 
 use crate::date::unix_ms;
+use crate::env::spec::IN_PROCESS;
 use crate::env::{Lack, Record, Spec, lacks};
 use crate::possible;
 use crate::servers;
@@ -39,10 +40,17 @@ pub struct Manifest {
     /// The parts of its environments among that: they are done without.
     #[serde(default)]
     pub lacking: Vec<Lack>,
+    /// What all its numbers are to be labelled with; None: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// What the environments turned out to be: the first of each setting, by its levels.
     #[serde(default)]
     pub environments: BTreeMap<String, Record>,
 }
+
+/// Factors that mean nothing where the server simulates the disk itself.
+const DEVICE_ONLY: [&str; 3] =
+    ["environment.disk.seek", "environment.disk.queue", "environment.disk.read_ahead_kb"];
 
 /// Kernel settings that change what is measured.
 const SETTINGS: [&str; 14] = [
@@ -80,6 +88,11 @@ impl Manifest {
             };
         }
         let lacking = lacking(experiment);
+        let simulates = |mut spec: Spec| spec.take_stand_in(&lacking).is_some();
+        let label = experiment.specs().into_iter().any(simulates).then(|| IN_PROCESS.to_owned());
+        if label.is_some() {
+            left_out.extend(without_disk(experiment));
+        }
         let binary = fs::read(regatta).unwrap_or_default();
         Self {
             format: FORMAT,
@@ -93,6 +106,7 @@ impl Manifest {
             machine: machine(),
             lacks: impossible(experiment, &lacking),
             lacking,
+            label,
             environments: BTreeMap::new(),
         }
     }
@@ -104,8 +118,14 @@ impl Manifest {
         if let Some(why) = self.left_out.get(baseline) {
             return Some(format!("the baseline {baseline} cannot run here: {why}"));
         }
-        let lost = |spec: Spec| {
-            let asked = spec.disk.is_some();
+        let mut paths = experiment.factors.iter().map(|factor| factor.path.as_str());
+        if let Some(label) = &self.label
+            && let Some(path) = paths.find(|path| DEVICE_ONLY.contains(path))
+        {
+            return Some(format!("{label}: a disk in the server's process has no {path} to vary"));
+        }
+        let lost = |mut spec: Spec| {
+            let asked = spec.disk.is_some() && spec.take_stand_in(&self.lacking).is_none();
             asked && spec.without(&self.lacking).is_none_or(|left| left.disk.is_none())
         };
         experiment.specs().into_iter().any(lost).then(|| {
@@ -120,6 +140,16 @@ impl Manifest {
             )
         })
     }
+}
+
+/// Targets that would read from the machine's own disk where ours simulate one themselves.
+fn without_disk(experiment: &Experiment) -> impl Iterator<Item = (String, String)> {
+    let others = experiment.targets.iter().filter(|target| {
+        // What serves one answer from memory asks no disk.
+        !matches!(target.program, Program::Regatta | Program::Null)
+    });
+    let why = format!("no disk can be {IN_PROCESS} in a program that is not regatta");
+    others.map(move |target| (target.name.clone(), why.clone()))
 }
 
 fn machine() -> BTreeMap<String, String> {
@@ -178,9 +208,12 @@ fn impossible(experiment: &Experiment, lacking: &[Lack]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::Manifest;
     use crate::analysis::tests::made_up;
     use crate::env::Lack;
+    use crate::spec::{Scale, parse};
     use std::collections::BTreeMap;
+    use std::path::Path;
 
     const TEXT: &str = r#"
 experiment = { name = "x", question = "?", expect = "!" }
@@ -207,6 +240,8 @@ memory = "84MiB"
             run.manifest.refusal(&run.experiment)
         };
         let disk = format!("{TEXT}[environment.disk]\n");
+        let inside = format!("{disk}kind = \"in-process\"\n");
+        assert_eq!(refusal(&inside, &[lack("groups")], &[]), None, "the server simulates it");
         assert_eq!(refusal(&disk, &[], &["b"]), None);
         assert_eq!(refusal(TEXT, &[lack("memory"), lack("disk")], &[]), None, "it asks for none");
         let said = refusal(TEXT, &[], &["a"]).unwrap();
@@ -220,5 +255,18 @@ memory = "84MiB"
         // One level of a factor is enough.
         let factor = format!("{TEXT}[factors]\n\"environment.disk.heads\" = [1, 2]\n");
         assert!(refusal(&factor, &[lack("disk")], &[]).is_some());
+        let taken = |text: &str| {
+            let experiment = parse("x", text, Scale::Quick).unwrap();
+            Manifest::take(&experiment, Scale::Quick, Path::new("/nowhere/regatta"))
+        };
+        let manifest = taken(&inside);
+        assert_eq!(manifest.label.as_deref(), Some("simulated-in-process"));
+        assert!(manifest.left_out["b"].contains("not regatta"), "{:?}", manifest.left_out);
+        assert_eq!(taken(TEXT).label, None);
+        let ahead = format!("{inside}[factors]\n\"environment.disk.read_ahead_kb\" = [0, 128]\n");
+        let mut manifest = taken(&ahead);
+        manifest.left_out.clear();
+        let said = manifest.refusal(&parse("x", &ahead, Scale::Quick).unwrap()).unwrap();
+        assert!(said.contains("simulated-in-process") && said.contains("read_ahead"), "{said}");
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::deaths;
 use crate::drops;
+use crate::env::spec::{Disk, IN_PROCESS, Pages};
 use crate::env::{self, Environment, Glance, Lack, Place, Record, Spec};
 use crate::plan::Cell;
 use crate::process::{Launch, Priority, Running};
 use crate::spec::Experiment;
-use crate::watch::Numbers;
+use crate::watch::{Numbers, Seen};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -47,6 +48,8 @@ pub(crate) struct Room {
     environment: Option<Rc<Environment>>,
     /// The directory that is served, as the server sees it.
     pub(crate) root: PathBuf,
+    /// The disk that the server is to simulate itself.
+    pub(crate) stand_in: Option<Disk>,
 }
 
 impl<'a> Rooms<'a> {
@@ -82,7 +85,8 @@ impl<'a> Rooms<'a> {
     /// Why it cannot be made, or that it was interrupted.
     pub(crate) fn build(&self, stop: &AtomicBool) -> Result<(), String> {
         let cells = crate::plan::cells(self.experiment);
-        let wanted = cells.iter().any(|cell| self.spec(cell).is_some_and(|s| s.disk.is_some()));
+        let has_disk = |spec: Option<Spec>| spec.is_some_and(|spec| spec.disk.is_some());
+        let wanted = cells.iter().any(|cell| has_disk(self.spec(cell).0));
         if !wanted || self.image.exists() {
             return Ok(());
         }
@@ -112,16 +116,24 @@ impl<'a> Rooms<'a> {
         let _ = fs::remove_file(&self.image);
     }
 
-    /// What a cell's trials run in; None: the machine itself.
-    fn spec(&self, cell: &Cell) -> Option<Spec> {
+    /// What a cell's trials run in (None: the machine itself), and the disk that their servers are
+    /// to simulate themselves.
+    fn spec(&self, cell: &Cell) -> (Option<Spec>, Option<Disk>) {
         let Experiment { environment, machine, .. } = self.experiment;
         let machine = machine.at(&cell.levels);
-        let asked = environment.at(&cell.levels).spec(&machine, &self.root, self.bytes)?;
-        let mut spec = asked.without(self.lacking)?;
-        if let Some(disk) = &mut spec.disk {
+        let asked = environment.at(&cell.levels).spec(&machine, &self.root, self.bytes);
+        let Some(mut asked) = asked else { return (None, None) };
+        let stand_in = asked.take_stand_in(self.lacking);
+        let mut spec = asked.without(self.lacking);
+        if let Some(disk) = spec.as_mut().and_then(|spec| spec.disk.as_mut()) {
             (disk.image, disk.log) = (Some(self.image.clone()), Some(self.log.clone()));
         }
-        Some(spec)
+        (spec, stand_in)
+    }
+
+    /// What is to be known of every trial of a cell.
+    pub(crate) fn note(&self, cell: &Cell) -> Option<String> {
+        self.spec(cell).1.map(|_| format!("note: {IN_PROCESS}"))
     }
 
     /// A place for a trial of a cell. Each trial gets a new one, unless nothing of it wears out.
@@ -129,8 +141,13 @@ impl<'a> Rooms<'a> {
     /// # Errors
     /// Why there is none, in a sentence.
     pub(crate) fn enter(&self, cell: &Cell) -> Result<Room, String> {
-        let Some(spec) = self.spec(cell) else {
-            return Ok(Room { environment: None, root: self.root.clone() });
+        let (spec, stand_in) = self.spec(cell);
+        let Some(spec) = spec else {
+            if stand_in.is_some() {
+                let pages = self.experiment.environment.at(&cell.levels).pages;
+                env::settle_pages(&self.root, pages)?;
+            }
+            return Ok(Room { environment: None, root: self.root.clone(), stand_in });
         };
         let mut kept = self.kept.borrow_mut();
         let same = kept.take_if(|(of, _)| *of == spec).map(|(_, environment)| environment);
@@ -148,10 +165,10 @@ impl<'a> Rooms<'a> {
         let record = environment.record().clone();
         self.found.borrow_mut().entry(crate::run::levels(&about)).or_insert(record);
         let root = environment.root().unwrap_or(&self.root).to_owned();
-        if spec.disk.is_none() && spec.memory_bytes == 0 && spec.pages == env::spec::Pages::AsIs {
+        if spec.disk.is_none() && spec.memory_bytes == 0 && spec.pages == Pages::AsIs {
             *kept = Some((spec, Rc::clone(&environment)));
         }
-        Ok(Room { environment: Some(environment), root })
+        Ok(Room { environment: Some(environment), root, stand_in })
     }
 
     /// What environments turned out to be since this was called last, by their levels.
@@ -185,8 +202,16 @@ impl Room {
         })
     }
 
+    /// Tells of what was seen what is the server's, and not the environment's on purpose.
+    pub(crate) fn correct(&self, seen: &mut Seen) {
+        seen.leave_out(self.taken());
+        if self.stand_in.is_some() {
+            seen.stand_in();
+        }
+    }
+
     /// What the environment takes of each of the server's processors on purpose, as a share.
-    pub(crate) fn taken(&self) -> f64 {
+    fn taken(&self) -> f64 {
         let left = self.environment.as_deref().map(|one| one.record().spec.cpu.left_percent);
         left.filter(|left| *left > 0).map_or(0.0, |left| 1.0 - f64::from(left) / 100.0)
     }

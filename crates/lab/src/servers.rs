@@ -1,6 +1,6 @@
 //! The programs that the lab starts as servers: how each is told what to serve and where.
 
-use crate::env;
+use crate::env::{self, spec::Disk};
 use crate::group::{INTERRUPTED, STEP};
 use crate::process::{Launch, Priority, Running, output_of};
 use crate::programs::{self, Sendfile, Serving};
@@ -200,6 +200,9 @@ fn words(
             words.extend(addresses.iter().flat_map(listen));
             let mut config = target.config.clone();
             config.extend(more.iter().map(|(key, value)| (key.clone(), value.clone())));
+            for (key, value) in place.room.stand_in.iter().flat_map(Disk::options) {
+                config.entry(key.to_owned()).or_insert(value);
+            }
             let sets = config
                 .iter()
                 .flat_map(|(key, value)| [os("--set"), OsString::from(format!("{key}={value}"))]);

@@ -178,6 +178,7 @@ impl Bench<'_> {
             Err(why) if why == INTERRUPTED => Err(why),
             Err(why) => {
                 record.reasons.push(why);
+                record.reasons.extend(self.rooms.note(cell));
                 Ok((record, None))
             }
             Ok((found, seen)) => {
@@ -195,6 +196,7 @@ impl Bench<'_> {
                 record.valid = record.reasons.is_empty();
                 let notes = settled.ok().flatten().into_iter().chain(seen.missing);
                 record.reasons.extend(notes.map(|what| format!("note: {what}")));
+                record.reasons.extend(self.rooms.note(cell));
                 record.counters = seen.counters;
                 Ok((record, Some(found)))
             }
@@ -322,7 +324,7 @@ impl Bench<'_> {
         }
         seen.compares = self.experiment.workload.verify && target.program != Program::Null;
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
-        seen.leave_out(room.taken());
+        room.correct(&mut seen);
         let limit = Duration::from_secs_f64(asked.window_s) + PATIENCE;
         let code = load.wait(limit, self.stop)?;
         let grown = |now: u64| killed.map(|before| now.saturating_sub(before));

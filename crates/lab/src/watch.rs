@@ -108,6 +108,15 @@ impl Seen {
         self.kept = self.kept.map(|kept| (kept - taken).max(0.0));
         self.shares = processors::without(&self.shares, taken);
     }
+
+    /// Takes the server's word for how long its loops waited for a disk that it simulates itself:
+    /// to the kernel that is sleep.
+    pub(crate) fn stand_in(&mut self) {
+        const WAITS: [&str; 3] = ["stall_open_ns", "stall_read_ns", "stall_send_ns"];
+        let waits = WAITS.iter().filter_map(|name| self.counters.get(*name));
+        self.server.insert("disk_wait_s".to_owned(), waits.sum::<f64>() / 1e9);
+        self.shares.retain(|(name, _)| *name != "waiting_share");
+    }
 }
 
 impl<'a> Watch<'a> {
@@ -329,6 +338,20 @@ mod tests {
     /// A program that does nothing until its input ends.
     fn quiet() -> Child {
         Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    #[test]
+    fn waits_for_a_disk_in_the_server_are_the_servers_own_count() {
+        let counters = [("stall_open_ns", 1e9), ("stall_send_ns", 5e8), ("stall_round_ns", 9e9)];
+        let mut seen = Seen {
+            server: Numbers::from([("disk_wait_s".to_owned(), 0.25)]),
+            counters: counters.map(|(name, value)| (name.to_owned(), value)).into(),
+            shares: vec![("idle_share", 0.3), ("waiting_share", 0.1)],
+            ..Seen::default()
+        };
+        seen.stand_in();
+        assert_eq!(seen.server, Numbers::from([("disk_wait_s".to_owned(), 1.5)]));
+        assert_eq!(seen.shares, [("idle_share", 0.3)]);
     }
 
     #[test]

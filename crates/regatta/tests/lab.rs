@@ -384,6 +384,38 @@ fn problems_are_told_at_once_and_plans_run_nothing() {
 }
 
 #[test]
+fn what_is_measured_with_a_stand_in_for_the_disk_says_so() {
+    const LABEL: &str = "simulated-in-process";
+    let place = Place::new("stand-in");
+    let file = place.experiment(0.5);
+    let text = fs::read_to_string(&file).unwrap();
+    let text = text.replace("blocks = 2", "blocks = 1, again = false");
+    let other = r#"targets.other = { program = "command", command = ["no", "{port}"] }"#;
+    let text = text.replace("factors.", &format!("{other}\nfactors."));
+    let disk = "[environment.disk]\nkind = \"in-process\"\nseek_ms = 20\nheads = 2\n";
+    fs::write(&file, format!("{text}{disk}")).unwrap();
+    let out = place.0.join("out");
+    let output = run(&["run".as_ref(), &file, "--out".as_ref(), &out]);
+    let before = String::from_utf8_lossy(&output.stderr).into_owned();
+    for part in [&format!("{LABEL}: regatta's servers simulate"), "other is left out: no disk"] {
+        assert!(before.contains(part), "{part}: {before}");
+    }
+    assert!(done(&output).starts_with(&format!("{LABEL}: ")), "beside the answer");
+    let made = records(&out);
+    assert_eq!(made.len(), 2, "sped and two");
+    for record in &made {
+        assert_eq!(record["valid"], true, "{record}");
+        let reasons = record["reasons"].as_array().unwrap();
+        assert!(reasons.iter().any(|why| *why == format!("note: {LABEL}")), "{record}");
+        assert!(record["metrics"]["disk_wait_s"].is_number(), "by the server's own count");
+    }
+    let files = ["manifest.json", "report.html", "report.md", "report.json"];
+    for name in files.iter().chain(&["trials.csv", "cells.csv"]) {
+        assert!(fs::read_to_string(out.join(name)).unwrap().contains(LABEL), "{name}");
+    }
+}
+
+#[test]
 fn every_copy_of_a_server_is_asked() {
     let place = Place::new("copies");
     let file = place.experiment(0.5);

@@ -63,6 +63,7 @@ pub(crate) fn made_up_at(
         machine: BTreeMap::new(),
         lacks: Vec::new(),
         lacking: Vec::new(),
+        label: None,
         environments: BTreeMap::new(),
     };
     Run { directory: "made-up".into(), experiment, manifest, records }

@@ -50,6 +50,7 @@ pub(super) fn run(
     let mut run = run::open(directory, &text, experiment, Scale::Quick, asked).map_err(failed)?;
     run.manifest.command = format!("regatta lab best {} --matrix {which}", settled.root);
     run.save_manifest().map_err(failed)?;
+    cli::warn(&run.manifest);
     let ended = run::perform(&mut run, asked).map_err(failed)?;
     let code = cli::publish(&run, options.form).map_err(failed)?;
     match ended {

@@ -188,14 +188,14 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
         return matrix::run(which, options, &settled, &directory, &asked);
     }
     let (mut run, settled) = open(options, settled, &directory)?;
-    for lack in &run.manifest.lacks {
-        cli::say(&format!("not possible here: {lack}"));
-    }
+    cli::warn(&run.manifest);
     let raced = raced(options, settled, &mut run, &asked);
     bar.finish_and_clear();
     match raced {
         Ok((settled, decision)) => {
-            let lines = text::told(&settled, &decision);
+            let mut lines = text::told(&settled, &decision);
+            let label = run.manifest.label.iter();
+            lines.extend(label.map(|label| format!("{label}: {}.", cli::STANDS_IN)));
             let text = text::configuration(&settled.root, decision.advice.as_ref(), &lines);
             let written = fs::write(run.directory.join(CONFIGURATION), &text)
                 .map_err(|error| error.to_string())
@@ -292,6 +292,9 @@ fn open(
     }
     let mut manifest = Manifest::take(&experiment, Scale::Quick, &options.regatta);
     manifest.command = format!("regatta lab best {}", settled.root);
+    if let Some(why) = manifest.refusal(&experiment) {
+        return Err(failed(why));
+    }
     let run = Run::begin(directory, &text, experiment, manifest).map_err(failed)?;
     save(&run.directory.join(SETTLED), &settled).map_err(failed)?;
     Ok((run, settled))

@@ -127,13 +127,17 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
             })
         }),
     };
+    let why = match &run.manifest.label {
+        Some(label) => format!("{label}, with waits as the server counts them: {}", finding.why),
+        None => finding.why,
+    };
     Judged {
         id: id.to_owned(),
         gist: claim.map_or(String::new(), |claim| claim.gist.to_owned()),
         paper: claim.map_or(String::new(), |claim| claim.paper.to_owned()),
         ours: finding.ours,
         verdict: finding.verdict,
-        why: finding.why,
+        why,
     }
 }
 
@@ -146,7 +150,8 @@ fn lacking(run: &Run, claim: &Claim) -> Option<Finding> {
         "groups" => ["disk", "memory limit", "network"].iter().any(|w| claim.needs.contains(w)),
         _ => false,
     };
-    let lack = run.manifest.lacking.iter().find(|lack| needed(&lack.part))?;
+    let lacking = run.manifest.lacking.iter();
+    let lack = lacking.filter(|lack| !lack.has_stand_in()).find(|lack| needed(&lack.part))?;
     Some(Finding::cannot(format!("not possible on this machine: {lack}")))
 }
 

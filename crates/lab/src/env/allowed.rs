@@ -1,7 +1,7 @@
 //! What a machine does not allow, found out before anything is made.
 
 use super::groups::Hierarchies;
-use super::spec::{Cpu, Profile, Spec};
+use super::spec::{Cpu, Kind, Profile, Spec};
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -19,6 +19,14 @@ pub struct Lack {
     pub instead: String,
 }
 
+impl Lack {
+    /// Whether it is that of a disk which regatta's server can simulate itself.
+    #[must_use]
+    pub fn has_stand_in(&self) -> bool {
+        self.part == "disk" && self.instead == STAND_IN
+    }
+}
+
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: needs {}", self.part, self.needs)?;
@@ -28,8 +36,8 @@ impl fmt::Display for Lack {
 
 const ROOT: &str = "root";
 /// What stands in for the simulated disk where FUSE or loop devices are not allowed.
-const STAND_IN: &str = "stand-in, to be labelled simulated-in-process: a build of the server with \
-                        the feature `chaos`, `serve --chaos slow_open_per_mille=N,slow_open_us=T`";
+pub(crate) const STAND_IN: &str = "instead regatta's servers simulate one in their own process, \
+                                   and what is measured is labelled simulated-in-process";
 
 /// Everything that this machine lacks for a specification. An empty list means that making it is
 /// worth a try.
@@ -66,7 +74,7 @@ pub fn lacks(spec: &Spec) -> Vec<Lack> {
             }
         }
     }
-    if spec.disk.is_some() {
+    if spec.disk.as_ref().is_some_and(|disk| disk.kind == Kind::Device) {
         if !is_root {
             lack("disk", ROOT, STAND_IN);
         } else if let Some(program) = missing(&["mkfs.ext4", "losetup", "unshare"]) {
@@ -155,8 +163,8 @@ fn succeeds(program: &str, words: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lack, lacks};
-    use crate::env::spec::{Cpu, Disk, Network, Spec};
+    use super::{Lack, STAND_IN, lacks};
+    use crate::env::spec::{Cpu, Disk, Kind, Network, Spec};
 
     #[test]
     fn a_processor_that_is_not_there_is_said() {
@@ -181,5 +189,29 @@ mod tests {
         assert_eq!(spec.clone().without(&[]), Some(spec.clone()));
         assert_eq!(spec.clone().without(&[lack("groups")]), None);
         assert_eq!(spec.without(&[lack("network"), lack("memory"), lack("disk")]), None);
+    }
+
+    #[test]
+    fn a_disk_that_is_not_allowed_has_a_stand_in_and_one_in_process_needs_nothing() {
+        let lack = |part: &str, instead: &str| {
+            let (part, needs, instead) = (part.to_owned(), String::new(), instead.to_owned());
+            Lack { part, needs, instead }
+        };
+        let with = |kind: Kind| Spec {
+            disk: Some(Disk { kind, ..Disk::default() }),
+            memory_bytes: 1 << 26,
+            ..Spec::default()
+        };
+        for (kind, lacking, taken) in [
+            (Kind::Device, vec![], false),
+            (Kind::Device, vec![lack("disk", "apt-get install mount")], false),
+            (Kind::Device, vec![lack("groups", ""), lack("disk", STAND_IN)], true),
+            (Kind::InProcess, vec![], true),
+        ] {
+            let mut spec = with(kind);
+            let disk = spec.take_stand_in(&lacking);
+            assert_eq!((disk.is_some(), spec.disk.is_some()), (taken, !taken), "{lacking:?}");
+        }
+        assert!(lacks(&with(Kind::InProcess)).iter().all(|lack| lack.part != "disk"));
     }
 }

@@ -90,7 +90,13 @@ impl Keeper {
             match spec.pages {
                 Pages::AsIs => {}
                 Pages::Cold => pages::drop_all(root)?,
-                Pages::Warm => pages::warm(root, &record.groups)?,
+                Pages::Warm => {
+                    // Pages that are there already count for whoever brought them.
+                    if spec.disk.is_none() {
+                        pages::drop_all(root)?;
+                    }
+                    pages::warm(root, &record.groups)?;
+                }
             }
         }
         if let Some(disk) = &mut self.disk {

@@ -31,6 +31,8 @@ mod slow;
 pub mod spec;
 mod words;
 
+#[cfg(test)]
+pub(crate) use allowed::STAND_IN;
 pub use allowed::{Lack, lacks};
 pub(crate) use disk::image_words;
 pub use disk::{Described as DescribedDisk, build_image};
@@ -38,7 +40,7 @@ pub use glance::{Glance, numbers};
 pub use groups::Groups;
 pub use ledger::{Listed, Made, Owner, clean, list, place as ledgers};
 pub use network::Described as DescribedNetwork;
-pub(crate) use pages::bytes as space;
+pub(crate) use pages::{bytes as space, settle as settle_pages};
 pub use settings::Setting;
 pub use spec::Spec;
 
@@ -175,7 +177,10 @@ impl Environment {
     /// # Errors
     /// See [`Fault`]. Nothing is left of what could be made.
     pub fn make(spec: &Spec) -> Result<Self, Fault> {
-        let faults = spec.faults();
+        let mut faults = spec.faults();
+        if spec.disk.as_ref().is_some_and(|disk| disk.kind == spec::Kind::InProcess) {
+            faults.push("disk: one in-process is the server's, no environment's".to_owned());
+        }
         if !faults.is_empty() {
             return Err(Fault::Senseless(faults));
         }

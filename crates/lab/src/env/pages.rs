@@ -2,6 +2,7 @@
 
 use super::enter::Entry;
 use super::groups::Groups;
+use super::spec::Pages;
 use crate::stats::Random;
 use regatta_load::workload::specweb;
 use rustix::fs::{Advice, fadvise};
@@ -22,6 +23,18 @@ pub(super) fn drop_all(root: &Path) -> Result<(), String> {
         let _ = file.sync_data();
         fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from)
     })
+}
+
+/// Has the page cache hold of a directory's files what is asked for, without an environment.
+///
+/// # Errors
+/// If a file cannot be read.
+pub(crate) fn settle(root: &Path, pages: Pages) -> Result<(), String> {
+    match pages {
+        Pages::AsIs => Ok(()),
+        Pages::Cold => drop_all(root),
+        Pages::Warm => read(&[root.to_string_lossy().into_owned()]),
+    }
 }
 
 /// Reads all files below a directory inside the server's groups.

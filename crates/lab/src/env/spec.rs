@@ -1,7 +1,12 @@
 //! What an environment is to be: network, memory, processors, disk, page cache, kernel settings.
 
+use super::Lack;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// What numbers are labelled with that were measured with a disk of [`Kind::InProcess`].
+pub const IN_PROCESS: &str = "simulated-in-process";
 
 /// The shortest and longest things that a specification may ask for, each checked before anything
 /// is made.
@@ -105,6 +110,8 @@ pub struct Cpu {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Disk {
+    /// Who simulates it.
+    pub kind: Kind,
     /// How long the head is under way to another place, milliseconds; with `seek = distance` the
     /// mean over all pairs of places.
     pub seek_ms: f64,
@@ -127,6 +134,18 @@ pub struct Disk {
     pub image: Option<PathBuf>,
     /// Where the requests are written down; None: nowhere that lasts.
     pub log: Option<PathBuf>,
+}
+
+/// Who simulates a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A process of the lab's: all that asks a disk, asks it.
+    #[default]
+    Device,
+    /// Regatta's server in its own process: nobody else, and nothing but its seek, its bandwidth
+    /// and its heads. Needs nothing of the machine.
+    InProcess,
 }
 
 /// How long a head is under way.
@@ -196,6 +215,7 @@ impl Default for Disk {
     /// The disk with which the papers' ratio of disk to processor is met here (systems.md §5.5).
     fn default() -> Self {
         Self {
+            kind: Kind::Device,
             seek_ms: 3.0,
             seek: Seek::Fixed,
             bandwidth: 100_000_000,
@@ -262,6 +282,7 @@ impl Disk {
     /// What is not understood.
     pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
+            "kind" => self.kind = word(value)?,
             "seek_ms" => self.seek_ms = number(value)?,
             "seek" => self.seek = word(value)?,
             "bandwidth" => self.bandwidth = size(value)?,
@@ -276,9 +297,30 @@ impl Disk {
         }
         Ok(())
     }
+
+    /// The options with which regatta's server simulates it in its own process.
+    pub(crate) fn options(&self) -> [(&'static str, String); 5] {
+        let seek_us = Duration::from_secs_f64(self.seek_ms / 1e3).as_micros();
+        [
+            ("lab.disk_heads", self.heads.to_string()),
+            ("lab.disk_seek_us", seek_us.to_string()),
+            ("lab.disk_bandwidth", self.bandwidth.to_string()),
+            // So that every wait is counted: the kernel, which counts them else, sees none.
+            ("event.stall_us", (seek_us / 2).max(1).to_string()),
+            // The kernel tells others than the files' owner nothing of what is in memory.
+            ("server.user", "root".to_owned()),
+        ]
+    }
 }
 
 impl Spec {
+    /// Takes the disk out that the server is to simulate itself: because it was asked for, or since
+    /// a machine that lacks this allows no other.
+    pub fn take_stand_in(&mut self, lacking: &[Lack]) -> Option<Disk> {
+        let no_other = lacking.iter().any(Lack::has_stand_in);
+        self.disk.take_if(|disk| disk.kind == Kind::InProcess || no_other)
+    }
+
     /// Everything in it that makes no sense, in words.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! An environment in words: what was asked for, and what the kernel says that it became.
 
-use super::spec::{Disk, Layout, Network, Pages, Profile, Queue, Seek, Spec};
+use super::spec::{Disk, IN_PROCESS, Kind, Layout, Network, Pages, Profile, Queue, Seek, Spec};
 use super::{DescribedDisk, Record};
 
 impl Spec {
@@ -109,6 +109,10 @@ impl Disk {
         };
         let heads =
             if self.heads == 1 { "a head".to_owned() } else { format!("{} heads", self.heads) };
+        if self.kind == Kind::InProcess {
+            let (ms, rate) = (self.seek_ms, self.bandwidth);
+            return format!("{IN_PROCESS}: {ms} ms for the way, {rate} bytes a second, {heads}");
+        }
         format!(
             "simulated: {} ms{seek} to another place, {} bytes a second, {heads}, {queue}, reads \
              ahead {} KiB",
@@ -168,5 +172,8 @@ mod tests {
         ];
         assert_eq!(said, wanted);
         assert_eq!(Spec::default().words(), []);
+        let disk = Disk { kind: Kind::InProcess, heads: 2, ..Disk::default() };
+        let said = "simulated-in-process: 3 ms for the way, 100000000 bytes a second, 2 heads";
+        assert_eq!(disk.words(), said);
     }
 }

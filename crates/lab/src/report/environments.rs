@@ -3,6 +3,7 @@
 use super::Report;
 use super::figures::{Figure, Section};
 use super::tables::Table;
+use crate::cli;
 use crate::env::Record;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
@@ -12,8 +13,14 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
         rows.extend(parts(levels, record));
     }
     for lack in &manifest.lacking {
-        let row = [String::new(), lack.part.clone(), format!("needs {}", lack.needs)];
-        rows.push(row.into_iter().chain(["not possible here: done without".to_owned()]).collect());
+        let instead = if lack.has_stand_in() { cli::STANDS_IN } else { "done without" };
+        let needs = format!("needs {}", lack.needs);
+        rows.push(vec![
+            String::new(),
+            lack.part.clone(),
+            needs,
+            format!("not possible here: {instead}"),
+        ]);
     }
     if rows.is_empty() {
         return Vec::new();
@@ -42,6 +49,12 @@ fn parts(levels: &str, record: &Record) -> Vec<Vec<String>> {
 }
 
 impl Report<'_> {
+    /// What its numbers are labelled with, and why; None: nothing.
+    pub(super) fn label(&self) -> Option<String> {
+        let label = self.run.manifest.label.as_ref()?;
+        Some(format!("{label}: {}", cli::STANDS_IN))
+    }
+
     /// The environment in a sentence; empty: the machine itself.
     pub(super) fn surroundings(&self) -> String {
         let Some(record) = self.run.manifest.environments.values().next() else {

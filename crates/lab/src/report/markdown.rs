@@ -69,7 +69,7 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
 fn missing(report: &Report<'_>, out: &mut String) -> fmt::Result {
     let manifest = &report.run.manifest;
     let (planned, whole) = report.analysis.blocks;
-    let mut all = Vec::new();
+    let mut all: Vec<String> = report.label().into_iter().collect();
     if whole < planned {
         all.push(format!("PARTIAL: {whole} of {planned} blocks are whole"));
     }

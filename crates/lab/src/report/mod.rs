@@ -79,7 +79,7 @@ pub fn write(run: &Run) -> Result<Vec<PathBuf>, String> {
         ("report.html", page::page(&report)?),
         ("report.md", markdown::markdown(&report)),
         ("trials.csv", tables::trials(run)),
-        ("cells.csv", tables::cells(&report.analysis)),
+        ("cells.csv", tables::cells(&report.analysis, run.manifest.label.as_deref())),
         ("report.json", report.json()?),
     ];
     let mut paths = Vec::new();

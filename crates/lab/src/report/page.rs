@@ -145,7 +145,8 @@ impl Report<'_> {
         let analysis = &self.analysis;
         let (planned, whole) = analysis.blocks;
         let (valid, invalid) = analysis.trials;
-        let mut badges = vec![format!("noise floor ±{:.1} %", 100.0 * analysis.floor)];
+        let mut badges: Vec<String> = self.label().into_iter().collect();
+        badges.push(format!("noise floor ±{:.1} %", 100.0 * analysis.floor));
         if whole < planned {
             badges.push(format!("PARTIAL: {whole} of {planned} blocks are whole"));
         } else {

@@ -89,9 +89,10 @@ pub(crate) fn trials(run: &Run) -> String {
     out
 }
 
-/// A line for each cell and metric.
-pub(crate) fn cells(analysis: &Analysis) -> String {
-    let mut out = String::from("cell,trials,invalid,metric,median,low,high\n");
+/// A line for each cell and metric, with the run's label if it has one.
+pub(crate) fn cells(analysis: &Analysis, label: Option<&str>) -> String {
+    let mut out = String::from("cell,trials,invalid,metric,median,low,high");
+    out.push_str(if label.is_some() { ",label\n" } else { "\n" });
     for one in &analysis.cells {
         for (metric, value) in &one.metrics {
             let row = [
@@ -103,6 +104,7 @@ pub(crate) fn cells(analysis: &Analysis) -> String {
                 value.interval.low.to_string(),
                 value.interval.high.to_string(),
             ];
+            let row: Vec<String> = row.into_iter().chain(label.map(quoted)).collect();
             out.push_str(&row.join(","));
             out.push('\n');
         }

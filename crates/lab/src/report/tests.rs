@@ -5,6 +5,7 @@ mod whole;
 
 use super::*;
 use crate::analysis::tests::made_up;
+use crate::env::spec::IN_PROCESS;
 use std::collections::BTreeMap;
 
 const TEXT: &str = r#"
@@ -94,7 +95,7 @@ fn text_forms_hold_the_same() {
     assert!(text.contains("1,500"), "{text}");
     let csv = tables::trials(&run);
     assert_eq!(csv.lines().count(), 1 + run.records.len());
-    assert!(tables::cells(&report.analysis).contains("good_per_s"));
+    assert!(tables::cells(&report.analysis, None).contains("good_per_s"));
     let json: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
     assert_eq!(json["analysis"]["trials"], serde_json::json!([36, 0]));
 }
@@ -122,6 +123,15 @@ fn the_text_says_what_is_missing() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // Numbers with a label carry it everywhere.
+    run.manifest.label = Some(IN_PROCESS.to_owned());
+    let report = Report::of(&run);
+    let page = page::page(&report).unwrap();
+    let cells = tables::cells(&report.analysis, run.manifest.label.as_deref());
+    assert!(cells.lines().skip(1).all(|line| line.ends_with(",simulated-in-process")), "{cells}");
+    let all = [markdown::markdown(&report), page, report.json().unwrap()];
+    assert!(all.iter().all(|text| text.contains("simulated-in-process")));
+    assert!(report.claims.iter().all(|one| one.why.starts_with("simulated-in-process")));
     // Of an arm alone there is nothing to compare.
     let alone = TEXT.replace("\"b </script>\".program = \"regatta\"\n", "");
     let alone = alone.replace("[measure]", "[measure]\nagain = false");

@@ -18,7 +18,7 @@ const SHARE_MAX: f64 = 100.0;
 const BYTES_UNKNOWN: u64 = 1 << 30;
 
 /// Every key of the section; all but `memory_share` and `memory` go together.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "memory",
     "memory_share",
     "pages",
@@ -32,6 +32,7 @@ const KEYS: [&str; 19] = [
     "network.rate",
     "network.delay_ms",
     "network.single_packets",
+    "disk.kind",
     "disk.seek_ms",
     "disk.seek",
     "disk.bandwidth",
@@ -285,7 +286,7 @@ fn chosen<T: serde::de::DeserializeOwned>(value: &str, choices: &[&str]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::spec::{Layout, Queue, Seek};
+    use crate::env::spec::{Kind, Layout, Queue, Seek};
     use crate::plan::cells;
     use crate::spec::{Scale, parse};
 
@@ -374,6 +375,8 @@ read_ahead_kb = 8192
         let slower = read_text("machine.server_left = 40").unwrap();
         let [spec] = &slower.specs()[..] else { panic!("{:?}", slower.specs()) };
         assert_eq!((spec.cpu.left_percent, spec.cpu.server.as_slice()), (40, &[0][..]));
+        let inside = read_text("environment.disk.kind = \"in-process\"").unwrap();
+        assert_eq!(inside.environment.disk.unwrap().kind, Kind::InProcess);
         let empty = read_text("[environment.disk]").unwrap();
         assert_eq!(empty.environment.disk, Some(Disk::default()));
     }
@@ -410,6 +413,7 @@ settings = "geneves"
 network.single = true
 disk.seek_ms = -1
 disk.seek = "random"
+disk.kind = "inside"
 disk.bandwidth = 0
 disk.image = "x"
 disk.heads = [1]
@@ -431,17 +435,18 @@ colour = 1
             "e.toml:15:18: environment.network.single: unknown key",
             "e.toml:16:16: environment.disk.seek_ms: -1 is out of range",
             "e.toml:17:13: environment.disk.seek: no `random`",
-            "e.toml:18:18: environment.disk.bandwidth: a disk has some",
-            "e.toml:19:14: environment.disk.image: unknown key",
-            "e.toml:20:14: environment.disk.heads: expected a single value",
-            "e.toml:21:10: environment.colour: unknown key; known: memory,",
-            "e.toml:23:24: factors.environment.memory: 1048576 bytes are too few",
-            "e.toml:24:36: factors.environment.disk.reed_ahead_kb: not a factor",
-            "e.toml:25:29: factors.environment.network.mtu: 10 is not from 576",
+            "e.toml:18:13: environment.disk.kind: no `inside`",
+            "e.toml:19:18: environment.disk.bandwidth: a disk has some",
+            "e.toml:20:14: environment.disk.image: unknown key",
+            "e.toml:21:14: environment.disk.heads: expected a single value",
+            "e.toml:22:10: environment.colour: unknown key; known: memory,",
+            "e.toml:24:24: factors.environment.memory: 1048576 bytes are too few",
+            "e.toml:25:36: factors.environment.disk.reed_ahead_kb: not a factor",
+            "e.toml:26:29: factors.environment.network.mtu: 10 is not from 576",
         ] {
             assert!(said.iter().any(|line| line.starts_with(part)), "{part} is not in {said:#?}");
         }
-        assert_eq!(said.len(), 16, "{said:#?}");
+        assert_eq!(said.len(), 17, "{said:#?}");
         let said = read_text("[environment]\nsettings = \"geneves\"").unwrap_err();
         let wanted = "e.toml:8:1: environment: profile geneves: needs a network of its own";
         assert!(said.len() == 1 && said[0].starts_with(wanted), "{said:?}");
