@@ -123,7 +123,16 @@ pub(crate) fn no_fallback_for_assets(variant: &Variant) {
     }
     client.ask("GET", "/route", &[("Accept", "image/avif,image/webp")]).expect(404);
     client.ask("GET", "/route", &[("Accept", "application/json")]).expect(404);
-    client.ask("GET", "/.env", &[NAVIGATION]).expect_one_of(&[404, 200]);
+    // A hidden name is neither there nor a route; shown, it is as any other: `.env` has a suffix.
+    site.put(".shown/a", "shown");
+    for (dotfiles, statuses) in [("false", [404, 404, 404]), ("true", [404, 200, 200])] {
+        let sets = ["content.fallback=index.html", &format!("content.dotfiles={dotfiles}")];
+        let server = serve_root(variant, &site.root(), &sets);
+        let mut client = server.connect();
+        for (target, status) in ["/.env", "/.shown/route", "/.shown/a"].into_iter().zip(statuses) {
+            client.ask("GET", target, &[NAVIGATION]).expect(status);
+        }
+    }
 }
 
 pub(crate) fn own_page_for_not_found(variant: &Variant) {
