@@ -4,6 +4,7 @@
 use crate::arguments::Arguments;
 use crate::command::{cargo, output_of, project_root};
 use crate::{fuzz, tidy};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +14,8 @@ const NO_STD_TARGET: &str = "x86_64-unknown-none";
 const NO_STD_CRATES: [&str; 4] = ["op", "http", "origin", "metrics"];
 /// Features that add tests where a crate has them: injected faults, counted allocations.
 const TEST_FEATURES: [&str; 2] = ["chaos", "alloc-count"];
+/// The variable that names the file in which tests say what they leave out (`xtask/skips.rs`).
+const SKIPS: &str = "REGATTA_SKIPS";
 
 /// How many things were found to hold, to fail, or could not be tried.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,16 @@ impl Count {
         self.failed += other.failed;
         self.skipped += other.skipped;
     }
+
+    /// Tests that left something out passed for their harness: here they were skipped. `said` has
+    /// a line for each thing, `package: test: why`.
+    fn leave_out(&mut self, said: &str) {
+        let tests: BTreeSet<Vec<&str>> =
+            said.lines().map(|line| line.splitn(3, ": ").take(2).collect()).collect();
+        let tests = tests.len() as u64;
+        self.passed = self.passed.saturating_sub(tests);
+        self.skipped += tests;
+    }
 }
 
 impl std::fmt::Display for Count {
@@ -43,10 +56,18 @@ impl std::fmt::Display for Count {
 /// One step's outcome.
 #[derive(Debug)]
 enum Outcome {
-    /// It ran: tests are counted one by one, any other check as one.
-    Ran(Count),
+    /// It ran: tests are counted one by one, any other check as one. What of it was left out, and
+    /// why.
+    Ran(Count, Vec<String>),
     /// It could not run here, and why.
     Skipped(String),
+}
+
+impl Outcome {
+    /// Of a check that is one.
+    fn one(held: bool) -> Self {
+        Self::Ran(Count::one(held), Vec::new())
+    }
 }
 
 /// The steps so far.
@@ -70,23 +91,26 @@ impl Report {
         let mut total = Count::default();
         for (_, outcome, _) in &self.steps {
             match outcome {
-                Outcome::Ran(count) => total.add(*count),
+                Outcome::Ran(count, _) => total.add(*count),
                 Outcome::Skipped(_) => total.skipped += 1,
             }
         }
         total
     }
 
-    /// Prints every step, then the total alone on the last line.
+    /// Prints every step with what it left out, then the total alone on the last line.
     fn print(&self) {
         println!("\n=== summary ===");
         for (name, outcome, time) in &self.steps {
             let (word, detail) = match outcome {
-                Outcome::Ran(count) if count.failed > 0 => ("FAILED", count.to_string()),
-                Outcome::Ran(count) => ("ok", count.to_string()),
+                Outcome::Ran(count, _) if count.failed > 0 => ("FAILED", count.to_string()),
+                Outcome::Ran(count, _) => ("ok", count.to_string()),
                 Outcome::Skipped(why) => ("skipped", why.clone()),
             };
             println!("{word:8} {:5.0} s  {name}: {detail}", time.as_secs_f64());
+            if let Outcome::Ran(_, left_out) = outcome {
+                left_out.iter().for_each(|line| println!("{:18}skipped: {line}", ""));
+            }
         }
         println!("\n{}", self.total());
     }
@@ -107,7 +131,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
             held(clippy.args(["--", "-D", "warnings"]))
         });
     }
-    report.step("tidy", || Outcome::Ran(Count::one(tidy::run(&[]) == Ok(true))));
+    report.step("tidy", || Outcome::one(tidy::run(&[]) == Ok(true)));
     report.step("tests: unit, table, simulation, conformance", || {
         tests(cargo().args(["test", "--workspace", "--no-fail-fast"]))
     });
@@ -152,19 +176,30 @@ fn held(command: &mut Command) -> Outcome {
     if let Err(error) = &ended {
         println!("{}: {error}", command.get_program().display());
     }
-    Outcome::Ran(Count::one(ended.is_ok_and(|status| status.success())))
+    Outcome::one(ended.is_ok_and(|status| status.success()))
 }
 
-/// Runs `cargo test`, shows what it prints and adds up what its runners say.
+/// Runs `cargo test`, shows what it prints, adds up what its runners say and gathers what tests
+/// leave out.
 fn tests(command: &mut Command) -> Outcome {
     let mut count = Count::default();
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let Ok(mut child) = child else { return Outcome::Ran(Count::one(false)) };
+    let mut left_out = Vec::new();
+    let skips = std::env::temp_dir().join(format!("regatta-skips-{}", std::process::id()));
+    let made = std::fs::write(&skips, "");
+    command.env(SKIPS, &skips).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = match made.and_then(|()| command.spawn()) {
+        Ok(child) => child,
+        Err(error) => {
+            println!("{}: {error}", command.get_program().display());
+            return Outcome::one(false);
+        }
+    };
     let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
     for line in lines.into_iter().flatten().map_while(Result::ok) {
         if let Some(one) = counted(&line) {
             count.add(one);
         }
+        left_out.extend(ignored(&line));
         if !is_quiet(&line) {
             println!("{line}");
         }
@@ -174,7 +209,12 @@ fn tests(command: &mut Command) -> Outcome {
         // It did not build, or a runner died before its last line.
         count.failed = 1;
     }
-    Outcome::Ran(count)
+    // Who cannot write there fails.
+    let said = std::fs::read_to_string(&skips).unwrap_or_default();
+    let _ = std::fs::remove_file(&skips);
+    count.leave_out(&said);
+    left_out.extend(said.lines().map(str::to_owned));
+    Outcome::Ran(count, left_out)
 }
 
 /// Lines that only say that something is as it should be.
@@ -199,6 +239,12 @@ fn counted(line: &str) -> Option<Count> {
         }
     }
     Some(count)
+}
+
+/// Reads `test a ... ignored, why`.
+fn ignored(line: &str) -> Option<String> {
+    let (name, why) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
+    Some(format!("{name}{}", why.replacen(", ", ": ", 1)))
 }
 
 /// The packages that have one of the features which add tests, and the test targets that exist
@@ -234,7 +280,7 @@ fn targets_for(manifest: &toml::Table, feature: &str) -> Vec<String> {
 
 /// Every fuzz target on its corpus and on mutations of it, for a few seconds in all.
 fn fuzz_smoke() -> Outcome {
-    Outcome::Ran(Count::one(fuzz::smoke(fuzz::SMOKE_SECONDS, None) == Ok(true)))
+    Outcome::one(fuzz::smoke(fuzz::SMOKE_SECONDS, None) == Ok(true))
 }
 
 /// Builds the crates that must not need an operating system for one that has none.
@@ -257,7 +303,9 @@ fn no_std() -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{Count, Outcome, Report, counted, is_quiet, targets_for};
+    use super::{Count, Outcome, Report, counted, ignored, is_quiet, targets_for, tests};
+    use crate::skips::skip;
+    use std::process::{Command, Stdio};
     use std::time::Duration;
 
     /// The README's first command names no package.
@@ -283,6 +331,32 @@ mod tests {
         assert_eq!(counted(line), Some(Count { passed: 3, failed: 2, skipped: 1 }));
         assert_eq!(counted("test a ... ok"), None);
         assert!(is_quiet("test a ... ok") && !is_quiet("test a ... FAILED"));
+        assert_eq!(ignored("test a ... ignored").as_deref(), Some("a"));
+        assert_eq!(ignored("test b::c ... ignored, has time").as_deref(), Some("b::c: has time"));
+        assert_eq!(ignored("test a ... ok"), None);
+    }
+
+    /// The variable under which the next test says so, for the one after it.
+    const TOLD: &str = "REGATTA_TOLD_TO_SKIP";
+
+    /// Passes for the usual harness, which hides what it says.
+    #[test]
+    fn leaves_something_out() {
+        if std::env::var_os(TOLD).is_some() {
+            ["needs a moon", "needs\na sun"].into_iter().for_each(skip);
+        }
+    }
+
+    #[test]
+    fn what_tests_leave_out_is_not_passed() {
+        let mut two = Command::new(std::env::current_exe().expect("this test"));
+        two.args(["leaves_something_out", "the_total_counts_every_step"]);
+        let Outcome::Ran(count, left_out) = tests(two.env(TOLD, "1").stderr(Stdio::null())) else {
+            panic!("it can run here")
+        };
+        assert_eq!(count, Count { passed: 1, failed: 0, skipped: 1 });
+        let of = |why| format!("xtask: test::tests::leaves_something_out: {why}");
+        assert_eq!(left_out, ["needs a moon", "needs a sun"].map(of));
     }
 
     #[test]
@@ -295,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_total_counts_every_step() {
-        let ran = |passed, failed| Outcome::Ran(Count { passed, failed, skipped: 0 });
+        let ran = |passed, failed| Outcome::Ran(Count { passed, failed, skipped: 0 }, Vec::new());
         let steps = [ran(1, 0), ran(40, 2), Outcome::Skipped("needs a moon".to_owned())];
         let steps = steps.map(|outcome| (String::new(), outcome, Duration::ZERO)).into();
         assert_eq!(Report { steps }.total().to_string(), "41 passed, 2 failed, 1 skipped");

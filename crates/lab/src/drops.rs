@@ -40,7 +40,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         match output_of(&["ss", "-V"]) {
             Some(_) => assert_eq!(so_far(None, port), Some(0)),
-            None => eprintln!("skipped: needs ss"),
+            None => crate::skips::skip("needs ss"),
         }
         assert!(so_far(Some(std::process::id()), port).is_some());
     }

@@ -50,6 +50,9 @@ pub mod run;
 mod sample;
 mod servers;
 mod settle;
+#[cfg(test)]
+#[path = "../../../xtask/skips.rs"]
+mod skips;
 pub mod spec;
 mod stalls;
 pub mod stats;

@@ -92,7 +92,8 @@ const REFUSALS: [&str; 8] = [
 ];
 
 fn skipped(name: &str, why: &str) -> Option<Environment> {
-    println!("{name}: skipped: {why}");
+    // As the usual harness says it.
+    println!("test {name} ... ignored, {}", why.replace('\n', " "));
     SKIPPED.store(true, Ordering::Relaxed);
     None
 }

@@ -1,8 +1,12 @@
 //! The lab from outside: runs that end, go on, and are told to stop.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
+#[path = "../../../xtask/skips.rs"]
+mod skips;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use skips::skip;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -267,7 +271,7 @@ fn each_arm_is_profiled_once_beside_what_counts() {
     }
     let sampled: Vec<&Value> = profiles.iter().filter(|one| one["source"] == "perf").collect();
     if !perf_works(&place.0) {
-        eprintln!("skipped: needs perf");
+        skip("needs perf");
         assert!(sampled.is_empty() && !profiles[0]["notes"].as_array().unwrap().is_empty());
         return;
     }
@@ -433,7 +437,7 @@ fn every_copy_of_a_server_is_asked() {
         let plan = done(&run(&["run".as_ref(), &file, "--plan".as_ref(), "--json".as_ref()]));
         let plan: Value = serde_json::from_str(&plan).unwrap();
         if let Some(lack) = plan["lacking"].as_array().unwrap().first() {
-            eprintln!("skipped: {name}: {lack}");
+            skip(&format!("{name}: {lack}"));
             continue;
         }
         let refused = |lack: &&Value| lack.as_str().unwrap().contains("does not start here");

@@ -2,9 +2,13 @@
 //! on: SIGKILL, SIGINT and SIGTERM at 20 moments.
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 
+#[path = "../../../xtask/skips.rs"]
+mod skips;
+
 use regatta_lab::env::list;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use skips::skip;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -211,8 +215,7 @@ fn lacking(place: &Place) -> Option<String> {
 fn a_lab_killed_at_any_moment_leaves_nothing_and_its_run_goes_on() {
     let place = Place::new();
     if let Some(lack) = lacking(&place) {
-        println!("skipped: {lack}");
-        return;
+        return skip(&lack);
     }
     let before = machine();
     let mut labs = BTreeSet::new();
@@ -230,8 +233,7 @@ fn a_lab_killed_at_any_moment_leaves_nothing_and_its_run_goes_on() {
     let refused =
         |record: &Value| REFUSALS.iter().any(|why| record["reasons"].to_string().contains(why));
     if let Some(record) = records(&place.0.join("whole")).iter().find(|record| refused(record)) {
-        println!("skipped: needs what this machine refuses: {}", record["reasons"]);
-        return;
+        return skip(&format!("needs what this machine refuses: {}", record["reasons"]));
     }
     is_whole(&place.0.join("whole"));
     place.nothing_is_left(&labs, "after a whole run");

@@ -1,6 +1,8 @@
 //! Bytes over real connections: what arrives is what the outbox held, one call at a time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
+#[path = "../../../xtask/skips.rs"]
+mod skips;
 
 use common::Dir;
 use regatta_op::{Codings, Fault, File, OpenReq, Opened, Outbox, Segment};
@@ -148,10 +150,7 @@ fn ipv6_takes_ipv4_only_if_told_to() {
     // The mapped loopback address: as a wildcard address would, but for this machine only.
     let mut spec = ListenSpec::new((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 0).into());
     spec.dual_stack = true;
-    let Ok(listener) = listen(&spec) else {
-        eprintln!("skipped: this machine has no IPv6");
-        return;
-    };
+    let Ok(listener) = listen(&spec) else { return skips::skip("needs IPv6") };
     let port = local_addr(listener.as_fd()).unwrap().port();
     let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     let (_fd, peer) = accept_soon(&listener, Mode::Nonblocking);

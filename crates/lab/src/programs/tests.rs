@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::group::{Group, STEP};
+use crate::skips::skip;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -115,7 +116,7 @@ fn answer(address: SocketAddr, path: &str) -> Vec<u8> {
 fn each_that_is_installed_serves_the_bytes() {
     for other in Other::ALL {
         let Some(program) = find(other.program()) else {
-            eprintln!("skipped: {} {}", other.name(), other.needs());
+            skip(&format!("{} {}", other.name(), other.needs()));
             continue;
         };
         let folder = Folder::new(other.name());

@@ -1,18 +1,21 @@
 //! Second opinions: httperf and wrk of Debian on the same server, where they are installed.
 
 use crate::server::{Answer, Asked, Server};
+use crate::skips::skip;
 use crate::{attempts, closed, load, ms, near, options};
 use regatta_load::engine::{Fate, LoadOptions, Model, Rate};
+use std::io::ErrorKind;
 use std::process::Command;
 
 /// Output of a program; `None`, and a word about it, when it is not installed.
 fn run(program: &str, args: &[&str]) -> Option<String> {
     match Command::new(program).args(args).output() {
         Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Err(_) => {
-            println!("skipped: needs {program}");
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            skip(&format!("needs {program}"));
             None
         }
+        Err(error) => panic!("{program}: {error}"),
     }
 }
 

@@ -40,6 +40,8 @@ mod ranges;
 mod shared;
 mod signals;
 mod site;
+#[path = "../../../../xtask/skips.rs"]
+mod skips;
 mod slow_heads;
 mod slow_readers;
 mod strategies;

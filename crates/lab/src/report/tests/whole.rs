@@ -3,9 +3,12 @@
 use super::*;
 use crate::record::{Second, real};
 use crate::report::figures::Section;
+use crate::skips::skip;
 use crate::stats::{Random, index};
 use regatta_load::engine::{Fate, Hdr, Outcome, Spectrum};
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -284,26 +287,44 @@ fn a_whole_run_has_every_figure_with_caption_and_numbers() {
     assert!(figures[0].caption.starts_with("1 REPLIES WERE WRONG"), "{}", figures[0].caption);
 }
 
-/// Draws the page in a browser without a screen; the elements that it makes of it.
-fn browse(page: &Path, flags: &[&str]) -> Option<String> {
-    let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
-        let found = Command::new(name).arg("--version").stderr(Stdio::null()).output();
-        found.is_ok_and(|found| found.status.success())
-    })?;
-    let folder = page.with_file_name("browser");
+/// The browser that is installed, whether it works or not.
+fn browser() -> Option<&'static str> {
+    ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
+        let tried = Command::new(name).arg("--version").stderr(Stdio::null()).output();
+        !tried.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    })
+}
+
+/// Draws the page in a browser without a screen; the elements that it makes of it. One that
+/// crashes, hangs or prints nothing fails.
+fn browse(browser: &str, page: &Path, flags: &[&str]) -> String {
+    let (folder, said) = (page.with_file_name("browser"), page.with_file_name("said"));
     let ran = Command::new("timeout")
-        .args(["--kill-after=5", "120", browser, "--headless=new", "--no-sandbox"])
+        .args(["--kill-after=5", "240", browser, "--headless=new", "--no-sandbox"])
         .args(["--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
         .arg(format!("--user-data-dir={}", folder.display()))
         .args(flags)
         .args(["--virtual-time-budget=20000", "--dump-dom"])
         .arg(format!("file://{}", page.display()))
-        .stderr(Stdio::null())
+        .stderr(File::create(&said).unwrap())
         .output()
-        .ok()?;
+        .unwrap();
     let made = String::from_utf8_lossy(&ran.stdout).into_owned();
-    // A browser that cannot start here says nothing of the page.
-    made.contains("<html").then_some(made)
+    let said = fs::read_to_string(said).unwrap_or_default();
+    assert!(ran.status.success() && made.contains("<html"), "{browser}: {}: {said}", ran.status);
+    made
+}
+
+#[test]
+fn a_browser_that_is_there_must_draw() {
+    let folder = format!("regatta-no-browser-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(folder));
+    fs::create_dir_all(&folder.0).unwrap();
+    for (browser, why) in [("false", "exit status: 1"), ("true", "exit status: 0")] {
+        let drawn = std::panic::catch_unwind(|| browse(browser, &folder.0.join("page"), &[]));
+        let said = drawn.unwrap_err().downcast::<String>().unwrap();
+        assert!(said.starts_with(&format!("{browser}: {why}")), "{said}");
+    }
 }
 
 #[test]
@@ -312,12 +333,10 @@ fn a_browser_draws_every_figure() {
     let paths = write(&run).unwrap();
     let size = fs::metadata(&paths[0]).unwrap().len();
     assert!(size < 3_000_000, "{size}");
+    let Some(browser) = browser() else { return skip("needs chromium") };
     for flags in [["--window-size=1200,900", ""], ["--window-size=500,844", "--force-dark-mode"]] {
         let flags: Vec<&str> = flags.into_iter().filter(|flag| !flag.is_empty()).collect();
-        let Some(made) = browse(&paths[0], &flags) else {
-            eprintln!("skipped: needs chromium");
-            return;
-        };
+        let made = browse(browser, &paths[0], &flags);
         let said = made.split("data-checked=\"").nth(1).and_then(|rest| rest.split('"').next());
         assert_eq!(said, Some("ok"), "{flags:?}");
         assert!(!made.contains("data-error"), "{flags:?}");
