@@ -273,20 +273,25 @@ pub(crate) fn workload(
     Ok((out.join("root"), Some(out)))
 }
 
-/// Makes a second set of logs: the same sessions without think times, for those who ask for it.
+/// Makes a second set of logs, whole or not at all: the same sessions without think times, for
+/// those who ask for it.
 fn without_think(workload: &Path) -> std::io::Result<()> {
     let (logs, out) = (workload.join("logs"), workload.join(NO_THINK));
     if out.exists() || !logs.exists() {
         return Ok(());
     }
-    fs::create_dir(&out)?;
+    let part = out.with_extension("part");
+    if part.exists() {
+        fs::remove_dir_all(&part)?;
+    }
+    fs::create_dir(&part)?;
     for log in fs::read_dir(&logs)? {
         let log = log?;
         let text = fs::read_to_string(log.path())?;
         let lines = text.lines().map(thoughtless);
-        fs::write(out.join(log.file_name()), lines.map(|line| line + "\n").collect::<String>())?;
+        fs::write(part.join(log.file_name()), lines.map(|line| line + "\n").collect::<String>())?;
     }
-    Ok(())
+    fs::rename(part, out)
 }
 
 /// A line of a log that the lab made itself, without its think time.
@@ -333,7 +338,27 @@ pub(crate) fn make_open(path: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::thoughtless;
+    use super::{NO_THINK, thoughtless, without_think};
+    use std::fs;
+
+    /// What ends in the middle leaves nothing that is taken for the whole.
+    #[test]
+    fn logs_without_think_times_are_there_whole_or_not_at_all() {
+        let place = std::env::temp_dir().join(format!("regatta-thoughts-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        let logs = place.join("logs");
+        fs::create_dir_all(logs.join("no-log")).unwrap();
+        fs::write(logs.join("a.log"), "/a think=1\n\n/b\n").unwrap();
+        without_think(&place).unwrap_err();
+        assert!(!place.join(NO_THINK).exists());
+        fs::remove_dir(logs.join("no-log")).unwrap();
+        fs::write(logs.join("b.log"), "/c think=2\n").unwrap();
+        without_think(&place).unwrap();
+        let read = |name: &str| fs::read_to_string(place.join(NO_THINK).join(name)).unwrap();
+        assert_eq!((read("a.log"), read("b.log")), ("/a\n\n/b\n".into(), "/c\n".into()));
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 2, "the logs, with and without");
+        fs::remove_dir_all(&place).unwrap();
+    }
 
     #[test]
     fn think_times_leave_a_log_and_nothing_else_does() {
