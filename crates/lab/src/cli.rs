@@ -8,6 +8,7 @@ use crate::plan::{cells, order, predicted_s};
 use crate::profile::{self, Profile};
 use crate::run::{self, Ended, Options, Progress};
 use crate::spec::{Experiment, Rules, Scale, parse, parse_by};
+use crate::working::Working;
 use crate::{claims, compare, date, library, possible, report};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -262,8 +263,11 @@ fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
 
 /// Writes the report of a run, whole or partial, and says what it says.
 pub fn report(directory: &Path, form: Form) -> u8 {
+    let working = Working::on(REPORTING);
     let told = Run::open(directory).map_err(|why| (USAGE, why));
-    match told.and_then(|run| publish(&run, form).map_err(|why| (FAILED, why))) {
+    let published =
+        told.and_then(|run| publish_after(working, &run, form).map_err(|why| (FAILED, why)));
+    match published {
         Ok(code) => code,
         Err((code, why)) => {
             say(&why);
@@ -275,20 +279,24 @@ pub fn report(directory: &Path, form: Form) -> u8 {
 /// Prints what differs between two runs: first in what was asked of them, then in what they show.
 /// Without a cell that both have, it fails.
 pub fn compare(before: &Path, after: &Path, form: Form) -> u8 {
-    match (Run::open(before), Run::open(after)) {
-        (Ok(before), Ok(after)) => match compare::compare(&before, &after) {
-            Ok(compared) => match form {
-                Form::Text => print(&compared.markdown()),
-                Form::Json => print_json(&compared),
-            },
-            Err(why) => {
-                say(&why);
-                FAILED
-            }
-        },
+    let working = Working::on("comparing the runs");
+    let opened = (Run::open(before), Run::open(after));
+    let compared = match &opened {
+        (Ok(before), Ok(after)) => {
+            compare::compare(before, after).map_err(|why| (FAILED, vec![why]))
+        }
         (before, after) => {
-            [before.err(), after.err()].iter().flatten().for_each(|why| say(why));
-            USAGE
+            let whys = [before.as_ref().err(), after.as_ref().err()].into_iter().flatten();
+            Err((USAGE, whys.cloned().collect()))
+        }
+    };
+    drop(working);
+    match compared {
+        Ok(compared) if form == Form::Json => print_json(&compared),
+        Ok(compared) => print(&compared.markdown()),
+        Err((code, whys)) => {
+            whys.iter().for_each(|why| say(why));
+            code
         }
     }
 }
@@ -329,11 +337,19 @@ pub fn flame(directory: &Path, arms: &[String]) -> u8 {
     }
 }
 
+/// What a terminal is told that waits for a report.
+const REPORTING: &str = "reading the trials and drawing the report";
+
 /// Writes the report's files; prints the answer and where they are.
 pub(crate) fn publish(run: &Run, form: Form) -> Result<u8, String> {
+    publish_after(Working::on(REPORTING), run, form)
+}
+
+fn publish_after(working: Working, run: &Run, form: Form) -> Result<u8, String> {
     let paths = report::write(run)?;
     let analysis = Analysis::of(run);
     let claims = claims::judge(run);
+    drop(working);
     if form == Form::Json {
         let files: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         return Ok(print_json(&json!({

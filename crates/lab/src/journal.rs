@@ -76,9 +76,7 @@ impl Run {
 
     pub(crate) fn save_manifest(&self) -> Result<(), String> {
         let text = serde_json::to_string_pretty(&self.manifest).map_err(|e| e.to_string())?;
-        let (path, part) = (self.directory.join(MANIFEST), self.directory.join("manifest.part"));
-        let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
-        written.map_err(|error| format!("{}: {error}", path.display()))
+        write_whole(&self.directory.join(MANIFEST), &text)
     }
 
     /// Adds a trial, on disk before in memory.
@@ -119,6 +117,21 @@ impl Run {
     pub fn valid(&self) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(|record| record.valid)
     }
+}
+
+/// Writes a file whole or not at all: who reads it finds what it was or what it is to be, also if
+/// we end in the middle.
+///
+/// # Errors
+/// What could not be written.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&part);
+        format!("{}: {error}", path.display())
+    })
 }
 
 /// The records in the text of a `results.jsonl`. A last line that a crash cut short is left out.

@@ -4,7 +4,7 @@
 //! machine's drift hits all alike. What comes next follows from the probes on record alone, so an
 //! interrupted search goes on where it was.
 
-use crate::journal::Run;
+use crate::journal::{Run, write_whole};
 use crate::knee::{Found, Knee, Overload, Search, Step, Tried, recovery_s, step};
 use crate::plan::{Cell, Planned, cells, stretch_s};
 use crate::record::{Probe, Record, real};
@@ -13,7 +13,6 @@ use crate::spec::Experiment;
 use crate::stats::{count, index, mean};
 use crate::trial::Bench;
 use serde::{Deserialize, Serialize};
-use std::fs;
 
 /// The file with a line for each arm.
 const KNEES: &str = "knees.jsonl";
@@ -98,8 +97,7 @@ pub(crate) fn perform(
         text.push_str(&serde_json::to_string(&row).map_err(|error| error.to_string())?);
         text.push('\n');
     }
-    let path = run.directory.join(KNEES);
-    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    write_whole(&run.directory.join(KNEES), &text)?;
     Ok(Ended::Done)
 }
 

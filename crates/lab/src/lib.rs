@@ -11,7 +11,7 @@
 //!   `settle`).
 //! * Beside it, [`profile`]: where the time goes.
 //! * What it says: [`stats`], [`analysis`], [`mod@knee`], [`claims`], [`papers`], [`model`].
-//! * Who reads it: [`cli`], [`report`], `compare`.
+//! * Who reads it: [`cli`], [`report`], `compare`, and `working` for those who wait for it.
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -59,3 +59,4 @@ pub mod stats;
 mod trial;
 mod used;
 mod watch;
+mod working;

@@ -10,7 +10,7 @@ pub mod script;
 pub(crate) mod shares;
 
 use crate::group::INTERRUPTED;
-use crate::journal::Run;
+use crate::journal::{Run, write_whole};
 use crate::plan::{AGAIN, Cell};
 use crate::record::metrics;
 use crate::spec::{Experiment, Measure};
@@ -230,8 +230,7 @@ pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Resu
                 (format!("{FOLDER}/{stem}.folded"), format!("{FOLDER}/{stem}.svg"));
             let svg = flame::flame(&cell.arm, &tally.folded);
             for (path, text) in [(&folded, tally.folded.text()), (&flame, svg)] {
-                let path = run.directory.join(path);
-                fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+                write_whole(&run.directory.join(path), &text)?;
             }
             (profile.folded, profile.flame) = (Some(folded), Some(flame));
         }
@@ -266,8 +265,7 @@ pub(crate) fn difference(
     let (before, after) = (&first.cell.arm, &second.cell.arm);
     let svg = flame::difference((before, &stacks(first)?), (after, &stacks(second)?));
     let path = difference_path(before, after);
-    let whole = directory.join(&path);
-    fs::write(&whole, svg).map_err(|error| format!("{}: {error}", whole.display()))?;
+    write_whole(&directory.join(&path), &svg)?;
     Ok(path)
 }
 

@@ -32,7 +32,7 @@ mod verified;
 
 use crate::analysis::Analysis;
 use crate::claims::{self, Judged};
-use crate::journal::Run;
+use crate::journal::{Run, write_whole};
 use crate::plan::{AGAIN, Cell};
 use crate::profile::Profile;
 use crate::run::levels;
@@ -40,7 +40,6 @@ pub(crate) use markdown::escaped;
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 /// A run and what was made of it.
@@ -85,7 +84,7 @@ pub fn write(run: &Run) -> Result<Vec<PathBuf>, String> {
     let mut paths = Vec::new();
     for (name, text) in files {
         let path = run.directory.join(name);
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        write_whole(&path, &text)?;
         paths.push(path);
     }
     Ok(paths)

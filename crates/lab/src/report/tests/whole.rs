@@ -7,7 +7,7 @@ use crate::skips::skip;
 use crate::stats::{Random, index};
 use regatta_load::engine::{Fate, Hdr, Outcome, Spectrum};
 use serde_json::{Value, json};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -285,6 +285,29 @@ fn a_whole_run_has_every_figure_with_caption_and_numbers() {
     fs::write(file, serde_json::to_vec(&wrong).unwrap()).unwrap();
     let figures = verified::figures(&Report::of(&run));
     assert!(figures[0].caption.starts_with("1 REPLIES WERE WRONG"), "{}", figures[0].caption);
+}
+
+/// Who has a report open, or reads it while it is written anew, has one of the two.
+#[test]
+fn a_report_is_replaced_whole() {
+    let folder = format!("regatta-replaced-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(folder));
+    let _ = fs::remove_dir_all(&folder.0);
+    fs::create_dir_all(&folder.0).unwrap();
+    let mut run = made_up(super::TEXT, &metrics);
+    run.directory.clone_from(&folder.0);
+    let paths = write(&run).unwrap();
+    let opened = |at: usize| folder.0.join(format!("opened-{at}"));
+    for (at, path) in paths.iter().enumerate() {
+        fs::write(path, "as it was").unwrap();
+        fs::hard_link(path, opened(at)).unwrap();
+    }
+    write(&run).unwrap();
+    for (at, path) in paths.iter().enumerate() {
+        assert_eq!(fs::read_to_string(opened(at)).unwrap(), "as it was", "{}", path.display());
+        assert!(fs::metadata(path).unwrap().len() > 100, "{}", path.display());
+    }
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2 * paths.len(), "and nothing else");
 }
 
 /// The browser that is installed, whether it works or not.
