@@ -301,38 +301,90 @@ pub fn compare(before: &Path, after: &Path, form: Form) -> u8 {
     }
 }
 
+/// A profiled arm.
+#[derive(Debug, PartialEq, Serialize)]
+struct Flame {
+    arm: String,
+    /// The path of its flame graph; none without stacks.
+    flame: Option<String>,
+    /// What is to be known of it.
+    notes: Vec<String>,
+}
+
+impl Flame {
+    fn of(profile: &Profile, directory: &Path) -> Self {
+        let path = |path: &String| directory.join(path).display().to_string();
+        let flame = profile.flame.as_ref().map(path);
+        Self { arm: profile.cell.arm.clone(), flame, notes: profile.notes.clone() }
+    }
+
+    fn path(&self) -> &str {
+        self.flame.as_deref().unwrap_or("-")
+    }
+}
+
+/// The flame graphs that were asked for.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum Flames {
+    /// Which there are.
+    All(Vec<Flame>),
+    One(Flame),
+    Difference {
+        before: String,
+        after: String,
+        flame: String,
+    },
+}
+
+impl Flames {
+    fn words(&self) -> String {
+        match self {
+            Self::All(all) => {
+                all.iter().map(|one| format!("{}  {}\n", one.arm, one.path())).collect()
+            }
+            Self::One(one) => format!("{}\n", one.path()),
+            Self::Difference { flame, .. } => format!("{flame}\n"),
+        }
+    }
+}
+
 /// Draws flame graphs of a run's profiles: of one arm, or of the difference between two; without
 /// arms, says which there are.
-pub fn flame(directory: &Path, arms: &[String]) -> u8 {
+pub fn flame(directory: &Path, arms: &[String], form: Form) -> u8 {
+    match flames(directory, arms) {
+        Ok(flames) if form == Form::Json => print_json(&flames),
+        Ok(flames) => print(&flames.words()),
+        Err(why) => {
+            say(&why);
+            USAGE
+        }
+    }
+}
+
+fn flames(directory: &Path, arms: &[String]) -> Result<Flames, String> {
     let profiles = Profile::all(directory);
     let find = |arm: &String| {
         let found = profiles.iter().find(|profile| profile.cell.arm == *arm);
         let names: Vec<&str> = profiles.iter().map(|one| one.cell.arm.as_str()).collect();
         found.ok_or_else(|| format!("no profile of {arm}; there are: {}", names.join(", ")))
     };
-    let drawn = match arms {
+    match arms {
         [] if profiles.is_empty() => {
             let why = "has no profiles: give the experiment `measure.profile = true`";
             Err(format!("{} {why}", directory.display()))
         }
-        [] => Ok(profiles
-            .iter()
-            .map(|one| format!("{}  {}\n", one.cell.arm, one.flame.as_deref().unwrap_or("-")))
-            .collect()),
-        [arm] => find(arm).and_then(|one| {
-            let none = || format!("{arm} has no stacks: {}", one.notes.join("; "));
-            let path = one.flame.as_ref().ok_or_else(none)?;
-            Ok(format!("{}\n", directory.join(path).display()))
-        }),
-        [before, after, ..] => find(before)
-            .and_then(|before| profile::difference(directory, before, find(after)?))
-            .map(|path| format!("{}\n", directory.join(path).display())),
-    };
-    match drawn {
-        Ok(text) => print(&text),
-        Err(why) => {
-            say(&why);
-            USAGE
+        [] => Ok(Flames::All(profiles.iter().map(|one| Flame::of(one, directory)).collect())),
+        [arm] => match Flame::of(find(arm)?, directory) {
+            Flame { flame: None, notes, .. } => {
+                Err(format!("{arm} has no stacks: {}", notes.join("; ")))
+            }
+            one => Ok(Flames::One(one)),
+        },
+        [before, after, ..] => {
+            let path = profile::difference(directory, find(before)?, find(after)?)?;
+            let flame = directory.join(path).display().to_string();
+            Ok(Flames::Difference { before: before.clone(), after: after.clone(), flame })
         }
     }
 }
@@ -452,6 +504,8 @@ pub(crate) fn say(problem: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Cell;
+    use crate::report::tests::profiled::profiled;
 
     #[test]
     fn every_experiment_can_be_planned_at_every_scale() {
@@ -465,6 +519,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn flame_graphs_are_told_of_in_text_and_json() {
+        let metrics = |_: &Cell| BTreeMap::<String, f64>::new();
+        let stacks = |_: &Cell| "regatta;serve 7\n".to_owned();
+        let (run, _folder) = profiled("systor12-table2", &metrics, &stacks, &[]);
+        let directory = run.directory.as_path();
+        let told = |arms: &[String]| {
+            let flames = flames(directory, arms).unwrap();
+            (serde_json::to_value(&flames).unwrap(), flames.words())
+        };
+        let (all, words) = told(&[]);
+        let all = all.as_array().unwrap();
+        assert!(all.len() > 1 && words.lines().count() == all.len(), "{words}");
+        let arms = [&all[0], &all[1]].map(|one| one["arm"].as_str().unwrap().to_owned());
+        let (one, words) = told(&arms[..1]);
+        assert_eq!(one, all[0]);
+        assert_eq!(words.trim_end(), directory.join("profiles/00.svg").display().to_string());
+        let (difference, words) = told(&arms);
+        assert_eq!(difference["after"], *arms[1]);
+        assert_eq!(difference["flame"], *words.trim_end());
+        assert!(Path::new(words.trim_end()).exists());
+        assert!(flames(directory, &["nobody".to_owned()]).unwrap_err().contains(&arms[1]));
     }
 
     #[test]

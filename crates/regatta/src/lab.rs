@@ -54,6 +54,9 @@ pub(crate) enum Lab {
         /// None: which there are. One: its graph. Two: what the second does more or less of.
         #[arg(num_args = 0..=2)]
         arms: Vec<String>,
+        /// Print a JSON object with the graph's path, or an array of all arms.
+        #[arg(long)]
+        json: bool,
     },
     /// Say what differs between two runs.
     #[command(after_help = "Example: regatta lab compare ./before ./after")]
@@ -163,7 +166,7 @@ pub(crate) fn run(lab: Lab) -> u8 {
         Lab::Run(run) => run.run(),
         Lab::Best(best) => best.run(),
         Lab::Report { run, json } => cli::report(&run, form(json)),
-        Lab::Flame { run, arms } => cli::flame(&run, &arms),
+        Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
         Lab::Compare { before, after, json } => cli::compare(&before, &after, form(json)),
     }
 }

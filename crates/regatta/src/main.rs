@@ -318,6 +318,58 @@ mod tests {
         }
     }
 
+    /// What follows each `--` in a text.
+    fn flags(text: &str) -> impl Iterator<Item = &str> {
+        text.split("--").skip(1).map(|rest| {
+            rest.split(|c: char| !c.is_alphanumeric() && c != '-').next().unwrap_or_default()
+        })
+    }
+
+    /// The flags of a command and of those below it.
+    fn longs(command: &clap::Command) -> Vec<&str> {
+        let own = command.get_arguments().filter_map(|argument| argument.get_long());
+        own.chain(command.get_subcommands().flat_map(longs)).collect()
+    }
+
+    #[test]
+    fn the_readme_names_every_command_and_no_flag_that_is_not() {
+        let command = Cli::command();
+        let readme = include_str!("../../../README.md");
+        for one in command.get_subcommands() {
+            let start = format!("regatta {} ", one.get_name());
+            let lines: Vec<&str> = readme.lines().filter(|line| line.starts_with(&start)).collect();
+            assert!(!lines.is_empty(), "{start}");
+            let lines = lines.join("\n");
+            for below in one.get_subcommands() {
+                let mut names = lines.split(|c: char| !c.is_alphanumeric() && c != '-');
+                assert!(names.any(|name| name == below.get_name()), "{below}");
+            }
+            let known = longs(one);
+            // Who takes --architecture may be told of it as of another's.
+            let wrong = flags(&lines).find(|flag| !known.contains(flag) && *flag != "architecture");
+            assert_eq!(wrong, None, "{start}");
+        }
+        let serve = command.find_subcommand("serve").expect("it is there");
+        let line = readme.lines().find(|line| line.starts_with("regatta serve ")).expect("it is");
+        for long in longs(serve).into_iter().filter(|long| *long != "chaos") {
+            assert!(flags(line).any(|flag| flag == long), "--{long}");
+        }
+    }
+
+    /// The others serve, or rewrite a file, until they are stopped.
+    #[test]
+    fn every_command_that_prints_results_does_so_as_json() {
+        let silent = ["serve", "null", "alter"];
+        let command = Cli::command();
+        let (groups, plain): (Vec<_>, Vec<_>) =
+            command.get_subcommands().partition(|one| one.has_subcommands());
+        let below = groups.into_iter().flat_map(|group| group.get_subcommands());
+        for one in plain.into_iter().chain(below) {
+            let expected = !silent.contains(&one.get_name());
+            assert_eq!(longs(one).contains(&"json"), expected, "{}", one.get_name());
+        }
+    }
+
     #[test]
     fn every_command_has_an_example() {
         let command = Cli::command();

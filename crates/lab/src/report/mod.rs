@@ -26,7 +26,7 @@ mod seconds;
 mod spectrum;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tuning;
 mod verified;
 
