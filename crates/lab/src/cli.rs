@@ -7,7 +7,7 @@ use crate::manifest::Manifest;
 use crate::plan::{cells, order, predicted_s};
 use crate::profile::{self, Profile};
 use crate::run::{self, Ended, Options, Progress};
-use crate::spec::{Experiment, Rules, Scale, parse, parse_by};
+use crate::spec::{Experiment, KneeSearch, Mode, Rules, Scale, parse, parse_by};
 use crate::working::Working;
 use crate::{claims, compare, date, library, possible, report};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -218,8 +218,14 @@ fn plan(experiment: &Experiment) -> String {
     let trials = order(experiment, cells.len()).len();
     let mut out = format!("{}\n  expected: {}\n", experiment.question, experiment.expect);
     let time = minutes(predicted_s(experiment, trials));
-    let blocks = experiment.measure.blocks;
-    let _ = writeln!(out, "{} cells in {blocks} blocks: {trials} trials, {time}", cells.len());
+    let (count, blocks) = (cells.len(), experiment.measure.blocks);
+    let _ = match experiment.measure.mode {
+        Mode::Trials => writeln!(out, "{count} cells in {blocks} blocks: {trials} trials, {time}"),
+        Mode::Knee => {
+            let search = search_words(&experiment.knee);
+            writeln!(out, "{count} cells, {search}: at most {trials} trials, {time}")
+        }
+    };
     for cell in &cells {
         let _ = writeln!(out, "  {} {}", cell.arm, run::levels(cell));
     }
@@ -236,10 +242,29 @@ fn plan(experiment: &Experiment) -> String {
     out
 }
 
+/// What a search makes of each cell.
+fn search_words(knee: &KneeSearch) -> String {
+    let probes = format!(
+        "each searched by up to {} probes until its knee is known within {} %",
+        knee.trials_max,
+        report::show(100.0 * knee.goal)
+    );
+    let times: Vec<String> = knee.overload.iter().map(f64::to_string).collect();
+    match times.as_slice() {
+        [] => probes,
+        times => format!("{probes}, then loaded to {} times that", times.join(", ")),
+    }
+}
+
 /// The same for programs, with what this machine lacks.
 fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
     let cells = cells(experiment);
     let trials = order(experiment, cells.len()).len();
+    // A search has rounds until it is done, and no blocks.
+    let (blocks, search) = match experiment.measure.mode {
+        Mode::Trials => (Some(experiment.measure.blocks), None),
+        Mode::Knee => (None, Some(&experiment.knee)),
+    };
     let words =
         |spec: &Spec| -> BTreeMap<&'static str, String> { spec.words().into_iter().collect() };
     json!({
@@ -249,7 +274,8 @@ fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
         "expect": experiment.expect,
         "baseline": experiment.baseline,
         "seconds": predicted_s(experiment, trials),
-        "blocks": experiment.measure.blocks,
+        "blocks": blocks,
+        "search": search,
         "trials": trials,
         "cells": cells,
         "environments": experiment.specs().iter().map(words).collect::<Vec<_>>(),
@@ -504,6 +530,7 @@ pub(crate) fn say(problem: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::tests::made_up;
     use crate::plan::Cell;
     use crate::report::tests::profiled::profiled;
 
@@ -519,6 +546,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A search does not use `measure.blocks`, which are six unless the file says otherwise.
+    #[test]
+    fn the_plan_of_a_search_says_what_a_search_does() {
+        let planned = |name| {
+            let run = made_up(library::find(name).unwrap(), &|_| BTreeMap::new());
+            (plan(&run.experiment), plan_json(&run.experiment, &run.manifest))
+        };
+        let (words, json) = planned("knee");
+        let line = "\n3 cells, each searched by up to 24 probes until its knee is known within \
+                    3.00 %, then loaded to 1.5, 2 times that: at most 78 trials, ";
+        assert!(words.contains(line), "{words}");
+        assert!(!words.contains("blocks") && json["blocks"].is_null(), "{words}{json}");
+        assert_eq!((&json["search"]["trials_max"], &json["trials"]), (&json!(24), &json!(78)));
+        let (words, json) = planned("quick");
+        assert!(words.contains("blocks: ") && json["blocks"].is_number(), "{words}{json}");
+        assert!(json["search"].is_null(), "{json}");
     }
 
     #[test]
