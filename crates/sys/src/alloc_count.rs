@@ -1,4 +1,5 @@
 //! A global allocator that counts, for tests that say "allocates nothing".
+use crate::crew::is_locked;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
@@ -6,6 +7,7 @@ use std::{
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static UNDER_LOCKS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The system's allocator, counting. A test installs it with `#[global_allocator]`.
@@ -19,9 +21,17 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// The cell needs neither initialisation nor destruction, so counting cannot allocate in turn.
+/// How often it did so with a lock of a [`crate::crew`] in hand, for which others wait. Builds
+/// without debug assertions do not know: 0.
+#[must_use]
+pub fn allocations_under_locks() -> u64 {
+    UNDER_LOCKS.get()
+}
+
+/// The cells need neither initialisation nor destruction, so counting cannot allocate in turn.
 fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    UNDER_LOCKS.set(UNDER_LOCKS.get() + u64::from(is_locked()));
 }
 
 // SAFETY: every method hands its arguments to `System`, which is a correct allocator, and returns

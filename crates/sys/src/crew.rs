@@ -8,6 +8,8 @@ mod life;
 mod lock;
 
 pub use ledger::{Lease, Sweep};
+#[cfg(feature = "alloc-count")]
+pub(crate) use lock::is_locked;
 pub use lock::{Grip, Waited, assert_unlocked};
 
 use crate::{affinity, shm};

@@ -6,8 +6,10 @@ use common::Dir;
 use regatta_op::{Codings, OpenReq, Opened, Outbox, Segment};
 use regatta_sys::{
     OpenRules, Root,
-    alloc_count::{Counting, allocations},
-    clock, open_below, recv, send,
+    alloc_count::{Counting, allocations, allocations_under_locks},
+    clock,
+    crew::{self, Crew},
+    open_below, recv, send,
     socket::{ListenSpec, Mode, accept, listen, local_addr},
     wait::{Epoll, Interest, Poll, Poller, Select, Trigger},
 };
@@ -25,6 +27,21 @@ fn count<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = allocations();
     let result = work();
     (result, allocations() - before)
+}
+
+#[test]
+fn what_is_taken_under_a_lock_is_counted_apart() {
+    let books = Crew::words(1, 64);
+    let memory = crew::words(books + 8).unwrap();
+    let (books, words) = memory.words().split_at(books);
+    let member = Crew::create(books, 1, 64).unwrap().enter(0).unwrap();
+    let work = || count(|| Vec::<u8>::with_capacity(1)).1;
+    assert_eq!((work(), allocations_under_locks()), (1, 0));
+    let grip = member.lock(&words[0]);
+    assert_eq!(work(), 1);
+    drop(grip);
+    let known = u64::from(cfg!(debug_assertions));
+    assert_eq!((work(), allocations_under_locks()), (1, known));
 }
 
 #[test]

@@ -72,6 +72,12 @@ pub fn assert_unlocked() {
     held::assert_none();
 }
 
+/// True if this thread has such a lock in hand; nobody knows in builds without debug assertions.
+#[cfg(feature = "alloc-count")]
+pub(crate) fn is_locked() -> bool {
+    held::any()
+}
+
 /// How many locks this thread has in hand.
 #[cfg(debug_assertions)]
 mod held {
@@ -89,6 +95,11 @@ mod held {
         LOCKS.set(LOCKS.get() - 1);
     }
 
+    #[cfg(feature = "alloc-count")]
+    pub(super) fn any() -> bool {
+        LOCKS.get() > 0
+    }
+
     #[track_caller]
     pub(super) fn assert_none() {
         // What is dropped on the way out of a panic is no reason for another.
@@ -101,6 +112,10 @@ mod held {
 mod held {
     pub(super) const fn more() {}
     pub(super) const fn less() {}
+    #[cfg(feature = "alloc-count")]
+    pub(super) const fn any() -> bool {
+        false
+    }
     pub(super) const fn assert_none() {}
 }
 

@@ -24,7 +24,7 @@ use regatta_origin::{
 };
 use regatta_sys::{
     Bell, StaticFile,
-    crew::{Grip, Lease, Member, assert_unlocked},
+    crew::{Grip, Lease, Member, NUMBERS_MAX, assert_unlocked},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -110,6 +110,8 @@ pub struct SharedCache<'a> {
     emptied: Cell<bool>,
     /// Where contents are put together, and copied to.
     room: RefCell<Vec<u8>>,
+    /// Where what is known is copied to, to be compared with what comes in.
+    known_room: RefCell<Vec<u8>>,
 }
 
 /// Kinds of entries, above the two bits of the rank.
@@ -143,9 +145,10 @@ impl<'a> SharedCache<'a> {
             followed: Cell::new(followed),
             bells,
             retired: Cell::new(0),
-            given_up: RefCell::default(),
+            given_up: RefCell::new(Vec::with_capacity(given_up_max(rules))),
             emptied: Cell::new(false),
             room: RefCell::new(Vec::with_capacity(room(rules))),
+            known_room: RefCell::new(Vec::with_capacity(room(rules))),
         }
     }
 
@@ -364,6 +367,12 @@ impl fmt::Debug for SharedCache<'_> {
 fn room(rules: &CachingRules) -> usize {
     let body = usize::try_from(rules.body_bytes_max).unwrap_or(ROOM_BYTES_MAX);
     (CODINGS * (HEADS_BYTES + body.min(ROOM_BYTES_MAX))).min(ROOM_BYTES_MAX)
+}
+
+/// Files that are given up under one lock at most: all that are held, and those of two entries
+/// that come in.
+fn given_up_max(rules: &CachingRules) -> usize {
+    rules.descriptors_max.min(NUMBERS_MAX) + 2 * CODINGS
 }
 
 /// A number of an entry as a place in memory.

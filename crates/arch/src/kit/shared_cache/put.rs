@@ -46,7 +46,14 @@ impl SharedCache<'_> {
         let mut content = self.room.take();
         content.clear();
         let result = match self.load(path, entry, opened, &mut content) {
-            Some(load) => self.take_in(&load, tally),
+            Some(load) => {
+                if opened.is_none() {
+                    let mut known = self.known_room.borrow_mut();
+                    known.clear();
+                    known.reserve(load.content.len());
+                }
+                self.take_in(&load, tally)
+            }
             None => {
                 let older = |known: Times| opened.is_none_or(|opened| known.opened <= opened.0);
                 self.remove_if(self.hasher.hash_one(path), path, older, tally);
@@ -202,7 +209,11 @@ impl SharedCache<'_> {
         let (node, known) = (self.layout().node(at), self.layout().times(at));
         let Some(opened) = load.opened else {
             let (len, block) = chain_parts(node.content().load(Relaxed));
-            let mut content = Vec::with_capacity(len);
+            let mut content = self.known_room.borrow_mut();
+            if len > content.capacity() {
+                // It has bodies that what comes in has not: they stay. No memory is taken here.
+                return None;
+            }
             self.layout().load(block, len, &mut content);
             let alike =
                 node.kind().load(Relaxed) & KIND == FILE && packed_alike(&content, load.content);

@@ -9,12 +9,18 @@ use super::{
 use regatta_metrics::{Arena, Gauge};
 use regatta_op::{Codings, Now, OpenReq, Opened};
 use regatta_origin::{LocalCache, Site};
+#[cfg(debug_assertions)]
+use regatta_sys::alloc_count::allocations_under_locks;
 use regatta_sys::{
     OpenRules, Root,
+    alloc_count::Counting,
     crew::{self, Crew},
     open_below,
 };
 use std::{fs, path::PathBuf, sync::atomic::AtomicU32};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
 
 pub(super) const FILES: u64 = 24;
 
@@ -389,6 +395,30 @@ fn nothing_is_unpacked_under_a_lock() {
     assert!(!rig.ask(&a, 0, 3));
     let _grip = rig.members[1].lock(&rig.place.layout.header[HEAP_LOCK]);
     rig.ask(&b, 1, 3);
+}
+
+/// The same, whoever fills, changes, evicts, or brings a body.
+#[test]
+#[cfg(debug_assertions)]
+fn no_memory_is_taken_under_a_lock() {
+    for locking in BOTH {
+        let rig = Rig::new(locking, rules(6, 8));
+        let [a, b] = rig.sides();
+        let before = allocations_under_locks();
+        for turn in 0..3 * FILES {
+            let (file, tallies) = (turn % FILES, [rig.tally(0), rig.tally(1)]);
+            rig.ask(&a, 0, file);
+            assert!(rig.ask(&b, 1, file));
+            let Entry::File(again) = rig.entry(rig.members[1], file) else { panic!("a file") };
+            b.fill(file.to_string().as_bytes(), &again, &tallies[1]);
+            a.put(b"x", &rig.entry(rig.members[0], file), Tick(turn), &tallies[0]);
+            if file == 0 {
+                assert!(!a.relieve(&tallies[0]));
+            }
+        }
+        assert!(rig.total(Counter::CacheEvictions) > FILES);
+        assert_eq!(allocations_under_locks(), before, "{locking:?}");
+    }
 }
 
 /// What is given up under the lock is closed when it is free; by then others may have let go.
