@@ -9,7 +9,7 @@ use crate::{
         event_loop::{EventLoop, Surroundings},
         shared_cache::SharedCache,
     },
-    layout::copies_and_processes,
+    layout::{WORKERS_MAX, copies_and_processes},
     options::{Kind, OptionSpec, Settings, joined},
     shared::{Leased, SharedDisk},
 };
@@ -60,11 +60,11 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         key: "event.processes",
-        kind: Kind::Count { min: 0, max: 1024 },
+        kind: Kind::Count { min: 0, max: WORKERS_MAX as u64 },
         default: "0",
         doc: "How many processes serve; with several copies, in each of them.",
         long: "0 takes one for each processor that the server may use. limits.connections_max is \
-               split evenly among all of them.",
+               split evenly among all of them. All copies together may have as many as one may.",
         since: "0.1",
     },
     OptionSpec {
@@ -80,7 +80,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         key: "event.copies",
-        kind: Kind::Count { min: 0, max: 1024 },
+        kind: Kind::Count { min: 0, max: WORKERS_MAX as u64 },
         default: "1",
         doc: "How many copies of the server there are, each with sockets of its own.",
         long: "0 takes one for each processor that the server may use or, with \

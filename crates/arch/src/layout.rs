@@ -1,7 +1,12 @@
 //! Who listens where: the sockets of a server, and each worker's share of them, of the connections
 //! and of the processors.
 use crate::{Driver, options::Settings, shared::Shared};
+use regatta_sys::crew;
 use std::{fmt, net::SocketAddr, ops::Range};
+
+/// The most worker processes of a server, of all copies together: as many as can share one table of
+/// descriptors, whether they do or not.
+pub const WORKERS_MAX: usize = crew::WORKERS_MAX;
 
 /// A listening socket to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +68,13 @@ pub fn copies_and_processes(settings: &Settings, cpus: usize) -> (usize, usize) 
         0 if settings.text("event.partition") == "addresses" => {
             settings.list("server.listen").len()
         }
-        0 => cpus,
+        0 => cpus.min(WORKERS_MAX),
         copies => copies,
     };
     let copies = copies.max(1);
     let processes = match settings.number_as("event.processes") {
-        0 => cpus / copies,
+        // Nobody has asked for more than there can be.
+        0 => cpus.min(WORKERS_MAX) / copies,
         processes => processes,
     };
     (copies, processes.max(1))
@@ -184,6 +190,15 @@ fn contradictions(
     cpus: usize,
 ) -> Result<(), LayoutFault> {
     let fault = |key, message: String| Err(LayoutFault { key, message });
+    let workers = copies.saturating_mul(processes);
+    if workers > WORKERS_MAX {
+        let message = format!(
+            "{copies} copies of {processes} processes are {workers} workers, and a server has at \
+             most {WORKERS_MAX}: set event.processes to {} or less, or have fewer copies",
+            WORKERS_MAX / copies.min(WORKERS_MAX)
+        );
+        return fault("event.processes", message);
+    }
     let (listen, poller) = (settings.text("event.listen"), settings.text("event.poller"));
     if listen == "exclusive" && !poller.starts_with("epoll") {
         let message = format!("exclusive wakes are epoll's; event.poller is {poller}");
@@ -421,6 +436,34 @@ mod tests {
         ] {
             assert_eq!(plan(sets, listen, &[0, 1]).unwrap_err().key, key, "{sets:?}");
         }
+    }
+
+    /// As many as can share one table; each count alone may be as large.
+    #[test]
+    fn there_is_one_limit_on_workers() {
+        let listen = &["127.0.0.1:0"][..];
+        let most = WORKERS_MAX.to_string();
+        let processes = |number: &'static str| ("event.processes", number);
+        let layout = plan(&[("event.processes", &most)], listen, &[0]).unwrap();
+        assert_eq!(layout.shares.len(), WORKERS_MAX);
+        for sets in [
+            &[("event.copies", "2"), processes("501")][..],
+            &[("event.copies", "1000"), processes("2")],
+        ] {
+            let fault = plan(sets, listen, &[0]).unwrap_err();
+            assert_eq!(fault.key, "event.processes");
+            assert!(fault.message.contains("set event.processes to "), "{fault}");
+        }
+        let spec = |key| event::DRIVER.options.iter().find(|spec| spec.key == key).unwrap();
+        for key in ["event.copies", "event.processes"] {
+            assert!(spec(key).kind.parse(&most).is_ok());
+            assert!(spec(key).kind.parse(&(WORKERS_MAX + 1).to_string()).is_err(), "{key}");
+        }
+        // A large machine is used as far as it can be.
+        let all: Vec<usize> = (0..1024).collect();
+        assert_eq!(plan(&[], listen, &all).unwrap().shares.len(), WORKERS_MAX);
+        let copies = [("event.copies", "0"), processes("1")];
+        assert_eq!(plan(&copies, listen, &all).unwrap().shares.len(), WORKERS_MAX);
     }
 
     #[test]
