@@ -103,9 +103,10 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         kind: Kind::Choice(&["none", "cpu", "share"]),
         default: "none",
         doc: "Whether processes are bound to processors.",
-        long: "Each copy has a share of those that the server may use: neighbours by number, as \
-               many as the others have or one more. `cpu` binds each process to one of its copy's, \
-               in turn; `share` binds each to all of them.",
+        long: "Each copy has a share of those that the server may use: neighbours (threads of a \
+               core, cores of a die, dies of a package), as many as the others have or one more. \
+               `cpu` binds each process to one of its copy's, on cores of their own if there are \
+               enough, or in turn; `share` binds each to all of them.",
         since: "0.1",
     },
     OptionSpec {

@@ -1,5 +1,8 @@
 //! Who listens where: the sockets of a server, and each worker's share of them, of the connections
 //! and of the processors.
+#[cfg(test)]
+mod tests;
+
 use crate::{Driver, options::Settings, shared::Shared};
 use regatta_sys::crew;
 use std::{fmt, net::SocketAddr, ops::Range};
@@ -82,7 +85,7 @@ pub fn copies_and_processes(settings: &Settings, cpus: usize) -> (usize, usize) 
 
 impl Layout {
     /// Lays out the workers of a driver over addresses and the processors that may be used, of
-    /// which there is one at least. Nobody has connections yet: see
+    /// which there is one at least, neighbours side by side. Nobody has connections yet: see
     /// [`Layout::share_connections`].
     ///
     /// # Errors
@@ -118,7 +121,7 @@ impl Layout {
             let group = (partition == "steer-cpu").then_some(0);
             let share = share_of(cpus, copy, copies);
             let pinned = |process: usize| match pin {
-                "cpu" => std::slice::from_ref(&share[process % share.len()]),
+                "cpu" => std::slice::from_ref(&share[spread(process, processes, share.len())]),
                 "share" => share,
                 _ => &[],
             };
@@ -266,225 +269,15 @@ fn share_of(cpus: &[usize], copy: usize, copies: usize) -> &[usize] {
     &cpus[copy * count / copies..(copy + 1) * count / copies]
 }
 
+/// The processor of a process: as far from those of the others as can be, so that they do not meet
+/// on one core while another has none; of more processes than processors each has one, in turn.
+fn spread(process: usize, processes: usize, cpus: usize) -> usize {
+    if processes < cpus { process * cpus / processes } else { process % cpus }
+}
+
 /// Each processor's copy: the one in whose share it is.
 fn places(cpus: &[usize], copies: usize) -> Vec<(u32, u32)> {
     let number = |n: usize| u32::try_from(n).expect("processors are few");
     let share = |copy| share_of(cpus, copy, copies).iter().map(move |cpu| (copy, cpu));
     (0..copies).flat_map(share).map(|(copy, cpu)| (number(*cpu), number(copy))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{amped, event, laio, options::Value};
-
-    fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout, LayoutFault> {
-        let addresses: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
-        let mut settings = Settings::defaults(event::DRIVER.options);
-        for (key, value) in sets {
-            let spec = event::DRIVER.options.iter().find(|spec| spec.key == *key).unwrap();
-            settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
-        }
-        let listed = crate::options::OptionSpec {
-            key: "server.listen",
-            kind: crate::options::Kind::List,
-            default: "",
-            doc: "",
-            long: "",
-            since: "",
-        };
-        let texts = listen.iter().map(|text| (*text).to_owned()).collect();
-        settings.set(&listed, Value::List(texts)).unwrap();
-        Layout::plan(&event::DRIVER, &settings, &addresses, cpus)
-    }
-
-    /// Address, whether it is shared, and whose port it has.
-    fn sockets(layout: &Layout) -> Vec<(String, bool, Option<usize>)> {
-        let text =
-            |socket: &SocketPlan| (socket.address.to_string(), socket.reuse_port, socket.port_of);
-        layout.sockets.iter().map(text).collect()
-    }
-
-    fn shares(layout: &Layout) -> Vec<(Range<usize>, Vec<usize>)> {
-        layout.shares.iter().map(|share| (share.listeners.clone(), share.cpus.clone())).collect()
-    }
-
-    const TWO: &[&str] = &["127.0.0.1:0", "[::1]:80"];
-
-    #[test]
-    fn processes_share_their_sockets_or_have_their_own() {
-        let layout = plan(&[], TWO, &[0, 1, 4]).unwrap();
-        let plain = [("127.0.0.1:0".into(), false, None), ("[::1]:80".into(), false, None)];
-        assert_eq!(sockets(&layout), plain);
-        assert_eq!(shares(&layout), vec![(0..2, vec![]); 3], "one for each processor");
-        let sets = [("event.processes", "2"), ("event.listen", "reuseport"), ("event.pin", "cpu")];
-        let layout = plan(&sets, TWO, &[3, 5]).unwrap();
-        let expect = [
-            ("127.0.0.1:0".into(), true, None),
-            ("[::1]:80".into(), true, None),
-            ("127.0.0.1:0".into(), true, Some(0)),
-            ("[::1]:80".into(), true, Some(1)),
-        ];
-        assert_eq!(sockets(&layout), expect);
-        assert_eq!(shares(&layout), [(0..2, vec![3]), (2..4, vec![5])]);
-    }
-
-    #[test]
-    fn copies_have_ports_or_addresses_of_their_own() {
-        let sets = [("event.copies", "0"), ("event.pin", "cpu")];
-        let layout = plan(&sets, TWO, &[0, 1]).unwrap();
-        let expect = [
-            ("127.0.0.1:0".into(), false, None),
-            ("[::1]:80".into(), false, None),
-            ("127.0.0.1:0".into(), false, None),
-            ("[::1]:81".into(), false, None),
-        ];
-        assert_eq!(sockets(&layout), expect);
-        assert_eq!(shares(&layout), [(0..2, vec![0]), (2..4, vec![1])]);
-        let sets = [
-            ("event.copies", "0"),
-            ("event.partition", "addresses"),
-            ("event.processes", "2"),
-            ("event.pin", "cpu"),
-        ];
-        let layout = plan(&sets, &["127.0.0.1:80", "127.0.0.2:80"], &[6]).unwrap();
-        assert_eq!(layout.sockets.len(), 2);
-        let six = |listeners| (listeners, vec![6]);
-        assert_eq!(shares(&layout), [0..1, 0..1, 1..2, 1..2].map(six));
-    }
-
-    #[test]
-    fn a_steered_port_has_a_socket_for_each_copy() {
-        let sets =
-            [("event.copies", "2"), ("event.partition", "steer-cpu"), ("event.processes", "1")];
-        let layout = plan(&sets, &["127.0.0.1:0"], &[2, 3, 7]).unwrap();
-        let expect = [("127.0.0.1:0".into(), true, None), ("127.0.0.1:0".into(), true, Some(0))];
-        assert_eq!(sockets(&layout), expect);
-        assert_eq!(shares(&layout), [(0..1, vec![]), (1..2, vec![])]);
-        assert_eq!(layout.steered, [0]);
-        assert_eq!(layout.places, [(2, 0), (3, 1), (7, 1)], "neighbours go together");
-    }
-
-    /// [G] §IV-D, [S] §4: copies for pairs of processors that share a cache, or for sockets.
-    /// Wherever a connection is steered, a process of that copy may run.
-    #[test]
-    fn a_copy_has_neighbouring_processors() {
-        const CASES: &[(usize, usize, &[&[usize]])] = &[
-            (2, 1, &[&[0, 1]]),
-            (2, 2, &[&[0], &[1]]),
-            (4, 2, &[&[0, 1], &[2, 3]]),
-            (4, 4, &[&[0], &[1], &[2], &[3]]),
-            (8, 2, &[&[0, 1, 2, 3], &[4, 5, 6, 7]]),
-            (8, 3, &[&[0, 1], &[2, 3, 4], &[5, 6, 7]]),
-            (8, 4, &[&[0, 1], &[2, 3], &[4, 5], &[6, 7]]),
-        ];
-        for &(cpus, copies, groups) in CASES {
-            let case = format!("{copies} copies on {cpus} processors");
-            let number = copies.to_string();
-            let all: Vec<usize> = (0..cpus).collect();
-            let planned = |pin| {
-                let sets = [
-                    ("event.copies", number.as_str()),
-                    ("event.processes", "0"),
-                    ("event.partition", "steer-cpu"),
-                    ("event.pin", pin),
-                ];
-                plan(&sets, &["127.0.0.1:0"], &all).unwrap()
-            };
-            let layout = planned("share");
-            assert_eq!(layout.shares.len(), copies * (cpus / copies), "{case}");
-            for (listeners, cpus) in shares(&layout) {
-                assert_eq!(cpus, groups[listeners.start], "{case}");
-            }
-            let each = planned("cpu");
-            for (copy, group) in groups.iter().enumerate() {
-                let own = shares(&each).into_iter().filter(|(of, _)| of.start == copy);
-                let own: Vec<usize> = own.flat_map(|(_, cpus)| cpus).collect();
-                assert_eq!(own, group[..cpus / copies], "{case}: a process on each");
-                let steered = layout.places.iter().filter(|(_, place)| *place as usize == copy);
-                let steered: Vec<usize> = steered.map(|(cpu, _)| *cpu as usize).collect();
-                assert!(copies == 1 || steered == *group, "{case}: {steered:?}");
-            }
-            assert_eq!(each.places, layout.places);
-        }
-    }
-
-    #[test]
-    fn more_copies_than_processors_take_turns() {
-        let sets = [("event.copies", "3"), ("event.processes", "2"), ("event.pin", "share")];
-        let layout = plan(&sets, &["127.0.0.1:0"], &[4, 6]).unwrap();
-        let cpus: Vec<_> = layout.shares.iter().map(|share| share.cpus.clone()).collect();
-        assert_eq!(cpus, [[4], [4], [6], [6], [4], [4]]);
-    }
-
-    #[test]
-    fn what_contradicts_itself_is_refused() {
-        let one = &["127.0.0.1:80"][..];
-        let copies = ("event.copies", "2");
-        let steered = ("event.partition", "steer-cpu");
-        for (sets, listen, key) in [
-            (&[("event.listen", "exclusive"), ("event.poller", "poll")][..], one, "event.listen"),
-            (&[("event.copies", "3"), steered], one, "event.copies"),
-            (
-                &[copies, steered, ("event.listen", "reuseport"), ("event.processes", "2")],
-                one,
-                "event.listen",
-            ),
-            (&[("event.copies", "3"), ("event.partition", "addresses")], TWO, "server.listen"),
-            (&[copies], &["127.0.0.1:65535"], "event.copies"),
-            (&[copies], &["127.0.0.1:80", "127.0.0.1:81"], "server.listen"),
-        ] {
-            assert_eq!(plan(sets, listen, &[0, 1]).unwrap_err().key, key, "{sets:?}");
-        }
-    }
-
-    /// As many as can share one table; each count alone may be as large.
-    #[test]
-    fn there_is_one_limit_on_workers() {
-        let listen = &["127.0.0.1:0"][..];
-        let most = WORKERS_MAX.to_string();
-        let processes = |number: &'static str| ("event.processes", number);
-        let layout = plan(&[("event.processes", &most)], listen, &[0]).unwrap();
-        assert_eq!(layout.shares.len(), WORKERS_MAX);
-        for sets in [
-            &[("event.copies", "2"), processes("501")][..],
-            &[("event.copies", "1000"), processes("2")],
-        ] {
-            let fault = plan(sets, listen, &[0]).unwrap_err();
-            assert_eq!(fault.key, "event.processes");
-            assert!(fault.message.contains("set event.processes to "), "{fault}");
-        }
-        let spec = |key| event::DRIVER.options.iter().find(|spec| spec.key == key).unwrap();
-        for key in ["event.copies", "event.processes"] {
-            assert!(spec(key).kind.parse(&most).is_ok());
-            assert!(spec(key).kind.parse(&(WORKERS_MAX + 1).to_string()).is_err(), "{key}");
-        }
-        // A large machine is used as far as it can be.
-        let all: Vec<usize> = (0..1024).collect();
-        assert_eq!(plan(&[], listen, &all).unwrap().shares.len(), WORKERS_MAX);
-        let copies = [("event.copies", "0"), processes("1")];
-        assert_eq!(plan(&copies, listen, &all).unwrap().shares.len(), WORKERS_MAX);
-    }
-
-    #[test]
-    fn helpers_do_not_open_files_for_a_crew() {
-        let mut settings = Settings::defaults(event::DRIVER.options);
-        let spec = event::DRIVER.options.iter().find(|spec| spec.key == "event.share").unwrap();
-        settings.set(spec, spec.kind.parse("descriptors-and-cache").unwrap()).unwrap();
-        let listen = ["127.0.0.1:80".parse().unwrap()];
-        assert!(Layout::plan(&event::DRIVER, &settings, &listen, &[0]).is_ok());
-        for driver in [&amped::DRIVER, &laio::DRIVER] {
-            let fault = Layout::plan(driver, &settings, &listen, &[0]).unwrap_err();
-            assert_eq!(fault.key, "event.share");
-            assert!(fault.message.contains("shared-symped"), "{fault}");
-        }
-    }
-
-    #[test]
-    fn connections_are_split_evenly() {
-        let mut layout = plan(&[("event.processes", "3")], &["127.0.0.1:80"], &[0]).unwrap();
-        layout.share_connections(11);
-        let each: Vec<_> = layout.shares.iter().map(|share| share.connections_max).collect();
-        assert_eq!(each, [4, 4, 3]);
-    }
 }

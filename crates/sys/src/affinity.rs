@@ -1,6 +1,9 @@
-//! Which processors a thread runs on.
+//! Which processors a thread runs on, and which of them are neighbours.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::io;
+use std::{fs, io, path::Path};
+
+/// Where the kernel describes processors.
+pub const CPUS: &str = "/sys/devices/system/cpu";
 
 /// The processors that this thread may run on, in order. Respects what the process was started
 /// with (taskset, cgroups).
@@ -10,6 +13,40 @@ use std::io;
 pub fn allowed() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// These processors, so ordered that neighbours stand side by side: the threads of one core, the
+/// cores of one die, the dies of one package. Numbers do not say that: often half of the threads of
+/// all cores come first, and then the other half.
+///
+/// `described` is [`CPUS`], or a tree like it; what it does not say of one processor is not asked
+/// of any, and they stay in the order of their numbers.
+#[must_use]
+pub fn neighbours(mut cpus: Vec<usize>, described: &Path) -> Vec<usize> {
+    let places: Option<Vec<_>> = cpus.iter().map(|cpu| place_of(*cpu, described)).collect();
+    if let Some(mut places) = places {
+        places.sort_unstable();
+        cpus = places.into_iter().map(|(_, cpu)| cpu).collect();
+    }
+    cpus
+}
+
+/// Package, die and core of a processor, each named by a number that no other has, and the
+/// processor itself.
+fn place_of(cpu: usize, described: &Path) -> Option<([i64; 3], usize)> {
+    let folder = described.join(format!("cpu{cpu}/topology"));
+    // Lists begin with their smallest number: `0-3,8-11`. Older kernels call the list of a core by
+    // another name, and have no dies.
+    let first = |names: &[&str]| {
+        let text = names.iter().find_map(|name| fs::read_to_string(folder.join(name)).ok())?;
+        let digits = |(at, c): &(usize, char)| c.is_ascii_digit() || *at == 0 && *c == '-';
+        let number: String = text.char_indices().take_while(digits).map(|(_, c)| c).collect();
+        number.parse::<i64>().ok()
+    };
+    let package = first(&["physical_package_id"])?;
+    let core = first(&["core_cpus_list", "thread_siblings_list"])?;
+    let die = first(&["die_cpus_list", "die_id"]).unwrap_or_default();
+    Some(([package, die, core], cpu))
 }
 
 /// Binds this thread, and those it starts from now on, to these processors.
@@ -45,5 +82,80 @@ mod tests {
         });
         assert!(pin(&[CpuSet::MAX_CPU]).is_err());
         assert!(pin(&[]).is_err());
+    }
+
+    /// A tree as the kernel has it: `of` each processor package, die and core, in `files` of these
+    /// names.
+    struct Tree(std::path::PathBuf);
+
+    impl Tree {
+        fn new(
+            name: &str,
+            of: impl Fn(usize) -> [usize; 3],
+            cpus: usize,
+            files: [&str; 3],
+        ) -> Self {
+            let folder = format!("regatta-topology-{name}-{}", std::process::id());
+            let root = std::env::temp_dir().join(folder);
+            let list = |same: &dyn Fn(usize) -> bool| {
+                let all: Vec<String> =
+                    (0..cpus).filter(|cpu| same(*cpu)).map(|cpu| cpu.to_string()).collect();
+                all.join(",") + "\n"
+            };
+            for cpu in 0..cpus {
+                let [package, die, _] = of(cpu);
+                let place = root.join(format!("cpu{cpu}/topology"));
+                fs::create_dir_all(&place).unwrap();
+                let texts = [
+                    format!("{package}\n"),
+                    list(&|other| of(other)[..2] == [package, die]),
+                    list(&|other| of(other) == of(cpu)),
+                ];
+                for (file, text) in files.iter().zip(texts) {
+                    fs::write(place.join(file), text).unwrap();
+                }
+            }
+            Self(root)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const FILES: [&str; 3] = ["physical_package_id", "die_cpus_list", "core_cpus_list"];
+
+    #[test]
+    fn threads_of_a_core_are_neighbours_whatever_their_numbers() {
+        // N and N + half are one core; two packages.
+        let half = Tree::new("half", |cpu| [cpu % 4 / 2, 0, cpu % 4], 8, FILES);
+        let all: Vec<usize> = (0..8).collect();
+        assert_eq!(neighbours(all.clone(), &half.0), [0, 4, 1, 5, 2, 6, 3, 7]);
+        // Only some of them may be used.
+        assert_eq!(neighbours(vec![1, 2, 5, 7], &half.0), [1, 5, 2, 7]);
+        // Even numbers in one package and odd ones in the other, on a kernel without dies.
+        let old = ["physical_package_id", "nothing", "thread_siblings_list"];
+        let odd = Tree::new("odd", |cpu| [cpu % 2, 0, cpu], 6, old);
+        assert_eq!(neighbours((0..6).collect(), &odd.0), [0, 2, 4, 1, 3, 5]);
+        // Two dies in a package, numbered in turn, and no second threads.
+        let dies = Tree::new("dies", |cpu| [0, cpu % 2, cpu], 4, FILES);
+        assert_eq!(neighbours((0..4).collect(), &dies.0), [0, 2, 1, 3]);
+    }
+
+    #[test]
+    fn processors_that_nobody_describes_stay_as_they_are() {
+        let some = Tree::new("some", |cpu| [0, 0, cpu % 2], 4, FILES);
+        assert_eq!(neighbours(vec![0, 1, 2, 3], &some.0), [0, 2, 1, 3]);
+        assert_eq!(neighbours(vec![0, 1, 2, 9], &some.0), [0, 1, 2, 9], "one is unknown");
+        fs::write(some.0.join("cpu1/topology/physical_package_id"), "-1\n").unwrap();
+        assert_eq!(neighbours(vec![0, 1], &some.0), [1, 0], "a package without a number");
+        fs::write(some.0.join("cpu1/topology/physical_package_id"), "new\n").unwrap();
+        assert_eq!(neighbours(vec![0, 1, 2], &some.0), [0, 1, 2], "not a number");
+        // Those of this machine: none is lost.
+        let mut ours = neighbours(allowed().unwrap(), Path::new(CPUS));
+        ours.sort_unstable();
+        assert_eq!(ours, allowed().unwrap());
     }
 }

@@ -9,6 +9,7 @@ use regatta_sys::affinity;
 use std::{
     fmt,
     net::{SocketAddr, ToSocketAddrs},
+    path::Path,
 };
 
 /// Descriptors that a worker needs besides connections and the cache: listeners, logs, the poller,
@@ -53,7 +54,7 @@ impl Config {
 ///
 /// # Errors
 /// All that is wrong, and what was said; nothing outside the process has been looked at but host
-/// names.
+/// names and which processors are neighbours.
 pub fn understand(said: Said, descriptors_max: u64) -> Result<Config, (Said, Vec<Problem>)> {
     let mut problems = Vec::new();
     let listen = addresses(&said, &mut problems);
@@ -88,6 +89,7 @@ fn layout(
 ) -> Option<Layout> {
     // A machine with more processors than a set holds is as good as one with one.
     let cpus = affinity::allowed().unwrap_or_else(|_| vec![0]);
+    let cpus = affinity::neighbours(cpus, Path::new(affinity::CPUS));
     let planned = Layout::plan(architecture.driver, &said.settings, listen, &cpus);
     planned.map_err(|fault| problems.push(said.problem(fault.key, &fault.message))).ok()
 }
