@@ -109,12 +109,16 @@ counters! {
     SendfileBytes "sendfile_bytes" "bytes" Sum "Bytes handed to the kernel by `sendfile`.";
     SendfileWouldBlock "sendfile_would_block" "count" Sum
         "Calls of `sendfile` that found the socket full (`EAGAIN`).";
+    SendfileNs "sendfile_ns" "ns" Sum
+        "Time inside `sendfile`: it waits for the disk, and for the peer where sends block.";
     BytesSent "bytes_sent" "bytes" Sum
         "Bytes of heads and bodies handed to the kernel, by any means.";
 
     WaitCalls "wait_calls" "count" Sum "Calls that wait for events.";
     WaitEvents "wait_events" "count" Sum "Events that those calls returned.";
     WaitZero "wait_zero" "count" Sum "Those calls that returned no event.";
+    WaitTimedOut "wait_timed_out" "count" Sum
+        "Of those, the ones that did because their time was up, and not by a look or a signal.";
     WaitInterestSum "wait_interest_sum" "count" Sum
         "Descriptors waited for, summed over those calls: divided by `wait_calls`, the mean.";
     WaitInterestMax "wait_interest_max" "count" Max
@@ -184,8 +188,11 @@ counters! {
 
     Opens "opens" "count" Sum "Paths opened below the root, found or not.";
     OpenSiblings "open_siblings" "count" Sum "Precompressed siblings looked for at those opens.";
+    OpensNs "opens_ns" "ns" Sum "Time that event loops themselves have spent opening paths.";
     Reads "reads" "count" Sum "Reads of a file into memory.";
     ReadBytes "read_bytes" "bytes" Sum "Bytes that those reads brought.";
+    ReadsNs "reads_ns" "ns" Sum
+        "Time that event loops themselves have spent reading files into memory.";
 
     HelpersStarted "helpers_started" "count" Sum "Helpers started, as threads or as processes.";
     HelpersLost "helpers_lost" "count" Sum
@@ -201,9 +208,13 @@ counters! {
     HelperErrandsSelf "helper_errands_self" "count" Sum
         "Errands that the event loop ran itself because no helper could be had.";
     HelperQueueMax "helper_queue_max" "count" Max "The most errands that waited for a helper.";
+    HelperQueueSum "helper_queue_sum" "count" Sum
+        "Errands that waited when one had come, summed: divided by all errands, the mean.";
     HelperWaitNs "helper_wait_ns" "ns" Sum "Time that errands waited for a helper.";
     HelperBusyNs "helper_busy_ns" "ns" Sum
         "Time from giving an errand to a helper to hearing that it is done.";
+    HelperIdleNs "helper_idle_ns" "ns" Sum
+        "Time that helpers had no errand, entered when they get one or are let go.";
     HelperReplies "helper_replies" "count" Sum "Notices from helpers that an errand is done.";
     HelperReplyBytes "helper_reply_bytes" "bytes" Sum
         "Bytes that came through the channels of helper processes with those notices.";

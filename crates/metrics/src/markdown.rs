@@ -56,5 +56,17 @@ fn write(out: &mut String) -> fmt::Result {
         let (name, unit, doc) = (histogram.name(), histogram.unit(), histogram.doc());
         writeln!(out, "| `{name}` | {unit} | {doc} |")?;
     }
+    out.push_str(
+        "\n## Not counted\n\n\
+         What follows from counters is left to the reader: accepts that succeed are `accept_ok`\n\
+         of `accept_calls`, connections open at an accept `connections_open_at_accept_sum` over\n\
+         `accept_ok`, bytes of a `sendfile` `sendfile_bytes` over `sendfile_calls`; a loop is\n\
+         idle for `wait_ns`, and of its rounds, the sum of `loop_ns`, files have taken at most\n\
+         `opens_ns`, `reads_ns` and `sendfile_ns`.\n\n\
+         `regatta top` adds what the kernel says of the memory of each worker's process\n\
+         (`memory` in `--json`, from `/proc/PID/status`): resident, anonymous and shared bytes,\n\
+         page tables, and kernel stacks, 16 KiB for each of its tasks. Helper processes have\n\
+         their own.\n",
+    );
     Ok(())
 }

@@ -3,11 +3,13 @@
 //! Nothing is asked of the server: no request, no lock, no signal. It cannot even tell.
 mod find;
 mod json;
+mod memory;
 #[cfg(test)]
 mod tests;
 mod view;
 
 use find::attach;
+use memory::Memory;
 use regatta_metrics::{ArenaView, Phase, SlotView, Totals};
 use regatta_sys::clock;
 use std::{
@@ -134,6 +136,8 @@ struct Worker {
     pid: u32,
     incarnation: u64,
     heartbeat_age_ms: u64,
+    /// What its process has of the machine's memory, if it is there.
+    memory: Option<Memory>,
     totals: Totals,
 }
 
@@ -154,6 +158,7 @@ impl Server {
             pid: slot.pid(),
             incarnation: slot.incarnation(),
             heartbeat_age_ms: (at_ns / 1_000_000).saturating_sub(slot.heartbeat_ms()),
+            memory: Memory::of(slot.pid()),
             totals: Totals::of([*slot]),
         });
         let workers: Vec<Worker> = workers.collect();
@@ -199,6 +204,11 @@ impl Sample {
             Some(earlier) => worker.totals.since(&earlier.totals),
             None => worker.totals.clone(),
         }
+    }
+
+    /// Of all workers that are there.
+    fn memory(&self) -> Memory {
+        Memory::sum(self.workers.iter().filter_map(|worker| worker.memory))
     }
 
     fn worker(&self, slot: usize) -> Option<&Worker> {

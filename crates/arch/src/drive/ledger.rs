@@ -24,6 +24,18 @@ impl Spent {
         self.open + self.read + self.send
     }
 
+    /// Counts it, stall or not.
+    pub fn count(&self, tally: Tally<'_>) {
+        let Self { open, read, send } = *self;
+        for (counter, ns) in
+            [(Counter::OpensNs, open), (Counter::ReadsNs, read), (Counter::SendfileNs, send)]
+        {
+            if ns > 0 {
+                tally.add(counter, ns);
+            }
+        }
+    }
+
     /// The counters of what took most of it: how often, and how long.
     const fn cause(&self) -> (Counter, Counter) {
         if self.open >= self.read && self.open >= self.send {

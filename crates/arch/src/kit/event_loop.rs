@@ -198,14 +198,19 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         tally.record(Histogram::LoopNs, busy);
         let round = Round { busy, disk: std::mem::take(&mut self.disk_ns) };
         enter_round(round, self.around.stall_ns, tally);
-        self.poller.wait(events, Some(self.timeout()))?;
+        let timeout = self.timeout();
+        self.poller.wait(events, Some(timeout))?;
         self.read_clocks();
+        let waited = self.stamp - before;
         tally.add(Counter::WaitCalls, 1);
-        tally.add(Counter::WaitNs, self.stamp - before);
+        tally.add(Counter::WaitNs, waited);
         tally.add(Counter::WaitEvents, events.len() as u64);
         tally.record(Histogram::EventsPerWait, events.len() as u64);
         if events.is_empty() {
             tally.add(Counter::WaitZero, 1);
+            if !timeout.is_zero() && u128::from(waited) >= timeout.as_nanos() {
+                tally.add(Counter::WaitTimedOut, 1);
+            }
         }
         let watched = self.poller.len() as u64;
         tally.add(Counter::WaitInterestSum, watched);
@@ -381,6 +386,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
         if spent.total() > 0 || turn == Turn::Again {
             self.disk_ns += spent.total();
+            spent.count(around.cx.tally);
             enter(turn, &spent, around.stall_ns, around.cx.tally);
         }
         let closed = match turn {

@@ -147,7 +147,8 @@ pub struct Helpers<'a, C> {
     queue: VecDeque<Job>,
     /// By helper: what it is doing.
     busy: Vec<Option<Job>>,
-    idle: Vec<usize>,
+    /// Those without an errand, and since when they have none: the precise clock.
+    idle: Vec<(usize, u64)>,
     /// Helpers there are.
     count: usize,
     tally: Tally<'a>,
@@ -175,7 +176,9 @@ impl<'a, C: Crew> Helpers<'a, C> {
         );
         self.queue.push_back(job);
         self.dispatch();
-        self.tally.max(Counter::HelperQueueMax, self.queue.len() as u64);
+        let waiting = self.queue.len() as u64;
+        self.tally.max(Counter::HelperQueueMax, waiting);
+        self.tally.add(Counter::HelperQueueSum, waiting);
         if self.count == 0
             && let Some(job) = self.queue.pop_back()
         {
@@ -225,17 +228,19 @@ impl<'a, C: Crew> Helpers<'a, C> {
                 continue;
             };
             self.tally.add(Counter::HelperReplies, 1);
-            self.idle.push(helper);
+            let now = clock::nanos();
+            self.idle.push((helper, now));
             self.dispatch();
             if self.idle.len() > self.limits.helpers_idle
-                && let Some(helper) = self.idle.pop()
+                && let Some((helper, since)) = self.idle.pop()
             {
                 self.count -= 1;
+                self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
                 self.tally.add(Counter::HelpersDismissed, 1);
                 self.crew.dismiss(helper);
             }
             if let Some(job) = job {
-                self.tally.add(Counter::HelperBusyNs, clock::nanos().saturating_sub(job.since));
+                self.tally.add(Counter::HelperBusyNs, now.saturating_sub(job.since));
                 return Some((job, Some(outcome)));
             }
         }
@@ -259,7 +264,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
     /// Buries a helper. Its errand goes to another, or back to the loop if it has cost too many.
     fn lost(&mut self, helper: usize, job: Option<Job>) -> Option<Job> {
         self.tally.add(Counter::HelpersLost, 1);
-        self.idle.retain(|idle| *idle != helper);
+        self.idle.retain(|(idle, _)| *idle != helper);
         self.count -= 1;
         self.crew.dismiss(helper);
         let mut job = job?;
@@ -277,11 +282,16 @@ impl<'a, C: Crew> Helpers<'a, C> {
     /// Gives errands to helpers, and starts helpers, until one or the other has run out.
     fn dispatch(&mut self) {
         while !self.queue.is_empty() {
-            let Some(helper) = self.idle.pop().or_else(|| self.hire()) else { return };
+            let idle = self.idle.pop();
+            let Some((helper, since)) = idle.or_else(|| Some((self.hire()?, clock::nanos())))
+            else {
+                return;
+            };
             let Some(mut job) = self.queue.pop_front() else { return };
             match self.crew.give(helper, &job.errand) {
                 Ok(()) => {
                     let now = clock::nanos();
+                    self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
                     self.tally.add(Counter::HelperWaitNs, now.saturating_sub(job.since));
                     job.since = now;
                     self.busy[helper] = Some(job);
@@ -316,7 +326,7 @@ mod tests {
     use super::*;
     use regatta_metrics::{Arena, Gauge};
     use regatta_op::Codings;
-    use regatta_sys::Bell;
+    use regatta_sys::{Bell, made_up};
     use std::{os::fd::AsFd, sync::atomic::AtomicU64};
 
     /// Helpers that do nothing until they are told to.
@@ -391,6 +401,31 @@ mod tests {
             let Tally::Owned(slot) = tally else { panic!("it is") };
             assert_eq!(slot.get(Counter::HelpersDismissed), 1);
             assert_eq!(slot.gauge(Gauge::HelpersOpen), 1);
+        });
+    }
+
+    /// systems.md §1.7: by role, and for each queue.
+    #[test]
+    fn time_is_busy_or_idle_and_the_queue_has_a_mean() {
+        with(Limits { helpers_max: 1, helpers_idle: 1 }, true, |mut helpers, tally| {
+            let at = |ns| made_up::set_time(ns, 0);
+            at(100);
+            helpers.ask(job(0)).unwrap();
+            helpers.ask(job(1)).unwrap();
+            at(130);
+            helpers.crew.said.push_back((0, Some(Outcome::Found)));
+            assert_eq!(helpers.news().unwrap().0.key, Some(0));
+            at(150);
+            helpers.crew.said.push_back((0, Some(Outcome::Found)));
+            assert_eq!(helpers.news().unwrap().0.key, Some(1));
+            at(200);
+            helpers.ask(job(2)).unwrap();
+            made_up::clear();
+            let get = |counter| tally.slot().get(counter);
+            assert_eq!(get(Counter::HelperBusyNs), 30 + 20);
+            assert_eq!(get(Counter::HelperIdleNs), 50);
+            assert_eq!(get(Counter::HelperWaitNs), 30);
+            assert_eq!((get(Counter::HelperQueueSum), get(Counter::HelperQueueMax)), (1, 1));
         });
     }
 

@@ -1,5 +1,5 @@
 //! A reading as JSON: every name as in `docs/metrics.md`.
-use super::{Sample, Worker, phase_name};
+use super::{Memory, Sample, Worker, phase_name};
 use regatta_metrics::{Counter, Gauge, Histogram, Merge, Snapshot, Totals};
 use serde_json::{Map, Value, json};
 
@@ -8,6 +8,7 @@ pub(super) fn document(now: &Sample, earlier: Option<&Sample>) -> String {
     let workers = now.workers.iter().map(|worker| object_of(now, earlier, worker));
     let workers: Vec<Value> = workers.collect();
     let mut total = values(&now.totals);
+    total.insert("memory".to_owned(), now.memory().json());
     if let Some(earlier) = earlier {
         let since = now.totals.since(&earlier.totals);
         total.insert("interval".to_owned(), interval(&since, now.seconds_since(earlier)));
@@ -34,6 +35,7 @@ fn object_of(now: &Sample, earlier: Option<&Sample>, worker: &Worker) -> Value {
     object.insert("pid".to_owned(), json!(pid));
     object.insert("incarnation".to_owned(), json!(worker.incarnation));
     object.insert("heartbeat_age_ms".to_owned(), json!(worker.heartbeat_age_ms));
+    object.insert("memory".to_owned(), json!(worker.memory.as_ref().map(Memory::json)));
     if let Some(earlier) = earlier {
         let since = now.worker_since(worker, Some(earlier));
         object.insert("interval".to_owned(), interval(&since, now.seconds_since(earlier)));

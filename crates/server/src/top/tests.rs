@@ -123,6 +123,12 @@ fn counters_of_a_running_process_are_seen_to_grow() {
         assert!(names.iter().all(|name| workers[0][kind].get(name).is_some()));
         assert_eq!(workers[0][kind].as_object().unwrap().len(), names.len());
     }
+    for memory in [&workers[0]["memory"], &second["total"]["memory"]] {
+        let of = |name: &str| memory[name].as_u64().unwrap();
+        assert!(of("resident_bytes") > of("anonymous_bytes") && of("page_tables_bytes") > 0);
+        assert_eq!(of("kernel_stacks_bytes"), of("tasks") * (16 << 10), "{memory}");
+        assert!(of("tasks") >= 2, "one counts and one waits");
+    }
     let turns = &second["total"]["histograms"]["turn_ns"];
     let p50 = turns["p50"].as_f64().unwrap();
     assert!((4_900.0..5_400.0).contains(&p50), "{p50}");

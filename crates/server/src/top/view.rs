@@ -6,7 +6,7 @@ use std::{cmp::Reverse, fmt::Write};
 /// The widest line.
 pub(super) const COLUMNS_MAX: usize = 100;
 /// Rows of workers on a screen of 30 lines.
-pub(super) const WORKER_ROWS_MAX: usize = 10;
+pub(super) const WORKER_ROWS_MAX: usize = 9;
 
 const STALLS: [Counter; 6] = [
     Counter::StallOpen,
@@ -220,7 +220,8 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     behind(lines, now, since, seconds);
 }
 
-/// What stands behind the requests: turns, locks, helpers, logs and the ends of connections.
+/// What stands behind the requests: turns, locks, helpers, logs, memory and the ends of
+/// connections.
 fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     let rate = |counter| short(per_second(since.get(counter), seconds));
     let of = |histogram, per_million| time(since.histogram(histogram), per_million);
@@ -248,11 +249,12 @@ fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
     // Time that passes per second is how many were at it, on average.
     let at_once = |counter| short(per_second(since.get(counter), seconds) / 1e9);
     lines.add(format!(
-        "helpers    {}   busy {}   waiting {} (most {})   unknown/s {}   false/s {}",
+        "helpers    {}   busy {}   waiting {} (most {})   idle {}   unknown/s {}   false/s {}",
         whole(now.totals.gauge(Gauge::HelpersOpen)),
         at_once(Counter::HelperBusyNs),
         at_once(Counter::HelperWaitNs),
         whole(now.totals.get(Counter::HelperQueueMax)),
+        at_once(Counter::HelperIdleNs),
         rate(Counter::ResidencyUnknown),
         rate(Counter::ResidencyFalse),
     ));
@@ -261,6 +263,18 @@ fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::LogLines),
         rate(Counter::LogWrites),
         whole(now.totals.get(Counter::LogDropped)),
+    ));
+    let memory = now.memory();
+    let megabytes = |bytes| short(decimal(bytes) / 1e6);
+    lines.add(format!(
+        "memory MB  resident {}   own {}   shared {}   page tables {}   kernel stacks {}   \
+         tasks {}",
+        megabytes(memory.resident),
+        megabytes(memory.anonymous),
+        megabytes(memory.shared),
+        megabytes(memory.page_tables),
+        megabytes(memory.kernel_stacks()),
+        whole(memory.tasks),
     ));
     let closes = CLOSES.map(|(name, counter)| format!("{name} {}", rate(counter)));
     lines.add(format!("closes/s   {}", closes[..6].join("   ")));

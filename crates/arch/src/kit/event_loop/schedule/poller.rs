@@ -7,7 +7,7 @@ use super::{
     world::{Stage, World},
 };
 use regatta_sys::{
-    made_up,
+    clock, made_up,
     wait::{Event, Interest, Poller},
 };
 use rustix::net::sockopt;
@@ -164,7 +164,7 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
         self.edges.iter_mut().try_for_each(Edges::look)?;
         let patience =
             timeout.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).expect("short"));
-        let until = world.now.saturating_add(patience);
+        let until = clock::nanos().saturating_add(patience);
         let mut pushed = patience == 0;
         loop {
             if !world.is_watched(me) {
@@ -184,7 +184,8 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
             "wait: loop, events, notifications, pushed:",
             [me as u64, events.len() as u64, notified, u64::from(pushed)],
         );
-        world.enter_round(me, notified, pushed);
+        let timed_out = events.is_empty() && patience > 0 && world.now >= until;
+        world.enter_round(me, notified, pushed, timed_out);
         made_up::set_time(world.now, UNIX);
         Ok(events.len())
     }

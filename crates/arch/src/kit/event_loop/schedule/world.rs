@@ -108,6 +108,8 @@ struct Side {
     paused_until: u64,
     /// It was told to run when its wait ended.
     ran: bool,
+    /// Waits that ended because their time was up.
+    timed_out: u64,
 }
 
 /// What schedules have come to, so that a test can say that they were about something.
@@ -202,6 +204,7 @@ impl<'a> World<'a> {
             calls: 0,
             paused_until: 0,
             ran: false,
+            timed_out: 0,
         };
         Self {
             ending: Ending::draw(&mut dice),
@@ -396,8 +399,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The wait of loop `me` ends with so many notifications of its listeners.
-    pub(super) fn enter_round(&mut self, me: usize, notified: u64, pushed: bool) {
+    /// The wait of loop `me` ends, with so many notifications of its listeners.
+    pub(super) fn enter_round(&mut self, me: usize, notified: u64, pushed: bool, timed_out: bool) {
         if self.phase() == Phase::Run && self.dice.once_in(40) {
             let accidents = [Errno::MFILE, Errno::NFILE, Errno::CONNABORTED, Errno::NOBUFS];
             made_up::fail_next_accept(accidents[self.dice.below(4)].raw_os_error());
@@ -405,6 +408,7 @@ impl<'a> World<'a> {
         let (changes, ran) = (self.changes, self.phase() == Phase::Run);
         let side = &mut self.sides[me];
         (side.notified, side.pushed, side.changes, side.ran) = (notified, pushed, changes, ran);
+        side.timed_out += u64::from(timed_out);
     }
 
     /// All loops have returned: the books balance, and every peer has got what it should.
@@ -426,6 +430,8 @@ impl<'a> World<'a> {
                 + get(Counter::AcceptFaults)
                 + get(Counter::AcceptEmfilePauses);
             self.must(get(Counter::AcceptCalls) == outcomes, || "accepts without outcome".into());
+            let waits = [get(Counter::WaitTimedOut), self.sides[me].timed_out];
+            self.must(waits[0] == waits[1], || format!("waits that timed out: {waits:?}"));
             let bytes = get(Counter::SendBytes) + get(Counter::SendfileBytes);
             self.must(get(Counter::BytesSent) == bytes, || "bytes sent that were not".into());
             sent += bytes;
