@@ -15,5 +15,4 @@ pub use file::{Destination, LogFault, Owner};
 pub use format::Format;
 pub use sink::{
     AccessLog, AccessLogOptions, BUFFER_AGE_MS_MAX, BUFFER_BYTES_MAX, FAULT_MS_MIN, LogSink,
-    STALL_NS_DEFAULT,
 };

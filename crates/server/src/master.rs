@@ -7,9 +7,7 @@ use crate::{
         check::Config,
         raw::{Place, Problem},
     },
-    log::{
-        AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner, STALL_NS_DEFAULT,
-    },
+    log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
     machine::Found,
     site,
     supervise::{Ending, Gone, Order, Signal, Staff},
@@ -169,7 +167,7 @@ fn logs(
         destination: Destination::from(settings.text("log.access")),
         format: settings.text("log.format").parse().unwrap_or(Format::Combined),
         owner,
-        stall_ns: STALL_NS_DEFAULT,
+        stall_ns: settings.number("event.stall_us") * 1000,
     });
     match (access, errors) {
         (Ok(access), Ok(errors)) => Ok((Rc::new(RefCell::new(access)), errors)),

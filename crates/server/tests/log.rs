@@ -2,9 +2,7 @@
 use regatta_arch::WorkerLog;
 use regatta_metrics::{Arena, Tally};
 use regatta_origin::{Log, Outcome, Record};
-use regatta_server::log::{
-    AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LogSink, STALL_NS_DEFAULT,
-};
+use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LogSink};
 use regatta_sys::alloc_count;
 use std::{
     collections::HashMap,
@@ -25,7 +23,7 @@ const PATH: &str = "REGATTA_TEST_LOG";
 
 fn sink<'a>(arena: &Arena<'a>, path: &Path, format: Format) -> LogSink<'a> {
     let destination = Destination::Path(path.into());
-    let options = AccessLogOptions { destination, format, owner: None, stall_ns: STALL_NS_DEFAULT };
+    let options = AccessLogOptions { destination, format, owner: None, stall_ns: 10_000_000 };
     let errors = ErrorLog::open(Destination::Off, None, None).expect("off cannot fail");
     let log = AccessLog::open(options).expect("the folder can be written to");
     log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors)

@@ -2,7 +2,8 @@
 use crate::{StaticFile, again, chaos, chaos::Hook, stand_in};
 use regatta_op::{Fault, File, Outbox, Segment};
 use rustix::{
-    io::Errno,
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr},
     net::{RecvFlags, SendAncillaryBuffer, SendFlags},
 };
 use std::{
@@ -108,17 +109,35 @@ pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<u64> {
     Ok(send_slice(fd, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?.bytes)
 }
 
-/// Sends memory with one `send` that does not wait even if the socket does (`MSG_DONTWAIT`), to one
-/// who is not a peer: a log's reader. No fault is injected.
+/// Writes memory without waiting, whatever the descriptor's own mode is, to one who is not a peer:
+/// a log's reader behind a socket, a pipe or a terminal that other processes share. No fault is
+/// injected.
+///
+/// Before Linux 6.4 (`RWF_NOWAIT` on pipes) readiness is asked for first; then it may still wait if
+/// another process fills the rest of the pipe between the two calls.
 ///
 /// # Errors
-/// `WouldBlock` if the socket takes nothing now.
-pub fn send_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    loop {
-        match rustix::net::send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Err(Errno::INTR) => {}
-            result => return Ok(result?),
-        }
+/// `WouldBlock` if nothing is taken now.
+pub fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    match retry_on_intr(|| rustix::net::send(fd, bytes, flags)) {
+        Err(Errno::NOTSOCK) => {}
+        done => return Ok(done?),
+    }
+    // At offset -1 a stream is written to where it stands.
+    let slices = [IoSlice::new(bytes)];
+    match retry_on_intr(|| pwritev2(fd, &slices, u64::MAX, ReadWriteFlags::NOWAIT)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_if_ready(fd, bytes),
+        done => Ok(done?),
+    }
+}
+
+/// Writes if `poll` says that something is taken now.
+fn write_if_ready(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    match retry_on_intr(|| poll(&mut asked, Some(&Timespec::default())))? {
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(retry_on_intr(|| rustix::io::write(fd, bytes))?),
     }
 }
 
@@ -219,4 +238,34 @@ fn send_gathered(
     let bytes =
         again(Hook::Send, || rustix::net::sendmsg(fd, &slices[..used], &mut control, flags))?;
     Ok(Sent { bytes: bytes as u64, call: SendCall::SendMsg })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe whose ends both wait, as a shell makes one.
+    fn fills_and_empties(write: fn(BorrowedFd<'_>, &[u8]) -> io::Result<usize>) {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let line = [b'x'; 4096];
+        let mut taken = 0;
+        let full = loop {
+            match write(writer.as_fd(), &line) {
+                Ok(bytes) => taken += bytes,
+                Err(full) => break full,
+            }
+            assert!(taken < 1 << 24, "no pipe is that long");
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        assert!(taken >= line.len());
+        let mut back = [0; 4096];
+        assert_eq!(rustix::io::read(&reader, &mut back), Ok(line.len()));
+        assert_eq!(write(writer.as_fd(), &line).expect("there is room again"), line.len());
+    }
+
+    #[test]
+    fn a_shared_pipe_that_is_full_is_not_waited_for() {
+        fills_and_empties(write_now);
+        fills_and_empties(write_if_ready);
+    }
 }

@@ -246,8 +246,8 @@ fn a_socket_that_nobody_reads_stops_nobody() {
     let mut server = launch.set("log.format=common").stderr(socket.into()).start();
     let mut client = server.connect();
     // Several times what a socket holds.
-    let target = format!("/small.txt?{}", "x".repeat(3000));
-    for _ in 0..1000 {
+    let target = format!("/small.txt?{}", "x".repeat(1500));
+    for _ in 0..2000 {
         client.get(&target).expect(200);
     }
     let dropped = || server.top()["total"]["counters"]["log_dropped"].as_u64();

@@ -1,7 +1,7 @@
 //! What the server has to say of itself: one line for each event, written at once.
 use super::{
     file::{Destination, LogFault, LogFile, Owner},
-    format::{escape, rfc3339_stamp},
+    format::{Limit, escape, rfc3339_stamp},
 };
 use regatta_metrics::ControlView;
 use std::{
@@ -167,7 +167,7 @@ fn escape_message(out: &mut Vec<u8>, message: fmt::Arguments<'_>) {
         if letter == '"' || letter.is_alphanumeric() {
             out.extend_from_slice(bytes);
         } else {
-            escape(out, bytes, bytes.len(), br"\x");
+            escape(out, bytes, Limit::NONE, br"\x");
         }
     }
 }

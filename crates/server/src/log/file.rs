@@ -1,20 +1,21 @@
 //! Where lines go: files and standard error, opened for appending, written in whole lines.
-use regatta_sys::send_now;
+use super::format::Limits;
+use regatta_sys::write_now;
 use std::{
     fmt,
     fs::{File, OpenOptions},
     io::{self, Write},
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::fs::{FileTypeExt, OpenOptionsExt},
+        unix::fs::OpenOptionsExt,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process,
     sync::Arc,
 };
 
 /// The longest write to a pipe that is taken whole or not at all (`PIPE_BUF`, `pipe(7)`).
-const PIPE_WRITE_BYTES_MAX: usize = 4096;
+pub(super) const PIPE_WRITE_BYTES_MAX: usize = 4096;
 
 /// Log files are for their owner and group.
 const MODE: u32 = 0o640;
@@ -101,17 +102,17 @@ enum Kind {
     Regular,
     /// A pipe, a terminal, another device: as it was opened it does not wait.
     Stream,
-    /// A socket, as systemd gives: it is shared with whoever gave it, so each write must say
-    /// itself that it does not wait.
-    Socket,
+    /// A stream that is shared with whoever gave it, as the socket from systemd, so each write must
+    /// say itself that it does not wait.
+    Shared,
 }
 
-/// A socket that is written to without waiting.
+/// A stream that is written to without waiting.
 struct Unwaiting<'a>(BorrowedFd<'a>);
 
 impl Write for Unwaiting<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        send_now(self.0, bytes)
+        write_now(self.0, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -137,25 +138,14 @@ impl LogFile {
         destination: &Destination,
         owner: Option<Owner>,
     ) -> io::Result<Option<Self>> {
-        let file = match destination {
+        let (file, kind) = match destination {
             Destination::Off => return Ok(None),
             Destination::Stderr => open_stderr()?,
             Destination::Path(path) => {
-                // Without O_NONBLOCK, opening a pipe that nobody reads would wait.
-                let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-                let mut options = OpenOptions::new();
-                let file =
-                    options.append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
-                if let Some(owner) = owner {
-                    std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))?;
-                }
-                file
+                let file = open_path(path, owner)?;
+                let kind = if file.metadata()?.is_file() { Kind::Regular } else { Kind::Stream };
+                (file, kind)
             }
-        };
-        let kind = match file.metadata()?.file_type() {
-            kind if kind.is_file() => Kind::Regular,
-            kind if kind.is_socket() => Kind::Socket,
-            _ => Kind::Stream,
         };
         Ok(Some(Self { file: Arc::new(file), kind, opener: process::id() }))
     }
@@ -170,36 +160,60 @@ impl LogFile {
         (self.opener == process::id()).then(|| self.file.as_fd())
     }
 
+    /// How long lines may be.
+    pub(super) fn limits(&self) -> Limits {
+        match self.kind {
+            Kind::Regular => Limits::FILE,
+            Kind::Stream | Kind::Shared => Limits::PIPE,
+        }
+    }
+
     /// Writes lines: to a file with one call, to a pipe with as few as keep lines whole.
     pub(super) fn write(&mut self, lines: &[u8]) -> Written {
         match self.kind {
             Kind::Regular => write_lines(&mut &*self.file, lines, usize::MAX),
             Kind::Stream => write_lines(&mut &*self.file, lines, PIPE_WRITE_BYTES_MAX),
-            Kind::Socket => {
+            Kind::Shared => {
                 write_lines(&mut Unwaiting(self.file.as_fd()), lines, PIPE_WRITE_BYTES_MAX)
             }
         }
     }
 }
 
-/// Standard error, in such a way that a reader who does not read cannot stop a worker; of a socket
-/// [`LogFile::write`] sees to that.
-fn open_stderr() -> io::Result<File> {
-    let shared = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let kind = shared.metadata()?.file_type();
-    if kind.is_fifo() || kind.is_char_device() {
-        // O_NONBLOCK set on the descriptor would show in every process that shares it; opened
-        // anew, it is ours alone. A regular file must stay shared: writers that appended would
-        // be overwritten by those that hold an older offset.
-        let own = OpenOptions::new()
-            .append(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open("/proc/self/fd/2");
-        if let Ok(own) = own {
-            return Ok(own);
+/// Opens a file for appending. Only what was made here is given to the owner: what was there, under
+/// this name or where a symbolic link leads, may be a device or somebody's file.
+fn open_path(path: &Path, owner: Option<Owner>) -> io::Result<File> {
+    // Without O_NONBLOCK, opening a pipe that nobody reads would wait.
+    let mut options = OpenOptions::new();
+    options.append(true).mode(MODE).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let Some(owner) = owner else { return options.create(true).open(path) };
+    match options.clone().create_new(true).open(path) {
+        Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+        made => {
+            let made = made?;
+            std::os::unix::fs::fchown(&made, Some(owner.uid), Some(owner.gid))?;
+            Ok(made)
         }
     }
-    Ok(shared)
+}
+
+/// Standard error, in such a way that a reader who does not read cannot stop a worker.
+fn open_stderr() -> io::Result<(File, Kind)> {
+    let shared = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let kind = shared.metadata()?.file_type();
+    if kind.is_file() {
+        // It must stay shared: writers that appended would be overwritten by those that hold an
+        // older offset.
+        return Ok((shared, Kind::Regular));
+    }
+    // O_NONBLOCK set on the descriptor would show in every process that shares it; opened anew, it
+    // is ours alone. A socket cannot be, nor what belongs to another user: a terminal after `su`.
+    let mut options = OpenOptions::new();
+    options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    match options.open("/proc/self/fd/2") {
+        Ok(own) => Ok((own, Kind::Stream)),
+        Err(_) => Ok((shared, Kind::Shared)),
+    }
 }
 
 /// Writes lines in pieces of at most `bytes_max` that end where a line ends, as far as lines are

@@ -1,4 +1,5 @@
 //! From a record to a line: the three forms, and the one way of escaping that they share.
+use super::file::PIPE_WRITE_BYTES_MAX;
 use regatta_http::{date, h1::write_decimal};
 use regatta_origin::Record;
 use std::{io::Write, net::IpAddr, str::FromStr};
@@ -29,17 +30,63 @@ impl FromStr for Format {
     }
 }
 
+/// How long what a peer said may be in a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// Bytes of the text.
+    text: usize,
+    /// Bytes that it takes in the line, escaped.
+    room: usize,
+}
+
+impl Limit {
+    /// What is not a peer's to choose.
+    pub(super) const NONE: Self = Self { text: usize::MAX, room: usize::MAX };
+}
+
+/// The limits of a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    method: Limit,
+    target: Limit,
+    field: Limit,
+}
+
+impl Limits {
+    /// Those of a file.
+    pub(super) const FILE: Self = Self::with_room(
+        METHOD_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
+        TARGET_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
+        FIELD_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
+    );
+    /// Those of a pipe, which takes no longer line as a whole ([`PIPE_WRITE_BYTES_MAX`]).
+    pub(super) const PIPE: Self = Self::with_room(160, 2048, 640);
+
+    const fn with_room(method: usize, target: usize, field: usize) -> Self {
+        Self {
+            method: Limit { text: METHOD_BYTES_MAX, room: method },
+            target: Limit { text: TARGET_BYTES_MAX, room: target },
+            field: Limit { text: FIELD_BYTES_MAX, room: field },
+        }
+    }
+
+    /// No line is longer.
+    pub(super) const fn line_bytes_max(&self) -> usize {
+        FIXED_BYTES_MAX + self.method.room + self.target.room + 2 * self.field.room
+    }
+}
+
+const _: () = assert!(Limits::PIPE.line_bytes_max() <= PIPE_WRITE_BYTES_MAX);
+
 const METHOD_BYTES_MAX: usize = 32;
 const TARGET_BYTES_MAX: usize = 8192;
 const FIELD_BYTES_MAX: usize = 2048;
+/// What says that a text was cut.
+const DOTS: &[u8] = b"...";
 /// Bytes that one byte from the peer takes at most: a backslash (two in JSON), `x` and two digits.
 const ESCAPED_BYTES_MAX: usize = 5;
 /// Everything in a line that does not come from the peer, generously.
 const FIXED_BYTES_MAX: usize = 512;
-
-/// No line is longer.
-pub(super) const LINE_BYTES_MAX: usize = FIXED_BYTES_MAX
-    + (METHOD_BYTES_MAX + TARGET_BYTES_MAX + 2 * FIELD_BYTES_MAX) * ESCAPED_BYTES_MAX;
 
 /// Bytes that stand for themselves in every form: printable ASCII but quote and backslash.
 const PLAIN: [bool; 256] = {
@@ -56,16 +103,22 @@ const PLAIN: [bool; 256] = {
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: Format,
+    limits: Limits,
     unix: u64,
     stamp: [u8; 26],
     stamp_bytes: usize,
 }
 
 impl Formatter {
-    pub(super) fn new(format: Format) -> Self {
-        let mut formatter = Self { format, unix: 0, stamp: [0; 26], stamp_bytes: 0 };
+    pub(super) fn new(format: Format, limits: Limits) -> Self {
+        let mut formatter = Self { format, limits, unix: 0, stamp: [0; 26], stamp_bytes: 0 };
         formatter.set_stamp(0);
         formatter
+    }
+
+    /// From now on lines go elsewhere.
+    pub(super) const fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// Appends the line of a record, with its line feed.
@@ -77,7 +130,7 @@ impl Formatter {
             Format::Common => self.common(out, record),
             Format::Combined => {
                 self.common(out, record);
-                combined(out, record);
+                self.combined(out, record);
             }
             Format::Json => self.json(out, record),
         }
@@ -110,9 +163,9 @@ impl Formatter {
         if record.method.is_empty() {
             out.push(b'-');
         } else {
-            escape(out, record.method, METHOD_BYTES_MAX, br"\x");
+            escape(out, record.method, self.limits.method, br"\x");
             out.push(b' ');
-            escape(out, record.target, TARGET_BYTES_MAX, br"\x");
+            escape(out, record.target, self.limits.target, br"\x");
             out.push(b' ');
             out.extend_from_slice(record.version.as_bytes());
         }
@@ -122,41 +175,41 @@ impl Formatter {
         write_decimal(out, record.body_sent_bytes);
     }
 
+    fn combined(&self, out: &mut Vec<u8>, record: &Record<'_>) {
+        for field in [record.referer, record.user_agent] {
+            out.extend_from_slice(b" \"");
+            escape(out, field.unwrap_or(b"-"), self.limits.field, br"\x");
+            out.push(b'"');
+        }
+        out.push(b' ');
+        out.extend_from_slice(record.outcome.name().as_bytes());
+        out.push(b' ');
+        write_decimal(out, record.duration_ms);
+    }
+
     fn json(&self, out: &mut Vec<u8>, record: &Record<'_>) {
-        let peer = record.peer.address();
+        let (peer, limits) = (record.peer.address(), self.limits);
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(self.stamp());
         out.extend_from_slice(b"\",\"peer\":\"");
         write_address(out, peer.ip());
         out.push(b'"');
         member_decimal(out, "port", u64::from(peer.port()));
-        member_text(out, "method", Some(record.method), METHOD_BYTES_MAX);
-        member_text(out, "target", Some(record.target), TARGET_BYTES_MAX);
-        member_text(out, "version", Some(record.version.as_bytes()), FIELD_BYTES_MAX);
+        member_text(out, "method", Some(record.method), limits.method);
+        member_text(out, "target", Some(record.target), limits.target);
+        member_text(out, "version", Some(record.version.as_bytes()), Limit::NONE);
         member_decimal(out, "status", u64::from(record.status));
         member_decimal(out, "body_bytes", record.body_bytes);
         member_decimal(out, "sent_bytes", record.sent_bytes);
         member_decimal(out, "body_sent_bytes", record.body_sent_bytes);
-        member_text(out, "outcome", Some(record.outcome.name().as_bytes()), FIELD_BYTES_MAX);
+        member_text(out, "outcome", Some(record.outcome.name().as_bytes()), Limit::NONE);
         member_decimal(out, "duration_ms", record.duration_ms);
         out.extend_from_slice(b",\"keep_alive\":");
         out.extend_from_slice(if record.keep_alive { b"true" } else { b"false" });
-        member_text(out, "referer", record.referer, FIELD_BYTES_MAX);
-        member_text(out, "user_agent", record.user_agent, FIELD_BYTES_MAX);
+        member_text(out, "referer", record.referer, limits.field);
+        member_text(out, "user_agent", record.user_agent, limits.field);
         out.push(b'}');
     }
-}
-
-fn combined(out: &mut Vec<u8>, record: &Record<'_>) {
-    for field in [record.referer, record.user_agent] {
-        out.extend_from_slice(b" \"");
-        escape(out, field.unwrap_or(b"-"), FIELD_BYTES_MAX, br"\x");
-        out.push(b'"');
-    }
-    out.push(b' ');
-    out.extend_from_slice(record.outcome.name().as_bytes());
-    out.push(b' ');
-    write_decimal(out, record.duration_ms);
 }
 
 fn member_decimal(out: &mut Vec<u8>, name: &str, value: u64) {
@@ -166,28 +219,28 @@ fn member_decimal(out: &mut Vec<u8>, name: &str, value: u64) {
     write_decimal(out, value);
 }
 
-fn member_text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>, bytes_max: usize) {
+fn member_text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>, limit: Limit) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
     match value {
         None => out.extend_from_slice(b"\":null"),
         Some(value) => {
             out.extend_from_slice(b"\":\"");
-            escape(out, value, bytes_max, br"\\x");
+            escape(out, value, limit, br"\\x");
             out.push(b'"');
         }
     }
 }
 
 /// Appends text from a peer: what is not plain becomes `prefix` and two hexadecimal digits, and
-/// what is longer than `bytes_max` is cut and ends in three dots.
+/// what is longer than `limit` is cut and ends in three dots.
 ///
 /// With quote, backslash, all controls and all bytes above ASCII gone, no line can be ended, no
 /// field closed, no terminal commanded; and since every backslash is one of ours, the bytes can be
 /// had back.
-pub(super) fn escape(out: &mut Vec<u8>, text: &[u8], bytes_max: usize, prefix: &[u8]) {
+pub(super) fn escape(out: &mut Vec<u8>, text: &[u8], limit: Limit, prefix: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let kept = &text[..text.len().min(bytes_max)];
+    let kept = &text[..fitting(text, limit, prefix.len() + 2)];
     let mut rest = kept;
     loop {
         let plain = rest.iter().position(|&byte| !PLAIN[usize::from(byte)]);
@@ -200,8 +253,26 @@ pub(super) fn escape(out: &mut Vec<u8>, text: &[u8], bytes_max: usize, prefix: &
     }
     out.extend_from_slice(rest);
     if kept.len() < text.len() {
-        out.extend_from_slice(b"...");
+        out.extend_from_slice(DOTS);
     }
+}
+
+/// How many bytes of the text are kept; a byte that is not plain takes `escaped` bytes.
+fn fitting(text: &[u8], limit: Limit, escaped: usize) -> usize {
+    if text.len() <= limit.text && text.len() <= limit.room / escaped {
+        return text.len();
+    }
+    let (mut taken, mut with_dots) = (0, 0);
+    for (at, &byte) in text.iter().enumerate().take(limit.text) {
+        taken += if PLAIN[usize::from(byte)] { 1 } else { escaped };
+        if taken > limit.room {
+            return with_dots;
+        }
+        if taken + DOTS.len() <= limit.room {
+            with_dots = at + 1;
+        }
+    }
+    if text.len() > limit.text { with_dots } else { text.len() }
 }
 
 fn write_address(out: &mut Vec<u8>, address: IpAddr) {

@@ -2,7 +2,7 @@
 use super::{
     ErrorLog, Format, Level,
     file::{Destination, LogFault, LogFile, Owner, Written},
-    format::{Formatter, LINE_BYTES_MAX},
+    format::{Formatter, Limits},
 };
 use regatta_arch::WorkerLog;
 use regatta_metrics::{ControlView, Counter, Tally};
@@ -22,9 +22,6 @@ pub const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// A buffer whose first line is as old is written, milliseconds; given that the worker ticks.
 pub const BUFFER_AGE_MS_MAX: u64 = 1000;
-
-/// A write that takes longer is counted as a stall, unless the options say otherwise: 10 ms.
-pub const STALL_NS_DEFAULT: u64 = 10_000_000;
 
 /// Faults of files that come sooner after one that was said are only counted in the next line,
 /// milliseconds.
@@ -104,6 +101,8 @@ impl AccessLog {
             }
         }
         let wants = file.is_some();
+        let limits = file.as_ref().map_or(Limits::PIPE, LogFile::limits);
+        let buffer_bytes = if wants { BUFFER_BYTES_MAX + limits.line_bytes_max() } else { 0 };
         LogSink {
             wants,
             tally,
@@ -114,12 +113,8 @@ impl AccessLog {
             faults: Faults::default(),
             state: RefCell::new(State {
                 file,
-                formatter: Formatter::new(options.format),
-                buffer: Vec::with_capacity(if wants {
-                    BUFFER_BYTES_MAX + LINE_BYTES_MAX
-                } else {
-                    0
-                }),
+                formatter: Formatter::new(options.format, limits),
+                buffer: Vec::with_capacity(buffer_bytes),
                 lines: 0,
                 since: None,
                 torn: false,
@@ -263,6 +258,9 @@ impl LogSink<'_> {
         }
         match LogFile::open(&self.destination, None) {
             Ok(file) => {
+                if let Some(file) = &file {
+                    state.formatter.set_limits(file.limits());
+                }
                 state.file = file;
                 state.torn = false;
                 state.buffer.clear();
@@ -355,7 +353,7 @@ mod tests {
             destination: Destination::Path("/dev/null".into()),
             format: Format::Common,
             owner: None,
-            stall_ns: STALL_NS_DEFAULT,
+            stall_ns: 10_000_000,
         };
         let log = AccessLog::open(options).expect("/dev/null exists");
         let sink = log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors);

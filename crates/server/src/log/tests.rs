@@ -8,7 +8,7 @@ use std::{
     fs::{self, File},
     io::Read,
     net::SocketAddr,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::AtomicU64,
@@ -61,13 +61,13 @@ fn record() -> Record<'static> {
 
 fn line(format: Format, record: &Record<'_>) -> String {
     let mut out = Vec::new();
-    Formatter::new(format).write(&mut out, record);
+    Formatter::new(format, Limits::FILE).write(&mut out, record);
     String::from_utf8(out).unwrap()
 }
 
 fn options(path: &Path, format: Format) -> AccessLogOptions {
     let destination = Destination::Path(path.into());
-    AccessLogOptions { destination, format, owner: None, stall_ns: STALL_NS_DEFAULT }
+    AccessLogOptions { destination, format, owner: None, stall_ns: 10_000_000 }
 }
 
 fn sink(arena: &Arena<'static>, path: &Path, errors: &Path) -> LogSink<'static> {
@@ -157,7 +157,7 @@ fn a_response_cut_short_is_logged_as_such() {
 #[test]
 fn the_stamp_follows_the_second() {
     let mut out = Vec::new();
-    let mut formatter = Formatter::new(Format::Common);
+    let mut formatter = Formatter::new(Format::Common, Limits::FILE);
     for unix in [784_111_777, 784_111_777, 784_111_778, 0, 784_111_777] {
         formatter.write(&mut out, &Record { unix, ..record() });
     }
@@ -264,12 +264,33 @@ fn long_texts_are_cut_and_no_line_is_too_long() {
         ..record()
     };
     for format in [Format::Common, Format::Combined, Format::Json] {
-        let line = line(format, &record);
-        assert!(line.len() <= LINE_BYTES_MAX, "{}", line.len());
-        assert!(line.contains("FF..."));
-        if format == Format::Json {
-            serde_json::from_str::<serde_json::Value>(&line).unwrap();
+        for limits in [Limits::FILE, Limits::PIPE] {
+            let mut line = Vec::new();
+            Formatter::new(format, limits).write(&mut line, &record);
+            let line = String::from_utf8(line).unwrap();
+            assert!(line.len() <= limits.line_bytes_max(), "{}", line.len());
+            assert!(line.contains("FF..."));
+            if format == Format::Json {
+                serde_json::from_str::<serde_json::Value>(&line).unwrap();
+            }
         }
+    }
+}
+
+#[test]
+fn a_text_that_just_fits_is_not_cut() {
+    let plain = vec![b'x'; 2048];
+    let record = Record { target: &plain, ..record() };
+    let mut line = Vec::new();
+    Formatter::new(Format::Common, Limits::PIPE).write(&mut line, &record);
+    assert!(!String::from_utf8(line).unwrap().contains("..."));
+    for (bytes, ends) in [(2049, "xxx... HTTP"), (8193, "xxx... HTTP")] {
+        let plain = vec![b'x'; bytes];
+        let record = Record { target: &plain, ..record };
+        let mut line = Vec::new();
+        Formatter::new(Format::Common, Limits::PIPE).write(&mut line, &record);
+        let line = String::from_utf8(line).unwrap();
+        assert!(line.contains(ends) && line.len() < 2300, "{}", line.len());
     }
 }
 
@@ -442,6 +463,27 @@ fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
     assert!(dropped > 0);
     assert_eq!(text.lines().count() as u64 + dropped, 5000);
     assert_eq!(counters.get(Counter::LogBytes), text.len() as u64);
+}
+
+#[test]
+fn only_a_new_file_is_given_to_the_server_s_user() {
+    let folder = Folder::new("owner");
+    let (old, new, link) = (folder.file("old"), folder.file("new"), folder.file("link"));
+    File::create(&old).unwrap();
+    std::os::unix::fs::symlink(&old, &link).unwrap();
+    let mine = fs::metadata(&old).unwrap().uid();
+    let owner = Owner { uid: 65_534, gid: 65_534 };
+    for path in [&old, &link] {
+        file::LogFile::open(&Destination::Path(path.clone()), Some(owner)).unwrap();
+        assert_eq!(fs::metadata(&old).unwrap().uid(), mine, "{}", path.display());
+    }
+    let made = file::LogFile::open(&Destination::Path(new.clone()), Some(owner));
+    if mine == 0 {
+        made.unwrap();
+        assert_eq!(fs::metadata(&new).unwrap().uid(), owner.uid);
+    } else {
+        assert_eq!(made.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    }
 }
 
 #[test]
