@@ -6,7 +6,7 @@ use crate::{
 };
 use regatta_op::OpenReq;
 use regatta_origin::Explanation;
-use regatta_sys::{OpenRules, clock, open_below};
+use regatta_sys::{OpenRules, clock, open_below, process::set_user};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -21,7 +21,8 @@ pub struct Request {
     pub headers: Vec<String>,
 }
 
-/// Tells what would be answered to a request, and why.
+/// Tells what would be answered to a request, and why. This process becomes the user that would
+/// serve, as a worker does, since what may be opened is part of the answer.
 ///
 /// # Errors
 /// What is wrong with the configuration or the request.
@@ -29,6 +30,12 @@ pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Fail
     let bytes = bytes_of(request).map_err(Failure::Configuration)?;
     let (config, found) = examine(sources)?;
     let rules = OpenRules { symlinks: config.settings().flag("content.symlinks") };
+    if let Some(user) = &found.user {
+        set_user(user).map_err(|error| {
+            let name = config.settings().text("server.user");
+            Failure::Work(format!("cannot become {name}: {error}"))
+        })?;
+    }
     let site = site::build(&config.said.settings, config.types, 0);
     let mut open = |req: &OpenReq| open_below(&found.root, req, rules);
     Ok(regatta_origin::explain(&bytes, &mut open, &site, clock::now()))

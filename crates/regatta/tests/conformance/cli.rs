@@ -4,6 +4,8 @@ use crate::harness::{Said, run};
 use crate::site::{Site, common};
 use crate::structure::listed;
 use rustix::io::Errno;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 fn root() -> &'static str {
     common().to_str().expect("text")
@@ -78,13 +80,13 @@ fn a_start_without_openat2() {
 fn check_makes_no_file() {
     let site = Site::new();
     let folder = site.beside("logs");
-    std::fs::create_dir(&folder).expect("a folder");
+    fs::create_dir(&folder).expect("a folder");
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
-    std::fs::File::open(&folder).and_then(|it| it.set_modified(old)).expect("a time");
+    fs::File::open(&folder).and_then(|it| it.set_modified(old)).expect("a time");
     let log = |folder: &str| format!("log.access={}", site.beside(folder).join("x.log").display());
     let said = run(&["check", root(), "--set", &log("logs")]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    let changed = std::fs::metadata(&folder).and_then(|it| it.modified()).expect("a time");
+    let changed = fs::metadata(&folder).and_then(|it| it.modified()).expect("a time");
     assert_eq!(changed, old, "something was made in it");
     bad_usage(&["check", root(), "--set", &log("none")], &["log.access", "none"]);
 }
@@ -251,6 +253,21 @@ fn explain_agrees_with_serve() {
             assert!(text.contains(&line), "{target}: no {line} in {}", said.stdout);
         }
     }
+}
+
+/// Started as root, both open files as the user that serves.
+#[test]
+fn explain_opens_what_serve_may_open() {
+    let site = Site::with(&[("mine.txt", "mine")]);
+    let root = site.root();
+    let mode = Permissions::from_mode(0o600);
+    fs::set_permissions(root.join("mine.txt"), mode).expect("our own file");
+    let variant = crate::harness::Variant::named("sped_epoll");
+    let server = crate::harness::Launch::new(variant, &root).start();
+    let status = server.connect().ask("GET", "/mine.txt", &[]).status;
+    assert_eq!(status, if rustix::process::geteuid().is_root() { 403 } else { 200 });
+    let said = explain(&["GET", "/mine.txt", root.to_str().expect("text")]);
+    assert!(said.stdout.contains(&format!("HTTP/1.1 {status} ")), "{said:?}");
 }
 
 #[test]
