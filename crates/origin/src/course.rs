@@ -1,6 +1,9 @@
 //! What a request head says of the course of its connection (RFC 9112 §9.3).
 use crate::{Site, reply::Persistence};
-use regatta_http::h1::{Body, Expectation, HeadLimits, RequestHead, Version};
+use regatta_http::{
+    Method,
+    h1::{Body, Expectation, HeadLimits, RequestHead, Version},
+};
 
 /// How large a head may be.
 #[inline]
@@ -47,13 +50,22 @@ pub(crate) enum Announced {
 impl Course {
     /// That of a `CONNECT`: what follows it is meant for the other end of a tunnel that there is
     /// not, is no content and no request, and is not looked at (RFC 9110 §9.3.6).
-    pub(crate) const NO_TUNNEL: Self = Self {
+    const NO_TUNNEL: Self = Self {
         after: After::Linger,
         persistence: Persistence::Close,
         content: Announced::Withheld,
     };
 
-    /// Decides. `last` is true if no further request is wanted whatever this one says.
+    /// [`Course::of`] for a request of any method, such as those that ask for no file.
+    pub(crate) fn of_any(head: &RequestHead<'_>, last: bool, site: &Site) -> Self {
+        match head.method {
+            Method::Connect => Self::NO_TUNNEL,
+            _ => Self::of(head, last, site),
+        }
+    }
+
+    /// Decides, for all methods but `CONNECT`. `last` is true if no further request is wanted
+    /// whatever this one says.
     ///
     /// A client that waits for `100 Continue` gets the final status instead (RFC 9110 §10.1.1):
     /// no content has a meaning here. Whether it then sends the content is not known, so the

@@ -57,10 +57,7 @@ impl<F: File> Conn<F> {
 
     #[cold]
     fn answer_without_file(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
-        let course = match head.method {
-            Method::Connect => Course::NO_TUNNEL,
-            _ => self.course(head, cx),
-        };
+        let course = Course::of_any(head, self.is_last(cx), cx.site);
         let reply = terms(head, &course, now, cx).without_file(head, &course);
         self.respond_rarely(reply, head, &course, now, cx);
     }
@@ -127,7 +124,7 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
         first: impl FnOnce(&mut Self, &Asked<'_>) -> (Search, Found<F>),
     ) {
-        let course = self.course(head, cx);
+        let course = Course::of(head, self.is_last(cx), cx.site);
         let terms = terms(head, &course, now, cx);
         if course.is_too_large() {
             let reply = terms.nothing(Status::CONTENT_TOO_LARGE);
@@ -489,11 +486,11 @@ impl<F: File> Conn<F> {
         self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
     }
 
+    /// True if this exchange is the last of its connection, whatever the request says.
     #[inline(always)]
-    fn course(&self, head: &RequestHead<'_>, cx: &Cx<'_, F>) -> Course {
+    fn is_last(&self, cx: &Cx<'_, F>) -> bool {
         let requests_max = cx.site.limits.requests_max;
-        let last = self.draining || requests_max > 0 && self.requests >= requests_max;
-        Course::of(head, last, cx.site)
+        self.draining || requests_max > 0 && self.requests >= requests_max
     }
 }
 

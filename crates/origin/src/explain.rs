@@ -14,7 +14,7 @@ use alloc::{
 };
 use core::fmt;
 use regatta_http::{
-    Method, Status,
+    Status,
     h1::{RequestHead, parse_request},
     target::{PathFault, Target, decode_path},
 };
@@ -82,10 +82,7 @@ impl<F: File> Explainer<'_, F> {
             }
         };
         self.say("request", format!("{} {}", head.method_text, shown(head.target)));
-        let course = match head.method {
-            Method::Connect => Course::NO_TUNNEL,
-            _ => Course::of(&head, false, self.site),
-        };
+        let course = Course::of_any(&head, false, self.site);
         let ending = match course.after {
             After::KeepAlive => "goes on after the response",
             After::Linger => "ends; what the peer still sends is discarded",

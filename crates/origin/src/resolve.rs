@@ -193,12 +193,14 @@ fn is_navigation(asked: &Asked<'_>) -> bool {
     if name.contains(&b'.') && !name.ends_with(b".html") {
         return false;
     }
-    asked.head.fields.iter().any(|field| {
-        if field.name.eq_ignore_ascii_case("sec-fetch-dest") {
-            return field.value == b"document";
-        }
-        field.name.eq_ignore_ascii_case("accept") && field.value.split(|&b| b == b',').any(is_html)
-    })
+    let named = |name: &'static str| {
+        asked.head.fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
+    };
+    // A browser says for what it asks; others name the type.
+    if let Some(destination) = named("sec-fetch-dest").next() {
+        return [&b"document"[..], b"iframe", b"frame"].contains(&destination.value);
+    }
+    named("accept").any(|field| field.value.split(|&b| b == b',').any(is_html))
 }
 
 /// True for a member of `Accept` that is `text/html`, whatever its parameters.

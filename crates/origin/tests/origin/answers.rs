@@ -196,6 +196,10 @@ fn the_fallback_answers_navigations_only() {
         ("/users/7", "Accept: */*", 404),
         ("/users/7", "Accept: application/json", 404),
         ("/users/7", "Sec-Fetch-Dest: script", 404),
+        ("/users/7", "Sec-Fetch-Dest: iframe", 200),
+        // Who says what it is for has said it, whatever else it takes.
+        ("/users/7", "Accept: text/html\r\nSec-Fetch-Dest: script", 404),
+        ("/users/7", "Sec-Fetch-Dest: document\r\nAccept: */*", 200),
         ("/users/7", "X: y", 404),
         ("/app.3f9c2ab1.js", "Accept: text/html", 404),
         ("/logo.png", "Sec-Fetch-Dest: document", 404),

@@ -240,8 +240,10 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Path,
         "",
         "A file below the root that answers, with 200, for pages that do not exist.",
-        "For applications that route in the browser: content.fallback=index.html. It never \
-         answers for a missing asset, that is, for a path whose last segment has an extension.",
+        "For applications that route in the browser: content.fallback=index.html. It \
+         answers who asks for a page (Sec-Fetch-Dest: document, or Accept with text/html; not curl \
+         with its */*), and never for a missing asset, that is, for a path whose last segment has \
+         an extension other than .html.",
     ),
     option(
         "content.not_found",
