@@ -1,6 +1,6 @@
 //! What servers ask of a simulated disk, and what the page cache spares it (systems.md §6.4).
 
-use super::figures::{Figure, Section, name};
+use super::figures::{Figure, Section, Setting, name};
 use super::tables::Table;
 use super::{Report, show};
 use crate::analysis::CellSummary;
@@ -62,37 +62,48 @@ const TABLE: [(&str, f64, &str); 9] = [
 ];
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    let mut figures: Vec<Figure> =
-        CHARTS.iter().filter_map(|column| report.disk_chart(column)).collect();
+    let mut figures: Vec<Figure> = if report.has_rates() {
+        let settings = report.settings();
+        let each = |column| settings.iter().filter_map(move |at| report.disk_curves(at, column));
+        CHARTS.iter().flat_map(each).collect()
+    } else {
+        CHARTS.iter().filter_map(|column| report.disk_rows(column)).collect()
+    };
     figures.extend(report.disk_table());
     figures
 }
 
+/// A number of a cell in the unit of its chart: median and interval.
+fn found(one: &CellSummary, (metric, factor, ..): &Column) -> Option<[f64; 3]> {
+    let value = one.metrics.get(*metric)?;
+    let (low, high) = (value.interval.low, value.interval.high);
+    Some([value.median, low, high].map(|number| factor * number))
+}
+
 impl Report<'_> {
-    /// Curves over the load where rates are a factor, else a row for each cell.
-    fn disk_chart(&self, column: &Column) -> Option<Figure> {
-        let (metric, factor, id, title, unit, caption) = *column;
-        let found = |one: &CellSummary| {
-            let value = one.metrics.get(metric)?;
-            let (low, high) = (value.interval.low, value.interval.high);
-            Some([value.median, low, high].map(|number| factor * number))
-        };
-        let figure = Figure::new(Section::Inside, id, title, caption);
-        if self.has_rates() {
-            let lines = self.lines(&|one| {
-                let [median, low, high] = found(one)?;
-                Some([one.metrics.get("offered_per_s")?.median, median, low, high])
-            });
-            let drawing = json!({ "kind": "curves", "lines": lines,
-                "x": "offered, requests per second", "y": unit });
-            return (!lines.is_empty()).then(|| figure.drawn(drawing));
-        }
+    /// Curves over the load, at one setting of everything else.
+    fn disk_curves(&self, setting: &Setting, column: &Column) -> Option<Figure> {
+        let (_, _, id, title, unit, caption) = *column;
+        let lines = self.lines_at(setting, &|one| {
+            let [median, low, high] = found(one, column)?;
+            Some([one.metrics.get("offered_per_s")?.median, median, low, high])
+        });
+        let drawing = json!({ "kind": "curves", "lines": lines,
+            "x": "offered, requests per second", "y": unit });
+        let figure = setting.figure(Section::Inside, id, title, caption);
+        (!lines.is_empty()).then(|| figure.drawn(drawing))
+    }
+
+    /// A row for each cell, where no rates are a factor.
+    fn disk_rows(&self, column: &Column) -> Option<Figure> {
+        let (_, _, id, title, unit, caption) = *column;
         let row = |one: &CellSummary| {
-            let [median, low, high] = found(one)?;
+            let [median, low, high] = found(one, column)?;
             Some(json!([name(one), median, low, high, self.arm(&one.cell)]))
         };
         let rows: Vec<Value> = self.analysis.cells.iter().filter_map(row).collect();
         let drawing = json!({ "kind": "forest", "rows_data": rows, "x": unit, "zero": true });
+        let figure = Figure::new(Section::Inside, id, title, caption);
         (!rows.is_empty()).then(|| figure.drawn(drawing).high(rows.len()))
     }
 

@@ -251,12 +251,8 @@ impl Report<'_> {
         rate.is_some_and(|factor| factor.levels.len() > 1)
     }
 
-    /// A line for each arm: `[x, median, low, high]`, from the lowest load to the highest.
-    pub(super) fn lines(&self, of: &dyn Fn(&CellSummary) -> Option<[f64; 4]>) -> Vec<Value> {
-        self.lines_at(&Setting::default(), of)
-    }
-
-    /// The same at one setting of what varies besides the rate.
+    /// A line for each arm, `[x, median, low, high]` from the lowest load to the highest, at one
+    /// setting of what varies besides the rate.
     pub(super) fn lines_at(
         &self,
         setting: &Setting,

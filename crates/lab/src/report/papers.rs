@@ -1,6 +1,6 @@
 //! The papers' numbers beside ours: points in our curves, ratios, single numbers, tables.
 
-use super::figures::{Figure, Section};
+use super::figures::{Figure, Section, Setting};
 use super::tables::Table;
 use super::{Report, show};
 use crate::analysis::CellSummary;
@@ -37,7 +37,8 @@ impl Report<'_> {
         if !self.has_rates() || peak <= 0.0 {
             return None;
         }
-        let lines = self.lines(&|one| {
+        // No experiment of a figure with points varies anything besides the rate.
+        let lines = self.lines_at(&Setting::default(), &|one| {
             let (asked, good) = (rate(one, unit)?, one.metrics.get("good_per_s")?);
             let (low, high) = (good.interval.low / peak, good.interval.high / peak);
             Some([asked, good.median / peak, low, high])

@@ -100,6 +100,27 @@ fn text_forms_hold_the_same() {
     assert_eq!(json["analysis"]["trials"], serde_json::json!([36, 0]));
 }
 
+/// A line for each arm would join the settings to a zigzag.
+#[test]
+fn charts_over_the_rate_are_drawn_for_each_setting() {
+    let factor = "\"environment.disk.read_ahead_kb\" = [128, 0]\n[workload]";
+    let text = TEXT.replace("[workload]", factor);
+    let with_disk = |cell: &Cell| {
+        let mut all = metrics(cell);
+        all.insert("disk_requests_per_s".to_owned(), 40.0);
+        all
+    };
+    let run = made_up(&text, &with_disk);
+    let drawn = disk::figures(&Report::of(&run));
+    let charts: Vec<_> = drawn.iter().filter_map(|figure| figure.drawing.as_ref()).collect();
+    assert_eq!(charts.len(), 2);
+    for chart in charts {
+        for line in chart["lines"].as_array().expect("curves") {
+            assert_eq!(line["points"].as_array().map(Vec::len), Some(2), "{line}");
+        }
+    }
+}
+
 #[test]
 fn the_text_says_what_is_missing() {
     let mut run = made_up(TEXT, &metrics);
