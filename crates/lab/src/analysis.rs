@@ -81,12 +81,28 @@ pub struct EffectRow {
     pub floor: f64,
 }
 
-/// A server in a closed loop that uses less of its processors waits for its clients.
+/// Who uses less of the processors that they have waits for somebody.
 const BUSY_MIN: f64 = 0.9;
 
 /// Names of metrics of which less is better end in one of these.
-const LESS: [&str; 7] =
-    ["_ms", "_us", "_per_reply", "error_share", "switches", "instructions", "cycles"];
+const LESS: [&str; 16] = [
+    "_ms",
+    "_us",
+    "_mib",
+    "_per_reply",
+    "_per_instruction",
+    "error_share",
+    "drop_share",
+    "waiting_share",
+    "overflows_per_s",
+    "again_per_s",
+    "refaults_per_s",
+    "switches",
+    "switches_per_s",
+    "instructions",
+    "cycles",
+    "cache_fds",
+];
 
 impl Analysis {
     /// Of a run, whole or not.
@@ -133,9 +149,11 @@ impl Analysis {
         self.cells.iter().find(same).filter(|one| one.trials > 0)
     }
 
-    /// In a closed loop a server that is not busy waits for its clients: then throughput is theirs.
+    /// Where a client of a closed loop is busy and the server is not, throughput is the client's. A
+    /// server that waits though its client has time left waits for something else, such as a disk.
     fn idle(&self, run: &Run) -> Option<String> {
         let machine = &run.experiment.machine;
+        let left = f64::from(machine.server_left) / 100.0;
         if run.experiment.workload.model != Loop::Closed
             || self.metric != "good_per_s"
             || machine.server_cpus.is_empty()
@@ -144,15 +162,18 @@ impl Analysis {
         }
         let waits = |one: &&CellSummary| {
             let processors = crate::stats::count(machine.at(&one.cell.levels).server_cpus.len());
-            let busy = one.metrics.get("server_cpu").map(|value| value.median / processors);
-            busy.is_some_and(|busy| busy < BUSY_MIN)
+            let median = |name: &str| one.metrics.get(name).map(|value| value.median);
+            let busy = median("server_cpu").map(|busy| busy / (left * processors));
+            let waits = busy.is_some_and(|busy| busy < BUSY_MIN);
+            waits && median("client_busy").is_some_and(|busy| busy >= BUSY_MIN)
         };
-        let waiting: Vec<&str> =
+        let mut waiting: Vec<&str> =
             self.cells.iter().filter(waits).map(|one| one.cell.arm.as_str()).collect();
+        waiting.dedup();
         (!waiting.is_empty()).then(|| {
             format!(
-                "Limited by the client: the servers of {} had time left, so their throughput is \
-                 not their own.",
+                "Limited by the client: it was busy while the servers of {} had time left, so \
+                 their throughput is not their own.",
                 waiting.join(", ")
             )
         })
@@ -215,6 +236,7 @@ fn sentence(row: &EffectRow) -> String {
 pub fn words(metric: &str) -> String {
     match metric {
         "good_per_s" => "good answers per second".to_owned(),
+        "knee_per_s" => "highest rate at which the level holds, per second".to_owned(),
         "cpu_us_per_reply" => "processor time per reply".to_owned(),
         "mean_ms" => "mean time".to_owned(),
         other => other.replace('_', " "),

@@ -115,3 +115,35 @@ fn invalid_trials_count_for_nothing_and_are_counted() {
     run.records.clear();
     assert!(Analysis::of(&run).effects.is_empty());
 }
+
+#[test]
+fn only_a_busy_client_limits() {
+    let text = TEXT.replace("measure.blocks = 12", "measure.blocks = 4");
+    let said = |client_busy: f64, server_cpu: f64| {
+        let metrics =
+            [("good_per_s", 1e4), ("client_busy", client_busy), ("server_cpu", server_cpu)]
+                .map(|(name, value)| (name.to_owned(), value));
+        let mut run = made_up(&text, &|_| BTreeMap::from(metrics.clone()));
+        run.experiment.workload.model = Loop::Closed;
+        run.experiment.machine.server_cpus = vec![0];
+        Analysis::of(&run).answer
+    };
+    let limited = said(0.97, 0.6);
+    assert!(limited.contains("Limited by the client"), "{limited}");
+    assert_eq!(limited.matches("servers of a, ").count(), 1, "{limited}");
+    for (client, server) in [(0.5, 0.6), (0.97, 0.97)] {
+        let answer = said(client, server);
+        assert!(!answer.contains("Limited"), "{answer}");
+    }
+}
+
+#[test]
+fn less_is_better_of_what_costs() {
+    for (metric, more) in
+        [("pss_mib", false), ("cycles_per_instruction", false), ("good_per_s", true)]
+    {
+        let text = format!("{TEXT}measure.metric = \"{metric}\"\n");
+        let run = made_up(&text, &|_| BTreeMap::from([(metric.to_owned(), 2.0)]));
+        assert_eq!(Analysis::of(&run).more_is_better, more, "{metric}");
+    }
+}
