@@ -13,6 +13,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+/// The lab may not depend on the architectures, and has to know which names are variants.
+#[test]
+fn the_lab_knows_the_variants() {
+    let axes = |name: &str| {
+        let found = regatta_arch::presets::find(name).expect("an architecture");
+        let mut axes = found.axes.to_vec();
+        axes.sort_unstable();
+        axes
+    };
+    for (name, architecture, sets) in regatta_lab::claims::VARIANTS {
+        let mut expected = [axes(architecture), sets.to_vec()].concat();
+        expected.sort_unstable();
+        assert_eq!(axes(name), expected, "{name}");
+    }
+    let is_variant =
+        |name: &str| regatta_lab::claims::VARIANTS.iter().any(|(one, ..)| *one == name);
+    for one in regatta_arch::presets::ARCHITECTURES {
+        let blocks = one.axes.contains(&("event.send", "blocking"));
+        assert_eq!(blocks, is_variant(one.name), "{}", one.name);
+    }
+}
+
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory of our own, with a site that everybody may read.

@@ -51,9 +51,11 @@ pub(crate) struct Evidence<'a> {
 /// A finding, or what is missing.
 pub(crate) type Found<T> = Result<T, String>;
 
+const ARCHITECTURE: &str = "server.architecture";
+
 /// An option of a target as the server takes it when nothing is said.
 const DEFAULTS: [(&str, &str); 8] = [
-    ("server.architecture", "symped"),
+    (ARCHITECTURE, "symped"),
     ("amped.pass_descriptors", "true"),
     ("event.poller", "epoll"),
     ("event.send", "nonblocking"),
@@ -63,8 +65,27 @@ const DEFAULTS: [(&str, &str); 8] = [
     ("accept.backlog", "1024"),
 ];
 
+/// Names that stand for another architecture with these options.
+pub const VARIANTS: [Variant; 2] =
+    [("symped-b", "symped", &BLOCKING), ("shared-symped-b", "shared-symped", &BLOCKING)];
+const BLOCKING: [(&str, &str); 2] = [("event.processes", "100"), ("event.send", "blocking")];
+
+/// A name, the architecture, and what it sets there.
+pub type Variant = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
 /// What an option of a target is; empty where it is not said and has no default here.
 pub(crate) fn option<'t>(target: &'t Target, key: &str) -> &'t str {
+    let named = target.config.get(ARCHITECTURE);
+    let variant = named.and_then(|named| VARIANTS.iter().find(|(name, ..)| name == named));
+    if let Some((_, architecture, sets)) = variant {
+        if key == ARCHITECTURE {
+            return architecture;
+        }
+        let set = sets.iter().find(|(known, _)| *known == key);
+        if let Some((_, value)) = set.filter(|_| !target.config.contains_key(key)) {
+            return value;
+        }
+    }
     let usual = || DEFAULTS.iter().find(|(known, _)| *known == key).map_or("", |(_, value)| value);
     target.config.get(key).map_or_else(usual, String::as_str)
 }

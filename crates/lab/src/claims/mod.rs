@@ -20,6 +20,7 @@ mod shown;
 mod table;
 mod tuned;
 
+pub use evidence::{VARIANTS, Variant};
 pub use table::{CLAIMS, Claim};
 
 use crate::journal::Run;

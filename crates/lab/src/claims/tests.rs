@@ -239,3 +239,24 @@ fn what_the_machine_does_not_allow_cannot_be_told_with_that_reason() {
         assert!(!judged.why.contains("not possible on this machine"), "{judged:?}");
     }
 }
+
+#[test]
+fn a_variant_s_name_says_its_options() {
+    let text = r#"
+experiment = { name = "x", question = "?", expect = "!" }
+targets.blocks = { program = "regatta", config.server.architecture = "shared-symped-b" }
+targets.few.program = "regatta"
+targets.few.config.server.architecture = "symped-b"
+targets.few.config.event.processes = 4
+targets.plain = { program = "regatta", config.server.architecture = "symped" }
+workload.root = "."
+"#;
+    let run = made_up(text, &|_| BTreeMap::new());
+    let told = |at: usize, key: &str| evidence::option(&run.experiment.targets[at], key).to_owned();
+    let all = |at: usize| {
+        ["server.architecture", "event.send", "event.processes"].map(|key| told(at, key))
+    };
+    assert_eq!(all(0), ["shared-symped", "blocking", "100"]);
+    assert_eq!(all(1), ["symped", "blocking", "4"], "what is said goes before the name");
+    assert_eq!(all(2), ["symped", "nonblocking", ""]);
+}
