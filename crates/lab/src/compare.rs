@@ -3,11 +3,15 @@
 
 use crate::analysis::{self, Analysis, CellSummary, words};
 use crate::journal::Run;
-use crate::plan::Cell;
+use crate::knee::Found;
+use crate::knees;
+use crate::plan::{AGAIN, Cell};
 use crate::report::{escaped, show};
+use crate::spec::Mode;
 use crate::stats::{Floor, Interval, Verdict, holm, mean, welch};
 use serde::Serialize;
 use serde_json::Value;
+use statrs::distribution::{ContinuousCDF, Normal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
@@ -36,6 +40,8 @@ pub(crate) struct Comparison {
     found: Vec<Difference>,
     /// Cells that only one of the two has: left out.
     unpaired: [usize; 2],
+    /// Arms of two saturation searches of which one found no knee, and what each found.
+    kneeless: Vec<String>,
     rows: Vec<Row>,
 }
 
@@ -82,16 +88,22 @@ pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
     let (mine, theirs) = (usable(&a), usable(&b));
     let common = mine.intersection(&theirs).count();
     let asked = differences(&asked(before), &asked(after));
-    let mut rows = Vec::new();
+    let searched = |run: &Run| run.experiment.measure.mode == Mode::Knee;
+    let (mut rows, mut kneeless) = (Vec::new(), Vec::new());
+    // The trials of a search are at rates of its own choice: what it found can be compared alone.
+    if searched(before) && searched(after) {
+        (rows, kneeless) = knees_of([&a, &b]);
+    }
     let mut metrics = vec![a.metric.as_str()];
     metrics.extend(BESIDE.iter().filter(|name| **name != a.metric));
+    metrics.retain(|_| !searched(before) && !searched(after));
     for metric in metrics {
         let floors = [(before, &a), (after, &b)]
             .map(|(run, analysis)| analysis::floor(run, &analysis.cells, metric));
         let cells = a.cells.iter().filter(|one| one.trials > 0);
         rows.extend(cells.filter_map(|cell| row(cell, &b, [before, after], metric, floors)));
     }
-    if rows.is_empty() {
+    if rows.is_empty() && kneeless.is_empty() {
         return Err(nothing_in_common([before, after], [&mine, &theirs], common, &asked));
     }
     let corrected = holm(&rows.iter().map(|row| row.p).collect::<Vec<f64>>());
@@ -105,6 +117,7 @@ pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
         asked,
         found: differences(&found(before), &found(after)),
         unpaired: [mine.len() - common, theirs.len() - common],
+        kneeless,
         rows,
     })
 }
@@ -227,6 +240,58 @@ impl fmt::Display for Difference {
     }
 }
 
+/// What a row about knees is about.
+const KNEE: &str = "knee_per_s";
+
+/// The knees that both searches found, and what was found where one of them has none.
+fn knees_of(runs: [&Analysis; 2]) -> (Vec<Row>, Vec<String>) {
+    let reach = Normal::standard().inverse_cdf((1.0 + LEVEL) / 2.0);
+    let known = |row: &knees::Row| match &row.knee.found {
+        // Its posterior, as a deviation of the logarithm.
+        Found::Knee { rate, interval, .. } => {
+            Some((*rate, (interval.high / interval.low).ln() / (2.0 * reach)))
+        }
+        _ => None,
+    };
+    let floor = runs.map(|run| again(run, &known)).into_iter().fold(0.0, f64::max);
+    let (mut rows, mut kneeless) = (Vec::new(), Vec::new());
+    for old in &runs[0].knees {
+        let Some(new) = runs[1].knees.iter().find(|new| new.cell == old.cell) else { continue };
+        let (Some((before, from)), Some((after, to))) = (known(old), known(new)) else {
+            kneeless.push(format!("before, {}; after, {}", knees::words(old), knees::words(new)));
+            continue;
+        };
+        let (difference, error) = ((after / before).ln(), from.hypot(to));
+        let at = |reach: f64| (difference + reach * error).exp();
+        rows.push(Row {
+            cell: old.cell.clone(),
+            metric: KNEE.to_owned(),
+            before,
+            after,
+            ratio: difference.exp(),
+            interval: Some(Interval { low: at(-reach), high: at(reach) }),
+            p: 2.0 * Normal::standard().cdf(-(difference / error).abs()),
+            corrected: 1.0,
+            floor,
+            verdict: Verdict::CannotTell,
+        });
+    }
+    (rows, kneeless)
+}
+
+/// How far the knees of the baseline and of the baseline again lie apart, as a share.
+fn again(run: &Analysis, known: &dyn Fn(&knees::Row) -> Option<(f64, f64)>) -> f64 {
+    let apart = run.knees.iter().filter_map(|row| {
+        let name = row.cell.arm.strip_suffix(AGAIN)?;
+        let is_first =
+            |one: &&knees::Row| one.cell.arm == name && one.cell.levels == row.cell.levels;
+        let first = run.knees.iter().find(is_first)?;
+        let ((one, _), (other, _)) = (known(first)?, known(row)?);
+        Some((one / other).ln().abs().exp() - 1.0)
+    });
+    apart.fold(0.0, f64::max)
+}
+
 fn row(
     cell: &CellSummary,
     other: &Analysis,
@@ -323,6 +388,9 @@ impl Comparison {
                 "\nLeft out: {before} cells that only the first has, {after} of the second."
             )?;
         }
+        for one in &self.kneeless {
+            writeln!(out, "\nNo knee in one of them: {one}.")?;
+        }
         let mut metric = "";
         for row in &self.rows {
             if row.metric != metric {
@@ -343,6 +411,7 @@ impl Comparison {
 mod tests {
     use super::*;
     use crate::analysis::tests::{made_up, made_up_at};
+    use crate::knees::tests::searched_at;
     use crate::spec::Scale;
 
     const TEXT: &str = r#"
@@ -398,6 +467,23 @@ scale.full.measure.window_s = 60
         }
         let at = |part: &str| text.find(part).unwrap();
         assert!(at("Not the same was asked") < at("Made with") && at("Made with") < at("| arm |"));
+    }
+
+    /// The trials of a search are at rates of its own choice, so only what it found is compared.
+    #[test]
+    fn of_searches_the_knees_are_compared() {
+        let [before, mut after] = [(800.0, 9), (640.0, 10)].map(|(b, seed)| searched_at(b, seed));
+        let compared = compare(&before, &after).unwrap();
+        assert!(compared.rows.iter().all(|row| row.metric == KNEE), "{compared:?}");
+        let told: Vec<(&str, Verdict)> =
+            compared.rows.iter().map(|row| (row.cell.arm.as_str(), row.verdict)).collect();
+        let same = Verdict::NoDifference;
+        assert_eq!(told, [("a", same), ("a (again)", same), ("b", Verdict::Less)]);
+        assert!((compared.rows[2].ratio / 0.8 - 1.0).abs() < 0.05, "{compared:?}");
+        assert!(compared.markdown().contains("highest rate at which"), "{}", compared.markdown());
+        after.records.truncate(5);
+        let text = compare(&before, &after).unwrap().markdown();
+        assert!(text.contains("No knee in one of them: before, b: "), "{text}");
     }
 
     #[test]

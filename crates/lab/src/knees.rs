@@ -190,7 +190,7 @@ pub(crate) fn words(row: &Row) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::analysis::Analysis;
     use crate::analysis::tests::made_up;
@@ -210,11 +210,16 @@ knee = { trials_max = 40, overload = [1.5, 2] }
     /// A run in which `a` has its knee at 1,000 a second and `b` at 800, on a machine that strays
     /// by 1 %.
     pub(crate) fn searched() -> Run {
+        searched_at(800.0, 9)
+    }
+
+    /// The same with another knee of `b`, and other noise.
+    pub(crate) fn searched_at(b: f64, seed: u64) -> Run {
         let mut run = made_up(TEXT, &|_| BTreeMap::new());
         let planned = std::mem::take(&mut run.records);
-        let mut random = Random::new(9);
+        let mut random = Random::new(seed);
         for mut record in planned {
-            let knee: f64 = if record.cell.target == "b" { 800.0 } else { 1_000.0 };
+            let knee: f64 = if record.cell.target == "b" { b } else { 1_000.0 };
             let tried = tried(&run, &record.cell);
             let first = tried.first().map_or(300.0, |(rate, _)| *rate);
             let overload = record.block.checked_sub(run.experiment.knee.trials_max);
