@@ -58,7 +58,7 @@ pub fn matrix(bytes: &[u8]) {
     let options = BestOptions::new("/".into(), "regatta".into());
     let all = Means { cpus: 2, memory: 1 << 30 };
     let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
-    match best::crossing("fuzz.toml", text, &options, &settled) {
+    match best::crossing("fuzz.toml", text, &settled) {
         Ok(text) => {
             let experiment = parse("matrix", &text, Scale::Quick).expect("it was made from one");
             assert!(experiment.factors.len() >= 2, "{text}");

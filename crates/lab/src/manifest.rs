@@ -93,13 +93,12 @@ impl Manifest {
         if label.is_some() {
             left_out.extend(without_disk(experiment));
         }
-        let binary = fs::read(regatta).unwrap_or_default();
         Self {
             format: FORMAT,
             scale,
             started_unix_ms: unix_ms(),
             command: String::new(),
-            regatta_sha256: regatta_load::workload::sha256_hex(&binary),
+            regatta_sha256: sha256(regatta),
             versions,
             left_out,
             unit: None,
@@ -109,6 +108,24 @@ impl Manifest {
             label,
             environments: BTreeMap::new(),
         }
+    }
+
+    /// Refuses to go on with a run that another build of regatta has begun.
+    ///
+    /// # Errors
+    /// What to do instead.
+    pub(crate) fn same_program(&self, regatta: &Path) -> Result<(), String> {
+        let (then, now) = (&self.regatta_sha256, sha256(regatta));
+        if *then == now {
+            return Ok(());
+        }
+        let short = |hash: &str| hash.chars().take(12).collect::<String>();
+        Err(format!(
+            "the trials so far are of another build of regatta ({}, and this is {}): go on with \
+             that one, or begin anew with another --out",
+            short(then),
+            short(&now)
+        ))
     }
 
     /// Why a run of the experiment is not begun here; None: it is. Other than a lack, what is
@@ -150,6 +167,10 @@ fn without_disk(experiment: &Experiment) -> impl Iterator<Item = (String, String
     });
     let why = format!("no disk can be {IN_PROCESS} in a program that is not regatta");
     others.map(move |target| (target.name.clone(), why.clone()))
+}
+
+fn sha256(program: &Path) -> String {
+    regatta_load::workload::sha256_hex(&fs::read(program).unwrap_or_default())
 }
 
 fn machine() -> BTreeMap<String, String> {
@@ -224,6 +245,19 @@ machine = { server_cpus = "0", client_cpus = "1" }
 [environment]
 memory = "84MiB"
 "#;
+
+    #[test]
+    fn a_run_goes_on_with_the_build_that_began_it() {
+        let program = std::env::temp_dir().join(format!("regatta-build-{}", std::process::id()));
+        std::fs::write(&program, "one build").unwrap();
+        let mut run = made_up(TEXT, &|_| BTreeMap::new());
+        run.manifest.regatta_sha256 = super::sha256(&program);
+        assert_eq!(run.manifest.same_program(&program), Ok(()));
+        std::fs::write(&program, "another").unwrap();
+        let said = run.manifest.same_program(&program).unwrap_err();
+        std::fs::remove_file(&program).unwrap();
+        assert!(said.contains("another build") && said.contains("--out"), "{said}");
+    }
 
     #[test]
     fn without_its_baseline_or_its_disk_a_run_is_not_begun() {

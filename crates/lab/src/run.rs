@@ -77,6 +77,7 @@ pub fn open(
         if run.experiment != experiment || run.manifest.scale != scale {
             return Err(format!("{} has another experiment's run", directory.display()));
         }
+        run.manifest.same_program(options.regatta)?;
         run.mend()?;
         return Ok(run);
     }

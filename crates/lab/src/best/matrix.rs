@@ -43,7 +43,7 @@ pub(super) fn run(
     directory: &Path,
     asked: &Options<'_>,
 ) -> Result<u8, (u8, String)> {
-    let text = given(which).and_then(|text| crossing(which, &text, options, settled));
+    let text = given(which).and_then(|text| crossing(which, &text, settled));
     let text = text.map_err(|why| (USAGE, why))?;
     let experiment = experiment(&text)?;
     let failed = |why: String| (FAILED, why);
@@ -77,18 +77,13 @@ fn given(which: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn crossing(
-    which: &str,
-    text: &str,
-    options: &BestOptions,
-    settled: &Settled,
-) -> Result<String, String> {
+pub fn crossing(which: &str, text: &str, settled: &Settled) -> Result<String, String> {
     let wrong = |error: toml::de::Error| format!("{which}: {error}");
     let given: Table = text.parse().map_err(wrong)?;
     let Some(Value::Table(options_of)) = given.get("matrix") else {
         return Err(format!("{which} has no [matrix]"));
     };
-    let mut all: Table = text::experiment(options, settled, &[]).parse().map_err(wrong)?;
+    let mut all: Table = text::experiment(settled, &[]).parse().map_err(wrong)?;
     let (mut config, mut factors) = (Table::new(), Table::new());
     for (key, value) in options_of {
         match value {
@@ -147,7 +142,7 @@ mod tests {
         let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         for (name, _) in PRESETS {
             let text = given(name).unwrap();
-            let text = crossing(name, &text, &options, &settled).unwrap();
+            let text = crossing(name, &text, &settled).unwrap();
             let experiment = parse("matrix", &text, Scale::Quick).unwrap();
             assert!(experiment.factors.len() >= 2 && experiment.measure.blocks >= 4, "{text}");
         }

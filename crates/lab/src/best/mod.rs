@@ -121,6 +121,16 @@ pub struct Settled {
     pub around_s: f64,
     /// The text of `[environment]`.
     pub environment: Option<String>,
+    /// The service level.
+    pub slo: Option<String>,
+    /// The access log that says what is asked for.
+    pub log: Option<PathBuf>,
+    /// Connections of the load.
+    pub connections: u32,
+    /// Requests on each connection; 0: no limit.
+    pub requests_per_connection: u32,
+    /// The most that others may use of the server's processors.
+    pub foreign_max: f64,
 }
 
 impl Settled {
@@ -156,6 +166,11 @@ impl Settled {
             window_s,
             around_s: 0.0,
             environment,
+            slo: options.slo.clone(),
+            log: options.log.clone(),
+            connections: options.connections,
+            requests_per_connection: options.requests_per_connection,
+            foreign_max: options.foreign_max,
         }
     }
 }
@@ -189,7 +204,7 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
     }
     let (mut run, settled) = open(options, settled, &directory)?;
     cli::warn(&run.manifest);
-    let raced = raced(options, settled, &mut run, &asked);
+    let raced = raced(settled, &mut run, &asked);
     bar.finish_and_clear();
     match raced {
         Ok((settled, decision)) => {
@@ -275,12 +290,17 @@ fn open(
             ..settled
         };
         if settled != known {
-            return Err(failed(format!("{} has another race", directory.display())));
+            return Err(failed(format!(
+                "{} has a race of another site, or with other options; give it the same, or \
+                 another --out",
+                directory.display()
+            )));
         }
+        run.manifest.same_program(&options.regatta).map_err(failed)?;
         run.mend().map_err(failed)?;
         return Ok((run, settled));
     }
-    let text = text::experiment(options, &settled, &[]);
+    let text = text::experiment(&settled, &[]);
     let experiment = experiment(&text)?;
     // With a limit on memory that is what there is.
     let limit = experiment.environment.memory_of(settled.site.bytes);
@@ -309,12 +329,11 @@ fn experiment(text: &str) -> Result<Experiment, (u8, String)> {
 
 /// Scouts, races, compares the winner's bytes.
 fn raced(
-    options: &BestOptions,
     settled: Settled,
     run: &mut Run,
     asked: &Options<'_>,
 ) -> Result<(Settled, Decision), String> {
-    let mut stage = Stage::new(options, settled, run, asked)?;
+    let mut stage = Stage::new(settled, run, asked)?;
     stage.scout()?;
     let settled = stage.settled.clone();
     let space = Space::of(&settled.site, settled.means);
@@ -325,6 +344,7 @@ fn raced(
         window_s: settled.window_s,
     };
     let mut decision = race(&space, budget, u64::from(settled.seed), &mut stage)?;
+    decision.levels = stage.levels(&decision.finalists);
     decision.verified = Some(stage.verify(decision.advice.as_ref())?);
     stage.end(&decision)?;
     Ok((settled, decision))

@@ -109,6 +109,21 @@ pub struct Decision {
     /// that was not tried yet.
     #[serde(default)]
     pub verified: Option<Verified>,
+    /// Who met the service level how often: the default, then the finalists. Empty: none was asked
+    /// for.
+    #[serde(default)]
+    pub levels: Vec<Met>,
+}
+
+/// How often an arm met the service level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Met {
+    /// The arm.
+    pub arm: String,
+    /// Its trials that met the level.
+    pub met: usize,
+    /// Its trials that count.
+    pub trials: usize,
 }
 
 /// What a comparison of replies with the files found. One wrong reply ends a race with an error.
@@ -389,7 +404,7 @@ impl Race<'_> {
         let sure = |one: &&Finalist| one.plateau && one.verdict == Verdict::More;
         let advice = finalists.iter().filter(sure).min_by_key(|one| one.candidate.config.len());
         let advice = advice.map(|one| one.candidate.clone());
-        Ok(Decision { advice, finalists, floor, blocks, verified: None })
+        Ok(Decision { advice, finalists, floor, blocks, verified: None, levels: Vec::new() })
     }
 }
 

@@ -51,6 +51,11 @@ impl Candidate {
         Self { config }
     }
 
+    /// Whether it says how many processes there are, and not how many for each processor.
+    pub(super) fn counts_processes(&self) -> bool {
+        self.config.contains_key(PROCESSES)
+    }
+
     /// The options in which it differs from another.
     pub(crate) fn differs(&self, other: &Self) -> Vec<String> {
         let mut keys: Vec<&String> = self.config.keys().chain(other.config.keys()).collect();
@@ -134,7 +139,11 @@ fn first(cpus: usize) -> Vec<Candidate> {
     });
     let mut all = Vec::new();
     let plain = |name: &str| Candidate::of(&[(ARCHITECTURE, name)]);
-    let several = |name: &str, count: usize| plain(name).with(PROCESSES, Some(&count.to_string()));
+    // As many as processors is what there is without a number, on any machine.
+    let several = |name: &str, count: usize| {
+        let count = (count != cpus).then(|| count.to_string());
+        plain(name).with(PROCESSES, count.as_deref())
+    };
     // The default is a symped process for each processor.
     let new = |name: &str, count: usize| name != "symped" || count != cpus;
     all.extend(new("symped", counts[0]).then(|| several("symped", counts[0])));
@@ -167,7 +176,7 @@ fn knobs(site: &Site, means: Means) -> Vec<Knob> {
     };
     let counts: Vec<String> = [2, 3, 4, 6, 8, 12, 16]
         .into_iter()
-        .filter(|count| *count <= (4 * means.cpus).max(8))
+        .filter(|count| *count <= (4 * means.cpus).max(8) && *count != means.cpus)
         .map(|count: usize| count.to_string())
         .collect();
     let counts: Vec<&str> = counts.iter().map(String::as_str).collect();
@@ -253,7 +262,7 @@ mod tests {
             assert!(near.iter().any(|one| one.config.contains_key(key)), "{key}");
         }
         let raced: Vec<String> = space.first.iter().map(Candidate::name).collect();
-        for name in ["symped processes=16", "shared-symped processes=8", "sped"] {
+        for name in ["symped processes=16", "shared-symped", "sped"] {
             assert!(raced.iter().any(|one| one == name), "{name}: {raced:?}");
         }
         assert!(!raced.contains(&"symped processes=8".to_owned()), "the default on 8 processors");

@@ -1,8 +1,8 @@
 //! Where the race takes place: trials of `regatta serve`, each with a fresh server, kept on record.
 
-use super::race::{Decision, Field, Phase, Rung, Turn, Verified};
+use super::race::{Decision, Field, Finalist, Met, Phase, Rung, Turn, Verified};
 use super::space::{Candidate, DEFAULT};
-use super::{BestOptions, DECISION, RUNGS, SETTLED, Settled, save, text};
+use super::{DECISION, RUNGS, SETTLED, Settled, save, text};
 use crate::journal::Run;
 use crate::plan::{Cell, Planned};
 use crate::record::Record;
@@ -32,7 +32,6 @@ const BROKEN: f64 = 0.5;
 
 /// The race's place.
 pub(super) struct Stage<'a> {
-    options: &'a BestOptions,
     pub(super) settled: Settled,
     run: &'a mut Run,
     asked: &'a Options<'a>,
@@ -46,7 +45,6 @@ pub(super) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     pub(super) fn new(
-        options: &'a BestOptions,
         settled: Settled,
         run: &'a mut Run,
         asked: &'a Options<'a>,
@@ -60,7 +58,7 @@ impl<'a> Stage<'a> {
         let _ = fs::remove_file(directory.join(RUNGS));
         let arms = Vec::new();
         let (done, spent_s) = (0, 0.0);
-        Ok(Self { options, settled, run, asked, directory, root, workload, arms, done, spent_s })
+        Ok(Self { settled, run, asked, directory, root, workload, arms, done, spent_s })
     }
 
     /// Finds out which number decides and what a trial costs, from a few trials of the default.
@@ -104,7 +102,7 @@ impl<'a> Stage<'a> {
                 self.arms.push(arm.clone());
             }
         }
-        let text = text::experiment(self.options, &self.settled, &self.arms);
+        let text = text::experiment(&self.settled, &self.arms);
         let (path, part) =
             (self.directory.join("experiment.toml"), self.directory.join("experiment.part"));
         let read = parse("experiment.toml", &text, Scale::Quick);
@@ -173,6 +171,23 @@ impl<'a> Stage<'a> {
             run::note_environments(self.run, &bench)?;
             self.run.add(record)?;
         }
+    }
+
+    /// How often the default and each finalist met the service level, if one was asked for.
+    pub(super) fn levels(&self, finalists: &[Finalist]) -> Vec<Met> {
+        if self.settled.slo.is_none() {
+            return Vec::new();
+        }
+        let names = finalists.iter().map(|one| one.candidate.name());
+        let told = |arm: String| {
+            let counts = |record: &&Record| record.valid && record.cell.target == arm;
+            let levels = self.run.records.iter().filter(counts);
+            let levels: Vec<f64> =
+                levels.filter_map(|record| record.metrics.get("level_met").copied()).collect();
+            let met = levels.iter().filter(|met| **met > 0.0).count();
+            Met { arm, met, trials: levels.len() }
+        };
+        [DEFAULT.to_owned()].into_iter().chain(names).map(told).collect()
     }
 
     /// Compares every byte that the advice (or the default) answers with the site's.

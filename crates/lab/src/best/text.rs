@@ -1,38 +1,33 @@
 //! Texts of the race: its experiment, and the configuration that it ends with.
 
-use super::race::{Decision, Finalist, Verified};
+use super::Settled;
+use super::race::{Decision, Finalist, Met, Verified};
 use super::space::{Candidate, DEFAULT};
-use super::{BestOptions, Settled};
 use crate::analysis::words;
 use crate::stats::Verdict;
 use std::fmt::Write;
 
 /// The experiment that the trials of a race belong to, with everybody who took part so far.
-pub(super) fn experiment(options: &BestOptions, settled: &Settled, arms: &[Candidate]) -> String {
+pub(super) fn experiment(settled: &Settled, arms: &[Candidate]) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = write_experiment(options, settled, arms, &mut out);
+    let _ = write_experiment(settled, arms, &mut out);
     out
 }
 
-fn write_experiment(
-    options: &BestOptions,
-    settled: &Settled,
-    arms: &[Candidate],
-    out: &mut String,
-) -> std::fmt::Result {
+fn write_experiment(settled: &Settled, arms: &[Candidate], out: &mut String) -> std::fmt::Result {
     let root = quoted(&settled.root);
     writeln!(out, "[experiment]\nname = \"best\"\nbaseline = {}", quoted(DEFAULT))?;
     writeln!(out, "question = \"Which settings serve the files of a directory best here?\"")?;
     writeln!(out, "expect = \"The default, unless another beats it by more than the noise.\"")?;
     writeln!(out, "\n[workload]\nroot = {root}\nverify = false\nloop = \"closed\"")?;
-    match &options.log {
+    match &settled.log {
         Some(log) => writeln!(out, "ask = \"log\"\nlog = {}", quoted(&log.to_string_lossy()))?,
         None => writeln!(out, "ask = \"files\"")?,
     }
-    writeln!(out, "connections = {}", options.connections)?;
-    writeln!(out, "requests_per_connection = {}", options.requests_per_connection)?;
-    if let Some(slo) = &options.slo {
+    writeln!(out, "connections = {}", settled.connections)?;
+    writeln!(out, "requests_per_connection = {}", settled.requests_per_connection)?;
+    if let Some(slo) = &settled.slo {
         writeln!(out, "slo = {}", quoted(slo))?;
     }
     writeln!(out, "\n[machine]\nrealtime = {}", settled.realtime)?;
@@ -42,7 +37,7 @@ fn write_experiment(
     writeln!(out, "warm_s = {}\nwindow_s = {}", settled.warm_s, settled.window_s)?;
     // What an arm's queues drop costs it, and is no reason to leave it out.
     writeln!(out, "\n[guards]\nlag_p99_ms_max = 1e6\nclient_busy_max = 1\nsyn_drops_max = 1")?;
-    writeln!(out, "foreign_max = {}\nsteal_max = {}", options.foreign_max, options.foreign_max)?;
+    writeln!(out, "foreign_max = {}\nsteal_max = {}", settled.foreign_max, settled.foreign_max)?;
     for arm in [Candidate::default()].iter().chain(arms) {
         let name = quoted(&arm.name());
         writeln!(out, "\n[targets.{name}]\nprogram = \"regatta\"")?;
@@ -71,7 +66,8 @@ pub(super) fn told(settled: &Settled, decision: &Decision) -> Vec<String> {
         if cpus == 1 { "" } else { "s" },
         if settled.environment.is_some() { ", in the environment that was given" } else { "" }
     ));
-    let gain = gain_words(&settled.metric);
+    let half = if settled.slo.is_some() { ", trials that miss the level counted half" } else { "" };
+    let gain = format!("{}{half}", gain_words(&settled.metric));
     let chosen = |one: &&Finalist| Some(&one.candidate) == decision.advice.as_ref();
     match decision.finalists.iter().find(chosen) {
         Some(chosen) => lines.push(format!(
@@ -119,8 +115,26 @@ pub(super) fn told(settled: &Settled, decision: &Decision) -> Vec<String> {
             .collect();
         lines.push(format!("Any of these is within the noise: {}.", same.join("; ")));
     }
+    lines.extend(settled.slo.as_ref().map(|slo| levels(slo, decision)));
+    if decision.advice.as_ref().is_some_and(Candidate::counts_processes) {
+        lines.push(format!(
+            "That number of processes is for {cpus} processor{}: with more, race on those.",
+            if cpus == 1 { "" } else { "s" }
+        ));
+    }
     lines.extend(decision.verified.as_ref().map(verified));
     lines
+}
+
+/// Who met the service level, and whether the advice does.
+fn levels(slo: &str, decision: &Decision) -> String {
+    let each = |one: &Met| format!("{} in {} of {} trials", one.arm, one.met, one.trials);
+    let told: Vec<String> = decision.levels.iter().map(each).collect();
+    let name = decision.advice.as_ref().map_or(DEFAULT.to_owned(), Candidate::name);
+    let advised = decision.levels.iter().find(|one| one.arm == name);
+    let misses = advised.is_none_or(|one| 2 * one.met < one.trials.max(1));
+    let warning = if misses { format!(" {name} does NOT meet it here.") } else { String::new() };
+    format!("The level {slo} was met by {}.{warning}", told.join("; "))
 }
 
 /// What a comparison of replies with the files found, in a sentence.
@@ -209,6 +223,25 @@ mod tests {
         assert!(text.starts_with("# It beats"));
         let table: toml::Table = configuration("/", None, &[]).parse().unwrap();
         assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_race_says_who_meets_the_level() {
+        let met = |arm: &str, met| Met { arm: arm.to_owned(), met, trials: 12 };
+        let mut decision = Decision {
+            advice: None,
+            finalists: Vec::new(),
+            floor: 0.02,
+            blocks: 12,
+            verified: None,
+            levels: vec![met("default", 12), met("amped", 3)],
+        };
+        let said = levels("p99<5ms", &decision);
+        assert!(said.contains("default in 12 of 12 trials; amped in 3 of 12"), "{said}");
+        assert!(!said.contains("NOT"), "{said}");
+        decision.advice = Some(Candidate::of(&[("server.architecture", "amped")]));
+        let said = levels("p99<5ms", &decision);
+        assert!(said.ends_with("amped does NOT meet it here."), "{said}");
     }
 
     #[test]

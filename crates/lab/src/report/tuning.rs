@@ -458,6 +458,7 @@ measure.blocks = 8
             floor: 0.02,
             blocks: 4,
             verified: None,
+            levels: Vec::new(),
         };
         let race =
             Told { settled, rungs: vec![rung], decision: Some(decision), configuration: None };
