@@ -74,6 +74,15 @@ pub(crate) struct Cast {
     pub(crate) loops: usize,
     /// The loops share descriptors and cache.
     pub(crate) shared: bool,
+    /// Schedules of each accept strategy.
+    pub(crate) each: u64,
+}
+
+impl Cast {
+    /// One loop that waits in any way, for a disk of its own.
+    pub(crate) const fn one(test: &'static str) -> Self {
+        Self { test, waits: None, loops: 1, shared: false, each: SEEDS / STRATEGIES }
+    }
 }
 
 /// What a disk is made for.
@@ -96,20 +105,20 @@ pub(crate) fn own_disk<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
     }
 }
 
-/// Runs the schedules of a test: of [`SEEDS`] seeds, or of those that the variable names.
+/// Runs the schedules of a test: as many as its cast says, or those that the variable names.
 pub(crate) fn run_all(cast: Cast, make: &Make<'_>) -> Sums {
     let place = Place::new();
     let books = cast.shared.then(|| Books::new(cast.loops));
     let mut sums = Sums::default();
-    for seed in seeds() {
+    for seed in seeds(cast.each * STRATEGIES) {
         sums.add(&schedule(cast, seed, &place, books.as_ref(), make));
     }
     println!("{}: {sums:?}", cast.test);
     sums
 }
 
-fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var(SEEDS_VARIABLE) else { return 0..SEEDS };
+fn seeds(count: u64) -> Range<u64> {
+    let Ok(text) = std::env::var(SEEDS_VARIABLE) else { return 0..count };
     let (first, end) = text.split_once("..").expect("A..B");
     first.parse().expect("a number")..end.parse().expect("a number")
 }
@@ -172,22 +181,26 @@ fn site(dice: &mut Dice, shared: bool) -> Site {
     site
 }
 
-/// The strategies of [H] §2.1, and what is between them.
-fn strategy(dice: &mut Dice) -> (AcceptRules, Rules) {
-    // Accepts for a notification; eager reads, eager writes, full reads, accepts on close.
-    const NAMED: [(u32, [bool; 4]); 7] = [
-        (1, [false, false, false, false]), // Accept1
-        (0, [false, false, false, false]), // AcceptInf
-        (2, [false, false, false, false]), // AcceptN
-        (0, [true, true, false, false]),   // Eager
-        (0, [true, true, true, false]),    // Eager+full
-        (0, [true, true, false, true]),    // Eager+close
-        (0, [true, true, true, true]),     // CM
-    ];
+/// The strategies of [H] §2.1: accepts for a notification; eager reads, eager writes, full reads,
+/// accepts on close.
+const NAMED: [(u32, [bool; 4]); 7] = [
+    (1, [false, false, false, false]), // Accept1
+    (0, [false, false, false, false]), // AcceptInf
+    (2, [false, false, false, false]), // AcceptN
+    (0, [true, true, false, false]),   // Eager
+    (0, [true, true, true, false]),    // Eager+full
+    (0, [true, true, false, true]),    // Eager+close
+    (0, [true, true, true, true]),     // CM
+];
+
+/// These, and what is between them: seeds take turns.
+const STRATEGIES: u64 = NAMED.len() as u64 + 1;
+
+/// The strategy of a seed, in the circumstances that the dice make.
+fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
     let any = (u32::try_from(dice.below(4)).unwrap(), [(); 4].map(|()| dice.once_in(2)));
-    let named = NAMED[dice.below(NAMED.len())];
-    let (count, [eager_read, eager_write, full_read, on_close]) =
-        if dice.once_in(3) { any } else { named };
+    let named = usize::try_from(seed % STRATEGIES).ok().and_then(|at| NAMED.get(at));
+    let (count, [eager_read, eager_write, full_read, on_close]) = *named.unwrap_or(&any);
     let accepts = AcceptRules {
         count,
         eager_read,
@@ -245,7 +258,7 @@ fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &
     let Cast { test, loops, shared, .. } = cast;
     let waits = cast.waits.unwrap_or(WAITS[dice.below(WAITS.len())]);
     let site = site(&mut dice, shared);
-    let (accepts, turns) = strategy(&mut dice);
+    let (accepts, turns) = strategy(seed, &mut dice);
     let copies = loops > 1 && !shared && dice.once_in(3);
     let each = 1 + dice.below(2);
     let (listeners, addresses) = listen(if copies { loops * each } else { each });
@@ -376,7 +389,7 @@ pub(crate) fn check(sums: &Sums) {
 }
 
 fn sped(test: &'static str, waits: Waits) {
-    let cast = Cast { test, waits: Some(waits), loops: 1, shared: false };
+    let cast = Cast { waits: Some(waits), each: SEEDS, ..Cast::one(test) };
     check(&run_all(cast, &own_disk));
 }
 
@@ -404,7 +417,7 @@ fn a_loop_over_select_forgets_nobody() {
 #[test]
 fn loops_side_by_side_forget_nobody() {
     let test = "loops_side_by_side_forget_nobody";
-    let cast = Cast { test, waits: None, loops: 2, shared: false };
+    let cast = Cast { loops: 2, ..Cast::one(test) };
     check(&run_all(cast, &own_disk));
 }
 
@@ -412,7 +425,7 @@ fn loops_side_by_side_forget_nobody() {
 #[test]
 fn loops_that_share_forget_nobody() {
     let test = "loops_that_share_forget_nobody";
-    let cast = Cast { test, waits: None, loops: 2, shared: true };
+    let cast = Cast { loops: 2, shared: true, ..Cast::one(test) };
     check(&run_all(cast, &own_disk));
 }
 
@@ -421,7 +434,7 @@ fn loops_that_share_forget_nobody() {
 fn a_seed_replays() {
     let place = Place::new();
     for (loops, seeds) in [(1, 0..8), (2, 0..8)] {
-        let cast = Cast { test: "a_seed_replays", waits: None, loops, shared: false };
+        let cast = Cast { loops, ..Cast::one("a_seed_replays") };
         for seed in seeds {
             let run = || schedule(cast, seed, &place, None, &own_disk);
             assert_eq!(run(), run(), "{loops} loops, seed {seed}");
