@@ -464,15 +464,20 @@ fn every_copy_of_a_server_is_asked() {
         }
         let refused = |lack: &&Value| lack.as_str().unwrap().contains("does not start here");
         assert_eq!(plan["lacks"].as_array().unwrap().iter().find(refused), None);
-        let out = place.0.join(name);
-        done(&run(&["run".as_ref(), &file, "--out".as_ref(), &out]));
-        let made = records(&out);
-        assert_eq!(made.len(), 2);
-        for record in &made {
-            assert_eq!(record["valid"], true, "{record}");
+        // Each copy takes two connections: one alone would have two of the four. On a busy machine
+        // the load may be over before they are counted: then again.
+        let mut seen = Vec::new();
+        while seen.last() != Some(&Some(4.0)) {
+            assert!(seen.len() < 10, "{name}: {seen:?} connections");
+            let out = place.0.join(format!("{name}-{}", seen.len()));
+            done(&run(&["run".as_ref(), &file, "--out".as_ref(), &out]));
+            let made = records(&out);
+            assert_eq!(made.len(), 2);
+            for record in &made {
+                assert_eq!(record["valid"], true, "{record}");
+            }
+            let two = made.iter().find(|record| record["cell"]["arm"] == "two").unwrap();
+            seen.push(two["metrics"]["connections_open"].as_f64());
         }
-        // Each copy takes two connections: one alone would have two of the four.
-        let two = made.iter().find(|record| record["cell"]["arm"] == "two").unwrap();
-        assert_eq!(two["metrics"]["connections_open"].as_f64(), Some(4.0), "{two}");
     }
 }
