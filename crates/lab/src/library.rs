@@ -49,7 +49,8 @@ pub fn find(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::plan;
-    use crate::spec::{Mode, Scale, Warm, parse};
+    use crate::programs::Other;
+    use crate::spec::{Mode, Program, Scale, Warm, parse};
     use crate::stats::{Verdict, compare, judge};
     use std::collections::BTreeSet;
 
@@ -104,6 +105,21 @@ mod tests {
             }
         }
         assert!(found > 10, "{found}");
+    }
+
+    /// Beside a server with thousands of threads, counters would be a burden of each arm's own.
+    #[test]
+    fn nobody_is_counted_beside_a_thread_for_each_connection() {
+        let mut found = 0;
+        for (name, text) in EXPERIMENTS {
+            let experiment = parse(name, text, Scale::Replica).unwrap();
+            let threads = Program::Other(Other::ApacheWorker);
+            if experiment.targets.iter().any(|target| target.program == threads) {
+                assert!(!experiment.measure.counters, "{name}");
+                found += 1;
+            }
+        }
+        assert_eq!(found, 2, "[S] figure 3 and [G] figure 1");
     }
 
     #[test]

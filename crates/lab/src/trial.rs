@@ -15,8 +15,8 @@ use crate::rules;
 use crate::sample::Samples;
 use crate::servers::{self, Place, Server};
 use crate::settle;
-use crate::spec::{Experiment, Guards, Loop, Program, Target, Warm};
-use crate::watch::{Numbers, Seen, Watch};
+use crate::spec::{Experiment, Guards, Loop, Measure, Program, Target, Warm};
+use crate::watch::{Counting, Numbers, Seen, Watch};
 use regatta_load::engine::Outcome;
 use std::collections::BTreeMap;
 use std::fs;
@@ -364,8 +364,9 @@ impl Bench<'_> {
         }
         let before = place.room.look();
         let now = pids();
-        let stalls = self.experiment.measure.stalls;
-        let mut watch = Watch::start(&now, ours, place.room.server_group(), stalls);
+        let Measure { counters, stalls, .. } = self.experiment.measure;
+        let counting = Counting { counters, stalls };
+        let mut watch = Watch::start(&now, ours, place.room.server_group(), counting);
         samples.follow(now);
         let end = start + seconds(asked.warm_s + window_s);
         if !samples.sleep_until(end, self.stop, &mut |used| watch.saw(used)) {

@@ -44,6 +44,15 @@ struct Reading {
 const HARDWARE: [&str; 5] =
     ["user_instructions", "kernel_instructions", "cycles", "task_ns", "switches"];
 
+/// What the processor and the kernel are asked to count of each task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counting {
+    /// [`HARDWARE`]; without it, nothing.
+    pub(crate) counters: bool,
+    /// [`stalls::NAMES`], too.
+    pub(crate) stalls: bool,
+}
+
 /// A stretch of time that is being watched.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
@@ -122,15 +131,15 @@ impl Seen {
 impl<'a> Watch<'a> {
     /// Starts to watch the processes `pids`, of which the first is the server's master. With
     /// `regatta`, its counters are read as `regatta top` reads them; `group` holds the server and
-    /// nothing else; with `stalls`, cycles in which the processor stood still are counted, too.
+    /// nothing else.
     pub(crate) fn start(
         pids: &[u32],
         regatta: Option<&'a Path>,
         group: Option<PathBuf>,
-        stalls: bool,
+        counting: Counting,
     ) -> Self {
         // What takes its time is read before the stretch, and at its end after it.
-        let (mut hardware, missing) = attach(pids, stalls);
+        let (mut hardware, missing) = attach(pids, counting);
         let used = Used::of_tasks(pids);
         let tasks = (Instant::now(), Tasks::of(pids));
         let mut first = Reading::take(pids, regatta, group.as_deref());
@@ -276,18 +285,21 @@ fn memory(pids: &[u32]) -> Option<f64> {
 }
 
 /// Counters of the processor on every thread of `pids`; what the machine lacks is said once. At
-/// most three hardware events at a time, so that they need not take turns, unless `stalls` are
-/// asked for.
-fn attach(pids: &[u32], stalls: bool) -> (Vec<(&'static str, Counter)>, Vec<String>) {
+/// most three hardware events at a time, so that they need not take turns, unless stalls are asked
+/// for.
+fn attach(pids: &[u32], counting: Counting) -> (Vec<(&'static str, Counter)>, Vec<String>) {
     let (mut all, mut missing) = (Vec::new(), Vec::new());
+    if !counting.counters {
+        return (all, missing);
+    }
     let tasks = threads(pids);
     if tasks.len() > TASKS_MAX {
         let (names, tasks) = (HARDWARE.join(", "), tasks.len());
         missing.push(format!("{names}: {tasks} tasks are more than are counted ({TASKS_MAX})"));
         return (all, missing);
     }
-    let memory = stalls.then(stalls::memory).flatten();
-    let stalled = stalls::NAMES.into_iter().filter(|_| stalls);
+    let memory = counting.stalls.then(stalls::memory).flatten();
+    let stalled = stalls::NAMES.into_iter().filter(|_| counting.stalls);
     for name in HARDWARE.into_iter().chain(stalled) {
         let open = |thread: i32| -> io::Result<Counter> {
             let mut builder = match name {
@@ -335,6 +347,9 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    const USUAL: Counting = Counting { counters: true, stalls: false };
+    const ALL: Counting = Counting { stalls: true, ..USUAL };
+
     /// A program that does nothing until its input ends.
     fn quiet() -> Child {
         Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
@@ -357,7 +372,7 @@ mod tests {
     #[test]
     fn our_own_work_is_seen() {
         let me = [std::process::id()];
-        let watch = Watch::start(&me, None, None, true);
+        let watch = Watch::start(&me, None, None, ALL);
         let sum: u64 = std::hint::black_box((0..3_000_000_u64).map(std::hint::black_box).sum());
         assert!(sum > 0);
         let seen = watch.stop(&me, &[]);
@@ -374,6 +389,23 @@ mod tests {
     }
 
     #[test]
+    fn without_counters_there_is_what_the_kernel_tells_of_processes() {
+        let mut child = quiet();
+        let pids = [child.id()];
+        let none = Counting { counters: false, ..USUAL };
+        let seen = Watch::start(&pids, None, None, none).stop(&pids, &[]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        for name in ["cpu_s", "switches", "disk_wait_s"] {
+            assert!(seen.server.contains_key(name), "{name}: {seen:?}");
+        }
+        for name in ["user_instructions", "cycles", "task_ns"] {
+            assert!(!seen.server.contains_key(name), "{name}: {seen:?}");
+            assert!(!seen.missing.iter().any(|line| line.contains(name)), "nobody asked: {seen:?}");
+        }
+    }
+
+    #[test]
     fn workers_after_the_first_of_their_slot_are_replaced_ones() {
         let top = serde_json::json!({ "workers": [
             { "slot": 0, "incarnation": 1 }, { "slot": 1, "incarnation": 3 },
@@ -385,7 +417,7 @@ mod tests {
     fn every_switch_is_one_of_two_kinds() {
         let mut child = quiet();
         let pids = [child.id()];
-        let seen = Watch::start(&pids, None, None, false).stop(&pids, &[]);
+        let seen = Watch::start(&pids, None, None, USUAL).stop(&pids, &[]);
         drop(child.stdin.take());
         child.wait().unwrap();
         for name in ["switches", "voluntary_switches", "involuntary_switches", "disk_wait_s"] {
@@ -408,7 +440,7 @@ mod tests {
         });
         ready.recv().unwrap();
         let me = [std::process::id()];
-        let watch = Watch::start(&me, None, None, false);
+        let watch = Watch::start(&me, None, None, USUAL);
         go.send(()).unwrap();
         sleeper.join().unwrap();
         let seen = watch.stop(&me, &[]);

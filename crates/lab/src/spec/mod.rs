@@ -311,8 +311,11 @@ pub struct Measure {
     pub metric: String,
     /// Whether the baseline runs twice (the A/A arm).
     pub again: bool,
+    /// Whether the processor's and the kernel's counters are read of each of the server's tasks.
+    /// They cost each switch from one task to another something, on virtual machines much.
+    pub counters: bool,
     /// Whether the cycles in which the processor stood still are counted, by cause. They take turns
-    /// with the counters that there always are.
+    /// with the other counters.
     pub stalls: bool,
     /// Whether each arm is profiled in a trial more.
     pub profile: bool,

@@ -444,6 +444,7 @@ fn measure(fields: Fields<'_, '_, '_>, workload: &Workload) -> Measure {
         seed: u64::from(fields.count("seed", 0..=u32::MAX).unwrap_or(1)),
         metric,
         again: fields.flag("again").unwrap_or(true),
+        counters: fields.flag("counters").unwrap_or(true),
         stalls: fields.flag("stalls").unwrap_or(false),
         profile: fields.flag("profile").unwrap_or(false),
         profile_at,
@@ -541,6 +542,9 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
     if warm == Warm::Found && warm_s + window_s < search::FOUND_S_MIN {
         let least = search::FOUND_S_MIN;
         complain(format!("measure.warm = \"found\" takes trials of {least} s: warm_s + window_s"));
+    }
+    if experiment.measure.stalls && !experiment.measure.counters {
+        complain("measure.stalls takes measure.counters".to_owned());
     }
     phases(experiment).into_iter().for_each(&complain);
     if experiment.measure.mode == Mode::Knee {
