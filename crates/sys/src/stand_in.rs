@@ -5,12 +5,12 @@
 //! and sleeps until the end of its time there. So nobody holds anything that could be lost: what a
 //! process has begun when it dies ends by itself, as a disk would end it.
 //!
-//! What is in memory is the kernel's to say (mincore(2)), and what has been waited for is then read
-//! as always, so pages come and go as they would. The time of the disk that is really there comes
-//! on top.
+//! What is in memory is the kernel's to say (cachestat(2), mincore(2)), and what was waited for is
+//! then read as always, so pages come and go as they would. The time of the disk that is really
+//! there comes on top.
 use crate::{
     StaticFile, clock, crew,
-    residency::{pages_absent, pull},
+    residency::{Resident, by_cachestat, pages_absent, pull},
     shm,
 };
 use regatta_op::File;
@@ -124,10 +124,13 @@ fn sleep_until(end: u64) {
 
 /// How much of a range is not in memory, in whole pages; nothing where the kernel does not say.
 fn bytes_absent(file: &StaticFile, at: u64, len: u64) -> u64 {
-    match len.min(file.len().saturating_sub(at)) {
-        0 => 0,
-        len => pages_absent(file, at, len).unwrap_or(0) * BLOCK_BYTES,
+    let len = len.min(file.len().saturating_sub(at));
+    // One call, without the address space that helpers share. On an overlay it finds no page at
+    // all, which the other one knows better.
+    if len == 0 || by_cachestat(file, at, len) == Resident::Yes {
+        return 0;
     }
+    pages_absent(file, at, len).unwrap_or(0) * BLOCK_BYTES
 }
 
 impl Disk {

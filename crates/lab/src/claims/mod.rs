@@ -129,7 +129,7 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
         }),
     };
     let why = match &run.manifest.label {
-        Some(label) => format!("{label}, with waits as the server counts them: {}", finding.why),
+        Some(label) => format!("{label} (waits are the server's own count): {}", finding.why),
         None => finding.why,
     };
     Judged {

@@ -235,7 +235,7 @@ fn what_the_machine_does_not_allow_cannot_be_told_with_that_reason() {
     run.manifest.lacking[0].instead = crate::env::STAND_IN.to_owned();
     run.manifest.label = Some(crate::env::spec::IN_PROCESS.to_owned());
     for judged in judge(&run) {
-        assert!(judged.why.starts_with("simulated-in-process, "), "{judged:?}");
+        assert!(judged.why.starts_with("simulated-in-process ("), "{judged:?}");
         assert!(!judged.why.contains("not possible on this machine"), "{judged:?}");
     }
 }
