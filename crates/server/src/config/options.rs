@@ -491,8 +491,8 @@ pub static OPTIONS: &[OptionSpec] = &[
          is free first and sleeps for as long as it takes, and then does it as always. All workers \
          and helpers ask the same disk; io_uring waits likewise, and what must not block is \
          refused. What is in memory the kernel tells (cachestat, mincore) to the owner of the \
-         files alone: workers must be that user, or root. Where the lab may not make a disk outside \
-         of the server it measures with this one, and says so (docs/environments.md).",
+         files alone: workers must be that user, or root. Where the lab may not make a disk \
+         outside of the server it measures with this one, and says so (docs/environments.md).",
     ),
     option(
         "lab.disk_seek_us",
