@@ -8,7 +8,6 @@ mod environment;
 mod fuzz;
 mod generate;
 mod memory;
-mod show;
 mod simulate;
 #[cfg(test)]
 #[path = "../skips.rs"]
@@ -36,8 +35,6 @@ Usage: cargo xtask COMMAND [options]
                        nightly compiler: corpora and mutations of them (default: 10 s in all)
   env run|list|clean   a command in an environment of its own (network, memory limit, simulated
                        disk, processors), and what was left of earlier ones; `env --help`
-  disk-show, overload-show
-                       claims of the papers in miniature, in such environments; `--help`
   bench [options]      Regatta beside a bare loop, nginx, lighttpd and h2o; `bench --help`
   memory [options]     what connections, processes and cache entries cost; `memory --help`
 
@@ -59,8 +56,6 @@ fn main() -> ExitCode {
         "sim" => simulate::run(&rest),
         "fuzz" => fuzz::run(&rest),
         "env" => environment::run(&rest),
-        "overload-show" => show::overload::run(&rest),
-        "disk-show" => show::disk::run(&rest),
         "bench" => bench::run(&rest),
         "memory" => memory::run(&rest),
         "help" | "--help" | "-h" => {

@@ -14,7 +14,7 @@ use crate::command::{cargo, find_program, output_of, require, target_dir};
 use client::Wrk;
 use counters::{Costs, Counters};
 use machine::Machine;
-pub(crate) use process::{Interrupt, Launch, Scratch, Spawned, family, parent_of};
+pub(crate) use process::{Interrupt, Launch, Scratch, Spawned};
 use regatta_lab::calls::SystemCalls;
 use report::{Measured, Report, Trial, size_name};
 pub(crate) use stats::Random;

@@ -2,7 +2,6 @@
 
 use crate::command::require;
 use regatta_lab::group::Group;
-pub(crate) use regatta_lab::group::{family, parent_of};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -145,7 +144,8 @@ fn tied_to_us(command: &Command, as_nobody: bool) -> Result<Command, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Launch, Spawned, parent_of};
+    use super::{Launch, Spawned};
+    use regatta_lab::group::parent_of;
     use std::process::Command;
     use std::time::{Duration, Instant};
 
