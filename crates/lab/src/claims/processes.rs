@@ -7,14 +7,15 @@ use super::shown::{all, any};
 use crate::record::Record;
 use crate::spec::Target;
 
-/// The share of each process's time in which it waits for the disk, by the kernel's account.
-fn waiting(target: &Target) -> impl Fn(&Record) -> Option<f64> + use<> {
-    let processes = f64::from(processes(target));
-    move |record| Some(number(record, "disk_wait_s")? / number(record, "window_s")? / processes)
+/// The share of the time in which one process waits for the disk, by the kernel's account; where
+/// several wait, of which that account is wrong, that in which the processors idle for it.
+fn waiting(record: &Record) -> Option<f64> {
+    let own = |wait_s| Some(wait_s / number(record, "window_s")?);
+    number(record, "disk_wait_s").and_then(own).or_else(|| number(record, "waiting_share"))
 }
 
 fn disk_wait(run: &Evidence<'_>, target: &Target) -> Found<f64> {
-    run.middle("disk_wait_s", &run.top(&target.name)?, waiting(target))
+    run.middle("disk_wait_s or waiting_share", &run.top(&target.name)?, waiting)
 }
 
 /// Below this share nobody waits for a disk.
@@ -40,7 +41,7 @@ pub(super) fn e1(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
     let sped = one(run)?;
     let [cell] = run.tops([&sped.name])?;
-    let share = run.shown("time waiting for the disk", &cell, waiting(sped))?;
+    let share = run.shown("time waiting for the disk", &cell, waiting)?;
     let ours = format!("{} of the time waits for the disk", percent(&share));
     let why = "the kernel's account of the server's waits for the disk";
     Ok(Finding::all(ours, why, &[share.above(0.2, "the share")]))
@@ -87,15 +88,14 @@ pub(super) fn e4(run: &Evidence<'_>) -> Found<Finding> {
     let still =
         run.between("server_cpu", (&both, &alone), idle, |both, alone| both - alone / 2.0)?;
     let ours = format!(
-        "peak ratio {}; waiting {:.0} % and {:.0} % of each process's time",
+        "peak ratio {}; the processor idles {:.0} % with one process, {:.0} % with two",
         show(&peaks),
-        100.0 * disk_wait(run, sped)?,
-        100.0 * disk_wait(run, two)?
-    );
-    let why = format!(
-        "the processor idles {:.0} % with one process, {:.0} % with two, and half is asked",
         100.0 * run.middle("server_cpu", &alone, idle)?,
         100.0 * run.middle("server_cpu", &both, idle)?
+    );
+    let why = format!(
+        "sped waits for the disk {:.0} % of the time; half of the idle time is asked",
+        100.0 * disk_wait(run, sped)?
     );
     let idle_asked = still.below(0.0, "idle time with two processes less half of that with one");
     Ok(Finding::all(ours, why, &[peaks.above(1.2, "the peak ratio"), idle_asked]))
