@@ -33,6 +33,7 @@ pub mod knee;
 mod knees;
 pub mod library;
 pub mod manifest;
+mod memory;
 pub mod model;
 mod offer;
 pub mod papers;

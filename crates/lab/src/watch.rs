@@ -1,6 +1,7 @@
 //! What servers and the machine say of a stretch of time: processor time, counters, instructions.
 
 use crate::kept::Tasks;
+use crate::memory;
 use crate::process::{TASKS_MAX, output_of, threads};
 use crate::processors::{self, Processors};
 use crate::stalls;
@@ -10,7 +11,6 @@ use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -196,7 +196,7 @@ impl<'a> Watch<'a> {
         }
         let all = seconds * TICKS;
         let mut held = gauges(&last.counters);
-        held.extend(memory(pids).map(|mib| ("pss_mib".to_owned(), mib)));
+        held.extend(memory::held(pids));
         Seen {
             held,
             counters: grown(&first.counters, &last.counters),
@@ -271,17 +271,6 @@ fn gauges(counters: &Numbers) -> Numbers {
         Some((name.to_owned(), counters.get(more)? - counters.get(less)?))
     };
     gauges.into_iter().filter_map(held).collect()
-}
-
-/// Memory of the processes, each page divided among those that share it, MiB.
-fn memory(pids: &[u32]) -> Option<f64> {
-    let of = |pid: &u32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-        line.trim().trim_end_matches(" kB").parse::<f64>().ok()
-    };
-    let kib: Option<f64> = pids.iter().map(of).sum();
-    kib.filter(|kib| *kib > 0.0).map(|kib| kib / 1_024.0)
 }
 
 /// Counters of the processor on every thread of `pids`; what the machine lacks is said once. At
