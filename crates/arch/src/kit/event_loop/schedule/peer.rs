@@ -6,10 +6,14 @@ use std::{
     io::{self, Read, Write},
     net::Shutdown,
     os::unix::net::{SocketAddr, UnixStream},
+    time::Duration,
 };
 
 /// The most that a peer takes at once, bytes.
 const TAKE_MAX: usize = 8_192;
+
+/// How long the machine may take to close a connection.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a peer behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +134,8 @@ impl Peer {
         matches!(self.manner, Manner::Stalls(after) if self.moved() >= after)
     }
 
-    /// Does what it likes to do next; true if it could do something. `draining`: the server is
-    /// going away.
+    /// Does what it likes to do next, or surely all that it can; true if it could do something.
+    /// `draining`: the server is going away.
     ///
     /// # Errors
     /// It has been sent what it may not be sent.
@@ -140,7 +144,7 @@ impl Peer {
         dice: &mut Dice,
         place: &Place,
         addresses: &[SocketAddr],
-        draining: bool,
+        [draining, surely]: [bool; 2],
     ) -> Result<bool, String> {
         if self.over || self.connected && self.is_stalled() {
             return Ok(false);
@@ -162,8 +166,8 @@ impl Peer {
             self.leave();
             return Ok(true);
         }
-        let wrote = !dice.once_in(4) && self.write(dice);
-        let took = !dice.once_in(4) && self.take(dice, place, draining)?;
+        let wrote = (surely || !dice.once_in(4)) && self.write(dice);
+        let took = (surely || !dice.once_in(4)) && self.take(dice, place, draining)?;
         if self.is_answered() && !self.over && self.manner == (Manner::Keen { stays: false }) {
             self.has_vanished = true;
             self.leave();
@@ -282,6 +286,10 @@ impl Peer {
     pub(super) fn close(&mut self, place: &Place, cut: bool, left: bool) -> Result<(), String> {
         let mut rest = Vec::new();
         if let Some(mut socket) = self.socket.take() {
+            // Another test that looks through the descriptors of this process may hold the other
+            // end for a moment longer.
+            let patient = socket.set_nonblocking(false);
+            patient.and(socket.set_read_timeout(Some(PATIENCE))).map_err(|it| it.to_string())?;
             let ended = socket.read_to_end(&mut rest);
             let open = ended.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
             if open {

@@ -166,6 +166,10 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
             timeout.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).expect("short"));
         let until = clock::nanos().saturating_add(patience);
         let mut pushed = patience == 0;
+        // Who always has something to do is not alone in the world.
+        if !world.is_watched(me) && world.dice.once_in(2) {
+            world = stage.pass(world, me);
+        }
         loop {
             if !world.is_watched(me) {
                 world.go_on(until);

@@ -19,7 +19,7 @@ use std::{
 
 /// Moves in which nothing changes before time makes leaps. Long enough that every peer has been
 /// looked at, and every event that was held back has been told.
-const STILL_MOVES: u64 = 60;
+const STILL_MOVES: u64 = 80;
 /// The most moves of a schedule.
 const MOVES_MAX: u64 = 30_000;
 /// The longest time in which nothing may change while somebody is connected, nanoseconds: longer
@@ -313,12 +313,14 @@ impl<'a> World<'a> {
             at = self.peers.iter().position(due).expect("it was there just now");
         }
         let draining = self.phase() != Phase::Run;
+        // Before time makes leaps everybody does what can be done.
+        let surely = self.moves - self.changed.0 > STILL_MOVES / 2;
         let peer = &mut self.peers[at];
         if peer.comes_at > self.moves {
             return;
         }
         peer.looked = self.moves;
-        match peer.act(&mut self.dice, self.place, self.addresses, draining) {
+        match peer.act(&mut self.dice, self.place, self.addresses, [draining, surely]) {
             Ok(false) => {}
             Ok(true) => {
                 let (taken, answers) = (peer.taken, peer.answers());
