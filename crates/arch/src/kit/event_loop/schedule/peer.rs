@@ -60,7 +60,7 @@ pub(super) struct Peer {
     /// It has left, or has been left.
     pub(super) over: bool,
     /// It has left before it was left.
-    pub(super) has_vanished: bool,
+    has_vanished: bool,
 }
 
 impl Peer {
@@ -113,6 +113,12 @@ impl Peer {
     /// True if all its answers have come.
     pub(super) const fn is_answered(&self) -> bool {
         self.at == self.asks.len() || self.last
+    }
+
+    /// True if the server may have waited for it in vain: it has not left, nor said that it sends
+    /// no more and got its answers, nor been told that one of them was the last.
+    pub(super) const fn may_have_been_waited_for(&self) -> bool {
+        !self.has_vanished && !(self.is_answered() && (self.last || self.has_shut))
     }
 
     /// Answers that have come in full.
