@@ -66,8 +66,8 @@ function frame(extra) {
   const base = {
     animation: false, backgroundColor: "transparent", textStyle: { color: ink, fontSize: 13,
       fontFamily: "system-ui, sans-serif" },
-    grid: { left: 12, right: narrow() ? 16 : 28, top: 40, bottom: 44, containLabel: true },
-    toolbox: { show: !paper(), right: 4, top: 0, itemSize: 13, feature: {
+    grid: { left: 12, right: narrow() ? 24 : 28, top: 40, bottom: 44, containLabel: true },
+    toolbox: { show: !paper() && !narrow(), right: 4, top: 0, itemSize: 13, feature: {
       dataZoom: { title: { zoom: "zoom", back: "back" } }, restore: { title: "restore" } },
       iconStyle: { borderColor: soft } },
     tooltip: { trigger: "item", confine: true, backgroundColor: css("--panel"), borderColor: line,
