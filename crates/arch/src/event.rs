@@ -114,7 +114,9 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         kind: Kind::Bytes { min: 4096, max: 1 << 30 },
         default: "2 MiB",
         doc: "Bytes that one connection may send before others have their turn.",
-        long: "",
+        long: "All turns between two waits share 16 times as much: where many connections are \
+               ready each sends less, 64 KiB at least, so that a small response does not wait \
+               for hundreds of large ones.",
         since: "0.1",
     },
     OptionSpec {

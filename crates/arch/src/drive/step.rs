@@ -126,7 +126,7 @@ pub enum Turn {
 /// What one turn of one connection may use. The same for every turn of a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Bytes that a turn may send before others get theirs.
+    /// The most bytes that a turn may send before others get theirs ([`Io::bytes`] says how many).
     pub bytes_max: u64,
     /// Operations that a turn may perform.
     pub ops_max: u32,
@@ -153,20 +153,22 @@ pub struct Io<'a> {
     pub spares: &'a mut Spares,
     /// The turn's limits.
     pub rules: &'a Rules,
+    /// Bytes that the turn may send before others get theirs; afterwards, those that it did not.
+    pub bytes: u64,
     /// Where the turn's time went.
     pub spent: Spent,
 }
 
 /// Runs one connection until it would block or its budget is spent.
 pub fn step(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
-    let mut budget = Budget { bytes: io.rules.bytes_max, ops: io.rules.ops_max };
+    let mut ops = io.rules.ops_max;
     if let Some(mut parked) = slot.send.take() {
         let outbox = std::mem::take(&mut *parked);
         io.spares.0.push(parked);
-        if let Some(turn) = send(slot, key, outbox, &mut budget, io, now, cx) {
+        if let Some(turn) = send(slot, key, outbox, io, now, cx) {
             return turn;
         }
-        if budget.op() {
+        if was_last(&mut ops) {
             return Turn::Again;
         }
     }
@@ -182,7 +184,7 @@ pub fn step(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_
                 slot.recv = true;
                 None
             }
-            Some(Op::Send(outbox)) => send(slot, key, outbox, &mut budget, io, now, cx),
+            Some(Op::Send(outbox)) => send(slot, key, outbox, io, now, cx),
             Some(Op::Open(ticket, req)) => {
                 let found = timed(&mut io.spent.open, || io.disk.open(key, ticket, req));
                 slot.asked = found.is_none();
@@ -211,24 +213,16 @@ pub fn step(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_
         if let Some(turn) = turn {
             return turn;
         }
-        if budget.op() {
+        if was_last(&mut ops) {
             return Turn::Again;
         }
     }
 }
 
-/// What is left of a turn's allowance.
-struct Budget {
-    bytes: u64,
-    ops: u32,
-}
-
-impl Budget {
-    /// Counts one operation; true if that was the last.
-    const fn op(&mut self) -> bool {
-        self.ops = self.ops.saturating_sub(1);
-        self.ops == 0
-    }
+/// Counts one operation; true if that was the last.
+const fn was_last(ops: &mut u32) -> bool {
+    *ops = ops.saturating_sub(1);
+    *ops == 0
 }
 
 /// Performs the offered `Recv`, or says what to wait for.
@@ -270,7 +264,6 @@ fn send(
     slot: &mut Slot,
     key: u64,
     mut outbox: Outbox<StaticFile>,
-    budget: &mut Budget,
     io: &mut Io<'_>,
     now: Now,
     cx: &FileCx<'_>,
@@ -278,10 +271,10 @@ fn send(
     if !slot.writable && !io.rules.eager_write {
         return Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)));
     }
-    if budget.bytes == 0 {
+    if io.bytes == 0 {
         return Some(park(slot, outbox, io, Turn::Again));
     }
-    let mut most = if io.rules.patience.is_some() { u64::MAX } else { budget.bytes };
+    let mut most = if io.rules.patience.is_some() { u64::MAX } else { io.bytes };
     let at_file = outbox.at_file();
     if at_file {
         match ready(slot, key, &outbox, io) {
@@ -311,7 +304,7 @@ fn send(
         Ok(sent) => {
             count(sent.call, sent.bytes, cx);
             slot.writable &= io.rules.edge;
-            budget.bytes = budget.bytes.saturating_sub(sent.bytes);
+            io.bytes = io.bytes.saturating_sub(sent.bytes);
             slot.conn.complete(Done::Send(outbox, Ok(sent.bytes)), now, cx);
             None
         }

@@ -39,6 +39,10 @@ const DATE_MS: u64 = 64;
 /// Deadlines that are met between two waits. Many may pass at once, and to end a connection takes
 /// up to a millisecond where the kernel holds megabytes for it.
 const EXPIRIES_MAX: usize = 16;
+/// A round may send as much as so many whole turns.
+const ROUND_TURNS: u64 = 16;
+/// What a turn may send however little is left to its round, bytes.
+const TURN_BYTES: u64 = 64 << 10;
 /// One turn in so many is timed.
 const TURNS_PER_SAMPLE: u32 = 64;
 /// What an idle connection takes of the worker's memory at most, bytes: a slot and a timer.
@@ -79,6 +83,8 @@ pub struct EventLoop<'a, P> {
     around: Surroundings<'a>,
     /// Timers that have fired and have not been looked at.
     fired: VecDeque<Fired>,
+    /// Bytes that are left to this round, of which each turn may send a share.
+    round_bytes: u64,
     /// Keys whose turn ended because its budget was spent.
     again: VecDeque<u64>,
     buffer: Box<[u8]>,
@@ -117,6 +123,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             rules,
             around,
             fired: VecDeque::with_capacity(EXPIRIES_MAX),
+            round_bytes: 0,
             again: VecDeque::new(),
             buffer: vec![0; LANDING + recv_bytes].into(),
             spares: Spares::default(),
@@ -201,6 +208,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let timeout = self.timeout();
         self.poller.wait(events, Some(timeout))?;
         self.read_clocks();
+        self.round_bytes = self.rules.bytes_max.saturating_mul(ROUND_TURNS);
         let waited = self.stamp - before;
         tally.add(Counter::WaitCalls, 1);
         tally.add(Counter::WaitNs, waited);
@@ -375,8 +383,10 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             slot.timed_from = clock::nanos();
         }
         let buffer = &mut buffer[LANDING..];
-        let mut io = Io { disk, buffer, spares, rules: &self.rules, spent };
+        let bytes = share(self.round_bytes, self.rules.bytes_max);
+        let mut io = Io { disk, buffer, spares, rules: &self.rules, bytes, spent };
         let turn = step(slot, key, &mut io, self.now, &around.cx);
+        self.round_bytes = self.round_bytes.saturating_sub(bytes - io.bytes);
         let spent = io.spent;
         if let Some(started) = started {
             around.cx.tally.record(Histogram::TurnNs, clock::nanos() - started);
@@ -548,6 +558,14 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     }
 }
 
+/// What the next turn may send of what is left to its round. Where many connections are ready each
+/// sends less, so that nobody waits until hundreds have had megabytes.
+const fn share(round_bytes: u64, turn_bytes_max: u64) -> u64 {
+    let least = if turn_bytes_max < TURN_BYTES { turn_bytes_max } else { TURN_BYTES };
+    let share = round_bytes / ROUND_TURNS;
+    if share < least { least } else { share }
+}
+
 /// Records how long the request took that is being timed, if it has been answered.
 #[cold]
 fn time_request(slot: &mut Slot, turn: Turn, cx: &FileCx<'_>) {
@@ -582,4 +600,26 @@ fn settle<P: Poller>(
     }
     slot.interest = wanted;
     poller.set(slot.socket.as_fd(), key, wanted).is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many connections are ready, a round sends hardly more than its share.
+    #[test]
+    fn a_round_shares_out_what_it_may_send() {
+        const MOST: u64 = 2 << 20;
+        let mut left = MOST * ROUND_TURNS;
+        assert_eq!(share(left, MOST), MOST, "a turn alone has all of its own");
+        let mut sent = 0;
+        for _ in 0..1000 {
+            let bytes = share(left, MOST);
+            assert!((TURN_BYTES..=MOST).contains(&bytes), "{bytes}");
+            left = left.saturating_sub(bytes);
+            sent += bytes;
+        }
+        assert!(sent <= MOST * ROUND_TURNS + 1000 * TURN_BYTES, "{sent}");
+        assert_eq!(share(0, 4096), 4096, "what is asked for is never exceeded");
+    }
 }
