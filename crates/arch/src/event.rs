@@ -274,7 +274,9 @@ fn accept_rules(env: &Env, worker: usize) -> AcceptRules {
         eager_read: settings.flag("accept.eager_read"),
         on_close: settings.flag("accept.on_close"),
         when_full: match settings.text("accept.when_full") {
-            "leave" => WhenFull::Leave,
+            // An exclusive wake is spent on whoever asks, also if there is no room: those who have
+            // some would sleep on, and the connection would wait until the next one comes.
+            "leave" if settings.text("event.listen") != "exclusive" => WhenFull::Leave,
             _ => WhenFull::Stop,
         },
         connections_max: env.shares[worker].connections_max,

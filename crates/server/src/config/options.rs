@@ -459,7 +459,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         "What happens at limits.connections_max.",
         "New connections wait in the kernel's queue in any case. stop does not ask about the \
          listener until a connection closes; leave goes on asking, as the servers of [H] do, and \
-         every wait returns at once.",
+         every wait returns at once. With event.listen=exclusive both stop: whoever is full would \
+         be woken in place of those who have room.",
     ),
     option(
         "accept.defer",
