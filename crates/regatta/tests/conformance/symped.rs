@@ -106,6 +106,23 @@ fn sockets_of_their_own_share_one_port() {
     assert_eq!(spread(&server).len(), 3);
 }
 
+/// A connection wakes one process (EPOLLEXCLUSIVE), which must not be one that is full: of those
+/// that come one after another each is served while there is room for it anywhere.
+#[test]
+fn an_exclusive_wake_goes_to_who_has_room() {
+    for when_full in ["accept.when_full=leave", "accept.when_full=stop"] {
+        let room = ["event.processes=2", "limits.connections_max=4", "event.listen=exclusive"];
+        let server = start(&[&room[..], &["event.poller=epoll", when_full]].concat());
+        let mut inside: Vec<Client> = Vec::new();
+        for _ in 0..4 {
+            let mut client = server.connect();
+            client.get("/small.txt").expect(200);
+            inside.push(client);
+        }
+        assert!(eventually(PATIENCE, || server.open_connections() == 4), "{when_full}");
+    }
+}
+
 #[test]
 fn counters_are_all_they_share() {
     let server = start(&["event.processes=3"]);
