@@ -14,6 +14,9 @@ const NO_STD_TARGET: &str = "x86_64-unknown-none";
 const NO_STD_CRATES: [&str; 4] = ["op", "http", "origin", "metrics"];
 /// Features that add tests where a crate has them: injected faults, counted allocations.
 const TEST_FEATURES: [&str; 2] = ["chaos", "alloc-count"];
+/// The only crate with examples in its documentation that are tests: to find none in the others
+/// takes rustdoc more than a minute.
+const EXAMPLES_CRATE: &str = "regatta-sys";
 /// The variable that names the file in which tests say what they leave out (`xtask/skips.rs`).
 const SKIPS: &str = "REGATTA_SKIPS";
 
@@ -133,7 +136,10 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     }
     report.step("tidy", || Outcome::one(tidy::run(&[]) == Ok(true)));
     report.step("tests: unit, table, simulation, conformance", || {
-        tests(cargo().args(["test", "--workspace", "--no-fail-fast"]))
+        tests(cargo().args(["test", "--workspace", "--tests", "--no-fail-fast"]))
+    });
+    report.step("tests: examples in documentation", || {
+        tests(cargo().args(["test", "--package", EXAMPLES_CRATE, "--doc"]))
     });
     for (package, feature, targets) in tests_with_features(&project_root()) {
         report.step(&format!("tests: {package} with {feature}"), || {
@@ -373,5 +379,36 @@ mod tests {
         let steps = [ran(1, 0), ran(40, 2), Outcome::Skipped("needs a moon".to_owned())];
         let steps = steps.map(|outcome| (String::new(), outcome, Duration::ZERO)).into();
         assert_eq!(Report { steps }.total().to_string(), "41 passed, 2 failed, 1 skipped");
+    }
+
+    /// Whether a line of documentation begins a block of code that rustdoc takes for a test.
+    fn begins_a_test(line: &str) -> bool {
+        let text = ["///", "//!"].iter().find_map(|mark| line.trim_start().strip_prefix(mark));
+        let fence = text.and_then(|text| text.trim_start().strip_prefix("```"));
+        fence.is_some_and(|words| words.is_empty() || words.contains("fail") || words == "rust")
+    }
+
+    #[test]
+    fn no_other_crate_has_examples_that_are_tests() {
+        let mut folders = vec![super::project_root().join("crates")];
+        let mut found = super::BTreeSet::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).expect("our own folder").flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|end| end == "rs") {
+                    let text = std::fs::read_to_string(&path).expect("a source");
+                    // A block that begins with a word of its own ends with a bare fence.
+                    let fences = text.lines().filter(|line| line.contains("```")).step_by(2);
+                    if fences.clone().any(begins_a_test) {
+                        let inside =
+                            path.strip_prefix(super::project_root()).expect("it is inside");
+                        found.insert(inside.iter().nth(1).map(ToOwned::to_owned));
+                    }
+                }
+            }
+        }
+        assert_eq!(found, super::BTreeSet::from([Some("sys".into())]));
     }
 }
