@@ -1,5 +1,6 @@
 //! Memory of a server's processes, as the kernel tells it in `/proc`.
 
+use crate::used::numbered;
 use crate::watch::Numbers;
 use std::fs;
 
@@ -20,25 +21,18 @@ pub(crate) fn held(pids: &[u32]) -> Numbers {
 /// The sums over what each process tells.
 fn sums(status: &[String], rollup: &[String]) -> Numbers {
     let numbers = [
-        ("pss_mib", rollup, "Pss", 1.0),
-        ("rss_mib", status, "VmRSS", 1.0),
-        ("anonymous_mib", status, "RssAnon", 1.0),
-        ("page_tables_mib", status, "VmPTE", 1.0),
-        ("kernel_stacks_mib", status, "Threads", KERNEL_STACK_KIB),
+        ("pss_mib", rollup, "Pss:", 1.0),
+        ("rss_mib", status, "VmRSS:", 1.0),
+        ("anonymous_mib", status, "RssAnon:", 1.0),
+        ("page_tables_mib", status, "VmPTE:", 1.0),
+        ("kernel_stacks_mib", status, "Threads:", KERNEL_STACK_KIB),
     ];
     let mib = |(name, texts, line, kib): (&str, &[String], &str, f64)| {
-        let sum: Option<f64> = texts.iter().map(|text| number(text, line)).sum();
+        let sum: Option<f64> = texts.iter().map(|text| numbered(text, line)).sum();
         let sum = sum.filter(|sum| *sum > 0.0)?;
         Some((name.to_owned(), sum * kib / 1_024.0))
     };
     numbers.into_iter().filter_map(mib).collect()
-}
-
-/// The number in the line of this name, in KiB where it has a unit.
-fn number(text: &str, name: &str) -> Option<f64> {
-    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = lines.find(|(of, _)| *of == name)?;
-    value.trim().trim_end_matches(" kB").parse().ok()
 }
 
 #[cfg(test)]
@@ -49,9 +43,9 @@ mod tests {
     fn lines_are_found_by_their_names() {
         let text = "Name:\tcat\nVmRSS:\t    2048 kB\nRssAnon:\t     512 kB\nThreads:\t3\n";
         let rows =
-            [("VmRSS", Some(2_048.0)), ("Threads", Some(3.0)), ("Rss", None), ("Name", None)];
+            [("VmRSS:", Some(2_048.0)), ("Threads:", Some(3.0)), ("Rss:", None), ("Name:", None)];
         for (name, expect) in rows {
-            assert_eq!(number(text, name), expect, "{name}");
+            assert_eq!(numbered(text, name), expect, "{name}");
         }
     }
 

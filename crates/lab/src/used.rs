@@ -158,9 +158,13 @@ fn task(number: u32, place: &str) -> Option<(Key, Task)> {
     Some(((number, stat.started()), task))
 }
 
-/// The number behind a name that begins a line.
-fn numbered(text: &str, name: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+/// The number behind a name that begins a line, in KiB where it has a unit.
+pub(crate) fn numbered(text: &str, name: &str) -> Option<f64> {
+    let number = |line: &str| {
+        let value = line.strip_prefix(name)?.trim();
+        value.strip_suffix(" kB").unwrap_or(value).parse().ok()
+    };
+    text.lines().find_map(number)
 }
 
 /// A line of `proc_pid_stat(5)`, from its third field on.
