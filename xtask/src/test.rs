@@ -6,6 +6,7 @@ use crate::command::{cargo, output_of, project_root};
 use crate::{fuzz, tidy};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
+use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,6 +18,11 @@ const TEST_FEATURES: [&str; 2] = ["chaos", "alloc-count"];
 /// The only crate with examples in its documentation that are tests: to find none in the others
 /// takes rustdoc more than a minute.
 const EXAMPLES_CRATE: &str = "regatta-sys";
+/// Tests that run at once, for each processor: most wait for a server, and that for a deadline.
+/// With one a processor is idle for nine tenths of the conformance suite.
+const TESTS_PER_PROCESSOR: usize = 4;
+/// The harness's variable for how many run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
 /// The variable that names the file in which tests say what they leave out (`xtask/skips.rs`).
 const SKIPS: &str = "REGATTA_SKIPS";
 
@@ -193,6 +199,10 @@ fn tests(command: &mut Command) -> Outcome {
     let skips = std::env::temp_dir().join(format!("regatta-skips-{}", std::process::id()));
     let made = std::fs::write(&skips, "");
     command.env(SKIPS, &skips).stdin(Stdio::null()).stdout(Stdio::piped());
+    if std::env::var_os(THREADS).is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        command.env(THREADS, (processors * TESTS_PER_PROCESSOR).to_string());
+    }
     let mut child = match made.and_then(|()| command.spawn()) {
         Ok(child) => child,
         Err(error) => {
