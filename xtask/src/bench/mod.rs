@@ -6,7 +6,6 @@ mod counters;
 mod machine;
 mod process;
 mod report;
-mod stats;
 mod targets;
 
 use crate::arguments::Arguments;
@@ -15,9 +14,8 @@ use client::Wrk;
 use counters::{Costs, Counters};
 use machine::Machine;
 pub(crate) use process::{Interrupt, Launch, Scratch, Spawned};
-use regatta_lab::calls::SystemCalls;
+use regatta_lab::{calls::SystemCalls, stats::Random};
 use report::{Measured, Report, Trial, size_name};
-pub(crate) use stats::Random;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,7 +40,7 @@ Usage: cargo xtask bench [options]
   --before BINARY     the binary of the target regatta-before
   --profile NAME      build Regatta with this cargo profile (default release)
   --dir FOLDER        where the files are made (default: the system's temporary folder)
-  --seed N            seed of the order and the intervals (default: from the clock, printed)
+  --seed N            seed of the order (default: from the clock, printed)
   --json FILE         writes every trial
 
 Example: cargo xtask bench --rounds 9 --sizes 4k --targets regatta,regatta-again,null,nginx
@@ -210,16 +208,12 @@ impl Bench {
     /// Runs every round; false if it was interrupted.
     fn run_rounds(&mut self) -> bool {
         let mut random = Random::new(self.options.seed);
-        let cells: Vec<(usize, usize)> = (0..self.bodies.len())
-            .flat_map(|body| (0..self.targets.len()).map(move |target| (body, target)))
-            .collect();
-        let trials = self.options.rounds * u64::try_from(cells.len()).unwrap_or(u64::MAX);
+        let cells = self.bodies.len() * self.targets.len();
+        let trials = self.options.rounds * u64::try_from(cells).unwrap_or(u64::MAX);
         let each = self.options.seconds + WARM_SECONDS + 1;
         eprintln!("{trials} trials, about {} s; seed {}", trials * each, self.options.seed);
         for round in 0..self.options.rounds {
-            let mut order = cells.clone();
-            random.shuffle(&mut order);
-            for (body, target) in order {
+            for (body, target) in order(self.bodies.len(), self.targets.len(), &mut random) {
                 let outcome = self.trial(body, target);
                 if self.interrupt.is_set() {
                     self.report.notes.push(format!("interrupted in round {}", round + 1));
@@ -380,6 +374,18 @@ impl Bench {
     }
 }
 
+/// The trials of a round, body and target: sizes in random order, and the targets in random order
+/// within each, so that what is compared is measured close together in time.
+fn order(bodies: usize, targets: usize, random: &mut Random) -> Vec<(usize, usize)> {
+    let mut shuffled = |length: usize| {
+        let mut items: Vec<usize> = (0..length).collect();
+        random.shuffle(&mut items);
+        items
+    };
+    let bodies = shuffled(bodies).into_iter();
+    bodies.flat_map(|body| shuffled(targets).into_iter().map(move |at| (body, at))).collect()
+}
+
 /// The binary to measure: the one that was named, or a fresh build.
 fn regatta(options: &Options, notes: &mut Vec<String>) -> Option<PathBuf> {
     if let Some(path) = &options.regatta {
@@ -407,7 +413,11 @@ fn make_bodies(root: &Path, sizes: &[usize]) -> Result<Vec<(usize, String, Vec<u
     let mut random = Random::new(20_261_121);
     let mut bodies = Vec::new();
     for size in sizes {
-        let bytes = random.bytes(*size);
+        let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.bits().to_le_bytes())
+            .take(size / 8 + 1)
+            .flatten()
+            .collect();
+        bytes.truncate(*size);
         let name = format!("body-{size:09}.bin");
         let path = root.join(&name);
         std::fs::write(&path, &bytes)
@@ -498,7 +508,7 @@ fn progress(round: u64, target: &str, bytes: usize, outcome: &Result<Measured, S
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, file_system, size};
+    use super::{Options, Random, file_system, order, size};
     use std::path::Path;
 
     #[test]
@@ -509,6 +519,19 @@ mod tests {
         for wrong in ["", "k", "0", "-1", "2g", "99999m"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_round_has_every_cell_and_keeps_a_size_together() {
+        let mut random = Random::new(3);
+        let round = order(3, 4, &mut random);
+        assert_ne!(round, order(3, 4, &mut random), "each round has an order of its own");
+        for size in round.chunks(4) {
+            assert!(size.iter().all(|(body, _)| *body == size[0].0), "{round:?}");
+        }
+        let mut sorted = round;
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..12).map(|at| (at / 4, at % 4)).collect::<Vec<_>>());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::counters::Event;
 use super::machine::Machine;
-use super::stats::{Ratio, median, paired_ratio};
+use regatta_lab::stats::{Effect, compare, median};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -79,7 +79,7 @@ pub(crate) struct Report {
     pub(crate) calls: Vec<(String, usize, Result<f64, String>)>,
     /// What could not be counted, and other things to know.
     pub(crate) notes: Vec<String>,
-    /// The seed of orders and intervals.
+    /// The seed of the order.
     pub(crate) seed: u64,
 }
 
@@ -202,7 +202,10 @@ impl Report {
             let all: Vec<&Measured> = self.measured(name, bytes).map(|(_, one)| one).collect();
             let of = |value: &dyn Fn(&Measured) -> Option<f64>, decimals: usize| {
                 let values: Vec<f64> = all.iter().filter_map(|one| value(one)).collect();
-                median(&values).map_or("-".to_owned(), |middle| grouped(middle, decimals))
+                match median(&values) {
+                    middle if middle.is_nan() => "-".to_owned(),
+                    middle => grouped(middle, decimals),
+                }
             };
             let calls = self.calls_of(name, bytes);
             let tried = self.trials.iter().filter(|t| t.target == *name && t.bytes == bytes);
@@ -250,7 +253,7 @@ impl Report {
             let mut row = vec![name.clone()];
             let mut add = |base: &str, shown: bool| {
                 let shown = shown && name != base;
-                let show = |ratio: Option<Ratio>| match ratio {
+                let show = |ratio: Option<Effect>| match ratio {
                     Some(ratio) if shown => ratio_text(&ratio),
                     _ => "-".to_owned(),
                 };
@@ -276,8 +279,8 @@ impl Report {
         below: &str,
         bytes: usize,
         value: fn(&Measured) -> Option<f64>,
-    ) -> Option<Ratio> {
-        paired_ratio(&self.pairs(above, below, bytes, value), self.seed)
+    ) -> Option<Effect> {
+        compare(&self.pairs(above, below, bytes, value))
     }
 
     /// A value of two servers in the rounds in which both have it.
@@ -301,15 +304,14 @@ impl Report {
         let all = self.pairs("regatta", bar.below, bar.bytes, cycles).len();
         let quiet = self.pairs("regatta", bar.below, bar.bytes, quiet_cycles);
         let head = format!("bar: {} against {} at most {:.2}", bar.what, bar.below, bar.ratio_max);
-        let Some(ratio) = paired_ratio(&quiet, self.seed) else {
+        let Some(ratio) = compare(&quiet) else {
             return (all > 0).then(|| format!("{head}: cannot tell: no round was quiet"));
         };
-        let word = if ratio.high <= bar.ratio_max {
-            "met"
-        } else if ratio.low > bar.ratio_max {
-            "NOT MET"
-        } else {
-            "cannot tell: the interval holds the bar"
+        let word = match ratio.interval {
+            Some(interval) if interval.high <= bar.ratio_max => "met",
+            Some(interval) if interval.low > bar.ratio_max => "NOT MET",
+            Some(_) => "cannot tell: the interval holds the bar",
+            None => "cannot tell: so few rounds have no interval",
         };
         let of = quiet.len();
         Some(format!("{head}: {} in {of} quiet rounds of {all} -> {word}", ratio_text(&ratio)))
@@ -404,11 +406,13 @@ fn measured_json(one: &Measured) -> Value {
     })
 }
 
-fn ratio_text(ratio: &Ratio) -> String {
-    if ratio.pairs < 2 {
-        return format!("{:.3} [one pair]", ratio.median);
+fn ratio_text(effect: &Effect) -> String {
+    match effect.interval {
+        Some(interval) => {
+            format!("{:.3} [{:.3}, {:.3}]", effect.ratio, interval.low, interval.high)
+        }
+        None => format!("{:.3} [no interval]", effect.ratio),
     }
-    format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high)
 }
 
 /// `4 KiB`, `1 MiB`, `700 B`.
@@ -462,11 +466,11 @@ mod tests {
     use super::{Event, Measured, Report, Trial, aligned, grouped, size_name};
     use crate::bench::machine::Machine;
 
-    fn report(costs: &[(&str, [f64; 3])]) -> Report {
+    fn report<const ROUNDS: usize>(costs: &[(&str, [f64; ROUNDS])]) -> Report {
         let text = || "-".to_owned();
         let mut trials = Vec::new();
         for (target, cycles) in costs {
-            for (round, cycles) in (0_u64..).zip(cycles) {
+            for (round, cycles) in (0..).zip(cycles) {
                 let measured = Measured {
                     requests: 10.0,
                     seconds: 2.0,
@@ -511,7 +515,8 @@ mod tests {
 
     #[test]
     fn rounds_that_others_disturbed_judge_no_bar() {
-        let mut report = report(&[("regatta", [100.0, 300.0, 100.0]), ("null", [100.0; 3])]);
+        let costs = [("regatta", [100.0, 300.0, 100.0, 100.0]), ("null", [100.0; 4])];
+        let mut report = report(&costs);
         let disturb = |trial: &mut Trial| {
             let one = trial.outcome.as_mut().expect("valid");
             // The server used half of what its CPU was busy with.
@@ -519,7 +524,10 @@ mod tests {
         };
         disturb(&mut report.trials[1]);
         let text = report.text();
-        assert!(text.contains("1.000 [1.000, 1.000] in 2 quiet rounds of 3 -> met"), "{text}");
+        assert!(text.contains("1.000 [1.000, 1.000] in 3 quiet rounds of 4 -> met"), "{text}");
+        disturb(&mut report.trials[0]);
+        let text = report.text();
+        assert!(text.contains("1.000 [no interval] in 2 quiet rounds of 4 -> cannot"), "{text}");
         report.trials.iter_mut().for_each(disturb);
         assert!(report.text().contains("cannot tell: no round was quiet"), "{}", report.text());
     }
