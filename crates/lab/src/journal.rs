@@ -4,7 +4,7 @@
 //! `outcomes/` with the whole result of every load, `workload/` while it runs.
 
 use crate::manifest::{FORMAT, Manifest};
-use crate::record::Record;
+use crate::record::{APART, Record};
 use crate::spec::{Experiment, parse};
 use regatta_load::engine::Outcome;
 use std::fs::{self, File};
@@ -116,6 +116,13 @@ impl Run {
     /// The valid records.
     pub fn valid(&self) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(|record| record.valid)
+    }
+
+    /// How far apart the processors were before the first trial of a block that counts,
+    /// nanoseconds.
+    pub(crate) fn apart_in(&self, block: u32) -> Option<f64> {
+        let mut here = self.valid().filter(|record| record.block == block);
+        here.find_map(|record| record.metrics.get(APART[0]).copied())
     }
 }
 

@@ -7,8 +7,8 @@
 //!   [`record`], [`rules`] and [`manifest`] keep it.
 //! * A trial: `trial` takes a room (`rooms`, [`env`]), a server (`servers`, [`programs`]) and a
 //!   load (`offer`, `asked`), hears what they say (`watch`, `used`, `sample`, `processors`,
-//!   `kept`, `drops`, `deaths`, `stalls`, [`calls`]) and decides whether it counts (`guard`,
-//!   `settle`).
+//!   `kept`, `drops`, `deaths`, `stalls`, [`calls`], [`cores`]) and decides whether it counts
+//!   (`guard`, `settle`).
 //! * Beside it, [`profile`]: where the time goes.
 //! * What it says: [`stats`], [`analysis`], [`mod@knee`], [`claims`], [`papers`], [`model`].
 //! * Who reads it: [`cli`], [`report`], `compare`, and `working` for those who wait for it.
@@ -21,6 +21,7 @@ pub mod calls;
 pub mod claims;
 pub mod cli;
 mod compare;
+pub mod cores;
 mod date;
 mod deaths;
 mod drops;

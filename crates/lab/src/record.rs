@@ -89,6 +89,9 @@ const BEYOND_MIN: f64 = 10.0;
 const SPECTRUM: [f64; 14] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999];
 
+/// How far apart the server's and the client's processors were before a trial and after it.
+pub(crate) const APART: [&str; 2] = ["core_to_core_ns", "core_to_core_after_ns"];
+
 /// The numbers of a trial.
 pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     let mut all = Numbers::new();
@@ -162,8 +165,9 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     all
 }
 
-/// What others did to the server; NaN where nobody can tell.
-fn others(seen: &Seen) -> [(&'static str, f64); 6] {
+/// What others did to the server, and where its processors were; NaN where nobody can tell.
+fn others(seen: &Seen) -> [(&'static str, f64); 8] {
+    let [before, after] = seen.apart_ns.map(|ns| ns.unwrap_or(f64::NAN));
     [
         ("foreign", seen.foreign),
         ("kept", seen.kept.unwrap_or(f64::NAN)),
@@ -171,6 +175,8 @@ fn others(seen: &Seen) -> [(&'static str, f64); 6] {
         ("out_of_memory", seen.out_of_memory.map_or(f64::NAN, real)),
         ("workers_replaced", seen.replaced.map_or(f64::NAN, real)),
         ("processes_gone", count(seen.gone)),
+        (APART[0], before),
+        (APART[1], after),
     ]
 }
 

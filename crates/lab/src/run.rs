@@ -11,7 +11,7 @@ use crate::process::{Launch, Priority, Running};
 use crate::profile;
 use crate::rooms::Rooms;
 use crate::spec::{Experiment, Mode, Scale, Workload};
-use crate::trial::Bench;
+use crate::trial::{Attempt, Bench};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -187,6 +187,7 @@ fn trials(
             tell(at, &format!("{} {}", cell.arm, levels(cell)));
             let name = Run::outcome_name(next.trial, attempt);
             let outcome = run.directory.join("outcomes").join(name);
+            let attempt = Attempt { number: attempt, like: run.apart_in(next.block) };
             match bench.trial(next, cell, attempt, &outcome) {
                 Ok(record) => run.add(record)?,
                 Err(_) => return Ok(Ended::Interrupted),

@@ -1,5 +1,6 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
+use crate::cores;
 use crate::date::unix_ms;
 use crate::env::{self, Glance};
 use crate::group::INTERRUPTED;
@@ -21,11 +22,25 @@ use regatta_load::engine::Outcome;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How much longer than planned a load may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Which attempt at a trial it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    /// How often it has been tried before.
+    pub(crate) number: u32,
+    /// How far apart the processors are to be: as before the block's first trial that counts.
+    pub(crate) like: Option<f64>,
+}
+
+impl Attempt {
+    /// The only one, wherever the processors are.
+    pub(crate) const ONLY: Self = Self { number: 0, like: None };
+}
 
 /// Everything that trials have in common.
 #[derive(Debug)]
@@ -59,7 +74,7 @@ impl Bench<'_> {
         &self,
         planned: &Planned,
         cell: &Cell,
-        attempt: u32,
+        attempt: Attempt,
         outcome: &Path,
     ) -> Result<Record, String> {
         let asked = self.asked(cell, planned.seed);
@@ -77,7 +92,7 @@ impl Bench<'_> {
         &self,
         planned: &Planned,
         cell: &Cell,
-        attempt: u32,
+        attempt: Attempt,
         windows: f64,
         outcome: &Path,
     ) -> Result<Record, String> {
@@ -116,7 +131,8 @@ impl Bench<'_> {
         let asked = self.asked(cell, planned.seed);
         let asked = asked.map(|asked| Asked { rate: format!("{rate:.3}"), ..asked });
         let guards = self.experiment.guards.overloaded();
-        let (mut record, found) = self.made(planned, cell, 0, (asked, &guards), outcome)?;
+        let (mut record, found) =
+            self.made(planned, cell, Attempt::ONLY, (asked, &guards), outcome)?;
         let errors_max = self.experiment.guards.errors_max;
         let shown = shown(&record, found.as_ref(), errors_max);
         record.probe = Some(Probe { rate, times: None, shown });
@@ -141,7 +157,7 @@ impl Bench<'_> {
             ..asked
         });
         let guards = self.experiment.guards.overloaded();
-        let (mut record, _) = self.made(planned, cell, 0, (asked, &guards), outcome)?;
+        let (mut record, _) = self.made(planned, cell, Attempt::ONLY, (asked, &guards), outcome)?;
         let shown =
             if record.valid { Tried::Met } else { Tried::Invalid(record.reasons.join("; ")) };
         record.probe = Some(Probe { rate: overload.knee, times: Some(overload.times), shown });
@@ -153,7 +169,7 @@ impl Bench<'_> {
         &self,
         planned: &Planned,
         cell: &Cell,
-        attempt: u32,
+        Attempt { number: attempt, like }: Attempt,
         (asked, guards): (Result<Asked, String>, &Guards),
         outcome: &Path,
     ) -> Result<(Record, Option<Outcome>), String> {
@@ -174,6 +190,11 @@ impl Bench<'_> {
             probe: None,
         };
         let planned_s = asked.as_ref().map_or(0.0, |asked| asked.warm_s + asked.window_s);
+        let machine = self.experiment.machine.at(&cell.levels);
+        if let Some(like) = like {
+            let stop = || self.stop.load(Ordering::Relaxed);
+            cores::wait(like, guards.moved_max, || cores::between(&machine), stop);
+        }
         match asked.and_then(|asked| self.measure(cell, &asked, outcome, None)) {
             Err(why) if why == INTERRUPTED => Err(why),
             Err(why) => {
@@ -186,6 +207,7 @@ impl Bench<'_> {
                 record.rules = rules::kept(&found.rules);
                 let Experiment { machine, measure, .. } = self.experiment;
                 record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
+                record.reasons.extend(cores::moved(seen.apart_ns, like, guards.moved_max));
                 (record.spectrum, record.series) =
                     (spectrum(&found), series(&found, planned_s, &seen.seconds_sampled));
                 let settled = match measure.warm {
@@ -301,6 +323,7 @@ impl Bench<'_> {
         let server = servers::start(target, &options, &place, self.stop)?;
         let mut words = self.words(&server.url(), asked, target.program != Program::Null);
         words.extend(server.also());
+        let apart_before = cores::between(machine);
         let errors = self.scratch.join("load.err");
         let launch = Launch {
             words,
@@ -335,6 +358,8 @@ impl Bench<'_> {
             let why = killed.map_or("", |_| ": the kernel killed processes for want of memory");
             return Err(format!("{} ended in the middle{why}", cell.arm));
         }
+        // The load has ended, and the server has nothing to do.
+        seen.apart_ns = [apart_before, cores::between(machine)];
         drop(server);
         seen.environment = room.numbers(before, after)?;
         room.leave()?;

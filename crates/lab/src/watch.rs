@@ -93,6 +93,9 @@ pub(crate) struct Seen {
     pub(crate) changes_are_calls: bool,
     /// What its environment counted.
     pub(crate) environment: Numbers,
+    /// How far apart the server's and the client's processors were before the load and after it:
+    /// the round trip of a cache line, nanoseconds; None: nobody can tell.
+    pub(crate) apart_ns: [Option<f64>; 2],
     /// Its length, seconds.
     pub(crate) seconds: f64,
     /// Second by second, if it was sampled ([`crate::sample::Samples::seconds`]).
@@ -213,6 +216,7 @@ impl<'a> Watch<'a> {
             steal: stolen / (all * count(last.processors.len().max(1))),
             shares: processors::shares(&first.processors, &last.processors, cpus),
             server,
+            apart_ns: [None; 2],
             seconds,
             seconds_sampled: Vec::new(),
             missing,

@@ -14,7 +14,7 @@ use client::Wrk;
 use counters::{Costs, Counters};
 use machine::Machine;
 pub(crate) use process::{Interrupt, Launch, Scratch, Spawned};
-use regatta_lab::{calls::SystemCalls, stats::Random};
+use regatta_lab::{calls::SystemCalls, cores, stats::Random};
 use report::{Measured, Report, Trial, size_name};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -151,6 +151,8 @@ struct Bench {
     /// The server's CPU and the client's.
     cpus: [Option<usize>; 2],
     wrk: Wrk,
+    /// How far apart those two were when the round's trials of a size began; None: at the first.
+    apart_ns: Option<f64>,
     report: Report,
 }
 
@@ -202,7 +204,8 @@ impl Bench {
             notes,
             seed: options.seed,
         };
-        Ok(Self { options, interrupt, scratch, root, bodies, targets, cpus, wrk, report })
+        let apart_ns = None;
+        Ok(Self { options, interrupt, scratch, root, bodies, targets, cpus, wrk, apart_ns, report })
     }
 
     /// Runs every round; false if it was interrupted.
@@ -213,7 +216,11 @@ impl Bench {
         let each = self.options.seconds + WARM_SECONDS + 1;
         eprintln!("{trials} trials, about {} s; seed {}", trials * each, self.options.seed);
         for round in 0..self.options.rounds {
-            for (body, target) in order(self.bodies.len(), self.targets.len(), &mut random) {
+            let order = order(self.bodies.len(), self.targets.len(), &mut random);
+            for (at, (body, target)) in order.into_iter().enumerate() {
+                if at % self.targets.len() == 0 {
+                    self.apart_ns = None;
+                }
                 let outcome = self.trial(body, target);
                 if self.interrupt.is_set() {
                     self.report.notes.push(format!("interrupted in round {}", round + 1));
@@ -242,12 +249,19 @@ impl Bench {
             }
         }
         let busy = || self.cpus.map(|cpu| cpu.and_then(machine::busy_seconds));
+        let apart = || cores::round_trip_ns(self.cpus[0]?, self.cpus[1]?);
+        if let Some(like) = self.apart_ns {
+            cores::wait(like, cores::CLASS_STEP, apart, || self.interrupt.is_set());
+        }
+        let apart_before = apart();
         let before = busy();
         counters.start();
         let load = self.wrk.run(address, path, self.options.seconds, &self.interrupt)?;
         let Costs { totals, coverage } = counters.stop();
         let after = busy();
+        let apart_ns = [apart_before, apart()];
         let spent = |at: usize| Some(after[at]? - before[at]?);
+        self.apart_ns = self.apart_ns.or(apart_before);
         self.verify(body, target, address)?;
         match load.fault {
             Some(fault) => Err(fault),
@@ -258,6 +272,7 @@ impl Bench {
                 totals,
                 coverage,
                 cpus_busy: [spent(0), spent(1)],
+                apart_ns,
             }),
         }
     }

@@ -2,9 +2,10 @@
 
 use super::counters::Event;
 use super::machine::Machine;
+use regatta_lab::cores::Distances;
 use regatta_lab::stats::{Effect, compare, median};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// One run of one server at one size in one round.
@@ -35,6 +36,9 @@ pub(crate) struct Measured {
     pub(crate) coverage: f64,
     /// Seconds in which the server's and the client's CPU were busy, with whatever it was.
     pub(crate) cpus_busy: [Option<f64>; 2],
+    /// How far apart the server's and the client's CPU were before and afterwards: the round trip
+    /// of a cache line, nanoseconds. A hypervisor may move them.
+    pub(crate) apart_ns: [Option<f64>; 2],
 }
 
 impl Measured {
@@ -83,6 +87,14 @@ pub(crate) struct Report {
     pub(crate) seed: u64,
 }
 
+/// Rounds that may stand together: of one size, with the CPUs in like places.
+struct Group {
+    bytes: usize,
+    /// How far apart the CPUs were, as words; empty if nobody can tell.
+    apart: String,
+    rounds: BTreeSet<u64>,
+}
+
 /// A bar of the product: the cost of `above` against `below` at a size.
 struct Bar {
     bytes: usize,
@@ -123,15 +135,15 @@ impl Report {
         for (name, version) in &self.targets {
             line(format!("{name:16} {version}"));
         }
-        for size in &self.sizes {
-            line(format!("\n{} bodies", size_name(*size)));
-            line(aligned(&self.absolute(*size)));
-            line(aligned(&self.paired(*size)));
+        let (groups, moved) = self.groups();
+        for group in &groups {
+            line(format!("\n{} bodies{}", size_name(group.bytes), group.apart));
+            line(aligned(&self.absolute(group)));
+            line(aligned(&self.paired(group)));
         }
         for bar in &BARS {
-            if let Some(verdict) = self.verdict(bar) {
-                line(verdict);
-            }
+            let here = groups.iter().filter(|group| group.bytes == bar.bytes);
+            here.filter_map(|group| self.verdict(bar, group)).for_each(&mut line);
         }
         if let Some(verdict) = self.verdict_on_instructions() {
             line(verdict);
@@ -140,10 +152,48 @@ impl Report {
             let size = size_name(bytes);
             line(format!("invalid: {target}, {size}, in round {}: {why}", rounds.join(", ")));
         }
-        for note in self.notes.iter().chain(self.noise().as_ref()) {
+        for note in self.notes.iter().chain(self.noise().as_ref()).chain(moved.as_ref()) {
             line(format!("note: {note}"));
         }
         out
+    }
+
+    /// Puts the rounds of each size together in which the CPUs were equally far apart all the time.
+    /// Beside them, which rounds are left out.
+    fn groups(&self) -> (Vec<Group>, Option<String>) {
+        let valid = || self.trials.iter().filter_map(|t| Some((t, t.outcome.as_ref().ok()?)));
+        let apart = Distances::of(valid().flat_map(|(_, one)| one.apart_ns).flatten());
+        let mut classes: BTreeMap<(usize, u64), BTreeSet<usize>> = BTreeMap::new();
+        for (trial, one) in valid() {
+            let here = one.apart_ns.map(|ns| apart.class(ns));
+            classes.entry((trial.bytes, trial.round)).or_default().extend(here);
+        }
+        let mut groups: BTreeMap<(usize, usize), BTreeSet<u64>> = BTreeMap::new();
+        let mut moved: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for ((bytes, round), classes) in classes {
+            match classes.first().filter(|_| classes.len() == 1) {
+                Some(class) => drop(groups.entry((bytes, *class)).or_default().insert(round)),
+                None => moved.entry(bytes).or_default().push((round + 1).to_string()),
+            }
+        }
+        let place = |bytes: usize| self.sizes.iter().position(|size| *size == bytes);
+        let mut groups: Vec<Group> = groups
+            .into_iter()
+            .map(|((bytes, class), rounds)| {
+                let words = |(near, far): &(f64, f64)| {
+                    format!(", CPUs {near:.0} to {far:.0} ns apart ({} rounds)", rounds.len())
+                };
+                let apart = apart.classes().get(class).map_or(String::new(), words);
+                Group { bytes, apart, rounds }
+            })
+            .collect();
+        groups.sort_by_key(|group| place(group.bytes));
+        let moved: Vec<String> = moved
+            .into_iter()
+            .map(|(bytes, rounds)| format!("{}: {}", size_name(bytes), rounds.join(", ")))
+            .collect();
+        let said = format!("the CPUs moved, rounds that are left out: {}", moved.join("; "));
+        (groups, (!moved.is_empty()).then_some(said))
     }
 
     /// Says so if other work shared the server's CPU: times are then noisy, counts much less.
@@ -173,15 +223,17 @@ impl Report {
         found
     }
 
-    fn measured(&self, target: &str, bytes: usize) -> impl Iterator<Item = (u64, &Measured)> {
+    fn measured(&self, target: &str, group: &Group) -> impl Iterator<Item = (u64, &Measured)> {
         self.trials
             .iter()
-            .filter(move |trial| trial.target == target && trial.bytes == bytes)
+            .filter(move |trial| trial.target == target && trial.bytes == group.bytes)
+            .filter(|trial| group.rounds.contains(&trial.round))
             .filter_map(|trial| Some((trial.round, trial.outcome.as_ref().ok()?)))
     }
 
     /// The table of medians over the rounds.
-    fn absolute(&self, bytes: usize) -> Vec<Vec<String>> {
+    fn absolute(&self, group: &Group) -> Vec<Vec<String>> {
+        let bytes = group.bytes;
         let heads = [
             "medians",
             "req/s",
@@ -199,7 +251,7 @@ impl Report {
         ];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
         for (name, _) in &self.targets {
-            let all: Vec<&Measured> = self.measured(name, bytes).map(|(_, one)| one).collect();
+            let all: Vec<&Measured> = self.measured(name, group).map(|(_, one)| one).collect();
             let of = |value: &dyn Fn(&Measured) -> Option<f64>, decimals: usize| {
                 let values: Vec<f64> = all.iter().filter_map(|one| value(one)).collect();
                 match median(&values) {
@@ -235,7 +287,7 @@ impl Report {
     }
 
     /// The table of ratios, round by round, with intervals.
-    fn paired(&self, bytes: usize) -> Vec<Vec<String>> {
+    fn paired(&self, group: &Group) -> Vec<Vec<String>> {
         let bases: Vec<&str> = ["null", "nginx"]
             .into_iter()
             .filter(|base| self.targets.iter().any(|(name, _)| name == base))
@@ -258,7 +310,7 @@ impl Report {
                     _ => "-".to_owned(),
                 };
                 for value in [cycles, instructions, rate] {
-                    row.push(show(self.ratio(name, base, bytes, value)));
+                    row.push(show(self.ratio(name, base, group, value)));
                 }
             };
             for base in &bases {
@@ -277,10 +329,10 @@ impl Report {
         &self,
         above: &str,
         below: &str,
-        bytes: usize,
+        group: &Group,
         value: fn(&Measured) -> Option<f64>,
     ) -> Option<Effect> {
-        compare(&self.pairs(above, below, bytes, value))
+        compare(&self.pairs(above, below, group, value))
     }
 
     /// A value of two servers in the rounds in which both have it.
@@ -288,22 +340,23 @@ impl Report {
         &self,
         above: &str,
         below: &str,
-        bytes: usize,
+        group: &Group,
         value: fn(&Measured) -> Option<f64>,
     ) -> Vec<(f64, f64)> {
-        self.measured(above, bytes)
+        self.measured(above, group)
             .filter_map(|(round, one)| {
-                let (_, other) = self.measured(below, bytes).find(|(other, _)| *other == round)?;
+                let (_, other) = self.measured(below, group).find(|(other, _)| *other == round)?;
                 Some((value(one)?, value(other)?))
             })
             .collect()
     }
 
     /// Judges a bar over the rounds in which nobody else worked on the server's CPU.
-    fn verdict(&self, bar: &Bar) -> Option<String> {
-        let all = self.pairs("regatta", bar.below, bar.bytes, cycles).len();
-        let quiet = self.pairs("regatta", bar.below, bar.bytes, quiet_cycles);
-        let head = format!("bar: {} against {} at most {:.2}", bar.what, bar.below, bar.ratio_max);
+    fn verdict(&self, bar: &Bar, group: &Group) -> Option<String> {
+        let all = self.pairs("regatta", bar.below, group, cycles).len();
+        let quiet = self.pairs("regatta", bar.below, group, quiet_cycles);
+        let (what, below, most) = (bar.what, bar.below, bar.ratio_max);
+        let head = format!("bar: {what}{} against {below} at most {most:.2}", group.apart);
         let Some(ratio) = compare(&quiet) else {
             return (all > 0).then(|| format!("{head}: cannot tell: no round was quiet"));
         };
@@ -319,10 +372,11 @@ impl Report {
 
     /// Judges the user instructions of a request: by the dearest round, for counts hardly vary.
     fn verdict_on_instructions(&self) -> Option<String> {
-        let all: Vec<f64> = self
-            .measured("regatta", USER_INSTRUCTIONS_BYTES)
-            .filter_map(|(_, one)| one.per_request(Event::UserInstructions))
-            .collect();
+        let ours =
+            |trial: &&Trial| trial.target == "regatta" && trial.bytes == USER_INSTRUCTIONS_BYTES;
+        let valid = self.trials.iter().filter(ours).filter_map(|trial| trial.outcome.as_ref().ok());
+        let all: Vec<f64> =
+            valid.filter_map(|one| one.per_request(Event::UserInstructions)).collect();
         let most = all.iter().copied().reduce(f64::max)?;
         let word = if most <= USER_INSTRUCTIONS_MAX { "met" } else { "NOT MET" };
         Some(format!(
@@ -403,6 +457,7 @@ fn measured_json(one: &Measured) -> Value {
         "counter_coverage": one.coverage,
         "server_cpu_share": one.busy(), "foreign_cpu_share": one.foreign(),
         "client_cpu_share": one.client_busy(),
+        "round_trip_of_a_cache_line_ns": one.apart_ns,
     })
 }
 
@@ -478,6 +533,7 @@ mod tests {
                     totals: [Some(1.0), Some(2.0), Some(cycles * 10.0), None],
                     coverage: 1.0,
                     cpus_busy: [Some(1.0), None],
+                    apart_ns: [None, None],
                 };
                 let outcome = if *cycles > 0.0 { Ok(measured) } else { Err("broke".to_owned()) };
                 trials.push(Trial { round, target: (*target).to_owned(), bytes: 4096, outcome });
@@ -530,6 +586,26 @@ mod tests {
         assert!(text.contains("1.000 [no interval] in 2 quiet rounds of 4 -> cannot"), "{text}");
         report.trials.iter_mut().for_each(disturb);
         assert!(report.text().contains("cannot tell: no round was quiet"), "{}", report.text());
+    }
+
+    #[test]
+    fn rounds_stand_together_if_the_cpus_did_not_move() {
+        let costs = [("regatta", [100.0, 900.0, 100.0, 900.0, 100.0, 400.0]), ("null", [100.0; 6])];
+        let mut report = report(&costs);
+        for trial in &mut report.trials {
+            let one = trial.outcome.as_mut().expect("valid");
+            one.apart_ns =
+                if trial.round % 2 == 0 { [80.0, 95.0] } else { [430.0, 400.0] }.map(Some);
+        }
+        // In one round they moved between the trials, in another within one.
+        report.trials[5].outcome.as_mut().expect("valid").apart_ns = [Some(90.0); 2];
+        report.trials[8].outcome.as_mut().expect("valid").apart_ns[1] = Some(420.0);
+        let text = report.text();
+        assert!(text.contains("4 KiB bodies, CPUs 80 to 95 ns apart (2 rounds)"), "{text}");
+        assert!(text.contains("4 KiB bodies, CPUs 400 to 430 ns apart (2 rounds)"), "{text}");
+        assert!(text.contains("ns apart (2 rounds) against null at most 1.10: 1.000 "), "{text}");
+        assert!(text.contains("ns apart (2 rounds) against null at most 1.10: 9.000 "), "{text}");
+        assert!(text.contains("the CPUs moved, rounds that are left out: 4 KiB: 3, 6"), "{text}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::rooms::Rooms;
 use crate::run::{self, Options, Progress};
 use crate::spec::{Experiment, Scale, parse};
 use crate::stats::{Random, median};
-use crate::trial::Bench;
+use crate::trial::{Attempt, Bench};
 use regatta_load::engine::{Fate, Outcome};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -167,6 +167,7 @@ impl<'a> Stage<'a> {
             let bench = self.bench(&experiment, &lacking)?;
             let name = Run::outcome_name(trial, attempt);
             let outcome = self.directory.join("outcomes").join(name);
+            let attempt = Attempt { number: attempt, like: self.run.apart_in(block) };
             let record = bench.lasting(&planned, &cell, attempt, windows, &outcome)?;
             run::note_environments(self.run, &bench)?;
             self.run.add(record)?;
@@ -206,7 +207,7 @@ impl<'a> Stage<'a> {
         let planned = Planned { trial: u32::MAX, block: u32::MAX, cell: 0, seed: 1 };
         let outcome = self.directory.join("outcomes/verification.json");
         let _ = fs::remove_file(&outcome);
-        let record = bench.lasting(&planned, &cell, 0, 1.0, &outcome)?;
+        let record = bench.lasting(&planned, &cell, Attempt::ONLY, 1.0, &outcome)?;
         let text = fs::read(&outcome).unwrap_or_default();
         compared(&arm.name(), serde_json::from_slice(&text).ok().as_ref(), &record.reasons)
     }

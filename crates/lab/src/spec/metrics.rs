@@ -22,6 +22,8 @@ const NAMES: &[&str] = &[
     "connections_most",
     "listen_overflows_per_s",
     "syn_drop_share",
+    "core_to_core_ns",
+    "core_to_core_after_ns",
     "segments_again_per_s",
     "unverified_share",
     "out_of_memory",

@@ -349,8 +349,17 @@ pub struct Guards {
     pub syn_drops_max: f64,
     /// The most replies that may go without the comparison that `workload.verify` asks for.
     pub unverified_max: f64,
+    /// How many times farther apart, or nearer, the server's and the client's processors may be
+    /// than before the block's first trial ([`crate::cores`]).
+    #[serde(default = "moved_max")]
+    pub moved_max: f64,
     /// How often an invalid trial is made again.
     pub retries: u32,
+}
+
+/// Of processors that have not moved, and of [`Guards`] from before they were looked at.
+pub(crate) const fn moved_max() -> f64 {
+    crate::cores::CLASS_STEP
 }
 
 impl Guards {
