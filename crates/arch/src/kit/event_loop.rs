@@ -595,6 +595,8 @@ fn settle<P: Poller>(
         slot.timer_at = deadline;
         wheel.insert(key, deadline);
     }
+    // Who is told of a change once can leave asked for what it has asked for.
+    let wanted = if poller.edge() { slot.interest.and(wanted) } else { wanted };
     if slot.interest == wanted {
         return false;
     }

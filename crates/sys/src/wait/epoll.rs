@@ -103,10 +103,10 @@ impl Poller for Epoll {
     }
 
     fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        if self.trigger == Trigger::Level {
-            return self.add_level(fd, key, interest);
+        match self.trigger {
+            Trigger::Level => self.add_level(fd, key, interest),
+            Trigger::Edge => self.watch(fd, key, edge(interest)),
         }
-        self.watch(fd, key, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
     }
 
     fn add_level(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
@@ -118,10 +118,11 @@ impl Poller for Epoll {
     }
 
     fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        if self.trigger == Trigger::Edge {
-            return Ok(());
-        }
-        epoll::modify(&self.fd, fd, epoll::EventData::new_u64(key), level(interest))?;
+        let flags = match self.trigger {
+            Trigger::Level => level(interest),
+            Trigger::Edge => edge(interest),
+        };
+        epoll::modify(&self.fd, fd, epoll::EventData::new_u64(key), flags)?;
         self.changes += 1;
         Ok(())
     }
@@ -175,6 +176,14 @@ fn level(interest: Interest) -> Flags {
     flags.set(Flags::IN, interest.read);
     flags.set(Flags::OUT, interest.write);
     flags.set(Flags::ET, interest == Interest::NONE);
+    flags
+}
+
+/// What comes, and its end, is always reported, once. Room to send only where it was waited for
+/// once: a new socket has some, and that is no news.
+fn edge(interest: Interest) -> Flags {
+    let mut flags = Flags::IN | Flags::RDHUP | Flags::ET;
+    flags.set(Flags::OUT, interest.write);
     flags
 }
 

@@ -29,6 +29,12 @@ impl Interest {
     pub const WRITE: Self = Self { read: false, write: true };
     /// Either.
     pub const BOTH: Self = Self { read: true, write: true };
+
+    /// This and the other.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self { read: self.read || other.read, write: self.write || other.write }
+    }
 }
 
 /// A descriptor that became ready.
@@ -56,8 +62,8 @@ pub trait Poller: fmt::Debug {
     fn name(&self) -> &'static str;
 
     /// True if an event comes once per change, so that everything there is must be taken before
-    /// waiting again. Then all of `add`'s descriptors are registered for both directions once, and
-    /// [`Poller::set`] does nothing.
+    /// waiting again. What can be received is then reported whatever interest says, so that
+    /// interest that was taken need not be taken back.
     fn edge(&self) -> bool {
         false
     }
