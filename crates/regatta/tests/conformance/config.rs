@@ -63,7 +63,7 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
     (
         "event",
         &[
-            ("poller", "\"epoll\""),
+            ("poller", "\"epoll-edge\""),
             ("send", "\"nonblocking\""),
             ("turn_bytes_max", "2097152"),
             ("turn_ops_max", "64"),
