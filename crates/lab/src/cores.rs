@@ -165,7 +165,7 @@ pub fn wait(like: f64, most: f64, apart: impl Fn() -> Option<f64>, stop: impl Fn
 
 /// Why a trial is not to be compared with others, if the processors were so far apart before it and
 /// after it, and the others began with them `like` that.
-pub(crate) fn moved(apart_ns: [Option<f64>; 2], like: Option<f64>, most: f64) -> Option<String> {
+pub fn moved(apart_ns: [Option<f64>; 2], like: Option<f64>, most: f64) -> Option<String> {
     let [before, after] = [apart_ns[0]?, apart_ns[1]?];
     let whole = |why: &str| {
         let now = format!("a cache line took {before:.0} ns there and back, then {after:.0} ns");

@@ -32,6 +32,9 @@ fn few<T>(all: impl Iterator<Item = T>, most: usize) -> Vec<T> {
     if all.len() > most { Vec::new() } else { all }
 }
 
+/// No such task (errno(3), ESRCH).
+pub(crate) const GONE: i32 = 3;
+
 /// Every task of some processes.
 pub(crate) fn threads(pids: &[u32]) -> BTreeSet<i32> {
     let all = pids.iter().flat_map(|pid| tasks(*pid));

@@ -2,7 +2,7 @@
 
 use crate::kept::Tasks;
 use crate::memory;
-use crate::process::{TASKS_MAX, output_of, threads};
+use crate::process::{GONE, TASKS_MAX, output_of, threads};
 use crate::processors::{self, Processors};
 use crate::stalls;
 use crate::stats::count;
@@ -23,8 +23,6 @@ pub(crate) const TICKS: f64 = 100.0;
 
 /// What a measurement in which tasks ended cannot say.
 const ENDED: &str = "voluntary_switches, involuntary_switches, disk_wait_s: tasks ended meanwhile";
-/// No such task (errno(3), ESRCH).
-const GONE: i32 = 3;
 
 /// One reading: of what takes no time to read, so that all of it is of one moment.
 #[derive(Debug)]
