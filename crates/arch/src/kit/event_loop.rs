@@ -595,13 +595,19 @@ fn settle<P: Poller>(
         slot.timer_at = deadline;
         wheel.insert(key, deadline);
     }
+    slot.interest != wanted && !ask(slot, key, wanted, poller)
+}
+
+/// Tells the poller what a connection waits for now; false if that cannot be watched.
+#[cold]
+fn ask<P: Poller>(slot: &mut Slot, key: u64, wanted: Interest, poller: &mut P) -> bool {
     // Who is told of a change once can leave asked for what it has asked for.
     let wanted = if poller.edge() { slot.interest.and(wanted) } else { wanted };
     if slot.interest == wanted {
-        return false;
+        return true;
     }
     slot.interest = wanted;
-    poller.set(slot.socket.as_fd(), key, wanted).is_err()
+    poller.set(slot.socket.as_fd(), key, wanted).is_ok()
 }
 
 #[cfg(test)]
