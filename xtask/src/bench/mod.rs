@@ -49,6 +49,8 @@ const CONNECTIONS_MAX: u64 = 2000;
 const BODY_BYTES_MAX: usize = 1 << 30;
 const START_MAX: Duration = Duration::from_secs(5);
 const WARM_SECONDS: u64 = 1;
+/// How often a trial is made again in which the CPUs moved.
+const RETRIES: u32 = 2;
 
 #[derive(Debug)]
 struct Options {
@@ -131,6 +133,10 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     let mut bench = Bench::new(options, interrupt, wrk)?;
     let whole = bench.run_rounds();
     bench.count_calls();
+    if bench.again > 0 {
+        let note = format!("{} trials were made again, for the CPUs had moved", bench.again);
+        bench.report.notes.push(note);
+    }
     print!("\n{}", bench.report.text());
     if let Some(path) = &bench.options.json {
         std::fs::write(path, format!("{:#}\n", bench.report.json()))
@@ -153,6 +159,8 @@ struct Bench {
     wrk: Wrk,
     /// How far apart those two were when the round's trials of a size began; None: at the first.
     apart_ns: Option<f64>,
+    /// Trials that were made again because the CPUs had moved.
+    again: u64,
     report: Report,
 }
 
@@ -204,8 +212,19 @@ impl Bench {
             notes,
             seed: options.seed,
         };
-        let apart_ns = None;
-        Ok(Self { options, interrupt, scratch, root, bodies, targets, cpus, wrk, apart_ns, report })
+        Ok(Self {
+            options,
+            interrupt,
+            scratch,
+            root,
+            bodies,
+            targets,
+            cpus,
+            wrk,
+            apart_ns: None,
+            again: 0,
+            report,
+        })
     }
 
     /// Runs every round; false if it was interrupted.
@@ -221,7 +240,7 @@ impl Bench {
                 if at % self.targets.len() == 0 {
                     self.apart_ns = None;
                 }
-                let outcome = self.trial(body, target);
+                let outcome = self.trial_in_place(body, target);
                 if self.interrupt.is_set() {
                     self.report.notes.push(format!("interrupted in round {}", round + 1));
                     return false;
@@ -233,6 +252,20 @@ impl Bench {
             }
         }
         true
+    }
+
+    /// One timed trial, made again if the CPUs moved meanwhile, or are not where they were when the
+    /// round's trials of this size began.
+    fn trial_in_place(&mut self, body: usize, target: usize) -> Result<Measured, String> {
+        for _ in 0..RETRIES {
+            let measured = self.trial(body, target)?;
+            if cores::moved(measured.apart_ns, self.apart_ns, cores::CLASS_STEP).is_none() {
+                self.apart_ns = self.apart_ns.or(measured.apart_ns[0]);
+                return Ok(measured);
+            }
+            self.again += 1;
+        }
+        self.trial(body, target)
     }
 
     /// One timed trial: a fresh server, verified, warmed, measured, verified again.
@@ -261,7 +294,6 @@ impl Bench {
         let after = busy();
         let apart_ns = [apart_before, apart()];
         let spent = |at: usize| Some(after[at]? - before[at]?);
-        self.apart_ns = self.apart_ns.or(apart_before);
         self.verify(body, target, address)?;
         match load.fault {
             Some(fault) => Err(fault),
