@@ -259,7 +259,7 @@ impl Bench {
     fn trial_in_place(&mut self, body: usize, target: usize) -> Result<Measured, String> {
         for _ in 0..RETRIES {
             let measured = self.trial(body, target)?;
-            if cores::moved(measured.apart_ns, self.apart_ns, cores::CLASS_STEP).is_none() {
+            if cores::moved(measured.apart_ns, self.apart_ns, cores::MOVED_MIN).is_none() {
                 self.apart_ns = self.apart_ns.or(measured.apart_ns[0]);
                 return Ok(measured);
             }
@@ -284,7 +284,7 @@ impl Bench {
         let busy = || self.cpus.map(|cpu| cpu.and_then(machine::busy_seconds));
         let apart = || cores::round_trip_ns(self.cpus[0]?, self.cpus[1]?);
         if let Some(like) = self.apart_ns {
-            cores::wait(like, cores::CLASS_STEP, apart, || self.interrupt.is_set());
+            cores::wait(like, cores::MOVED_MIN, apart, || self.interrupt.is_set());
         }
         let apart_before = apart();
         let before = busy();

@@ -359,7 +359,7 @@ pub struct Guards {
 
 /// Of processors that have not moved, and of [`Guards`] from before they were looked at.
 pub(crate) const fn moved_max() -> f64 {
-    crate::cores::CLASS_STEP
+    crate::cores::MOVED_MIN
 }
 
 impl Guards {
