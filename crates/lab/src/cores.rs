@@ -28,8 +28,8 @@ const WAIT_STEP: Duration = Duration::from_millis(250);
 /// Distances of one class differ less from the next one of it. Those of one place scatter by a few
 /// tenths; within a cache, across caches and across sockets are each two times the one before.
 const CLASS_STEP: f64 = 1.7;
-/// So many times farther apart, or nearer, processors have moved. Within one cache 59 to 152 ns were
-/// met, across caches 340 to 630.
+/// So many times farther apart, or nearer, processors have moved. Within one cache 59 to 152 ns
+/// were met, across caches 340 to 630.
 pub const MOVED_MIN: f64 = 2.2;
 
 /// A word alone in its cache lines, of which some processors fetch two at once.
