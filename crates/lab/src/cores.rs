@@ -32,6 +32,11 @@ const CLASS_STEP: f64 = 1.7;
 /// were met, across caches 340 to 630.
 pub const MOVED_MIN: f64 = 2.2;
 
+/// What is noted of a trial that counts though they moved.
+pub(crate) const MOVED: &str = "the processors moved, or were elsewhere than when the block began \
+     (core_to_core_ns, core_to_core_after_ns): its times and cycles are not those of the others; \
+     guards.moved_max would have refused it";
+
 /// A word alone in its cache lines, of which some processors fetch two at once.
 #[derive(Default)]
 #[repr(align(128))]

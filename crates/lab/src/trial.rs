@@ -191,9 +191,9 @@ impl Bench<'_> {
         };
         let planned_s = asked.as_ref().map_or(0.0, |asked| asked.warm_s + asked.window_s);
         let machine = self.experiment.machine.at(&cell.levels);
-        if let Some(like) = like {
+        if let (Some(like), Some(most)) = (like, guards.moved_max) {
             let stop = || self.stop.load(Ordering::Relaxed);
-            cores::wait(like, guards.moved_max, || cores::between(&machine), stop);
+            cores::wait(like, most, || cores::between(&machine), stop);
         }
         match asked.and_then(|asked| self.measure(cell, &asked, outcome, None)) {
             Err(why) if why == INTERRUPTED => Err(why),
@@ -207,7 +207,10 @@ impl Bench<'_> {
                 record.rules = rules::kept(&found.rules);
                 let Experiment { machine, measure, .. } = self.experiment;
                 record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
-                record.reasons.extend(cores::moved(seen.apart_ns, like, guards.moved_max));
+                let moved = |most| cores::moved(seen.apart_ns, like, most);
+                record.reasons.extend(guards.moved_max.and_then(moved));
+                let moved = moved(cores::MOVED_MIN).map(|_| cores::MOVED.to_owned());
+                let moved = moved.filter(|_| guards.moved_max.is_none());
                 (record.spectrum, record.series) =
                     (spectrum(&found), series(&found, planned_s, &seen.seconds_sampled));
                 let settled = match measure.warm {
@@ -216,7 +219,7 @@ impl Bench<'_> {
                 };
                 record.reasons.extend(settled.as_ref().err().cloned());
                 record.valid = record.reasons.is_empty();
-                let notes = settled.ok().flatten().into_iter().chain(seen.missing);
+                let notes = settled.ok().flatten().into_iter().chain(seen.missing).chain(moved);
                 record.reasons.extend(notes.map(|what| format!("note: {what}")));
                 record.reasons.extend(self.rooms.note(cell));
                 record.counters = seen.counters;

@@ -10,6 +10,7 @@ use crate::date::date;
 use crate::stats;
 use minijinja::{Environment, value::Serde};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 const TEMPLATE: &str = include_str!("../../assets/report.html");
 const STYLE: &str = include_str!("../../assets/report.css");
@@ -225,11 +226,15 @@ impl Report<'_> {
             .collect()
     }
 
-    /// What is to be known of trials that count, each once.
+    /// What is to be known of trials, each once, and of how many.
     fn notes(&self) -> Vec<String> {
         let notes = self.run.records.iter().flat_map(|record| &record.reasons);
-        let notes = notes.filter_map(|reason| reason.strip_prefix("note: ").map(str::to_owned));
-        notes.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+        let mut trials = BTreeMap::<&str, usize>::new();
+        for note in notes.filter_map(|reason| reason.strip_prefix("note: ")) {
+            *trials.entry(note).or_default() += 1;
+        }
+        let all = self.run.records.len();
+        trials.into_iter().map(|(note, of)| format!("{note} ({of} of {all} trials)")).collect()
     }
 
     fn environment(&self) -> Vec<[String; 2]> {

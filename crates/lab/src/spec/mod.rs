@@ -350,16 +350,11 @@ pub struct Guards {
     /// The most replies that may go without the comparison that `workload.verify` asks for.
     pub unverified_max: f64,
     /// How many times farther apart, or nearer, the server's and the client's processors may be
-    /// than before the block's first trial ([`crate::cores`]).
-    #[serde(default = "moved_max")]
-    pub moved_max: f64,
+    /// than before the block's first trial ([`crate::cores`]); None: wherever they are.
+    #[serde(default)]
+    pub moved_max: Option<f64>,
     /// How often an invalid trial is made again.
     pub retries: u32,
-}
-
-/// Of processors that have not moved, and of [`Guards`] from before they were looked at.
-pub(crate) const fn moved_max() -> f64 {
-    crate::cores::MOVED_MIN
 }
 
 impl Guards {

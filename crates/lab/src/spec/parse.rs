@@ -466,7 +466,7 @@ fn guards(fields: Fields<'_, '_, '_>) -> Guards {
         errors_max,
         syn_drops_max: share("syn_drops_max", drops),
         unverified_max: share("unverified_max", 0.01),
-        moved_max: fields.number("moved_max", 1.0..=1e6).unwrap_or_else(super::moved_max),
+        moved_max: fields.number("moved_max", 1.0..=1e6),
         retries: fields.count("retries", 0..=10).unwrap_or(1),
     };
     fields.finish();
