@@ -3,12 +3,13 @@
 //! Everything that a server and its client share moves between their processors. Where a hypervisor
 //! moves a guest's processors, that takes 90 ns in one minute, within one cache, and 450 ns in the
 //! next, and the same server needs twice the cycles for a reply. Nothing else tells: no time is
-//! stolen, and instructions are the same. So it is measured before and after each trial, and a
-//! trial counts only if they stayed where they were when its block began
-//! ([`crate::spec::Guards`]).
+//! stolen, and instructions are the same. So it is measured before and after each trial. Where they
+//! did not stay where they were when its block began, that is noted, or the trial does not count
+//! ([`crate::spec::Guards::moved_max`]).
 
+use crate::group::run_on;
 use crate::spec::Machine;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::CpuSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -53,25 +54,18 @@ pub fn round_trip_ns(one: usize, other: usize) -> Option<f64> {
     let deadline = Instant::now() + PATIENCE;
     thread::scope(|scope| {
         let answers = thread::Builder::new().spawn_scoped(scope, || {
-            if pin(other).is_some() {
+            if run_on(&[other]).is_ok() {
                 answer(&line.0, deadline);
             }
         });
         let asks = thread::Builder::new().spawn_scoped(scope, || {
-            let shortest = pin(one).and_then(|()| ask(&line.0, deadline));
+            let shortest = run_on(&[one]).ok().and_then(|()| ask(&line.0, deadline));
             line.0.store(OVER, Ordering::Release);
             shortest
         });
         answers.ok()?;
         asks.ok()?.join().ok()?
     })
-}
-
-/// Lets the calling thread run on one processor only.
-fn pin(cpu: usize) -> Option<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).ok()
 }
 
 /// Writes odd numbers and waits for the even one behind each: nanoseconds of a round trip.

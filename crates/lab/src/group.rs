@@ -46,12 +46,7 @@ impl Group {
         leave_max: Duration,
     ) -> Result<Self, String> {
         let before = sched_getaffinity(None).map_err(|error| format!("affinity: {error}"))?;
-        if !cpus.is_empty() {
-            let mut set = CpuSet::new();
-            cpus.iter().for_each(|cpu| set.set(*cpu));
-            sched_setaffinity(None, &set)
-                .map_err(|error| format!("processors {cpus:?}: {error}"))?;
-        }
+        run_on(cpus)?;
         let child = command.spawn();
         let child = child.map_err(|error| format!("{}: {error}", command.get_program().display()));
         sched_setaffinity(None, &before).map_err(|error| format!("affinity: {error}"))?;
@@ -167,4 +162,14 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = text.rsplit_once(") ")?;
     after_name.split(' ').nth(1)?.parse().ok()
+}
+
+/// Binds this thread, and those it starts from now on, to some processors; none: leaves it.
+pub(crate) fn run_on(cpus: &[usize]) -> Result<(), String> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set).map_err(|error| format!("processors {cpus:?}: {error}"))
 }

@@ -207,10 +207,12 @@ impl Bench<'_> {
                 record.rules = rules::kept(&found.rules);
                 let Experiment { machine, measure, .. } = self.experiment;
                 record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
-                let moved = |most| cores::moved(seen.apart_ns, like, most);
-                record.reasons.extend(guards.moved_max.and_then(moved));
-                let moved = moved(cores::MOVED_MIN).map(|_| cores::MOVED.to_owned());
-                let moved = moved.filter(|_| guards.moved_max.is_none());
+                let most = guards.moved_max.unwrap_or(cores::MOVED_MIN);
+                let (refused, noted) = match cores::moved(seen.apart_ns, like, most) {
+                    Some(_) if guards.moved_max.is_none() => (None, Some(cores::MOVED.to_owned())),
+                    moved => (moved, None),
+                };
+                record.reasons.extend(refused);
                 (record.spectrum, record.series) =
                     (spectrum(&found), series(&found, planned_s, &seen.seconds_sampled));
                 let settled = match measure.warm {
@@ -219,7 +221,7 @@ impl Bench<'_> {
                 };
                 record.reasons.extend(settled.as_ref().err().cloned());
                 record.valid = record.reasons.is_empty();
-                let notes = settled.ok().flatten().into_iter().chain(seen.missing).chain(moved);
+                let notes = settled.ok().flatten().into_iter().chain(seen.missing).chain(noted);
                 record.reasons.extend(notes.map(|what| format!("note: {what}")));
                 record.reasons.extend(self.rooms.note(cell));
                 record.counters = seen.counters;

@@ -2,7 +2,7 @@
 //! program that was asked for.
 
 use rustix::process::{setpriority_process, setsid};
-use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -85,7 +85,7 @@ impl Entry {
             let file = group.join("cgroup.procs");
             std::fs::write(&file, "0").map_err(|error| format!("{}: {error}", file.display()))?;
         }
-        run_on(&self.cpus)?;
+        crate::group::run_on(&self.cpus)?;
         if self.nice != 0 {
             prefer(self.nice).map_err(|error| format!("priority {}: {error}", self.nice))?;
         }
@@ -121,14 +121,4 @@ pub(super) fn prefer(nice: i32) -> io::Result<()> {
 fn namespace(pid: u32, kind: &str) -> Result<File, String> {
     let path = format!("/proc/{pid}/ns/{kind}");
     File::open(&path).map_err(|error| format!("{path}: {error}"))
-}
-
-/// Binds this thread, and those it starts from now on, to some processors; none: leaves it.
-pub(super) fn run_on(cpus: &[usize]) -> Result<(), String> {
-    if cpus.is_empty() {
-        return Ok(());
-    }
-    let mut set = CpuSet::new();
-    cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
-    sched_setaffinity(None, &set).map_err(|error| format!("processors {cpus:?}: {error}"))
 }

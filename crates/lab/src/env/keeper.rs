@@ -249,7 +249,7 @@ pub(super) fn with_namespaces(network: bool, mounts: bool) -> Command {
 pub(super) fn hold() -> Result<(), String> {
     die_with_keeper()?;
     let cpus: Vec<usize> = order()?;
-    enter::run_on(&cpus)?;
+    crate::group::run_on(&cpus)?;
     say("ready");
     while !is_abandoned(LOOK) {}
     Ok(())

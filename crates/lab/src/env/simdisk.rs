@@ -49,7 +49,7 @@ pub(super) fn run() -> Result<(), String> {
     super::keeper::die_with_keeper()?;
     let orders: Orders = super::keeper::order()?;
     let failed = |error: io::Error| format!("simulated disk: {error}");
-    super::enter::run_on(&orders.cpus)?;
+    crate::group::run_on(&orders.cpus)?;
     // A disk does not queue for a processor.
     let _ = super::enter::prefer(NICE);
     let store = Store::open(&orders).map_err(failed)?;

@@ -3,7 +3,6 @@
 //! A control group's quota does not make one: the kernel looks at it at its ticks, so that a server
 //! with 20 % runs for 4 ms and then stands still for 16 ms, which no slow processor does.
 
-use super::enter;
 use super::keeper::{die_with_keeper, is_abandoned, order, say};
 use super::simdisk::{now_ns, sleep_until};
 use serde::{Deserialize, Serialize};
@@ -49,7 +48,7 @@ fn taken_ns(left_percent: u32) -> u64 {
 
 /// Runs for `taken` of each period and sleeps for the rest.
 fn take(cpu: usize, taken: u64) {
-    if enter::run_on(&[cpu]).is_err() {
+    if crate::group::run_on(&[cpu]).is_err() {
         return;
     }
     let mut next = now_ns();
