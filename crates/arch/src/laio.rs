@@ -8,6 +8,7 @@ use crate::{
         disk::{Bytes, Disk, News, Opening, Report, front},
         helper_threads::Threads,
         helpers::{Below, Crew, Errand, Helpers, Job, Limits, Purpose},
+        waiting::{Turn, Waiting},
     },
     options::{Kind, OptionSpec, joined},
 };
@@ -64,8 +65,7 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
         if env.settings.text("laio.engine") == "uring" {
             let root = env.root.try_clone().map_err(|error| format!("the root: {error}"))?;
             let ring = Ring::new(root, env.rules).map_err(|error| refusal(&error))?;
-            let (asked, news) = (HashMap::new(), VecDeque::new());
-            Ok(Box::new(RingDisk { ring, asked, news, chunk_bytes, tally }))
+            Ok(Box::new(RingDisk::new(ring, chunk_bytes, tally)))
         } else {
             let crew = Threads::new(&env.root, env.rules)
                 .map_err(|error| format!("cannot prepare for threads: {error}"))?;
@@ -126,6 +126,7 @@ impl Engine for Ring {
 /// The kernel continues what would block.
 struct RingDisk<'a, E> {
     ring: E,
+    waiting: Waiting,
     /// Who has asked for what is not over, by token. The ring gives a token out again as soon as it
     /// has reported it.
     asked: HashMap<Token, Asked>,
@@ -136,21 +137,26 @@ struct RingDisk<'a, E> {
 }
 
 struct Asked {
-    /// The connection; `None` once it has no more use for it.
-    key: Option<u64>,
+    key: u64,
+    turn: Turn,
     purpose: Purpose,
     /// Bytes that may be sent when a range is ready.
     bytes: u64,
 }
 
-impl<E: Engine> RingDisk<'_, E> {
+impl<'a, E: Engine> RingDisk<'a, E> {
+    fn new(ring: E, chunk_bytes: u64, tally: Tally<'a>) -> Self {
+        let (waiting, asked, news) = (Waiting::default(), HashMap::new(), VecDeque::new());
+        Self { ring, waiting, asked, news, chunk_bytes, tally }
+    }
+
     fn start(&mut self, work: Work, key: u64, purpose: Purpose, bytes: u64) -> Option<Finished> {
-        let asked = Asked { key: Some(key), purpose, bytes };
         let token = match self.ring.start(work) {
             Ok(finished) => return count(Some(finished), self.tally),
             Err(token) => token,
         };
-        self.asked.insert(token, asked);
+        let turn = self.waiting.ask(key);
+        self.asked.insert(token, Asked { key, turn, purpose, bytes });
         count(None, self.tally)
     }
 
@@ -188,10 +194,7 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
     }
 
     fn forget(&mut self, key: u64) {
-        let over = self.news.iter_mut().map(|(asked, _)| asked);
-        for asked in self.asked.values_mut().chain(over).filter(|asked| asked.key == Some(key)) {
-            asked.key = None;
-        }
+        self.waiting.forget(key);
     }
 
     fn source(&self) -> Option<BorrowedFd<'_>> {
@@ -202,13 +205,14 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
         if self.news.is_empty() {
             self.take_finished();
         }
-        while let Some((Asked { key, purpose, bytes }, finished)) = self.news.pop_front() {
+        while let Some((asked, finished)) = self.news.pop_front() {
+            let Asked { key, turn, purpose, bytes } = asked;
             let news = match (purpose, finished) {
                 (Purpose::Open(ticket), Finished::Opened(found)) => News::Opened(ticket, found),
                 (Purpose::Read(ticket), Finished::Read(read)) => News::Read(ticket, read),
                 _ => News::Warm(bytes),
             };
-            if let Some(key) = key {
+            if self.waiting.is_told(key, turn) {
                 return Some(Report { key, news, spent: Spent::default() });
             }
             self.tally.add(Counter::DiskNewsDropped, 1);
@@ -296,8 +300,7 @@ mod tests {
             let root = folder.root.try_clone().unwrap();
             let Ok(ring) = Ring::new(root, OpenRules::default()) else { return };
             let tally = Tally::Owned(arena.slot(0));
-            let (asked, news) = (HashMap::new(), VecDeque::new());
-            let mut disk = RingDisk { ring, asked, news, chunk_bytes: CHUNK, tally };
+            let mut disk = RingDisk::new(ring, CHUNK, tally);
             run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
         }
         assert!(sums.at_once > 1000, "{sums:?}");
@@ -385,8 +388,7 @@ mod tests {
             let &Setting { seed, root, tally, .. } = setting;
             let (dice, bell) = (Dice::new(!seed), Bell::new().unwrap());
             let ring = Scripted { dice, root, bell, jobs: Vec::new() };
-            let (asked, news) = (HashMap::new(), VecDeque::new());
-            Box::new(RingDisk { ring, asked, news, chunk_bytes: CHUNK, tally })
+            Box::new(RingDisk::new(ring, CHUNK, tally))
         }
         let test = "a_loop_with_a_ring_forgets_nobody";
         check(&run_all(Cast::one(test), &make), 5);

@@ -6,12 +6,15 @@
 #[cfg(test)]
 pub(crate) mod schedule;
 
-use super::disk::{Bytes, News, Opening, Report};
+use super::{
+    disk::{Bytes, News, Opening, Report},
+    waiting::{Turn, Waiting},
+};
 use crate::drive::ledger::Spent;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, ReadReq, Ticket};
 use regatta_sys::{OpenRules, Root, StaticFile, clock, open_below, read_range};
-use std::{collections::VecDeque, io, os::fd::BorrowedFd};
+use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
 /// How many helpers an errand may lose before the loop runs it itself.
 const TRIES_MAX: u8 = 2;
@@ -54,12 +57,14 @@ pub enum Purpose {
 /// An errand, and whose it is.
 #[derive(Debug)]
 pub struct Job {
-    /// The connection; `None` once it has no more use for it.
-    pub key: Option<u64>,
+    /// The connection.
+    pub key: u64,
     /// What the errand is for.
     pub purpose: Purpose,
     /// The errand.
     pub errand: Errand,
+    /// When it is its turn, among those that wait for a helper.
+    turn: Turn,
     tries: u8,
     /// When it was asked for, or given to a helper: the precise clock.
     since: u64,
@@ -69,7 +74,7 @@ impl Job {
     /// An errand that nobody has tried.
     #[must_use]
     pub fn new(key: u64, purpose: Purpose, errand: Errand) -> Self {
-        Self { key: Some(key), purpose, errand, tries: 0, since: clock::nanos() }
+        Self { key, purpose, errand, turn: Turn::default(), tries: 0, since: clock::nanos() }
     }
 }
 
@@ -144,7 +149,10 @@ pub struct Limits {
 pub struct Helpers<'a, C> {
     crew: C,
     limits: Limits,
-    queue: VecDeque<Job>,
+    /// Who waits for an outcome: of an errand in the queue, or of one that is being run.
+    waiting: Waiting,
+    /// Errands that wait for a helper, by their turn.
+    queue: BTreeMap<Turn, Job>,
     /// By helper: what it is doing.
     busy: Vec<Option<Job>>,
     /// Those without an errand, and since when they have none: the precise clock.
@@ -157,15 +165,16 @@ pub struct Helpers<'a, C> {
 impl<'a, C: Crew> Helpers<'a, C> {
     /// No helpers yet.
     pub fn new(crew: C, limits: Limits, tally: Tally<'a>) -> Self {
-        let (queue, busy, idle) = (VecDeque::new(), Vec::new(), Vec::new());
-        Self { crew, limits, queue, busy, idle, count: 0, tally }
+        let (waiting, queue) = (Waiting::default(), BTreeMap::new());
+        let (busy, idle) = (Vec::new(), Vec::new());
+        Self { crew, limits, waiting, queue, busy, idle, count: 0, tally }
     }
 
     /// Has an errand run.
     ///
     /// # Errors
     /// The errand, if there is no helper and none can be started: run it yourself.
-    fn ask(&mut self, job: Job) -> Result<(), Job> {
+    fn ask(&mut self, mut job: Job) -> Result<(), Job> {
         self.tally.add(
             match job.purpose {
                 Purpose::Open(_) => Counter::HelperErrandsOpen,
@@ -174,14 +183,16 @@ impl<'a, C: Crew> Helpers<'a, C> {
             },
             1,
         );
-        self.queue.push_back(job);
+        job.turn = self.waiting.ask(job.key);
+        self.queue.insert(job.turn, job);
         self.dispatch();
         let waiting = self.queue.len() as u64;
         self.tally.max(Counter::HelperQueueMax, waiting);
         self.tally.add(Counter::HelperQueueSum, waiting);
         if self.count == 0
-            && let Some(job) = self.queue.pop_back()
+            && let Some((_, job)) = self.queue.pop_last()
         {
+            self.waiting.forget(job.key);
             self.tally.add(Counter::HelperErrandsSelf, 1);
             return Err(job);
         }
@@ -198,10 +209,11 @@ impl<'a, C: Crew> Helpers<'a, C> {
     pub fn report(&mut self, below: Below<'_>) -> Option<Report> {
         loop {
             let (job, outcome) = self.news()?;
-            let Some(key) = job.key else {
+            let key = job.key;
+            if !self.waiting.is_told(key, job.turn) {
                 self.tally.add(Counter::DiskNewsDropped, 1);
                 continue;
-            };
+            }
             let (news, spent) = below.finish(job, outcome);
             return Some(Report { key, news, spent });
         }
@@ -214,7 +226,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
                 self.dispatch();
             }
             if self.count == 0
-                && let Some(job) = self.queue.pop_front()
+                && let Some((_, job)) = self.queue.pop_first()
             {
                 self.tally.add(Counter::HelperErrandsSelf, 1);
                 return Some((job, None));
@@ -248,11 +260,8 @@ impl<'a, C: Crew> Helpers<'a, C> {
 
     /// Drops the errand of this connection if it waits, and its outcome if it is being run.
     pub fn forget(&mut self, key: u64) {
-        self.queue.retain(|job| job.key != Some(key));
-        for job in self.busy.iter_mut().flatten() {
-            if job.key == Some(key) {
-                job.key = None;
-            }
+        if let Some(turn) = self.waiting.forget(key) {
+            self.queue.remove(&turn);
         }
     }
 
@@ -271,7 +280,12 @@ impl<'a, C: Crew> Helpers<'a, C> {
         job.tries += 1;
         if job.tries < TRIES_MAX {
             job.since = clock::nanos();
-            self.queue.push_front(job);
+            if self.waiting.is_waited_for(job.key, job.turn) {
+                // It is the oldest.
+                self.queue.insert(job.turn, job);
+            } else {
+                self.tally.add(Counter::DiskNewsDropped, 1);
+            }
             self.dispatch();
             return None;
         }
@@ -287,7 +301,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
             else {
                 return;
             };
-            let Some(mut job) = self.queue.pop_front() else { return };
+            let Some((turn, mut job)) = self.queue.pop_first() else { return };
             match self.crew.give(helper, &job.errand) {
                 Ok(()) => {
                     let now = clock::nanos();
@@ -297,7 +311,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
                     self.busy[helper] = Some(job);
                 }
                 Err(_) => {
-                    self.queue.push_front(job);
+                    self.queue.insert(turn, job);
                     self.tally.add(Counter::HelpersLost, 1);
                     self.count -= 1;
                     self.crew.dismiss(helper);
@@ -323,11 +337,11 @@ impl<'a, C: Crew> Helpers<'a, C> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::waiting::turns_compared, *};
     use regatta_metrics::{Arena, Gauge};
     use regatta_op::Codings;
     use regatta_sys::{Bell, made_up};
-    use std::{os::fd::AsFd, sync::atomic::AtomicU64};
+    use std::{collections::VecDeque, os::fd::AsFd, sync::atomic::AtomicU64};
 
     /// Helpers that do nothing until they are told to.
     struct Idle {
@@ -388,14 +402,14 @@ mod tests {
             assert_eq!((helpers.count, helpers.queue.len()), (2, 2));
             helpers.crew.said.push_back((1, Some(Outcome::Found)));
             let (done, outcome) = helpers.news().unwrap();
-            assert_eq!(done.key, Some(1));
+            assert_eq!(done.key, 1);
             assert!(matches!(outcome, Some(Outcome::Found)));
             assert_eq!(helpers.crew.given, [0, 1, 1], "the next errand went to who was free");
             for helper in [0, 1, 0] {
                 helpers.crew.said.push_back((helper, Some(Outcome::Found)));
             }
             let keys: Vec<_> = (0..3).map(|_| helpers.news().unwrap().0.key).collect();
-            assert_eq!(keys, [Some(0), Some(2), Some(3)]);
+            assert_eq!(keys, [0, 2, 3]);
             assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "one is enough in reserve");
             assert!(helpers.news().is_none());
             let Tally::Owned(slot) = tally else { panic!("it is") };
@@ -414,10 +428,10 @@ mod tests {
             helpers.ask(job(1)).unwrap();
             at(130);
             helpers.crew.said.push_back((0, Some(Outcome::Found)));
-            assert_eq!(helpers.news().unwrap().0.key, Some(0));
+            assert_eq!(helpers.news().unwrap().0.key, 0);
             at(150);
             helpers.crew.said.push_back((0, Some(Outcome::Found)));
-            assert_eq!(helpers.news().unwrap().0.key, Some(1));
+            assert_eq!(helpers.news().unwrap().0.key, 1);
             at(200);
             helpers.ask(job(2)).unwrap();
             made_up::clear();
@@ -438,7 +452,7 @@ mod tests {
             assert_eq!(helpers.crew.given, [0, 1]);
             helpers.crew.said.push_back((1, None));
             let (back, outcome) = helpers.news().unwrap();
-            assert!(back.key == Some(7) && outcome.is_none(), "it has cost two");
+            assert!(back.key == 7 && outcome.is_none(), "it has cost two");
             assert_eq!(helpers.count, 0);
         });
     }
@@ -452,15 +466,35 @@ mod tests {
             helpers.forget(2);
             helpers.forget(0);
             helpers.crew.said.push_back((0, Some(Outcome::Found)));
-            assert_eq!(helpers.news().unwrap().0.key, None);
+            let job = helpers.news().unwrap().0;
+            assert!(!helpers.waiting.is_told(job.key, job.turn));
             assert_eq!(helpers.crew.given, [0, 1]);
+        });
+    }
+
+    /// However many leave at once.
+    #[test]
+    fn to_forget_one_is_not_to_look_at_all() {
+        const CLIENTS: u64 = 10_000;
+        with(LIMITS, true, |mut helpers, _| {
+            for key in 0..CLIENTS {
+                helpers.ask(job(key)).unwrap();
+            }
+            let before = turns_compared();
+            for key in (0..CLIENTS).rev() {
+                helpers.forget(key);
+            }
+            // A look from the root of the tree to the turn.
+            let compared = turns_compared() - before;
+            assert!(compared < CLIENTS * 64, "{compared}");
+            assert!(helpers.queue.is_empty() && helpers.waiting.is_empty());
         });
     }
 
     #[test]
     fn without_helpers_the_errand_comes_back() {
         with(LIMITS, false, |mut helpers, tally| {
-            assert_eq!(helpers.ask(job(1)).unwrap_err().key, Some(1));
+            assert_eq!(helpers.ask(job(1)).unwrap_err().key, 1);
             assert!(helpers.queue.is_empty());
             let Tally::Owned(slot) = tally else { return };
             assert_eq!(slot.get(Counter::HelperErrandsSelf), 1);

@@ -9,4 +9,5 @@ pub mod helper_threads;
 pub mod helpers;
 pub mod shared_cache;
 pub mod slab;
+pub mod waiting;
 pub mod wheel;

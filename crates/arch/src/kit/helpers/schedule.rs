@@ -133,14 +133,16 @@ impl Helpers<'_, Moved<'_>> {
 
 /// What must hold between any two calls.
 fn check(helpers: &Helpers<'_, Moved<'_>>, waiting: &HashSet<u64>) {
-    let Helpers { crew, limits, queue, busy, idle, count, .. } = helpers;
+    let Helpers { crew, limits, waiting: known, queue, busy, idle, count, .. } = helpers;
     assert_eq!(*count, crew.count(), "who is there");
     assert!(*count <= limits.helpers_max);
     assert!(queue.is_empty() || *count > 0, "nobody would ever come for the queue");
     assert!(queue.is_empty() || idle.is_empty(), "a helper and an errand wait for each other");
-    let queued = queue.iter().filter_map(|job| job.key);
-    let keys: Vec<u64> = queued.chain(busy.iter().flatten().filter_map(|job| job.key)).collect();
+    let jobs = queue.values().chain(busy.iter().flatten());
+    let waited = jobs.filter(|job| known.is_waited_for(job.key, job.turn));
+    let keys: Vec<u64> = waited.map(|job| job.key).collect();
     assert_eq!(keys.len(), waiting.len(), "each waits once");
+    assert!(queue.len() <= waiting.len() && known.len() == waiting.len(), "nobody else does");
     assert!(keys.iter().all(|key| waiting.contains(key)));
 }
 
@@ -148,9 +150,8 @@ fn check(helpers: &Helpers<'_, Moved<'_>>, waiting: &HashSet<u64>) {
 fn hear(helpers: &mut Helpers<'_, Moved<'_>>, waiting: &mut HashSet<u64>, breath: usize) {
     helpers.crew.breath = breath;
     while let Some((job, _)) = helpers.news() {
-        if let Some(key) = job.key {
-            assert!(waiting.remove(&key), "{key} did not wait");
-        }
+        let told = helpers.waiting.is_told(job.key, job.turn);
+        assert_eq!(told, waiting.remove(&job.key), "{} did not wait", job.key);
     }
     assert!(helpers.idle.len() <= helpers.limits.helpers_max);
 }
@@ -176,7 +177,7 @@ fn every_errand_ends_once_whoever_dies() {
                     let purpose = Purpose::Open(Ticket(0));
                     match helpers.ask(Job::new(next_key, purpose, Errand::Open(req))) {
                         Ok(()) => assert!(waiting.insert(next_key)),
-                        Err(job) => assert_eq!(job.key, Some(next_key)),
+                        Err(job) => assert_eq!(job.key, next_key),
                     }
                 }
                 2 => {
