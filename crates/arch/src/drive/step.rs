@@ -29,6 +29,8 @@ pub struct Slot {
     pub timer_at: Tick,
     /// When the request that is being timed was about to be read, nanoseconds; 0 if none is.
     pub timed_from: u64,
+    /// It waits for another turn, which comes whatever the poller says.
+    pub queued: bool,
     /// A `Recv` that has been offered and not performed.
     recv: bool,
     /// A `Send` that has been offered and not finished.
@@ -57,6 +59,7 @@ impl Slot {
             interest: Interest::NONE,
             timer_at: Tick::NEVER,
             timed_from: 0,
+            queued: false,
             recv: false,
             send: None,
             warming: None,

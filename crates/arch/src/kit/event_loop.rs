@@ -148,10 +148,12 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if let Some(source) = disk.source() {
             self.poller.add_level(source, DISK, Interest::READ)?;
         }
-        self.listen(true)?;
+        self.listen()?;
         let mut events = Vec::with_capacity(1024);
         loop {
             self.wait(&mut events)?;
+            // Who is queued in this round has its next turn in the next one.
+            let queued = self.again.len();
             for event in events.drain(..) {
                 match event.key {
                     BELL => drop(self.around.bell.clear()),
@@ -160,11 +162,12 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                     key => self.event(key, event, disk),
                 }
             }
-            for _ in 0..self.again.len() {
-                match self.again.pop_front() {
-                    Some(key) => self.turn(key, disk),
-                    None => break,
-                }
+            for _ in 0..queued {
+                let Some(key) = self.again.pop_front() else { break };
+                self.turn_after(key, disk, |slot| {
+                    slot.queued = false;
+                    Spent::default()
+                });
             }
             self.expire(disk);
             self.tick();
@@ -250,18 +253,13 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         Duration::from_millis(ms)
     }
 
-    /// Adds the listeners to the interest set, or removes them.
-    fn listen(&mut self, polled: bool) -> io::Result<()> {
-        if self.acceptor.polled == polled {
+    /// Adds the listeners to the interest set: all of them, or none.
+    fn listen(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.acceptor.polled, true) {
             return Ok(());
         }
-        self.acceptor.polled = polled;
         for (listener, at) in self.acceptor.listeners.iter().zip(LISTENERS..) {
-            if polled {
-                self.poller.add_listener(listener.as_fd(), at)?;
-            } else {
-                self.poller.remove(listener.as_fd())?;
-            }
+            self.poller.add_listener(listener.as_fd(), at).inspect_err(|_| self.deafen())?;
         }
         Ok(())
     }
@@ -270,6 +268,24 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn accept(&mut self, key: u64, disk: &mut dyn Disk) -> Ended {
         if self.draining || self.acceptor.paused_until.is_some() {
             return Ended::Drained;
+    /// Takes the listeners out of the interest set.
+    fn deafen(&mut self) {
+        if !std::mem::take(&mut self.acceptor.polled) {
+            return;
+        }
+        for listener in self.acceptor.listeners {
+            // One that was not added need not be removed.
+            let _ = self.poller.remove(listener.as_fd());
+        }
+    }
+
+    /// Listens, or tries again in a while.
+    fn listen_or_pause(&mut self) {
+        if self.listen().is_err() {
+            self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
+        }
+    }
+
         }
         let at = usize::try_from(key - LISTENERS).expect("few listeners");
         let tally = self.around.cx.tally;
@@ -304,12 +320,6 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             }
         }
         ended
-    }
-
-    /// Stops polling the listeners until there is room again.
-    fn deafen(&mut self) {
-        // A listener that cannot be removed goes on waking the loop, which is slow but not wrong.
-        let _ = self.listen(false);
     }
 
     /// Makes a connection of an accepted socket.
@@ -374,6 +384,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let Some(slot) = slots.get_mut(key) else { return };
         let spent = first(slot);
         // The precise clock costs more than anything else here: it is read for a sample, and by
+        if slot.queued {
+            return; // One turn a round, whatever the poller says meanwhile.
+        }
         // whoever touches the disk.
         self.turns = self.turns.wrapping_add(1);
         let started = self.turns.is_multiple_of(TURNS_PER_SAMPLE).then(clock::nanos);
@@ -404,6 +417,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             Turn::Parked => settle(slot, key, Interest::NONE, poller, wheel),
             Turn::Again => {
                 self.again.push_back(key);
+                slot.queued = true;
                 false
             }
             Turn::Closed(reason) => {
@@ -456,9 +470,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if self.draining || self.acceptor.paused_until.is_some() {
             return;
         }
-        if !self.acceptor.polled && self.listen(true).is_err() {
-            self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
-        }
+        self.listen_or_pause();
         if self.acceptor.rules.on_close {
             self.owed += 1;
             if self.accepting {
@@ -480,9 +492,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn expire(&mut self, disk: &mut dyn Disk) {
         if self.acceptor.paused_until.is_some_and(|until| until <= self.now.tick) {
             self.acceptor.paused_until = None;
-            if self.listen(true).is_err() {
-                self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
-            }
+            self.listen_or_pause();
         }
         self.wheel.turn(self.now.tick, &mut self.fired);
         let mut left = EXPIRIES_MAX;
@@ -543,7 +553,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
         self.draining = true;
         self.acceptor.paused_until = None;
-        self.listen(false)?;
+        self.deafen();
         for listener in self.acceptor.listeners {
             // Another worker may have been first.
             let _ = socket::stop_listening(listener.as_fd());

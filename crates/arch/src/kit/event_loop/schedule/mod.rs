@@ -387,7 +387,10 @@ pub(crate) fn check(sums: &Sums, later: u64) {
     assert!(late > schedules && spurious > schedules, "{sums:?}");
     assert!(sums.later >= later * schedules, "{sums:?}");
     assert!(sums.full_sockets > schedules && sums.refused > schedules, "{sums:?}");
-    assert!(sums.pauses > 10 && sums.expired > 10 && sums.drained > 10, "{sums:?}");
+    assert!(
+        sums.deaf > 10 && sums.pauses > 10 && sums.expired > 10 && sums.drained > 10,
+        "{sums:?}"
+    );
 }
 
 fn sped(test: &'static str, waits: Waits) {

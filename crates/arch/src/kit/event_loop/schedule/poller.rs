@@ -137,8 +137,12 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
     }
 
     fn add_listener(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        if self.stage.world().refuses_listener(self.me) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        self.poller.add_listener(fd, key)?;
         self.keys.push((fd.as_raw_fd(), key));
-        self.poller.add_listener(fd, key)
+        Ok(())
     }
 
     fn set(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {

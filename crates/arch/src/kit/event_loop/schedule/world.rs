@@ -104,6 +104,12 @@ struct Side {
     marks: [u64; MARKS.len()],
     accepts_on_close: u64,
     calls: u64,
+    /// Connections that were open.
+    open: u64,
+    /// Turns that had ended because their budget was spent.
+    budgets: u64,
+    /// The poller has refused to watch a listener since.
+    deaf: bool,
     /// It said that it would not accept until then, milliseconds.
     paused_until: u64,
     /// It was told to run when its wait ended.
@@ -126,6 +132,8 @@ pub(crate) struct Sums {
     pub(crate) full_sockets: u64,
     pub(crate) pauses: u64,
     pub(crate) refused: u64,
+    /// Listeners that the poller would not watch.
+    pub(crate) deaf: u64,
     pub(crate) expired: u64,
     pub(crate) drained: u64,
     /// Outcomes of the disk that came later, and too late.
@@ -145,6 +153,7 @@ impl Sums {
         self.full_sockets += other.full_sockets;
         self.pauses += other.pauses;
         self.refused += other.refused;
+        self.deaf += other.deaf;
         self.expired += other.expired;
         self.drained += other.drained;
         self.later += other.later;
@@ -202,6 +211,9 @@ impl<'a> World<'a> {
             marks: [0; MARKS.len()],
             accepts_on_close: 0,
             calls: 0,
+            open: 0,
+            budgets: 0,
+            deaf: false,
             paused_until: 0,
             ran: false,
             timed_out: 0,
@@ -275,6 +287,15 @@ impl<'a> World<'a> {
     pub(super) fn leaves_listeners(&self, me: usize) -> bool {
         let rules = self.sides[me].rules;
         rules.when_full == WhenFull::Leave && self.open(me) >= rules.connections_max as u64
+    }
+
+    /// True if the poller refuses to watch a listener of the loop again, which may happen whenever
+    /// the kernel has no memory.
+    pub(super) fn refuses_listener(&mut self, me: usize) -> bool {
+        let refuses = self.sides[me].ran && self.phase() == Phase::Run && self.dice.once_in(4);
+        self.sides[me].deaf |= refuses;
+        self.sums.deaf += u64::from(refuses);
+        refuses
     }
 
     /// True if the loop gets nowhere: nothing but it may go on until that is settled.
@@ -382,8 +403,11 @@ impl<'a> World<'a> {
         let calls = slot.get(Counter::AcceptCalls);
         let paused = side.paused_until > self.now / MS && runs_free;
         self.must(!paused || calls == side.calls, || "it accepted in a pause".to_owned());
+        let budgets = slot.get(Counter::StallBudget);
+        let (spent, of) = (budgets - side.budgets, side.open + accepted);
+        self.must(spent <= of, || format!("{spent} budgets spent in a round by {of} connections"));
         let (changed, changes) = (marks != side.marks, self.changes);
-        let pauses = marks[2] > side.marks[2];
+        let pauses = marks[2] > side.marks[2] || side.deaf;
         let closed = marks[3] - side.marks[3];
         let owes = side.rules.on_close && runs_free && !pauses && side.paused_until == 0;
         self.must(!owes || on_close - side.accepts_on_close == closed, || {
@@ -393,7 +417,9 @@ impl<'a> World<'a> {
             if side.pushed && !changed && changes == side.changes { side.same + 1 } else { 0 };
         self.must(same <= SAME_MAX, || format!("{same} rounds for nothing"));
         let until = if pauses { self.now / MS + PAUSE_MS } else { side.paused_until };
+        let open = self.open(me);
         let side = &mut self.sides[me];
+        (side.open, side.budgets, side.deaf) = (open, budgets, false);
         (side.marks, side.same, side.calls) = (marks, same, calls);
         (side.accepts_on_close, side.paused_until) = (on_close, until);
         if changed {
