@@ -25,7 +25,7 @@ pub struct Slot {
     pub socket: Connection,
     /// What the poller has been asked for.
     pub interest: Interest,
-    /// The tick of the timer entry that counts.
+    /// The tick for which its timer is filed.
     pub timer_at: Tick,
     /// When the request that is being timed was about to be read, nanoseconds; 0 if none is.
     pub timed_from: u64,

@@ -8,7 +8,7 @@ use super::{
     disk::{Disk, Report},
     shared_cache::SharedCache,
     slab::Slab,
-    wheel::{Fired, Wheel},
+    wheel::Wheel,
 };
 use crate::{
     WorkerLog,
@@ -81,8 +81,8 @@ pub struct EventLoop<'a, P> {
     acceptor: Acceptor<'a>,
     rules: Rules,
     around: Surroundings<'a>,
-    /// Timers that have fired and have not been looked at.
-    fired: VecDeque<Fired>,
+    /// Keys whose timers have fired and have not been looked at.
+    fired: VecDeque<u64>,
     /// Bytes that are left to this round, of which each turn may send a share.
     round_bytes: u64,
     /// Keys whose turn ended because its budget was spent.
@@ -203,6 +203,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Waits for events and reads the clocks.
     fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         let tally = self.around.cx.tally;
+        debug_assert!(self.wheel.len() <= self.slots.len(), "timers leave with connections");
         let before = clock::nanos();
         let busy = before - self.stamp;
         tally.record(Histogram::LoopNs, busy);
@@ -264,10 +265,6 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         Ok(())
     }
 
-    /// Takes new connections from the listener that `key` names, as many as the strategy says.
-    fn accept(&mut self, key: u64, disk: &mut dyn Disk) -> Ended {
-        if self.draining || self.acceptor.paused_until.is_some() {
-            return Ended::Drained;
     /// Takes the listeners out of the interest set.
     fn deafen(&mut self) {
         if !std::mem::take(&mut self.acceptor.polled) {
@@ -286,6 +283,10 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
     }
 
+    /// Takes new connections from the listener that `key` names, as many as the strategy says.
+    fn accept(&mut self, key: u64, disk: &mut dyn Disk) -> Ended {
+        if self.draining || self.acceptor.paused_until.is_some() {
+            return Ended::Drained;
         }
         let at = usize::try_from(key - LISTENERS).expect("few listeners");
         let tally = self.around.cx.tally;
@@ -383,10 +384,10 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let Self { slots, poller, wheel, around, buffer, spares, .. } = self;
         let Some(slot) = slots.get_mut(key) else { return };
         let spent = first(slot);
-        // The precise clock costs more than anything else here: it is read for a sample, and by
         if slot.queued {
             return; // One turn a round, whatever the poller says meanwhile.
         }
+        // The precise clock costs more than anything else here: it is read for a sample, and by
         // whoever touches the disk.
         self.turns = self.turns.wrapping_add(1);
         let started = self.turns.is_multiple_of(TURNS_PER_SAMPLE).then(clock::nanos);
@@ -416,8 +417,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             Turn::Wait(wanted) => settle(slot, key, wanted, poller, wheel),
             Turn::Parked => settle(slot, key, Interest::NONE, poller, wheel),
             Turn::Again => {
-                self.again.push_back(key);
                 slot.queued = true;
+                self.again.push_back(key);
                 false
             }
             Turn::Closed(reason) => {
@@ -447,6 +448,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Forgets a connection and closes its socket.
     fn close(&mut self, key: u64) {
         if let Some(slot) = self.slots.remove(key) {
+            self.wheel.remove(key);
             self.around.cx.tally.add(Counter::ConnectionsClosed, 1);
             // Closing the socket removes it from an epoll set in any case.
             let _ = self.poller.remove(slot.socket.as_fd());
@@ -497,11 +499,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.wheel.turn(self.now.tick, &mut self.fired);
         let mut left = EXPIRIES_MAX;
         while left > 0
-            && let Some(Fired { key, at }) = self.fired.pop_front()
+            && let Some(key) = self.fired.pop_front()
         {
-            let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.timer_at == at) else {
-                continue; // gone, or filed again for an earlier tick
-            };
+            let Some(slot) = self.slots.get_mut(key) else { continue };
             slot.timer_at = Tick::NEVER;
             if slot.conn.deadline() > self.now.tick {
                 let interest = slot.interest;

@@ -1,5 +1,6 @@
 //! Parts that several architectures use.
 pub mod accept;
+pub mod chain;
 #[cfg(test)]
 pub(crate) mod dice;
 pub mod disk;

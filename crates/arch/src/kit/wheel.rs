@@ -1,9 +1,9 @@
 //! A timer wheel of connection keys: setting a deadline is cheap, and activity costs nothing.
 //!
-//! The wheel does not know whether an entry still matters. Its owner keeps, per connection, the
-//! tick of the entry that counts; when an entry fires, the owner asks the connection for its
-//! deadline and files it again if that has moved. An entry that no longer counts is dropped when it
-//! fires.
+//! A connection has one entry at most, which leaves with it. Its owner keeps the tick of that entry
+//! and files it again only for an earlier one; when it fires, the owner asks the connection for its
+//! deadline and files it again if that has moved.
+use super::chain::Chains;
 use regatta_op::Tick;
 
 /// Milliseconds that one bucket covers: how late a deadline may fire.
@@ -11,38 +11,12 @@ const BUCKET_MS: u64 = 32;
 /// Buckets in the wheel; together they cover a little over a minute.
 const BUCKETS: usize = 2048;
 const WORDS: usize = BUCKETS / 64;
-/// Entries in a piece of memory: a growing wheel moves none.
-const CHUNK: usize = 256;
-/// The end of a chain of entries.
-const END: u32 = u32::MAX;
 
-/// An entry: which connection, and the tick it was filed for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fired {
-    /// The connection's key.
-    pub key: u64,
-    /// The tick that the entry was filed for.
-    pub at: Tick,
-}
-
-/// An entry in its chain.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    entry: Fired,
-    /// The place of the next one.
-    next: u32,
-}
-
-/// The wheel. Its entries have places that are used again: a warm one allocates nothing, and what
-/// a burst took is kept once and not by every bucket.
+/// The wheel. A warm one allocates nothing.
 #[derive(Debug)]
 pub struct Wheel {
-    /// The place of each bucket's first entry.
-    buckets: Box<[u32]>,
-    /// The places.
-    chunks: Vec<Box<[Link]>>,
-    /// The first of those that are free.
-    free: u32,
+    /// The entries of each bucket.
+    buckets: Chains,
     /// One bit per bucket that holds an entry.
     filled: [u64; WORDS],
     /// The bucket number (not its index) up to which entries have fired.
@@ -56,76 +30,68 @@ const NEVER: u64 = u64::MAX;
 
 impl Wheel {
     /// What an entry takes, bytes.
-    pub const ENTRY_BYTES: usize = size_of::<Link>();
+    pub const ENTRY_BYTES: usize = Chains::LINK_BYTES;
 
     /// An empty wheel that starts at `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        let (buckets, filled) = (vec![END; BUCKETS].into(), [0; WORDS]);
         let turned = now.0 / BUCKET_MS;
-        Self { buckets, chunks: Vec::new(), free: END, filled, turned, soonest: NEVER }
+        Self { buckets: Chains::new(BUCKETS), filled: [0; WORDS], turned, soonest: NEVER }
     }
 
-    /// Files `key` to fire at `at`, or up to one bucket later. An entry beyond the wheel's reach
-    /// fires early; its owner files it again.
+    /// Entries in the wheel.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// True if the wheel has no entry.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Files `key` to fire at `at`, or up to one bucket later, and no more when it was filed for
+    /// before. An entry beyond the wheel's reach fires early; its owner files it again.
     pub fn insert(&mut self, key: u64, at: Tick) {
+        self.remove(key);
         let first = self.turned + 1;
         let last = self.turned + BUCKETS as u64 - 1;
         let number = (at.0 / BUCKET_MS + 1).clamp(first, last);
         self.soonest = self.soonest.min(number);
         let bucket = index(number);
-        if self.free == END {
-            self.grow();
-        }
-        let place = self.free;
-        let next = std::mem::replace(&mut self.buckets[bucket], place);
-        let link = Link { entry: Fired { key, at }, next };
-        self.free = std::mem::replace(self.link(place), link).next;
+        self.buckets.join(key, bucket);
         self.filled[bucket / 64] |= 1 << (bucket % 64);
     }
 
-    /// Moves the entries that are due at `now` to `fired`.
-    pub fn turn(&mut self, now: Tick, fired: &mut impl Extend<Fired>) {
+    /// Forgets the entry of `key`, if it has one.
+    pub fn remove(&mut self, key: u64) {
+        let Some(bucket) = self.buckets.leave(key) else { return };
+        if self.buckets.first(bucket).is_none() {
+            self.filled[bucket / 64] &= !(1 << (bucket % 64));
+            if index(self.soonest) == bucket {
+                self.soonest = self.scan();
+            }
+        }
+    }
+
+    /// Moves the keys that are due at `now` to `fired`.
+    pub fn turn(&mut self, now: Tick, fired: &mut impl Extend<u64>) {
         let until = now.0 / BUCKET_MS;
         if until >= self.soonest {
             let behind = until.saturating_sub(self.turned).min(BUCKETS as u64);
             for step in 1..=behind {
                 let bucket = index(self.turned + step);
-                if self.filled[bucket / 64] & (1 << (bucket % 64)) != 0 {
-                    self.filled[bucket / 64] &= !(1 << (bucket % 64));
-                    self.empty(bucket, fired);
+                self.filled[bucket / 64] &= !(1 << (bucket % 64));
+                while let Some(key) = self.buckets.first(bucket) {
+                    self.buckets.leave(key);
+                    fired.extend([key]);
                 }
             }
             self.turned = self.turned.max(until);
             self.soonest = self.scan();
         }
         self.turned = self.turned.max(until);
-    }
-
-    /// Moves the entries of a bucket to `fired`.
-    fn empty(&mut self, bucket: usize, fired: &mut impl Extend<Fired>) {
-        let mut place = std::mem::replace(&mut self.buckets[bucket], END);
-        while place != END {
-            let free = std::mem::replace(&mut self.free, place);
-            let link = self.link(place);
-            fired.extend([link.entry]);
-            place = std::mem::replace(&mut link.next, free);
-        }
-    }
-
-    fn link(&mut self, place: u32) -> &mut Link {
-        &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
-    }
-
-    /// Makes places when none is free.
-    fn grow(&mut self) {
-        let start = u32::try_from(self.chunks.len() * CHUNK).expect("fewer than 2^32 timers");
-        let entry = Fired { key: 0, at: Tick::NEVER };
-        let mut chunk: Box<[Link]> =
-            (start + 1..).take(CHUNK).map(|next| Link { entry, next }).collect();
-        chunk[CHUNK - 1].next = END;
-        self.chunks.push(chunk);
-        self.free = start;
     }
 
     /// When the next entry is due; `None` if there is none.
@@ -176,19 +142,18 @@ mod tests {
             let mut fired = Vec::new();
             wheel.turn(now, &mut fired);
             assert!(!fired.is_empty(), "the wheel said something was due at {now:?}");
-            for entry in fired {
-                assert!(
-                    entry.at <= now && now.0 <= entry.at.0 + 2 * BUCKET_MS,
-                    "{entry:?} {now:?}"
-                );
-                seen.push(entry.key);
+            for key in fired {
+                let at = ats[usize::try_from(key).unwrap()];
+                assert!(at <= now.0 && now.0 <= at + 2 * BUCKET_MS, "{at} {now:?}");
+                seen.push(key);
             }
         }
         seen.sort_unstable();
         assert!(seen.iter().copied().eq(0..500));
     }
 
-    /// Entries of any time, past and far beyond the wheel's reach, and waits of any length.
+    /// Entries of any time, past and far beyond the wheel's reach, that are moved and taken back,
+    /// and waits of any length.
     #[test]
     fn random_schedules_fire_each_entry_once() {
         const REACH_MS: u64 = BUCKETS as u64 * BUCKET_MS;
@@ -198,14 +163,14 @@ mod tests {
             let mut wheel = Wheel::new(Tick(now));
             let mut filed = std::collections::BTreeMap::new();
             for step in 0..300 {
+                let some = filed.keys().nth(dice.below(filed.len() + 1)).copied();
                 if dice.once_in(3) {
                     let most = [40, 1000, 200_000][dice.below(3)];
                     now += dice.below(most) as u64;
                     let mut fired = Vec::new();
                     wheel.turn(Tick(now), &mut fired);
-                    for Fired { key, at } in fired {
-                        let (due, since) = filed.remove(&key).expect("it fires once");
-                        assert_eq!(at, due, "seed {seed}, {key}");
+                    for key in fired {
+                        let (due, since): (Tick, u64) = filed.remove(&key).expect("it fires once");
                         let far = due.0.saturating_sub(since) >= REACH_MS - 2 * BUCKET_MS;
                         assert!(due.0 <= now || far, "seed {seed}: {key} of {due:?} at {now}");
                     }
@@ -213,6 +178,9 @@ mod tests {
                         due.0.max(*since).saturating_add(2 * BUCKET_MS) <= now
                     };
                     assert_eq!(filed.values().find(late), None, "seed {seed}: late at {now}");
+                } else if let Some(key) = some.filter(|_| dice.once_in(3)) {
+                    wheel.remove(key);
+                    filed.remove(&key);
                 } else {
                     let at = match dice.below(8) {
                         0 => Tick::NEVER,
@@ -220,26 +188,26 @@ mod tests {
                         2 => Tick(now + REACH_MS + dice.below(1 << 20) as u64),
                         _ => Tick(now + dice.below(70_000) as u64),
                     };
-                    wheel.insert(step, at);
-                    filed.insert(step, (at, now));
+                    let key = some.filter(|_| dice.once_in(4)).unwrap_or(step);
+                    wheel.insert(key, at);
+                    filed.insert(key, (at, now));
                 }
+                assert_eq!(wheel.len(), filed.len(), "seed {seed}");
                 assert_eq!(wheel.next().is_some(), !filed.is_empty(), "seed {seed}");
             }
         }
     }
 
     #[test]
-    fn places_are_used_again() {
+    fn who_leaves_is_not_waited_for() {
         let mut wheel = Wheel::new(Tick(0));
-        for round in 0..1000 {
-            let most = u64::try_from(CHUNK).unwrap();
-            for key in 0..most {
-                wheel.insert(key, Tick(round * 100 + key));
-            }
-            let mut fired = Vec::new();
-            wheel.turn(Tick(round * 100 + 1000), &mut fired);
-            assert_eq!((fired.len(), wheel.chunks.len()), (CHUNK, 1), "round {round}");
-        }
+        wheel.insert(1, Tick(1_000));
+        wheel.insert(2, Tick(5_000));
+        let later = Wheel::next(&wheel);
+        wheel.remove(1);
+        assert!(wheel.next() > later, "{later:?}");
+        wheel.remove(2);
+        assert_eq!((wheel.len(), wheel.next()), (0, None));
     }
 
     #[test]
