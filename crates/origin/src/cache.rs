@@ -58,9 +58,9 @@ pub trait Cache<F>: fmt::Debug {
         false
     }
 
-    /// Remembers that `path`, opened at `opened`, names `entry`; replaces what was known of it,
-    /// unless that is younger.
-    fn put(&self, path: &[u8], entry: &Entry<F>, opened: Tick, tally: &Tally<'_>);
+    /// Remembers that `path` names `entry`, as who asked the disk at `asked` was told; replaces what
+    /// was known of it, unless somebody asked later.
+    fn put(&self, path: &[u8], entry: &Entry<F>, asked: Tick, tally: &Tally<'_>);
 
     /// Remembers a body of a file that is remembered without it: its age stays what it was. If
     /// `path` names another file by now, or is forgotten, nothing happens.

@@ -274,13 +274,13 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
     ) -> Option<Entry<F>> {
         if !cx.site.caching.enabled {
-            self.ask_open(name, None, search, cx);
+            self.ask_open(name, None, search, now, cx);
             return None;
         }
         match cx.cache.get(name, now.tick, &cx.tally) {
             Lookup::Fresh(entry) => return Some(entry),
-            Lookup::Stale(Entry::File(file)) => self.ask_open(name, Some(file), search, cx),
-            Lookup::Stale(_) | Lookup::Miss => self.ask_open(name, None, search, cx),
+            Lookup::Stale(Entry::File(file)) => self.ask_open(name, Some(file), search, now, cx),
+            Lookup::Stale(_) | Lookup::Miss => self.ask_open(name, None, search, now, cx),
         }
         None
     }
@@ -291,6 +291,7 @@ impl<F: File> Conn<F> {
         name: &[u8],
         stale: Option<Arc<Representation<F>>>,
         search: Search,
+        now: Now,
         cx: &Cx<'_, F>,
     ) {
         let siblings = content::siblings(name, cx.site);
@@ -299,6 +300,7 @@ impl<F: File> Conn<F> {
         let work = self.work_mut(cx);
         work.search = search;
         work.siblings = siblings;
+        work.asked = now;
         work.open = Some(OpenReq { path: name.into(), siblings });
     }
 
@@ -343,13 +345,16 @@ impl<F: File> Conn<F> {
                 }
                 let mut opened = found.as_ref().err().is_none_or(|fault| !passes(*fault));
                 let entry = self.entry(name, found, now, cx);
+                // What the disk says was true at some time since it was asked: of two who asked,
+                // who asked later knows better, whoever hears first.
+                let at = self.work_mut(cx).asked.tick;
                 // A body that is about to be read belongs to the entry: it is remembered once,
-                // whole, as of now.
+                // whole.
                 if rules.enabled && will_fill(asked.head, search, &entry, now, cx) {
-                    self.work_mut(cx).opened = opened.then_some(now.tick);
+                    self.work_mut(cx).opened = opened.then_some(at);
                     opened = false;
                 }
-                (entry, opened.then_some(now.tick))
+                (entry, opened.then_some(at))
             }
         };
         if let Some(opened) = opened.filter(|_| rules.enabled) {

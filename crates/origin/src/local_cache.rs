@@ -74,9 +74,9 @@ struct Held<F> {
     path: Box<[u8]>,
     hash: u64,
     entry: Entry<F>,
-    /// When this was opened.
-    opened: Tick,
-    /// When this was opened, or somebody was last told to look again.
+    /// When the disk was asked for this.
+    asked: Tick,
+    /// When the disk was asked for this, or somebody was last told to look again.
     checked_at: Tick,
     /// When somebody was first told to look again, and nobody has brought anything since.
     doubted: Tick,
@@ -213,12 +213,12 @@ impl<F: File> Cache<F> for LocalCache<F> {
         true
     }
 
-    fn put(&self, path: &[u8], entry: &Entry<F>, opened: Tick, tally: &Tally<'_>) {
-        let held = self.hold(path, entry, opened);
+    fn put(&self, path: &[u8], entry: &Entry<F>, asked: Tick, tally: &Tally<'_>) {
+        let held = self.hold(path, entry, asked);
         let mut inner = self.inner.borrow_mut();
         let known = inner.find(held.hash, path);
-        if known.and_then(|at| inner.held(at)).is_some_and(|known| known.opened > opened) {
-            return; // who opened it later was faster
+        if known.and_then(|at| inner.held(at)).is_some_and(|known| known.asked > asked) {
+            return; // who asked later was faster
         }
         if known.is_none() {
             tally.add(Counter::CacheFills, 1);
@@ -232,8 +232,8 @@ impl<F: File> Cache<F> for LocalCache<F> {
         let Some(at) = inner.find(held.hash, path) else { return };
         let Some(old) = inner.held(at) else { return };
         if matches!(&old.entry, Entry::File(old) if old.tells_of(file)) {
-            let Held { opened, checked_at, doubted, .. } = *old;
-            let held = Held { opened, checked_at, doubted, ..held };
+            let Held { asked, checked_at, doubted, .. } = *old;
+            let held = Held { asked, checked_at, doubted, ..held };
             self.replace(&mut inner, Some(at), held, tally);
         }
     }
@@ -261,7 +261,7 @@ impl<F: File> LocalCache<F> {
         self.hasher.hash_one(path)
     }
 
-    fn hold(&self, path: &[u8], entry: &Entry<F>, opened: Tick) -> Held<F> {
+    fn hold(&self, path: &[u8], entry: &Entry<F>, asked: Tick) -> Held<F> {
         let (rank, bytes, descriptors) = match entry {
             Entry::File(file) => {
                 let descriptors = file.descriptors();
@@ -275,8 +275,8 @@ impl<F: File> LocalCache<F> {
             hash: self.hash(path),
             path: path.into(),
             entry: entry.clone(),
-            opened,
-            checked_at: opened,
+            asked,
+            checked_at: asked,
             doubted: Tick::NEVER,
             visited: false,
             rank,

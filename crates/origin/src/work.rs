@@ -2,7 +2,7 @@
 use crate::{record::Note, resolve::Search};
 use alloc::vec::Vec;
 use regatta_http::{chunked::Decoder, h1};
-use regatta_op::{Coding, Codings, OpenReq, Tick};
+use regatta_op::{Coding, Codings, Now, OpenReq, Tick};
 
 /// State that most exchanges do without; kept in a box, which goes back to the pool when it holds
 /// nothing.
@@ -21,9 +21,11 @@ pub(crate) struct Work {
     pub(crate) siblings: Codings,
     /// What is to be opened next.
     pub(crate) open: Option<OpenReq>,
+    /// When the disk was asked to open it.
+    pub(crate) asked: Now,
     /// How often there was no descriptor to open it with.
     pub(crate) tries: u32,
-    /// When the pending file was opened for this exchange; `None` if it was known before.
+    /// When the disk was asked for the pending file by this exchange; `None` if it was known before.
     pub(crate) opened: Option<Tick>,
     /// The last request, by its number, whose file was shorter than it should have been.
     pub(crate) shrank_in: u32,

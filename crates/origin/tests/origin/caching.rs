@@ -426,3 +426,20 @@ fn the_cache_gives_up_descriptors_that_are_needed() {
     client.expire(50, 0);
     assert_eq!(client.statuses(), [200]);
 }
+
+/// Age counts from when the disk was asked: it may have looked any time since.
+#[test]
+fn a_slow_open_makes_a_file_no_younger() {
+    let rig = Rig::new(Site::default());
+    let mut slow = rig.connect();
+    slow.hold_opens = true;
+    slow.feed(get("/ten.txt").as_bytes());
+    rig.pass(600);
+    slow.hold_opens = false;
+    slow.run();
+    rig.put("ten.txt", b"9876543210");
+    rig.pass(399);
+    assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
+    rig.pass(1);
+    assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
+}
