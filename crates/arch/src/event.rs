@@ -241,7 +241,7 @@ fn run<'a, P: Poller>(
 ) -> Result<(), String> {
     let slot = env.arena.slot(worker);
     slot.enter(process::id());
-    let scratch = Scratch::new(env.site.seed ^ u64::from(process::id()));
+    let scratch = Scratch::new(env.site.boundary_key);
     let open_log = || (env.open_log)(worker);
     let log = match shared.map(SharedCache::member) {
         None => open_log(),

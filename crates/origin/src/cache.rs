@@ -58,8 +58,8 @@ pub trait Cache<F>: fmt::Debug {
         false
     }
 
-    /// Remembers that `path` names `entry`, as who asked the disk at `asked` was told; replaces what
-    /// was known of it, unless somebody asked later.
+    /// Remembers that `path` names `entry`, as who asked the disk at `asked` was told; replaces
+    /// what was known of it, unless somebody asked later.
     fn put(&self, path: &[u8], entry: &Entry<F>, asked: Tick, tally: &Tally<'_>);
 
     /// Remembers a body of a file that is remembered without it: its age stays what it was. If

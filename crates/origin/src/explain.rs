@@ -52,7 +52,7 @@ pub fn explain<F: File>(
     site: &Site,
     now: Now,
 ) -> Explanation {
-    let scratch = Scratch::new(site.seed);
+    let scratch = Scratch::new(site.boundary_key);
     let mut explainer = Explainer { decisions: Vec::new(), open, site, scratch: &scratch, now };
     let head = explainer.request(request);
     Explanation { decisions: explainer.decisions, head }

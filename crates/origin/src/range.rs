@@ -11,13 +11,11 @@ use regatta_http::{
 pub(crate) struct Boundary(String);
 
 impl Boundary {
-    /// A boundary made of two random numbers: no file holds it by accident, and nobody can put it
-    /// into one on purpose.
-    pub(crate) fn new(random: [u64; 2]) -> Self {
+    /// A boundary made of a number that looks random: no file holds it by accident, and nobody can
+    /// put it into one on purpose.
+    pub(crate) fn new(number: u128) -> Self {
         let mut text = String::with_capacity(32);
-        for number in random {
-            write!(text, "{number:016x}").expect("a string takes all text");
-        }
+        write!(text, "{number:032x}").expect("a string takes all text");
         Self(text)
     }
 

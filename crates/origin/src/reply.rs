@@ -177,7 +177,7 @@ impl Terms<'_> {
 
     /// 206 with several ranges: `multipart/byteranges`.
     fn many<F: File>(&self, coded: &Coded<F>, ranges: &[ByteRange], role: Role) -> Reply<F> {
-        let boundary = Boundary::new([self.scratch.random(), self.scratch.random()]);
+        let boundary = Boundary::new(self.scratch.boundary());
         let part = |(at, range)| boundary.part(coded, range, at == 0);
         let parts: Vec<_> = ranges.iter().enumerate().map(part).collect();
         let end = boundary.end();

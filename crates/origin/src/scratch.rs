@@ -1,12 +1,13 @@
-//! What the connections of one worker lend each other: buffers, the formatted date, randomness.
-use crate::{validator::mix, work::Work};
+//! What the connections of one worker lend each other: buffers, the formatted date, boundaries.
+use crate::work::Work;
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::{Cell, RefCell};
-use core::fmt;
+use core::{fmt, hash::Hasher as _};
 use regatta_http::{
     date::{self, DATE_BYTES},
     h1::Seen,
 };
+use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// The most buffers kept for later.
 const BUFFERS_MAX: usize = 256;
@@ -27,14 +28,15 @@ pub struct Scratch {
     pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
     date: Cell<[u8; DATE_BYTES]>,
-    random: Cell<u64>,
+    boundary_key: [u8; 16],
+    /// How many boundaries there have been.
+    boundaries: Cell<u64>,
 }
 
 impl Scratch {
-    /// An empty pool. `seed` starts the boundaries of multipart responses; a server draws it at
-    /// random for each worker, after the fork.
+    /// An empty pool. `boundary_key` is [`crate::Site::boundary_key`].
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub fn new(boundary_key: u128) -> Self {
         Self {
             buffers: RefCell::default(),
             works: RefCell::default(),
@@ -43,7 +45,8 @@ impl Scratch {
             seen: RefCell::default(),
             second: Cell::new(0),
             date: Cell::new(date::format(0)),
-            random: Cell::new(seed),
+            boundary_key: boundary_key.to_le_bytes(),
+            boundaries: Cell::new(0),
         }
     }
 
@@ -100,11 +103,14 @@ impl Scratch {
         self.date.set(date::format(i64::try_from(unix).unwrap_or(i64::MAX)));
     }
 
-    /// The next number of the seeded sequence (splitmix64).
-    pub(crate) fn random(&self) -> u64 {
-        let state = self.random.get();
-        self.random.set(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
-        mix(state)
+    /// The number of the next boundary. Peers see these: a keyed one-way function makes them, so
+    /// that nobody finds the key, or the next one, from those before.
+    pub(crate) fn boundary(&self) -> u128 {
+        let number = self.boundaries.get();
+        self.boundaries.set(number + 1);
+        let mut hasher = SipHasher24::new_with_key(&self.boundary_key);
+        hasher.write_u64(number);
+        hasher.finish128().as_u128()
     }
 }
 
@@ -114,5 +120,22 @@ impl fmt::Debug for Scratch {
             .field("buffers", &self.buffers.borrow().len())
             .field("works", &self.works.borrow().len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    /// Neither does a boundary come again, nor do those of one worker tell those of another.
+    #[test]
+    fn boundaries_depend_on_the_whole_key() {
+        let keys = [0, 1, 1 << 64, u128::MAX];
+        let scratches = keys.map(Scratch::new);
+        let boundaries: BTreeSet<u128> =
+            (0..400).map(|at| scratches[at % scratches.len()].boundary()).collect();
+        assert_eq!(boundaries.len(), 400);
+        assert_eq!(Scratch::new(7).boundary(), Scratch::new(7).boundary());
     }
 }

@@ -16,9 +16,12 @@ pub struct Site {
     pub caching: CachingRules,
     /// The media type of a file name.
     pub media_types: &'static dyn MediaTypes,
-    /// Seeds the cache's hash and the boundaries of multipart responses. The same seed and the same
-    /// input give the same output; a server draws it at random per worker.
+    /// Seeds the cache's hash, for nothing else: what is made of it must not be seen outside. A
+    /// server draws it at random per worker.
     pub seed: u64,
+    /// The key from which the boundaries of multipart responses are made. The same key and the same
+    /// requests give the same boundaries; a server draws it at random per worker.
+    pub boundary_key: u128,
 }
 
 impl Default for Site {
@@ -30,6 +33,7 @@ impl Default for Site {
             caching: CachingRules::default(),
             media_types: &CommonTypes,
             seed: 0,
+            boundary_key: 0,
         }
     }
 }

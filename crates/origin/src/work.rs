@@ -25,7 +25,8 @@ pub(crate) struct Work {
     pub(crate) asked: Now,
     /// How often there was no descriptor to open it with.
     pub(crate) tries: u32,
-    /// When the disk was asked for the pending file by this exchange; `None` if it was known before.
+    /// When the disk was asked for the pending file by this exchange; `None` if it was known
+    /// before.
     pub(crate) opened: Option<Tick>,
     /// The last request, by its number, whose file was shorter than it should have been.
     pub(crate) shrank_in: u32,

@@ -36,7 +36,7 @@ pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Fail
             Failure::Work(format!("cannot become {name}: {error}"))
         })?;
     }
-    let site = site::build(&config.said.settings, config.types, 0);
+    let site = site::build(&config.said.settings, config.types);
     let mut open = |req: &OpenReq| open_below(&found.root, req, rules);
     Ok(regatta_origin::explain(&bytes, &mut open, &site, clock::now()))
 }

@@ -118,7 +118,7 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
     let addresses =
         addresses(&sockets).map_err(|error| failed("cannot tell the address", error))?;
     let opener = (Rc::clone(&access), errors.clone());
-    let site = site::build(&settings, config.types, 0);
+    let site = site::build(&settings, config.types);
     let common = Common::is_wanted(&settings).then(|| {
         Common::new(&settings, &site.caching, workers, RandomState::new().hash_one(workers))
     });
@@ -286,8 +286,10 @@ impl Prepared {
 
     /// Forks a worker.
     fn start(&mut self, worker: usize) -> io::Result<Child> {
-        // A new seed each time: workers that share one would also share its weaknesses.
-        self.env.site.seed = RandomState::new().hash_one(worker);
+        // New ones each time: workers that share them would also share their weaknesses.
+        let random = || RandomState::new().hash_one(worker);
+        self.env.site.seed = random();
+        self.env.site.boundary_key = u128::from(random()) << 64 | u128::from(random());
         let Self { env, architecture, user, ready, errors, access, faults, .. } = &*self;
         let access = access.borrow();
         let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();

@@ -5,7 +5,7 @@ use regatta_origin::{CachingRules, ContentRules, Deadlines, Limits, Site};
 
 /// The site that settings describe.
 #[must_use]
-pub fn build(settings: &Settings, types: Types, seed: u64) -> Site {
+pub fn build(settings: &Settings, types: Types) -> Site {
     Site {
         limits: limits(settings),
         deadlines: deadlines(settings),
@@ -13,7 +13,8 @@ pub fn build(settings: &Settings, types: Types, seed: u64) -> Site {
         caching: caching(settings),
         // Made once, at start, and used until the process ends.
         media_types: Box::leak(Box::new(types)),
-        seed,
+        // Seed and key are drawn for each worker.
+        ..Site::default()
     }
 }
 
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn the_defaults_of_the_table_are_those_of_the_origin() {
         let settings = Settings::defaults(options::all());
-        let (ours, origin) = (build(&settings, Types::new(&[]).unwrap(), 0), Site::default());
+        let (ours, origin) = (build(&settings, Types::new(&[]).unwrap()), Site::default());
         assert_eq!(ours.limits, origin.limits);
         assert_eq!(ours.deadlines, origin.deadlines);
         assert_eq!(ours.content, origin.content);

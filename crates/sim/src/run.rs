@@ -101,7 +101,7 @@ fn schedule(seed: u64, mut dice: Dice, plant: Option<Plant>) -> Result<Report, V
     let arena = Arena::create(&words, 1);
     let kept = Kept { cache: LocalCache::new(&site.caching, site.seed), plant };
     let log = Sums::new(dice.one_in(2), plant == Some(Plant::ForgetRecord));
-    let scratch = Scratch::new(site.seed);
+    let scratch = Scratch::new(site.boundary_key);
     let cx = Cx {
         site: &site,
         cache: &kept,

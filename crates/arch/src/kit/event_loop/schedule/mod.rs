@@ -354,7 +354,7 @@ impl Scene<'_, '_> {
         (cache, shared): (&dyn Cache<StaticFile>, Option<&SharedCache<'_>>),
     ) {
         let slot = self.arena.slot(me);
-        let (tally, scratch) = (Tally::Owned(slot), Scratch::new(self.seed));
+        let (tally, scratch) = (Tally::Owned(slot), Scratch::new(self.seed.into()));
         let cx = FileCx { site: self.site, cache, tally, log: &NoLog, scratch: &scratch };
         let around = Surroundings {
             cx,
