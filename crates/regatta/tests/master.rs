@@ -346,6 +346,62 @@ fn logs_are_opened_anew_and_reloading_is_declined() {
     }
 }
 
+/// The serving user may have planted anything in a folder of logs that is theirs: root follows none
+/// of it.
+#[test]
+fn a_hostile_folder_of_logs_gains_nothing() {
+    let folder = Folder::new();
+    let (theirs, logs) = (folder.path("root-s"), folder.path("logs"));
+    fs::write(&theirs, "root's\n").unwrap();
+    fs::create_dir(&logs).unwrap();
+    if std::os::unix::fs::chown(&logs, Some(65_534), Some(65_534)).is_err() {
+        return skip("needs root");
+    }
+    let (root, log) = (folder.path("www"), folder.path("logs/x.log"));
+    let untouched = || fs::read_to_string(&theirs).unwrap() == "root's\n";
+    for key in ["log.access", "log.error"] {
+        let set = format!("{key}={log}");
+        let command = ["serve", &root, "--listen", "127.0.0.1:0", "--set", &set];
+        let refuses = |part: &str| {
+            for verb in ["serve", "check"] {
+                let output = run(&[&[verb], &command[1..]].concat());
+                let said = text(&output.stderr);
+                assert_eq!(output.status.code(), Some(2), "{said}");
+                assert!(said.contains(&log) && said.contains(part), "{said}");
+                assert!(untouched(), "{key}");
+            }
+        };
+        std::os::unix::fs::symlink(&theirs, &log).unwrap();
+        refuses("symbolic links are not followed");
+        fs::remove_file(&log).unwrap();
+        fs::hard_link(&theirs, &log).unwrap();
+        refuses("a hard link");
+        fs::remove_file(&log).unwrap();
+        // Root's own file, which workers may not open, is not passed on to them either.
+        fs::write(&log, "").unwrap();
+        let output = run(&command);
+        assert_eq!(output.status.code(), Some(2));
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("`chown nobody {log}`")), "{said}");
+        fs::remove_file(&log).unwrap();
+    }
+    let set = format!("log.access={log}");
+    let server = Server::serve(&folder, &["--set", &set]);
+    let _ = server.get();
+    fs::remove_file(&log).unwrap();
+    std::os::unix::fs::symlink(&theirs, &log).unwrap();
+    server.signal("USR1");
+    thread::sleep(Duration::from_millis(200));
+    signal(server.worker(), "KILL");
+    let _ = server.get();
+    server.signal("TERM");
+    let (_, said, _) = server.end();
+    let expect = format!("still the old file: log.access: cannot open {log} for appending: ");
+    assert!(said.contains(&expect), "{said}");
+    assert!(said.contains("lines are dropped until SIGUSR1 comes"), "{said}");
+    assert!(untouched());
+}
+
 #[test]
 fn nobody_needs_to_read_what_it_prints() {
     let folder = Folder::new();

@@ -3,6 +3,9 @@
 //! Each worker has a [`LogSink`], which puts the lines of finished exchanges in a buffer and writes
 //! it with one call when it is full or a second old. Workers append to the same file
 //! and never write a part of a line, so lines do not mix. `docs/logging.md` is the user's side.
+//!
+//! Each process opens the files for itself, as who it is: no worker has what root opened, and none
+//! holds a file that has been rotated away for longer than it takes to open the new one.
 mod error;
 mod file;
 mod format;
@@ -11,7 +14,8 @@ mod sink;
 mod tests;
 
 pub use error::{ErrorLog, Level};
-pub use file::{Destination, LogFault, Owner};
+pub(crate) use file::try_opening;
+pub use file::{Destination, LogFault, LogFile, Owner};
 pub use format::Format;
 pub use sink::{
     AccessLog, AccessLogOptions, BUFFER_AGE_MS_MAX, BUFFER_BYTES_MAX, FAULT_MS_MIN, LogSink,

@@ -1,5 +1,8 @@
 //! What a configuration asks of the machine: users, directories, files. Looks, and changes nothing.
-use crate::config::raw::{Problem, Said};
+use crate::{
+    config::raw::{Problem, Said},
+    log,
+};
 use regatta_op::{Codings, OpenFault, OpenReq};
 use regatta_sys::{
     OpenRules, Root, may_make_files, open_below,
@@ -53,7 +56,11 @@ pub fn writable(said: &Said) -> Vec<Problem> {
         if matches!(text, "" | "-" | "off") {
             continue;
         }
-        if let Err(error) = try_writing(Path::new(text)) {
+        let tried = match key {
+            "server.pid_file" => try_writing(Path::new(text)),
+            _ => log::try_opening(Path::new(text)),
+        };
+        if let Err(error) = tried {
             let message = format!("cannot write to \"{text}\": {error}");
             problems.push(said.problem(key, &message));
         }

@@ -7,7 +7,7 @@ use crate::{
         check::Config,
         raw::{Place, Problem},
     },
-    log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
+    log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
     machine::Found,
     site,
     supervise::{Ending, Gone, Order, Signal, Staff},
@@ -25,7 +25,6 @@ use regatta_sys::{
     wait::{Event, Interest, Poll, Poller},
 };
 use std::{
-    cell::RefCell,
     fs,
     hash::{BuildHasher, RandomState},
     io,
@@ -93,7 +92,7 @@ struct Prepared {
     /// Each is rung by its worker once that is who it should be and about to serve.
     ready: Vec<Bell>,
     errors: ErrorLog,
-    access: Rc<RefCell<AccessLog>>,
+    access: Rc<AccessLog>,
     faults: Faults,
 }
 
@@ -136,7 +135,7 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
         open_log: Box::new(move |worker| {
             let (access, errors) = &opener;
             let (tally, control) = (Tally::Owned(arena.slot(worker)), *arena.control());
-            Box::new(access.borrow().sink(tally, control, errors.clone()))
+            Box::new(access.sink(tally, control, errors.clone()))
         }),
     };
     let (architecture, user) = (config.architecture, found.user);
@@ -159,7 +158,7 @@ fn logs(
     config: &Config,
     arena: Arena<'static>,
     user: Option<&User>,
-) -> Result<(Rc<RefCell<AccessLog>>, ErrorLog), Failure> {
+) -> Result<(Rc<AccessLog>, ErrorLog), Failure> {
     let settings = config.settings();
     let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
     let errors = ErrorLog::open(settings.text("log.error").into(), owner, Some(*arena.control()));
@@ -170,7 +169,11 @@ fn logs(
         stall_ns: settings.number("event.stall_us") * 1000,
     });
     match (access, errors) {
-        (Ok(access), Ok(errors)) => Ok((Rc::new(RefCell::new(access)), errors)),
+        (Ok(access), Ok(errors)) => match user.map_or(Ok(0), |user| unwritable(settings, user)) {
+            Ok(0) => Ok((Rc::new(access), errors)),
+            Ok(which) => Err(Failure::Configuration(unwritten(config, which))),
+            Err(error) => Err(Failure::Work(format!("cannot try the logs: {error}"))),
+        },
         (access, errors) => {
             let faults = access.err().into_iter().chain(errors.err());
             let problems = faults
@@ -178,6 +181,41 @@ fn logs(
             Err(Failure::Configuration(problems.collect()))
         }
     }
+}
+
+/// The options that name logs; each has a bit.
+const LOGS: [&str; 2] = ["log.access", "log.error"];
+
+/// Tries, as the user that is to serve and in a process of its own, to open the logs: the bits of
+/// those that cannot be.
+fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
+    let try_them = || {
+        if set_user(user).is_err() {
+            // Each worker says so.
+            return 0;
+        }
+        let fails = |key| match Destination::from(settings.text(key)) {
+            Destination::Path(path) => log::try_opening(&path).is_err(),
+            Destination::Off | Destination::Stderr => false,
+        };
+        (0..).zip(LOGS).map(|(bit, key)| i32::from(fails(key)) << bit).sum()
+    };
+    match fork_worker(&[], try_them)?.wait()? {
+        Exit::Code(which) => Ok(which & 3),
+        Exit::Signal(_) => Ok(0),
+    }
+}
+
+fn unwritten(config: &Config, which: i32) -> Vec<Problem> {
+    let which = (0..).zip(LOGS).filter(|(bit, _)| which & 1 << bit != 0);
+    let problem = |(_, key)| {
+        let (path, user) = (config.settings().text(key), config.settings().text("server.user"));
+        let problem = format!("{key}: user \"{user}\" may not open \"{path}\" for appending");
+        let hint =
+            format!("`chown {user} {path}`; and that user must be able to search its folder");
+        Problem::new(config.said.place(key), problem).hint(hint)
+    };
+    which.map(problem).collect()
 }
 
 /// Gives the workers a disk that is simulated, if there is to be one.
@@ -291,7 +329,9 @@ impl Prepared {
         self.env.site.seed = random();
         self.env.site.boundary_key = u128::from(random()) << 64 | u128::from(random());
         let Self { env, architecture, user, ready, errors, access, faults, .. } = &*self;
-        let access = access.borrow();
+        if let Err(fault) = access.renew() {
+            errors.note(Level::Warning, format_args!("worker {worker} will not log: {fault}"));
+        }
         let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();
         keep.extend([env.root.as_fd(), env.bells[worker].as_fd(), ready[worker].as_fd()]);
         let logs = [access.inherited(), errors.inherited()];
@@ -465,13 +505,13 @@ impl Master {
                 }
             }
             Order::ReopenLogs => {
-                self.keep_logs(Crew::give_up);
-                if let Err(fault) = self.prepared.access.borrow_mut().renew() {
+                self.keep_log(Crew::give_up);
+                if let Err(fault) = self.prepared.access.renew() {
                     self.note(Level::Warning, format_args!("still the old file: {fault}"));
                 }
                 control.reopen_logs();
                 self.prepared.errors.tick();
-                self.keep_logs(Crew::keep);
+                self.keep_log(Crew::keep);
             }
             Order::RefuseReload => self.note(
                 Level::Warning,
@@ -487,12 +527,11 @@ impl Master {
         Ok(())
     }
 
-    /// Tells the crew of the open logs, if there is one.
-    fn keep_logs(&self, tell: fn(&Crew, BorrowedFd<'_>)) {
-        let Prepared { env, access, errors, .. } = &self.prepared;
-        if let Some(shared) = &env.shared {
-            let logs = [access.borrow().inherited(), errors.inherited()];
-            logs.iter().flatten().for_each(|log| tell(&shared.crew, log.as_fd()));
+    /// Tells the crew of the open error log, if there is one.
+    fn keep_log(&self, tell: fn(&Crew, BorrowedFd<'_>)) {
+        let Prepared { env, errors, .. } = &self.prepared;
+        if let (Some(shared), Some(log)) = (&env.shared, errors.opened()) {
+            tell(&shared.crew, log.as_fd());
         }
     }
 

@@ -81,7 +81,7 @@ macro_rules! always {
                 beyond_four_gigabytes if_range;
             signals: one_line_for_each_address accepts_when_it_says_so
                 hangup_reloads_or_says_why_not hangup_with_an_error_changes_nothing
-                usr1_reopens_the_log other_signals_end_nothing
+                usr1_reopens_the_log usr1_lets_go_of_the_old_logs other_signals_end_nothing
                 workers_leave_signals_to_their_master workers_are_not_root
                 workers_have_no_capabilities unreadable_root_is_an_error pid_file
                 a_port_in_use_is_an_error;

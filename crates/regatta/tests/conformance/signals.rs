@@ -1,11 +1,13 @@
 //! Signals that do not end a server, who it runs as, and what it prints.
 
 use crate::client::Client;
-use crate::harness::{Launch, PATIENCE, Said, Server, Variant, eventually, kill, run};
+use crate::harness::{Launch, PATIENCE, Said, Server, Variant, children, eventually, kill, run};
+use crate::shared::descriptors;
 use crate::site::{Site, common};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) fn one_line_for_each_address(variant: &Variant) {
@@ -79,9 +81,8 @@ pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     let (log, old) = (folder.join("access.log"), folder.join("access.log.1"));
     let launch = Launch::new(variant, &site.root());
     let server = launch.set(format!("log.access={}", log.display())).start();
-    let has = |path: &std::path::Path, word: &str| {
-        fs::read_to_string(path).is_ok_and(|text| text.contains(word))
-    };
+    let has =
+        |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
     server.connect().get("/file.txt?before").expect(200);
     assert!(eventually(PATIENCE, || has(&log, "?before")), "no line");
     fs::rename(&log, &old).expect("a rename");
@@ -93,6 +94,42 @@ pub(crate) fn usr1_reopens_the_log(variant: &Variant) {
     assert!(eventually(PATIENCE, || has(&log, "?after")), "no line in the new log");
     assert!(has(&log, "?between") || has(&old, "?between"), "a line is lost");
     assert!(!has(&old, "?after"), "the old log goes on");
+}
+
+/// Whether a process of the server, helpers included, holds a file of this folder that has been
+/// renamed or deleted.
+fn holds(server: &Server, folder: &Path, names: &[&str]) -> Vec<PathBuf> {
+    let processes = server.processes().into_iter();
+    let processes = processes.flat_map(|pid| [vec![pid], children(pid)].concat());
+    let links = processes.flat_map(|pid| descriptors(pid).into_values());
+    let of_now: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
+    links.filter(|link| link.starts_with(folder) && !of_now.contains(link)).collect()
+}
+
+/// After a rotation nobody holds what was rotated away, be it renamed or deleted: its space is
+/// free.
+pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
+    let site = Site::with(&[("file.txt", "text")]);
+    let folder = site.beside("logs");
+    fs::create_dir(&folder).expect("a folder");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("ours");
+    let (names, launch) = (["access.log", "error.log"], Launch::new(variant, &site.root()));
+    let launch = launch.set(format!("log.access={}", folder.join(names[0]).display()));
+    let server = launch.set(format!("log.error={}", folder.join(names[1]).display())).start();
+    for round in 0..2 {
+        server.connect().get("/file.txt").expect(200);
+        for name in names {
+            let path = folder.join(name);
+            match round {
+                0 => fs::rename(&path, folder.join(format!("{name}.1"))).expect("a rename"),
+                _ => fs::remove_file(&path).expect("a file"),
+            }
+        }
+        server.signal(Signal::USR1);
+        let free = || holds(&server, &folder, &names).is_empty();
+        assert!(eventually(PATIENCE, free), "{round}: {:?}", holds(&server, &folder, &names));
+        assert!(names.iter().all(|name| folder.join(name).exists()), "{round}: not made anew");
+    }
 }
 
 /// Signals that have no meaning here end nothing.

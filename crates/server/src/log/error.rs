@@ -6,9 +6,9 @@ use super::{
 use regatta_metrics::ControlView;
 use std::{
     fmt,
-    fs::File,
     io::Write,
     os::fd::BorrowedFd,
+    process,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -39,7 +39,7 @@ impl Level {
     }
 }
 
-/// The error log. A clone writes to the same file, also after a fork.
+/// The error log. A clone writes to the same file. After a fork, it is opened by its path anew.
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     destination: Destination,
@@ -50,8 +50,10 @@ pub struct ErrorLog {
 
 #[derive(Debug)]
 struct Open {
-    file: Option<LogFile>,
+    file: Option<Arc<LogFile>>,
     generation: u64,
+    /// The process that opened it.
+    opener: u32,
 }
 
 impl ErrorLog {
@@ -68,40 +70,42 @@ impl ErrorLog {
         let generation = control.map_or(0, |control| control.log_generation());
         match LogFile::open(&destination, owner) {
             Ok(file) => {
-                let open = Arc::new(Mutex::new(Open { file, generation }));
+                let file = file.map(Arc::new);
+                let open = Arc::new(Mutex::new(Open { file, generation, opener: process::id() }));
                 Ok(Self { destination, owner, control, open })
             }
             Err(fault) => Err(LogFault { option: "log.error", destination, fault }),
         }
     }
 
-    /// The descriptor that workers inherit: what a fork must not close.
+    /// What this process has open.
     #[must_use]
-    pub fn inherited(&self) -> Option<Arc<File>> {
-        self.lock().file.as_ref().map(LogFile::shared)
+    pub fn opened(&self) -> Option<Arc<LogFile>> {
+        self.lock().file.clone()
+    }
+
+    /// What workers inherit, so that a fork must not close it: standard error.
+    #[must_use]
+    pub fn inherited(&self) -> Option<Arc<LogFile>> {
+        self.opened().filter(|_| self.destination == Destination::Stderr)
     }
 
     /// Writes one line. Never fails: there is no place left to say so.
     pub fn note(&self, level: Level, message: fmt::Arguments<'_>) {
         let mut open = self.lock();
-        if let Some(fault) = self.renew_if_asked(&mut open) {
-            self.write(&mut open, Level::Warning, format_args!("still the old file: {fault}"));
-        }
-        self.write(&mut open, level, message);
+        self.renew_if_due(&mut open);
+        self.write(&open, level, message);
     }
 
-    /// Opens the file anew if the master asked for it since the last time; [`ErrorLog::note`] does
-    /// so too.
+    /// Opens the file anew if the master asked for it since the last time, or if another process
+    /// opened it; [`ErrorLog::note`] does so too.
     pub fn tick(&self) {
-        let mut open = self.lock();
-        if let Some(fault) = self.renew_if_asked(&mut open) {
-            self.write(&mut open, Level::Warning, format_args!("still the old file: {fault}"));
-        }
+        self.renew_if_due(&mut self.lock());
     }
 
     /// Calls `each` for the descriptor, if this process opened it.
     pub(super) fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.lock().file.as_ref().and_then(LogFile::own).into_iter().for_each(each);
+        self.lock().file.as_ref().and_then(|file| file.own()).into_iter().for_each(each);
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -109,41 +113,37 @@ impl ErrorLog {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the file anew now: what a master that is still root does before it asks the workers
-    /// to, so that they find a file that is theirs.
-    ///
-    /// # Errors
-    /// If it cannot be opened for appending; the old file remains in use.
-    pub fn renew(&self) -> Result<(), LogFault> {
-        self.renew_open(&mut self.lock())
-    }
-
-    fn renew_if_asked(&self, open: &mut Open) -> Option<LogFault> {
+    fn renew_if_due(&self, open: &mut Open) {
         let generation = self.control.map_or(0, |control| control.log_generation());
-        if generation == open.generation {
-            return None;
+        let is_own = open.opener == process::id();
+        if !matches!(self.destination, Destination::Path(_))
+            || is_own && generation == open.generation
+        {
+            return;
         }
-        open.generation = generation;
-        self.renew_open(open).err()
-    }
-
-    fn renew_open(&self, open: &mut Open) -> Result<(), LogFault> {
-        if let Destination::Path(_) = self.destination {
-            open.file = LogFile::open(&self.destination, self.owner).map_err(|fault| {
+        (open.generation, open.opener) = (generation, process::id());
+        match LogFile::open(&self.destination, self.owner) {
+            Ok(file) => open.file = file.map(Arc::new),
+            Err(fault) => {
+                let instead = if is_own { "still the old file" } else { "standard error instead" };
+                if !is_own {
+                    let stderr = LogFile::open(&Destination::Stderr, None);
+                    open.file = stderr.ok().flatten().map(Arc::new);
+                }
                 let destination = self.destination.clone();
-                LogFault { option: "log.error", destination, fault }
-            })?;
+                let fault = LogFault { option: "log.error", destination, fault };
+                self.write(open, Level::Warning, format_args!("{instead}: {fault}"));
+            }
         }
-        Ok(())
     }
 
-    fn write(&self, open: &mut Open, level: Level, message: fmt::Arguments<'_>) {
-        let Some(file) = &mut open.file else { return };
+    fn write(&self, open: &Open, level: Level, message: fmt::Arguments<'_>) {
+        let Some(file) = &open.file else { return };
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         // At most 900 bytes that become four each, and the head: a write to a pipe stays whole.
         let mut line = Vec::with_capacity(256);
         line.extend_from_slice(&rfc3339_stamp(unix));
-        let head = format!(" regatta[{}] {}: ", std::process::id(), level.name());
+        let head = format!(" regatta[{}] {}: ", process::id(), level.name());
         line.extend_from_slice(head.as_bytes());
         escape_message(&mut line, message);
         line.push(b'\n');

@@ -1,24 +1,25 @@
 //! Where lines go: files and standard error, opened for appending, written in whole lines.
 use super::format::Limits;
-use regatta_sys::write_now;
+pub use regatta_sys::guarded::Owner;
+use regatta_sys::{
+    guarded::{Absent, Spot},
+    write_now,
+};
 use std::{
     fmt,
     fs::{File, OpenOptions},
     io::{self, Write},
+    mem,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
     },
     path::{Path, PathBuf},
     process,
-    sync::Arc,
 };
 
 /// The longest write to a pipe that is taken whole or not at all (`PIPE_BUF`, `pipe(7)`).
 pub(super) const PIPE_WRITE_BYTES_MAX: usize = 4096;
-
-/// Log files are for their owner and group.
-const MODE: u32 = 0o640;
 
 /// Where a log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,15 +53,6 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Whom a log file is given to, so that workers which are no longer root can open it anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// User number.
-    pub uid: u32,
-    /// Group number.
-    pub gid: u32,
-}
-
 /// Why a log cannot be used.
 #[derive(Debug)]
 pub struct LogFault {
@@ -75,24 +67,46 @@ pub struct LogFault {
 impl fmt::Display for LogFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { option, destination, fault } = self;
-        write!(f, "{option}: cannot open {destination} for appending: {fault}")?;
-        match fault.raw_os_error() {
-            Some(libc::ENXIO) => f.write_str("; it is a pipe that nobody reads"),
-            Some(libc::ENOENT) => f.write_str("; its directory must exist"),
-            _ => Ok(()),
-        }
+        write!(f, "{option}: cannot open {destination} for appending: {fault}; ")?;
+        f.write_str(match fault.raw_os_error() {
+            Some(libc::ENXIO) => "it is a pipe that nobody reads: start its reader first",
+            Some(libc::ENOENT) => "its directory must exist",
+            Some(libc::EACCES | libc::EPERM) => {
+                "the server's user must be allowed to search its directory and to write to it"
+            }
+            Some(libc::EISDIR) => "name a file in it",
+            Some(_) => "name a file that can be written to",
+            None => "name a file of the server's own, or - for standard error",
+        })
     }
 }
 
 impl std::error::Error for LogFault {}
 
-/// An open log. A clone is the same open file.
-#[derive(Clone, Debug)]
-pub(super) struct LogFile {
-    file: Arc<File>,
+/// An open log. It is of the process that opened it: another one, which was forked, neither writes
+/// to a file that was opened by its path nor closes anything.
+#[derive(Debug)]
+pub struct LogFile {
+    /// There until the end.
+    file: Option<File>,
     kind: Kind,
     /// The process that opened it.
     opener: u32,
+}
+
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        if !self.is_own() {
+            // The number may be another file's by now.
+            mem::forget(self.file.take());
+        }
+    }
+}
+
+impl AsFd for LogFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file().as_fd()
+    }
 }
 
 /// What a log is written to.
@@ -142,22 +156,26 @@ impl LogFile {
             Destination::Off => return Ok(None),
             Destination::Stderr => open_stderr()?,
             Destination::Path(path) => {
-                let file = open_path(path, owner)?;
+                let file = Spot::find(path)?.append(owner, Absent::Make)?;
                 let kind = if file.metadata()?.is_file() { Kind::Regular } else { Kind::Stream };
                 (file, kind)
             }
         };
-        Ok(Some(Self { file: Arc::new(file), kind, opener: process::id() }))
+        Ok(Some(Self { file: Some(file), kind, opener: process::id() }))
     }
 
-    /// The descriptor: what a fork must not close.
-    pub(super) fn shared(&self) -> Arc<File> {
-        Arc::clone(&self.file)
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("it is there until the end")
+    }
+
+    /// Whether this process opened it.
+    pub(super) fn is_own(&self) -> bool {
+        self.opener == process::id()
     }
 
     /// The descriptor, if this process opened it.
     pub(super) fn own(&self) -> Option<BorrowedFd<'_>> {
-        (self.opener == process::id()).then(|| self.file.as_fd())
+        self.is_own().then(|| self.as_fd())
     }
 
     /// How long lines may be.
@@ -169,31 +187,25 @@ impl LogFile {
     }
 
     /// Writes lines: to a file with one call, to a pipe with as few as keep lines whole.
-    pub(super) fn write(&mut self, lines: &[u8]) -> Written {
+    pub(super) fn write(&self, lines: &[u8]) -> Written {
+        let mut file = self.file();
         match self.kind {
-            Kind::Regular => write_lines(&mut &*self.file, lines, usize::MAX),
-            Kind::Stream => write_lines(&mut &*self.file, lines, PIPE_WRITE_BYTES_MAX),
-            Kind::Shared => {
-                write_lines(&mut Unwaiting(self.file.as_fd()), lines, PIPE_WRITE_BYTES_MAX)
-            }
+            Kind::Regular => write_lines(&mut file, lines, usize::MAX),
+            Kind::Stream => write_lines(&mut file, lines, PIPE_WRITE_BYTES_MAX),
+            Kind::Shared => write_lines(&mut Unwaiting(file.as_fd()), lines, PIPE_WRITE_BYTES_MAX),
         }
     }
 }
 
-/// Opens a file for appending. Only what was made here is given to the owner: what was there, under
-/// this name or where a symbolic link leads, may be a device or somebody's file.
-fn open_path(path: &Path, owner: Option<Owner>) -> io::Result<File> {
-    // Without O_NONBLOCK, opening a pipe that nobody reads would wait.
-    let mut options = OpenOptions::new();
-    options.append(true).mode(MODE).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let Some(owner) = owner else { return options.create(true).open(path) };
-    match options.clone().create_new(true).open(path) {
-        Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => options.open(path),
-        made => {
-            let made = made?;
-            std::os::unix::fs::fchown(&made, Some(owner.uid), Some(owner.gid))?;
-            Ok(made)
+/// Sees whether a log can be opened, and makes none.
+pub(crate) fn try_opening(path: &Path) -> io::Result<()> {
+    match Spot::find(path)?.append(None, Absent::Fail) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            regatta_sys::may_make_files(path.parent().unwrap_or(Path::new("/")))
         }
+        // Its reader may come later.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),
+        tried => tried.map(drop),
     }
 }
 

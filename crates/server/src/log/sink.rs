@@ -11,7 +11,6 @@ use regatta_origin::{FileFault, Log, Record, Wanted};
 use regatta_sys::clock;
 use std::{
     cell::{Cell, RefCell},
-    fs::File,
     io, mem,
     os::fd::BorrowedFd,
     sync::Arc,
@@ -40,48 +39,53 @@ pub struct AccessLogOptions {
     pub stall_ns: u64,
 }
 
-/// The access log as the master has it: open, so that workers which may not open it can write.
+/// The access log as the master has it: made, so that workers which may not make it can open it.
 #[derive(Debug)]
 pub struct AccessLog {
     options: AccessLogOptions,
-    file: Option<LogFile>,
+    /// Standard error; a file is opened by each worker.
+    stderr: Option<Arc<LogFile>>,
 }
 
 impl AccessLog {
-    /// Opens the access log.
+    /// Makes the access log if it is not there, and sees whether it can be opened.
     ///
     /// # Errors
     /// If it cannot be opened for appending.
     pub fn open(options: AccessLogOptions) -> Result<Self, LogFault> {
         match LogFile::open(&options.destination, options.owner) {
-            Ok(file) => Ok(Self { options, file }),
+            Ok(file) => {
+                let stderr = file.filter(|_| options.destination == Destination::Stderr);
+                Ok(Self { stderr: stderr.map(Arc::new), options })
+            }
             Err(fault) => Err(fault_of(&options.destination, fault)),
         }
     }
 
     /// Makes the file, if it is not there any more, and gives it to its owner: what a master that
-    /// is still root does before it asks the workers to open it anew.
+    /// is still root does before workers open it.
     ///
     /// # Errors
-    /// If it cannot be opened for appending; the old file remains in use.
-    pub fn renew(&mut self) -> Result<(), LogFault> {
-        if let Destination::Path(_) = self.options.destination {
-            self.file = LogFile::open(&self.options.destination, self.options.owner)
-                .map_err(|fault| fault_of(&self.options.destination, fault))?;
+    /// If it cannot be opened for appending.
+    pub fn renew(&self) -> Result<(), LogFault> {
+        let AccessLogOptions { destination, owner, .. } = &self.options;
+        match destination {
+            Destination::Path(_) => LogFile::open(destination, *owner)
+                .map(drop)
+                .map_err(|fault| fault_of(destination, fault)),
+            Destination::Off | Destination::Stderr => Ok(()),
         }
-        Ok(())
     }
 
-    /// The descriptor that workers inherit: what a fork must not close.
+    /// What workers inherit, so that a fork must not close it: standard error.
     #[must_use]
-    pub fn inherited(&self) -> Option<Arc<File>> {
-        self.file.as_ref().map(LogFile::shared)
+    pub fn inherited(&self) -> Option<Arc<LogFile>> {
+        self.stderr.clone()
     }
 
     /// The log of one worker, to be made in that worker, after it has changed its user.
     ///
-    /// A worker that may not open the file by its path writes to the one that the master opened,
-    /// and warns that it will not be able to open it anew.
+    /// The lines of a worker that may not open the file are dropped and counted.
     #[must_use]
     pub fn sink<'a>(
         &self,
@@ -90,18 +94,23 @@ impl AccessLog {
         errors: ErrorLog,
     ) -> LogSink<'a> {
         let options = &self.options;
-        let mut file = self.file.clone();
-        if let Destination::Path(_) = options.destination {
-            match LogFile::open(&options.destination, None) {
-                Ok(own) => file = own,
+        errors.tick();
+        let file = match &options.destination {
+            Destination::Path(_) => match LogFile::open(&options.destination, None) {
+                Ok(own) => own.map(Arc::new),
                 Err(fault) => {
                     let fault = fault_of(&options.destination, fault);
-                    errors.note(Level::Warning, format_args!("SIGUSR1 will not work: {fault}"));
+                    errors.note(
+                        Level::Error,
+                        format_args!("lines are dropped until SIGUSR1 comes: {fault}"),
+                    );
+                    None
                 }
-            }
-        }
-        let wants = file.is_some();
-        let limits = file.as_ref().map_or(Limits::PIPE, LogFile::limits);
+            },
+            Destination::Off | Destination::Stderr => self.stderr.clone(),
+        };
+        let wants = options.destination != Destination::Off;
+        let limits = file.as_ref().map_or(Limits::FILE, |file| file.limits());
         let buffer_bytes = if wants { BUFFER_BYTES_MAX + limits.line_bytes_max() } else { 0 };
         LogSink {
             wants,
@@ -162,7 +171,8 @@ impl Faults {
 
 #[derive(Debug)]
 struct State {
-    file: Option<LogFile>,
+    /// None if it cannot be opened.
+    file: Option<Arc<LogFile>>,
     formatter: Formatter,
     /// Whole lines; before them an empty one if the last write left off within a line.
     buffer: Vec<u8>,
@@ -236,7 +246,8 @@ impl WorkerLog for LogSink<'_> {
     }
 
     fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
-        self.state.borrow().file.as_ref().and_then(LogFile::own).into_iter().for_each(&mut *each);
+        let state = self.state.borrow();
+        state.file.as_ref().and_then(|file| file.own()).into_iter().for_each(&mut *each);
         self.errors.each_own(each);
     }
 }
@@ -261,7 +272,7 @@ impl LogSink<'_> {
                 if let Some(file) = &file {
                     state.formatter.set_limits(file.limits());
                 }
-                state.file = file;
+                state.file = file.map(Arc::new);
                 state.torn = false;
                 state.buffer.clear();
             }
@@ -275,9 +286,14 @@ impl LogSink<'_> {
     fn write(&self, state: &mut State) {
         state.since = None;
         let lines = mem::take(&mut state.lines);
-        let Some(file) = state.file.as_mut().filter(|_| lines > 0) else { return };
+        if lines == 0 {
+            return;
+        }
         let start_ns = clock::nanos();
-        let written = file.write(&state.buffer);
+        let written = match &state.file {
+            Some(file) => file.write(&state.buffer),
+            None => Written { bytes: 0, calls: 0, fault: Some(io::ErrorKind::NotFound.into()) },
+        };
         let took_ns = clock::nanos().saturating_sub(start_ns);
         self.tally.add(Counter::LogBytes, written.bytes as u64);
         self.tally.add(Counter::LogWrites, written.calls);
@@ -291,7 +307,8 @@ impl LogSink<'_> {
     /// Drops what was not written, and says so once until writing goes well again.
     fn after(&self, state: &mut State, written: &Written) {
         if let Some(fault) = &written.fault {
-            if state.dropped == 0 {
+            // That it is not open has been said.
+            if state.dropped == 0 && state.file.is_some() {
                 self.errors.note(
                     Level::Error,
                     format_args!(

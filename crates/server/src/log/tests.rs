@@ -8,7 +8,10 @@ use std::{
     fs::{self, File},
     io::Read,
     net::SocketAddr,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::{
+        fs::{MetadataExt, OpenOptionsExt, symlink},
+        net::UnixListener,
+    },
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::AtomicU64,
@@ -411,8 +414,9 @@ fn a_file_that_cannot_be_opened_anew_stays_in_use_and_is_reported() {
 #[test]
 fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
     let folder = Folder::new("full");
-    let (path, arena) = (folder.file("access"), arena());
-    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let (disk, arena) = (folder.file("disk"), arena());
+    symlink("/dev", &disk).unwrap();
+    let path = disk.join("full");
     let sink = sink(&arena, &path, &folder.file("error"));
     for _ in 0..3 {
         sink.record(&record());
@@ -425,7 +429,8 @@ fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("error: log.access: writing to"), "{said}");
 
-    fs::remove_file(&path).unwrap();
+    fs::remove_file(&disk).unwrap();
+    fs::create_dir(&disk).unwrap();
     arena.control().reopen_logs();
     sink.tick(at(1));
     sink.record(&record());
@@ -441,7 +446,7 @@ fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
     let (path, arena) = (folder.file("pipe"), arena());
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let fault = AccessLog::open(options(&path, Format::Combined)).unwrap_err();
-    assert!(fault.to_string().ends_with("it is a pipe that nobody reads"), "{fault}");
+    assert!(fault.to_string().contains("it is a pipe that nobody reads"), "{fault}");
 
     let mut reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
     let sink = sink(&arena, &path, &folder.file("error"));
@@ -468,21 +473,57 @@ fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
 #[test]
 fn only_a_new_file_is_given_to_the_server_s_user() {
     let folder = Folder::new("owner");
-    let (old, new, link) = (folder.file("old"), folder.file("new"), folder.file("link"));
+    let (old, new) = (folder.file("old"), folder.file("new"));
     File::create(&old).unwrap();
-    std::os::unix::fs::symlink(&old, &link).unwrap();
     let mine = fs::metadata(&old).unwrap().uid();
     let owner = Owner { uid: 65_534, gid: 65_534 };
-    for path in [&old, &link] {
-        file::LogFile::open(&Destination::Path(path.clone()), Some(owner)).unwrap();
-        assert_eq!(fs::metadata(&old).unwrap().uid(), mine, "{}", path.display());
-    }
-    let made = file::LogFile::open(&Destination::Path(new.clone()), Some(owner));
+    LogFile::open(&Destination::Path(old.clone()), Some(owner)).unwrap();
+    assert_eq!(fs::metadata(&old).unwrap().uid(), mine);
+    let made = LogFile::open(&Destination::Path(new.clone()), Some(owner));
     if mine == 0 {
         made.unwrap();
         assert_eq!(fs::metadata(&new).unwrap().uid(), owner.uid);
     } else {
         assert_eq!(made.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    }
+}
+
+/// What somebody who may write to the folder can put where the log is expected.
+#[test]
+fn a_name_in_a_hostile_folder_leads_nowhere() {
+    let folder = Folder::new("hostile");
+    let (theirs, text) = (folder.file("theirs"), "somebody else's\n");
+    fs::write(&theirs, text).unwrap();
+    symlink(&theirs, folder.file("link")).unwrap();
+    symlink(folder.file("new"), folder.file("dangling")).unwrap();
+    fs::hard_link(&theirs, folder.file("hard")).unwrap();
+    fs::create_dir(folder.file("folder")).unwrap();
+    let _socket = UnixListener::bind(folder.file("socket")).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.file("pipe")).status().unwrap().success());
+    let refused = |name: &str, part: &str| {
+        let fault = AccessLog::open(options(&folder.file(name), Format::Json)).unwrap_err();
+        let (fault, name) = (fault.to_string(), format!("/{name} for appending: "));
+        assert!(fault.contains(&name) && fault.contains(part), "{fault}");
+        assert!(fault.contains("; "), "it says what to do: {fault}");
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), text);
+        assert!(!folder.file("new").exists());
+    };
+    refused("link", "symbolic links are not followed here");
+    refused("dangling", "symbolic links are not followed here");
+    refused("hard", "it has another name too (a hard link)");
+    refused("folder", "Is a directory");
+    refused("pipe", "it is a pipe that nobody reads");
+    refused("socket", "No such device or address");
+    // The rest takes somebody else.
+    let somebody = |name| std::os::unix::fs::lchown(folder.file(name), Some(4711), None);
+    fs::write(folder.file("of-another"), text).unwrap();
+    symlink(&folder.0, folder.file("way")).unwrap();
+    LogFile::open(&Destination::Path(folder.file("way/mine")), None).unwrap();
+    if somebody("way").is_ok() {
+        refused("way/mine", "the symbolic link \"way\" on the way is user 4711's");
+        refused("way/none", "the symbolic link \"way\" on the way is user 4711's");
+        somebody("of-another").unwrap();
+        refused("of-another", "it belongs to user 4711, neither to root nor to the server's user");
     }
 }
 
@@ -520,7 +561,8 @@ fn messages_of_the_server_are_one_line_each() {
     assert!(fs::read_to_string(&path).unwrap().ends_with("error: third\n"));
 
     fs::remove_file(&path).unwrap();
-    log.renew().unwrap();
+    arena.control().reopen_logs();
+    log.tick();
     assert_eq!(fs::metadata(&path).unwrap().len(), 0);
 }
 

@@ -1,0 +1,162 @@
+//! Files that are written in directories to which others may write too: no name leads astray.
+//!
+//! Whoever may write to a directory may put a link in the place of any name in it. So the last part
+//! of a path is never followed, links before it only if they are root's or this process's own, and
+//! what is opened is written to only once it has been seen what it is and whose.
+use rustix::{
+    fs::{CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, openat, readlinkat},
+    io::Errno,
+    process::geteuid,
+};
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::{Component, Path},
+};
+
+/// The most symbolic links on the way to a file, as path_resolution(7) has it.
+const LINKS_MAX: u32 = 40;
+
+/// How often a file is opened, or else made, while others remove and make it.
+const TRIES_MAX: u32 = 8;
+
+/// Files made here are for their owner and group.
+const MODE: Mode = Mode::from_raw_mode(0o640);
+
+/// Whom a file is given to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+}
+
+/// What is done where there is no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// It is made; with an owner it is given to them, which takes root.
+    Make,
+    /// That is an error.
+    Fail,
+}
+
+/// A name in a directory.
+#[derive(Debug)]
+pub struct Spot {
+    directory: OwnedFd,
+    name: OsString,
+}
+
+impl Spot {
+    /// Finds the directory of a path. Symbolic links on the way must be root's, or of the user that
+    /// this process is.
+    ///
+    /// # Errors
+    /// The directory is not there or may not be searched, or a link on the way is someone else's.
+    pub fn find(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or_else(|| refused("it has no file name"))?;
+        let directory = walk(path.parent().unwrap_or(Path::new("")))?;
+        Ok(Self { directory, name: name.to_owned() })
+    }
+
+    /// Opens the file for appending, without waiting for anything: a regular file with no other
+    /// name, a pipe that someone reads, or a character device; of root, of the user that this
+    /// process is, or of `owner`.
+    ///
+    /// # Errors
+    /// It is something else, or may not be opened.
+    pub fn append(&self, owner: Option<Owner>, absent: Absent) -> io::Result<File> {
+        // Without O_NONBLOCK, opening a pipe that nobody reads would wait.
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |more, mode| openat(&self.directory, &*self.name, flags | more, mode);
+        for _ in 0..TRIES_MAX {
+            match open(OFlags::empty(), Mode::empty()) {
+                Err(Errno::NOENT) if absent == Absent::Make => {}
+                Err(Errno::LOOP) => return Err(refused("symbolic links are not followed here")),
+                found => return accept(found?, owner),
+            }
+            match open(OFlags::CREATE | OFlags::EXCL, MODE) {
+                Err(Errno::EXIST) => {}
+                made => return give(made?, owner),
+            }
+        }
+        Err(refused("someone removes and makes it again and again"))
+    }
+}
+
+fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why.into())
+}
+
+fn give(made: OwnedFd, owner: Option<Owner>) -> io::Result<File> {
+    if let Some(Owner { uid, gid }) = owner {
+        fchown(&made, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    }
+    Ok(made.into())
+}
+
+fn accept(found: OwnedFd, owner: Option<Owner>) -> io::Result<File> {
+    let stat = fstat(&found)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::CharacterDevice) {
+        return Err(refused("it is neither a file nor a pipe nor a character device"));
+    }
+    if !is_trusted(&stat) && owner.is_none_or(|owner| owner.uid != stat.st_uid) {
+        let owner = stat.st_uid;
+        let why = format!("it belongs to user {owner}, neither to root nor to the server's user");
+        return Err(refused(why));
+    }
+    if kind == FileType::RegularFile && stat.st_nlink > 1 {
+        return Err(refused(
+            "it has another name too (a hard link), maybe as somebody else's file",
+        ));
+    }
+    Ok(found.into())
+}
+
+/// Whether something is root's, or of the user that this process is.
+fn is_trusted(stat: &Stat) -> bool {
+    stat.st_uid == 0 || stat.st_uid == geteuid().as_raw()
+}
+
+/// Goes through a path, part by part.
+fn walk(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let start = |path: &Path| {
+        let start = if path.is_absolute() { "/" } else { "." };
+        openat(CWD, start, flags | OFlags::DIRECTORY, Mode::empty())
+    };
+    let parts = |path: &Path| -> Vec<OsString> {
+        let parts = path.components().rev().filter(|part| *part != Component::RootDir);
+        parts.map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let (mut here, mut left, mut links) = (start(path)?, parts(path), 0);
+    while let Some(part) = left.pop() {
+        let next = openat(&here, &*part, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        let stat = fstat(&next)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            here = next;
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(Errno::LOOP.into());
+        }
+        if !is_trusted(&stat) {
+            let (part, owner) = (part.display(), stat.st_uid);
+            let why = format!("the symbolic link \"{part}\" on the way is user {owner}'s");
+            return Err(refused(why));
+        }
+        let target = readlinkat(&next, "", Vec::new())?;
+        let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+        if target.is_absolute() {
+            here = start(target)?;
+        }
+        left.extend(parts(target));
+    }
+    Ok(here)
+}
