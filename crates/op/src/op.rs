@@ -186,6 +186,9 @@ pub enum OpenFault {
     NotAFile,
     /// No descriptor or memory left; trying again later may work.
     Exhausted,
+    /// Somebody else is at it: a lease on it is being broken (fcntl(2)), or the tree kept changing
+    /// under the resolution; trying again later may work.
+    Busy,
     /// The system refused with this error number.
     Other(i32),
 }

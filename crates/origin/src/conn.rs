@@ -97,8 +97,8 @@ pub(crate) enum State {
     Find,
     /// A body must be read: `Read`. The head is kept likewise.
     Fill,
-    /// There was no descriptor to open a name with, and it will be tried again. What the peer sends
-    /// meanwhile is kept: `Recv`.
+    /// A name could not be opened now, and it will be tried again. What the peer sends meanwhile is
+    /// kept: `Recv`.
     Hold,
     /// The response is ready, the request's content is being discarded: `Recv`.
     Content,
@@ -208,7 +208,7 @@ impl<F: File> Conn<F> {
     ///   begins. The same goes for what the kernel still holds of earlier responses when an idle
     ///   or lingering connection expires: it is not cut off while the peer is taking it.
     /// * Lingering: it is over.
-    /// * There was no descriptor to open a file with: it is tried again.
+    /// * A file could not be opened: it is tried again.
     ///
     /// Afterwards either the operation that was out still is, with a later deadline, or it counts
     /// as dropped ([`abandoned`](Self::abandoned) is true, [`next_op`](Self::next_op) offers
@@ -381,10 +381,13 @@ impl<F: File> Conn<F> {
     fn on_opened(&mut self, found: Result<Opened<F>, OpenFault>, now: Now, cx: &Cx<'_, F>) {
         cx.tally.add(Counter::Opens, 1);
         cx.tally.add(Counter::OpenSiblings, count(self.work_mut(cx).siblings));
-        let exhausted = matches!(found, Err(OpenFault::Exhausted));
-        if !exhausted || self.pending.is_some() || !self.holds(now, cx) {
-            self.resume_kept(Supply::Opened(found), now, cx);
+        if let Err(fault @ (OpenFault::Exhausted | OpenFault::Busy)) = found
+            && self.pending.is_none()
+            && self.holds(fault, now, cx)
+        {
+            return;
         }
+        self.resume_kept(Supply::Opened(found), now, cx);
     }
 
     fn on_read(&mut self, bytes: Result<Box<[u8]>, Fault>, now: Now, cx: &Cx<'_, F>) {

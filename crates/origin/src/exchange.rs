@@ -21,7 +21,7 @@ use regatta_op::{
     CloseReason, Coding, Codings, Fault, File, Now, OpenFault, OpenReq, Opened, Tick,
 };
 
-/// How long an exchange waits for a descriptor until it tries again, milliseconds.
+/// How long an exchange waits for what may be opened later until it tries again, milliseconds.
 const OPEN_RETRY_MS: u64 = 50;
 /// How often it does: for ten seconds. Then it is answered 503.
 const OPEN_TRIES_MAX: u32 = 200;
@@ -87,17 +87,18 @@ impl<F: File> Conn<F> {
         });
     }
 
-    /// There was no descriptor to open a name with. True if it will be tried again: at once if the
-    /// cache had one to spare, otherwise in a while, when another exchange may have ended. What is
-    /// there should not be refused because many others are being served.
+    /// A name could not be opened now. True if it will be tried again. If there was no descriptor:
+    /// at once if the cache had one to spare, otherwise in a while, when another exchange may have
+    /// ended; what is there should not be refused because many others are being served. If somebody
+    /// else was at the file: in a while, when they may have finished.
     #[cold]
-    pub(crate) fn holds(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
+    pub(crate) fn holds(&mut self, fault: OpenFault, now: Now, cx: &Cx<'_, F>) -> bool {
         let work = self.work_mut(cx);
         if work.tries == OPEN_TRIES_MAX {
             return false;
         }
         work.tries += 1;
-        if cx.cache.relieve(&cx.tally) {
+        if fault == OpenFault::Exhausted && cx.cache.relieve(&cx.tally) {
             work.tries -= 1;
             self.resume_kept(Supply::Nothing, now, cx);
         } else {
@@ -106,7 +107,7 @@ impl<F: File> Conn<F> {
         true
     }
 
-    /// The waiting for a descriptor is over, and there is none.
+    /// The waiting for what cannot be opened now is over.
     #[cold]
     pub(crate) fn give_up_opening(&mut self, now: Now, cx: &Cx<'_, F>) {
         self.resume_kept(Supply::Opened(Err(OpenFault::Exhausted)), now, cx);
@@ -534,7 +535,7 @@ fn will_fill<F: File>(
 
 /// True for faults of the moment, which say nothing of the file and are not remembered.
 fn passes(fault: OpenFault) -> bool {
-    matches!(fault, OpenFault::Exhausted | OpenFault::Other(_))
+    matches!(fault, OpenFault::Exhausted | OpenFault::Busy | OpenFault::Other(_))
 }
 
 /// How many codings.

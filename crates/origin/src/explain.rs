@@ -244,6 +244,7 @@ fn fault_text(fault: OpenFault) -> String {
         OpenFault::Outside => "outside the root, or through a symbolic link".to_string(),
         OpenFault::NotAFile => "neither a file nor a directory".to_string(),
         OpenFault::Exhausted => "no descriptor or memory left".to_string(),
+        OpenFault::Busy => "leased by another process, or being moved".to_string(),
         OpenFault::Other(error) => format!("error {error}"),
     }
 }

@@ -126,7 +126,9 @@ impl Search {
             (Step::Fallback, _) => Self::not_found(asked.rules),
             (Step::NotFound, _) => Found::Nothing(Status::NOT_FOUND),
             (_, Some(OpenFault::Denied)) => Found::Nothing(Status::FORBIDDEN),
-            (_, Some(OpenFault::Exhausted)) => Found::Nothing(Status::SERVICE_UNAVAILABLE),
+            (_, Some(OpenFault::Exhausted | OpenFault::Busy)) => {
+                Found::Nothing(Status::SERVICE_UNAVAILABLE)
+            }
             (_, Some(OpenFault::Other(_))) => Found::Nothing(Status::INTERNAL_SERVER_ERROR),
             (Step::Itself, _) if clean => {
                 Found::Next(Self { step: Step::Clean, directory: fault.is_none() })

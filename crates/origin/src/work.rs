@@ -23,7 +23,7 @@ pub(crate) struct Work {
     pub(crate) open: Option<OpenReq>,
     /// When the disk was asked to open it.
     pub(crate) asked: Now,
-    /// How often there was no descriptor to open it with.
+    /// How often it could not be opened.
     pub(crate) tries: u32,
     /// When the disk was asked for the pending file by this exchange; `None` if it was known
     /// before.

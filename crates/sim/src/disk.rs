@@ -194,6 +194,7 @@ impl Disk {
                 let fault = dice.pick(&[
                     OpenFault::Denied,
                     OpenFault::Exhausted,
+                    OpenFault::Busy,
                     OpenFault::Other(5),
                     OpenFault::Outside,
                     OpenFault::NotAFile,

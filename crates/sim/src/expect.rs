@@ -297,7 +297,7 @@ fn lists(tags: &Tags, matches: impl Fn(&Tag) -> bool) -> bool {
 const fn final_status(fault: OpenFault) -> Option<u16> {
     match fault {
         OpenFault::Denied => Some(403),
-        OpenFault::Exhausted => Some(503),
+        OpenFault::Exhausted | OpenFault::Busy => Some(503),
         OpenFault::Other(_) => Some(500),
         OpenFault::NotFound | OpenFault::Outside | OpenFault::NotAFile => None,
     }

@@ -134,5 +134,5 @@ impl Knowledge {
 
 /// True for what is never remembered: it passes by itself.
 const fn passes(seen: Seen) -> bool {
-    matches!(seen, Seen::Fault(OpenFault::Exhausted | OpenFault::Other(_)))
+    matches!(seen, Seen::Fault(OpenFault::Exhausted | OpenFault::Busy | OpenFault::Other(_)))
 }

@@ -166,9 +166,8 @@ pub struct OpenRules {
 /// document roots.
 ///
 /// # Errors
-/// [`OpenFault::NotFound`] also for a path too long or with a NUL. [`OpenFault::Exhausted`] also if
-/// the tree kept changing under the resolution, or a lease (fcntl(2)) is being broken. A directory
-/// that may be searched but not listed is a [`Opened::Directory`] like any other.
+/// [`OpenFault::NotFound`] also for a path too long or with a NUL. A directory that may be
+/// searched but not listed is a [`Opened::Directory`] like any other.
 pub fn open_below(
     root: &Root,
     req: &OpenReq,
@@ -208,13 +207,13 @@ pub fn open_cached(
         Ok(Some(file)) => file,
         Ok(None) => return Some(Ok(Opened::Directory)),
         // It would block, or there really is nothing left: who may block finds out which.
-        Err(OpenFault::Exhausted) => return None,
+        Err(OpenFault::Busy | OpenFault::Exhausted) => return None,
         Err(fault) => return Some(Err(fault)),
     };
     let mut siblings = [const { None }; 3];
     for coding in Coding::ALL.into_iter().filter(|coding| req.siblings.has(*coding)) {
         siblings[coding as usize] = match open_one(root, &req.path, coding.suffix(), how) {
-            Err(OpenFault::Exhausted) => return None,
+            Err(OpenFault::Busy | OpenFault::Exhausted) => return None,
             found => found.ok().flatten(),
         };
     }
@@ -225,7 +224,7 @@ pub fn open_cached(
 /// the same directory, which has then been read.
 pub(crate) fn is_known(root: &Root, req: &OpenReq, rules: OpenRules) -> bool {
     let how = how_to_open(rules) | ResolveFlags::CACHED;
-    !matches!(open_one(root, &req.path, "", how), Err(OpenFault::Exhausted))
+    !matches!(open_one(root, &req.path, "", how), Err(OpenFault::Busy | OpenFault::Exhausted))
 }
 
 /// How the kernel is to resolve a path.
@@ -340,7 +339,8 @@ pub(crate) const fn open_fault(errno: Errno) -> OpenFault {
         Errno::ACCESS | Errno::PERM => OpenFault::Denied,
         // A socket, or a device without a driver.
         Errno::NXIO | Errno::NODEV => OpenFault::NotAFile,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => OpenFault::Exhausted,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => OpenFault::Exhausted,
+        Errno::AGAIN => OpenFault::Busy,
         other => OpenFault::Other(other.raw_os_error()),
     }
 }

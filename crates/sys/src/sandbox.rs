@@ -1,5 +1,9 @@
-//! What a sandbox denies: a system call that fails as under a container's filter. For tests.
-use std::io;
+//! What others do to our system calls: a container's filter, a lease on a file. For tests.
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, AsRawFd},
+};
 
 /// `BPF_LD | BPF_W | BPF_ABS`: load a word of what is known of the call.
 const LOAD: u16 = 0x20;
@@ -9,6 +13,8 @@ const COMPARE: u16 = 0x15;
 const JUDGE: u16 = 0x06;
 /// Where the number of the call stands (`struct seccomp_data`).
 const NUMBER_AT: u32 = 0;
+/// Which signal tells of a lease that somebody wants broken (fcntl(2)).
+const F_SETSIG: libc::c_int = 10;
 
 /// From now on openat2(2) fails with `errno`, in this thread and in all that it starts, for good
 /// (seccomp(2)). All else is as it was, but for what set-user-ID programs could do.
@@ -32,6 +38,20 @@ pub fn deny_openat2(errno: u16) -> io::Result<()> {
     // SAFETY: the kernel copies the program, which is four steps long and lives to the end of the
     // call.
     done(unsafe { libc::prctl(libc::PR_SET_SECCOMP, filter, &raw const program) })
+}
+
+/// Takes a lease on a file for writing, as Samba does for its clients: until it is closed nobody
+/// else opens it (`F_SETLEASE`, fcntl(2)).
+///
+/// # Errors
+/// It is open elsewhere, or neither is it ours nor may we take leases.
+pub fn lease(file: &File) -> io::Result<()> {
+    let fd = file.as_fd().as_raw_fd();
+    // Somebody who wants it makes the kernel send a signal: one that ends nobody.
+    // SAFETY: takes integers and touches no memory of ours.
+    done(unsafe { libc::fcntl(fd, F_SETSIG, libc::SIGURG) })?;
+    // SAFETY: takes integers and touches no memory of ours.
+    done(unsafe { libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) })
 }
 
 fn done(result: libc::c_int) -> io::Result<()> {

@@ -234,7 +234,8 @@ fn notice_of(
                 OpenFault::Outside => (2, 0),
                 OpenFault::NotAFile => (3, 0),
                 OpenFault::Exhausted => (4, 0),
-                OpenFault::Other(errno) => (5, errno),
+                OpenFault::Busy => (5, 0),
+                OpenFault::Other(errno) => (6, errno),
             };
             notice[1] = code;
             notice[4..].copy_from_slice(&errno.to_ne_bytes());
@@ -268,6 +269,7 @@ fn outcome(notice: [u8; NOTICE_BYTES], files: Vec<OwnedFd>) -> Option<Outcome> {
             2 => OpenFault::Outside,
             3 => OpenFault::NotAFile,
             4 => OpenFault::Exhausted,
+            5 => OpenFault::Busy,
             _ => OpenFault::Other(errno),
         })),
         _ => return None,
@@ -286,6 +288,7 @@ mod tests {
             OpenFault::Outside,
             OpenFault::NotAFile,
             OpenFault::Exhausted,
+            OpenFault::Busy,
             OpenFault::Other(5),
         ];
         for fault in faults {

@@ -427,6 +427,31 @@ fn the_cache_gives_up_descriptors_that_are_needed() {
     assert_eq!(client.statuses(), [200]);
 }
 
+/// Somebody else is at a file: that needs no descriptors of ours.
+#[test]
+fn a_file_that_is_busy_is_waited_for() {
+    let rig = Rig::new(Site::default());
+    body(&rig, "/big.bin");
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Busy);
+    let mut client = rig.connect();
+    client.feed(get("/ten.txt").as_bytes());
+    assert!(client.expire(50, 0));
+    assert_eq!((rig.cache.descriptors(), client.output.len()), (1, 0));
+    rig.faults.borrow_mut().clear();
+    client.expire(50, 0);
+    assert_eq!(client.statuses(), [200]);
+    rig.pass(1_000);
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Busy);
+    assert_eq!(body(&rig, "/ten.txt"), b"0123456789", "what is known is served meanwhile");
+    rig.faults.borrow_mut().insert(b"app.js".to_vec(), OpenFault::Busy);
+    client.feed(get("/app.js").as_bytes());
+    for _ in 0..200 {
+        assert_eq!(client.statuses(), [200]);
+        client.expire(50, 0);
+    }
+    assert_eq!(client.statuses(), [200, 503]);
+}
+
 /// Age counts from when the disk was asked: it may have looked any time since.
 #[test]
 fn a_slow_open_makes_a_file_no_younger() {

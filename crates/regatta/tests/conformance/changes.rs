@@ -252,3 +252,22 @@ pub(crate) fn removed_while_sent(variant: &Variant) {
     slow.take(LEN);
     until(&server, "/big.bin", |a| a.status == 404);
 }
+
+/// A file that another program holds a lease on, as Samba does: it is waited for, and nothing is
+/// given up for it.
+pub(crate) fn leased_by_another(variant: &Variant) {
+    let site = Site::with(&[("leased.txt", "mine")]);
+    site.put("big.bin", vec![b'x'; 200_000]);
+    let server = start(variant, &site);
+    server.connect().get("/big.bin").expect(200);
+    let file = File::options().write(true).open(site.path("leased.txt")).expect("a file");
+    regatta_sys::sandbox::lease(&file).expect("a lease");
+    let mut client = server.connect();
+    client.send(request("GET", "/leased.txt", &[]));
+    assert!(client.silent_for(Duration::from_millis(200)), "there is something to wait for");
+    server.connect().get("/big.bin").expect(200);
+    drop(file);
+    assert_eq!(client.answer("GET").expect(200).body, b"mine");
+    let top = server.top();
+    assert_eq!(top["total"]["counters"]["cache_evictions"].as_u64(), Some(0));
+}

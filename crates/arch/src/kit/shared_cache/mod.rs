@@ -388,7 +388,8 @@ fn fault_bits(fault: OpenFault) -> u64 {
         OpenFault::Outside => (2, 0),
         OpenFault::NotAFile => (3, 0),
         OpenFault::Exhausted => (4, 0),
-        OpenFault::Other(errno) => (5, errno),
+        OpenFault::Busy => (5, 0),
+        OpenFault::Other(errno) => (6, errno),
     };
     which << 4 | u64::from(errno.cast_unsigned()) << 32
 }
@@ -401,6 +402,7 @@ fn fault(kind: u64) -> OpenFault {
         2 => OpenFault::Outside,
         3 => OpenFault::NotAFile,
         4 => OpenFault::Exhausted,
+        5 => OpenFault::Busy,
         _ => OpenFault::Other(u32::try_from(kind >> 32).unwrap_or(0).cast_signed()),
     }
 }
