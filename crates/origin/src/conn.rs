@@ -81,6 +81,8 @@ pub struct Conn<F> {
     size_class: u8,
     pub(crate) draining: bool,
     abandoned: bool,
+    /// The `Send` that is out waits for the disk.
+    warming: bool,
     wire: Wire,
 }
 
@@ -134,6 +136,7 @@ impl<F: File> Conn<F> {
             size_class: 0,
             draining: false,
             abandoned: false,
+            warming: false,
             wire: Wire::Clear,
         }
     }
@@ -164,6 +167,7 @@ impl<F: File> Conn<F> {
     #[inline]
     pub fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
         assert_eq!(self.lent.take(), Some(done.kind()), "an operation is completed once, as it is");
+        debug_assert!(!self.warming, "what waits for the disk is not performed");
         match done {
             Done::Recv(Ok(bytes)) if !bytes.is_empty() => self.on_recv(bytes, now, cx),
             Done::Recv(Ok(_)) => self.on_end_of_stream(now, cx),
@@ -235,6 +239,28 @@ impl<F: File> Conn<F> {
                 self.resume_kept(Supply::Nothing, now, cx);
             }
             State::Find | State::Fill | State::Close => self.deadline = Tick::NEVER,
+        }
+    }
+
+    /// The `Send` that is out cannot be performed yet, because the disk is asked first: until
+    /// [`disk_answered`](Self::disk_answered) the peer is not the one who is slow.
+    pub fn wait_for_disk(&mut self) {
+        assert_eq!(self.lent, Some(OpKind::Send), "only a `Send` may have to wait like that");
+        self.warming = true;
+        self.deadline = Tick::NEVER;
+    }
+
+    /// The `Send` that waited for the disk can be performed: the peer has a whole window for it.
+    pub fn disk_answered(&mut self, now: Now, cx: &Cx<'_, F>) {
+        assert!(mem::take(&mut self.warming), "it has been told that it waits");
+        self.deadline = now.tick.after(cx.site.deadlines.send_window_ms);
+    }
+
+    /// The disk held the driver up for so long, and the peer had nothing of that time: no deadline
+    /// that was set before runs meanwhile. For who performs disk operations itself.
+    pub fn held_up(&mut self, ms: u64) {
+        if self.deadline != Tick::NEVER {
+            self.deadline = self.deadline.after(ms);
         }
     }
 
@@ -320,7 +346,8 @@ impl<F: File> Conn<F> {
             };
             assert_eq!(lent, expected, "what is out is what the state is about");
         }
-        let disk = matches!(self.state, State::Find | State::Fill | State::Close);
+        assert!(!self.warming || self.lent == Some(OpKind::Send), "what waits is a `Send`");
+        let disk = self.warming || matches!(self.state, State::Find | State::Fill | State::Close);
         assert_eq!(self.deadline == Tick::NEVER, disk, "all but the disk has a deadline");
         assert!(self.delivered <= self.sent);
         assert!(self.wire.passes_files(), "a response may hold file ranges");
@@ -484,6 +511,7 @@ impl<F: File> Conn<F> {
         }
         cx.tally.add(Counter::closed(reason as usize), 1);
         self.reason = reason;
+        self.warming = false;
         self.set_state(State::Close, Tick::NEVER);
     }
 

@@ -65,7 +65,8 @@ impl Closing<'_> {
             }
             CloseReason::SendDeadline => {
                 let start = self.now.tick.saturating_sub(deadlines.send_window_ms);
-                link.acked_since(start + 1) < self.due(deadlines.send_window_ms)
+                let own = link.last_wait(self.now.tick) <= start;
+                own && link.acked_since(start + 1) < self.due(deadlines.send_window_ms)
             }
             CloseReason::Truncated => link.shrank,
             CloseReason::Drained => link.drained.is_some(),

@@ -24,6 +24,8 @@ pub(crate) struct Parked {
     pub(crate) op: Op<SimFile>,
     /// From when on it can be performed.
     pub(crate) ready: u64,
+    /// When the disk answers, which is asked first.
+    pub(crate) disk: u64,
 }
 
 /// A connection.
@@ -61,6 +63,8 @@ pub(crate) struct Link {
     pub(crate) asking: Option<Vec<u8>>,
     /// How much the peer had acknowledged, and when.
     pub(crate) acked: Vec<(u64, u64)>,
+    /// Until when a `Send` has waited for the disk.
+    pub(crate) waited: u64,
     /// Since when something is being sent without a pause.
     pub(crate) sending_since: Option<u64>,
     /// When the last response ended, or the connection began.
@@ -100,6 +104,7 @@ impl Link {
             unreadable: Vec::new(),
             asking: None,
             acked: vec![(0, 0)],
+            waited: 0,
             sending_since: None,
             rested: Stamp::default(),
             active: 0,
@@ -113,6 +118,9 @@ impl Link {
     /// When the operation that is out can be performed.
     pub(crate) fn ready(&self) -> u64 {
         let Some(parked) = &self.parked else { return NEVER };
+        if parked.disk < NEVER {
+            return NEVER;
+        }
         let pipe = &self.pipe;
         let can = match parked.op {
             Op::Recv => !pipe.inbound.is_empty() || pipe.fin || pipe.reset,
@@ -120,6 +128,16 @@ impl Link {
             _ => true,
         };
         if can { parked.ready } else { NEVER }
+    }
+
+    /// When the disk answers that a `Send` waits for.
+    pub(crate) fn disk_answers(&self) -> u64 {
+        self.parked.as_ref().map_or(NEVER, |parked| parked.disk)
+    }
+
+    /// When a `Send` waited for the disk last: now, or until when.
+    pub(crate) fn last_wait(&self, now: u64) -> u64 {
+        if self.disk_answers() < NEVER { now } else { self.waited }
     }
 
     /// Bytes that the core has received.

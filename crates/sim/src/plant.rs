@@ -23,6 +23,8 @@ pub enum Plant {
     NoDeadlines,
     /// Deadlines are looked at long before they have passed.
     EarlyDeadlines,
+    /// The core is not told that what it sends has to wait for the disk.
+    SlowDisk,
     /// A request is counted twice.
     Miscount,
     /// A file is never closed.
@@ -51,7 +53,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::DropByte,
         Self::DoubleByte,
         Self::FlipBody,
@@ -62,6 +64,7 @@ impl Plant {
         Self::NeverStale,
         Self::NoDeadlines,
         Self::EarlyDeadlines,
+        Self::SlowDisk,
         Self::Miscount,
         Self::LeakFile,
         Self::SwapInput,

@@ -50,6 +50,8 @@ pub(crate) struct World<'a> {
     drains: u64,
     /// How slow the disk is at most, milliseconds.
     disk_ms: u64,
+    /// And how slow at most before something can be sent.
+    warm_ms: u64,
     /// Sockets fail now and then.
     faulty: bool,
 }
@@ -58,6 +60,7 @@ pub(crate) struct World<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Perform(usize),
+    Answer(usize),
     Expire(usize),
     Act(usize),
     Change,
@@ -110,6 +113,7 @@ impl<'a> World<'a> {
             drains: if dice.one_in(4) { 1_000 + dice.below(3_000) } else { NEVER },
             faulty: dice.one_in(10),
             disk_ms: dice.pick(&[0, 0, 1, 20, DISK_MS_MAX]),
+            warm_ms: dice.pick(&[0, 0, 0, DISK_MS_MAX, 3 * cx.site.deadlines.send_window_ms]),
             dice,
         }
     }
@@ -127,6 +131,7 @@ impl<'a> World<'a> {
             }
             match step {
                 Step::Perform(at) => self.perform(at)?,
+                Step::Answer(at) => self.disk_answers(at)?,
                 Step::Expire(at) => self.expire(at)?,
                 Step::Act(at) => self.act(at)?,
                 Step::Change => {
@@ -151,6 +156,7 @@ impl<'a> World<'a> {
         for link in self.links.iter().filter(|link| link.closed.is_none()) {
             open = true;
             agenda.note(link.ready(), Step::Perform(link.number));
+            agenda.note(link.disk_answers(), Step::Answer(link.number));
             agenda.note(link.peer.next, Step::Act(link.number));
             if let Some(conn) = &link.conn {
                 let deadline = match self.plant {
@@ -211,7 +217,7 @@ impl<'a> World<'a> {
         if kind == OpKind::Send {
             link.sending_since.get_or_insert(now.tick);
             link.offered.get_or_insert(now);
-        } else {
+        } else if kind != OpKind::Close {
             link.sending_since = None;
         }
         if disk {
@@ -220,7 +226,37 @@ impl<'a> World<'a> {
         if let Op::Close(reason) = op {
             return self.close(at, reason);
         }
-        self.links[at].parked = Some(Parked { op, ready: now.tick + delay });
+        let warms = matches!(&op, Op::Send(outbox) if outbox.at_file()) && self.warm_ms > 0;
+        let disk = if warms && self.dice.one_in(2) { self.warm(at) } else { NEVER };
+        self.links[at].parked = Some(Parked { op, ready: now.tick + delay, disk });
+        Ok(())
+    }
+
+    /// The disk is asked before something is sent; when it will answer.
+    fn warm(&mut self, at: usize) -> u64 {
+        let link = &mut self.links[at];
+        if let Some(conn) = &mut link.conn
+            && self.plant != Some(Plant::SlowDisk)
+        {
+            conn.wait_for_disk();
+            conn.check_invariants();
+        }
+        trace::push(self.stamp, at, Event::AsksDisk);
+        self.stamp.tick + self.dice.below(self.warm_ms + 1)
+    }
+
+    /// The disk has answered: what it was asked for can be sent.
+    fn disk_answers(&mut self, at: usize) -> Result<(), String> {
+        let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
+        let (parked, conn) = (link.parked.as_mut(), link.conn.as_mut());
+        let (parked, conn) = parked.zip(conn).ok_or("the disk answers nobody")?;
+        parked.disk = NEVER;
+        if self.plant != Some(Plant::SlowDisk) {
+            conn.disk_answered(now, &cx);
+            conn.check_invariants();
+        }
+        (link.deadline, link.waited) = (conn.deadline().0, now.tick.0);
+        trace::push(self.stamp, at, Event::DiskAnswers);
         Ok(())
     }
 
@@ -587,13 +623,14 @@ impl<'a> World<'a> {
         let now = self.stamp.tick;
         let deadlines = &self.cx.site.deadlines;
         for link in self.links.iter().filter(|link| link.conn.is_some()) {
-            let silent = now.saturating_sub(link.active);
+            let silent = now - link.active.max(link.last_wait(now));
             if silent > patience(self.cx.site, link) {
                 return Err(format!("#{} lasts {silent} ms after its peer", link.number));
             }
             let window = deadlines.send_window_ms * 2 + link.lateness * 3 + 40;
             let due = (deadlines.send_rate_min * deadlines.send_window_ms / 1000).max(1);
-            let since = link.sending_since.map_or(0, |since| now.saturating_sub(since));
+            let waited = link.last_wait(now);
+            let since = link.sending_since.map_or(0, |since| now - since.max(waited));
             if since > window && link.acked_since(now - window) < due {
                 return Err(format!("#{} sends for {since} ms to a slow reader", link.number));
             }

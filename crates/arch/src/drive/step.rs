@@ -101,6 +101,7 @@ impl Slot {
             }
             News::Read(ticket, read) => self.conn.complete(Done::Read(ticket, read), now, cx),
             News::Warm(bytes) => {
+                self.conn.disk_answered(now, cx);
                 self.send = self.warming.take();
                 self.granted = bytes;
             }
@@ -346,6 +347,7 @@ fn ready(slot: &mut Slot, key: u64, outbox: &Outbox<StaticFile>, io: &mut Io<'_>
 /// Keeps an outbox until the disk has made the file at its front ready.
 fn park_for_disk(slot: &mut Slot, outbox: Outbox<StaticFile>, io: &mut Io<'_>) -> Turn {
     let turn = park(slot, outbox, io, Turn::Parked);
+    slot.conn.wait_for_disk();
     slot.warming = slot.send.take();
     slot.asked = true;
     turn

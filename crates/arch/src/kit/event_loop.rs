@@ -412,6 +412,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             self.disk_ns += spent.total();
             spent.count(around.cx.tally);
             enter(turn, &spent, around.stall_ns, around.cx.tally);
+            if self.rules.patience.is_none() {
+                slot.conn.held_up(spent.total() / 1_000_000);
+            }
         }
         let closed = match turn {
             Turn::Wait(wanted) => settle(slot, key, wanted, poller, wheel),

@@ -469,3 +469,31 @@ fn expiry_leaves_the_disk_and_the_half_close_alone() {
     }
     assert_eq!(kinds, [Open, Read, Send, Shut, Recv, Close]);
 }
+
+/// While the disk is asked before something is sent, the peer is not the one who is slow.
+#[test]
+fn the_time_of_the_disk_is_not_the_peers() {
+    let deadlines = Deadlines { send_window_ms: 1_000, send_rate_min: 100, ..Deadlines::default() };
+    let rig = Rig::new(Site { deadlines, ..Site::default() });
+    let mut client = rig.connect();
+    client.room = 50_000;
+    client.feed(BIG);
+    assert_eq!(client.waits_for(), Some(OpKind::Send));
+    assert!(!client.expire(1_000, 49_900), "it takes just enough");
+    rig.pass(999);
+    client.conn.wait_for_disk();
+    client.conn.check_invariants();
+    assert!(!client.expire(1_000_000, 49_900), "it could not take anything");
+    client.conn.disk_answered(rig.now(), &rig.cx());
+    client.conn.check_invariants();
+    assert!(!client.expire(999, 49_900), "it has a whole window");
+    assert!(client.expire(1, 49_900), "its own time is over");
+    ends(&client, CloseReason::SendDeadline);
+    // Who performs disk operations itself is held up with all its peers.
+    let mut client = rig.connect();
+    client.room = 50_000;
+    client.feed(BIG);
+    client.conn.held_up(5_000);
+    assert!(!client.expire(5_999, 50_000));
+    assert!(client.expire(1, 50_000));
+}

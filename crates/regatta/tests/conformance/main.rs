@@ -42,6 +42,7 @@ mod signals;
 mod site;
 #[path = "../../../../xtask/skips.rs"]
 mod skips;
+mod slow_disk;
 mod slow_heads;
 mod slow_readers;
 mod strategies;

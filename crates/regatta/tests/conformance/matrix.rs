@@ -115,6 +115,7 @@ macro_rules! nonblocking {
                 half_closed_waiting_is_free draining_accepts_nobody
                 unread_answers_stop_the_requests more_files_than_descriptors
                 what_the_end_cuts_short_is_logged;
+            slow_disk: the_disk_is_not_the_clients_fault;
         }
     };
 }
@@ -124,6 +125,7 @@ macro_rules! blocking {
     ($variant:ident) => {
         topics! { $variant
             slow_readers: a_blocking_send_is_given_up;
+            slow_disk: the_disk_is_not_the_clients_fault;
         }
     };
 }
