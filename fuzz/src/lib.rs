@@ -27,19 +27,20 @@ pub use heads::{chunked, head, response};
 pub use lab::{experiment, matrix, perf_script, run_directory};
 pub use logs::{access_log, session_log};
 pub use paths::target;
-pub use programs::{config, conn, wire};
+pub use programs::{config, conn, groups, wire};
 
 /// A fuzz target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     ("access_log", access_log),
     ("chunked", chunked),
     ("conditionals", conditionals),
     ("config", config),
     ("conn", conn),
     ("experiment", experiment),
+    ("groups", groups),
     ("head", head),
     ("matrix", matrix),
     ("negotiate", negotiate),

@@ -4,6 +4,8 @@ use regatta_server::config::{
     raw::{Arguments, FileText, read},
 };
 use regatta_sim::{run_bytes, run_wire};
+use regatta_sys::groups::limits;
+use std::path::{Component, Path};
 
 /// A world of connections, in which every decision is made by the bytes, before its model.
 pub fn conn(bytes: &[u8]) {
@@ -33,4 +35,22 @@ pub fn config(bytes: &[u8]) {
     let (again, problems) = read(Some(file(&printed)), &Arguments::default());
     assert!(problems.is_empty(), "{problems:?}\n{printed}");
     assert_eq!(options::print(&again.settings), printed);
+}
+
+/// `/proc/self/cgroup`, `/proc/self/mountinfo` and what every file of a group says, between NULs:
+/// only files of groups are read, none of them by a way up, and a quota keeps somebody busy.
+pub fn groups(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut parts = text.splitn(3, '\0');
+    let mut next = || parts.next().unwrap_or_default();
+    let (cgroup, mountinfo, value) = (next(), next(), next());
+    let group = limits(cgroup, mountinfo, &|file: &Path| {
+        let name = file.file_name().and_then(|name| name.to_str()).expect("a file has a name");
+        assert!(name.starts_with("memory.") || name.starts_with("cpu."), "{name}");
+        // What is mounted is the kernel's word; what the group is called is anybody's.
+        let up = |path: &Path| path.components().any(|part| part == Component::ParentDir);
+        assert!(!up(file) || mountinfo.contains(".."), "{}", file.display());
+        Some(value.to_owned())
+    });
+    assert!(group.quota.is_none_or(|quota| quota.period_us > 0 && quota.processors() > 0));
 }

@@ -65,8 +65,11 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         kind: Kind::Count { min: 0, max: WORKERS_MAX as u64 },
         default: "0",
         doc: "How many processes serve; with several copies, in each of them.",
-        long: "0 takes one for each processor that the server may use. limits.connections_max is \
-               split evenly among all of them. All copies together may have as many as one may.",
+        long: "0 takes one for each processor that the server may use: those of its affinity mask \
+               (taskset, cpuset), and no more than the quota of its control group keeps busy, \
+               rounded up (cpu.max; cpu.cfs_quota_us of version 1; the smallest of the groups \
+               that it is in). `regatta check` says which it is. limits.connections_max is split \
+               evenly among all of them. All copies together may have as many as one may.",
         since: "0.1",
     },
     OptionSpec {
@@ -85,8 +88,8 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         kind: Kind::Count { min: 0, max: WORKERS_MAX as u64 },
         default: "1",
         doc: "How many copies of the server there are, each with sockets of its own.",
-        long: "0 takes one for each processor that the server may use or, with \
-               event.partition=addresses, one for each address.",
+        long: "0 takes one for each processor that the server may use (event.processes says \
+               which) or, with event.partition=addresses, one for each address.",
         since: "0.1",
     },
     OptionSpec {
@@ -166,9 +169,8 @@ const SHARING: &[OptionSpec] = &[
     },
 ];
 
-pub(crate) fn workers(settings: &Settings) -> usize {
-    let cpus = affinity::allowed().map_or(1, |cpus| cpus.len());
-    let (copies, processes) = copies_and_processes(settings, cpus);
+pub(crate) fn workers(settings: &Settings, processors: usize) -> usize {
+    let (copies, processes) = copies_and_processes(settings, processors);
     copies * processes
 }
 

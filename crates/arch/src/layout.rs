@@ -63,21 +63,21 @@ impl fmt::Display for LayoutFault {
 
 impl std::error::Error for LayoutFault {}
 
-/// Copies, and processes in each, of an architecture with the options of the event driver, on so
-/// many processors.
+/// Copies, and processes in each, of an architecture with the options of the event driver, where
+/// so many processors may be busy at once.
 #[must_use]
-pub fn copies_and_processes(settings: &Settings, cpus: usize) -> (usize, usize) {
+pub fn copies_and_processes(settings: &Settings, processors: usize) -> (usize, usize) {
     let copies = match settings.number_as("event.copies") {
         0 if settings.text("event.partition") == "addresses" => {
             settings.list("server.listen").len()
         }
-        0 => cpus.min(WORKERS_MAX),
+        0 => processors.min(WORKERS_MAX),
         copies => copies,
     };
     let copies = copies.max(1);
     let processes = match settings.number_as("event.processes") {
         // Nobody has asked for more than there can be.
-        0 => cpus.min(WORKERS_MAX) / copies,
+        0 => processors.min(WORKERS_MAX) / copies,
         processes => processes,
     };
     (copies, processes.max(1))
@@ -85,8 +85,8 @@ pub fn copies_and_processes(settings: &Settings, cpus: usize) -> (usize, usize) 
 
 impl Layout {
     /// Lays out the workers of a driver over addresses and the processors that may be used, of
-    /// which there is one at least, neighbours side by side. Nobody has connections yet: see
-    /// [`Layout::share_connections`].
+    /// which there is one at least, neighbours side by side. No more than `processors` of them are
+    /// busy at once. Nobody has connections yet: see [`Layout::share_connections`].
     ///
     /// # Errors
     /// Options that contradict each other, or that there are not enough ports or addresses for.
@@ -95,6 +95,7 @@ impl Layout {
         settings: &Settings,
         addresses: &[SocketAddr],
         cpus: &[usize],
+        processors: usize,
     ) -> Result<Self, LayoutFault> {
         let mut layout = Self {
             sockets: Vec::new(),
@@ -104,10 +105,10 @@ impl Layout {
         };
         if !driver.takes("event.copies") {
             layout.listen(addresses, None);
-            layout.staff((driver.workers)(settings).max(1), 0..addresses.len(), &[]);
+            layout.staff((driver.workers)(settings, processors).max(1), 0..addresses.len(), &[]);
             return Ok(layout);
         }
-        let (copies, processes) = copies_and_processes(settings, cpus.len());
+        let (copies, processes) = copies_and_processes(settings, processors);
         let partition = if copies == 1 { "none" } else { settings.text("event.partition") };
         contradictions(settings, partition, copies, processes, cpus.len())?;
         if Shared::is_wanted(settings) && !driver.takes("event.share") {

@@ -9,8 +9,8 @@ use crate::{
 pub struct Driver {
     /// The driver's options, with their defaults.
     pub options: &'static [OptionSpec],
-    /// How many worker processes the master keeps.
-    pub workers: fn(&Settings) -> usize,
+    /// How many worker processes the master keeps, where so many processors may be busy at once.
+    pub workers: fn(&Settings, processors: usize) -> usize,
     /// What a worker process does until it is told to leave.
     pub work: fn(&Env, worker: usize) -> Result<(), String>,
 }

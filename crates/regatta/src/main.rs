@@ -254,10 +254,15 @@ fn run(command: Command) -> Result<u8, Failure> {
 /// Prints what is wrong with a configuration, or that nothing is. As JSON, problems are results.
 fn check(sources: &Sources<'_>, json: bool) -> Result<u8, Failure> {
     match regatta_server::check(sources) {
-        Ok(_) if json => print(&regatta_server::check_json(&[])),
-        Ok(summary) => print(&summary),
+        Ok(checked) if json => print(&regatta_server::check_json(Ok(&checked))),
+        Ok(checked) => {
+            for warning in &checked.warnings {
+                say(&format!("regatta: warning: {warning}\n"));
+            }
+            print(&regatta_server::check_text(&checked))
+        }
         Err(Failure::Configuration(problems)) if json => {
-            print(&regatta_server::check_json(&problems)).map(|_| USAGE)
+            print(&regatta_server::check_json(Err(&problems))).map(|_| USAGE)
         }
         Err(failure) => Err(failure),
     }

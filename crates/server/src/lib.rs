@@ -15,6 +15,7 @@ pub mod top;
 
 use chaos::Faults;
 use config::{
+    allowance::{Allowance, Chosen},
     check::{self, Config},
     options,
     raw::{self, Arguments, FILE_BYTES_MAX, FileText, Place, Problem, Said},
@@ -74,15 +75,29 @@ pub fn print_config(sources: &Sources<'_>) -> Result<String, Failure> {
     }
 }
 
-/// Finds everything that is wrong with a configuration, and starts nothing. Says in a line what
-/// would be served.
+/// A configuration with which nothing is wrong.
+#[derive(Debug)]
+pub struct Checked {
+    /// What would be served, in a line.
+    pub summary: String,
+    /// What was left open, and would be chosen.
+    pub chosen: Vec<Chosen>,
+    /// What is allowed, and may not have been meant.
+    pub warnings: Vec<Problem>,
+}
+
+/// Finds everything that is wrong with a configuration, and starts nothing.
 ///
 /// # Errors
 /// All of it.
-pub fn check(sources: &Sources<'_>) -> Result<String, Failure> {
+pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
     let mut problems = Vec::new();
     let (good, said) = match understand(sources) {
-        Ok(config) => (Some(summary(&config)), config.said),
+        Ok(config) => {
+            let summary = summary(&config);
+            let Config { chosen, warnings, said, .. } = config;
+            (Some(Checked { summary, chosen, warnings }), said)
+        }
         Err((said, wrong)) => {
             problems.extend(wrong);
             (None, said)
@@ -91,7 +106,7 @@ pub fn check(sources: &Sources<'_>) -> Result<String, Failure> {
     problems.extend(machine::find(&said).err().unwrap_or_default());
     problems.extend(machine::writable(&said));
     match good {
-        Some(summary) if problems.is_empty() => Ok(summary),
+        Some(checked) if problems.is_empty() => Ok(checked),
         _ => Err(Failure::Configuration(problems)),
     }
 }
@@ -100,7 +115,7 @@ fn summary(config: &Config) -> String {
     let workers = config.layout.shares.len();
     let listen: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
     format!(
-        "nothing is wrong: {} with {workers} worker{} would serve \"{}\" on {}\n",
+        "nothing is wrong: {} with {workers} worker{} would serve \"{}\" on {}",
         config.architecture.name,
         if workers == 1 { "" } else { "s" },
         config.settings().text("server.root"),
@@ -108,12 +123,31 @@ fn summary(config: &Config) -> String {
     )
 }
 
+/// What [`check`] found, for people: the summary, and what was chosen, a line for each.
+#[must_use]
+pub fn check_text(checked: &Checked) -> String {
+    let chosen: String = checked.chosen.iter().map(|chosen| format!("  {chosen}\n")).collect();
+    format!("{}\n{chosen}", checked.summary)
+}
+
 /// What [`check`] found, for programs: one JSON object.
 #[must_use]
-pub fn check_json(problems: &[Problem]) -> String {
+pub fn check_json(found: Result<&Checked, &[Problem]>) -> String {
+    let list = |problems: &[Problem]| problems.iter().map(Problem::json).collect::<Vec<_>>();
+    let chosen = |chosen: &Chosen| {
+        let Chosen { key, value, from } = chosen;
+        serde_json::json!({"key": key, "value": value, "from": from})
+    };
+    let (good, problems) = match found {
+        Ok(checked) => (Some(checked), &[][..]),
+        Err(problems) => (None, problems),
+    };
     let object = serde_json::json!({
-        "ok": problems.is_empty(),
-        "problems": problems.iter().map(Problem::json).collect::<Vec<_>>(),
+        "ok": good.is_some(),
+        "problems": list(problems),
+        "warnings": list(good.map_or(&[], |checked| &checked.warnings)),
+        "chosen": good.map_or(&[][..], |checked| &checked.chosen).iter().map(chosen)
+            .collect::<Vec<_>>(),
     });
     format!("{object:#}\n")
 }
@@ -134,7 +168,7 @@ fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
 
 fn understand(sources: &Sources<'_>) -> Result<Config, (Said, Vec<Problem>)> {
     let (said, mut problems) = read(sources);
-    match check::understand(said, limits::descriptors().hard) {
+    match check::understand(said, &Allowance::own(limits::descriptors().hard)) {
         Ok(config) if problems.is_empty() => Ok(config),
         Ok(config) => Err((config.said, problems)),
         Err((said, more)) => {

@@ -112,6 +112,7 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
     };
     let (bells, ready) = (bells()?, bells()?);
     let (access, errors) = logs(&config, arena, found.user.as_ref())?;
+    tell(&config, &errors);
     simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
     let sockets = sockets(&config)?;
     let addresses =
@@ -152,6 +153,17 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
         access,
         faults,
     })
+}
+
+/// Says what nobody has set, and what may not have been meant.
+fn tell(config: &Config, errors: &ErrorLog) {
+    let chosen: Vec<String> = config.chosen.iter().map(ToString::to_string).collect();
+    let (name, chosen) = (config.architecture.name, chosen.join(", "));
+    errors.note(Level::Notice, format_args!("{name} begins with {chosen}"));
+    for Problem { place, message, hint } in &config.warnings {
+        let hint = hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
+        errors.note(Level::Warning, format_args!("{place}: {message}{hint}"));
+    }
 }
 
 fn logs(

@@ -16,6 +16,7 @@ pub mod connect;
 pub mod crew;
 mod event;
 mod file;
+pub mod groups;
 pub mod guarded;
 pub mod limits;
 #[cfg(feature = "made-up")]

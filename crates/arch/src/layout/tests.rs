@@ -19,7 +19,7 @@ fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout
     };
     let texts = listen.iter().map(|text| (*text).to_owned()).collect();
     settings.set(&listed, Value::List(texts)).unwrap();
-    Layout::plan(&event::DRIVER, &settings, &addresses, cpus)
+    Layout::plan(&event::DRIVER, &settings, &addresses, cpus, cpus.len())
 }
 
 /// Address, whether it is shared, and whose port it has.
@@ -134,6 +134,25 @@ fn a_copy_has_neighbouring_processors() {
 
 /// Threads of a core stand side by side (`affinity::neighbours`).
 #[test]
+fn a_quota_is_a_limit_on_workers_and_not_on_where_they_run() {
+    let cpus = [0, 4, 1, 5];
+    let planned = |name: &str, value: &str, processors| {
+        let listen = ["127.0.0.1:0".parse().unwrap()];
+        let mut settings = Settings::defaults(event::DRIVER.options);
+        for (key, value) in [(name, value), ("event.pin", "share")] {
+            let spec = event::DRIVER.options.iter().find(|spec| spec.key == key).unwrap();
+            settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
+        }
+        let layout = Layout::plan(&event::DRIVER, &settings, &listen, &cpus, processors).unwrap();
+        layout.shares.into_iter().map(|share| share.cpus).collect::<Vec<_>>()
+    };
+    assert_eq!(planned("event.processes", "0", 4).len(), 4);
+    assert_eq!(planned("event.processes", "0", 1), [cpus]);
+    assert_eq!(planned("event.processes", "3", 1).len(), 3, "as many as were asked for");
+    assert_eq!(planned("event.copies", "0", 2), [[0, 4], [1, 5]]);
+}
+
+#[test]
 fn few_processes_have_a_core_each() {
     for (processes, expect) in
         [("1", &[0][..]), ("2", &[0, 1]), ("3", &[0, 4, 1]), ("4", &[0, 4, 1, 5])]
@@ -208,9 +227,9 @@ fn helpers_do_not_open_files_for_a_crew() {
     let spec = event::DRIVER.options.iter().find(|spec| spec.key == "event.share").unwrap();
     settings.set(spec, spec.kind.parse("descriptors-and-cache").unwrap()).unwrap();
     let listen = ["127.0.0.1:80".parse().unwrap()];
-    assert!(Layout::plan(&event::DRIVER, &settings, &listen, &[0]).is_ok());
+    assert!(Layout::plan(&event::DRIVER, &settings, &listen, &[0], 1).is_ok());
     for driver in [&amped::DRIVER, &laio::DRIVER] {
-        let fault = Layout::plan(driver, &settings, &listen, &[0]).unwrap_err();
+        let fault = Layout::plan(driver, &settings, &listen, &[0], 1).unwrap_err();
         assert_eq!(fault.key, "event.share");
         assert!(fault.message.contains("shared-symped"), "{fault}");
     }

@@ -1,6 +1,6 @@
 //! The command line as product.md promises it: help, exit codes, `architectures`, `explain`.
 
-use crate::harness::{Said, run};
+use crate::harness::{Launch, Said, Variant, run};
 use crate::site::{Site, common};
 use crate::structure::listed;
 use rustix::io::Errno;
@@ -199,7 +199,12 @@ fn check_and_explain_speak_json() {
         serde_json::from_str(&said.stdout).unwrap_or_else(|e| panic!("{e}: {said:?}"))
     };
     let good = json(&["check", root(), "--json"], 0);
-    assert_eq!(good, serde_json::json!({"ok": true, "problems": []}));
+    assert_eq!((&good["ok"], &good["problems"]), (&true.into(), &serde_json::json!([])));
+    assert_eq!(good["warnings"], serde_json::json!([]));
+    let chosen = good["chosen"].as_array().expect("a list");
+    assert!(chosen.iter().any(|chosen| chosen["key"] == "cache.bytes_max"), "{good}");
+    let warned = json(&["check", root(), "--json", "--set", "cache.bytes_max=1TiB"], 0);
+    assert_eq!(warned["warnings"][0]["place"], "--set cache.bytes_max=1TiB");
     let bad = json(&["check", root(), "--json", "--set", "cache.entrys_max=1"], 2);
     assert_eq!(bad["ok"], false);
     let problem = &bad["problems"][0];
@@ -214,23 +219,38 @@ fn check_and_explain_speak_json() {
     assert_eq!(explained["decisions"][0]["about"], "request");
 }
 
+const SYMPED: Variant =
+    Variant { name: "symped", architecture: "symped", settings: &[], chaos: None };
+
 #[test]
 fn check_says_that_all_is_well() {
     let said = run(&["check", root()]);
-    assert_eq!((said.code, said.stdout.lines().count()), (Some(0), 1), "{said:?}");
+    assert_eq!(said.code, Some(0), "{said:?}");
     // An event loop for each processor, unless told otherwise.
-    let workers = match crate::inspect::processors(std::process::id()).len() {
+    let workers = match crate::inspect::processors_at_once() {
         1 => "1 worker".to_owned(),
         more => format!("{more} workers"),
     };
     let expect = format!("nothing is wrong: symped with {workers} would");
     assert!(said.stdout.starts_with(&expect), "{said:?}");
+    // Each that was chosen, and from what, as when the server starts.
+    let chosen: Vec<&str> = said.stdout.lines().skip(1).map(str::trim).collect();
+    let keys = ["workers", "cache.bytes_max", "cache.descriptors_max", "limits.connections_max"];
+    for key in keys {
+        let line = chosen.iter().find(|line| line.starts_with(&format!("{key}=")));
+        assert!(line.is_some_and(|line| line.ends_with(')')), "{key}: {said:?}");
+    }
+    let server = Launch::new(&SYMPED, common()).start();
+    let begins = format!("symped begins with {}", chosen.join(", "));
+    // It has its own limit on descriptors.
+    let until = begins.find("cache.descriptors_max=").expect("it is there");
+    assert!(server.stderr().contains(&begins[..until]), "{begins}: {}", server.stderr());
 }
 
 /// `explain` and `serve` are the same program: their heads agree.
 #[test]
 fn explain_agrees_with_serve() {
-    let variant = crate::harness::Variant::named("sped_epoll");
+    let variant = Variant::named("sped_epoll");
     let server = crate::harness::serve(variant);
     for (target, fields) in [
         ("/small.txt", vec![]),
@@ -262,8 +282,8 @@ fn explain_opens_what_serve_may_open() {
     let root = site.root();
     let mode = Permissions::from_mode(0o600);
     fs::set_permissions(root.join("mine.txt"), mode).expect("our own file");
-    let variant = crate::harness::Variant::named("sped_epoll");
-    let server = crate::harness::Launch::new(variant, &root).start();
+    let variant = Variant::named("sped_epoll");
+    let server = Launch::new(variant, &root).start();
     let status = server.connect().ask("GET", "/mine.txt", &[]).status;
     assert_eq!(status, if rustix::process::geteuid().is_root() { 403 } else { 200 });
     let said = explain(&["GET", "/mine.txt", root.to_str().expect("text")]);

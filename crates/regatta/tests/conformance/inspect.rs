@@ -69,6 +69,12 @@ pub(crate) fn shared_and_writable(pid: u32) -> BTreeSet<String> {
     shared.map(|row| row.get(5).copied().unwrap_or_default().to_owned()).collect()
 }
 
+/// How many processors this process may keep busy, which is also what a server that it starts may.
+pub(crate) fn processors_at_once() -> usize {
+    let quota = regatta_sys::groups::own().quota.map_or(usize::MAX, |quota| quota.processors());
+    processors(std::process::id()).len().min(quota)
+}
+
 /// The processors that a process may run on.
 pub(crate) fn processors(pid: u32) -> Vec<usize> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");

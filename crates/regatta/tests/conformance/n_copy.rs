@@ -111,7 +111,7 @@ fn copies_have_addresses_of_their_own() {
 fn a_steered_connection_stays_on_its_processor() {
     let server = launch(&["event.partition=steer-cpu"]).start();
     let allowed = allowed();
-    apart(&server, allowed.len());
+    apart(&server, crate::inspect::processors_at_once());
     assert_eq!(server.stdout_line(Duration::from_millis(100)), None, "one port, one line");
     for (cpu, worker) in allowed.iter().zip(server.workers()) {
         let mut clients: Vec<_> = (0..10).map(|_| connect_from(*cpu, server.address())).collect();

@@ -1,15 +1,16 @@
 //! What it means: settings turned into addresses, rules and limits, or the list of everything that
 //! does not fit.
 use crate::{
-    config::raw::{Problem, Said},
+    config::{
+        allowance::{self, Allowance, Chosen},
+        raw::{Problem, Said},
+    },
     media::{self, Types},
 };
 use regatta_arch::{Architecture, layout::Layout, options::Settings, shared::Shared};
-use regatta_sys::affinity;
 use std::{
     fmt,
     net::{SocketAddr, ToSocketAddrs},
-    path::Path,
 };
 
 /// Descriptors that a worker needs besides connections and the cache: listeners, logs, the poller,
@@ -39,6 +40,10 @@ pub struct Config {
     pub types: Types,
     /// The sockets, and what each worker gets.
     pub layout: Layout,
+    /// What was left open, and has been chosen.
+    pub chosen: Vec<Chosen>,
+    /// What is allowed, and may not have been meant.
+    pub warnings: Vec<Problem>,
 }
 
 impl Config {
@@ -49,13 +54,12 @@ impl Config {
     }
 }
 
-/// Understands what was said. `descriptors_max` is the limit on open descriptors that workers will
-/// have.
+/// Understands what was said, and chooses what was left open of what is allowed.
 ///
 /// # Errors
 /// All that is wrong, and what was said; nothing outside the process has been looked at but host
-/// names and which processors are neighbours.
-pub fn understand(said: Said, descriptors_max: u64) -> Result<Config, (Said, Vec<Problem>)> {
+/// names.
+pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Vec<Problem>)> {
     let mut problems = Vec::new();
     let listen = addresses(&said, &mut problems);
     content(&said, &mut problems);
@@ -70,11 +74,23 @@ pub fn understand(said: Said, descriptors_max: u64) -> Result<Config, (Said, Vec
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
     let layout = architecture
-        .and_then(|architecture| layout(&said, architecture, &listen, &mut problems))
-        .map(|layout| staffed(layout, &mut said, descriptors_max, &mut problems));
+        .and_then(|architecture| layout(&said, architecture, &listen, allowance, &mut problems));
+    let mut chosen = Vec::new();
+    let mut warnings = Vec::new();
+    let layout = layout.map(|mut layout| {
+        let workers = layout.shares.len();
+        chosen.extend(allowance::workers(&said, allowance, &layout));
+        let (cache, warning) = allowance::cache(&mut said, allowance, workers);
+        chosen.extend(cache);
+        warnings.extend(warning);
+        let limit = allowance.descriptors_max;
+        let total = descriptors(&mut said, limit, workers as u64, &mut chosen, &mut problems);
+        layout.share_connections(total);
+        layout
+    });
     match (types, architecture, layout) {
         (Ok(types), Some(architecture), Some(layout)) if problems.is_empty() => {
-            Ok(Config { said, listen, architecture, types, layout })
+            Ok(Config { said, listen, architecture, types, layout, chosen, warnings })
         }
         _ => Err((said, problems)),
     }
@@ -85,25 +101,13 @@ fn layout(
     said: &Said,
     architecture: &Architecture,
     listen: &[SocketAddr],
+    allowance: &Allowance,
     problems: &mut Vec<Problem>,
 ) -> Option<Layout> {
-    // A machine with more processors than a set holds is as good as one with one.
-    let cpus = affinity::allowed().unwrap_or_else(|_| vec![0]);
-    let cpus = affinity::neighbours(cpus, Path::new(affinity::CPUS));
-    let planned = Layout::plan(architecture.driver, &said.settings, listen, &cpus);
+    let (processors, _) = allowance.processors();
+    let (driver, cpus) = (architecture.driver, &allowance.cpus);
+    let planned = Layout::plan(driver, &said.settings, listen, cpus, processors);
     planned.map_err(|fault| problems.push(said.problem(fault.key, &fault.message))).ok()
-}
-
-/// The layout with everybody's connections.
-fn staffed(
-    mut layout: Layout,
-    said: &mut Said,
-    descriptors_max: u64,
-    problems: &mut Vec<Problem>,
-) -> Layout {
-    let total = descriptors(said, descriptors_max, layout.shares.len() as u64, problems);
-    layout.share_connections(total);
-    layout
 }
 
 fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
@@ -251,7 +255,17 @@ impl Tables {
 
 /// Shares the descriptors of a worker out between connections and the cache; returns how many
 /// connections there may be in all workers together.
-fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Problem>) -> usize {
+fn descriptors(
+    said: &mut Said,
+    limit: u64,
+    workers: u64,
+    chosen: &mut Vec<Chosen>,
+    problems: &mut Vec<Problem>,
+) -> usize {
+    let from = format!("RLIMIT_NOFILE {limit}");
+    let mut choose = |key, value: u64| {
+        chosen.push(Chosen { key, value: value.to_string(), from: from.clone() });
+    };
     let tables = Tables::new(&said.settings, limit, workers);
     let room = limit.saturating_sub(tables.reserved);
     let mut cache = match said.settings.flag("cache.enabled") {
@@ -260,7 +274,8 @@ fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Pro
     };
     if !said.is_said(CACHE_KEY) {
         cache = cache.min(room / CACHE_SHARE);
-        said.lower(CACHE_KEY, cache);
+        said.choose(CACHE_KEY, cache);
+        choose(CACHE_KEY, cache);
     }
     let free = room.saturating_sub(cache);
     let most = free.saturating_mul(tables.count);
@@ -268,9 +283,12 @@ fn descriptors(said: &mut Said, limit: u64, workers: u64, problems: &mut Vec<Pro
     if !said.is_said(CONNECTIONS_KEY) {
         // What an architecture's name stands for is as much of it as there is room for.
         wanted = wanted.min(most);
-        said.lower(CONNECTIONS_KEY, wanted);
+        said.choose(CONNECTIONS_KEY, wanted);
     }
     let total = if wanted == 0 { most } else { wanted };
+    if !said.is_said(CONNECTIONS_KEY) || wanted == 0 {
+        choose(CONNECTIONS_KEY, total);
+    }
     let each = total.div_ceil(tables.count);
     if each == 0 || each > free {
         problems.push(no_room(said, tables, [each, cache]));
@@ -312,12 +330,19 @@ fn no_room(said: &Said, tables: Tables, [each, cache]: [u64; 2]) -> Problem {
 mod tests {
     use super::*;
     use crate::config::raw::{Arguments, read};
+    use regatta_sys::groups::Group;
 
     fn config(sets: &[&str], descriptors_max: u64) -> Result<Config, Vec<String>> {
         let sets = sets.iter().map(|set| (*set).to_owned()).collect();
         let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
         assert_eq!(problems, []);
-        understand(said, descriptors_max)
+        let allowance = Allowance {
+            descriptors_max,
+            cpus: vec![0, 1],
+            machine_bytes: 1 << 34,
+            group: Group::default(),
+        };
+        understand(said, &allowance)
             .map_err(|(_, problems)| problems.iter().map(ToString::to_string).collect())
     }
 

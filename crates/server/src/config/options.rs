@@ -352,8 +352,14 @@ pub static OPTIONS: &[OptionSpec] = &[
         bytes(0, TIB),
         "256 MiB",
         "The most memory for names, heads and bodies.",
-        "Each cache may take so much; what the workers unpack of one that they share takes as much \
-         again at most.",
+        "Each cache may take so much: each worker has one, or all share one, and what they unpack \
+         of that takes as much again at most. Unless it is set, it is less where memory is small: \
+         half of the memory, less 2 MiB for each worker, divided by the number of caches (two if \
+         it is shared), but 256 KiB at least. The memory is that of the machine, or less if a \
+         control group has a limit (memory.max, memory.high; memory.limit_in_bytes of version 1; \
+         the smallest of the groups that it is in). The other half is for sockets' buffers and \
+         bodies that are being sent. `regatta check` says what is chosen, and warns if what is \
+         set exceeds the memory.",
     ),
     option(
         "cache.body_bytes_max",
@@ -530,6 +536,16 @@ pub fn all() -> impl Iterator<Item = &'static OptionSpec> {
 #[must_use]
 pub fn find(key: &str) -> Option<&'static OptionSpec> {
     all().find(|spec| spec.key == key)
+}
+
+/// The default of an option.
+///
+/// # Panics
+/// If there is none of that name, or its default is none of its values: a fault in our own tables.
+#[must_use]
+pub fn default(key: &str) -> Value {
+    let spec = find(key).expect("code names options of the table");
+    spec.kind.parse(spec.default).expect("a default is a value of its option")
 }
 
 /// The one-sentence documentation of an option.

@@ -154,10 +154,10 @@ impl Said {
     ///
     /// # Panics
     /// If there is no such option, or it does not take the number: a fault in our own code.
-    pub fn lower(&mut self, key: &str, number: u64) {
-        let spec = options::find(key).expect("a known option is lowered");
+    pub fn choose(&mut self, key: &str, number: u64) {
+        let spec = options::find(key).expect("a known option is chosen for");
         let value = Value::Number(number);
-        self.settings.set(spec, value).expect("an option is lowered within its bounds");
+        self.settings.set(spec, value).expect("a value is chosen within its bounds");
     }
 }
 

@@ -1,0 +1,282 @@
+//! What the machine and the control group allow, and the defaults that follow from it.
+use crate::config::{
+    options,
+    raw::{Problem, Said},
+};
+use regatta_arch::{
+    layout::Layout,
+    options::{Value, show_bytes},
+    shared::Shared,
+};
+use regatta_sys::{
+    affinity,
+    groups::{self, Group},
+};
+use std::{fmt, path::Path};
+
+const CACHE_KEY: &str = "cache.bytes_max";
+
+const MIB: u64 = 1 << 20;
+
+/// The part of the memory that is for caches and processes, unless a cache is told how much it may
+/// take. The rest is for what no option bounds: buffers of sockets, which the group pays, bodies on
+/// their way to clients when the cache has let go of them, and connections.
+const MEMORY_SHARE: u64 = 2;
+
+/// What a process takes besides its cache, bytes: docs/memory.md has what was measured, and the
+/// kernel keeps page tables and stacks.
+const PROCESS_BYTES: u64 = 2 * MIB;
+
+/// What a cache has in any case, bytes: enough for the names of a small site.
+const CACHE_BYTES_MIN: u64 = MIB / 4;
+
+/// What a server may use.
+#[derive(Clone, Debug)]
+pub struct Allowance {
+    /// Descriptors that each worker may have open.
+    pub descriptors_max: u64,
+    /// The processors that it may run on, neighbours side by side; there is one at least.
+    pub cpus: Vec<usize>,
+    /// The memory of the machine, bytes.
+    pub machine_bytes: u64,
+    /// The limits of its control group.
+    pub group: Group,
+}
+
+impl Allowance {
+    /// What this process may use, with so many descriptors.
+    #[must_use]
+    pub fn own(descriptors_max: u64) -> Self {
+        // A machine with more processors than a set holds is as good as one with one.
+        let cpus = affinity::allowed().unwrap_or_else(|_| vec![0]);
+        Self {
+            descriptors_max,
+            cpus: affinity::neighbours(cpus, Path::new(affinity::CPUS)),
+            machine_bytes: groups::machine_bytes(),
+            group: groups::own(),
+        }
+    }
+
+    /// How many processors may be busy at once, and what says so.
+    #[must_use]
+    pub fn processors(&self) -> (usize, String) {
+        let cpus = self.cpus.len();
+        match &self.group.quota {
+            Some(quota) if quota.processors() < cpus => {
+                let (time, period) = (quota.time_us, quota.period_us);
+                let from = format!("{time} of {period} us",);
+                (quota.processors(), in_file(&quota.file, &from))
+            }
+            _ => (cpus, format!("{cpus} in the affinity mask")),
+        }
+    }
+
+    /// How much memory there is, bytes, and what says so.
+    #[must_use]
+    pub fn memory(&self) -> (u64, String) {
+        match &self.group.memory {
+            Some(memory) if memory.bytes < self.machine_bytes => {
+                (memory.bytes, in_file(&memory.file, &mebibytes(memory.bytes)))
+            }
+            _ => (self.machine_bytes, format!("the machine's {}", mebibytes(self.machine_bytes))),
+        }
+    }
+}
+
+/// `memory.max 120 MiB in /sys/fs/cgroup/a`.
+fn in_file(file: &Path, value: &str) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    format!("{name} {value} in {}", folder.display())
+}
+
+fn mebibytes(bytes: u64) -> String {
+    if bytes < MIB { show_bytes(bytes) } else { format!("{} MiB", bytes / MIB) }
+}
+
+/// A value that nobody has set, and what it was chosen from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The option's name, or `workers`.
+    pub key: &'static str,
+    /// The value, as on the command line.
+    pub value: String,
+    /// What it follows from.
+    pub from: String,
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={} ({})", self.key, self.value, self.from)
+    }
+}
+
+/// How many workers there are, if that was left to the machine.
+pub(super) fn workers(said: &Said, allowance: &Allowance, layout: &Layout) -> Option<Chosen> {
+    let counted = ["event.copies", "event.processes"];
+    let open = counted.iter().any(|key| said.settings.number(key) == 0);
+    open.then(|| Chosen {
+        key: "workers",
+        value: layout.shares.len().to_string(),
+        from: allowance.processors().1,
+    })
+}
+
+/// Gives caches that were not told how much memory they may take their part of it. A warning, if
+/// they were told more than there is.
+pub(super) fn cache(
+    said: &mut Said,
+    allowance: &Allowance,
+    workers: usize,
+) -> (Option<Chosen>, Option<Problem>) {
+    if !said.settings.flag("cache.enabled") {
+        return (None, None);
+    }
+    let workers = workers as u64;
+    // What workers unpack of a cache that they share may take as much again.
+    let caches = if Shared::is_wanted(&said.settings) { 2 } else { workers };
+    let (memory, from) = allowance.memory();
+    let room = (memory / MEMORY_SHARE).saturating_sub(workers.saturating_mul(PROCESS_BYTES));
+    let part = match room / caches.max(1) {
+        part if part < MIB => part,
+        part => part / MIB * MIB,
+    };
+    let default = match options::default(CACHE_KEY) {
+        Value::Number(most) => part.clamp(CACHE_BYTES_MIN, most),
+        other => unreachable!("the memory of a cache is {other:?}"),
+    };
+    let all_caches = if caches == 1 { "1 cache".to_owned() } else { format!("{caches} caches") };
+    if !said.is_said(CACHE_KEY) {
+        said.choose(CACHE_KEY, default);
+        let from = format!("of {from}, for {all_caches}");
+        return (Some(Chosen { key: CACHE_KEY, value: show_bytes(default), from }), None);
+    }
+    let each = said.settings.number(CACHE_KEY);
+    let all = each.saturating_mul(caches);
+    let warning = (all > memory).then(|| {
+        let message = format!(
+            "{all_caches} of {} exceed {from}: a worker that takes so much is killed",
+            show_bytes(each)
+        );
+        let default = show_bytes(default);
+        said.problem(CACHE_KEY, &message).hint(format!("it would be {default} if it were not set"))
+    });
+    (None, warning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{
+        check::{Config, understand},
+        raw::{Arguments, read},
+    };
+    use regatta_sys::groups::{Memory, Quota};
+
+    fn config(sets: &[&str], memory_mib: Option<u64>, quota: Option<(u64, u64)>) -> Config {
+        let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+        let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
+        assert_eq!(problems, []);
+        let group = Group {
+            memory: memory_mib
+                .map(|mib| Memory { bytes: mib * MIB, file: "/g/a/memory.max".into() }),
+            quota: quota.map(|(time_us, period_us)| Quota {
+                time_us,
+                period_us,
+                file: "/g/cpu.max".into(),
+            }),
+        };
+        let cpus = vec![0, 2, 1, 3];
+        let machine_bytes = 16384 * MIB;
+        let allowance = Allowance { descriptors_max: 20_000, cpus, machine_bytes, group };
+        understand(said, &allowance).unwrap()
+    }
+
+    fn chosen(config: &Config) -> Vec<String> {
+        config.chosen.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn caches_share_what_memory_there_is() {
+        for (sets, memory_mib, expect) in [
+            (
+                &["event.processes=2"][..],
+                Some(120),
+                "28 MiB (of memory.max 120 MiB in /g/a, for 2 caches)",
+            ),
+            (
+                &["event.processes=1"],
+                Some(120),
+                "58 MiB (of memory.max 120 MiB in /g/a, for 1 cache)",
+            ),
+            (&[], Some(120), "13 MiB (of memory.max 120 MiB in /g/a, for 4 caches)"),
+            (&[], None, "256 MiB (of the machine's 16384 MiB, for 4 caches)"),
+            // The largest number of version 1, and more than the machine has.
+            (&[], Some(1 << 43), "256 MiB (of the machine's 16384 MiB, for 4 caches)"),
+            (&["event.processes=100"], None, "79 MiB (of the machine's 16384 MiB, for 100 caches)"),
+            (
+                &["event.processes=100", "event.share=descriptors-and-cache"],
+                Some(1024),
+                "156 MiB (of memory.max 1024 MiB in /g/a, for 2 caches)",
+            ),
+            // Processes alone are more than half of it: what is least.
+            (
+                &["event.processes=100"],
+                Some(120),
+                "256 KiB (of memory.max 120 MiB in /g/a, for 100 caches)",
+            ),
+            (&["event.processes=1"], Some(0), "256 KiB (of memory.max 0 B in /g/a, for 1 cache)"),
+        ] {
+            let config = config(sets, memory_mib, None);
+            let expect = format!("cache.bytes_max={expect}");
+            assert!(chosen(&config).contains(&expect), "{expect}: {:?}", config.chosen);
+            assert_eq!(config.warnings, []);
+        }
+        let off = config(&["cache.enabled=false"], Some(120), None);
+        assert!(off.chosen.iter().all(|chosen| chosen.key != CACHE_KEY));
+    }
+
+    #[test]
+    fn a_cache_that_is_larger_than_memory_is_warned_of() {
+        let sets = ["event.processes=2", "cache.bytes_max=64MiB"];
+        let large = config(&sets, Some(120), None);
+        assert_eq!(large.settings().number(CACHE_KEY), 64 * MIB, "it is as it was set");
+        let warnings: Vec<_> = large.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            ["--set cache.bytes_max=64MiB: cache.bytes_max: 2 caches of 64 MiB exceed \
+ memory.max 120 MiB in /g/a: a worker that takes so much is killed\n  \
+              hint: it would be 28 MiB if it were not set"]
+        );
+        assert_eq!(config(&sets, Some(128), None).warnings, []);
+    }
+
+    #[test]
+    fn workers_follow_mask_and_quota() {
+        for (quota, expect) in [
+            (None, "workers=4 (4 in the affinity mask)"),
+            (Some((50_000, 100_000)), "workers=1 (cpu.max 50000 of 100000 us in /g)"),
+            (Some((250_000, 100_000)), "workers=3 (cpu.max 250000 of 100000 us in /g)"),
+            (Some((900_000, 100_000)), "workers=4 (4 in the affinity mask)"),
+        ] {
+            let config = config(&[], None, quota);
+            assert_eq!(chosen(&config)[0], expect);
+            assert_eq!(expect[8..9], config.layout.shares.len().to_string());
+        }
+        let asked = config(&["event.processes=3"], None, Some((50_000, 100_000)));
+        assert_eq!(asked.layout.shares.len(), 3);
+        assert!(asked.chosen.iter().all(|chosen| chosen.key != "workers"));
+    }
+
+    #[test]
+    fn descriptors_are_chosen_and_said() {
+        let config = config(&["event.processes=2"], None, None);
+        let said = chosen(&config);
+        for expect in [
+            "cache.descriptors_max=4984 (RLIMIT_NOFILE 20000)",
+            "limits.connections_max=29904 (RLIMIT_NOFILE 20000)",
+        ] {
+            assert!(said.iter().any(|chosen| chosen == expect), "{expect}: {said:?}");
+        }
+    }
+}
