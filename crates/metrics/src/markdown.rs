@@ -17,7 +17,8 @@ fn write(out: &mut String) -> fmt::Result {
          Generated from `crates/metrics` by `cargo xtask gen`; do not edit.\n\n\
          Every worker keeps these numbers in shared memory, the same ones in every architecture.\n\
          `regatta top` reads them without asking the server anything; `regatta top --json` prints\n\
-         them under these names. They are for root and for the user that started the server.\n\
+         them under these names. They are for root and for the user that started the server;\n\
+         without `--pid`, root is shown only servers that root has started.\n\
          Counters only grow, and go on growing when a worker is replaced.\n\
          Numbers of several workers are added, except for marks (`max`), of which the largest\n\
          counts. Readings of different words are not from one instant.\n\n\

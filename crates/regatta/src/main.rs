@@ -86,7 +86,7 @@ enum Command {
     /// root and for the user that started the server.
     #[command(after_help = "Example: regatta top --once --json")]
     Top {
-        /// The server's process; without it, the only one there is.
+        /// The server's process; without it, the only one that this user has started.
         #[arg(long)]
         pid: Option<u32>,
         /// Seconds between two readings; 0, with --once, takes one and shows averages.

@@ -14,6 +14,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -400,6 +401,30 @@ fn a_hostile_folder_of_logs_gains_nothing() {
     assert!(said.contains(&expect), "{said}");
     assert!(said.contains("lines are dropped until SIGUSR1 comes"), "{said}");
     assert!(untouched());
+}
+
+/// Anybody can make memory that is called like a server's.
+#[test]
+fn top_of_root_shows_the_servers_of_others_only_when_asked() {
+    let folder = Folder::new();
+    let args = ["serve", &folder.path("www"), "--listen", "127.0.0.1:0"];
+    let Ok(mut child) = Command::new(PROGRAM)
+        .args(args)
+        .uid(65_534)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+    else {
+        return skip("needs root");
+    };
+    let _ = BufReader::new(child.stdout.take().unwrap()).lines().next();
+    let server = Server { child, addresses: Vec::new() };
+    let pid = server.child.id().to_string();
+    let top = |more: &[&str]| run(&[&["top", "--once", "--interval", "0"], more].concat());
+    let unasked = top(&[]);
+    assert!(!text(&unasked.stdout).contains(&pid) && !text(&unasked.stderr).contains(&pid));
+    let asked = top(&["--pid", &pid]);
+    assert!(text(&asked.stdout).starts_with(&format!("regatta {pid} ")), "{asked:?}");
 }
 
 #[test]

@@ -13,6 +13,9 @@ use std::{
 /// What the memory is called in `/proc/PID/fd`.
 pub const NAME: &str = "regatta-arena";
 
+/// The longest memory of another process that is looked at, bytes: of a thousand workers and more.
+const FOREIGN_BYTES_MAX: usize = 256 << 20;
+
 /// Zeroed words that every process forked from here on shares. The mapping lasts as long as the
 /// process; others find it as long as this value keeps the descriptor open.
 #[derive(Debug)]
@@ -95,14 +98,24 @@ impl fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
-/// Finds the shared words of another process, to read them while it changes them.
-///
-/// Storing to them is harmless: it neither reaches the server nor faults, but gives this process a
-/// page of its own that follows the server's no longer. So only read.
+/// Shared words of another process.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign {
+    /// The words. Storing to them is harmless: it neither reaches the server nor faults, but gives
+    /// this process a page of its own that follows the server's no longer. So only read.
+    pub words: &'static [AtomicU64],
+    /// Device and inode: the same memory has the same, in whatever process it is found.
+    pub id: (u64, u64),
+    /// Who made it, which only root could have changed.
+    pub uid: u32,
+}
+
+/// Finds the shared words of another process, to read them while it changes them. Anybody may have
+/// made something that is called so: see whose it is before believing it.
 ///
 /// # Errors
 /// There is no such process, it is not a server, or it may not be read.
-pub fn attach(pid: u32) -> Result<&'static [AtomicU64], AttachError> {
+pub fn attach(pid: u32) -> Result<Foreign, AttachError> {
     let fail = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => AttachError::NoProcess(pid),
         io::ErrorKind::PermissionDenied => AttachError::Denied(pid),
@@ -119,12 +132,16 @@ pub fn attach(pid: u32) -> Result<&'static [AtomicU64], AttachError> {
     Err(AttachError::NotAServer(pid))
 }
 
-fn map_foreign(path: &Path) -> io::Result<&'static [AtomicU64]> {
+fn map_foreign(path: &Path) -> io::Result<Foreign> {
     let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     // Somebody else made this file: without the seal it could lose its memory under our feet.
     if !rustix::fs::fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let bytes = usize::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
-    map(fd.as_fd(), bytes, MapFlags::PRIVATE)
+    let stat = rustix::fs::fstat(&fd)?;
+    // Looking at what was never written to would take memory.
+    let bytes = usize::try_from(stat.st_size).ok().filter(|bytes| *bytes <= FOREIGN_BYTES_MAX);
+    let bytes = bytes.ok_or(io::ErrorKind::InvalidData)?;
+    let words = map(fd.as_fd(), bytes, MapFlags::PRIVATE)?;
+    Ok(Foreign { words, id: (stat.st_dev, stat.st_ino), uid: stat.st_uid })
 }

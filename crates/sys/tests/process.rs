@@ -160,7 +160,11 @@ fn memory_is_found_by_process_number() {
     shared.words()[0].store(1, SeqCst);
     let master = process::id();
     let reader = child(move || {
-        let words = shm::attach(master).unwrap();
+        let shm::Foreign { words, id, uid } = shm::attach(master).unwrap();
+        assert_eq!(
+            (id, uid),
+            (shm::attach(master).unwrap().id, rustix::process::geteuid().as_raw())
+        );
         assert_eq!((words.len(), words[0].load(SeqCst)), (600, 1));
         // A store stays here.
         words[599].store(7, SeqCst);

@@ -14,27 +14,54 @@ pub(super) struct Problem {
 /// The server with this process, or the only one that runs.
 pub(super) fn attach(pid: Option<u32>) -> Result<Server, Problem> {
     match pid {
-        Some(pid) => {
-            let arena = arena_of(pid).map_err(|message| Problem { code: FAILED, message })?;
-            Ok(Server { arena, pid: master(arena, pid) })
-        }
+        Some(pid) => match server_of(pid) {
+            Ok((server, _)) => Ok(server),
+            Err(message) => Err(Problem { code: FAILED, message }),
+        },
         None => only(running()),
     }
 }
 
-/// The servers that this user may look into, each once though all its processes can be found.
+/// The servers of this user and, if this user may look into them, of root; each once though all its
+/// processes can be found. Those of others are for who asks for them.
 fn running() -> Vec<Server> {
+    let own = effective_user("self");
     let mut servers = BTreeMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
         let pid = process.file_name().to_str().and_then(|name| name.parse().ok());
         let Some(pid) = pid else { continue };
-        if let Ok(arena) = arena_of(pid) {
-            let pid = master(arena, pid);
-            servers.entry(pid).or_insert(Server { arena, pid });
+        if let Ok((server, uid)) = server_of(pid)
+            && (uid == 0 || Some(uid) == own)
+        {
+            servers.entry(server.pid).or_insert(server);
         }
     }
     servers.into_values().collect()
+}
+
+/// The server that a process is of, and the user who runs its master. Any process may have memory
+/// that is called like a server's, so it must be that of the master which it names.
+fn server_of(pid: u32) -> Result<(Server, u32), String> {
+    let memory = |pid| shm::attach(pid).map_err(|problem| problem.to_string());
+    let found = memory(pid)?;
+    let arena =
+        Arena::attach(found.words).map_err(|problem| format!("process {pid}: {problem}"))?;
+    let server = Server { arena, pid: master(arena, pid) };
+    let is_its_own = memory(server.pid).is_ok_and(|its| its.id == found.id)
+        && effective_user(&server.pid.to_string()) == Some(found.uid);
+    if is_its_own {
+        return Ok((server, found.uid));
+    }
+    let master = server.pid;
+    Err(format!("process {pid} has counters that are not those of process {master}, as they say"))
+}
+
+/// The user that a process is. The owner of its directory is root too if it may not be traced.
+fn effective_user(pid: &str) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn only(mut servers: Vec<Server>) -> Result<Server, Problem> {
@@ -51,16 +78,12 @@ fn only(mut servers: Vec<Server>) -> Result<Server, Problem> {
             Err(Problem { code: USAGE, message })
         }
         (None, _) => {
-            let message = "found no running server that this user may look into; \
-                           counters are for root and for the user that started the server";
+            let message = "found no running server of this user; counters are for root and for \
+                           the user that started the server, and root names another user's with \
+                           --pid";
             Err(Problem { code: FAILED, message: message.to_owned() })
         }
     }
-}
-
-fn arena_of(pid: u32) -> Result<ArenaView<'static>, String> {
-    let words = shm::attach(pid).map_err(|problem| problem.to_string())?;
-    Arena::attach(words).map_err(|problem| format!("process {pid}: {problem}"))
 }
 
 fn master(arena: ArenaView<'_>, pid: u32) -> u32 {

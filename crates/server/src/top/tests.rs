@@ -17,9 +17,14 @@ struct Counting(Child, BufReader<ChildStdout>);
 
 impl Counting {
     fn start() -> Self {
+        Self::claiming(1)
+    }
+
+    /// One that says that its master is another process, unless that is process 1.
+    fn claiming(master: u32) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "top::tests::server", "--nocapture"])
-            .env(SERVER, "1")
+            .env(SERVER, master.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -59,7 +64,9 @@ fn server() {
     }
     let shared = regatta_sys::shm::create(Arena::words(3)).unwrap();
     let arena = Arena::create(shared.words(), 3);
-    arena.set_server(id(), 1_700_000_000_000, "shared-symped");
+    let claim = env::var(SERVER).ok().and_then(|claim| claim.parse().ok());
+    let claim = claim.filter(|claim| *claim > 1).unwrap_or_else(id);
+    arena.set_server(claim, 1_700_000_000_000, "shared-symped");
     arena.slot(1).enter(id());
     thread::spawn(move || {
         for round in 0.. {
@@ -134,6 +141,18 @@ fn counters_of_a_running_process_are_seen_to_grow() {
     assert!((4_900.0..5_400.0).contains(&p50), "{p50}");
     assert_eq!(turns["max"], 9_999);
     server.stop();
+}
+
+#[test]
+fn memory_that_another_server_is_said_to_own_is_not_believed() {
+    let server = Counting::start();
+    for claimed in [server.0.id(), id()] {
+        let liar = Counting::claiming(claimed);
+        let (code, out, err) = output(&options(liar.0.id()), false);
+        assert_eq!((code, out.as_str()), (FAILED, ""));
+        assert!(err.contains(&format!("not those of process {claimed}")), "{err}");
+    }
+    assert_eq!(document(&options(server.0.id()))["server"]["pid"], server.0.id());
 }
 
 #[test]
