@@ -5,8 +5,8 @@ use crate::signal::Signal;
 use rustix::{
     io::Errno,
     process::{
-        Pid, PidfdFlags, WaitId, WaitIdOptions, getppid, pidfd_open, pidfd_send_signal,
-        set_parent_process_death_signal, waitid,
+        Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, getppid, kill_process, pidfd_open,
+        pidfd_send_signal, set_parent_process_death_signal, waitid, waitpid,
     },
 };
 use std::{
@@ -155,7 +155,11 @@ fn child(pid: libc::c_long) -> io::Result<Child> {
     let pid = i32::try_from(pid.max(0)).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(io::Error::last_os_error)?;
     // The child has not been reaped, so the number is still its own.
-    let fd = pidfd_open(pid, PidfdFlags::empty())?;
+    let fd = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+        // Nobody will ever wait for it.
+        let _ = kill_process(pid, Signal::Kill.raw());
+        while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(Errno::INTR)) {}
+    })?;
     Ok(Child { pid, fd })
 }
 

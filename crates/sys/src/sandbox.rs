@@ -16,13 +16,29 @@ const NUMBER_AT: u32 = 0;
 /// Which signal tells of a lease that somebody wants broken (fcntl(2)).
 const F_SETSIG: libc::c_int = 10;
 
-/// From now on openat2(2) fails with `errno`, in this thread and in all that it starts, for good
-/// (seccomp(2)). All else is as it was, but for what set-user-ID programs could do.
+/// A system call.
+#[derive(Clone, Copy, Debug)]
+pub enum Call {
+    /// openat2(2)
+    Openat2,
+    /// `pidfd_open(2)`
+    PidfdOpen,
+    /// setgroups(2)
+    Setgroups,
+}
+
+/// From now on a call fails with `errno`, in this thread and in all that it
+/// starts, for good (seccomp(2)). All else is as it was, but for what set-user-ID programs could do.
 ///
 /// # Errors
 /// The kernel has no such filters.
-pub fn deny_openat2(errno: u16) -> io::Result<()> {
-    let number = u32::try_from(libc::SYS_openat2).expect("numbers of calls are small");
+pub fn deny(call: Call, errno: u16) -> io::Result<()> {
+    let number = match call {
+        Call::Openat2 => libc::SYS_openat2,
+        Call::PidfdOpen => libc::SYS_pidfd_open,
+        Call::Setgroups => libc::SYS_setgroups,
+    };
+    let number = u32::try_from(number).expect("numbers of calls are small");
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut steps = [
         step(LOAD, 0, 0, NUMBER_AT),

@@ -19,7 +19,9 @@ use std::{
 };
 
 fn main() {
-    let tests: [(&str, fn()); 13] = [
+    let tests: &[(&str, fn())] = &[
+        #[cfg(feature = "sandbox")]
+        ("a_worker_that_cannot_be_watched_is_reaped", a_worker_that_cannot_be_watched_is_reaped),
         ("fork_with_threads_is_refused", fork_with_threads_is_refused),
         ("exit_codes_and_signals_are_told_apart", exit_codes_and_signals_are_told_apart),
         ("a_panic_aborts_the_worker_only", a_panic_aborts_the_worker_only),
@@ -38,7 +40,7 @@ fn main() {
     let mut passed = 0;
     for (name, test) in tests {
         // As the usual harness says it.
-        if NEED_ROOT.contains(&name) && !is_root {
+        if NEED_ROOT.contains(name) && !is_root {
             println!("test {name} ... ignored, needs root");
             continue;
         }
@@ -133,6 +135,25 @@ fn only_what_is_kept_stays_open() {
     .unwrap();
     assert_eq!(worker.wait().unwrap(), Exit::Code(0));
     assert!(!bells[0].clear(), "still open here");
+}
+
+/// A worker that there is no descriptor for is not left behind, running or unreaped.
+#[cfg(feature = "sandbox")]
+fn a_worker_that_cannot_be_watched_is_reaped() {
+    use regatta_sys::sandbox::{Call, deny};
+    use rustix::{io::Errno, process::WaitOptions};
+    let limited = child(|| {
+        deny(Call::PidfdOpen, 24).unwrap();
+        let worker = fork_worker(&[], || {
+            loop {
+                thread::sleep(Duration::from_secs(1));
+            }
+        });
+        let error = worker.err().and_then(|error| error.raw_os_error());
+        let left = rustix::process::wait(WaitOptions::NOHANG).err();
+        i32::from((error, left) != (Some(24), Some(Errno::CHILD)))
+    });
+    assert_eq!(limited.wait().unwrap(), Exit::Code(0));
 }
 
 fn memory_is_shared_with_workers() {

@@ -102,10 +102,17 @@ impl Crew for Processes<'_> {
         let free = self.helpers.iter().position(Option::is_none);
         let at = free.unwrap_or(self.helpers.len());
         let (ours, theirs) = Channel::pair()?;
-        let keep = [self.root.as_fd(), theirs.as_fd()];
-        let child = fork_worker(&keep, || help(self.root, self.rules, self.pass, &theirs))?;
-        drop(theirs);
+        // Before there is a process that would have to be reaped if this fails.
         self.poller.add(ours.as_fd(), at as u64, Interest::READ)?;
+        let keep = [self.root.as_fd(), theirs.as_fd()];
+        let child = match fork_worker(&keep, || help(self.root, self.rules, self.pass, &theirs)) {
+            Ok(child) => child,
+            Err(error) => {
+                let _ = self.poller.remove(ours.as_fd());
+                return Err(error);
+            }
+        };
+        drop(theirs);
         if free.is_none() {
             self.helpers.push(None);
         }

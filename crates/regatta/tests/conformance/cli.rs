@@ -3,6 +3,7 @@
 use crate::harness::{Launch, Said, Variant, run};
 use crate::site::{Site, common};
 use crate::structure::listed;
+use regatta_sys::sandbox::{Call, deny};
 use rustix::io::Errno;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -65,7 +66,7 @@ fn a_start_without_openat2() {
         let errno = u16::try_from(errno.raw_os_error()).expect("a small number");
         // The program is started by a thread that the call is denied to.
         let start = move || {
-            regatta_sys::sandbox::deny_openat2(errno).expect("a kernel with filters");
+            deny(Call::Openat2, errno).expect("a kernel with filters");
             for command in [&["serve", root(), "--listen", "127.0.0.1:0"][..], &["check", root()]] {
                 let said = bad_usage(command, &[root(), error, "openat2(2)", "seccomp", "hint:"]);
                 assert!(!said.stdout.contains("listening"), "{said:?}");
