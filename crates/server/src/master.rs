@@ -19,7 +19,7 @@ use regatta_sys::{
     crew::{Crew, Sweep},
     process::{Child, Exit, User, clone_worker, fork_worker, set_user},
     shm::{self, Shared},
-    signal::{self, Signals},
+    signal::{self, Received, Signals},
     socket::{self, ListenSpec},
     stand_in::{self, Model},
     wait::{Event, Interest, Poll, Poller},
@@ -57,7 +57,7 @@ const DEFER_ACCEPT_S: u32 = 10;
 /// What is wrong with the configuration, or why serving failed.
 pub(crate) fn run(config: Config, found: Found, faults: Faults) -> Result<(), Failure> {
     // Before anything is forked: children inherit what is blocked.
-    let signals = Signals::block(&[
+    let signals = Signals::block_with_meaningless(&[
         signal::Signal::Terminate,
         signal::Signal::Interrupt,
         signal::Signal::Quit,
@@ -65,7 +65,7 @@ pub(crate) fn run(config: Config, found: Found, faults: Faults) -> Result<(), Fa
         signal::Signal::User1,
     ])
     .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
-    signal::ignore_broken_pipes();
+    signal::ignore_failed_writes();
     let pid_place = config.said.place(PID_FILE);
     let prepared = prepare(config, found, faults)?;
     let pid_file = prepared.pid_file(pid_place)?;
@@ -482,15 +482,21 @@ impl Master {
 
     /// Reads the signals that have come.
     fn heed(&mut self) -> io::Result<()> {
-        while let Some(signal) = self.signals.read()? {
-            let signal = match signal {
-                signal::Signal::Terminate => Signal::Terminate,
-                signal::Signal::Interrupt => Signal::Interrupt,
-                signal::Signal::Quit => Signal::Quit,
-                signal::Signal::Hangup => Signal::Hangup,
-                signal::Signal::User1 => Signal::ReopenLogs,
-                // Not among those that were blocked for reading.
-                signal::Signal::User2 | signal::Signal::Child | signal::Signal::Kill => continue,
+        while let Some(received) = self.signals.read()? {
+            let signal = match received {
+                Received::Known(signal::Signal::Terminate) => Signal::Terminate,
+                Received::Known(signal::Signal::Interrupt) => Signal::Interrupt,
+                Received::Known(signal::Signal::Quit) => Signal::Quit,
+                Received::Known(signal::Signal::Hangup) => Signal::Hangup,
+                Received::Known(signal::Signal::User1) => Signal::ReopenLogs,
+                Received::Known(signal::Signal::Child | signal::Signal::Kill)
+                | Received::Other(_) => {
+                    self.note(
+                        Level::Warning,
+                        format_args!("{received}: it has no meaning here, and is ignored"),
+                    );
+                    continue;
+                }
             };
             if let Some(order) = self.staff.signal(signal, clock::now().tick) {
                 self.follow(order)?;

@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let canned = Canned::new(&options.body).map_err(|(name, message)| wrong(name, message))?;
     let listener = socket::listen(&ListenSpec::new(address))
         .map_err(|error| Failure::Work(listen_fault(&address, &error)))?;
-    regatta_sys::signal::ignore_broken_pipes();
+    regatta_sys::signal::ignore_failed_writes();
     let fault = |error: io::Error| Failure::Work(format!("the bare loop cannot go on: {error}"));
     announce(&[socket::local_addr(listener.as_fd()).map_err(fault)?]);
     Loop::new(&listener, canned).and_then(Loop::run).map_err(fault)

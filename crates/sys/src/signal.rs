@@ -1,7 +1,7 @@
 //! Signals as something to read: blocked everywhere, taken from one descriptor, never handled.
 use rustix::{io::Errno, process::Signal as Raw};
 use std::{
-    io, mem,
+    fmt, io, mem,
     os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr,
 };
@@ -19,8 +19,6 @@ pub enum Signal {
     Terminate,
     /// `SIGUSR1`
     User1,
-    /// `SIGUSR2`
-    User2,
     /// `SIGCHLD`
     Child,
     /// `SIGKILL`, which can be sent but not taken.
@@ -29,13 +27,12 @@ pub enum Signal {
 
 impl Signal {
     /// All signals.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::Hangup,
         Self::Interrupt,
         Self::Quit,
         Self::Terminate,
         Self::User1,
-        Self::User2,
         Self::Child,
         Self::Kill,
     ];
@@ -53,9 +50,42 @@ impl Signal {
             Self::Quit => Raw::QUIT,
             Self::Terminate => Raw::TERM,
             Self::User1 => Raw::USR1,
-            Self::User2 => Raw::USR2,
             Self::Child => Raw::CHILD,
             Self::Kill => Raw::KILL,
+        }
+    }
+}
+
+/// Signals that would end a process though they say nothing to a server; real-time signals are
+/// like them. What a terminal or the process itself brings about is not among them.
+const MEANINGLESS: [(i32, &str); 7] = [
+    (libc::SIGUSR2, "SIGUSR2"),
+    (libc::SIGALRM, "SIGALRM"),
+    (libc::SIGVTALRM, "SIGVTALRM"),
+    (libc::SIGPROF, "SIGPROF"),
+    (libc::SIGIO, "SIGIO"),
+    (libc::SIGPWR, "SIGPWR"),
+    (libc::SIGSTKFLT, "SIGSTKFLT"),
+];
+
+/// A signal that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// One that a server may take.
+    Known(Signal),
+    /// Another, by its number.
+    Other(i32),
+}
+
+impl fmt::Display for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = match self {
+            Self::Known(signal) => signal.number(),
+            Self::Other(number) => *number,
+        };
+        match MEANINGLESS.iter().find(|(of, _)| *of == number) {
+            Some((_, name)) => f.write_str(name),
+            None => write!(f, "signal {number}"),
         }
     }
 }
@@ -75,7 +105,21 @@ impl Signals {
     /// # Errors
     /// No descriptors or memory left.
     pub fn block(signals: &[Signal]) -> io::Result<Self> {
-        let set = set_of(signals);
+        Self::block_set(set_of(signals.iter().map(|signal| signal.number())))
+    }
+
+    /// [`Signals::block`], and as well all that would end the process though they say nothing to
+    /// it.
+    ///
+    /// # Errors
+    /// As [`Signals::block`].
+    pub fn block_with_meaningless(signals: &[Signal]) -> io::Result<Self> {
+        let known = signals.iter().map(|signal| signal.number());
+        let others = MEANINGLESS.iter().map(|(number, _)| *number);
+        Self::block_set(set_of(known.chain(others).chain(libc::SIGRTMIN()..=libc::SIGRTMAX())))
+    }
+
+    fn block_set(set: libc::sigset_t) -> io::Result<Self> {
         // SAFETY: `set` is an initialised set, live across the call; the old mask is not asked for.
         let errno =
             unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
@@ -96,7 +140,7 @@ impl Signals {
     ///
     /// # Errors
     /// None that the kernel documents.
-    pub fn read(&self) -> io::Result<Option<Signal>> {
+    pub fn read(&self) -> io::Result<Option<Received>> {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         loop {
             match rustix::io::read(&self.0, &mut record) {
@@ -109,7 +153,8 @@ impl Signals {
         // `ssi_signo` is the record's first member.
         let [a, b, c, d, ..] = record;
         let number = i32::from_ne_bytes([a, b, c, d]);
-        Ok(Signal::ALL.into_iter().find(|signal| signal.number() == number))
+        let known = Signal::ALL.into_iter().find(|signal| signal.number() == number);
+        Ok(Some(known.map_or(Received::Other(number), Received::Known)))
     }
 }
 
@@ -119,15 +164,17 @@ impl AsFd for Signals {
     }
 }
 
-/// Makes writing to a closed connection an error instead of the end of the process: `sendfile` has
-/// no flag for that.
-pub fn ignore_broken_pipes() {
-    // SAFETY: SIG_IGN is a valid disposition for SIGPIPE, and no handler of ours is replaced: there
-    // is none.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+/// Makes writing to a closed connection, and beyond a limit on the size of files, an error instead
+/// of the end of the process: `sendfile` has no flag for the one, and logs may grow.
+pub fn ignore_failed_writes() {
+    for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+        // SAFETY: SIG_IGN is a valid disposition for both, and no handler of ours is replaced:
+        // there is none.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
-fn set_of(signals: &[Signal]) -> libc::sigset_t {
+fn set_of(signals: impl Iterator<Item = i32>) -> libc::sigset_t {
     let mut set = mem::MaybeUninit::uninit();
     // SAFETY: writes one set, and the pointer leads to room for one.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
@@ -135,7 +182,7 @@ fn set_of(signals: &[Signal]) -> libc::sigset_t {
     let mut set = unsafe { set.assume_init() };
     for signal in signals {
         // SAFETY: the set is initialised and the number is a signal's.
-        unsafe { libc::sigaddset(&raw mut set, signal.number()) };
+        unsafe { libc::sigaddset(&raw mut set, signal) };
     }
     set
 }

@@ -376,7 +376,7 @@ fn a_file_that_shrank_sends_nothing() {
 
 #[test]
 fn a_peer_that_is_gone_is_a_reset() {
-    regatta_sys::signal::ignore_broken_pipes();
+    regatta_sys::signal::ignore_failed_writes();
     let dir = Dir::new("gone");
     let file = static_file(&dir, "file", &[1; 100]);
     let ends: [fn(StaticFile) -> Outbox<StaticFile>; 2] = [

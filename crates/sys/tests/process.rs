@@ -4,7 +4,7 @@ use regatta_sys::{
     Bell,
     process::{Child, Exit, User, fork_worker, set_user, threads},
     shm::{self, AttachError},
-    signal::{Signal, Signals},
+    signal::{Received, Signal, Signals},
     stand_in::{self, Model},
     wait::{Interest, Poll, Poller},
 };
@@ -263,8 +263,8 @@ fn signals_are_read() {
         let mut poller = Poll::new();
         poller.add(signals.as_fd(), 1, Interest::READ).unwrap();
         assert_eq!(poller.wait(&mut Vec::new(), None).unwrap(), 1);
-        assert_eq!(signals.read().unwrap(), Some(Signal::User1));
-        assert_eq!(signals.read().unwrap(), Some(Signal::Terminate));
+        assert_eq!(signals.read().unwrap(), Some(Received::Known(Signal::User1)));
+        assert_eq!(signals.read().unwrap(), Some(Received::Known(Signal::Terminate)));
         assert_eq!(signals.read().unwrap(), None);
 
         // What is pending for the master is not for its workers, and they inherit the block.
@@ -273,11 +273,13 @@ fn signals_are_read() {
             let mine = signals.read().unwrap();
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)
                 .unwrap();
-            i32::from((mine, signals.read().unwrap()) != (None, Some(Signal::Terminate)))
+            i32::from(
+                (mine, signals.read().unwrap()) != (None, Some(Received::Known(Signal::Terminate))),
+            )
         })
         .unwrap();
         assert_eq!(grandchild.wait().unwrap(), Exit::Code(0));
-        assert_eq!(signals.read().unwrap(), Some(Signal::User1));
+        assert_eq!(signals.read().unwrap(), Some(Received::Known(Signal::User1)));
         0
     });
     assert_eq!(worker.wait().unwrap(), Exit::Code(0));

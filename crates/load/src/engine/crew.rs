@@ -14,7 +14,7 @@ use super::play::{Times, run};
 use super::sessions::Sessions;
 use super::tally::{Second, Tally};
 use regatta_sys::process::{Child, fork_worker};
-use regatta_sys::signal::{Signal, Signals};
+use regatta_sys::signal::{Received, Signal, Signals};
 use regatta_sys::{affinity, clock, limits, thread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
 /// Whether Ctrl-C, or its equal, has been pressed.
 fn wishes_to_stop(signals: Option<&Signals>) -> bool {
     let signal = signals.and_then(|signals| signals.read().ok().flatten());
-    matches!(signal, Some(Signal::Interrupt | Signal::Terminate))
+    matches!(signal, Some(Received::Known(Signal::Interrupt | Signal::Terminate)))
 }
 
 fn times(plan: &Plan, processes: u32) -> Times {

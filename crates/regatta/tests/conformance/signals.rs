@@ -135,10 +135,12 @@ pub(crate) fn usr1_lets_go_of_the_old_logs(variant: &Variant) {
 /// Signals that have no meaning here end nothing.
 pub(crate) fn other_signals_end_nothing(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
-    for signal in [Signal::PIPE, Signal::WINCH, Signal::CHILD] {
+    let others = [Signal::USR2, Signal::ALARM, Signal::PIPE, Signal::WINCH, Signal::CHILD];
+    for signal in others {
         server.signal(signal);
     }
-    std::thread::sleep(Duration::from_millis(50));
+    let said = "warning: SIGUSR2: it has no meaning here, and is ignored";
+    assert!(eventually(PATIENCE, || server.stderr().contains(said)), "{}", server.stderr());
     server.connect().get("/small.txt").expect(200);
     assert!(server.exit_within(Duration::ZERO).is_none());
 }
@@ -147,7 +149,8 @@ pub(crate) fn other_signals_end_nothing(variant: &Variant) {
 pub(crate) fn workers_leave_signals_to_their_master(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
     let workers = server.workers();
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR1, Signal::PIPE] {
+    use Signal as S;
+    for signal in [S::TERM, S::INT, S::HUP, S::USR1, S::USR2, S::ALARM, S::PIPE] {
         workers.iter().for_each(|worker| kill(*worker, signal));
     }
     std::thread::sleep(Duration::from_millis(50));
