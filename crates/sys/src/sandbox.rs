@@ -27,8 +27,8 @@ pub enum Call {
     Setgroups,
 }
 
-/// From now on a call fails with `errno`, in this thread and in all that it
-/// starts, for good (seccomp(2)). All else is as it was, but for what set-user-ID programs could do.
+/// From now on a call fails with `errno`, in this thread and in all that it starts, for good
+/// (seccomp(2)). All else is as it was, but for what set-user-ID programs could do.
 ///
 /// # Errors
 /// The kernel has no such filters.
