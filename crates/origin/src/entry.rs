@@ -24,7 +24,8 @@ pub struct Representation<F> {
     identity: Coded<F>,
     siblings: [Option<Box<Coded<F>>>; 3],
     content_type: Box<str>,
-    /// It was opened so soon after it had changed that another change may not show in its facts.
+    /// The disk was asked so soon after one of its files had changed that another change may not
+    /// show in its facts.
     young: bool,
     /// The second in which [`Self::redate`] was called last.
     redated: u64,
@@ -104,14 +105,23 @@ impl Whole {
 }
 
 impl<F: File> Representation<F> {
-    /// Everything about the file at `path`, just opened, and its siblings.
+    /// Everything about the file at `path`, just opened, and its siblings. The disk was asked in
+    /// the second `asked_unix`: their facts may be as old as that.
     #[must_use]
-    pub fn new(path: &[u8], file: F, siblings: [Option<F>; 3], site: &Site, now: Now) -> Self {
+    pub fn new(
+        path: &[u8],
+        file: F,
+        siblings: [Option<F>; 3],
+        site: &Site,
+        now: Now,
+        asked_unix: u64,
+    ) -> Self {
         let facts = Facts {
             content_type: content::content_type(path, site),
             cache_control: content::cache_control(path, site),
             varies: siblings.iter().any(Option::is_some),
             nosniff: site.content.nosniff,
+            asked_unix,
         };
         let mut codings = Coding::ALL.into_iter();
         let siblings = siblings.map(|sibling| {
@@ -121,7 +131,7 @@ impl<F: File> Representation<F> {
         let identity = Coded::new(file, None, &facts, now);
         let content_type = facts.content_type;
         let mut all = Self { identity, siblings, content_type, young: false, redated: 0 };
-        let young = all.all().any(|coded| is_young(&coded.id, now));
+        let young = all.all().any(|coded| is_young(&coded.id, asked_unix));
         all.young = young;
         all
     }
@@ -155,28 +165,25 @@ impl<F: File> Representation<F> {
         &self.content_type
     }
 
-    /// True if these are the same files with the same content, for all that their facts can tell.
-    ///
-    /// Of a body that was read from a file that was young these cannot tell, and it is false; one
-    /// that stays in its file is what the file is.
+    /// True if these are the same files with the same content, and their facts can tell that: of
+    /// files that were young they cannot, and it is false.
     #[must_use]
     pub fn is_same(&self, file: &F, siblings: &[Option<F>; 3]) -> bool {
         let same = |coded: Option<&Coded<F>>, file: Option<&F>| {
             coded.map(|coded| coded.id) == file.map(File::id)
         };
-        let read = self.all().any(|coded| matches!(coded.body, Body::Memory(_)));
-        !(self.young && read)
+        !self.young
             && same(Some(&self.identity), Some(file))
             && self.siblings.iter().zip(siblings).all(|(a, b)| same(a.as_deref(), b.as_ref()))
     }
 
-    /// True if these tell of the same files with the same content, wherever their bodies are.
+    /// True if these tell the same of the same files, wherever their bodies are.
     pub(crate) fn tells_of(&self, other: &Self) -> bool {
         let ids = |file: &Self| {
             [None, Some(Coding::Brotli), Some(Coding::Zstd), Some(Coding::Gzip)]
                 .map(|coding| file.coded(coding).map(|coded| coded.id))
         };
-        ids(self) == ids(other)
+        self.young == other.young && ids(self) == ids(other)
     }
 
     /// Puts the body of one coding into memory and lets go of its descriptor.
@@ -255,13 +262,14 @@ impl<F: File> Representation<F> {
     }
 }
 
-/// True if a file changed less than one to two seconds ago.
+/// True if a file had changed less than one to two seconds before the disk was asked.
 ///
 /// Most kernels (Linux before 6.13) tell the times of files in ticks of up to 10 ms. What is
 /// written, read by us and written again with the same length within one has the same facts as
-/// before: it is racy in the sense of git's index. A second is more than any tick.
-fn is_young(id: &FileId, now: Now) -> bool {
-    id.changed.secs.saturating_add(1) >= i64::try_from(now.unix).unwrap_or(i64::MAX)
+/// before: it is racy in the sense of git's index. A second is more than any tick. Every write sets
+/// the change time, which nobody can set back.
+fn is_young(id: &FileId, asked_unix: u64) -> bool {
+    id.changed.secs.saturating_add(1) >= i64::try_from(asked_unix).unwrap_or(i64::MAX)
 }
 
 /// What the heads of all codings of a file have in common.
@@ -270,6 +278,7 @@ struct Facts<'a> {
     cache_control: &'a str,
     varies: bool,
     nosniff: bool,
+    asked_unix: u64,
 }
 
 impl<F: File> Coded<F> {
@@ -278,7 +287,7 @@ impl<F: File> Coded<F> {
         // RFC 9110 §8.8.2.1: no later than the response's own date.
         let today = i64::try_from(now.unix).unwrap_or(i64::MAX);
         let modified_secs = id.modified.secs.min(today);
-        let etag = validator::etag(&id, coding);
+        let etag = validator::etag(&id, coding, is_young(&id, facts.asked_unix));
         let mut coded = Self {
             id,
             coding,
@@ -376,7 +385,7 @@ impl<F> Coded<F> {
         self.id.len
     }
 
-    /// Its entity tag, always strong, as it stands in `ETag`.
+    /// Its entity tag as it stands in `ETag`: strong, unless the file was young.
     #[must_use]
     pub const fn etag_text(&self) -> &[u8] {
         &self.etag
@@ -385,7 +394,11 @@ impl<F> Coded<F> {
     /// Its entity tag, for comparisons.
     #[must_use]
     pub fn etag(&self) -> EntityTag<'_> {
-        EntityTag::strong(&self.etag[1..self.etag.len() - 1])
+        let (weak, quoted) = match &*self.etag {
+            [b'W', b'/', quoted @ ..] => (true, quoted),
+            quoted => (false, quoted),
+        };
+        EntityTag { weak, opaque: &quoted[1..quoted.len() - 1] }
     }
 
     /// The head of a 200, with a date at [`OK_DATE_AT`] that must be replaced.

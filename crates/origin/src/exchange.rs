@@ -373,11 +373,12 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
     ) -> Entry<F> {
         let stale = self.pending.take();
+        let asked_unix = self.work_mut(cx).asked.unix;
         match found {
             Ok(Opened::File { file, siblings }) => match stale {
                 Some(stale) if stale.is_same(&file, &siblings) => Entry::File(stale),
                 _ => {
-                    let file = Representation::new(name, file, siblings, cx.site, now);
+                    let file = Representation::new(name, file, siblings, cx.site, now, asked_unix);
                     Entry::File(Arc::new(file))
                 }
             },

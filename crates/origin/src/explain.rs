@@ -156,7 +156,8 @@ impl<F: File> Explainer<'_, F> {
         let found = (self.open)(&req);
         let (entry, what) = match found {
             Ok(Opened::File { file, siblings }) => {
-                let file = Representation::new(name, file, siblings, self.site, self.now);
+                let now = self.now;
+                let file = Representation::new(name, file, siblings, self.site, now, now.unix);
                 let what = format!("a file of {} bytes", file.identity().len());
                 (Entry::File(Arc::new(file)), what)
             }

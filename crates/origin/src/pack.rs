@@ -124,22 +124,21 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// True if two packed representations tell of the same files with the same content, wherever their
-/// bodies are.
+/// True if two packed representations tell the same of the same files, wherever their bodies are.
 #[must_use]
 pub fn packed_alike(a: &[u8], b: &[u8]) -> bool {
     ids(a).is_some_and(|a| ids(b) == Some(a))
 }
 
-/// Which files a packed representation tells of, by coding.
-fn ids(mut bytes: &[u8]) -> Option<[Option<FileId>; CODINGS]> {
+/// Which files a packed representation tells of, by coding, and whether they were young.
+fn ids(mut bytes: &[u8]) -> Option<([Option<FileId>; CODINGS], u8)> {
     take_bytes(&mut bytes)?;
-    take_byte(&mut bytes)?;
+    let young = take_byte(&mut bytes)?;
     let mut ids = [None; CODINGS];
     for id in &mut ids {
         *id = Packed::take(&mut bytes)?.map(|packed| packed.id);
     }
-    Some(ids)
+    Some((ids, young))
 }
 
 fn codings() -> impl Iterator<Item = Option<Coding>> {
@@ -202,7 +201,7 @@ mod tests {
         let now = Now { tick: Tick(1), unix: 1_700_000_000 };
         let siblings = [None, Some(Plain(2)), Some(Plain(3))];
         let site = Site::default();
-        let mut file = Representation::new(b"a/page.html", Plain(1), siblings, &site, now);
+        let mut file = Representation::new(b"a/page.html", Plain(1), siblings, &site, now, 5);
         file.fill(Some(Coding::ALL[1]), vec![7; 20].into());
         let mut bytes = Vec::new();
         let files = file.pack(&mut bytes);
@@ -215,10 +214,10 @@ mod tests {
         assert_eq!(format!("{back:?}"), format!("{file:?}"));
         assert!(Representation::<Plain>::unpack(&bytes, |_, _| None).is_none());
         let mut without = Vec::new();
-        Representation::new(b"a/page.html", Plain(1), siblings, &site, now).pack(&mut without);
+        Representation::new(b"a/page.html", Plain(1), siblings, &site, now, 5).pack(&mut without);
         assert!(bytes != without && packed_alike(&bytes, &without), "wherever the bodies are");
         let mut other = Vec::new();
-        Representation::new(b"a/page.html", Plain(4), siblings, &site, now).pack(&mut other);
+        Representation::new(b"a/page.html", Plain(4), siblings, &site, now, 5).pack(&mut other);
         assert!(!packed_alike(&bytes, &other) && !packed_alike(&bytes[..9], &bytes[..9]));
         for len in 0..bytes.len() {
             assert!(Representation::unpack(&bytes[..len], |at, _| files[at]).is_none(), "{len}");

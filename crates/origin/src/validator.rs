@@ -2,18 +2,26 @@
 use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, FileId, Modified};
 
-/// The strong tag of a file's content, in quotes: 64 bits of its length, its modification time and
-/// its change time, and the coding's name.
+/// The tag of a file's content: in quotes 64 bits of its length, which file it is on which device,
+/// its modification time and its change time; and the coding's name.
 ///
 /// The change time is part of it because modification times can be set back (`rsync`, archives,
-/// reproducible builds). The price is that two hosts never give the same tag to their copies of a
-/// file; one that is wrong now and then would cost more.
-pub(crate) fn etag(id: &FileId, coding: Option<Coding>) -> Box<[u8]> {
+/// reproducible builds); the file, because another may have been put in its place within one tick
+/// of the clock. The price is that two hosts never give the same tag to their copies of a file; one
+/// that is wrong now and then would cost more.
+///
+/// Of a file that is `young`, so that another change may not show, the tag is weak. It also differs
+/// from the one that the file has later: what changed after all does not keep the tag of before.
+pub(crate) fn etag(id: &FileId, coding: Option<Coding>, young: bool) -> Box<[u8]> {
     let mut state = mix(id.len);
-    for time in [id.modified, id.changed] {
-        state = mix(state ^ nanoseconds(time));
+    for fact in [id.device, id.inode, nanoseconds(id.modified), nanoseconds(id.changed)] {
+        state = mix(state ^ fact);
     }
-    let mut tag = Vec::with_capacity(18);
+    let mut tag = Vec::with_capacity(20);
+    if young {
+        state = mix(state);
+        tag.extend_from_slice(b"W/");
+    }
     tag.push(b'"');
     for place in 0..11 {
         let digit = (state >> (place * 6)) & 63;
@@ -35,7 +43,7 @@ fn nanoseconds(time: Modified) -> u64 {
 
 /// The output function of splitmix64: a bijection, so no two lengths or times collide by
 /// themselves.
-pub(crate) const fn mix(value: u64) -> u64 {
+const fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -52,16 +60,20 @@ mod tests {
         let base = FileId { len: 7, modified: at(1, 2), changed: at(3, 4), ..FileId::default() };
         let others = [
             FileId { len: 8, ..base },
+            FileId { device: 1, ..base },
+            FileId { inode: 1, ..base },
             FileId { modified: at(1, 3), ..base },
             FileId { modified: at(2, 2), ..base },
             FileId { changed: at(3, 5), ..base },
             FileId { modified: at(3, 4), changed: at(1, 2), ..base },
         ];
-        let tag = etag(&base, None);
+        let tag = etag(&base, None, false);
         assert_eq!(tag.len(), 13);
         for other in others {
-            assert_ne!(etag(&other, None), tag);
+            assert_ne!(etag(&other, None, false), tag);
         }
-        assert!(etag(&base, Some(Coding::Brotli)).ends_with(b"-br\""));
+        assert!(etag(&base, Some(Coding::Brotli), false).ends_with(b"-br\""));
+        let young = etag(&base, None, true);
+        assert!(young.starts_with(b"W/\"") && !young.ends_with(&tag));
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Shown {
     pub(crate) coding: Option<Coding>,
     pub(crate) role: Role,
     pub(crate) varies: bool,
+    /// It was looked at so soon after it had changed that another change might not show.
+    pub(crate) young: bool,
     /// `Last-Modified`; `None` if the file is from the future, so that it depends on when it was
     /// seen first.
     pub(crate) modified: Option<i64>,
@@ -49,6 +51,8 @@ pub(crate) enum Answer {
 pub(crate) struct Known {
     pub(crate) seen: Seen,
     pub(crate) unix: u64,
+    /// The second in which the disk was asked.
+    pub(crate) asked_unix: u64,
 }
 
 /// Finds all answers to one request.
@@ -183,6 +187,7 @@ impl Oracle<'_> {
             coding,
             role,
             varies: siblings.iter().any(Option::is_some),
+            young: id.changed.secs + 1 >= known.asked_unix.cast_signed(),
             modified: (id.modified.secs <= id.changed.secs).then_some(id.modified.secs),
         };
         if role == Role::NotFound {
@@ -207,9 +212,10 @@ impl Oracle<'_> {
     /// RFC 9110 §13.2.2, for a file with one modification date at one second.
     fn shape(&self, shown: &Shown, modified: i64, unix: u64) -> Answer {
         let request = self.request;
-        let current = (shown.id, shown.coding);
+        let current = (shown.id, shown.coding, shown.young);
+        let strongly = |tag: &Tag| !tag.weak && !shown.young && tag.of == Some(current);
         if let Some(tags) = &request.if_match {
-            if !lists(tags, |tag| !tag.weak && tag.of == Some(current)) {
+            if !lists(tags, strongly) {
                 return Answer::Page(412);
             }
         } else if request.if_unmodified_since.is_some_and(|date| modified > date) {
@@ -225,9 +231,11 @@ impl Oracle<'_> {
         let applies = match request.if_range {
             None => true,
             Some(IfRange::Invalid) => false,
-            Some(IfRange::Tag(tag)) => !tag.weak && tag.of == Some(current),
+            Some(IfRange::Tag(tag)) => strongly(&tag),
             Some(IfRange::Date(date)) => {
-                modified == date && u64::try_from(modified).is_ok_and(|secs| secs < unix)
+                !shown.young
+                    && modified == date
+                    && u64::try_from(modified).is_ok_and(|secs| secs < unix)
             }
         };
         match &request.range {

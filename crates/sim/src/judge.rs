@@ -5,7 +5,7 @@ use crate::{
     knowledge::{Asker, Knowledge},
     link::Link,
     reader::{Response, parts},
-    registry::Registry,
+    registry::{Registry, Tagged},
     request::Verb,
     trace::Stamp,
 };
@@ -268,9 +268,10 @@ impl Judge<'_> {
             return Err("no ETag".to_owned());
         };
         match registry.named(tag) {
-            Some(of) if of != (shown.id, shown.coding) => Err(format!("the tag of {of:?}")),
-            _ if tag.len() < 3 || !tag.starts_with(b"\"") || !tag.ends_with(b"\"") => {
-                Err("no strong tag".to_owned())
+            Some(of) if of != tagged(shown) => Err(format!("the tag of {of:?}")),
+            _ if tag.len() < 3 || !tag.ends_with(b"\"") => Err("no tag".to_owned()),
+            _ if !tag.starts_with(if shown.young { b"W/\"" } else { b"\"" }) => {
+                Err("a strong tag where a weak one belongs, or the other way round".to_owned())
             }
             _ => Ok(()),
         }
@@ -322,8 +323,12 @@ const fn shown(answer: &Answer) -> Option<&Shown> {
     }
 }
 
-fn tag_of(answer: &Answer) -> Option<crate::registry::Tagged> {
-    shown(answer).map(|shown| (shown.id, shown.coding))
+fn tag_of(answer: &Answer) -> Option<Tagged> {
+    shown(answer).map(tagged)
+}
+
+fn tagged(shown: &Shown) -> Tagged {
+    (shown.id, shown.coding, shown.young)
 }
 
 fn is<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {

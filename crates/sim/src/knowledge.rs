@@ -10,8 +10,9 @@ struct Observation {
     seen: Seen,
     link: usize,
     completed: Stamp,
-    /// The second at which it was completed.
+    /// The seconds at which it was completed, and asked for.
     unix: u64,
+    asked_unix: u64,
     /// When the cache could take it; `None` while its body is being read, or if that failed.
     put: Option<Stamp>,
 }
@@ -57,7 +58,10 @@ impl Knowledge {
         completed: Stamp,
         unix: u64,
     ) {
-        let observation = Observation { seen, link, completed, unix, put: None };
+        let leases = self.leases.get(name).into_iter().flatten();
+        let asked = leases.rev().find(|lease| lease.link == link).map(|lease| lease.started);
+        let asked_unix = asked.map_or(unix, crate::judge::unix);
+        let observation = Observation { seen, link, completed, unix, asked_unix, put: None };
         self.observations.entry(name.to_vec()).or_default().push(observation);
     }
 
@@ -109,7 +113,7 @@ impl Knowledge {
         };
         list.iter()
             .filter(admissible)
-            .map(|known| Known { seen: known.seen, unix: known.unix })
+            .map(|known| Known { seen: known.seen, unix: known.unix, asked_unix: known.asked_unix })
             .collect()
     }
 

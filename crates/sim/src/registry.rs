@@ -3,8 +3,9 @@ use crate::dice::{Dice, index};
 use regatta_op::{Coding, FileId};
 use std::collections::HashMap;
 
-/// What a tag is the tag of.
-pub(crate) type Tagged = (FileId, Option<Coding>);
+/// What a tag is the tag of: a file, in a coding, as it was looked at: young, and then weak, or
+/// not.
+pub(crate) type Tagged = (FileId, Option<Coding>, bool);
 
 /// The entity tags that peers have seen.
 #[derive(Debug, Default)]

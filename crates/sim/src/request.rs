@@ -2,10 +2,9 @@
 use crate::{
     dice::{Dice, index},
     disk::{NAMES, UNIX},
-    registry::Registry,
+    registry::{Registry, Tagged},
 };
 use regatta_http::date;
-use regatta_op::{Coding, FileId};
 use regatta_origin::Limits;
 
 /// What a method means here.
@@ -61,7 +60,7 @@ pub(crate) enum Expect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     /// What it is the tag of; `None` if of nothing that ever was.
-    pub(crate) of: Option<(FileId, Option<Coding>)>,
+    pub(crate) of: Option<Tagged>,
     pub(crate) weak: bool,
 }
 
@@ -281,7 +280,8 @@ impl Maker<'_> {
         let prefix = if weak { "W/" } else { "" };
         match self.registry.pick(self.dice) {
             Some((text, of)) if !self.dice.one_in(6) => {
-                (Tag { of: Some(of), weak }, format!("{prefix}{text}"))
+                let opaque = text.strip_prefix("W/").unwrap_or(text);
+                (Tag { of: Some(of), weak }, format!("{prefix}{opaque}"))
             }
             _ => (Tag { of: None, weak }, format!("{prefix}\"never,{}\"", self.dice.below(9))),
         }

@@ -400,7 +400,7 @@ impl<'a> World<'a> {
             let judge = Judge { site, knowledge: &self.knowledge, link: &self.links[at] };
             let verdict = judge.judge(number, &response, &self.registry, true)?;
             if let Some((tag, shown)) = verdict.tagged {
-                self.registry.note(&tag, (shown.id, shown.coding))?;
+                self.registry.note(&tag, (shown.id, shown.coding, shown.young))?;
             }
             trace::push(now, at, Event::Answered(response.status));
             self.totals.replies += 1;

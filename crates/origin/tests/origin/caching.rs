@@ -452,6 +452,40 @@ fn a_file_that_is_busy_is_waited_for() {
     assert_eq!(client.statuses(), [200, 503]);
 }
 
+/// What has just changed may change again without showing it: its tag is weak until it has aged,
+/// and another one then, so that nobody who has the first content is told that it is current.
+#[test]
+fn what_has_just_changed_has_a_weak_tag() {
+    let rig = Rig::new(Site::default());
+    let ask = |fields: &str| {
+        let output = rig.ask(&format!("GET /new.txt HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        Response::parse(&output, false).0
+    };
+    let now = rig.now().unix.cast_signed();
+    let file = rig.put_at("new.txt", b"before", now);
+    let young = ask("").field("etag").unwrap();
+    assert!(young.starts_with("W/\""), "{young}");
+    assert_eq!(ask(&format!("If-None-Match: {young}\r\n")).status, 304);
+    assert_eq!(ask(&format!("If-Match: {young}\r\n")).status, 412);
+    let strong = &young[2..];
+    let date = String::from_utf8(date::format(now).to_vec()).unwrap();
+    for value in [&young, strong, &date] {
+        let fields = format!("Range: bytes=0-1\r\nIf-Range: {value}\r\n");
+        assert_eq!(ask(&fields).status, 200, "{value}");
+    }
+    assert_eq!(ask("Range: bytes=0-1\r\n").status, 206, "who asks for no more than that gets it");
+    file.rewrite(b"after!");
+    rig.pass(2_000);
+    let answer = ask(&format!("If-None-Match: {young}\r\n"));
+    assert_eq!((answer.status, &*answer.body), (200, &b"after!"[..]));
+    let old = answer.field("etag").unwrap();
+    assert!(old.starts_with('"') && old != strong, "{old}");
+    rig.pass(5_000);
+    assert_eq!(ask(&format!("If-None-Match: {old}\r\n")).status, 304);
+    let fields = format!("Range: bytes=0-1\r\nIf-Range: {old}\r\n");
+    assert_eq!(ask(&fields).status, 206);
+}
+
 /// Age counts from when the disk was asked: it may have looked any time since.
 #[test]
 fn a_slow_open_makes_a_file_no_younger() {

@@ -49,6 +49,7 @@ pub(crate) fn common() -> &'static Path {
         let outer = fresh_folder("site");
         let site = Site { outer };
         build(&site);
+        age();
         let root = site.root();
         std::mem::forget(site); // Removed by a later run: nothing runs at the end of this one.
         root
@@ -127,6 +128,11 @@ impl Drop for Site {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.outer);
     }
+}
+
+/// Waits until the files that there are have aged: what has just changed gets a weak tag.
+pub(crate) fn age() {
+    std::thread::sleep(Duration::from_millis(2_100));
 }
 
 /// Sets when a file was modified.

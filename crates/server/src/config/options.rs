@@ -382,9 +382,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         "How long an entry is used before the file system is asked again.",
         "Whatever changes on disk is seen after this time, if the file system answers at once. \
          While it takes longer, one request waits for it and others are answered with what is \
-         known, for four times this long; then all wait. A file that is written twice, with the \
-         same length, within one tick of the clock that dates files (Linux before 6.13: up to \
-         10 ms) keeps its entity tag, though not its body.",
+         known, for four times this long; then all wait. A file that changed within the last two \
+         seconds has a weak entity tag, because another change might not show in its facts; when \
+         it is looked at later it gets a strong one.",
     ),
     option(
         "cache.negative_ms",

@@ -102,7 +102,7 @@ impl Rig {
         let now = Now { tick: Tick(1), unix: 1_700_000_000 };
         let path = file.to_string();
         let siblings = [None, None, None];
-        let file = Representation::new(path.as_bytes(), open, siblings, &self.site, now);
+        let file = Representation::new(path.as_bytes(), open, siblings, &self.site, now, now.unix);
         Entry::File(Arc::new(file))
     }
 
@@ -303,6 +303,7 @@ fn it_remembers_what_a_private_cache_would() {
                         [None, None, None],
                         &rig.site,
                         now,
+                        now.unix,
                     );
                     local.put(path.as_bytes(), &Entry::File(Arc::new(new)), Tick(1), &tally);
                 }
