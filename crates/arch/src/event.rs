@@ -265,7 +265,13 @@ fn run<'a, P: Poller>(
         shared,
     };
     let mut disk = disk(Tally::Owned(slot), shared.map(SharedCache::member))?;
-    let acceptor = Acceptor::new(env.listeners(worker), accept_rules(env, worker));
+    let mut acceptor = Acceptor::new(env.listeners(worker), accept_rules(env, worker));
+    let own = &env.shares[worker].listeners;
+    let others = (0..env.shares.len())
+        .filter(|other| *other != worker && env.shares[*other].listeners == *own);
+    acceptor.others =
+        others.map(|at| (env.arena.slot(at), env.shares[at].connections_max)).collect();
+    acceptor.exclusive = env.settings.text("event.listen") == "exclusive";
     EventLoop::new(poller, acceptor, rules(&env.settings), around)
         .run(&mut *disk)
         .map_err(|error| format!("the event loop cannot go on: {error}"))
@@ -281,6 +287,7 @@ fn accept_rules(env: &Env, worker: usize) -> AcceptRules {
             // An exclusive wake is spent on whoever asks, also if there is no room: those who have
             // some would sleep on, and the connection would wait until the next one comes.
             "leave" if settings.text("event.listen") != "exclusive" => WhenFull::Leave,
+            "close-idle" => WhenFull::CloseIdle,
             _ => WhenFull::Stop,
         },
         connections_max: env.shares[worker].connections_max,

@@ -285,6 +285,6 @@ const SERVER: &[OptionSpec] = &[
     option("accept.eager_write", Kind::Bool, "true"),
     option("accept.full_read", Kind::Bool, "false"),
     option("accept.on_close", Kind::Bool, "false"),
-    option("accept.when_full", Kind::Choice(&["leave", "stop"]), "stop"),
+    option("accept.when_full", Kind::Choice(&["close-idle", "leave", "stop"]), "stop"),
     option("limits.send_window_ms", Kind::Millis { min: 0, max: 1_000_000 }, "10000"),
 ];

@@ -91,6 +91,8 @@ counters! {
     ClosedDrained "closed_drained" "count" Sum
         "Connections closed because the server was going away.";
     ClosedFailed "closed_failed" "count" Sum "Connections closed because the system failed us.";
+    ClosedDisplaced "closed_displaced" "count" Sum
+        "Connections closed while idle because another one had no room.";
     ClosedWorkerDied "closed_worker_died" "count" Sum
         "Connections lost because their worker died; entered by the master.";
 
@@ -275,7 +277,7 @@ counters! {
 pub(crate) const COUNTERS: usize = Counter::ALL.len();
 
 /// The counters of the close reasons, in the order of `regatta_op::CloseReason`.
-const CLOSED: [Counter; 11] = [
+const CLOSED: [Counter; 12] = [
     Counter::ClosedPeerClosed,
     Counter::ClosedPeerAborted,
     Counter::ClosedReset,
@@ -287,6 +289,7 @@ const CLOSED: [Counter; 11] = [
     Counter::ClosedTruncated,
     Counter::ClosedDrained,
     Counter::ClosedFailed,
+    Counter::ClosedDisplaced,
 ];
 
 impl Counter {

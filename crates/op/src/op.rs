@@ -219,11 +219,13 @@ pub enum CloseReason {
     Drained,
     /// The system failed us.
     Failed,
+    /// It was idle, and another connection had no room.
+    Displaced,
 }
 
 impl CloseReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::PeerClosed,
         Self::PeerAborted,
         Self::Reset,
@@ -235,6 +237,7 @@ impl CloseReason {
         Self::Truncated,
         Self::Drained,
         Self::Failed,
+        Self::Displaced,
     ];
 }
 

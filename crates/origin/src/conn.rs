@@ -115,15 +115,15 @@ pub(crate) enum State {
 }
 
 impl<F: File> Conn<F> {
-    /// A connection that was accepted just now. It has [`crate::Deadlines::idle_ms_max`] to send
-    /// the first byte of a request.
+    /// A connection that was accepted just now. It has
+    /// [`crate::Deadlines::first_request_ms_max`] to send the first byte of a request.
     #[must_use]
     pub fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
         Self {
             out: Outbox::default(),
             pending: None,
             work: None,
-            deadline: now.tick.after(cx.site.deadlines.idle_ms_max),
+            deadline: now.tick.after(cx.site.deadlines.first_request_ms_max),
             sent: 0,
             delivered: 0,
             requests: 0,
@@ -306,6 +306,12 @@ impl<F: File> Conn<F> {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.is_idle()
+    }
+
+    /// Requests that have come.
+    #[must_use]
+    pub const fn requests(&self) -> u32 {
+        self.requests
     }
 
     /// Who is at the other end.

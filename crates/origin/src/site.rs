@@ -90,8 +90,9 @@ impl Default for Limits {
 pub struct Deadlines {
     /// From the first byte of a request head to its last; also for a body that is discarded.
     pub head_ms_max: u64,
-    /// From the acceptance of a connection, or the end of a response, to the next request's first
-    /// byte.
+    /// From the acceptance of a connection to its first byte.
+    pub first_request_ms_max: u64,
+    /// From the end of a response to the next request's first byte.
     pub idle_ms_max: u64,
     /// How often a response's progress is looked at.
     pub send_window_ms: u64,
@@ -108,6 +109,7 @@ impl Default for Deadlines {
     fn default() -> Self {
         Self {
             head_ms_max: 10_000,
+            first_request_ms_max: 10_000,
             idle_ms_max: 60_000,
             send_window_ms: 10_000,
             send_rate_min: 256,

@@ -4,6 +4,7 @@
 pub mod chaos;
 pub mod config;
 pub mod explain;
+mod full;
 pub mod log;
 pub mod machine;
 mod master;

@@ -7,6 +7,7 @@ use crate::{
         check::Config,
         raw::{Place, Problem},
     },
+    full::{Full, LOOK_MS},
     log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
     machine::Found,
     site,
@@ -412,6 +413,7 @@ struct Master {
     awaited: usize,
     /// Descriptors of a worker that has ended may still be open in the table that all share.
     unswept: bool,
+    full: Full,
 }
 
 impl Master {
@@ -425,7 +427,8 @@ impl Master {
         }
         let children = (0..prepared.workers).map(|_| None).collect();
         let awaited = prepared.workers;
-        Ok(Self { signals, poller, prepared, staff, children, awaited, unswept: false })
+        let full = Full::default();
+        Ok(Self { signals, poller, prepared, staff, children, awaited, unswept: false, full })
     }
 
     fn run(&mut self) -> io::Result<Ending> {
@@ -442,9 +445,11 @@ impl Master {
             }
             let (now, wake_at) = (clock::now().tick, self.staff.wake_at());
             let wake_at = if self.unswept { wake_at.min(now.after(SWEEP_MS)) } else { wake_at };
-            let timeout = (wake_at != regatta_op::Tick::NEVER)
-                .then(|| Duration::from_millis(wake_at.since(now) + CLOCK_LATE_MS_MAX));
-            self.poller.wait(&mut events, timeout)?;
+            let wait_ms = wake_at.since(now).saturating_add(CLOCK_LATE_MS_MAX).min(LOOK_MS);
+            self.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
+            if let Some(line) = self.full.line(&self.prepared.env, clock::now().tick) {
+                self.note(Level::Warning, format_args!("{line}"));
+            }
             for event in &events {
                 let worker = usize::try_from(event.key & !READY).unwrap_or(usize::MAX);
                 match event.key {

@@ -33,6 +33,7 @@ fn limits(settings: &Settings) -> Limits {
 fn deadlines(settings: &Settings) -> Deadlines {
     Deadlines {
         head_ms_max: settings.number("limits.head_ms_max"),
+        first_request_ms_max: settings.number("limits.first_request_ms_max"),
         idle_ms_max: settings.number("limits.idle_ms_max"),
         send_window_ms: settings.number("limits.send_window_ms"),
         send_rate_min: settings.number("limits.send_rate_min"),

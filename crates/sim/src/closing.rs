@@ -61,7 +61,10 @@ impl Closing<'_> {
             CloseReason::BadRequest => link.terminal && matches!(status, 400 | 414 | 431 | 505),
             CloseReason::HeadDeadline => link.terminal && status == 408,
             CloseReason::IdleDeadline => {
-                !partial && !link.terminal && idle_ms >= deadlines.idle_ms_max
+                let first = link.reader.count == 0;
+                let most =
+                    if first { deadlines.first_request_ms_max } else { deadlines.idle_ms_max };
+                !partial && !link.terminal && idle_ms >= most
             }
             CloseReason::SendDeadline => {
                 let start = self.now.tick.saturating_sub(deadlines.send_window_ms);
@@ -70,6 +73,8 @@ impl Closing<'_> {
             }
             CloseReason::Truncated => link.shrank,
             CloseReason::Drained => link.drained.is_some(),
+            // A server of one connection has room.
+            CloseReason::Displaced => false,
         };
         if held {
             return Ok(());
@@ -128,7 +133,8 @@ pub(crate) fn patience(site: &Site, link: &Link) -> u64 {
     let disk = 10 * DISK_MS_MAX;
     // What the peer had sent before may be answered one after the other.
     let waiting = link.requests.len() as u64 + 1;
-    deadlines.idle_ms_max + deadlines.linger_ms_max + waiting * (once + disk)
+    let idle = deadlines.idle_ms_max.max(deadlines.first_request_ms_max);
+    idle + deadlines.linger_ms_max + waiting * (once + disk)
 }
 
 /// The longest that a disk operation takes, milliseconds.

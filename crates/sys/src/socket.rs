@@ -292,6 +292,14 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
 }
 
+/// Bytes that have come and have not been received (`FIONREAD`).
+///
+/// # Errors
+/// The descriptor is not a socket, or it is listening.
+pub fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    Ok(rustix::io::ioctl_fionread(fd)?)
+}
+
 /// Bytes sent that the peer has not acknowledged yet (`SIOCOUTQ`).
 ///
 /// # Errors

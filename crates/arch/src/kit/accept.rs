@@ -2,7 +2,7 @@
 //!
 //! One component for every architecture, because the accept strategy confounds every comparison in
 //! which it is not the same on both sides.
-use regatta_metrics::{Counter, Tally};
+use regatta_metrics::{Counter, Gauge, Slot, Tally};
 use regatta_op::Tick;
 use regatta_sys::socket::{self, AcceptFault, Connection, Mode};
 use std::{
@@ -13,6 +13,9 @@ use std::{
 /// How long accepting pauses when the process or the system has no descriptors left, ms. A
 /// level-triggered listener would otherwise wake the loop without end.
 pub const PAUSE_MS: u64 = 100;
+/// How long a worker that is full leaves a connection to others, or waits for one of its own that
+/// is idle to take the end of its last response, ms.
+pub const LEAVE_MS: u64 = 20;
 
 /// What to do with new connections when as many are open as may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub enum WhenFull {
     Stop,
     /// Keep asking, as the servers of [H] do: each wait says that the listener is ready.
     Leave,
+    /// Close the longest idle connection for a new one; stop if none is idle.
+    CloseIdle,
 }
 
 /// The accept strategy.
@@ -50,6 +55,8 @@ pub enum Ended {
     Limit,
     /// As many connections are open as may be.
     Full,
+    /// The same, and others on the same listeners have room.
+    Left,
     /// No descriptors or memory are left: pause.
     Exhausted,
 }
@@ -63,15 +70,41 @@ pub struct Acceptor<'a> {
     pub rules: AcceptRules,
     /// Accepting is paused until then.
     pub paused_until: Option<Tick>,
+    /// That is only for [`LEAVE_MS`], and over when a connection closes.
+    pub briefly: bool,
     /// The listeners are in the poller's interest set.
     pub polled: bool,
+    /// Workers that are woken by the same connections, and how many each may have.
+    pub others: Vec<(Slot<'a>, usize)>,
+    /// A connection wakes one of them, and not all.
+    pub exclusive: bool,
+    /// Others have just been given the time to take what is waiting.
+    left: bool,
 }
 
 impl<'a> Acceptor<'a> {
     /// An acceptor that is not polled yet.
     #[must_use]
     pub const fn new(listeners: &'a [OwnedFd], rules: AcceptRules) -> Self {
-        Self { listeners, rules, paused_until: None, polled: false }
+        Self {
+            listeners,
+            rules,
+            paused_until: None,
+            briefly: false,
+            polled: false,
+            others: Vec::new(),
+            exclusive: false,
+            left: false,
+        }
+    }
+
+    /// True if what is waiting is left to others that have room: every other time, for they may be
+    /// busy; always, where each connection wakes one worker, which must not be one that is full.
+    pub fn leaves(&mut self) -> bool {
+        let has_room =
+            |(slot, most): &(Slot<'_>, usize)| slot.gauge(Gauge::ConnectionsOpen) < *most as u64;
+        self.left = (self.exclusive || !self.left) && self.others.iter().any(has_room);
+        self.left
     }
 
     /// Accepts one connection from listener `at`, as the strategy says: `open` connections are

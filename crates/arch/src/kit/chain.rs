@@ -62,6 +62,14 @@ impl Chains {
         })
     }
 
+    /// The chain that a connection is in.
+    #[must_use]
+    pub fn of(&self, key: u64) -> Option<usize> {
+        let (generation, place) = parts(key);
+        let link = self.chunks.get(place as usize / CHUNK)?[place as usize % CHUNK];
+        (link.chain != NONE && link.generation == generation).then_some(link.chain as usize)
+    }
+
     /// Puts a connection, which is in no chain, at the end of this one.
     pub fn join(&mut self, key: u64, chain: usize) {
         let (generation, place) = parts(key);
@@ -84,12 +92,9 @@ impl Chains {
 
     /// Takes a connection out of its chain, and says which that was.
     pub fn leave(&mut self, key: u64) -> Option<usize> {
-        let (generation, place) = parts(key);
-        let link = *self.chunks.get(place as usize / CHUNK)?.get(place as usize % CHUNK)?;
-        if link.chain == NONE || link.generation != generation {
-            return None;
-        }
-        let chain = link.chain as usize;
+        let chain = self.of(key)?;
+        let (_, place) = parts(key);
+        let link = *self.link(place);
         self.link(link.prev).next = link.next;
         self.link(link.next).prev = link.prev;
         if self.firsts[chain] == place {

@@ -4,8 +4,9 @@
 pub(crate) mod schedule;
 
 use super::{
-    accept::{Acceptor, Ended, PAUSE_MS, WhenFull},
+    accept::{Acceptor, Ended, LEAVE_MS, PAUSE_MS, WhenFull},
     disk::{Disk, Report},
+    idle::Idle,
     shared_cache::SharedCache,
     slab::Slab,
     wheel::Wheel,
@@ -45,9 +46,14 @@ const ROUND_TURNS: u64 = 16;
 const TURN_BYTES: u64 = 64 << 10;
 /// One turn in so many is timed.
 const TURNS_PER_SAMPLE: u32 = 64;
-/// What an idle connection takes of the worker's memory at most, bytes: a slot and a timer.
+/// What an idle connection takes of the worker's memory at most, bytes: a slot, a timer, and its
+/// place among those that are idle.
 const CONNECTION_BYTES_MAX: usize = 256;
-const _: () = assert!(Slab::<Slot>::SLOT_BYTES + Wheel::ENTRY_BYTES <= CONNECTION_BYTES_MAX);
+const _: () = assert!(
+    Slab::<Slot>::SLOT_BYTES + Wheel::ENTRY_BYTES + Idle::ENTRY_BYTES <= CONNECTION_BYTES_MAX
+);
+/// Idle connections that are looked at for one that can be closed for another.
+const LOOKS_MAX: usize = 8;
 /// Keys with the top bit are the loop's own.
 const BELL: u64 = u64::MAX;
 const DISK: u64 = u64::MAX - 1;
@@ -78,6 +84,8 @@ pub struct EventLoop<'a, P> {
     poller: P,
     slots: Slab<Slot>,
     wheel: Wheel,
+    /// Entered only where idle connections are closed for others.
+    idle: Idle,
     acceptor: Acceptor<'a>,
     rules: Rules,
     around: Surroundings<'a>,
@@ -119,6 +127,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             poller,
             slots: Slab::default(),
             wheel: Wheel::new(now.tick),
+            idle: Idle::default(),
             acceptor,
             rules,
             around,
@@ -279,8 +288,15 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Listens, or tries again in a while.
     fn listen_or_pause(&mut self) {
         if self.listen().is_err() {
-            self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
+            self.pause(PAUSE_MS);
         }
+    }
+
+    /// Does not accept for so long.
+    fn pause(&mut self, ms: u64) {
+        self.acceptor.paused_until = Some(self.now.tick.after(ms));
+        self.acceptor.briefly = ms == LEAVE_MS;
+        self.deafen();
     }
 
     /// Takes new connections from the listener that `key` names, as many as the strategy says.
@@ -292,7 +308,12 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let tally = self.around.cx.tally;
         let mut taken = 0;
         let ended = loop {
-            let take = || self.acceptor.take(at, self.slots.len(), taken, tally);
+            let idle = self.idle_to_close();
+            if idle.is_some() && self.acceptor.leaves() {
+                break Ended::Left;
+            }
+            let open = self.slots.len() - usize::from(idle.is_some());
+            let take = || self.acceptor.take(at, open, taken, tally);
             let accepted = match self.around.shared {
                 None => take(),
                 Some(shared) => shared
@@ -300,7 +321,12 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                     .acquire(|| take().inspect(|(socket, _)| shared.member().own(socket.as_fd()))),
             };
             match accepted {
-                Ok((socket, peer)) => self.admit(socket, peer, disk),
+                Ok((socket, peer)) => {
+                    if let Some(key) = idle {
+                        self.forget(key, CloseReason::Displaced);
+                    }
+                    self.admit(socket, peer, disk);
+                }
                 Err(ended) => break ended,
             }
             taken += 1;
@@ -310,17 +336,32 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         match ended {
             // The listener is watched level-triggered: what is left in the queue is reported again.
             Ended::Drained | Ended::Limit => {}
-            Ended::Full => {
-                if self.acceptor.rules.when_full == WhenFull::Stop {
-                    self.deafen();
-                }
-            }
-            Ended::Exhausted => {
-                self.acceptor.paused_until = Some(self.now.tick.after(PAUSE_MS));
-                self.deafen();
-            }
+            Ended::Full if self.acceptor.rules.when_full == WhenFull::Leave => {}
+            Ended::Full if self.idle.first().is_none() => self.deafen(),
+            Ended::Full | Ended::Left => self.pause(LEAVE_MS),
+            Ended::Exhausted => self.pause(PAUSE_MS),
         }
         ended
+    }
+
+    /// The idle connection that is closed if there is another to accept: only where it has no room
+    /// otherwise. Of those that have been idle for longest, the first that has sent nothing which
+    /// has not been read, and has taken all of its last response.
+    fn idle_to_close(&mut self) -> Option<u64> {
+        let rules = &self.acceptor.rules;
+        if rules.when_full != WhenFull::CloseIdle || self.slots.len() < rules.connections_max {
+            return None;
+        }
+        for _ in 0..LOOKS_MAX {
+            let key = self.idle.first()?;
+            let fd = self.slots.get_mut(key)?.socket.as_fd();
+            let bytes = [socket::unread_bytes(fd), socket::queued_bytes(fd)];
+            if bytes.into_iter().all(|bytes| bytes.is_ok_and(|bytes| bytes == 0)) {
+                return Some(key);
+            }
+            self.idle.postpone(key);
+        }
+        None
     }
 
     /// Makes a connection of an accepted socket.
@@ -381,7 +422,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         disk: &mut dyn Disk,
         first: impl FnOnce(&mut Slot) -> Spent,
     ) {
-        let Self { slots, poller, wheel, around, buffer, spares, .. } = self;
+        let Self { slots, poller, wheel, idle, around, buffer, spares, .. } = self;
         let Some(slot) = slots.get_mut(key) else { return };
         let spent = first(slot);
         if slot.queued {
@@ -416,6 +457,13 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 slot.conn.held_up(spent.total() / 1_000_000);
             }
         }
+        let closes_idle = self.acceptor.rules.when_full == WhenFull::CloseIdle;
+        let is_idle = closes_idle && slot.conn.is_idle();
+        if is_idle {
+            idle.enter(key, slot.conn.requests());
+        } else if closes_idle {
+            idle.remove(key);
+        }
         let closed = match turn {
             Turn::Wait(wanted) => settle(slot, key, wanted, poller, wheel),
             Turn::Parked => settle(slot, key, Interest::NONE, poller, wheel),
@@ -437,6 +485,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             slot.conn.cut(CloseReason::Failed, self.now, &around.cx);
             self.close_at(key, disk);
             self.closed(disk);
+        } else if is_idle {
+            self.listen_again();
         }
     }
 
@@ -452,6 +502,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn close(&mut self, key: u64) {
         if let Some(slot) = self.slots.remove(key) {
             self.wheel.remove(key);
+            self.idle.remove(key);
             self.around.cx.tally.add(Counter::ConnectionsClosed, 1);
             // Closing the socket removes it from an epoll set in any case.
             let _ = self.poller.remove(slot.socket.as_fd());
@@ -470,12 +521,22 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.close(key);
     }
 
+    /// There may be room for another connection: listens, if it does not.
+    fn listen_again(&mut self) {
+        if !self.acceptor.polled && !self.draining && self.acceptor.paused_until.is_none() {
+            self.listen_or_pause();
+        }
+    }
+
     /// There is room for another connection: accept on close, or listen again.
     fn closed(&mut self, disk: &mut dyn Disk) {
+        if std::mem::take(&mut self.acceptor.briefly) {
+            self.acceptor.paused_until = None;
+        }
+        self.listen_again();
         if self.draining || self.acceptor.paused_until.is_some() {
             return;
         }
-        self.listen_or_pause();
         if self.acceptor.rules.on_close {
             self.owed += 1;
             if self.accepting {
@@ -497,7 +558,12 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn expire(&mut self, disk: &mut dyn Disk) {
         if self.acceptor.paused_until.is_some_and(|until| until <= self.now.tick) {
             self.acceptor.paused_until = None;
-            self.listen_or_pause();
+            // Who has room elsewhere is woken only where this loop does not ask.
+            if self.acceptor.exclusive && self.idle_to_close().is_some() && self.acceptor.leaves() {
+                self.pause(LEAVE_MS);
+            } else {
+                self.listen_or_pause();
+            }
         }
         self.wheel.turn(self.now.tick, &mut self.fired);
         let mut left = EXPIRIES_MAX;
@@ -551,6 +617,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Takes the last connections from the queue, stops listening, and tells every connection to
     /// finish what it is doing.
     fn drain(&mut self, disk: &mut dyn Disk) -> io::Result<()> {
+        self.acceptor.others.clear();
         for at in 0..self.acceptor.listeners.len() {
             while self.accept(LISTENERS + at as u64, disk) == Ended::Limit {}
         }

@@ -8,6 +8,7 @@ pub mod event_loop;
 pub mod helper_processes;
 pub mod helper_threads;
 pub mod helpers;
+pub mod idle;
 pub mod shared_cache;
 pub mod slab;
 pub mod waiting;

@@ -56,7 +56,7 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
             ("eager_write", "true"),
             ("on_close", "false"),
             ("full_read", "false"),
-            ("when_full", "\"stop\""),
+            ("when_full", "\"close-idle\""),
             ("defer", "false"),
         ],
     ),

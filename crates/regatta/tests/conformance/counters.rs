@@ -164,7 +164,7 @@ pub(crate) fn of_the_ends_of_connections(variant: &Variant) {
 /// Deadlines that pass together are met a few at a time (`EXPIRIES_MAX`): between them the loop
 /// looks for what others want, which it does with a wait.
 pub(crate) fn of_many_deadlines(variant: &Variant) {
-    let server = Launch::new(variant, common()).set("limits.idle_ms_max=1500").start();
+    let server = Launch::new(variant, common()).set("limits.first_request_ms_max=1500").start();
     let clients: Vec<Client> = (0..320).map(|_| server.connect()).collect();
     let before = read(&server, "connections_opened", 320);
     let after = read(&server, "connections_closed", 320);

@@ -3,7 +3,7 @@
 use crate::client::{Client, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, serve};
 use crate::site::{SIZES, common, sized};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Two hundred connections at once, each asking several times, all sizes mixed.
 pub(crate) fn two_hundred_connections(variant: &Variant) {
@@ -79,6 +79,59 @@ pub(crate) fn full_and_leaving_them(variant: &Variant) {
 
 pub(crate) fn full_and_not_listening(variant: &Variant) {
     full(variant, "accept.when_full=stop");
+}
+
+/// At the limit whoever has been idle for longest makes room: first those that have had an answer,
+/// then those that have not asked yet, and never one that has.
+pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
+    let launch = Launch::new(variant, common()).set("limits.connections_max=4");
+    let server = launch.set("accept.when_full=close-idle").start();
+    if server.workers().len() > 1 {
+        return full_together(&server);
+    }
+    let mut inside: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for at in [3, 1, 2, 3] {
+        inside[at].get("/small.txt").expect(200);
+    }
+    inside[2].send("GET /small.txt HT");
+    assert!(eventually(PATIENCE, || server.open_connections() == 4));
+    // Until the client's kernel has acknowledged the last answer.
+    std::thread::sleep(Duration::from_millis(300));
+    let mut newcomer = server.connect();
+    newcomer.get("/a.txt").expect(200);
+    inside[1].finish();
+    server.connect().get("/a.txt").expect(200);
+    inside[3].finish();
+    newcomer.get("/a.txt").expect(200);
+    inside[2].send("TP/1.1\r\nHost: a\r\n\r\n");
+    inside[2].answer("GET").expect(200);
+    inside[0].get("/small.txt").expect(200);
+    let is_said = || server.stderr().lines().filter(|line| line.contains("is full")).count() == 1;
+    assert!(eventually(PATIENCE, is_said), "{}", server.stderr());
+}
+
+/// Several workers have what there may be between them: each that comes is answered, and nobody
+/// who is being answered is closed.
+fn full_together(server: &Server) {
+    let mut idle: Vec<Client> = Vec::new();
+    for _ in 0..12 {
+        let mut client = server.connect();
+        client.get("/small.txt").expect(200);
+        idle.push(client);
+        assert!(server.open_connections() <= 4);
+    }
+}
+
+/// Who connects and says nothing is not waited for as long as who has had an answer.
+pub(crate) fn silent_newcomers_are_closed(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("limits.first_request_ms_max=300").start();
+    let (mut silent, mut idle) = (server.connect(), server.connect());
+    idle.get("/small.txt").expect(200);
+    let began = Instant::now();
+    silent.finish();
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(idle.silent_for(Duration::from_millis(100)));
+    idle.get("/small.txt").expect(200);
 }
 
 /// Waiting at the limit costs no processor time when the listener is not watched.

@@ -53,7 +53,7 @@ macro_rules! always {
                 empty_lines_without_end;
             load: two_hundred_connections a_thousand_short_connections
                 fewer_descriptors_than_clients more_files_than_the_cache_may_hold
-                every_way_to_send every_kind_of_socket;
+                every_way_to_send every_kind_of_socket silent_newcomers_are_closed;
             methods: get_and_head_answer known_but_not_allowed no_tunnels
                 unknown_are_not_implemented refusal_keeps_the_order options_of_a_resource
                 options_of_the_server trace_does_not_echo head_equals_get;
@@ -178,7 +178,8 @@ macro_rules! one_queue {
     ($variant:ident) => {
         mod one_queue {
             topics! { $variant
-                load: full_and_leaving_them full_and_not_listening full_is_free;
+                load: full_and_leaving_them full_and_not_listening full_is_free
+                    full_and_closing_the_idle;
             }
         }
     };

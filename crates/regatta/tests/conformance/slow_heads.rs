@@ -6,8 +6,12 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const SETTINGS: [&str; 3] =
-    ["limits.head_ms_max=400", "limits.idle_ms_max=400", "limits.linger_ms_max=200"];
+const SETTINGS: [&str; 4] = [
+    "limits.first_request_ms_max=400",
+    "limits.head_ms_max=400",
+    "limits.idle_ms_max=400",
+    "limits.linger_ms_max=200",
+];
 
 fn start(variant: &Variant) -> Arc<Server> {
     serve_with(variant, &SETTINGS)

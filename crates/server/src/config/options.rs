@@ -145,6 +145,14 @@ pub static OPTIONS: &[OptionSpec] = &[
          which is discarded.",
     ),
     option(
+        "limits.first_request_ms_max",
+        millis(1, DAY_MS),
+        "10000",
+        "How long a new connection may be silent.",
+        "Then it is closed without a word. A load balancer that connects ahead of its requests may \
+         need more.",
+    ),
+    option(
         "limits.idle_ms_max",
         millis(1, DAY_MS),
         "60000",
@@ -460,13 +468,17 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     option(
         "accept.when_full",
-        Kind::Choice(&["leave", "stop"]),
-        "stop",
+        Kind::Choice(&["close-idle", "leave", "stop"]),
+        "close-idle",
         "What happens at limits.connections_max.",
-        "New connections wait in the kernel's queue in any case. stop does not ask about the \
-         listener until a connection closes; leave goes on asking, as the servers of [H] do, and \
-         every wait returns at once. With event.listen=exclusive both stop: whoever is full would \
-         be woken in place of those who have room.",
+        "close-idle closes the connection that has been idle for longest, after its last answer \
+         or else without a first request, and takes the new one; other workers that have room are \
+         given a moment to take it. While none is idle, new ones wait in the kernel's queue. With \
+         stop they always do, and the listener is not asked about until a connection closes; \
+         leave goes on asking, as the servers of [H] do, and every wait returns at once. With \
+         event.listen=exclusive leave is stop, and nobody who is full asks while others have room: \
+         it would be woken in their place. The error log says that connections are at their limit, \
+         once in 10 s.",
     ),
     option(
         "accept.defer",

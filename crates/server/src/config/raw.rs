@@ -489,8 +489,8 @@ when_full = \"leaf\"
             "r.toml:16:1: unknown option server.clean_urls\n  hint: did you mean \
              content.clean_urls?",
             "r.toml:17:1: server.listen: expected a list of texts, got a section",
-            "r.toml:20:13: accept.when_full: expected one of leave, stop, got \"leaf\" (did you \
-             mean \"leave\"?)",
+            "r.toml:20:13: accept.when_full: expected one of close-idle, leave, stop, got \
+             \"leaf\" (did you mean \"leave\"?)",
         ];
         assert_eq!(problems(text, &[]), expect);
     }

@@ -164,6 +164,7 @@ fn site(dice: &mut Dice, shared: bool) -> Site {
     // Anybody keen is looked at every few hundred milliseconds at least.
     site.deadlines = Deadlines {
         head_ms_max: 4_000,
+        first_request_ms_max: 5_000,
         idle_ms_max: 6_000,
         send_window_ms: 5_000,
         send_rate_min: 64,
@@ -205,7 +206,7 @@ fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
         count,
         eager_read,
         on_close,
-        when_full: [WhenFull::Stop, WhenFull::Leave][dice.below(2)],
+        when_full: [WhenFull::Stop, WhenFull::Leave, WhenFull::CloseIdle][dice.below(3)],
         connections_max: 1 + dice.below(6),
         mode: Mode::Nonblocking,
     };
@@ -370,7 +371,12 @@ impl Scene<'_, '_> {
         let mut disk = (self.make)(&setting);
         let each = self.listeners.len() / if self.copies { self.bells.len() } else { 1 };
         let first = if self.copies { me * each } else { 0 };
-        let acceptor = Acceptor::new(&self.listeners[first..first + each], self.accepts);
+        let mut acceptor = Acceptor::new(&self.listeners[first..first + each], self.accepts);
+        if !self.copies {
+            let others = (0..self.bells.len()).filter(|other| *other != me);
+            let other = |at| (self.arena.slot(at), self.accepts.connections_max);
+            acceptor.others = others.map(other).collect();
+        }
         let poller = poller::Moved::new(self.stage, me, poller);
         EventLoop::new(poller, acceptor, self.turns, around).run(&mut *disk).unwrap();
     }
@@ -388,7 +394,11 @@ pub(crate) fn check(sums: &Sums, later: u64) {
     assert!(sums.later >= later * schedules, "{sums:?}");
     assert!(sums.full_sockets > schedules && sums.refused > schedules, "{sums:?}");
     assert!(
-        sums.deaf > 10 && sums.pauses > 10 && sums.expired > 10 && sums.drained > 10,
+        sums.deaf > 10
+            && sums.displaced > 10
+            && sums.pauses > 10
+            && sums.expired > 10
+            && sums.drained > 10,
         "{sums:?}"
     );
 }

@@ -32,7 +32,7 @@ const TAIL: usize = 80;
 const MS: u64 = 1_000_000;
 
 /// What counts as getting somewhere.
-const MARKS: [Counter; 24] = [
+const MARKS: [Counter; 25] = [
     Counter::AcceptOk,
     Counter::AcceptFaults,
     Counter::AcceptEmfilePauses,
@@ -57,6 +57,7 @@ const MARKS: [Counter; 24] = [
     Counter::LaioInline,
     Counter::LaioDeferred,
     Counter::DiskNewsDropped,
+    Counter::ClosedDisplaced,
 ];
 
 /// How a schedule ends.
@@ -134,6 +135,8 @@ pub(crate) struct Sums {
     pub(crate) refused: u64,
     /// Listeners that the poller would not watch.
     pub(crate) deaf: u64,
+    /// Idle connections that were closed for others.
+    pub(crate) displaced: u64,
     pub(crate) expired: u64,
     pub(crate) drained: u64,
     /// Outcomes of the disk that came later, and too late.
@@ -154,6 +157,7 @@ impl Sums {
         self.pauses += other.pauses;
         self.refused += other.refused;
         self.deaf += other.deaf;
+        self.displaced += other.displaced;
         self.expired += other.expired;
         self.drained += other.drained;
         self.later += other.later;
@@ -408,7 +412,8 @@ impl<'a> World<'a> {
         self.must(spent <= of, || format!("{spent} budgets spent in a round by {of} connections"));
         let (changed, changes) = (marks != side.marks, self.changes);
         let pauses = marks[2] > side.marks[2] || side.deaf;
-        let closed = marks[3] - side.marks[3];
+        // Who is closed for another is not what accepts on close are about.
+        let closed = marks[3] - side.marks[3] - (marks[24] - side.marks[24]);
         let owes = side.rules.on_close && runs_free && !pauses && side.paused_until == 0;
         self.must(!owes || on_close - side.accepts_on_close == closed, || {
             format!("{closed} closed, and no accept for each")
@@ -446,7 +451,7 @@ impl<'a> World<'a> {
             let slot = self.arena.slot(me);
             let get = |counter| slot.get(counter);
             let opened = get(Counter::ConnectionsOpened);
-            let closed: u64 = (0..11).map(|reason| get(Counter::closed(reason))).sum();
+            let closed: u64 = (0..12).map(|reason| get(Counter::closed(reason))).sum();
             let all = [get(Counter::AcceptOk), get(Counter::ConnectionsClosed), closed];
             self.must(all == [opened; 3], || {
                 format!("loop {me}: {opened} opened; accepted, closed, for a reason: {all:?}")
@@ -473,6 +478,13 @@ impl<'a> World<'a> {
             faultless &= !matches!(self.peers[at].manner, Manner::Leaves(_));
             self.sums.answers += self.peers[at].answers();
         }
+        let (displaced, closed) = (
+            self.peers.iter().filter(|peer| !left && peer.was_displaced()).count() as u64,
+            self.sums.displaced,
+        );
+        self.must(displaced <= closed, || {
+            format!("{displaced} were closed, and {closed} for others")
+        });
         let silent = self.peers.iter().filter(|peer| peer.may_have_been_waited_for()).count();
         let expired = self.sums.expired;
         self.must(expired <= silent as u64, || {
@@ -495,6 +507,7 @@ impl<'a> World<'a> {
         sums.full_sockets += get(Counter::SendWouldBlock) + get(Counter::SendfileWouldBlock);
         sums.pauses += get(Counter::AcceptEmfilePauses);
         sums.refused += get(Counter::AcceptRefusedFull);
+        sums.displaced += get(Counter::ClosedDisplaced);
         sums.expired += get(Counter::ClosedIdleDeadline)
             + get(Counter::ClosedHeadDeadline)
             + get(Counter::ClosedSendDeadline);

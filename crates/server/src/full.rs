@@ -1,0 +1,65 @@
+//! Says in the error log that there are as many connections as there may be.
+use regatta_arch::Env;
+use regatta_metrics::{Counter, Slot};
+use regatta_op::Tick;
+
+/// How often the master looks, milliseconds.
+pub(crate) const LOOK_MS: u64 = 1_000;
+/// The time between two lines, milliseconds.
+const QUIET_MS: u64 = 10_000;
+
+/// What has been said of it.
+#[derive(Debug, Default)]
+pub(crate) struct Full {
+    /// Idle connections that were closed for others, and times that others had to wait.
+    said: [u64; 2],
+    quiet_until: Tick,
+}
+
+impl Full {
+    /// What is to be said now, if anything.
+    pub(crate) fn line(&mut self, env: &Env, now: Tick) -> Option<String> {
+        let slots = || (0..env.shares.len()).map(|worker| env.arena.slot(worker));
+        let sum = |counter| slots().map(|slot: Slot<'_>| slot.get(counter)).sum();
+        let sums = [sum(Counter::ClosedDisplaced), sum(Counter::AcceptRefusedFull)];
+        let [closed, waited] = self.news(sums, now)?;
+        let most: usize = env.shares.iter().map(|share| share.connections_max).sum();
+        let who = if env.shares.len() > 1 { "its part of " } else { "" };
+        let raise = match env.settings.number("limits.connections_max") {
+            0 => "the limit on descriptors (ulimit -n, LimitNOFILE=)",
+            _ => "limits.connections_max",
+        };
+        Some(format!(
+            "a worker is full: it has {who}{most} connections; {closed} idle ones were closed for \
+             new ones, and {waited} times new ones had to wait. Raise {raise}, or lower \
+             limits.idle_ms_max"
+        ))
+    }
+
+    /// What has happened since the last line, if there is to be one.
+    fn news(&mut self, sums: [u64; 2], now: Tick) -> Option<[u64; 2]> {
+        if now < self.quiet_until || sums == self.said {
+            return None;
+        }
+        self.quiet_until = now.after(QUIET_MS);
+        let before = std::mem::replace(&mut self.said, sums);
+        Some([0, 1].map(|at| sums[at].saturating_sub(before[at])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_at_once_and_then_at_most_every_ten_seconds() {
+        let mut full = Full::default();
+        let mut at = |ms, sums| full.news(sums, Tick(ms));
+        assert_eq!(at(5, [0, 0]), None);
+        assert_eq!(at(1_000, [3, 0]), Some([3, 0]));
+        assert_eq!(at(2_000, [9, 1]), None);
+        assert_eq!(at(10_999, [9, 2]), None);
+        assert_eq!(at(11_000, [10, 2]), Some([7, 2]));
+        assert_eq!(at(30_000, [10, 2]), None, "nothing has happened since");
+    }
+}
