@@ -16,7 +16,7 @@ use regatta_sys::{
 };
 use std::{io, os::fd::BorrowedFd, time::Duration};
 
-/// Made by the master before the first worker: books of the descriptors, and the cache.
+/// Made by the keeper before the first worker: books of the descriptors, and the cache.
 #[derive(Debug)]
 pub struct Shared {
     /// Who is who, and who holds which descriptor.

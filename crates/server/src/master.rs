@@ -1,5 +1,7 @@
 //! The master: one thread that prepares everything, forks the workers, and sees to it that they
 //! live and leave.
+mod keeper;
+
 use crate::{
     Failure, announce,
     chaos::Faults,
@@ -8,16 +10,18 @@ use crate::{
         raw::{Place, Problem},
     },
     full::{Full, LOOK_MS},
-    log::{self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, Owner},
+    log::{
+        self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, LogFile, Owner,
+    },
     machine::Found,
     site,
-    supervise::{Ending, Gone, Order, Signal, Staff},
+    supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
 };
 use regatta_arch::{Architecture, Env, options::Settings, shared::Shared as Common};
 use regatta_metrics::{Arena, Tally};
 use regatta_sys::{
     Bell, OpenRules, clock,
-    crew::{Crew, Sweep},
+    crew::Sweep,
     process::{Child, Exit, User, clone_worker, fork_worker, set_user},
     shm::{self, Shared},
     signal::{self, Received, Signals},
@@ -26,7 +30,7 @@ use regatta_sys::{
     wait::{Event, Interest, Poll, Poller},
 };
 use std::{
-    fs,
+    fmt, fs,
     hash::{BuildHasher, RandomState},
     io,
     net::SocketAddr,
@@ -34,6 +38,7 @@ use std::{
     path::{Path, PathBuf},
     process,
     rc::Rc,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -52,6 +57,9 @@ const SWEEP_MS: u64 = 20;
 /// `TCP_DEFER_ACCEPT`: how long the kernel keeps a silent connection to itself, seconds.
 const DEFER_ACCEPT_S: u32 = 10;
 
+/// [`LEAVE_MS_MAX`] of a keeper, whose workers have that long, milliseconds.
+const KEEPER_LEAVE_MS_MAX: u64 = 2 * LEAVE_MS_MAX;
+
 /// Serves until told to stop.
 ///
 /// # Errors
@@ -68,9 +76,9 @@ pub(crate) fn run(config: Config, found: Found, faults: Faults) -> Result<(), Fa
     .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
     signal::ignore_failed_writes();
     let pid_place = config.said.place(PID_FILE);
-    let prepared = prepare(config, found, faults)?;
+    let mut prepared = prepare(config, found, faults)?;
     let pid_file = prepared.pid_file(pid_place)?;
-    let ending = Master::new(signals, prepared).and_then(|mut master| master.run());
+    let ending = Master::new(Some(signals), &mut prepared).and_then(|mut master| master.run());
     drop(pid_file);
     match ending {
         Ok(Ending::Told) => Ok(()),
@@ -92,6 +100,8 @@ struct Prepared {
     addresses: Vec<SocketAddr>,
     /// Each is rung by its worker once that is who it should be and about to serve.
     ready: Vec<Bell>,
+    /// The keeper's, if workers are to share a table of descriptors.
+    keeper: Option<Bell>,
     errors: ErrorLog,
     access: Rc<AccessLog>,
     faults: Faults,
@@ -112,6 +122,8 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
         bells.map_err(|error| failed("cannot make bells", error))
     };
     let (bells, ready) = (bells()?, bells()?);
+    let keeper = Common::is_wanted(&settings).then(Bell::new).transpose();
+    let keeper = keeper.map_err(|error| failed("cannot make a bell", error))?;
     let (access, errors) = logs(&config, arena, found.user.as_ref())?;
     tell(&config, &errors);
     simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
@@ -120,17 +132,14 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
         addresses(&sockets).map_err(|error| failed("cannot tell the address", error))?;
     let opener = (Rc::clone(&access), errors.clone());
     let site = site::build(&settings, config.types);
-    let common = Common::is_wanted(&settings).then(|| {
-        Common::new(&settings, &site.caching, workers, RandomState::new().hash_one(workers))
-    });
-    let common = common.transpose().map_err(|error| failed("cannot share a cache", error))?;
     let env = Env {
         sockets,
         shares: config.layout.shares,
         root: found.root,
         rules: OpenRules { symlinks: settings.flag("content.symlinks") },
         site,
-        shared: common,
+        // Made by the keeper.
+        shared: None,
         arena,
         bells,
         settings,
@@ -150,6 +159,7 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
         _shared,
         addresses,
         ready,
+        keeper,
         errors,
         access,
         faults,
@@ -213,7 +223,7 @@ fn unwritable(settings: &Settings, user: &User) -> io::Result<i32> {
         };
         (0..).zip(LOGS).map(|(bit, key)| i32::from(fails(key)) << bit).sum()
     };
-    match fork_worker(&[], try_them)?.wait()? {
+    match fork_worker::<OwnedFd>(&[], try_them)?.wait()? {
         Exit::Code(which) => Ok(which & 3),
         Exit::Signal(_) => Ok(0),
     }
@@ -335,37 +345,53 @@ impl Prepared {
         })
     }
 
-    /// Forks a worker.
+    /// Forks a worker, or the keeper that forks the workers.
     fn start(&mut self, worker: usize) -> io::Result<Child> {
-        // New ones each time: workers that share them would also share their weaknesses.
-        let random = || RandomState::new().hash_one(worker);
+        if let Err(fault) = self.access.renew() {
+            let name = self.name(worker);
+            self.errors.note(Level::Warning, format_args!("{name} will not log: {fault}"));
+        }
+        if self.has_keeper() {
+            return self.start_keeper();
+        }
+        // New ones each time: workers that share them would also share their weaknesses. One keeper
+        // after the other begins with the same keys, so its number is hashed with them.
+        let random = || RandomState::new().hash_one((process::id(), worker));
         self.env.site.seed = random();
         self.env.site.boundary_key = u128::from(random()) << 64 | u128::from(random());
-        let Self { env, architecture, user, ready, errors, access, faults, .. } = &*self;
-        if let Err(fault) = access.renew() {
-            errors.note(Level::Warning, format_args!("worker {worker} will not log: {fault}"));
-        }
-        let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();
-        keep.extend([env.root.as_fd(), env.bells[worker].as_fd(), ready[worker].as_fd()]);
-        let logs = [access.inherited(), errors.inherited()];
-        keep.extend(logs.iter().flatten().map(AsFd::as_fd));
+        let Self { env, architecture, ready, errors, faults, .. } = &*self;
         let worker_life = || {
-            if let Some(Err(error)) = user.as_ref().map(set_user) {
-                let name = env.settings.text("server.user");
-                errors.note(
-                    Level::Error,
-                    format_args!("worker {worker} cannot become {name}: {error}"),
-                );
-                return EXIT_CANNOT_WORK;
+            if !self.is_keeper()
+                && let Err(code) = self.become_user(format_args!("worker {worker}"))
+            {
+                return code;
             }
             faults.strike();
             ready[worker].ring();
             work(env, architecture, worker, errors)
         };
-        match &env.shared {
-            Some(_) => clone_worker(worker_life),
-            None => fork_worker(&keep, worker_life),
+        if self.is_keeper() {
+            return clone_worker(worker_life);
         }
+        let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();
+        keep.extend([env.root.as_fd(), env.bells[worker].as_fd(), ready[worker].as_fd()]);
+        let logs: Vec<_> = self.logs().collect();
+        keep.extend(logs.iter().map(AsFd::as_fd));
+        fork_worker(&keep, worker_life)
+    }
+
+    /// Makes `who`, which is this process, the user that serves; or the code to exit with.
+    fn become_user(&self, who: fmt::Arguments<'_>) -> Result<(), i32> {
+        self.user.as_ref().map_or(Ok(()), set_user).map_err(|error| {
+            let name = self.env.settings.text("server.user");
+            self.errors.note(Level::Error, format_args!("{who} cannot become {name}: {error}"));
+            EXIT_CANNOT_WORK
+        })
+    }
+
+    /// The logs that others inherit.
+    fn logs(&self) -> impl Iterator<Item = Arc<LogFile>> {
+        [self.access.inherited(), self.errors.inherited()].into_iter().flatten()
     }
 }
 
@@ -399,14 +425,18 @@ impl Drop for PidFile {
     }
 }
 
-/// Keys of the master's poller: children by number, their bells by number and this bit, signals.
+/// Keys of the master's poller: children by number, their bells by number and this bit, signals,
+/// the keeper's bell.
 const READY: u64 = 1 << 32;
 const SIGNALS: u64 = u64::MAX;
+const TOLD: u64 = u64::MAX - 1;
 
-struct Master {
-    signals: Signals,
+/// The master, and the keeper: each has children that it starts and outlives.
+struct Master<'a> {
+    /// `None` in the keeper.
+    signals: Option<Signals>,
     poller: Poll,
-    prepared: Prepared,
+    prepared: &'a mut Prepared,
     staff: Staff,
     children: Vec<Option<Child>>,
     /// Workers that have not said yet that they are ready.
@@ -416,16 +446,26 @@ struct Master {
     full: Full,
 }
 
-impl Master {
-    fn new(signals: Signals, prepared: Prepared) -> io::Result<Self> {
+impl<'a> Master<'a> {
+    /// `signals`: those of the master; the keeper is told by its bell.
+    fn new(signals: Option<Signals>, prepared: &'a mut Prepared) -> io::Result<Self> {
         let mut poller = Poll::new();
-        poller.add(signals.as_fd(), SIGNALS, Interest::READ)?;
-        let drain_ms_max = prepared.env.settings.number("server.drain_ms_max");
-        let staff = Staff::new(prepared.workers, drain_ms_max, clock::now().tick);
-        for (worker, bell) in prepared.ready.iter().enumerate() {
-            poller.add(bell.as_fd(), READY | worker as u64, Interest::READ)?;
+        if let Some(signals) = &signals {
+            poller.add(signals.as_fd(), SIGNALS, Interest::READ)?;
+            for (worker, bell) in prepared.ready.iter().enumerate() {
+                poller.add(bell.as_fd(), READY | worker as u64, Interest::READ)?;
+            }
+        } else if let Some(bell) = &prepared.keeper {
+            poller.add(bell.as_fd(), TOLD, Interest::READ)?;
         }
-        let children = (0..prepared.workers).map(|_| None).collect();
+        let drain_ms_max = prepared.env.settings.number("server.drain_ms_max");
+        let now = clock::now().tick;
+        let (posts, leave_ms_max) = match prepared.has_keeper() {
+            true => (1, KEEPER_LEAVE_MS_MAX),
+            false => (prepared.workers, LEAVE_MS_MAX),
+        };
+        let staff = Staff::new(posts, drain_ms_max, now).leaving_within(leave_ms_max);
+        let children = (0..posts).map(|_| None).collect();
         let awaited = prepared.workers;
         let full = Full::default();
         Ok(Self { signals, poller, prepared, staff, children, awaited, unswept: false, full })
@@ -435,6 +475,10 @@ impl Master {
         self.orders()?;
         let mut events: Vec<Event> = Vec::new();
         loop {
+            if self.staff.is_hopeless() && self.prepared.is_keeper() {
+                // Its workers end with it, and the master learns why.
+                return Ok(Ending::CannotWork);
+            }
             if self.staff.is_hopeless()
                 && let Some(order) = self.staff.stop(clock::now().tick)
             {
@@ -447,13 +491,17 @@ impl Master {
             let wake_at = if self.unswept { wake_at.min(now.after(SWEEP_MS)) } else { wake_at };
             let wait_ms = wake_at.since(now).saturating_add(CLOCK_LATE_MS_MAX).min(LOOK_MS);
             self.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
-            if let Some(line) = self.full.line(&self.prepared.env, clock::now().tick) {
+            // The master says so for all.
+            if !self.prepared.is_keeper()
+                && let Some(line) = self.full.line(&self.prepared.env, clock::now().tick)
+            {
                 self.note(Level::Warning, format_args!("{line}"));
             }
             for event in &events {
                 let worker = usize::try_from(event.key & !READY).unwrap_or(usize::MAX);
                 match event.key {
                     SIGNALS => self.heed()?,
+                    TOLD => self.obey(),
                     key if key & READY != 0 => self.greet(worker)?,
                     _ => self.reap(worker)?,
                 }
@@ -487,7 +535,7 @@ impl Master {
 
     /// Reads the signals that have come.
     fn heed(&mut self) -> io::Result<()> {
-        while let Some(received) = self.signals.read()? {
+        while let Some(received) = self.signals.as_ref().map_or(Ok(None), Signals::read)? {
             let signal = match received {
                 Received::Known(signal::Signal::Terminate) => Signal::Terminate,
                 Received::Known(signal::Signal::Interrupt) => Signal::Interrupt,
@@ -521,20 +569,19 @@ impl Master {
             }
             Order::Stop => control.stop(),
             Order::Kill(worker) => {
-                self.note(Level::Warning, format_args!("worker {worker} does not leave: killed"));
+                let name = self.prepared.name(worker);
+                self.note(Level::Warning, format_args!("{name} does not leave: killed"));
                 if let Some(child) = &self.children[worker] {
                     // It may have ended meanwhile.
                     let _ = child.kill(signal::Signal::Kill);
                 }
             }
             Order::ReopenLogs => {
-                self.keep_log(Crew::give_up);
                 if let Err(fault) = self.prepared.access.renew() {
                     self.note(Level::Warning, format_args!("still the old file: {fault}"));
                 }
                 control.reopen_logs();
                 self.prepared.errors.tick();
-                self.keep_log(Crew::keep);
             }
             Order::RefuseReload => self.note(
                 Level::Warning,
@@ -544,18 +591,10 @@ impl Master {
                 ),
             ),
         }
-        for bell in &self.prepared.env.bells {
+        for bell in self.prepared.env.bells.iter().chain(&self.prepared.keeper) {
             bell.ring();
         }
         Ok(())
-    }
-
-    /// Tells the crew of the open error log, if there is one.
-    fn keep_log(&self, tell: fn(&Crew, BorrowedFd<'_>)) {
-        let Prepared { env, errors, .. } = &self.prepared;
-        if let (Some(shared), Some(log)) = (&env.shared, errors.opened()) {
-            tell(&shared.crew, log.as_fd());
-        }
     }
 
     fn start(&mut self, worker: usize) -> io::Result<()> {
@@ -572,9 +611,10 @@ impl Master {
             Err(error) => {
                 let wait = self.staff.gone(worker, Gone::Crashed, now);
                 let wait = wait.unwrap_or_default();
+                let name = self.prepared.name(worker);
                 self.note(
                     Level::Error,
-                    format_args!("cannot start worker {worker}: {error}; again in {wait} ms"),
+                    format_args!("cannot start {name}: {error}; again in {wait} ms"),
                 );
             }
         }
@@ -591,7 +631,13 @@ impl Master {
             shared.crew.give_up(child.as_fd());
         }
         self.children[worker] = None;
-        self.prepared.env.arena.slot(worker).settle(shared.is_some());
+        let ended = if self.prepared.has_keeper() {
+            // The kernel has killed its workers before it told of its end.
+            0..self.prepared.workers
+        } else {
+            worker..worker + 1
+        };
+        ended.for_each(|at| self.prepared.env.arena.slot(at).settle(shared.is_some()));
         if let Some(shared) = shared {
             self.unswept |= shared.crew.bury(worker) == Sweep::Later;
         }
@@ -604,20 +650,21 @@ impl Master {
             Exit::Signal(signal) => (Gone::Crashed, format!("was ended by signal {signal}")),
         };
         let wait = self.staff.gone(worker, how, clock::now().tick);
+        let name = self.prepared.name(worker);
         match (wait, how) {
             (Some(ms), _) => self.note(
                 Level::Error,
-                format_args!("worker {worker} (process {pid}) {what}; another in {ms} ms"),
+                format_args!("{name} (process {pid}) {what}; another in {ms} ms"),
             ),
             (None, Gone::Left) => {}
             (None, Gone::Failed | Gone::Crashed) => {
-                self.note(Level::Error, format_args!("worker {worker} (process {pid}) {what}"));
+                self.note(Level::Error, format_args!("{name} (process {pid}) {what}"));
             }
         }
         Ok(())
     }
 
-    fn note(&self, level: Level, message: std::fmt::Arguments<'_>) {
+    fn note(&self, level: Level, message: fmt::Arguments<'_>) {
         self.prepared.errors.note(level, message);
     }
 }

@@ -95,6 +95,7 @@ pub struct Staff {
     /// Whether the workers have been told more than to drain.
     stopping: bool,
     drain_ms_max: u64,
+    leave_ms_max: u64,
     /// From when on a second signal is taken for one.
     again_from: Tick,
     ending: Ending,
@@ -112,10 +113,17 @@ impl Staff {
             phase: Phase::Run,
             stopping: false,
             drain_ms_max,
+            leave_ms_max: LEAVE_MS_MAX,
             again_from: Tick::NEVER,
             ending: Ending::Told,
             opened: now,
         }
+    }
+
+    /// With so many milliseconds in place of [`LEAVE_MS_MAX`].
+    #[must_use]
+    pub fn leaving_within(self, leave_ms_max: u64) -> Self {
+        Self { leave_ms_max, ..self }
     }
 
     /// What is to be done because time has passed; one order at a time, until `None`.
@@ -185,7 +193,7 @@ impl Staff {
             (Signal::Terminate | Signal::Interrupt, Phase::Run) => {
                 let deadline = now.after(self.drain_ms_max);
                 self.again_from = now.after(AGAIN_MS_MIN);
-                self.leave(deadline.after(LEAVE_MS_MAX));
+                self.drain(deadline);
                 Some(Order::Drain(deadline))
             }
             (Signal::Terminate | Signal::Interrupt, Phase::Leave(_)) if now < self.again_from => {
@@ -195,13 +203,18 @@ impl Staff {
         }
     }
 
+    /// All have been told to drain until then.
+    pub fn drain(&mut self, deadline: Tick) {
+        self.leave(deadline.after(self.leave_ms_max));
+    }
+
     /// Ends the server at once; `None` if that has been ordered before.
     pub fn stop(&mut self, now: Tick) -> Option<Order> {
         if self.stopping {
             return None;
         }
         self.stopping = true;
-        self.leave(now.after(LEAVE_MS_MAX));
+        self.leave(now.after(self.leave_ms_max));
         Some(Order::Stop)
     }
 

@@ -104,7 +104,7 @@ impl AsFd for Child {
 /// # Panics
 /// If this process has more threads than one: the child would inherit the locks that the others
 /// hold, and nobody to release them.
-pub fn fork_worker(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<Child> {
+pub fn fork_worker<K: AsRawFd>(keep: &[K], work: impl FnOnce() -> i32) -> io::Result<Child> {
     alone()?;
     let parent = rustix::process::getpid();
     // SAFETY: the child may do anything that this process may, because no other thread exists whose
@@ -121,6 +121,9 @@ pub fn fork_worker(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::R
 
 /// [`fork_worker`] with one table of descriptors for parent and child: what either opens or closes
 /// is open or closed for both. Nothing is closed when the worker ends: see [`crate::crew`].
+///
+/// The worker can put what it likes under any number of the parent's, the new [`Child`]'s among
+/// them. So the parent must not be allowed to do what the worker is not.
 ///
 /// # Errors
 /// As [`fork_worker`].
@@ -167,7 +170,7 @@ fn child(pid: libc::c_long) -> io::Result<Child> {
 ///
 /// # Errors
 /// The kernel has no close_range(2): Linux before 5.9.
-fn close_others(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn close_others(keep: &[impl AsRawFd]) -> io::Result<()> {
     let mut keep: Vec<_> = keep.iter().map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
     keep.sort_unstable();
     let mut first = libc::STDERR_FILENO.unsigned_abs() + 1;
@@ -222,6 +225,18 @@ fn die_with(parent: Pid) -> io::Result<()> {
     } else {
         Err(io::Error::other("the master is gone already"))
     }
+}
+
+/// True if two processes have one table of descriptors (kcmp(2)).
+///
+/// # Errors
+/// A process has ended or may not be traced by this one, or the kernel was built without the call.
+pub fn share_descriptors(one: u32, other: u32) -> io::Result<bool> {
+    /// `KCMP_FILES` of linux/kcmp.h.
+    const FILES: libc::c_int = 2;
+    // SAFETY: takes five integers and no memory, so nothing has to hold.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, FILES, 0, 0) };
+    if order < 0 { Err(io::Error::last_os_error()) } else { Ok(order == 0) }
 }
 
 /// The threads of this process.

@@ -11,7 +11,7 @@ use regatta_sys::{
 use std::{
     fs,
     io::ErrorKind,
-    os::fd::{AsFd, AsRawFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     process,
     sync::atomic::{AtomicU64, Ordering::SeqCst},
     thread,
@@ -59,7 +59,7 @@ const NEED_ROOT: [&str; 3] = [
 ];
 
 fn child(work: impl FnOnce() -> i32) -> Child {
-    fork_worker(&[], work).unwrap()
+    fork_worker::<OwnedFd>(&[], work).unwrap()
 }
 
 /// Waits until something is so; for at most 30 s.
@@ -83,7 +83,7 @@ fn fork_with_threads_is_refused() {
         thread::spawn(thread::park);
         assert_eq!(threads().unwrap(), 2);
         // Panics, hence aborts this process.
-        fork_worker(&[], || 0).map_or(1, |_| 0)
+        fork_worker::<OwnedFd>(&[], || 0).map_or(1, |_| 0)
     });
     assert_eq!(worker.wait().unwrap(), Exit::Signal(libc::SIGABRT));
 }
@@ -144,7 +144,7 @@ fn a_worker_that_cannot_be_watched_is_reaped() {
     use rustix::{io::Errno, process::WaitOptions};
     let limited = child(|| {
         deny(Call::PidfdOpen, 24).unwrap();
-        let worker = fork_worker(&[], || {
+        let worker = fork_worker::<OwnedFd>(&[], || {
             loop {
                 thread::sleep(Duration::from_secs(1));
             }

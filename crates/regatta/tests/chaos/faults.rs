@@ -142,7 +142,7 @@ fn deaths_with_a_lock(variant: &Variant) {
     // What the dead had open is closed, but for what the cache still holds; and nothing changes any
     // more, so that nobody dies.
     let files = || {
-        let links = descriptors(server.pid());
+        let links = descriptors(server.keeper());
         links.values().filter(|link| link.to_string_lossy().contains("size-")).count()
     };
     let clean = eventually(6 * PATIENCE, || is_served(address, 4096) && files() <= 3);

@@ -197,7 +197,8 @@ impl Launch {
             keep_last(from, Arc::clone(&stderr));
         }
         let (addresses, listening) = (Vec::new(), HashSet::new());
-        let mut server = Server { child, addresses, stdout, stderr, listening };
+        let kept = self.args.iter().any(|arg| arg.starts_with("shared-symped"));
+        let mut server = Server { child, addresses, stdout, stderr, listening, kept };
         for _ in 0..self.listeners {
             let line = server.stdout_line(PATIENCE);
             let line = line.unwrap_or_else(|| panic!("no `listening on` for {:?}", self.args));
@@ -251,6 +252,8 @@ pub(crate) struct Server {
     stderr: Arc<Mutex<VecDeque<String>>>,
     /// Those of the master before there were connections.
     listening: HashSet<PathBuf>,
+    /// Between master and workers that share a table of descriptors there is a keeper.
+    kept: bool,
 }
 
 impl Server {
@@ -274,14 +277,26 @@ impl Server {
         self.child.id()
     }
 
-    /// The process ids of its children.
+    /// The process ids of the workers: children of the master, or of the keeper if there is one.
     pub(crate) fn workers(&self) -> Vec<u32> {
-        children(self.pid())
+        let children_of_master = children(self.pid());
+        if self.kept {
+            children_of_master.into_iter().flat_map(children).collect()
+        } else {
+            children_of_master
+        }
     }
 
-    /// Every process of the server: the master first.
+    /// The keeper of workers that share a table of descriptors, which is one of those who share it.
+    pub(crate) fn keeper(&self) -> u32 {
+        assert!(self.kept, "only shared-symped has one");
+        *children(self.pid()).first().expect("a keeper")
+    }
+
+    /// Every process of the server: the master first, then the keeper if there is one.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let mut all = vec![self.pid()];
+        all.extend(if self.kept { children(self.pid()) } else { Vec::new() });
         all.extend(self.workers());
         all
     }
@@ -330,14 +345,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let workers = self.workers();
+        let others = self.processes().split_off(1);
         if self.child.try_wait().ok().flatten().is_none() {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-        for worker in workers {
-            if alive(worker) {
-                kill(worker, Signal::KILL);
+        for other in others {
+            if alive(other) {
+                kill(other, Signal::KILL);
             }
         }
         if std::thread::panicking() {
@@ -369,6 +384,13 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The user numbers of a process: real, effective, saved, that of the file system.
+pub(crate) fn uid_of(pid: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
+    let line = status.lines().find(|line| line.starts_with("Uid:")).expect("a Uid");
+    line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
 }
 
 /// The sockets of a process, by their names in its table of descriptors.

@@ -163,7 +163,7 @@ pub(crate) fn a_dying_worker_does_not_hold_up_the_end(variant: &Variant) {
 /// A master that is killed takes its workers along: nothing is left behind.
 pub(crate) fn a_killed_master_leaves_nothing(variant: &Variant) {
     let server = start(variant);
-    let workers = server.workers();
+    let workers = server.processes().split_off(1);
     assert!(!workers.is_empty(), "no worker process");
     kill(server.pid(), Signal::KILL);
     let gone = eventually(PATIENCE, || workers.iter().all(|worker| !alive(*worker)));

@@ -99,7 +99,8 @@ macro_rules! always {
 macro_rules! shared {
     ($variant:ident) => {
         topics! { $variant
-            shared: descriptors_are_of_all the_cache_is_one locks_are_in_shared_memory
+            shared: descriptors_are_of_all the_master_has_a_table_of_its_own
+                a_killed_keeper_is_replaced the_cache_is_one locks_are_in_shared_memory
                 hits_are_those_of_one_process clients_of_the_dead_are_told
                 logs_of_the_dead_are_closed deaths_under_load_hang_nobody;
         }

@@ -2,11 +2,15 @@
 //! holds them.
 
 use crate::client::{Client, get};
-use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill, serve_root};
+use crate::harness::{
+    Launch, PATIENCE, Server, Variant, alive, eventually, kill, serve_root, uid_of,
+};
 use crate::site::{SIZES, Site, common, sized};
 use crate::variants::VARIANTS;
+use regatta_sys::process::share_descriptors;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -42,7 +46,7 @@ pub(crate) fn descriptors_are_of_all(variant: &Variant) {
     let server = Launch::new(variant, common()).set(FILES_ONLY).start();
     let mut clients = clients(&server);
     clients[0].get("/size-65537.bin").expect(200);
-    let processes = server.processes();
+    let processes = server.processes().split_off(1);
     assert!(processes.len() > 2, "{processes:?}");
     let first = descriptors(processes[0]);
     assert!(first.values().any(|link| link.ends_with("size-65537.bin")), "{first:?}");
@@ -53,6 +57,63 @@ pub(crate) fn descriptors_are_of_all(variant: &Variant) {
         assert_eq!(tasks, 1, "processes, not threads");
         assert_ne!(maps(*pid, "[heap]"), Vec::<String>::new(), "memory of its own");
     }
+}
+
+/// A process that shares a table with a worker does what the worker puts under its numbers. So the
+/// master, which may be root, shares none, and the keeper is who the workers are.
+pub(crate) fn the_master_has_a_table_of_its_own(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let check = |server: &Server| {
+        let (master, keeper) = (server.pid(), server.keeper());
+        let shared = |one, other| match share_descriptors(one, other) {
+            Err(error)
+                if [ErrorKind::Unsupported, ErrorKind::PermissionDenied]
+                    .contains(&error.kind()) =>
+            {
+                eprintln!("skipped: kcmp(2): {error}");
+                None
+            }
+            shared => Some(shared.expect("both live")),
+        };
+        let Some(with_keeper) = shared(master, keeper) else { return };
+        assert!(!with_keeper, "the keeper has the master's table");
+        for worker in server.workers() {
+            assert_eq!(shared(master, worker), Some(false), "worker {worker}");
+            assert_eq!(shared(keeper, worker), Some(true), "worker {worker}");
+            assert_eq!(uid_of(keeper), uid_of(worker), "keeper and worker {worker}");
+        }
+    };
+    check(&server);
+    // One that has been started later than the others.
+    let (workers, first) = (server.workers().len(), server.workers()[0]);
+    kill(first, Signal::KILL);
+    let replaced = || server.workers().len() == workers && !server.workers().contains(&first);
+    assert!(eventually(PATIENCE, replaced), "{}", server.stderr());
+    check(&server);
+}
+
+/// The end of the keeper is the end of its workers; others begin with another table.
+pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
+    let mut server = Launch::new(variant, common()).set(FILES_ONLY).start();
+    let mut clients = clients(&server);
+    for client in &mut clients {
+        client.get("/size-65537.bin").expect(200);
+    }
+    let before = server.processes().split_off(1);
+    let workers = server.workers().len();
+    kill(server.keeper(), Signal::KILL);
+    for mut client in clients {
+        client.rest_or_reset();
+    }
+    assert!(eventually(PATIENCE, || before.iter().all(|pid| !alive(*pid))), "{before:?}");
+    assert!(eventually(PATIENCE, || server.workers().len() == workers), "{}", server.stderr());
+    assert!(server.stderr().contains("the keeper (process"), "{}", server.stderr());
+    server.connect().get("/size-65537.bin").expect(200);
+    let open = || counter(&server, "connections_open");
+    assert!(eventually(PATIENCE, || open() == 0), "{} connections", open());
+    server.signal(Signal::TERM);
+    let status = server.exit_within(PATIENCE);
+    assert_eq!(status.and_then(|status| status.code()), Some(0), "{}", server.stderr());
 }
 
 /// E-14: p processes hold one descriptor per file, and one entry.
@@ -70,7 +131,7 @@ pub(crate) fn the_cache_is_one(variant: &Variant) {
     let names = SIZES.len() as u64;
     assert_eq!(fills, names, "each name is filled once, whoever asks");
     assert_eq!(counter(&server, "cache_entries"), names);
-    let links = descriptors(server.pid());
+    let links = descriptors(server.keeper());
     for size in SIZES.iter().filter(|size| **size > 0) {
         let name = format!("size-{size}.bin");
         let held = links.values().filter(|link| link.ends_with(&name)).count();
@@ -88,8 +149,8 @@ fn maps(pid: u32, name: &str) -> Vec<String> {
 /// The memory of cache and locks is one mapping, at one place, shared and writable.
 pub(crate) fn locks_are_in_shared_memory(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
-    let all: Vec<_> =
-        server.processes().into_iter().map(|pid| maps(pid, "memfd:regatta-cache")).collect();
+    let processes = server.processes().split_off(1).into_iter();
+    let all: Vec<_> = processes.map(|pid| maps(pid, "memfd:regatta-cache")).collect();
     assert_eq!(all[0].len(), 1, "{all:?}");
     assert!(all[0][0].contains(" rw-s "), "{all:?}");
     assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
@@ -127,7 +188,7 @@ pub(crate) fn hits_are_those_of_one_process(variant: &Variant) {
 /// A worker that dies leaves no client waiting, and no descriptor behind.
 pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
     let server = Launch::new(variant, common()).set(FILES_ONLY).start();
-    let open = |server: &Server| descriptors(server.pid()).len();
+    let open = |server: &Server| descriptors(server.keeper()).len();
     server.connect().get("/size-65537.bin").expect(200);
     let workers = server.workers();
     let before = open(&server);
@@ -154,7 +215,7 @@ pub(crate) fn clients_of_the_dead_are_told(variant: &Variant) {
     server.connect().get("/size-65537.bin").expect(200);
     // One descriptor more: that of a large file.
     let clean = eventually(PATIENCE, || open(&server) <= before + 1);
-    assert!(clean, "{} open, {before} before: {:?}", open(&server), descriptors(server.pid()));
+    assert!(clean, "{} open, {before} before: {:?}", open(&server), descriptors(server.keeper()));
 }
 
 /// Waits of each worker.
@@ -175,7 +236,7 @@ pub(crate) fn logs_of_the_dead_are_closed(variant: &Variant) {
     }
     let server = launch.start();
     let open = || {
-        let links = descriptors(server.pid());
+        let links = descriptors(server.keeper());
         let log =
             |link: &&PathBuf| logs.iter().any(|(_, path)| path.file_name() == link.file_name());
         links.values().filter(log).count()
@@ -240,7 +301,7 @@ pub(crate) fn deaths_under_load_hang_nobody(variant: &Variant) {
         assert!(client.get(&format!("/size-{size}.bin")).expect(200).body == sized(size));
     }
     let files = || {
-        let links = descriptors(server.pid());
+        let links = descriptors(server.keeper());
         links.values().filter(|link| link.to_string_lossy().contains("size-")).count()
     };
     // Idle processes let go of what they had unpacked within a second.

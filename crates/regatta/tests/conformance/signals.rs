@@ -1,7 +1,9 @@
 //! Signals that do not end a server, who it runs as, and what it prints.
 
 use crate::client::Client;
-use crate::harness::{Launch, PATIENCE, Said, Server, Variant, children, eventually, kill, run};
+use crate::harness::{
+    Launch, PATIENCE, Said, Server, Variant, children, eventually, kill, run, uid_of,
+};
 use crate::shared::descriptors;
 use crate::site::{Site, common};
 use rustix::process::Signal;
@@ -148,21 +150,15 @@ pub(crate) fn other_signals_end_nothing(variant: &Variant) {
 /// Signals to a worker are for its master to give: a Ctrl-C reaches both and ends once.
 pub(crate) fn workers_leave_signals_to_their_master(variant: &Variant) {
     let mut server = Launch::new(variant, common()).start();
-    let workers = server.workers();
+    let workers = server.processes().split_off(1);
     use Signal as S;
     for signal in [S::TERM, S::INT, S::HUP, S::USR1, S::USR2, S::ALARM, S::PIPE] {
         workers.iter().for_each(|worker| kill(*worker, signal));
     }
     std::thread::sleep(Duration::from_millis(50));
     server.connect().get("/small.txt").expect(200);
-    assert_eq!(server.workers(), workers, "a worker has been replaced");
+    assert_eq!(server.processes()[1..], workers, "a worker has been replaced");
     assert!(server.exit_within(Duration::ZERO).is_none());
-}
-
-fn uid_of(pid: u32) -> String {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("alive");
-    let line = status.lines().find(|line| line.starts_with("Uid:")).expect("a Uid");
-    line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
 }
 
 /// Started as root, workers are nobody; as anyone else, they stay that user.

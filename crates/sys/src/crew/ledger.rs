@@ -23,10 +23,10 @@ const CACHED: u64 = 3 << 32;
 /// The cache does not want it any more: the last user closes it. With the number of the retirement
 /// in place of a stamp: a number that is closed may come back, and be retired again.
 const RETIRED: u64 = 4 << 32;
-/// It is the master's.
+/// It is the keeper's: of the process that made the workers.
 const KEPT: u64 = 5 << 32;
 
-/// How long the master waits for workers to pause before it tries again later.
+/// How long the keeper waits for workers to pause before it tries again later.
 const PAUSE_NS_MAX: u64 = 5_000_000;
 
 /// What clearing up after a worker came to.
@@ -213,13 +213,13 @@ impl Drop for Closing<'_> {
 }
 
 impl Crew {
-    /// Enters a descriptor that the master has taken for itself, before it sweeps: what a worker
+    /// Enters a descriptor that the keeper has taken for itself, before it sweeps: what a worker
     /// that died in the middle of a close has left under the number is not true any more.
     pub fn keep(&self, fd: BorrowedFd<'_>) {
         self.enter_number(fd.as_raw_fd(), KEPT);
     }
 
-    /// Says that the master is about to close a descriptor that it has kept.
+    /// Says that the keeper is about to close a descriptor that it has kept.
     pub fn give_up(&self, fd: BorrowedFd<'_>) {
         self.enter_number(fd.as_raw_fd(), 0);
     }
@@ -245,7 +245,7 @@ impl Crew {
     }
 
     /// Closes what a worker that has ended held open: its sockets, above all, whose peers would
-    /// wait for ever. To be called by the master when it has reaped it.
+    /// wait for ever. To be called by the keeper when it has reaped it.
     pub fn bury(&self, worker: usize) -> Sweep {
         self.mark_dead(worker);
         for number in self.numbers() {
@@ -355,7 +355,7 @@ fn is_open(fd: RawFd) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// True for what workers open and the master does not, once there are workers: connections, files
+/// True for what workers open and the keeper does not, once there are workers: connections, files
 /// and directories to be read, epoll instances.
 fn is_worker_like(fd: RawFd) -> bool {
     // SAFETY: the descriptor is only looked at; that another process closes it meanwhile makes the
