@@ -205,6 +205,7 @@ impl Rig {
             // As in the papers: descriptors and heads, no bodies; nothing is looked at again.
             "cache.body_bytes_max=0",
             "cache.revalidate_ms=600000",
+            "cache.inactive_ms=600000",
             "limits.idle_ms_max=600000",
             &format!("cache.entries_max={}", 2 * ENTRIES[ENTRIES.len() - 1]),
             &format!("cache.descriptors_max={}", ENTRIES[ENTRIES.len() - 1] + 8),

@@ -163,6 +163,8 @@ counters! {
     CacheRevalidations "cache_revalidations" "count" Sum
         "Entries found too old to use and opened again.";
     CacheEvictions "cache_evictions" "count" Sum "Entries put out to make room.";
+    CacheInactive "cache_inactive" "count" Sum
+        "Entries forgotten because nobody had asked for them in cache.inactive_ms.";
     CacheEntriesAdded "cache_entries_added" "count" Sum "Entries that have entered the cache.";
     CacheEntriesRemoved "cache_entries_removed" "count" Sum "Entries that have left the cache.";
     CacheFdsAdded "cache_fds_added" "count" Sum

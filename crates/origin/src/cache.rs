@@ -70,6 +70,12 @@ pub trait Cache<F>: fmt::Debug {
     /// now; false if none were held, or others must let go of them first.
     fn relieve(&self, tally: &Tally<'_>) -> bool;
 
+    /// Goes on with the sweep for what nobody has asked for in
+    /// [`crate::CachingRules::inactive_ms`], and forgets a little of it: what is not asked for
+    /// keeps no file open. Returns when to go on, at
+    /// the latest; `None` if nothing is remembered.
+    fn sweep(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick>;
+
     /// Forgets `path`.
     fn remove(&self, path: &[u8], tally: &Tally<'_>);
 }

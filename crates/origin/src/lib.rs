@@ -34,7 +34,10 @@ pub use cache::{Cache, Entry, Lookup};
 pub use conn::{Conn, Cx};
 pub use entry::{Body, Coded, Representation};
 pub use explain::{Decision, Explanation, explain};
-pub use local_cache::{LocalCache, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, STALE_PERIODS_MAX};
+pub use local_cache::{
+    LocalCache, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, STALE_PERIODS_MAX, SWEEP_ENTRIES,
+    SWEEP_PAUSE_MS, SWEEP_REMOVALS,
+};
 pub use pack::{CODINGS, packed_alike};
 pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
 pub use scratch::Scratch;

@@ -18,6 +18,14 @@ pub const STALE_PERIODS_MAX: u64 = 4;
 /// Files that are closed at a time when descriptors are needed elsewhere.
 pub const RELIEF_ENTRIES: usize = 16;
 
+/// Entries that one call of a sweep looks at, and that it forgets: closing a deleted file may take
+/// the disk a while.
+pub const SWEEP_ENTRIES: usize = 1024;
+/// See [`SWEEP_ENTRIES`].
+pub const SWEEP_REMOVALS: usize = 32;
+/// How long a sweep rests before it goes on, milliseconds.
+pub const SWEEP_PAUSE_MS: u64 = 10;
+
 /// No node.
 const NONE: u32 = u32::MAX;
 
@@ -40,6 +48,9 @@ struct Inner<F> {
     shelves: [Shelf; 3],
     bytes: usize,
     descriptors: usize,
+    /// The node where the sweep goes on, and when.
+    sweep_at: usize,
+    sweep_on: Tick,
 }
 
 /// Which queue an entry stands in.
@@ -80,6 +91,8 @@ struct Held<F> {
     checked_at: Tick,
     /// When somebody was first told to look again, and nobody has brought anything since.
     doubted: Tick,
+    /// When this was asked for last.
+    used: Tick,
     visited: bool,
     rank: Rank,
     bytes: usize,
@@ -98,6 +111,8 @@ impl<F: File> LocalCache<F> {
             shelves: [empty; 3],
             bytes: 0,
             descriptors: 0,
+            sweep_at: 0,
+            sweep_on: Tick::default(),
         };
         let hasher = FixedState::with_seed(seed);
         Self { rules: rules.clone(), hasher, inner: RefCell::new(inner) }
@@ -125,6 +140,14 @@ impl<F: File> LocalCache<F> {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.inner.borrow().bytes
+    }
+
+    /// How long the entry that nobody has asked for in longest has not been; for tests.
+    #[must_use]
+    pub fn idle_ms(&self, now: Tick) -> u64 {
+        let inner = self.inner.borrow();
+        let held = inner.nodes.iter().filter_map(|node| node.slot.as_ref());
+        held.map(|held| now.since(held.used)).max().unwrap_or(0)
     }
 
     /// Checks that the queues, the table and the sums agree; for tests.
@@ -169,6 +192,7 @@ impl<F: File> Cache<F> for LocalCache<F> {
             return Lookup::Miss;
         };
         held.visited = true;
+        held.used = now;
         let age = now.since(held.checked_at);
         if held.rank == Rank::Negative {
             if age >= self.rules.negative_ms {
@@ -208,6 +232,7 @@ impl<F: File> Cache<F> for LocalCache<F> {
             return false;
         }
         held.visited = true;
+        held.used = now;
         tally.add(Counter::CacheLookups, 1);
         tally.add(Counter::CacheHits, 1);
         true
@@ -232,8 +257,8 @@ impl<F: File> Cache<F> for LocalCache<F> {
         let Some(at) = inner.find(held.hash, path) else { return };
         let Some(old) = inner.held(at) else { return };
         if matches!(&old.entry, Entry::File(old) if old.tells_of(file)) {
-            let Held { asked, checked_at, doubted, .. } = *old;
-            let held = Held { asked, checked_at, doubted, ..held };
+            let Held { asked, checked_at, doubted, used, .. } = *old;
+            let held = Held { asked, checked_at, doubted, used, ..held };
             self.replace(&mut inner, Some(at), held, tally);
         }
     }
@@ -243,6 +268,10 @@ impl<F: File> Cache<F> for LocalCache<F> {
         let spared = inner.shelf(Rank::Open).len.min(RELIEF_ENTRIES);
         (0..spared).for_each(|_| inner.evict(Rank::Open, tally));
         spared > 0
+    }
+
+    fn sweep(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick> {
+        self.inner.borrow_mut().sweep(&self.rules, now, tally)
     }
 
     fn remove(&self, path: &[u8], tally: &Tally<'_>) {
@@ -278,6 +307,7 @@ impl<F: File> LocalCache<F> {
             asked,
             checked_at: asked,
             doubted: Tick::NEVER,
+            used: asked,
             visited: false,
             rank,
             bytes: bytes + path.len() + size_of::<Node<F>>(),
@@ -429,6 +459,28 @@ impl<F> Inner<F> {
         self.bytes -= held.bytes;
         self.descriptors -= held.descriptors;
         Some(held)
+    }
+
+    fn sweep(&mut self, rules: &CachingRules, now: Tick, tally: &Tally<'_>) -> Option<Tick> {
+        if now >= self.sweep_on {
+            let mut removals = SWEEP_REMOVALS;
+            let end = self.nodes.len().min(self.sweep_at + SWEEP_ENTRIES);
+            while self.sweep_at < end && removals > 0 {
+                let at = self.sweep_at;
+                let held = self.nodes[at].slot.as_ref();
+                if held.is_some_and(|held| now.since(held.used) >= rules.inactive_ms) {
+                    self.remove(u32::try_from(at).expect("bounded by bytes_max"), tally);
+                    tally.add(Counter::CacheInactive, 1);
+                    removals -= 1;
+                }
+                self.sweep_at += 1;
+            }
+            self.sweep_on = now.after(SWEEP_PAUSE_MS);
+            if self.sweep_at >= self.nodes.len() {
+                (self.sweep_at, self.sweep_on) = (0, now.after(rules.sweep_ms()));
+            }
+        }
+        (!self.table.is_empty()).then_some(self.sweep_on)
     }
 
     /// Puts out one entry of a queue that is not empty. The walk ends: it clears marks as it goes.

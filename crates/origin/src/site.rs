@@ -189,6 +189,16 @@ pub struct CachingRules {
     pub revalidate_ms: u64,
     /// Age at which a name of nothing is forgotten, milliseconds.
     pub negative_ms: u64,
+    /// What nobody has asked for in so long is forgotten, milliseconds, or a sweep later.
+    pub inactive_ms: u64,
+}
+
+impl CachingRules {
+    /// How long after a sweep for what is inactive the next one starts, milliseconds.
+    #[must_use]
+    pub fn sweep_ms(&self) -> u64 {
+        (self.inactive_ms / 8).max(1)
+    }
 }
 
 impl Default for CachingRules {
@@ -203,6 +213,7 @@ impl Default for CachingRules {
             copy_bytes_max: 16 << 10,
             revalidate_ms: 1_000,
             negative_ms: 1_000,
+            inactive_ms: 10_000,
         }
     }
 }

@@ -69,6 +69,7 @@ fn caching(settings: &Settings) -> CachingRules {
         body_bytes_max: settings.number("cache.body_bytes_max"),
         copy_bytes_max: settings.number_as("cache.copy_bytes_max"),
         revalidate_ms: settings.number("cache.revalidate_ms"),
+        inactive_ms: settings.number("cache.inactive_ms"),
         negative_ms: settings.number("cache.negative_ms"),
     }
 }

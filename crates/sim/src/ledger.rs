@@ -1,5 +1,5 @@
 //! Checks that at the end of a schedule every counter says what happened, and that nothing is kept.
-use crate::{disk::SimFile, plant::Plant, world::World};
+use crate::{closing::DISK_MS_MAX, disk::SimFile, plant::Plant, world::World};
 use regatta_metrics::{Counter, Slot};
 use regatta_op::CloseReason;
 use regatta_origin::{Cache, LocalCache, Log, Lookup, Outcome, Record};
@@ -44,6 +44,7 @@ impl Log for Sums {
 pub(crate) struct Kept {
     pub(crate) cache: LocalCache<SimFile>,
     pub(crate) plant: Option<Plant>,
+    pub(crate) inactive_ms: u64,
 }
 
 impl Cache<SimFile> for Kept {
@@ -86,6 +87,19 @@ impl Cache<SimFile> for Kept {
         let relieved = self.cache.relieve(tally);
         self.cache.check_invariants();
         relieved
+    }
+
+    fn sweep(
+        &self,
+        now: regatta_op::Tick,
+        tally: &regatta_metrics::Tally<'_>,
+    ) -> Option<regatta_op::Tick> {
+        let on = self.cache.sweep(now, tally);
+        self.cache.check_invariants();
+        // It may have been asked for as long before it came as the disk takes to open and read.
+        let bound = self.inactive_ms + self.inactive_ms / 8 + 20 + 2 * DISK_MS_MAX;
+        assert!(self.cache.idle_ms(now) <= bound, "what nobody asks for goes in time");
+        on
     }
 
     fn remove(&self, path: &[u8], tally: &regatta_metrics::Tally<'_>) {

@@ -99,7 +99,8 @@ fn schedule(seed: u64, mut dice: Dice, plant: Option<Plant>) -> Result<Report, V
     let site = site::site(&mut dice);
     let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
-    let kept = Kept { cache: LocalCache::new(&site.caching, site.seed), plant };
+    let cache = LocalCache::new(&site.caching, site.seed);
+    let kept = Kept { cache, plant, inactive_ms: site.caching.inactive_ms };
     let log = Sums::new(dice.one_in(2), plant == Some(Plant::ForgetRecord));
     let scratch = Scratch::new(site.boundary_key);
     let cx = Cx {

@@ -66,5 +66,6 @@ fn caching(dice: &mut Dice) -> CachingRules {
         copy_bytes_max: index(dice.pick(&[16 << 10, 100, 0])),
         revalidate_ms: dice.pick(&[1_000, 1_000, 30, 0, 1 << 40]),
         negative_ms: dice.pick(&[1_000, 30, 0]),
+        inactive_ms: dice.pick(&[10_000, 1_000, 100]),
     }
 }

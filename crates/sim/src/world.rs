@@ -48,6 +48,8 @@ pub(crate) struct World<'a> {
     /// When the disk changes next.
     changes: u64,
     drains: u64,
+    /// When the sweep through the cache goes on.
+    sweeps: u64,
     /// How slow the disk is at most, milliseconds.
     disk_ms: u64,
     /// And how slow at most before something can be sent.
@@ -65,6 +67,7 @@ enum Step {
     Act(usize),
     Change,
     Drain,
+    Sweep,
 }
 
 /// The steps that come first.
@@ -111,6 +114,7 @@ impl<'a> World<'a> {
             leaked: Vec::new(),
             changes: 1_000 + dice.below(2_000),
             drains: if dice.one_in(4) { 1_000 + dice.below(3_000) } else { NEVER },
+            sweeps: 1_000,
             faulty: dice.one_in(10),
             disk_ms: dice.pick(&[0, 0, 1, 20, DISK_MS_MAX]),
             warm_ms: dice.pick(&[0, 0, 0, DISK_MS_MAX, 3 * cx.site.deadlines.send_window_ms]),
@@ -140,6 +144,11 @@ impl<'a> World<'a> {
                     self.changes = self.stamp.tick + 1 + self.dice.below(400);
                 }
                 Step::Drain => self.drain()?,
+                Step::Sweep => {
+                    let on = self.cx.cache.sweep(Tick(self.stamp.tick), &self.cx.tally);
+                    // What is put into an empty cache is noticed a while later.
+                    self.sweeps = on.map_or(self.stamp.tick + 10, |on| on.0);
+                }
             }
             self.check_patience()?;
         }
@@ -172,6 +181,7 @@ impl<'a> World<'a> {
         }
         agenda.note(self.changes, Step::Change);
         agenda.note(self.drains, Step::Drain);
+        agenda.note(self.sweeps, Step::Sweep);
         Some((agenda.first, self.dice.pick(&agenda.steps)))
     }
 

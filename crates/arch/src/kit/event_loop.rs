@@ -109,6 +109,8 @@ pub struct EventLoop<'a, P> {
     /// Changes of the interest set that have been counted.
     changes: u64,
     draining: bool,
+    /// When the sweep through the cache goes on, at the latest.
+    sweep_on: Option<Tick>,
     /// Inside an accept that a close has caused: what its own closes cause comes after it.
     accepting: bool,
     /// Closes that have not caused their accept yet.
@@ -143,6 +145,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             disk_ns: 0,
             changes: 0,
             draining: false,
+            sweep_on: None,
             accepting: false,
             owed: 0,
         }
@@ -179,6 +182,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 });
             }
             self.expire(disk);
+            self.sweep();
             self.tick();
             self.around.slot.set_heartbeat_ms(self.now.tick.0);
             if self.heed(disk)? {
@@ -190,6 +194,14 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         }
         self.around.log.flush();
         Ok(())
+    }
+
+    /// Lets the cache forget a little of what nobody asks for.
+    fn sweep(&mut self) {
+        if self.sweep_on.is_none_or(|on| on <= self.now.tick) {
+            let cx = &self.around.cx;
+            self.sweep_on = cx.cache.sweep(self.now.tick, &cx.tally);
+        }
     }
 
     /// Tells the time to the log, and to the cache that others change.
@@ -257,8 +269,14 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             return Duration::ZERO;
         }
         let leave = self.draining.then(|| Tick(self.around.control.drain_deadline_ms()));
-        let due =
-            self.wheel.next().into_iter().chain(self.acceptor.paused_until).chain(leave).min();
+        let due = self
+            .wheel
+            .next()
+            .into_iter()
+            .chain(self.acceptor.paused_until)
+            .chain(leave)
+            .chain(self.sweep_on)
+            .min();
         let ms = due.map_or(WAIT_MS_MAX, |due| due.since(self.now.tick) + 1).min(WAIT_MS_MAX);
         Duration::from_millis(ms)
     }

@@ -3,7 +3,7 @@ use crate::rig::{Client, Expected, Response, Rig, check, pattern};
 use regatta_http::date;
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Fault, OpKind, OpenFault};
-use regatta_origin::{CachingRules, ContentRules, STALE_PERIODS_MAX, Site};
+use regatta_origin::{Cache as _, CachingRules, ContentRules, STALE_PERIODS_MAX, Site};
 
 fn with(caching: CachingRules) -> Rig {
     Rig::new(Site { caching, ..Site::default() })
@@ -501,4 +501,39 @@ fn a_slow_open_makes_a_file_no_younger() {
     assert_eq!(body(&rig, "/ten.txt"), b"0123456789");
     rig.pass(1);
     assert_eq!(body(&rig, "/ten.txt"), b"9876543210");
+}
+
+/// What nobody asks for any more is closed, in small pieces, wherever it stands; the rest stays.
+#[test]
+fn what_is_inactive_is_forgotten() {
+    const FILES: u64 = 100;
+    let rules = CachingRules { inactive_ms: 8_000, revalidate_ms: 60_000, ..Default::default() };
+    let rig = with(rules);
+    let sweep = || rig.cache.sweep(rig.now().tick, &rig.cx().tally);
+    assert_eq!(sweep(), None, "nothing is there");
+    let held = rig.put("large7", &pattern(100_000));
+    for at in 0..FILES {
+        rig.put(&format!("large{at}"), &pattern(100_000));
+        body(&rig, &format!("/large{at}"));
+    }
+    drop(held);
+    body(&rig, "/ten.txt");
+    rig.ask(&get("/missing"));
+    let lived = |ms: u64| {
+        let end = rig.tick.get() + ms;
+        while let Some(on) = sweep().filter(|on| on.0 < end) {
+            rig.tick.set(on.0.max(rig.tick.get() + 1));
+        }
+        rig.tick.set(end);
+    };
+    for _ in 0..4 {
+        lived(2_500);
+        assert_eq!(body(&rig, "/large42").len(), 100_000);
+    }
+    assert_eq!((rig.cache.descriptors(), rig.cache.entries(), rig.cache.negatives()), (1, 1, 0));
+    assert_eq!(rig.opens.get(), FILES + 3);
+    lived(10_000);
+    assert_eq!((rig.cache.bytes(), sweep()), (0, None));
+    assert_eq!(rig.count(Counter::CacheInactive), rig.count(Counter::CacheEntriesAdded));
+    rig.cache.check_invariants();
 }

@@ -271,3 +271,27 @@ pub(crate) fn leased_by_another(variant: &Variant) {
     let top = server.top();
     assert_eq!(top["total"]["counters"]["cache_evictions"].as_u64(), Some(0));
 }
+
+/// Deleted files give their room on the disk free, whether they are asked for again or not.
+pub(crate) fn deleted_files_are_closed(variant: &Variant) {
+    let site = Site::new();
+    let names: Vec<_> = (0..20).map(|at| format!("old/{at}.bin")).collect();
+    names.iter().for_each(|name| site.put(name, vec![b'x'; 100_000]));
+    let server = Launch::new(variant, &site.root()).set("cache.inactive_ms=400").start();
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        names.iter().for_each(|name| drop(client.get(&format!("/{name}")).expect(200)));
+    }
+    fs::remove_dir_all(site.path("old")).expect("a folder");
+    let is_deleted = |entry: fs::DirEntry| {
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        target.to_string_lossy().ends_with(".bin (deleted)")
+    };
+    let deleted = || {
+        let folders = server.processes().into_iter().map(|pid| format!("/proc/{pid}/fd"));
+        let open = folders.flat_map(fs::read_dir).flatten().flatten();
+        open.map(is_deleted).filter(|is| *is).count()
+    };
+    // Each loop looks at least once a second.
+    assert!(eventually(PATIENCE, || deleted() == 0), "{} are open", deleted());
+}

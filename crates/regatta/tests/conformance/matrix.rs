@@ -21,7 +21,7 @@ macro_rules! always {
                 a_file_becomes_a_folder siblings_come_and_go without_a_cache_at_once
                 no_race_out_of_the_root replaced_again_and_again shrunk_while_sent
                 shrunk_before_it_is_read shrunk_between_requests grown_while_sent
-                removed_while_sent leased_by_another;
+                removed_while_sent leased_by_another deleted_files_are_closed;
             closing: half_closed_client_is_answered half_closed_pipeline_is_answered
                 half_close_within_a_head error_is_read_while_sending
                 last_answer_is_read_while_sending end_is_seen_before_our_close

@@ -402,6 +402,15 @@ pub static OPTIONS: &[OptionSpec] = &[
         "",
     ),
     option(
+        "cache.inactive_ms",
+        millis(100, DAY_MS),
+        "10000",
+        "What nobody has asked for in this time is forgotten, and its files are closed.",
+        "It may take an eighth longer. A deleted file gives its room on the disk free when the \
+         last process has closed it: one that is still asked for, when it is looked at again \
+         (cache.revalidate_ms).",
+    ),
+    option(
         "log.access",
         Kind::Text,
         "off",

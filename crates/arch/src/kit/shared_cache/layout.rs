@@ -18,6 +18,9 @@ pub(super) const FREE_ENTRY: usize = 50;
 pub(super) const FRESH_ENTRY: usize = 51;
 pub(super) const FREE_BLOCK: usize = 52;
 pub(super) const FRESH_BLOCK: usize = 53;
+/// When the sweep goes on, and behind which entry.
+pub(super) const SWEEP_ON: usize = 56;
+pub(super) const SWEEP_AT: usize = 57;
 /// Entries that are being changed under their own locks.
 pub(super) const UPDATING: usize = 55;
 /// Three queues of four words.

@@ -287,9 +287,7 @@ impl<'a> SharedCache<'a> {
         }
         let Some(at) = self.layout().find(hash, path) else { return Ok(Lookup::Miss) };
         let node = self.layout().node(at);
-        if node.visited().load(Relaxed) == 0 {
-            node.visited().store(1, Relaxed);
-        }
+        node.visit(now, self.rules.sweep_ms());
         let checked = node.checked_at().load(Relaxed);
         let age = now.since(Tick(checked));
         let (kind, version) = (node.kind().load(Relaxed), node.version().load(Acquire));
@@ -347,6 +345,10 @@ impl Cache<StaticFile> for SharedCache<'_> {
     fn relieve(&self, tally: &Tally<'_>) -> bool {
         self.spare(tally);
         false
+    }
+
+    fn sweep(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick> {
+        self.sweep_on(now, tally)
     }
 
     fn remove(&self, path: &[u8], tally: &Tally<'_>) {

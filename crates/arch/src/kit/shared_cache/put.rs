@@ -2,12 +2,15 @@
 use super::{
     DIRECTORY, Died, FILE, KIND, Locking, MISSING, SharedCache, fault_bits,
     heap::END,
-    layout::{BYTES, DESCRIPTORS, ENTRY_BYTES, UPDATING},
+    layout::{BYTES, DESCRIPTORS, ENTRY_BYTES, FRESH_ENTRY, SWEEP_AT, SWEEP_ON, UPDATING},
     table::{Node, Rank, Times, chain_parts, chain_word},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::Tick;
-use regatta_origin::{CODINGS, Entry, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, packed_alike};
+use regatta_origin::{
+    CODINGS, Entry, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, SWEEP_ENTRIES, SWEEP_PAUSE_MS,
+    SWEEP_REMOVALS, packed_alike,
+};
 use regatta_sys::{Bell, StaticFile, chaos::die_locked};
 use std::{
     hash::BuildHasher,
@@ -118,7 +121,7 @@ impl SharedCache<'_> {
         let layout = self.layout();
         let known = layout.find(load.hash, load.path);
         let times;
-        let mut visited = 0;
+        let used;
         if let Some(at) = known {
             let node = layout.node(at);
             let Some(known) = self.times(at, load) else { return };
@@ -130,14 +133,14 @@ impl SharedCache<'_> {
                 return;
             }
             times = known;
-            visited = node.visited().load(Relaxed);
+            used = node.use_word();
             self.take_out(at, &load.files, tally);
         } else {
             let Some(opened) = load.opened.filter(|_| self.owns_all(load)) else { return };
-            times = Times::since(opened);
+            (times, used) = (Times::since(opened), Node::first_use(opened));
             tally.add(Counter::CacheFills, 1);
         }
-        self.insert(load, (times, visited), tally);
+        self.insert(load, (times, used), tally);
         self.evict_what_is_over(tally);
     }
 
@@ -284,7 +287,7 @@ impl SharedCache<'_> {
     }
 
     /// Alone.
-    fn insert(&self, load: &Load<'_>, (times, visited): (Times, u64), tally: &Tally<'_>) {
+    fn insert(&self, load: &Load<'_>, (times, used): (Times, u64), tally: &Tally<'_>) {
         let layout = self.layout();
         let (name, content) = loop {
             let name = layout.store(load.path);
@@ -305,7 +308,7 @@ impl SharedCache<'_> {
         node.hash().store(load.hash, Relaxed);
         node.kind().store(load.kind, Relaxed);
         layout.set_times(at, times);
-        node.visited().store(visited, Relaxed);
+        node.set_use_word(used);
         node.name().store(chain_word(load.path.len(), name), Relaxed);
         node.content().store(chain_word(load.content.len(), content), Relaxed);
         node.files().iter().for_each(|file| file.store(0, Relaxed));
@@ -350,6 +353,46 @@ impl SharedCache<'_> {
         let at = self.layout().victim(rank);
         self.take_out(at, &[0; CODINGS], tally);
         tally.add(Counter::CacheEvictions, 1);
+    }
+
+    /// The next piece of the sweep, for whoever comes first when it is time.
+    pub(super) fn sweep_on(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick> {
+        let (layout, rules) = (self.layout(), &self.rules);
+        let [next, behind] = [SWEEP_ON, SWEEP_AT].map(|at| &layout.header[at]);
+        let due = next.load(Relaxed);
+        let pause = Tick(now.0 + SWEEP_PAUSE_MS);
+        let mine = due <= now.0 && next.compare_exchange(due, pause.0, Relaxed, Relaxed).is_ok();
+        if mine {
+            let fresh = layout.header[FRESH_ENTRY].load(Relaxed);
+            let idle = |at: u64| {
+                let node = layout.node(at);
+                node.version().load(Relaxed) != 0 && now.since(node.used_at()) >= rules.inactive_ms
+            };
+            let mut at = behind.load(Relaxed);
+            let last = fresh.min(at + SWEEP_ENTRIES as u64);
+            let (mut found, mut count) = ([0; SWEEP_REMOVALS], 0);
+            while at < last && count < SWEEP_REMOVALS {
+                at += 1;
+                found[count] = at;
+                count += usize::from(idle(at));
+            }
+            if count > 0 {
+                self.alone(tally, |_| {
+                    // Somebody may have asked for it since.
+                    for at in found[..count].iter().copied().filter(|at| idle(*at)) {
+                        self.take_out(at, &[0; CODINGS], tally);
+                        tally.add(Counter::CacheInactive, 1);
+                    }
+                });
+            }
+            behind.store(at, Relaxed);
+            if at >= fresh {
+                behind.store(0, Relaxed);
+                next.store(now.after(rules.sweep_ms()).0, Relaxed);
+            }
+        }
+        let some = Rank::ALL.iter().any(|rank| layout.shelf(*rank).len.load(Relaxed) > 0);
+        some.then(|| Tick(next.load(Relaxed)))
     }
 
     /// Forgets a name, if `wanted` says so of its age.

@@ -76,6 +76,9 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
             0 => cache.remove(name.to_string().as_bytes(), &rig.tally(side)),
             1 => cache.follow(&rig.tally(side)),
             2 if dice.once_in(4) => drop(cache.relieve(&rig.tally(side))),
+            3 if dice.once_in(2) => {
+                let _ = cache.sweep(Tick(now), &rig.tally(side));
+            }
             3 | 4 => drop(dice.take(&mut senders[side])),
             5 if dice.once_in(8) && sides.iter().all(Option::is_some) => {
                 die(&rig, side, &mut dice, locking);

@@ -63,7 +63,8 @@ impl Node {
     pub(super) fn checked_at(self) -> &'static AtomicU64 {
         &self.0[3]
     }
-    pub(super) fn visited(self) -> &'static AtomicU64 {
+    /// When it was asked for last, about, and the mark of SIEVE in the lowest bit.
+    fn used(self) -> &'static AtomicU64 {
         &self.0[4]
     }
     /// Its queue, and what it is: see `Kind`.
@@ -94,6 +95,35 @@ impl Node {
     /// Numbers of open files plus one, by coding; 0 is none.
     pub(super) fn files(self) -> &'static [AtomicU64] {
         &self.0[12..12 + CODINGS]
+    }
+
+    /// Notes that it is asked for. Where that is known already, nothing is written: others would
+    /// have to fetch the line.
+    #[inline]
+    pub(super) fn visit(self, now: Tick, about_ms: u64) {
+        let used = self.used().load(Relaxed);
+        if used & 1 == 0 || now.since(Tick(used >> 1)) >= about_ms {
+            self.used().store(now.0 << 1 | 1, Relaxed);
+        }
+    }
+
+    /// When it was asked for last, about.
+    pub(super) fn used_at(self) -> Tick {
+        Tick(self.used().load(Relaxed) >> 1)
+    }
+
+    /// What [`Node::visit`] has noted, for who takes the place of an entry.
+    pub(super) fn use_word(self) -> u64 {
+        self.used().load(Relaxed)
+    }
+
+    /// [`Node::use_word`] of an entry that was asked for at `now` first.
+    pub(super) fn first_use(now: Tick) -> u64 {
+        now.0 << 1
+    }
+
+    pub(super) fn set_use_word(self, word: u64) {
+        self.used().store(word, Relaxed);
     }
 
     pub(super) fn descriptors(self) -> u64 {
@@ -252,7 +282,7 @@ impl Layout {
         let oldest = shelf.oldest.load(Relaxed);
         let hand = shelf.hand.load(Relaxed);
         let mut at = if hand == NONE { oldest } else { hand };
-        while self.node(at).visited().swap(0, Relaxed) != 0 {
+        while self.node(at).used().fetch_and(!1, Relaxed) & 1 != 0 {
             let newer = self.node(at).newer().load(Relaxed);
             at = if newer == NONE { oldest } else { newer };
         }

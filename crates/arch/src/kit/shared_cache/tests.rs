@@ -8,7 +8,7 @@ use super::{
 };
 use regatta_metrics::{Arena, Gauge};
 use regatta_op::{Codings, Now, OpenReq, Opened};
-use regatta_origin::{LocalCache, Site};
+use regatta_origin::{LocalCache, SWEEP_PAUSE_MS, Site};
 #[cfg(debug_assertions)]
 use regatta_sys::alloc_count::allocations_under_locks;
 use regatta_sys::{
@@ -467,5 +467,32 @@ fn what_is_unpacked_is_counted_and_bounded() {
         b.follow(&rig.tally(1));
         assert_eq!([unpacked(0), unpacked(1)], [0, 0]);
         assert_eq!(rig.crew.files(), (0, 0));
+    }
+}
+
+/// One process sweeps for all, and all let go of what was found.
+#[test]
+fn what_is_inactive_is_closed_by_all() {
+    for locking in BOTH {
+        let rules = CachingRules { inactive_ms: 800, ..rules(64, 64) };
+        let rig = Rig::new(locking, rules.clone());
+        let [a, b] = rig.sides();
+        assert_eq!(a.sweep(Tick(1), &rig.tally(0)), None);
+        for file in 0..FILES {
+            assert!(!rig.ask(&a, 0, file) && rig.ask(&b, 1, file));
+        }
+        let seven = || matches!(a.get(b"7", Tick(700), &rig.tally(0)), Lookup::Fresh(_));
+        assert!(seven());
+        let mut now = 1;
+        while now < 801 + rules.sweep_ms() + SWEEP_PAUSE_MS {
+            let on = [a.sweep(Tick(now), &rig.tally(0)), b.sweep(Tick(now), &rig.tally(1))];
+            assert_eq!(on[0], on[1]);
+            now = on[0].unwrap().0.max(now + 1);
+        }
+        assert_eq!((a.entries(), rig.crew.files().0), (1, 1));
+        a.follow(&rig.tally(0));
+        b.follow(&rig.tally(1));
+        assert_eq!(rig.crew.files().1, 0, "given up, used by nobody, and open");
+        assert!(seven());
     }
 }
