@@ -20,7 +20,7 @@ use regatta_sys::{
     uring::{Finished, Ring, Token, Work},
 };
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     io,
     os::fd::{AsFd, BorrowedFd},
 };
@@ -50,6 +50,14 @@ const OWN: &[OptionSpec] = &[
         since: "0.1",
     },
     OptionSpec {
+        key: "laio.operations_max",
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        default: "1024",
+        doc: "The most operations that the kernel continues at once, with the engine `uring`.",
+        long: "More wait in a queue, as while a disk hangs, unless they need no disk.",
+        since: "0.1",
+    },
+    OptionSpec {
         key: "laio.chunk_bytes",
         kind: Kind::Bytes { min: 4096, max: 16 << 20 },
         default: "256 KiB",
@@ -65,7 +73,9 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
         if env.settings.text("laio.engine") == "uring" {
             let root = env.root.try_clone().map_err(|error| format!("the root: {error}"))?;
             let ring = Ring::new(root, env.rules).map_err(|error| refusal(&error))?;
-            Ok(Box::new(RingDisk::new(ring, chunk_bytes, tally)))
+            let operations_max = env.settings.number_as("laio.operations_max");
+            let below = Below { root: &env.root, rules: env.rules };
+            Ok(Box::new(RingDisk::new(ring, below, operations_max, chunk_bytes, tally)))
         } else {
             let crew = Threads::new(&env.root, env.rules)
                 .map_err(|error| format!("cannot prepare for threads: {error}"))?;
@@ -123,15 +133,21 @@ impl Engine for Ring {
     }
 }
 
-/// The kernel continues what would block.
+/// The kernel continues what would block. What it is at when its client leaves cannot be taken
+/// back: there is a limit on it.
 struct RingDisk<'a, E> {
     ring: E,
     waiting: Waiting,
     /// Who has asked for what is not over, by token. The ring gives a token out again as soon as it
     /// has reported it.
     asked: HashMap<Token, Asked>,
+    /// Operations for which the ring has no room, by their turn.
+    queue: BTreeMap<Turn, (Asked, Work)>,
     /// What is over and has not been told.
     news: VecDeque<(Asked, Finished)>,
+    below: Below<'a>,
+    /// Operations that may be in the ring at once.
+    operations_max: usize,
     chunk_bytes: u64,
     tally: Tally<'a>,
 }
@@ -145,19 +161,60 @@ struct Asked {
 }
 
 impl<'a, E: Engine> RingDisk<'a, E> {
-    fn new(ring: E, chunk_bytes: u64, tally: Tally<'a>) -> Self {
-        let (waiting, asked, news) = (Waiting::default(), HashMap::new(), VecDeque::new());
-        Self { ring, waiting, asked, news, chunk_bytes, tally }
+    fn new(
+        ring: E,
+        below: Below<'a>,
+        operations_max: usize,
+        chunk_bytes: u64,
+        tally: Tally<'a>,
+    ) -> Self {
+        let (waiting, asked) = (Waiting::default(), HashMap::new());
+        let (queue, news) = (BTreeMap::new(), VecDeque::new());
+        Self { ring, waiting, asked, queue, news, below, operations_max, chunk_bytes, tally }
     }
 
     fn start(&mut self, work: Work, key: u64, purpose: Purpose, bytes: u64) -> Option<Finished> {
-        let token = match self.ring.start(work) {
-            Ok(finished) => return count(Some(finished), self.tally),
-            Err(token) => token,
+        let full = self.asked.len() >= self.operations_max;
+        let begun = if full {
+            self.finish_cached(&work).ok_or(Err(work))
+        } else {
+            self.ring.start(work).map_err(Ok)
         };
-        let turn = self.waiting.ask(key);
-        self.asked.insert(token, Asked { key, turn, purpose, bytes });
+        let left = match begun {
+            Ok(finished) => return count(Some(finished), self.tally),
+            Err(left) => left,
+        };
+        let asked = Asked { key, turn: self.waiting.ask(key), purpose, bytes };
+        match left {
+            Ok(token) => drop(self.asked.insert(token, asked)),
+            Err(work) => drop(self.queue.insert(asked.turn, (asked, work))),
+        }
         count(None, self.tally)
+    }
+
+    /// Performs what needs no disk, without the ring.
+    fn finish_cached(&self, work: &Work) -> Option<Finished> {
+        match work {
+            Work::Open(req) => {
+                open_cached(self.below.root, req, self.below.rules).map(Finished::Opened)
+            }
+            Work::Read(req) => read_cached(req).map(Finished::Read),
+            Work::Warm { file, at, len } => {
+                (by_nowait(file, *at, *len) == Resident::Yes).then_some(Finished::Warmed)
+            }
+        }
+    }
+
+    /// Begins what waits for room in the ring.
+    fn begin_queued(&mut self) {
+        while self.asked.len() < self.operations_max
+            && let Some((_, (asked, work))) = self.queue.pop_first()
+        {
+            match self.ring.start(work) {
+                Ok(finished) => self.news.push_back((asked, finished)),
+                Err(token) => drop(self.asked.insert(token, asked)),
+            }
+        }
     }
 
     fn take_finished(&mut self) {
@@ -169,6 +226,7 @@ impl<'a, E: Engine> RingDisk<'a, E> {
             });
             self.news.extend(told);
         }
+        self.begin_queued();
     }
 }
 
@@ -194,7 +252,9 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
     }
 
     fn forget(&mut self, key: u64) {
-        self.waiting.forget(key);
+        if let Some(turn) = self.waiting.forget(key) {
+            self.queue.remove(&turn);
+        }
     }
 
     fn source(&self) -> Option<BorrowedFd<'_>> {
@@ -300,7 +360,9 @@ mod tests {
             let root = folder.root.try_clone().unwrap();
             let Ok(ring) = Ring::new(root, OpenRules::default()) else { return };
             let tally = Tally::Owned(arena.slot(0));
-            let mut disk = RingDisk::new(ring, CHUNK, tally);
+            let below = Below { root: &folder.root, rules: OpenRules::default() };
+            let operations_max = [1, 3, 100][(seed % 3) as usize];
+            let mut disk = RingDisk::new(ring, below, operations_max, CHUNK, tally);
             run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
         }
         assert!(sums.at_once > 1000, "{sums:?}");
@@ -388,7 +450,8 @@ mod tests {
             let &Setting { seed, root, tally, .. } = setting;
             let (dice, bell) = (Dice::new(!seed), Bell::new().unwrap());
             let ring = Scripted { dice, root, bell, jobs: Vec::new() };
-            Box::new(RingDisk::new(ring, CHUNK, tally))
+            let below = Below { root, rules: OpenRules::default() };
+            Box::new(RingDisk::new(ring, below, [1, 100][(seed % 2) as usize], CHUNK, tally))
         }
         let test = "a_loop_with_a_ring_forgets_nobody";
         check(&run_all(Cast::one(test), &make), 5);

@@ -84,6 +84,8 @@ counters! {
         "Connections closed because a request head, or a body to discard, did not come in time.";
     ClosedSendDeadline "closed_send_deadline" "count" Sum
         "Connections closed because the peer took a response too slowly.";
+    ClosedDiskDeadline "closed_disk_deadline" "count" Sum
+        "Connections closed because the disk did not answer in time.";
     ClosedBadRequest "closed_bad_request" "count" Sum
         "Connections closed after a malformed request had been answered.";
     ClosedTruncated "closed_truncated" "count" Sum
@@ -279,7 +281,7 @@ counters! {
 pub(crate) const COUNTERS: usize = Counter::ALL.len();
 
 /// The counters of the close reasons, in the order of `regatta_op::CloseReason`.
-const CLOSED: [Counter; 12] = [
+const CLOSED: [Counter; 13] = [
     Counter::ClosedPeerClosed,
     Counter::ClosedPeerAborted,
     Counter::ClosedReset,
@@ -287,6 +289,7 @@ const CLOSED: [Counter; 12] = [
     Counter::ClosedIdleDeadline,
     Counter::ClosedHeadDeadline,
     Counter::ClosedSendDeadline,
+    Counter::ClosedDiskDeadline,
     Counter::ClosedBadRequest,
     Counter::ClosedTruncated,
     Counter::ClosedDrained,

@@ -211,6 +211,8 @@ pub enum CloseReason {
     HeadDeadline,
     /// The peer took a response too slowly.
     SendDeadline,
+    /// The disk did not answer in time.
+    DiskDeadline,
     /// The request was malformed; it has been answered so.
     BadRequest,
     /// The file behind a response shrank while it was sent.
@@ -225,7 +227,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::PeerClosed,
         Self::PeerAborted,
         Self::Reset,
@@ -233,6 +235,7 @@ impl CloseReason {
         Self::IdleDeadline,
         Self::HeadDeadline,
         Self::SendDeadline,
+        Self::DiskDeadline,
         Self::BadRequest,
         Self::Truncated,
         Self::Drained,

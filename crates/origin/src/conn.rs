@@ -81,8 +81,8 @@ pub struct Conn<F> {
     size_class: u8,
     pub(crate) draining: bool,
     abandoned: bool,
-    /// The `Send` that is out waits for the disk.
-    warming: bool,
+    /// The driver has said that the peer sends no more.
+    ended: bool,
     wire: Wire,
 }
 
@@ -106,6 +106,8 @@ pub(crate) enum State {
     Content,
     /// The response goes out: `Send`.
     Send,
+    /// The `Send` that is out waits for the disk.
+    Warm,
     /// Our half is to be closed: `Shut`.
     Shut,
     /// What the peer still sends is discarded: `Recv`.
@@ -136,7 +138,7 @@ impl<F: File> Conn<F> {
             size_class: 0,
             draining: false,
             abandoned: false,
-            warming: false,
+            ended: false,
             wire: Wire::Clear,
         }
     }
@@ -150,7 +152,7 @@ impl<F: File> Conn<F> {
         self.abandoned = false;
         let op = match self.state {
             State::Head | State::Content | State::Hold | State::Linger => Op::Recv,
-            State::Send => Op::Send(mem::take(&mut self.out)),
+            State::Send | State::Warm => Op::Send(mem::take(&mut self.out)),
             State::Find => self.open_op(),
             State::Fill => self.read_op(),
             State::Shut => Op::Shut,
@@ -167,7 +169,7 @@ impl<F: File> Conn<F> {
     #[inline]
     pub fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
         assert_eq!(self.lent.take(), Some(done.kind()), "an operation is completed once, as it is");
-        debug_assert!(!self.warming, "what waits for the disk is not performed");
+        debug_assert!(self.state != State::Warm, "what waits for the disk is not performed");
         match done {
             Done::Recv(Ok(bytes)) if !bytes.is_empty() => self.on_recv(bytes, now, cx),
             Done::Recv(Ok(_)) => self.on_end_of_stream(now, cx),
@@ -190,7 +192,7 @@ impl<F: File> Conn<F> {
     }
 
     /// When [`expire`](Self::expire) is to be called, if nothing else happens before;
-    /// [`Tick::NEVER`] while the disk is at work.
+    /// [`Tick::NEVER`] when it is over.
     #[must_use]
     #[inline]
     pub const fn deadline(&self) -> Tick {
@@ -213,6 +215,9 @@ impl<F: File> Conn<F> {
     ///   or lingering connection expires: it is not cut off while the peer is taking it.
     /// * Lingering: it is over.
     /// * A file could not be opened: it is tried again.
+    /// * The disk was asked: 503, then the end; the end at once if a response is going out already
+    ///   ([`CloseReason::DiskDeadline`]), or if the peer had said that it sends no more
+    ///   ([`CloseReason::PeerAborted`]).
     ///
     /// Afterwards either the operation that was out still is, with a later deadline, or it counts
     /// as dropped ([`abandoned`](Self::abandoned) is true, [`next_op`](Self::next_op) offers
@@ -225,6 +230,8 @@ impl<F: File> Conn<F> {
         let window = now.tick.after(cx.site.deadlines.send_window_ms);
         let flows = self.flows(queued, &cx.site.deadlines);
         match self.state {
+            _ if self.ended && self.awaits_disk() => self.end(CloseReason::PeerAborted, now, cx),
+            State::Warm => self.end(CloseReason::DiskDeadline, now, cx),
             State::Head if self.has_partial_head() => self.time_out(now, cx),
             State::Content => self.time_out(now, cx),
             State::Send if flows => self.deadline = window,
@@ -238,22 +245,36 @@ impl<F: File> Conn<F> {
                 self.abandoned = self.lent.take().is_some();
                 self.resume_kept(Supply::Nothing, now, cx);
             }
-            State::Find | State::Fill | State::Close => self.deadline = Tick::NEVER,
+            State::Find | State::Fill => {
+                self.abandoned = self.lent.take().is_some();
+                self.give_up_disk(now, cx);
+            }
+            State::Close => self.deadline = Tick::NEVER,
         }
     }
 
     /// The `Send` that is out cannot be performed yet, because the disk is asked first: until
     /// [`disk_answered`](Self::disk_answered) the peer is not the one who is slow.
-    pub fn wait_for_disk(&mut self) {
+    pub fn wait_for_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
         assert_eq!(self.lent, Some(OpKind::Send), "only a `Send` may have to wait like that");
-        self.warming = true;
-        self.deadline = Tick::NEVER;
+        self.set_state(State::Warm, now.tick.after(cx.site.deadlines.disk_ms_max));
     }
 
     /// The `Send` that waited for the disk can be performed: the peer has a whole window for it.
     pub fn disk_answered(&mut self, now: Now, cx: &Cx<'_, F>) {
-        assert!(mem::take(&mut self.warming), "it has been told that it waits");
-        self.deadline = now.tick.after(cx.site.deadlines.send_window_ms);
+        assert_eq!(self.state, State::Warm, "it has been told that it waits");
+        self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
+    }
+
+    /// The peer sends no more, and what is out waits for the disk: the peer may have left. It is
+    /// waited for a little longer ([`crate::Deadlines::half_closed_ms_max`]). Of one that is surely
+    /// gone the driver says so with [`cut`](Self::cut).
+    pub fn peer_ended(&mut self, now: Now, cx: &Cx<'_, F>) {
+        if self.awaits_disk() {
+            self.ended = true;
+            let until = now.tick.after(cx.site.deadlines.half_closed_ms_max);
+            self.deadline = self.deadline.min(until);
+        }
     }
 
     /// The disk held the driver up for so long, and the peer had nothing of that time: no deadline
@@ -346,15 +367,15 @@ impl<F: File> Conn<F> {
                 State::Head | State::Content | State::Hold | State::Linger => OpKind::Recv,
                 State::Find => OpKind::Open,
                 State::Fill => OpKind::Read,
-                State::Send => OpKind::Send,
+                State::Send | State::Warm => OpKind::Send,
                 State::Shut => OpKind::Shut,
                 State::Close => OpKind::Close,
             };
             assert_eq!(lent, expected, "what is out is what the state is about");
         }
-        assert!(!self.warming || self.lent == Some(OpKind::Send), "what waits is a `Send`");
-        let disk = self.warming || matches!(self.state, State::Find | State::Fill | State::Close);
-        assert_eq!(self.deadline == Tick::NEVER, disk, "all but the disk has a deadline");
+        assert!(self.state != State::Warm || self.lent.is_some(), "it is the `Send` that waits");
+        let over = self.state == State::Close;
+        assert_eq!(self.deadline == Tick::NEVER, over, "all but the end has a deadline");
         assert!(self.delivered <= self.sent);
         assert!(self.wire.passes_files(), "a response may hold file ranges");
     }
@@ -504,7 +525,8 @@ impl<F: File> Conn<F> {
 
     /// Nothing follows but `Close`.
     fn close(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
-        if self.waits_for_disk() || matches!(self.state, State::Content | State::Send) {
+        if self.waits_for_disk() || matches!(self.state, State::Content | State::Send | State::Warm)
+        {
             if self.waits_for_disk() {
                 self.status = 0; // that of the response before
             }
@@ -517,7 +539,6 @@ impl<F: File> Conn<F> {
         }
         cx.tally.add(Counter::closed(reason as usize), 1);
         self.reason = reason;
-        self.warming = false;
         self.set_state(State::Close, Tick::NEVER);
     }
 
@@ -593,6 +614,11 @@ impl<F: File> Conn<F> {
         matches!(self.state, State::Find | State::Fill | State::Hold)
     }
 
+    /// True if the disk has been asked for what is out.
+    const fn awaits_disk(&self) -> bool {
+        matches!(self.state, State::Find | State::Fill | State::Warm)
+    }
+
     /// True if bytes are kept that are not done with.
     #[inline]
     pub(crate) fn has_stash(&self) -> bool {
@@ -624,7 +650,7 @@ const fn outcome(reason: CloseReason) -> Outcome {
     match reason {
         CloseReason::Truncated => Outcome::Truncated,
         CloseReason::SendDeadline => Outcome::Slow,
-        CloseReason::Drained | CloseReason::Failed => Outcome::Cut,
+        CloseReason::DiskDeadline | CloseReason::Drained | CloseReason::Failed => Outcome::Cut,
         _ => Outcome::Aborted,
     }
 }

@@ -17,9 +17,7 @@ use regatta_http::{
     target::{Target, decode_path},
 };
 use regatta_metrics::Counter;
-use regatta_op::{
-    CloseReason, Coding, Codings, Fault, File, Now, OpenFault, OpenReq, Opened, Tick,
-};
+use regatta_op::{CloseReason, Coding, Codings, Fault, File, Now, OpenFault, OpenReq, Opened};
 
 /// How long an exchange waits for what may be opened later until it tries again, milliseconds.
 const OPEN_RETRY_MS: u64 = 50;
@@ -105,6 +103,21 @@ impl<F: File> Conn<F> {
             self.set_state(State::Hold, now.tick.after(OPEN_RETRY_MS));
         }
         true
+    }
+
+    /// The disk does not answer, and nothing has been sent yet: says so, then ends.
+    #[cold]
+    pub(crate) fn give_up_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
+        self.pending = None;
+        let work = self.work_mut(cx);
+        let head = &work.stash[work.at..][..mem::take(&mut work.head_bytes)];
+        let head = parse_request(head, &head_limits(cx.site));
+        work.head_only = head.is_ok_and(|head| head.method == Method::Head);
+        (work.open, work.opened, work.at, work.seen) = (None, None, 0, 0);
+        work.stash.clear();
+        let status = Status::SERVICE_UNAVAILABLE;
+        self.refuse(CloseReason::DiskDeadline, |terms| terms.nothing(status), now, cx);
+        self.settle(cx);
     }
 
     /// The waiting for what cannot be opened now is over.
@@ -227,7 +240,7 @@ impl<F: File> Conn<F> {
                 Found::File(file, role) => {
                     let plan = plan(head, &file, role, limits.ranges_max, now.unix);
                     if let Some(coding) = plan.fill(head.method, cx.site.caching.body_bytes_max) {
-                        return self.ask_read(file, coding, search, cx);
+                        return self.ask_read(file, coding, search, now, cx);
                     }
                     break terms.planned(&plan, role);
                 }
@@ -297,7 +310,7 @@ impl<F: File> Conn<F> {
     ) {
         let siblings = content::siblings(name, cx.site);
         self.pending = stale;
-        self.set_state(State::Find, Tick::NEVER);
+        self.set_state(State::Find, now.tick.after(cx.site.deadlines.disk_ms_max));
         let work = self.work_mut(cx);
         work.search = search;
         work.siblings = siblings;
@@ -397,10 +410,11 @@ impl<F: File> Conn<F> {
         file: Arc<Representation<F>>,
         coding: Option<Coding>,
         search: Search,
+        now: Now,
         cx: &Cx<'_, F>,
     ) {
         self.pending = Some(file);
-        self.set_state(State::Fill, Tick::NEVER);
+        self.set_state(State::Fill, now.tick.after(cx.site.deadlines.disk_ms_max));
         let work = self.work_mut(cx);
         work.search = search;
         work.fill = coding;

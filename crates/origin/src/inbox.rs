@@ -213,7 +213,7 @@ impl<F: File> Conn<F> {
     fn reads_on(&self) -> bool {
         match self.state() {
             State::Head | State::Find | State::Fill | State::Hold | State::Content => true,
-            State::Send => self.after == After::KeepAlive,
+            State::Send | State::Warm => self.after == After::KeepAlive,
             State::Shut | State::Linger | State::Close => false,
         }
     }

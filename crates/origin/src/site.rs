@@ -98,6 +98,10 @@ pub struct Deadlines {
     pub send_window_ms: u64,
     /// Bytes per second that the peer must take within each window.
     pub send_rate_min: u64,
+    /// How long the disk may take for one operation.
+    pub disk_ms_max: u64,
+    /// How much of that a peer is waited for that sends no more, and may have left.
+    pub half_closed_ms_max: u64,
     /// From the end of our half of a connection to the end of the peer's.
     pub linger_ms_max: u64,
     /// When the server is going away: how long an idle connection may still send a request, which
@@ -113,6 +117,8 @@ impl Default for Deadlines {
             idle_ms_max: 60_000,
             send_window_ms: 10_000,
             send_rate_min: 256,
+            disk_ms_max: 30_000,
+            half_closed_ms_max: 500,
             linger_ms_max: 2_000,
             drain_idle_ms: 250,
         }

@@ -37,6 +37,8 @@ fn deadlines(settings: &Settings) -> Deadlines {
         idle_ms_max: settings.number("limits.idle_ms_max"),
         send_window_ms: settings.number("limits.send_window_ms"),
         send_rate_min: settings.number("limits.send_rate_min"),
+        disk_ms_max: settings.number("limits.disk_ms_max"),
+        half_closed_ms_max: settings.number("limits.half_closed_ms_max"),
         linger_ms_max: settings.number("limits.linger_ms_max"),
         drain_idle_ms: settings.number("limits.drain_idle_ms"),
     }

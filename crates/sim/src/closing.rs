@@ -26,8 +26,9 @@ impl Closing<'_> {
             CloseReason::Reset
                 | CloseReason::Failed
                 | CloseReason::SendDeadline
+                | CloseReason::DiskDeadline
                 | CloseReason::Truncated
-        );
+        ) || self.gave_up_half();
         if cut.is_some() && !excused {
             return Err(format!("a response is cut, and it ends as {:?}", self.reason));
         }
@@ -51,6 +52,7 @@ impl Closing<'_> {
         let status = link.last_status;
         let held = match self.reason {
             CloseReason::PeerClosed => link.ended && !partial && !link.terminal,
+            CloseReason::PeerAborted if self.gave_up_half() => true,
             CloseReason::PeerAborted => link.ended && partial && !link.terminal,
             CloseReason::Reset => link.broke.is_some() && link.pipe.reset,
             CloseReason::Failed => link.broke.is_some() && !link.pipe.reset,
@@ -71,6 +73,9 @@ impl Closing<'_> {
                 let own = link.last_wait(self.now.tick) <= start;
                 own && link.acked_since(start + 1) < self.due(deadlines.send_window_ms)
             }
+            CloseReason::DiskDeadline => {
+                link.overdue.is_some() && (!link.terminal || status == 503)
+            }
             CloseReason::Truncated => link.shrank,
             CloseReason::Drained => link.drained.is_some(),
             // A server of one connection has room.
@@ -88,6 +93,12 @@ impl Closing<'_> {
             link.broke,
             link.acked.last()
         ))
+    }
+
+    /// The disk was not waited for any longer because the peer had said that it sends no more.
+    fn gave_up_half(&self) -> bool {
+        let gave_up = self.link.overdue.is_some_and(|at| at.step == self.now.step);
+        self.reason == CloseReason::PeerAborted && gave_up && self.link.pipe.fin
     }
 
     /// 400 to a path that is none ends nothing by itself.
@@ -130,7 +141,7 @@ impl Closing<'_> {
 pub(crate) fn patience(site: &Site, link: &Link) -> u64 {
     let deadlines = &site.deadlines;
     let once = deadlines.head_ms_max + deadlines.send_window_ms * 3 + link.lateness * 4;
-    let disk = 10 * DISK_MS_MAX;
+    let disk = 10 * deadlines.disk_ms_max.max(DISK_MS_MAX);
     // What the peer had sent before may be answered one after the other.
     let waiting = link.requests.len() as u64 + 1;
     let idle = deadlines.idle_ms_max.max(deadlines.first_request_ms_max);

@@ -105,6 +105,13 @@ impl Judge<'_> {
         if !request.refusals.is_empty() {
             return self.refused(number, response).map(|()| (true, None));
         }
+        let overdue = self.link.overdue.is_some_and(|at| at.step >= asked.step);
+        if overdue
+            && response.status == 503
+            && response.text("connection").as_deref() == Some("close")
+        {
+            return page(response, 503, request.verb == Verb::Head).map(|()| (true, None));
+        }
         let faults = content_faults(request, self.site);
         if !faults.is_empty() {
             return match faults.contains(&response.status) {

@@ -63,6 +63,8 @@ pub(crate) struct Link {
     pub(crate) asking: Option<Vec<u8>>,
     /// How much the peer had acknowledged, and when.
     pub(crate) acked: Vec<(u64, u64)>,
+    /// When what the disk was asked for was given up last.
+    pub(crate) overdue: Option<Stamp>,
     /// Until when a `Send` has waited for the disk.
     pub(crate) waited: u64,
     /// Since when something is being sent without a pause.
@@ -104,6 +106,7 @@ impl Link {
             unreadable: Vec::new(),
             asking: None,
             acked: vec![(0, 0)],
+            overdue: None,
             waited: 0,
             sending_since: None,
             rested: Stamp::default(),
@@ -133,6 +136,13 @@ impl Link {
     /// When the disk answers that a `Send` waits for.
     pub(crate) fn disk_answers(&self) -> u64 {
         self.parked.as_ref().map_or(NEVER, |parked| parked.disk)
+    }
+
+    /// What is out that waits for the disk.
+    pub(crate) fn at_disk(&self) -> Option<OpKind> {
+        let Parked { op, disk, .. } = self.parked.as_ref()?;
+        let kind = op.kind();
+        (matches!(kind, OpKind::Open | OpKind::Read) || *disk < NEVER).then_some(kind)
     }
 
     /// When a `Send` waited for the disk last: now, or until when.

@@ -1,5 +1,8 @@
 //! Sites: limits, deadlines and rules, small enough that schedules run into them.
-use crate::dice::{Dice, index};
+use crate::{
+    closing::DISK_MS_MAX,
+    dice::{Dice, index},
+};
 use regatta_origin::{CachingRules, ContentRules, Deadlines, Limits, Site};
 
 /// A site drawn at random.
@@ -12,6 +15,8 @@ pub(crate) fn site(dice: &mut Dice) -> Site {
             idle_ms_max: dice.pick(&[100, 5_000, 60_000, 60_000]),
             send_window_ms: dice.pick(&[100, 1_000, 10_000]),
             send_rate_min: dice.pick(&[0, 10, 256, 100_000]),
+            disk_ms_max: dice.pick(&[DISK_MS_MAX, 1_000, 30_000]),
+            half_closed_ms_max: dice.pick(&[0, 30, 500]),
             linger_ms_max: dice.pick(&[50, 2_000]),
             drain_idle_ms: dice.pick(&[0, 20, 250]),
         },

@@ -54,6 +54,8 @@ pub(crate) struct World<'a> {
     disk_ms: u64,
     /// And how slow at most before something can be sent.
     warm_ms: u64,
+    /// The disk does not answer at all, now and then.
+    hangs: bool,
     /// Sockets fail now and then.
     faulty: bool,
 }
@@ -115,6 +117,7 @@ impl<'a> World<'a> {
             changes: 1_000 + dice.below(2_000),
             drains: if dice.one_in(4) { 1_000 + dice.below(3_000) } else { NEVER },
             sweeps: 1_000,
+            hangs: dice.one_in(5),
             faulty: dice.one_in(10),
             disk_ms: dice.pick(&[0, 0, 1, 20, DISK_MS_MAX]),
             warm_ms: dice.pick(&[0, 0, 0, DISK_MS_MAX, 3 * cx.site.deadlines.send_window_ms]),
@@ -220,6 +223,7 @@ impl<'a> World<'a> {
         }
         link.deadline = deadline;
         let delay = match kind {
+            OpKind::Open | OpKind::Read if self.hangs && self.dice.one_in(8) => NEVER - now.tick,
             OpKind::Open | OpKind::Read => self.dice.below(self.disk_ms + 1),
             _ if self.dice.one_in(8) => self.dice.below(20),
             _ => 0,
@@ -239,20 +243,39 @@ impl<'a> World<'a> {
         let warms = matches!(&op, Op::Send(outbox) if outbox.at_file()) && self.warm_ms > 0;
         let disk = if warms && self.dice.one_in(2) { self.warm(at) } else { NEVER };
         self.links[at].parked = Some(Parked { op, ready: now.tick + delay, disk });
+        self.notice(at)
+    }
+
+    /// The driver sees that a peer has left whose operation waits for the disk.
+    fn notice(&mut self, at: usize) -> Result<(), String> {
+        let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
+        let (Some(kind), Some(conn)) = (link.at_disk(), &mut link.conn) else { return Ok(()) };
+        if link.pipe.reset {
+            link.broke = Some(kind);
+            conn.cut(CloseReason::Reset, now, &cx);
+            link.parked = None;
+            return self.take(at);
+        }
+        if link.pipe.fin {
+            conn.peer_ended(now, &cx);
+            conn.check_invariants();
+            link.deadline = conn.deadline().0;
+        }
         Ok(())
     }
 
     /// The disk is asked before something is sent; when it will answer.
     fn warm(&mut self, at: usize) -> u64 {
-        let link = &mut self.links[at];
+        let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
         if let Some(conn) = &mut link.conn
             && self.plant != Some(Plant::SlowDisk)
         {
-            conn.wait_for_disk();
+            conn.wait_for_disk(now, &cx);
             conn.check_invariants();
         }
         trace::push(self.stamp, at, Event::AsksDisk);
-        self.stamp.tick + self.dice.below(self.warm_ms + 1)
+        let never = self.hangs && self.dice.one_in(8);
+        if never { NEVER - 1 } else { now.tick.0 + self.dice.below(self.warm_ms + 1) }
     }
 
     /// The disk has answered: what it was asked for can be sent.
@@ -505,6 +528,9 @@ impl<'a> World<'a> {
         let dropped = conn.abandoned();
         trace::push(self.stamp, at, Event::Expired { queued, dropped });
         if dropped {
+            if link.at_disk().is_some() {
+                (link.overdue, link.waited) = (Some(self.stamp), self.stamp.tick);
+            }
             link.parked = None;
             return self.take(at);
         }
@@ -577,7 +603,7 @@ impl<'a> World<'a> {
         let goes_on = busy || waits && link.peer.left_how.is_none() || more;
         let pause = link.peer.pause(fresh, dice);
         link.peer.next = if goes_on { now.tick + pause.max(1) } else { NEVER };
-        Ok(())
+        if left { self.notice(at) } else { Ok(()) }
     }
 
     /// Something changed for the peer: it will look.

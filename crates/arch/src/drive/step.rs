@@ -45,6 +45,8 @@ pub struct Slot {
     readable: bool,
     /// The peer has said that it sends no more, so a short read does not mean that all was read.
     hangup: bool,
+    /// The connection broke, or both of its directions are over.
+    broken: bool,
     /// The poller has said that the socket takes bytes, and nothing since has said otherwise.
     writable: bool,
 }
@@ -67,6 +69,7 @@ impl Slot {
             asked: false,
             readable,
             hangup: false,
+            broken: false,
             writable: false,
         }
     }
@@ -81,6 +84,7 @@ impl Slot {
     pub const fn note(&mut self, event: &Event) {
         self.readable |= event.readable;
         self.hangup |= event.hangup;
+        self.broken |= event.broken;
         self.writable |= event.writable;
     }
 
@@ -165,6 +169,23 @@ pub struct Io<'a> {
 
 /// Runs one connection until it would block or its budget is spent.
 pub fn step(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
+    let turn = advance(slot, key, io, now, cx);
+    if turn == Turn::Parked && slot.hangup { parked(slot, now, cx) } else { turn }
+}
+
+/// The disk is at work for a peer that may have left: the connection of one that has ends now,
+/// and whatever the disk brings for it is thrown away.
+#[cold]
+fn parked(slot: &mut Slot, now: Now, cx: &FileCx<'_>) -> Turn {
+    if slot.broken {
+        slot.conn.cut(CloseReason::Reset, now, cx);
+        return Turn::Closed(CloseReason::Reset);
+    }
+    slot.conn.peer_ended(now, cx);
+    Turn::Parked
+}
+
+fn advance(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
     let mut ops = io.rules.ops_max;
     if let Some(mut parked) = slot.send.take() {
         let outbox = std::mem::take(&mut *parked);
@@ -283,7 +304,7 @@ fn send(
     if at_file {
         match ready(slot, key, &outbox, io) {
             Some(bytes) => most = most.min(bytes),
-            None => return Some(park_for_disk(slot, outbox, io)),
+            None => return Some(park_for_disk(slot, outbox, io, now, cx)),
         }
     }
     let started = if at_file { clock::nanos() } else { 0 };
@@ -345,9 +366,15 @@ fn ready(slot: &mut Slot, key: u64, outbox: &Outbox<StaticFile>, io: &mut Io<'_>
 }
 
 /// Keeps an outbox until the disk has made the file at its front ready.
-fn park_for_disk(slot: &mut Slot, outbox: Outbox<StaticFile>, io: &mut Io<'_>) -> Turn {
+fn park_for_disk(
+    slot: &mut Slot,
+    outbox: Outbox<StaticFile>,
+    io: &mut Io<'_>,
+    now: Now,
+    cx: &FileCx<'_>,
+) -> Turn {
     let turn = park(slot, outbox, io, Turn::Parked);
-    slot.conn.wait_for_disk();
+    slot.conn.wait_for_disk(now, cx);
     slot.warming = slot.send.take();
     slot.asked = true;
     turn

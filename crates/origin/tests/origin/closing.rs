@@ -2,7 +2,7 @@
 use crate::rig::{Client, Expected, Rig, check};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Fault, OpKind};
-use regatta_origin::{Deadlines, Limits, Outcome, Site};
+use regatta_origin::{CachingRules, Deadlines, Limits, Outcome, Site};
 
 const TEN: &[u8] = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 const BIG: &[u8] = b"GET /big.bin HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -446,7 +446,7 @@ fn what_the_server_ends_is_told_as_cut_short() {
 }
 
 #[test]
-fn expiry_leaves_the_disk_and_the_half_close_alone() {
+fn expiry_leaves_a_half_close_alone_and_the_disk_its_time() {
     use OpKind::{Close, Open, Read, Recv, Send, Shut};
     let rig = Rig::new(Site::default());
     let cx = rig.cx();
@@ -457,7 +457,7 @@ fn expiry_leaves_the_disk_and_the_half_close_alone() {
     let mut kinds = Vec::new();
     while let Some(op) = conn.next_op() {
         kinds.push(op.kind());
-        rig.pass(1_000_000);
+        rig.pass(if op.kind() == Shut { 1_000_000 } else { 29_999 });
         let held = matches!(op.kind(), Open | Read | Shut);
         if held {
             conn.expire(0, rig.now(), &cx);
@@ -465,6 +465,7 @@ fn expiry_leaves_the_disk_and_the_half_close_alone() {
         }
         conn.check_invariants();
         if op.kind() == Recv {
+            rig.pass(1_000_000);
             conn.expire(0, rig.now(), &cx);
             assert!(conn.abandoned());
             continue;
@@ -487,9 +488,9 @@ fn the_time_of_the_disk_is_not_the_peers() {
     assert_eq!(client.waits_for(), Some(OpKind::Send));
     assert!(!client.expire(1_000, 49_900), "it takes just enough");
     rig.pass(999);
-    client.conn.wait_for_disk();
+    client.conn.wait_for_disk(rig.now(), &rig.cx());
     client.conn.check_invariants();
-    assert!(!client.expire(1_000_000, 49_900), "it could not take anything");
+    assert!(!client.expire(29_999, 49_900), "it could not take anything");
     client.conn.disk_answered(rig.now(), &rig.cx());
     client.conn.check_invariants();
     assert!(!client.expire(999, 49_900), "it has a whole window");
@@ -502,4 +503,61 @@ fn the_time_of_the_disk_is_not_the_peers() {
     client.conn.held_up(5_000);
     assert!(!client.expire(5_999, 50_000));
     assert!(client.expire(1, 50_000));
+}
+
+/// `Open`, `Read`, and a `Send` that waits for the disk, which never answers.
+#[test]
+fn a_disk_that_does_not_answer_is_not_waited_for() {
+    let caching = CachingRules { body_bytes_max: 8 << 10, ..CachingRules::default() };
+    let rig = || Rig::new(Site { caching: caching.clone(), ..Site::default() });
+    for (method, of, body) in [("GET", 0, true), ("HEAD", 0, false), ("GET", 1, true)] {
+        let rig = rig();
+        rig.log.on.set(true);
+        let mut client = rig.connect();
+        (client.hold_opens, client.hold_reads) = (of == 0, of == 1);
+        let request = format!("{method} /small.bin HTTP/1.1\r\nHost: a\r\n\r\nGET /");
+        client.feed(request.as_bytes());
+        assert_eq!(client.waits_for(), Some([OpKind::Open, OpKind::Read][of]));
+        assert!(!client.expire(29_999, 0));
+        assert!(client.expire(1, 0), "it is abandoned");
+        let text = String::from_utf8_lossy(&client.output).into_owned();
+        assert!(text.starts_with("HTTP/1.1 503 ") && text.contains("Connection: close"), "{text}");
+        assert!(text.contains("Retry-After: 1") && text.ends_with("\r\n\r\n") != body, "{text}");
+        client.end();
+        ends(&client, CloseReason::DiskDeadline);
+        assert_eq!((rig.count(Counter::Requests), rig.count(Counter::Replies)), (1, 1));
+        assert_eq!(rig.log.told.borrow()[0].status, 503);
+    }
+    let rig = rig();
+    let mut client = rig.connect();
+    client.room = 1_000;
+    client.feed(BIG);
+    client.conn.wait_for_disk(rig.now(), &rig.cx());
+    assert!(client.expire(30_000, 0));
+    ends(&client, CloseReason::DiskDeadline);
+    assert_eq!(rig.count(Counter::RepliesCut), 1);
+}
+
+/// A peer that sends no more is waited for a little, and answered if the disk does.
+#[test]
+fn the_disk_has_less_time_for_a_peer_that_sends_no_more() {
+    for answers in [true, false] {
+        let rig = Rig::new(Site::default());
+        let mut client = rig.connect();
+        client.hold_opens = true;
+        client.feed(b"GET /ten.txt HTTP/1.0\r\n\r\n");
+        client.conn.peer_ended(rig.now(), &rig.cx());
+        assert!(!client.expire(400, 0));
+        client.conn.peer_ended(rig.now(), &rig.cx());
+        assert!(!client.expire(99, 0), "that it is said again changes nothing");
+        if answers {
+            client.hold_opens = false;
+            client.run();
+            assert_eq!(client.statuses(), [200]);
+        } else {
+            assert!(client.expire(1, 0));
+            ends(&client, CloseReason::PeerAborted);
+            assert!(client.output.is_empty());
+        }
+    }
 }

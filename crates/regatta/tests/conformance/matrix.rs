@@ -189,6 +189,12 @@ macro_rules! one_queue {
 /// systems.md §8.6: helpers wait for the disk, and are started on demand.
 macro_rules! helpers {
     ($variant:ident) => {
+        mod hanging {
+            topics! { $variant
+                slow_disk: who_leaves_frees_its_place the_disk_has_a_deadline
+                    a_half_closed_client_is_answered;
+            }
+        }
         topics! { $variant
             disk: cold_files_go_to_who_asked helpers_are_the_other_tasks helpers_pass_no_content;
         }
@@ -209,6 +215,12 @@ macro_rules! mortal {
 /// systems.md §8.6: what would block is continued elsewhere, and nothing else is.
 macro_rules! lazy {
     ($variant:ident) => {
+        mod hanging {
+            topics! { $variant
+                slow_disk: who_leaves_frees_its_place the_disk_has_a_deadline
+                    a_half_closed_client_is_answered;
+            }
+        }
         topics! { $variant
             disk: cold_files_go_to_who_asked only_what_would_block_is_deferred;
         }

@@ -1,12 +1,14 @@
 //! Disks that are slower than clients may be.
 
-use crate::client::{Client, request};
-use crate::harness::{Launch, Server, Variant};
+use crate::client::{Client, get, request};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::{Site, pattern};
 use crate::skips::skip;
 use rustix::fs::{Advice, fadvise, fsync};
+use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::process::geteuid;
 use std::fs::File;
+use std::io::IoSliceMut;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,5 +62,103 @@ pub(crate) fn the_disk_is_not_the_clients_fault(variant: &Variant) {
     });
     if begin.elapsed() < Duration::from_millis(900) {
         skip("needs a file system that lets go of its files");
+    }
+}
+
+/// A disk that has no answer for as long as a case lasts.
+const HANGS: &str = "lab.disk_seek_us=1h";
+
+/// A site with a file to be sent and one to be read, neither in memory; false if the file system
+/// does not let go of files.
+fn put_both(site: &Site) -> bool {
+    put_cold(site, "large.bin", &pattern(300_000, 1));
+    put_cold(site, "small.bin", &pattern(3_000, 2));
+    site.put("page.txt", "a page\n");
+    // A look starts to bring in what is not there.
+    put_cold(site, "other.bin", &pattern(3_000, 3));
+    let file = File::open(site.path("other.bin")).expect("our file");
+    let mut byte = [0];
+    let into = &mut [IoSliceMut::new(&mut byte)];
+    preadv2(&file, into, 0, ReadWriteFlags::NOWAIT).is_err()
+}
+
+/// Clients leave while the disk hangs: their places are free at once, whatever helpers and kernel
+/// are still at, and what is in memory is served all the while.
+pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {
+    const CLIENTS: usize = 20;
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let launch = with_disk(variant, &site).sets(&[HANGS, "cache.revalidate_ms=1h"]);
+    let server = launch.set(format!("limits.connections_max={}", CLIENTS + 1)).start();
+    let caches = !variant.has("cache.enabled=false");
+    let mut page = server.connect();
+    page.get("/page.txt").expect(200);
+    for round in 0..3 {
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+        for (at, client) in clients.iter_mut().enumerate() {
+            client.send(get(["/large.bin", "/small.bin"][at % 2]));
+        }
+        let all = || server.open_connections() == CLIENTS + 1;
+        assert!(eventually(PATIENCE, all), "{} are there", server.open_connections());
+        thread::sleep(Duration::from_millis(100));
+        if caches {
+            page.get("/page.txt").expect(200);
+        }
+        let left = Instant::now();
+        for client in clients {
+            // One that has not read all that came breaks the connection when it closes it.
+            if round == 0 { client.abort() } else { drop(client) }
+        }
+        let free = || server.open_connections() == 1;
+        assert!(eventually(PATIENCE, free), "{} are there", server.open_connections());
+        let took = left.elapsed();
+        assert!(took < Duration::from_secs(2), "their places are free after {took:?}");
+    }
+    let top = server.top();
+    assert_eq!(top["total"]["gauges"]["connections_open"].as_u64(), Some(1));
+    if caches {
+        page.get("/page.txt").expect(200);
+        server.connect().get("/page.txt").expect(200);
+    }
+}
+
+/// A client that stays is told that the disk does not answer, or cut where its answer has begun.
+pub(crate) fn the_disk_has_a_deadline(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let server = with_disk(variant, &site).sets(&[HANGS, "limits.disk_ms_max=500"]).start();
+    let (mut small, mut large) = (server.connect(), server.connect());
+    small.send(get("/small.bin"));
+    large.send(get("/large.bin"));
+    let begin = Instant::now();
+    if !variant.has("cache.enabled=false") {
+        let answer = small.answer("GET").expect(503);
+        assert!(answer.closes() && answer.field("Retry-After").is_some(), "{}", answer.brief());
+        assert!(begin.elapsed() >= Duration::from_millis(500));
+    }
+    assert!(small.rest_or_reset().is_empty() || variant.has("cache.enabled=false"));
+    assert!(large.rest_or_reset().len() < 10_000);
+    drop((small, large));
+    assert!(eventually(PATIENCE, || server.open_connections() == 0));
+    let top = server.top();
+    assert_eq!(top["total"]["counters"]["closed_disk_deadline"].as_u64(), Some(2));
+}
+
+/// Who says that it sends no more may still be there, and is answered if that does not take long.
+pub(crate) fn a_half_closed_client_is_answered(variant: &Variant) {
+    let site = Site::new();
+    put_both(&site);
+    let settings = ["lab.disk_seek_us=50000", "limits.half_closed_ms_max=5000"];
+    let server = with_disk(variant, &site).sets(&settings).start();
+    for (name, bytes) in [("large.bin", pattern(300_000, 1)), ("small.bin", pattern(3_000, 2))] {
+        put_cold(&site, name, &bytes);
+        let mut client = server.connect();
+        client.send(get(&format!("/{name}")));
+        client.half_close();
+        assert!(client.answer("GET").expect(200).body == bytes, "{name}");
     }
 }

@@ -174,6 +174,24 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Measured over limits.send_window_ms. 0 asks only for progress.",
     ),
     option(
+        "limits.disk_ms_max",
+        millis(1, DAY_MS),
+        "30000",
+        "How long the disk may take to open a file, or to bring a piece of one.",
+        "Then the request is answered 503, and the connection is closed; within a body it is \
+         closed at once. 30 s is when Linux itself takes a command to a disk for lost. A loop that \
+         waits for the disk itself (sped and its kin) cannot look at the time meanwhile.",
+    ),
+    option(
+        "limits.half_closed_ms_max",
+        millis(0, DAY_MS),
+        "500",
+        "How long a client is waited for that has closed its half, while the disk is asked for it.",
+        "It may have left, or only have sent all that it has to send: nobody can tell. If the disk \
+         answers in this time so does the server; if not the connection is closed. One that broke \
+         (RST) is closed at once, by an architecture that does not wait for the disk itself.",
+    ),
+    option(
         "limits.linger_ms_max",
         millis(0, HOUR_MS),
         "2000",
@@ -524,7 +542,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     option(
         "lab.disk_seek_us",
-        Kind::Micros { min: 0, max: 1_000_000 },
+        Kind::Micros { min: 0, max: 3_600_000_000 },
         "3 ms",
         "How long a head of the simulated disk is under way to what it reads.",
         "Each request takes it once, whatever was read before.",

@@ -156,6 +156,7 @@ impl Poller for Epoll {
                 readable: hangup || flags.contains(Flags::IN),
                 writable: broken || flags.contains(Flags::OUT),
                 hangup,
+                broken,
             }
         }));
         Ok(events.len())
@@ -170,12 +171,12 @@ impl Poller for Epoll {
     }
 }
 
-/// [`Interest::NONE`] is watched for edges: a hangup, which comes unasked, then comes once.
+/// [`Interest::NONE`] is watched for edges: a hangup then comes once.
 fn level(interest: Interest) -> Flags {
     let mut flags = Flags::empty();
     flags.set(Flags::IN, interest.read);
     flags.set(Flags::OUT, interest.write);
-    flags.set(Flags::ET, interest == Interest::NONE);
+    flags.set(Flags::ET | Flags::RDHUP, interest == Interest::NONE);
     flags
 }
 

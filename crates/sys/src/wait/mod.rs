@@ -46,10 +46,13 @@ pub struct Event {
     pub readable: bool,
     /// Sending will not block. True on a broken connection too.
     pub writable: bool,
-    /// The peer sends no more (where that is watched: edge-triggered epoll), both directions are
-    /// over, or the connection broke: the next operation says which. A short read does not mean
-    /// that everything has been read. A [`Select`] cannot tell, and says so by readiness alone.
+    /// The peer sends no more (where that is watched: edge-triggered epoll, and by all where there
+    /// is no other interest), both directions are over, or the connection broke: the next operation
+    /// says which. A short read does not mean that everything has been read. Where there is
+    /// interest a [`Select`] cannot tell, and says so by readiness alone.
     pub hangup: bool,
+    /// The connection broke, or both of its directions are over: nobody is there. A hangup, too.
+    pub broken: bool,
 }
 
 /// A wait mechanism.
@@ -93,7 +96,9 @@ pub trait Poller: fmt::Debug {
 
     /// Changes key and interest of a watched descriptor.
     ///
-    /// With [`Interest::NONE`] at most one hangup is reported, and nothing else.
+    /// With [`Interest::NONE`] a hangup is reported, once or, if the connection breaks after the
+    /// peer has sent its last, perhaps twice, and nothing else. A [`Select`] does not see it behind
+    /// bytes that have not been received.
     ///
     /// # Errors
     /// It is not being watched.

@@ -96,17 +96,23 @@ impl Poller for Poll {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
         }
-        let set = self.fds.iter().zip(&self.keys).filter(|(entry, _)| entry.revents != 0);
+        let set = self.fds.iter_mut().zip(&self.keys).filter(|(entry, _)| entry.revents != 0);
         for (entry, &key) in set.take(usize::try_from(ready).unwrap_or(0)) {
             if entry.revents & libc::POLLNVAL != 0 {
                 return Err(io::Error::from_raw_os_error(libc::EBADF));
             }
-            let hangup = entry.revents & (libc::POLLHUP | libc::POLLERR) != 0;
+            let broken = entry.revents & (libc::POLLHUP | libc::POLLERR) != 0;
+            let hangup = broken || entry.revents & libc::POLLRDHUP != 0;
+            if entry.events == QUIET {
+                // It would be reported again and again: a negative number is skipped.
+                entry.fd = !entry.fd;
+            }
             events.push(Event {
                 key,
                 readable: hangup || entry.revents & libc::POLLIN != 0,
-                writable: hangup || entry.revents & libc::POLLOUT != 0,
+                writable: broken || entry.revents & libc::POLLOUT != 0,
                 hangup,
+                broken,
             });
         }
         Ok(events.len())
@@ -121,12 +127,14 @@ impl Poller for Poll {
     }
 }
 
-/// A negative number makes poll(2) skip the entry, hangups and all.
+/// What is watched for where there is no interest.
+const QUIET: libc::c_short = libc::POLLRDHUP;
+
 const fn entry(fd: RawFd, interest: Interest) -> libc::pollfd {
     let read = if interest.read { libc::POLLIN } else { 0 };
     let write = if interest.write { libc::POLLOUT } else { 0 };
-    let fd = if read | write == 0 { !fd } else { fd };
-    libc::pollfd { fd, events: read | write, revents: 0 }
+    let events = if read | write == 0 { QUIET } else { read | write };
+    libc::pollfd { fd, events, revents: 0 }
 }
 
 /// The number of a descriptor, skipped or not.

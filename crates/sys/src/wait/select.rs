@@ -3,7 +3,7 @@ use super::{Event, Interest, Poller, timespec};
 use crate::chaos::{self, Hook};
 use std::{
     fmt, io,
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
     ptr,
     time::Duration,
 };
@@ -19,6 +19,8 @@ pub struct Select {
     /// What is wanted, one bit per descriptor.
     read: Vec<u64>,
     write: Vec<u64>,
+    /// Where nothing is wanted but to be told of a hangup.
+    quiet: Vec<u64>,
     /// What the kernel overwrites: the two sets, one behind the other.
     ready: Vec<u64>,
     /// The key of each watched descriptor, by its number; the last one is watched.
@@ -48,7 +50,12 @@ impl Select {
 
     fn want(&mut self, number: usize, interest: Interest) {
         let (word, bit) = (number / WORD_BITS, 1 << (number % WORD_BITS));
-        for (set, on) in [(&mut self.read, interest.read), (&mut self.write, interest.write)] {
+        let sets = [
+            (&mut self.read, interest.read),
+            (&mut self.write, interest.write),
+            (&mut self.quiet, interest == Interest::NONE),
+        ];
+        for (set, on) in sets {
             set[word] = if on { set[word] | bit } else { set[word] & !bit };
         }
         self.changes += 1;
@@ -69,6 +76,7 @@ impl Poller for Select {
             self.keys.resize(number + 1, None);
             self.read.resize(self.keys.len().div_ceil(WORD_BITS), 0);
             self.write.resize(self.read.len(), 0);
+            self.quiet.resize(self.read.len(), 0);
         }
         self.keys[number] = Some(key);
         self.len += 1;
@@ -86,6 +94,7 @@ impl Poller for Select {
     fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let number = self.find(fd)?;
         self.want(number, Interest::NONE);
+        self.quiet[number / WORD_BITS] &= !(1 << (number % WORD_BITS));
         self.keys[number] = None;
         self.len -= 1;
         let used = self.keys.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
@@ -101,7 +110,8 @@ impl Poller for Select {
         let count = libc::c_int::try_from(self.keys.len()).expect("descriptors are C ints");
         let words = self.keys.len().div_ceil(WORD_BITS);
         self.ready.clear();
-        self.ready.extend_from_slice(&self.read[..words]);
+        let looked_at = self.read.iter().zip(&self.quiet).map(|(read, quiet)| read | quiet);
+        self.ready.extend(looked_at.take(words));
         self.ready.extend_from_slice(&self.write[..words]);
         let (read, write) = self.ready.split_at_mut(words);
         let timeout = timespec(timeout);
@@ -128,10 +138,19 @@ impl Poller for Select {
             while either != 0 {
                 let bit = either.trailing_zeros() as usize;
                 either &= either - 1;
-                let key =
-                    self.keys[word * WORD_BITS + bit].expect("only watched ones are asked for");
+                let number = word * WORD_BITS + bit;
+                let key = self.keys[number].expect("only watched ones are asked for");
                 let (readable, writable) = (read >> bit & 1 != 0, write >> bit & 1 != 0);
-                events.push(Event { key, readable, writable, hangup: false });
+                if self.quiet[word] >> bit & 1 == 0 {
+                    events.push(Event { key, readable, writable, ..Event::default() });
+                    continue;
+                }
+                // It would be reported again and again.
+                self.quiet[word] &= !(1 << bit);
+                let (hangup, broken) = hung_up(number);
+                if hangup {
+                    events.push(Event { key, readable: true, writable: broken, hangup, broken });
+                }
             }
         }
         Ok(events.len())
@@ -144,6 +163,22 @@ impl Poller for Select {
     fn changes(&self) -> u64 {
         self.changes
     }
+}
+
+/// Whether the peer sends no more, and whether nobody is there: select(2) does not tell that from
+/// bytes.
+fn hung_up(number: usize) -> (bool, bool) {
+    let fd = RawFd::try_from(number).expect("descriptors are C ints");
+    let mut entry = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: the array is the one entry, ours and live; it does not wait.
+    if unsafe { libc::poll(&raw mut entry, 1, 0) } <= 0 {
+        return (false, false);
+    }
+    (
+        true,
+        entry.revents & libc::POLLRDHUP == 0
+            || entry.revents & (libc::POLLHUP | libc::POLLERR) != 0,
+    )
 }
 
 #[expect(clippy::cast_sign_loss, reason = "an open descriptor is not negative")]

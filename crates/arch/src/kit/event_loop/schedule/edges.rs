@@ -29,13 +29,15 @@ struct Known {
     full: bool,
     /// It has been said that the peer sends no more.
     ended: bool,
+    /// It has been said that nobody is there.
+    broken: bool,
 }
 
 impl Edges {
     pub(super) fn add(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
         let socket = fd.try_clone_to_owned()?;
         self.rooms.add(socket.as_fd(), key, Interest::WRITE)?;
-        self.known.push(Known { key, socket, unread: 0, full: true, ended: false });
+        self.known.push(Known { key, socket, unread: 0, full: true, ended: false, broken: false });
         Ok(())
     }
 
@@ -63,10 +65,11 @@ impl Edges {
         };
         let unread = rustix::io::ioctl_fionread(&known.socket)?;
         let comes = unread > known.unread;
-        let ends = event.hangup && !known.ended;
+        let ends = event.hangup && !known.ended || event.broken && !known.broken;
         let room = event.writable && known.full;
         known.unread = unread;
         known.ended |= event.hangup;
+        known.broken |= event.broken;
         known.full &= !room;
         Ok(comes || ends || room)
     }

@@ -169,6 +169,8 @@ fn site(dice: &mut Dice, shared: bool) -> Site {
         idle_ms_max: 6_000,
         send_window_ms: 5_000,
         send_rate_min: 64,
+        disk_ms_max: 3_000,
+        half_closed_ms_max: 300,
         linger_ms_max: 2_000,
         drain_idle_ms: 100,
     };

@@ -101,7 +101,7 @@ impl<'s, 'a, P: Poller> Moved<'s, 'a, P> {
         if !self.keys.is_empty() && world.dice.once_in(8) {
             let (_, key) = self.keys[world.dice.below(self.keys.len())];
             let (readable, writable) = (world.dice.once_in(2), world.dice.once_in(2));
-            events.push(Event { key, readable, writable, hangup: false });
+            events.push(Event { key, readable, writable, ..Event::default() });
             world.sums.spurious += 1;
         }
         if let Some(event) = events.first().copied()

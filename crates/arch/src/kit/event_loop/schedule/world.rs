@@ -9,6 +9,7 @@ use crate::kit::{
     dice::Dice,
 };
 use regatta_metrics::{Arena, Counter, Gauge, Phase};
+use regatta_op::CloseReason;
 use regatta_sys::{Bell, made_up};
 use rustix::io::Errno;
 use std::{
@@ -451,7 +452,8 @@ impl<'a> World<'a> {
             let slot = self.arena.slot(me);
             let get = |counter| slot.get(counter);
             let opened = get(Counter::ConnectionsOpened);
-            let closed: u64 = (0..12).map(|reason| get(Counter::closed(reason))).sum();
+            let closed: u64 =
+                (0..CloseReason::ALL.len()).map(|reason| get(Counter::closed(reason))).sum();
             let all = [get(Counter::AcceptOk), get(Counter::ConnectionsClosed), closed];
             self.must(all == [opened; 3], || {
                 format!("loop {me}: {opened} opened; accepted, closed, for a reason: {all:?}")
