@@ -140,7 +140,8 @@ pub struct ContentRules {
     pub not_found: Box<str>,
     /// Serve `name.br`, `name.zst`, `name.gz` for `name` to those who accept them.
     pub precompressed: bool,
-    /// Serve names that start with a dot. `.well-known` at the root always is.
+    /// Serve names that start with a dot. `.well-known` at the root always is, but for such names
+    /// in it.
     pub dotfiles: bool,
     /// The `charset` of text; empty is none.
     pub charset: Box<str>,

@@ -263,6 +263,27 @@ fn a_worker_that_hangs_is_killed_at_the_end() {
 }
 
 #[test]
+fn a_worker_that_says_nothing_is_named() {
+    let folder = Folder::new();
+    let log = folder.path("error.log");
+    let server = Server::serve(&folder, &["--set", &format!("log.error={log}")]);
+    let worker = server.worker();
+    let says = |part: &str| {
+        let start = Instant::now();
+        while !fs::read_to_string(&log).unwrap().contains(part) {
+            assert!(start.elapsed() < PATIENCE, "never said: {part}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    assert!(server.get().ends_with("hello\n"));
+    signal(worker, "STOP");
+    says(&format!("worker 0 (process {worker}) has not answered for "));
+    signal(worker, "CONT");
+    says(&format!("worker 0 (process {worker}) answers again after "));
+    assert!(server.get().ends_with("hello\n"));
+}
+
+#[test]
 fn workers_do_not_outlive_their_master() {
     let folder = Folder::new();
     let mut server = Server::serve(&folder, &[]);
@@ -317,6 +338,9 @@ fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
     assert!(!forgets || start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
     server.signal("TERM");
     let (_, said, _) = server.end();
+    if ours.contains("\nUid:\t0\t") {
+        assert!(said.contains("warning: serving as root: "), "{said}");
+    }
     assert!(said.contains("the disk is simulated in process: lab.disk_heads = 1,"), "{said}");
 }
 

@@ -10,6 +10,8 @@ pub mod machine;
 mod master;
 pub mod media;
 pub mod null;
+mod pid_file;
+mod silence;
 pub mod site;
 pub mod supervise;
 pub mod top;
@@ -58,6 +60,7 @@ pub struct Sources<'a> {
 /// # Errors
 /// What is wrong with the configuration, or why serving failed.
 pub fn serve(sources: &Sources<'_>) -> Result<(), Failure> {
+    proc_is_there()?;
     // Raised before the fork: workers inherit it.
     limits::raise_descriptors()
         .map_err(|error| Failure::Work(format!("cannot raise RLIMIT_NOFILE: {error}")))?;
@@ -92,6 +95,7 @@ pub struct Checked {
 /// # Errors
 /// All of it.
 pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
+    proc_is_there()?;
     let mut problems = Vec::new();
     let (good, said) = match understand(sources) {
         Ok(config) => {
@@ -110,6 +114,15 @@ pub fn check(sources: &Sources<'_>) -> Result<Checked, Failure> {
         Some(checked) if problems.is_empty() => Ok(checked),
         _ => Err(Failure::Configuration(problems)),
     }
+}
+
+/// A fork must know that there is one thread, and standard error is opened anew.
+fn proc_is_there() -> Result<(), Failure> {
+    if Path::new("/proc/self/fd").exists() {
+        return Ok(());
+    }
+    let why = "/proc is not mounted, and serving takes it: `mount -t proc proc /proc`";
+    Err(Failure::Work(why.to_owned()))
 }
 
 fn summary(config: &Config) -> String {

@@ -1,16 +1,15 @@
 //! What a configuration asks of the machine: users, directories, files. Looks, and changes nothing.
 use crate::{
     config::raw::{Problem, Said},
-    log,
+    log, pid_file,
 };
 use regatta_op::{Codings, OpenFault, OpenReq};
 use regatta_sys::{
-    OpenRules, Root, may_make_files, open_below,
-    process::{EXIT_UNSTARTED, Exit, User, fork_worker, set_user},
+    OpenRules, Root, open_below,
+    process::{EXIT_UNSTARTED, Exit, User, effective_user, fork_worker, is_unmapped, set_user},
 };
 use std::{
-    fs::{self, OpenOptions},
-    io,
+    fs, io,
     os::{fd::AsFd, unix::fs::MetadataExt},
     path::Path,
 };
@@ -57,7 +56,7 @@ pub fn writable(said: &Said) -> Vec<Problem> {
             continue;
         }
         let tried = match key {
-            "server.pid_file" => try_writing(Path::new(text)),
+            "server.pid_file" => pid_file::try_writing(Path::new(text)),
             _ => log::try_opening(Path::new(text)),
         };
         if let Err(error) = tried {
@@ -68,22 +67,8 @@ pub fn writable(said: &Said) -> Vec<Problem> {
     problems
 }
 
-fn try_writing(path: &Path) -> io::Result<()> {
-    match fs::metadata(path) {
-        // Opening a pipe would wait for its reader.
-        Ok(there) if !there.is_file() && !there.is_dir() => Ok(()),
-        Ok(_) => OpenOptions::new().append(true).open(path).map(drop),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            may_make_files(path.parent().unwrap_or(Path::new("/")))
-        }
-        Err(error) => Err(error),
-    }
-}
-
 fn user(said: &Said) -> Result<Option<User>, Problem> {
-    // The owner of this process's directory is its effective user.
-    let is_root = fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0);
-    if !is_root {
+    if effective_user() != 0 {
         return Ok(None);
     }
     let key = "server.user";
@@ -99,7 +84,7 @@ fn untold(said: &Said, user: Option<&User>) -> Option<Problem> {
         return None;
     }
     let owner = |path: &str| fs::metadata(path).ok().map(|found| found.uid());
-    let worker = user.map(|user| user.uid).or_else(|| owner("/proc/self"))?;
+    let worker = user.map_or_else(effective_user, |user| user.uid);
     let files = owner(said.settings.text("server.root"))?;
     (worker != 0 && worker != files).then(|| {
         let message = "the kernel says what is in memory to the owner of the files alone";
@@ -159,7 +144,14 @@ fn readable(said: &Said, root: &Root, user: Option<&User>) -> Result<(), Problem
         ),
         Ok(Exit::Code(NOT_THE_USER)) => {
             let problem = said.problem("server.user", &format!("cannot become {name}"));
-            Err(problem.hint("that takes CAP_SETUID and CAP_SETGID; or start as that user"))
+            Err(problem.hint(match user {
+                Some(user) if is_unmapped(user) => {
+                    "this user namespace has no such user, or lets nobody set groups: serve as \
+                     the one that it has, with --user 0:0, or map more users (newuidmap(1), \
+                     /etc/subuid)"
+                }
+                _ => "that takes CAP_SETUID and CAP_SETGID; or start as that user",
+            }))
         }
         Ok(Exit::Code(EXIT_UNSTARTED)) => {
             Err(said.problem(key, "the process that looks below it cannot start: see above"))

@@ -14,6 +14,8 @@ use crate::{
         self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, LogFile, Owner,
     },
     machine::Found,
+    pid_file::PidFile,
+    silence::{Heard, Silence},
     site,
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
 };
@@ -30,12 +32,11 @@ use regatta_sys::{
     wait::{Event, Interest, Poll, Poller},
 };
 use std::{
-    fmt, fs,
+    fmt,
     hash::{BuildHasher, RandomState},
     io,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
     process,
     rc::Rc,
     sync::Arc,
@@ -126,6 +127,10 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
     let keeper = keeper.map_err(|error| failed("cannot make a bell", error))?;
     let (access, errors) = logs(&config, arena, found.user.as_ref())?;
     tell(&config, &errors);
+    if found.user.as_ref().is_some_and(|user| user.uid == 0) {
+        let why = "serving as root: who breaks into a worker has the machine; name another --user";
+        errors.note(Level::Warning, format_args!("{why}"));
+    }
     simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
     let sockets = sockets(&config)?;
     let addresses =
@@ -340,7 +345,7 @@ impl Prepared {
     fn pid_file(&self, place: Place) -> Result<Option<PidFile>, Failure> {
         let Some(path) = self.env.settings.path(PID_FILE) else { return Ok(None) };
         PidFile::write(path).map(Some).map_err(|error| {
-            let message = format!("{PID_FILE}: cannot write to \"{}\": {error}", path.display());
+            let message = format!("{PID_FILE}: cannot write \"{}\": {error}", path.display());
             Failure::Configuration(vec![Problem::new(place, message)])
         })
     }
@@ -406,25 +411,6 @@ fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog
     }
 }
 
-/// The file with the master's number, for as long as this value lives.
-struct PidFile(PathBuf);
-
-impl PidFile {
-    fn write(path: &Path) -> io::Result<Self> {
-        fs::write(path, format!("{}\n", process::id()))?;
-        Ok(Self(path.to_owned()))
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        // Another server may have taken the file over.
-        if fs::read_to_string(&self.0).is_ok_and(|text| text.trim() == process::id().to_string()) {
-            let _ = fs::remove_file(&self.0);
-        }
-    }
-}
-
 /// Keys of the master's poller: children by number, their bells by number and this bit, signals,
 /// the keeper's bell.
 const READY: u64 = 1 << 32;
@@ -444,6 +430,7 @@ struct Master<'a> {
     /// Descriptors of a worker that has ended may still be open in the table that all share.
     unswept: bool,
     full: Full,
+    silence: Silence,
 }
 
 impl<'a> Master<'a> {
@@ -467,8 +454,9 @@ impl<'a> Master<'a> {
         let staff = Staff::new(posts, drain_ms_max, now).leaving_within(leave_ms_max);
         let children = (0..posts).map(|_| None).collect();
         let awaited = prepared.workers;
-        let full = Full::default();
-        Ok(Self { signals, poller, prepared, staff, children, awaited, unswept: false, full })
+        let (full, unswept) = (Full::default(), false);
+        let silence = Silence::new(prepared.workers, now);
+        Ok(Self { signals, poller, prepared, staff, children, awaited, unswept, full, silence })
     }
 
     fn run(&mut self) -> io::Result<Ending> {
@@ -511,6 +499,7 @@ impl<'a> Master<'a> {
             {
                 self.unswept = shared.crew.sweep() == Sweep::Later;
             }
+            self.listen();
             self.orders()?;
         }
     }
@@ -521,6 +510,34 @@ impl<'a> Master<'a> {
             self.follow(order)?;
         }
         Ok(())
+    }
+
+    /// Looks whether all workers go on.
+    fn listen(&mut self) {
+        let now = clock::now().tick;
+        // Of a keeper's workers the keeper says so.
+        if self.prepared.has_keeper() || !self.silence.is_due(now) {
+            return;
+        }
+        for (worker, child) in self.children.iter().enumerate() {
+            let slot = self.prepared.env.arena.slot(worker);
+            let heartbeat_ms = child.as_ref().map(|_| slot.heartbeat_ms());
+            let pid = child.as_ref().map_or(0, Child::pid);
+            match self.silence.hear(worker, heartbeat_ms, now) {
+                Some(Heard::Silent(ms)) => self.note(
+                    Level::Error,
+                    format_args!(
+                        "worker {worker} (process {pid}) has not answered for {ms} ms: it is \
+                         stopped, or something that it waits for hangs"
+                    ),
+                ),
+                Some(Heard::Again(ms)) => self.note(
+                    Level::Notice,
+                    format_args!("worker {worker} (process {pid}) answers again after {ms} ms"),
+                ),
+                None => {}
+            }
+        }
     }
 
     /// A worker is ready. Once all are, the world may know.

@@ -4,14 +4,17 @@
 //! of a path is never followed, links before it only if they are root's or this process's own, and
 //! what is opened is written to only once it has been seen what it is and whose.
 use rustix::{
-    fs::{CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, openat, readlinkat},
+    fs::{
+        AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, openat, readlinkat,
+        renameat, unlinkat,
+    },
     io::Errno,
     process::geteuid,
 };
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    io,
+    io::{self, Read, Write},
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Component, Path},
 };
@@ -85,6 +88,54 @@ impl Spot {
             }
         }
         Err(refused("someone removes and makes it again and again"))
+    }
+
+    /// What a regular file holds, so many bytes at most; `None` if there is no file.
+    ///
+    /// # Errors
+    /// It is not a regular file, or may not be read.
+    pub fn read(&self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        let file =
+            match openat(&self.directory, &*self.name, flags | OFlags::CLOEXEC, Mode::empty()) {
+                Err(Errno::NOENT) => return Ok(None),
+                Err(Errno::LOOP) => return Err(refused("symbolic links are not followed here")),
+                found => File::from(found?),
+            };
+        if !file.metadata()?.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
+        let mut bytes = Vec::new();
+        file.take(bytes_max as u64).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Puts a new file, which everybody may read, in the place of whatever has the name.
+    ///
+    /// # Errors
+    /// It cannot be made; what was there is there.
+    pub fn replace(&self, text: &[u8]) -> io::Result<()> {
+        let mut beside = OsString::from(".");
+        beside.push(&self.name);
+        beside.push(format!(".{}", std::process::id()));
+        // One that a process with the same number has left behind.
+        let _ = unlinkat(&self.directory, &*beside, AtFlags::empty());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = openat(&self.directory, &*beside, flags, Mode::from_raw_mode(0o644))?;
+        let written = File::from(made)
+            .write_all(text)
+            .and_then(|()| Ok(renameat(&self.directory, &*beside, &self.directory, &*self.name)?));
+        written.inspect_err(|_| {
+            let _ = unlinkat(&self.directory, &*beside, AtFlags::empty());
+        })
+    }
+
+    /// Removes the name.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn remove(&self) -> io::Result<()> {
+        Ok(unlinkat(&self.directory, &*self.name, AtFlags::empty())?)
     }
 }
 

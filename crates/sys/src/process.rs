@@ -1,5 +1,5 @@
 //! Workers as processes: forked by a master that has one thread, and never outliving it.
-pub use crate::user::{User, UserError, set_user};
+pub use crate::user::{User, UserError, is_unmapped, set_user};
 
 use crate::signal::Signal;
 use rustix::{
@@ -237,6 +237,12 @@ pub fn share_descriptors(one: u32, other: u32) -> io::Result<bool> {
     // SAFETY: takes five integers and no memory, so nothing has to hold.
     let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, FILES, 0, 0) };
     if order < 0 { Err(io::Error::last_os_error()) } else { Ok(order == 0) }
+}
+
+/// The user that this process is.
+#[must_use]
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// The threads of this process.

@@ -30,7 +30,7 @@ impl fmt::Display for UserError {
             Self::NoUser(name) => write!(
                 f,
                 "there is no user {name:?} in /etc/passwd; \
-                 give numbers as UID:GID for a user that is known elsewhere"
+                 give numbers as UID:GID, such as 65534:65534, for one that does not stand there"
             ),
             Self::NoGroup(name) => write!(f, "there is no group {name:?} in /etc/group"),
             Self::Unreadable(path, error) => write!(f, "cannot read {path}: {error}"),
@@ -49,8 +49,11 @@ impl User {
     /// # Errors
     /// There is no such user or group.
     pub fn find(spec: &str) -> Result<Self, UserError> {
-        let read =
-            |path| fs::read_to_string(path).map_err(|error| UserError::Unreadable(path, error));
+        // Two numbers say it all: a container from scratch has neither file.
+        let read = |path| match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(|error| UserError::Unreadable(path, error)),
+        };
         Self::find_in(spec, &read("/etc/passwd")?, &read("/etc/group")?)
     }
 
@@ -113,7 +116,10 @@ pub fn set_user(user: &User) -> io::Result<()> {
 
 fn become_user(user: &User) -> io::Result<()> {
     let (uid, gid) = (user.uid, user.gid);
-    if rustix::process::geteuid().is_root() {
+    let (own_uid, own_gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    // Root that stays root keeps its groups: where there is but one user, nobody may change them.
+    let stays = (uid, gid) == (0, 0) && own_uid.is_root() && own_gid.is_root();
+    if own_uid.is_root() && !stays {
         // SAFETY: the pointer and the length describe `user.groups`, which is live and only read.
         check(unsafe { libc::setgroups(user.groups.len(), user.groups.as_ptr()) })?;
     }
@@ -138,6 +144,24 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// True if this process's user namespace (user_namespaces(7)) does not have the user, or lets
+/// nobody set groups.
+#[must_use]
+pub fn is_unmapped(user: &User) -> bool {
+    let has = |map: &str, id: u32| {
+        fs::read_to_string(map).map_or(true, |map| {
+            map.lines().any(|line| {
+                let mut words = line.split_whitespace().map(|word| word.parse::<u64>().ok());
+                let (first, _, count) = (words.next(), words.next(), words.next());
+                let (Some(Some(first)), Some(Some(count))) = (first, count) else { return true };
+                (first..first.saturating_add(count)).contains(&u64::from(id))
+            })
+        })
+    };
+    let denied = fs::read_to_string("/proc/self/setgroups").is_ok_and(|text| text.trim() == "deny");
+    denied || !has("/proc/self/uid_map", user.uid) || !has("/proc/self/gid_map", user.gid)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,6 +180,8 @@ mod tests {
         assert_eq!(User::find_in("www:media", PASSWD, GROUP).unwrap(), other);
         let unknown = User { uid: 65534, gid: 7, groups: vec![] };
         assert_eq!(User::find_in("65534:7", PASSWD, GROUP).unwrap(), unknown);
+        // As in a container from scratch.
+        assert_eq!(User::find_in("65534:7", "", "").unwrap(), unknown);
     }
 
     #[test]

@@ -76,6 +76,22 @@ fn a_start_without_openat2() {
     }
 }
 
+/// A user namespace with one user lets nobody set groups: what to do is said.
+#[test]
+fn a_start_without_setgroups() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let errno = u16::try_from(Errno::PERM.raw_os_error()).expect("a small number");
+    let start = move || {
+        deny(Call::Setgroups, errno).expect("a kernel with filters");
+        bad_usage(&["serve", root(), "--listen", "127.0.0.1:0"], &["cannot become", "hint:"]);
+        // Who is root already sets none.
+        assert_eq!(run(&["check", root(), "--user", "0:0"]).code, Some(0));
+    };
+    std::thread::spawn(start).join().expect("said what is wrong");
+}
+
 /// A file made and removed again would be another server's that has just been made.
 #[test]
 fn check_makes_no_file() {

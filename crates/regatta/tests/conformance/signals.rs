@@ -230,9 +230,24 @@ pub(crate) fn pid_file(variant: &Variant) {
     let mut server = launch.set(format!("server.pid_file={}", path.display())).start();
     let text = fs::read_to_string(&path).expect("a pid file");
     assert_eq!(text.trim(), server.pid().to_string());
+    // Another server does not take it over, and says whose it is.
+    let root = site.root();
+    let set = format!("server.pid_file={}", path.display());
+    let args = ["serve", root.to_str().expect("text"), "--listen", "127.0.0.1:0", "--set", &set];
+    let said = run(&args);
+    let whose = format!("it is of the server that runs as process {}", server.pid());
+    assert!(said.code == Some(2) && said.stderr.contains(&whose), "{said:?}");
+    assert_eq!(fs::read_to_string(&path).expect("a pid file"), text);
     server.signal(Signal::TERM);
     assert!(server.exit_within(PATIENCE).is_some());
     assert!(!path.exists(), "the pid file is left behind");
+    // What a link leads to is not written to.
+    let theirs = site.beside("theirs");
+    fs::write(&theirs, "theirs").expect("a file");
+    std::os::unix::fs::symlink(&theirs, &path).expect("a link");
+    let said = run(&args);
+    assert!(said.code == Some(2) && said.stderr.contains("symbolic links"), "{said:?}");
+    assert_eq!(fs::read_to_string(&theirs).expect("a file"), "theirs");
 }
 
 /// Two servers on one port: the second fails and says so.

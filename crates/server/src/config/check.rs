@@ -171,6 +171,10 @@ pub fn address(text: &str) -> Result<SocketAddr, AddressFault> {
         let hint = SocketAddr::new(ip, 8080);
         return Err(fault("the port is missing", Some(format!("as in {hint}"))));
     }
+    if text.contains('/') || text.starts_with("unix:") {
+        let hint = "as in 127.0.0.1:8080; it is no URL, and sockets of unix(7) are not served";
+        return Err(fault("an address has a host and a port", Some(hint.to_owned())));
+    }
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(fault("an address has a host and a port", Some(format!("as in {text}:8080"))));
     };
@@ -348,6 +352,8 @@ mod tests {
 
     #[test]
     fn addresses_are_read_or_explained() {
+        const NO_ADDRESS: &str =
+            "as in 127.0.0.1:8080; it is no URL, and sockets of unix(7) are not served";
         for (text, expect) in [
             ("127.0.0.1:8080", Ok("127.0.0.1:8080")),
             ("[::1]:0", Ok("[::1]:0")),
@@ -359,6 +365,10 @@ mod tests {
             ("::1", Err("as in [::1]:8080")),
             ("[::1]", Err("as in [::1]:8080")),
             ("10.0.0.1", Err("as in 10.0.0.1:8080")),
+            ("unix:/run/x", Err(NO_ADDRESS)),
+            ("unix:x", Err(NO_ADDRESS)),
+            ("http://localhost:80", Err(NO_ADDRESS)),
+            ("/run/x", Err(NO_ADDRESS)),
             ("localhost", Err("as in localhost:8080")),
             ("127.0.0.1:99999", Err("")),
             ("127.0.0.1:http", Err("")),

@@ -96,8 +96,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Text,
         "nobody",
         "The user, by name or number, that workers become if the server is started by root.",
-        "Addresses are bound and the root is opened before; what lies below the root must be \
-         readable to this user. Started by anyone else, the server stays that user.",
+        "UID:GID needs no /etc/passwd. Addresses are bound and the root is opened before; what \
+         lies below the root must be readable to this user. Started by anyone else, the server \
+         stays that user.",
     ),
     option(
         "server.drain_ms_max",
@@ -111,7 +112,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Path,
         "",
         "A file to hold the number of the master process; removed at exit.",
-        "",
+        "It replaces what has that name, but not a link, nor the file of a server that runs.",
     ),
     option(
         "limits.head_bytes_max",
@@ -292,7 +293,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool,
         "false",
         "Whether names that start with a dot are served.",
-        "Below .well-known (RFC 8615) they are in any case.",
+        "What is in .well-known at the root (RFC 8615) is in any case, but for names in it that \
+         start with a dot themselves.",
     ),
     option(
         "content.symlinks",

@@ -385,7 +385,7 @@ fn unknown(place: Place, key: &str, is_table: bool) -> Problem {
     let near = nearest(key, options::all().map(|spec| spec.key));
     match near.or_else(|| elsewhere().map(|spec| spec.key)) {
         Some(near) => problem.hint(format!("did you mean {near}?")),
-        None => problem.hint("docs/options.md lists all options"),
+        None => problem.hint("`regatta serve --print-config` lists all options"),
     }
 }
 

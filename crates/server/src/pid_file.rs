@@ -1,0 +1,51 @@
+//! The file with the master's number.
+use regatta_sys::guarded::Spot;
+use std::{fs, io, path::Path, path::PathBuf, process};
+
+/// Longer than any number and its line feed, bytes.
+const BYTES_MAX: usize = 32;
+
+/// The file, for as long as this value lives.
+#[derive(Debug)]
+pub(crate) struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes the file, whole or not at all, unless it is of a server that runs.
+    pub(crate) fn write(path: &Path) -> io::Result<Self> {
+        let spot = Spot::find(path)?;
+        if let Some(other) = number(&spot)?.filter(|pid| *pid != process::id() && is_ours(*pid)) {
+            let why = format!("it is of the server that runs as process {other}; name another");
+            return Err(io::Error::other(why));
+        }
+        spot.replace(format!("{}\n", process::id()).as_bytes())?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Another server may have taken the file over.
+        if let Ok(spot) = Spot::find(&self.0)
+            && matches!(number(&spot), Ok(Some(pid)) if pid == process::id())
+        {
+            let _ = spot.remove();
+        }
+    }
+}
+
+/// Sees whether the file could be written, and writes none.
+pub(crate) fn try_writing(path: &Path) -> io::Result<()> {
+    number(&Spot::find(path)?)?;
+    regatta_sys::may_make_files(path.parent().unwrap_or(Path::new("/")))
+}
+
+fn number(spot: &Spot) -> io::Result<Option<u32>> {
+    let text = spot.read(BYTES_MAX)?;
+    Ok(text.and_then(|text| str::from_utf8(&text).ok()?.trim().parse().ok()))
+}
+
+/// Whether a process is one of this program, or called like it.
+fn is_ours(pid: u32) -> bool {
+    let name = |pid: &str| fs::read(format!("/proc/{pid}/comm")).ok();
+    name(&pid.to_string()).is_some_and(|its| Some(its) == name("self"))
+}
