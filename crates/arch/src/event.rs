@@ -57,7 +57,8 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         doc: "Whether sockets are in non-blocking or blocking mode when a response is sent.",
         long: "`blocking` sends each response with one call that may hold the whole process until \
                the peer has taken it ([E] §4.3, `sendfile-b`); a peer that takes nothing is given \
-               up after `limits.send_window_ms`. Not for servers with one process and real users.",
+               up after a third of `limits.send_window_ms`, and after one and a half of them where \
+               its response has just begun. Not for servers with one process and real users.",
         since: "0.1",
     },
     OptionSpec {
@@ -306,7 +307,9 @@ fn rules(settings: &Settings) -> Rules {
         full_read: settings.flag("accept.full_read"),
         eager_write: settings.flag("accept.eager_write"),
         edge: false,
+        // The kernel waits so long for each piece of a call: a call that fills the socket returns
+        // after two such waits, and so may the next. All four end within a window and a half.
         patience: blocking(settings)
-            .then(|| Duration::from_millis(settings.number("limits.send_window_ms"))),
+            .then(|| Duration::from_millis(settings.number("limits.send_window_ms").div_ceil(3))),
     }
 }

@@ -314,11 +314,18 @@ fn send(
         io.spent.send += ns;
         io.disk.sent(ns);
     }
+    // A blocking call may have taken as long as the peer is given.
+    let now = if io.rules.patience.is_some() { at_present(now) } else { now };
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let full = if at_file { Counter::SendfileWouldBlock } else { Counter::SendWouldBlock };
             cx.tally.add(full, 1);
             slot.writable = false;
+            if io.rules.patience.is_some() {
+                // The peer has taken nothing for all that time.
+                slot.conn.cut(CloseReason::SendDeadline, now, cx);
+                return None;
+            }
             Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)))
         }
         Err(error) => {
@@ -330,10 +337,22 @@ fn send(
             count(sent.call, sent.bytes, cx);
             slot.writable &= io.rules.edge;
             io.bytes = io.bytes.saturating_sub(sent.bytes);
+            let is_over = outbox.is_empty();
             slot.conn.complete(Done::Send(outbox, Ok(sent.bytes)), now, cx);
+            if io.rules.patience.is_some() && !is_over && slot.conn.deadline() <= now.tick {
+                // It filled the socket and then waited: another call would wait as long again.
+                let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
+                slot.conn.expire(queued, now, cx);
+            }
             None
         }
     }
+}
+
+/// The time after a call that may have blocked.
+#[cold]
+fn at_present(now: Now) -> Now {
+    Now { tick: Tick(clock::nanos() / 1_000_000), ..now }
 }
 
 fn count(call: SendCall, bytes: u64, cx: &FileCx<'_>) {

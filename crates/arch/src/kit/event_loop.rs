@@ -590,22 +590,23 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         {
             let Some(slot) = self.slots.get_mut(key) else { continue };
             slot.timer_at = Tick::NEVER;
-            if slot.conn.deadline() > self.now.tick {
-                let interest = slot.interest;
-                if settle(slot, key, interest, &mut self.poller, &mut self.wheel) {
+            if slot.conn.deadline() <= self.now.tick {
+                left -= 1;
+                // What the kernel holds has not reached the peer: progress is measured there.
+                let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
+                slot.conn.expire(queued, self.now, &self.around.cx);
+                if slot.conn.abandoned() {
                     Self::abandon(slot, key, disk);
-                    self.forget(key, CloseReason::Failed);
+                    self.turn(key, disk);
+                    continue;
                 }
-                continue;
             }
-            left -= 1;
-            // What the kernel still holds has not reached the peer: progress is measured there.
-            let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
-            slot.conn.expire(queued, self.now, &self.around.cx);
-            if slot.conn.abandoned() {
+            // It goes on with what it was doing: nothing is sent because a timer has fired.
+            let interest = slot.interest;
+            if settle(slot, key, interest, &mut self.poller, &mut self.wheel) {
                 Self::abandon(slot, key, disk);
+                self.forget(key, CloseReason::Failed);
             }
-            self.turn(key, disk);
         }
     }
 
