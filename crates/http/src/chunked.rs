@@ -36,10 +36,21 @@ pub struct Decoder {
 enum State {
     /// In a chunk's size, after so many digits.
     Size(u8),
-    /// In whitespace after the size, which only an extension may follow.
+    /// In whitespace after the size or an extension, which only another extension may follow.
     Blank,
-    /// In an extension.
+    /// Before an extension's name.
     Extension,
+    /// In its name, and in whitespace behind it.
+    ExtensionName,
+    ExtensionNameEnd,
+    /// Before its value.
+    ExtensionValue,
+    /// In a value that is a token.
+    Token,
+    /// In one that is a quoted string, after a backslash in it, and behind it.
+    Quoted,
+    Escaped,
+    QuotedEnd,
     /// After the CR of a size line.
     SizeEnd,
     /// In a chunk's data.
@@ -123,10 +134,15 @@ impl Decoder {
     fn step(&mut self, byte: u8) -> Result<State, ChunkFault> {
         Ok(match (self.state, byte) {
             (State::Size(digits), _) if byte.is_ascii_hexdigit() => self.digit(digits, byte)?,
-            (State::Size(1..) | State::Extension, b'\r') => State::SizeEnd,
-            (State::Size(1..) | State::Blank, b' ' | b'\t') => self.extra(State::Blank)?,
-            (State::Size(1..) | State::Blank, b';') => self.extra(State::Extension)?,
-            (State::Extension, _) if is_text(byte) => self.extra(State::Extension)?,
+            (State::Size(1..) | State::ExtensionName | State::Token | State::QuotedEnd, b'\r') => {
+                State::SizeEnd
+            }
+            (State::Size(1..), _) => self.extension(State::Blank, byte)?,
+            (State::Blank | State::Extension, _)
+            | (State::ExtensionName | State::ExtensionNameEnd | State::ExtensionValue, _)
+            | (State::Token | State::Quoted | State::Escaped | State::QuotedEnd, _) => {
+                self.extension(self.state, byte)?
+            }
             (State::SizeEnd, b'\n') if self.left == 0 => State::Line,
             (State::SizeEnd, b'\n') => State::Data,
             (State::DataEnd, b'\r') => State::DataEndLf,
@@ -138,6 +154,28 @@ impl Decoder {
             (State::Value, _) if is_text(byte) => self.extra(State::Value)?,
             (State::ValueEnd, b'\n') => State::Line,
             (State::LastLf, b'\n') => State::Done,
+            _ => return Err(ChunkFault),
+        })
+    }
+
+    /// The state after a byte of an extension (RFC 9112 §7.1.1).
+    fn extension(&mut self, state: State, byte: u8) -> Result<State, ChunkFault> {
+        use State::{
+            Blank, Escaped, Extension, ExtensionName, ExtensionNameEnd, ExtensionValue, Quoted,
+            QuotedEnd, Token,
+        };
+        self.extra(match (state, byte) {
+            (Quoted, b'"') => QuotedEnd,
+            (Quoted, b'\\') => Escaped,
+            (Quoted | Escaped, _) if is_text(byte) => Quoted,
+            (Blank | ExtensionName | ExtensionNameEnd | Token | QuotedEnd, b';') => Extension,
+            (ExtensionName | ExtensionNameEnd, b'=') => ExtensionValue,
+            (ExtensionValue, b'"') => Quoted,
+            (Extension | ExtensionName, _) if is_tchar(byte) => ExtensionName,
+            (ExtensionValue | Token, _) if is_tchar(byte) => Token,
+            (Extension | ExtensionValue, b' ' | b'\t') => state,
+            (ExtensionName | ExtensionNameEnd, b' ' | b'\t') => ExtensionNameEnd,
+            (Blank | Token | QuotedEnd, b' ' | b'\t') => Blank,
             _ => return Err(ChunkFault),
         })
     }
@@ -208,9 +246,9 @@ mod tests {
             ("1\r\na\r\nA\r\n0123456789\r\n0\r\n\r\n", "a0123456789"),
             ("a\r\n\r\n\r\n\r\n\r\n\r\n\r\n0\r\n\r\n", "\r\n\r\n\r\n\r\n\r\n"),
             ("0000000000000001\r\na\r\n0\r\n\r\n", "a"),
-            ("1;\r\na\r\n0\r\n\r\n", "a"),
             ("1;a\r\na\r\n0;b=c\r\n\r\n", "a"),
             ("1 ;\ta=\"\u{fc};\"\r\na\r\n0\t;b\r\n\r\n", "a"),
+            ("1;a;b = c ; d\t=\"\\\"\\\\=\" ;e=\"\"\r\na\r\n0\r\n\r\n", "a"),
             ("0\r\nA: b\r\nC:\r\n\r\n", ""),
             ("0\r\nA:\tb: \u{fc}\r\n\r\n", ""),
         ] {
@@ -240,6 +278,18 @@ mod tests {
             "1\ra",
             "1g\r\n",
             ";a\r\n",
+            "1;\r\n",
+            "1;;a\r\n",
+            "1;a=\r\n",
+            "1;a \r\n",
+            "1;a b\r\n",
+            "1;a=b=c\r\n",
+            "1;a=b \r\n",
+            "1;a@\r\n",
+            "1;=a\r\n",
+            "1;a=\"b\r",
+            "1;a=\"b\"c\r\n",
+            "1;a=b\"c\"\r\n",
             "1,\r\n",
             "1;a\n",
             "1;a\rb",

@@ -124,7 +124,16 @@ pub fn is_host(text: &[u8]) -> bool {
         [name @ .., b':'] if digits.len() <= 4 || is_five_digit_port(digits) => name,
         _ => text,
     };
-    is_plain_name(name) || is_rare_host(text)
+    match name {
+        [] => text.is_empty(),
+        _ => is_plain_name(name) && has_labels(name) || is_rare_host(text),
+    }
+}
+
+/// True if no label of a name is empty, but for the root's at its end (RFC 9110 §4.2.1: not empty).
+#[inline(always)]
+fn has_labels(name: &[u8]) -> bool {
+    name[0] != b'.' && !name.windows(2).any(|two| two == b"..")
 }
 
 /// How many digits `text` ends in; of more than eight, eight.
@@ -199,6 +208,9 @@ fn is_port(text: &[u8]) -> bool {
 /// A registered name, in which bytes may be percent-encoded, and perhaps a port.
 #[cold]
 fn is_encoded_name(text: &[u8]) -> bool {
+    if text.is_empty() || text[0] == b':' || !has_labels(text) {
+        return false;
+    }
     let mut rest = text;
     loop {
         rest = match rest {
@@ -494,12 +506,11 @@ mod tests {
     }
 
     #[test]
+    // tidy: long because it is two lists, one line for each host.
     fn hosts() {
         let check = |text: &str, expected| assert_eq!(is_host(text.as_bytes()), expected, "{text}");
         for text in [
             "",
-            ":",
-            ":80",
             "a",
             "a:",
             "a:0",
@@ -525,6 +536,14 @@ mod tests {
             check(text, true);
         }
         for text in [
+            ":",
+            ":80",
+            ".",
+            ".:80",
+            ".a",
+            "a..b",
+            "a..:80",
+            "%41..b",
             "a b",
             "a/b",
             "a@b",

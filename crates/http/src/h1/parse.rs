@@ -267,8 +267,59 @@ pub fn parse_into<'a>(
             Scan::Partial => Ok(false),
             Scan::End(_) | Scan::Bad => Err(line_fault(text, &request)),
         },
+        Err(httparse::Error::Version) if is_later_minor(after_target(text, &request)) => {
+            request.headers = &mut [];
+            request.version = Some(1);
+            parse_later(text, start, limits, &request, head)
+        }
         Err(error) => refused(text, &request, error),
     }
+}
+
+/// What [`parse_into`] does with a later minor version of HTTP/1, which is read as the latest that
+/// is known here (RFC 9110 §6.2). `request` has the request line.
+#[cold]
+#[inline(never)]
+fn parse_later<'a>(
+    text: &'a [u8],
+    start: usize,
+    limits: &HeadLimits,
+    request: &httparse::Request<'_, 'a>,
+    head: &mut RequestHead<'a>,
+) -> Result<bool, HeadFault> {
+    let line_end = after_target(text, request).ok_or(HeadFault::RequestLine)?;
+    let after = match line_end.get(b"HTTP/1.2".len()..) {
+        Some([b'\r', b'\n', fields @ ..]) => fields,
+        None | Some([] | [b'\r']) => return Ok(false),
+        Some(_) => return Err(HeadFault::RequestLine),
+    };
+    let mut slots = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let slots = &mut slots[..limits.fields_max.min(FIELDS_MAX)];
+    match httparse::parse_headers(after, slots) {
+        Ok(httparse::Status::Complete((len, lines))) => {
+            let len = text.len() - after.len() + len;
+            head.fields = strict::section(&text[..len], lines).ok_or(HeadFault::FieldLine)?;
+            head.head_bytes = start + len;
+            if head.head_bytes > limits.head_bytes_max {
+                return Err(HeadFault::HeadTooLarge);
+            }
+            begin(head, request)?;
+            read_fields(head, lines)?;
+            Ok(true)
+        }
+        Ok(httparse::Status::Partial) => match scan_head(text, 0) {
+            Scan::Partial => Ok(false),
+            Scan::End(_) | Scan::Bad => Err(HeadFault::FieldLine),
+        },
+        Err(httparse::Error::TooManyHeaders) => Err(HeadFault::HeadTooLarge),
+        Err(_) => Err(HeadFault::FieldLine),
+    }
+}
+
+/// True if what follows the request target is HTTP/1.2 to HTTP/1.9.
+fn is_later_minor(after_target: Option<&[u8]>) -> bool {
+    let version = after_target.and_then(|rest| rest.strip_prefix(b"HTTP/1."));
+    version.is_some_and(|minor| matches!(minor, [b'2'..=b'9', ..]))
 }
 
 /// Reads `line` into `head`, if it is a request line with its line end and nothing more; false if

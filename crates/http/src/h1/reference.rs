@@ -24,7 +24,11 @@ pub(super) fn request(bytes: &[u8]) -> Option<Plain> {
         return None;
     };
     let visible = !target.is_empty() && target.chars().all(|c| c.is_ascii_graphic());
-    let good = is_token(method) && visible && matches!(version, "HTTP/1.0" | "HTTP/1.1");
+    let minor = version.strip_prefix("HTTP/1.").filter(|minor| minor.len() == 1);
+    let known = minor.is_some_and(|minor| minor.as_bytes()[0].is_ascii_digit());
+    let good = is_token(method) && visible && known;
+    // Whatever is later than 1.1 is read as that.
+    let version = if version == "HTTP/1.0" { version } else { "HTTP/1.1" };
     let start = [method.into(), target.into(), version.into()];
     good.then_some(Plain { start, fields, len })
 }

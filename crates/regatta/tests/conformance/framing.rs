@@ -77,6 +77,13 @@ pub(crate) fn versions(variant: &Variant) {
     for version in ["HTTP/2.0", "HTTP/3.0"] {
         refused(&server, row(version).as_bytes(), &[505]);
     }
+    // RFC 9110 §6.2: a later minor version is answered as the latest that is known.
+    for version in ["HTTP/1.2", "HTTP/1.9"] {
+        let mut client = server.connect();
+        client.send(row(version));
+        assert_eq!(client.answer("GET").expect(200).body, b"small\n", "{version}");
+        client.get("/small.txt").expect(200);
+    }
     refused(&server, row("HTTP/0.9").as_bytes(), &[400, 505]);
     refused(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[400, 505]);
 }

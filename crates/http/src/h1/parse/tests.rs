@@ -95,15 +95,24 @@ fn request_lines() {
 
 #[test]
 fn versions_and_targets() {
-    for line in [
-        "GET / HTTP/2.0",
-        "GET / HTTP/0.9",
-        "PRI * HTTP/2.0",
-        "GET / HTTP/3.0",
-        "GET / HTTP/1.2",
-        "GET / HTTP/1.9",
-    ] {
+    for line in ["GET / HTTP/2.0", "GET / HTTP/0.9", "PRI * HTTP/2.0", "GET / HTTP/3.0"] {
         check_line(line, Err(HeadFault::Version));
+    }
+    // RFC 9110 §6.2: read as the latest version that is known here.
+    for line in ["GET / HTTP/1.2", "GET / HTTP/1.9", "GET /a?b HTTP/1.5"] {
+        check_line(line, Ok(()));
+        let text = format!("\r\n{line}\r\nHost: a\r\nConnection: close\r\n\r\nmore");
+        for end in 0..text.len() - 4 {
+            let parsed = parse_first(&text.as_bytes()[..end], &LIMITS);
+            assert!(matches!(parsed, Ok(None)), "{end} of {text:?}: {parsed:?}");
+        }
+        let head = parse_first(text.as_bytes(), &LIMITS).unwrap().unwrap();
+        assert_eq!((head.version, head.head_bytes), (Version::Http11, text.len() - 4));
+        assert!(!head.persistent && head.host == Some(b"a"));
+    }
+    for line in ["GET / HTTP/1.2x", "GET / HTTP/1.20", "GET / HTTP/1.2 ", "GET ftp://h/ HTTP/1.2"] {
+        let fault = if line.contains("ftp") { BadTarget } else { RequestLine };
+        check_line(line, Err(fault));
     }
     for line in [
         "CONNECT a HTTP/1.1",
