@@ -10,8 +10,9 @@
 //! ```sh
 //! c=-Cllvm-args=-sanitizer-coverage
 //! RUSTFLAGS="-Cpasses=sancov-module $c-level=4 $c-inline-8bit-counters $c-pc-table \
-//!     $c-trace-compares" cargo build --release --target x86_64-unknown-linux-gnu --bin head
-//! target/x86_64-unknown-linux-gnu/release/head -max_total_time=60 /tmp/found corpus/head
+//!     $c-trace-compares" cargo build --release --features libfuzzer --bin head \
+//!     --target x86_64-unknown-linux-gnu
+//! ../target/x86_64-unknown-linux-gnu/release/head -max_total_time=60 /tmp/found corpus/head
 //! ```
 #![forbid(unsafe_code)]
 

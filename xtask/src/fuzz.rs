@@ -5,8 +5,8 @@ use crate::arguments::Arguments;
 use crate::command::{cargo, output_of, project_root};
 use std::process::Command;
 
-/// How long a smoke test of all targets takes, seconds, once it is built.
-pub(crate) const SMOKE_SECONDS: u64 = 10;
+/// How long a smoke test of one target takes, seconds, once it is built.
+const SMOKE_SECONDS: u64 = 1;
 
 /// Runs one target or all; true if none found anything.
 ///
@@ -39,14 +39,14 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
 }
 
 /// Runs the committed corpus of one target, or of all, and mutations of it for a number of seconds
-/// in all; true if nothing was found.
+/// each; true if nothing was found.
 ///
 /// # Errors
 /// If cargo cannot be started.
-pub(crate) fn smoke(seconds: u64, only: Option<&str>) -> Result<bool, String> {
+fn smoke(seconds: u64, only: Option<&str>) -> Result<bool, String> {
     let status = cargo()
-        .args(["run", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--no-default-features"])
-        .args(["--bin", "smoke", "--", "--seconds", &seconds.to_string()])
+        .args(["test", "--quiet", "--package", "regatta-fuzz", "--test", "smoke"])
+        .args(["--", "--seconds", &seconds.to_string()])
         .args(only)
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
@@ -88,7 +88,7 @@ pub(crate) fn ready() -> Result<(), String> {
 pub(crate) fn fuzz(target: &str, seconds: u64) -> Result<bool, String> {
     let status = Command::new("cargo")
         .current_dir(project_root())
-        .args(["+nightly", "fuzz", "run", target, "--"])
+        .args(["+nightly", "fuzz", "run", "--features", "libfuzzer", target, "--"])
         .arg(format!("-max_total_time={seconds}"))
         .status()
         .map_err(|error| format!("cargo fuzz: {error}"))?;

@@ -32,7 +32,7 @@ Usage: cargo xtask COMMAND [options]
                        seeds and, for each way to run a loop, 5000; from 0)
   fuzz [TARGET] [--seconds S] [--smoke]
                        fuzz one target, or each in turn (default: 30 s each); --smoke needs no
-                       nightly compiler: corpora and mutations of them (default: 10 s in all)
+                       nightly compiler: corpora and mutations of them (default: 1 s each)
   env run|list|clean   a command in an environment of its own (network, memory limit, simulated
                        disk, processors), and what was left of earlier ones; `env --help`
   bench [options]      Regatta beside a bare loop, nginx, lighttpd and h2o; `bench --help`

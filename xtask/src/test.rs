@@ -2,8 +2,8 @@
 //! matrix`: the conformance suite without its short cuts.
 
 use crate::arguments::Arguments;
-use crate::command::{cargo, output_of, project_root};
-use crate::{fuzz, tidy};
+use crate::command::{cargo, output_of};
+use crate::tidy;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::num::NonZero;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 const NO_STD_TARGET: &str = "x86_64-unknown-none";
 const NO_STD_CRATES: [&str; 4] = ["op", "http", "origin", "metrics"];
-/// Features that add tests where a crate has them: injected faults, counted allocations.
-const TEST_FEATURES: [&str; 2] = ["chaos", "alloc-count"];
+/// The package that is built with test hooks wherever there are tests, and without for users.
+const HOOKED: &str = "regatta-sys";
 /// The only crate with examples in its documentation that are tests: to find none in the others
 /// takes rustdoc more than a minute.
 const EXAMPLES_CRATE: &str = "regatta-sys";
@@ -133,13 +133,14 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     Arguments::new(words).finish()?;
     let mut report = Report { steps: Vec::new() };
     report.step("format", || held(cargo().args(["fmt", "--all", "--check"])));
-    for (name, features) in [("lints", None), ("lints, all features", Some("--all-features"))] {
-        report.step(name, || {
-            let mut clippy = cargo();
-            clippy.args(["clippy", "--workspace", "--all-targets"]).args(features);
-            held(clippy.args(["--", "-D", "warnings"]))
-        });
-    }
+    report.step("lints", || {
+        let mut clippy = cargo();
+        clippy.args(["clippy", "--workspace", "--all-targets", "--features", "regatta/matrix"]);
+        held(clippy.args(["--", "-D", "warnings"]))
+    });
+    report.step("lints, without test hooks", || {
+        held(cargo().args(["clippy", "--package", HOOKED, "--", "-D", "warnings"]))
+    });
     report.step("tidy", || Outcome::one(tidy::run(&[]) == Ok(true)));
     report.step("tests: unit, table, simulation, conformance", || {
         tests(cargo().args(["test", "--workspace", "--tests", "--no-fail-fast"]))
@@ -147,17 +148,6 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     report.step("tests: examples in documentation", || {
         tests(cargo().args(["test", "--package", EXAMPLES_CRATE, "--doc"]))
     });
-    for (package, feature, targets) in tests_with_features(&project_root()) {
-        report.step(&format!("tests: {package} with {feature}"), || {
-            let mut test = cargo();
-            test.args(["test", "--package", &package, "--features", feature]);
-            for target in &targets {
-                test.args(["--test", target]);
-            }
-            tests(test.arg("--no-fail-fast"))
-        });
-    }
-    report.step("fuzz smoke", fuzz_smoke);
     report.step(&format!("no_std: {}", NO_STD_CRATES.join(", ")), no_std);
     report.print();
     Ok(report.total().failed == 0)
@@ -263,42 +253,6 @@ fn ignored(line: &str) -> Option<String> {
     Some(format!("{name}{}", why.replacen(", ", ": ", 1)))
 }
 
-/// The packages that have one of the features which add tests, and the test targets that exist
-/// for its sake; if there are none, all of the package's tests are meant.
-fn tests_with_features(root: &Path) -> Vec<(String, &'static str, Vec<String>)> {
-    let folders = std::fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
-    let mut found = Vec::new();
-    for folder in folders {
-        let text = std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap_or_default();
-        let manifest: toml::Table = text.parse().unwrap_or_default();
-        let name = manifest.get("package").and_then(|package| package.get("name"));
-        let Some(name) = name.and_then(|name| name.as_str()) else { continue };
-        for feature in TEST_FEATURES {
-            if manifest.get("features").is_some_and(|features| features.get(feature).is_some()) {
-                found.push((name.to_owned(), feature, targets_for(&manifest, feature)));
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-/// The test targets of a package that need this feature.
-fn targets_for(manifest: &toml::Table, feature: &str) -> Vec<String> {
-    let targets = manifest.get("test").and_then(|targets| targets.as_array());
-    let needs = |target: &&toml::Value| {
-        let needed = target.get("required-features").and_then(|needed| needed.as_array());
-        needed.is_some_and(|needed| needed.iter().any(|name| name.as_str() == Some(feature)))
-    };
-    let targets = targets.into_iter().flatten().filter(needs);
-    targets.filter_map(|target| Some(target.get("name")?.as_str()?.to_owned())).collect()
-}
-
-/// Every fuzz target on its corpus and on mutations of it, for a few seconds in all.
-fn fuzz_smoke() -> Outcome {
-    Outcome::one(fuzz::smoke(fuzz::SMOKE_SECONDS, None) == Ok(true))
-}
-
 /// Builds the crates that must not need an operating system for one that has none.
 fn no_std() -> Outcome {
     let mut ask = Command::new("rustc");
@@ -319,7 +273,8 @@ fn no_std() -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{Count, Outcome, Report, counted, ignored, is_quiet, targets_for, tests};
+    use super::{Count, Outcome, Report, counted, ignored, is_quiet, tests};
+    use crate::command::project_root;
     use crate::skips::skip;
     use std::process::{Command, Stdio};
     use std::time::Duration;
@@ -376,14 +331,6 @@ mod tests {
     }
 
     #[test]
-    fn targets_that_need_a_feature_are_found() {
-        let text = "[[test]]\nname = \"a\"\n[[test]]\nname = \"b\"\nrequired-features = [\"x\"]";
-        let manifest = text.parse().expect("a manifest");
-        assert_eq!(targets_for(&manifest, "x"), ["b"]);
-        assert!(targets_for(&manifest, "y").is_empty());
-    }
-
-    #[test]
     fn the_total_counts_every_step() {
         let ran = |passed, failed| Outcome::Ran(Count { passed, failed, skipped: 0 }, Vec::new());
         let steps = [ran(1, 0), ran(40, 2), Outcome::Skipped("needs a moon".to_owned())];
@@ -400,7 +347,7 @@ mod tests {
 
     #[test]
     fn no_other_crate_has_examples_that_are_tests() {
-        let mut folders = vec![super::project_root().join("crates")];
+        let mut folders = vec![project_root().join("crates")];
         let mut found = super::BTreeSet::new();
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder).expect("our own folder").flatten() {
@@ -412,8 +359,7 @@ mod tests {
                     // A block that begins with a word of its own ends with a bare fence.
                     let fences = text.lines().filter(|line| line.contains("```")).step_by(2);
                     if fences.clone().any(begins_a_test) {
-                        let inside =
-                            path.strip_prefix(super::project_root()).expect("it is inside");
+                        let inside = path.strip_prefix(project_root()).expect("it is inside");
                         found.insert(inside.iter().nth(1).map(ToOwned::to_owned));
                     }
                 }

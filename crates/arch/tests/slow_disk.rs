@@ -13,12 +13,12 @@ use regatta_metrics::{Arena, Counter};
 use regatta_origin::{NoLog, Site};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
-    chaos::{self, Plan},
+    hook::{self, Plan},
     process::{Child, Exit, fork_worker},
     residency::{Resident, by_mincore},
     shm,
+    simulated_disk::{self, Model},
     socket::{ListenSpec, listen, local_addr},
-    stand_in::{self, Model},
 };
 use rustix::fs::{Advice, fadvise};
 use std::{
@@ -118,13 +118,11 @@ fn content(name: &str) -> Vec<u8> {
 fn install(slow: &str) {
     let us = u64::try_from(SLOW.as_micros()).unwrap();
     match slow {
-        STAND_IN => stand_in::install(Model { seek_us: us, bandwidth: 0, heads: 2 }).unwrap(),
+        STAND_IN => simulated_disk::install(Model { seek_us: us, bandwidth: 0, heads: 2 }).unwrap(),
         "open" => {
-            chaos::install(Plan { slow_open_per_mille: 1000, slow_open_us: us, ..Plan::default() })
+            hook::inject(Plan { slow_open_per_mille: 1000, slow_open_us: us, ..Plan::default() })
         }
-        _ => {
-            chaos::install(Plan { slow_read_per_mille: 1000, slow_read_us: us, ..Plan::default() })
-        }
+        _ => hook::inject(Plan { slow_read_per_mille: 1000, slow_read_us: us, ..Plan::default() }),
     }
 }
 

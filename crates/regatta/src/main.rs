@@ -6,8 +6,6 @@ mod load;
 mod workload;
 
 use clap::{Args, Parser, Subcommand};
-#[cfg(feature = "chaos")]
-use regatta_server::chaos::Faults;
 use regatta_server::{
     Failure, Sources,
     config::{
@@ -43,10 +41,6 @@ enum Command {
         /// Print the effective configuration, every option written out, and exit.
         #[arg(long)]
         print_config: bool,
-        /// Let faults strike the workers: short reads and writes, interruptions, slow opens.
-        #[cfg(feature = "chaos")]
-        #[arg(long, value_name = "KEY=VALUE,…", long_help = chaos_help())]
-        chaos: Option<Faults>,
     },
     /// List the architectures, each with its options and their defaults.
     #[command(after_help = "Example: regatta architectures --json")]
@@ -151,12 +145,6 @@ fn serve_long_help() -> String {
     format!("{SERVE_HELP}\n\n{}", options::help())
 }
 
-#[cfg(feature = "chaos")]
-fn chaos_help() -> String {
-    let keys = regatta_server::chaos::KEYS;
-    format!("Let faults strike the workers: short reads and writes, interruptions.\n\n{keys}")
-}
-
 fn flag_help(key: &str) -> String {
     let spec = options::find(key).expect("flags name options of the table");
     format!("{} [default: {}]", spec.doc.trim_end_matches('.'), spec.default)
@@ -180,7 +168,7 @@ impl SettingArgs {
             flags.push(Flag { key: "server.listen", name: "--listen", values });
         }
         let arguments = Arguments { flags, sets: self.sets.clone() };
-        Sources { file: self.config.as_deref(), arguments, ..Sources::default() }
+        Sources { file: self.config.as_deref(), arguments }
     }
 }
 
@@ -192,6 +180,7 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    end_on_panic();
     // The lab's environments are held by processes of this program.
     if let Some(code) = regatta_lab::env::child_main() {
         return code;
@@ -215,18 +204,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// Makes a panic of any thread the end of its process: what the master sees of a worker, it sees
+/// of all of it. Release builds do so anyway.
+fn end_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::abort();
+    }));
+}
+
 /// Runs a command and returns its exit code, unless it fails.
 fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Serve { settings, print_config: true, .. } => {
             print(&regatta_server::print_config(&settings.sources())?)
         }
-        #[cfg(feature = "chaos")]
-        Command::Serve { settings, chaos, .. } => {
-            let faults = chaos.unwrap_or_default();
-            regatta_server::serve(&Sources { faults, ..settings.sources() }).map(|()| DONE)
-        }
-        #[cfg(not(feature = "chaos"))]
         Command::Serve { settings, .. } => {
             regatta_server::serve(&settings.sources()).map(|()| DONE)
         }
@@ -356,7 +349,7 @@ mod tests {
         }
         let serve = command.find_subcommand("serve").expect("it is there");
         let line = readme.lines().find(|line| line.starts_with("regatta serve ")).expect("it is");
-        for long in longs(serve).into_iter().filter(|long| *long != "chaos") {
+        for long in longs(serve) {
             assert!(flags(line).any(|flag| flag == long), "--{long}");
         }
     }

@@ -1,7 +1,6 @@
 //! The server program: configuration, master, logs, explain, top.
 #![forbid(unsafe_code)]
 
-pub mod chaos;
 pub mod config;
 pub mod explain;
 mod full;
@@ -16,7 +15,6 @@ pub mod site;
 pub mod supervise;
 pub mod top;
 
-use chaos::Faults;
 use config::{
     allowance::{Allowance, Chosen},
     check::{self, Config},
@@ -51,8 +49,6 @@ pub struct Sources<'a> {
     pub file: Option<&'a Path>,
     /// The rest of the command line.
     pub arguments: Arguments,
-    /// What is to strike the workers.
-    pub faults: Faults,
 }
 
 /// Serves until told to stop.
@@ -65,7 +61,7 @@ pub fn serve(sources: &Sources<'_>) -> Result<(), Failure> {
     limits::raise_descriptors()
         .map_err(|error| Failure::Work(format!("cannot raise RLIMIT_NOFILE: {error}")))?;
     let (config, found) = examine(sources)?;
-    master::run(config, found, sources.faults)
+    master::run(config, found)
 }
 
 /// The effective configuration, with every option written out.

@@ -4,7 +4,6 @@ mod keeper;
 
 use crate::{
     Failure, announce,
-    chaos::Faults,
     config::{
         check::Config,
         raw::{Place, Problem},
@@ -24,11 +23,12 @@ use regatta_metrics::{Arena, Tally};
 use regatta_sys::{
     Bell, OpenRules, clock,
     crew::Sweep,
+    hook,
     process::{Child, Exit, User, clone_worker, fork_worker, set_user},
     shm::{self, Shared},
     signal::{self, Received, Signals},
+    simulated_disk::{self, Model},
     socket::{self, ListenSpec},
-    stand_in::{self, Model},
     wait::{Event, Interest, Poll, Poller},
 };
 use std::{
@@ -65,7 +65,7 @@ const KEEPER_LEAVE_MS_MAX: u64 = 2 * LEAVE_MS_MAX;
 ///
 /// # Errors
 /// What is wrong with the configuration, or why serving failed.
-pub(crate) fn run(config: Config, found: Found, faults: Faults) -> Result<(), Failure> {
+pub(crate) fn run(config: Config, found: Found) -> Result<(), Failure> {
     // Before anything is forked: children inherit what is blocked.
     let signals = Signals::block_with_meaningless(&[
         signal::Signal::Terminate,
@@ -77,7 +77,7 @@ pub(crate) fn run(config: Config, found: Found, faults: Faults) -> Result<(), Fa
     .map_err(|error| Failure::Work(format!("cannot take signals: {error}")))?;
     signal::ignore_failed_writes();
     let pid_place = config.said.place(PID_FILE);
-    let mut prepared = prepare(config, found, faults)?;
+    let mut prepared = prepare(config, found)?;
     let pid_file = prepared.pid_file(pid_place)?;
     let ending = Master::new(Some(signals), &mut prepared).and_then(|mut master| master.run());
     drop(pid_file);
@@ -105,10 +105,9 @@ struct Prepared {
     keeper: Option<Bell>,
     errors: ErrorLog,
     access: Rc<AccessLog>,
-    faults: Faults,
 }
 
-fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Failure> {
+fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
     let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
     let settings = config.settings().clone();
     let workers = config.layout.shares.len();
@@ -167,7 +166,6 @@ fn prepare(config: Config, found: Found, faults: Faults) -> Result<Prepared, Fai
         keeper,
         errors,
         access,
-        faults,
     })
 }
 
@@ -254,7 +252,7 @@ fn simulate(settings: &Settings, errors: &ErrorLog) -> io::Result<()> {
     if heads == 0 {
         return Ok(());
     }
-    stand_in::install(Model { seek_us, bandwidth, heads })?;
+    simulated_disk::install(Model { seek_us, bandwidth, heads })?;
     errors.note(
         Level::Warning,
         format_args!(
@@ -364,14 +362,14 @@ impl Prepared {
         let random = || RandomState::new().hash_one((process::id(), worker));
         self.env.site.seed = random();
         self.env.site.boundary_key = u128::from(random()) << 64 | u128::from(random());
-        let Self { env, architecture, ready, errors, faults, .. } = &*self;
+        let Self { env, architecture, ready, errors, .. } = &*self;
         let worker_life = || {
             if !self.is_keeper()
                 && let Err(code) = self.become_user(format_args!("worker {worker}"))
             {
                 return code;
             }
-            faults.strike();
+            hook::inject_as_told();
             ready[worker].ring();
             work(env, architecture, worker, errors)
         };

@@ -8,7 +8,7 @@ mod life;
 mod lock;
 
 pub use ledger::{Lease, Sweep};
-#[cfg(feature = "alloc-count")]
+#[cfg(feature = "test-hooks")]
 pub(crate) use lock::is_locked;
 pub use lock::{Grip, Waited, assert_unlocked};
 

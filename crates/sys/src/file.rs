@@ -1,5 +1,5 @@
 //! Files below the document root: opening without leaving it, facts, and reading.
-use crate::{again, chaos, chaos::Hook, crew::Member, stand_in};
+use crate::{again, crew::Member, hook, hook::Call};
 use regatta_op::{Coding, Fault, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
 use rustix::{
     buffer::spare_capacity,
@@ -176,10 +176,7 @@ pub fn open_below(
     if req.path.is_empty() {
         return Ok(Opened::Directory);
     }
-    chaos::slow_open();
-    if stand_in::is_there() && !is_known(root, req, rules) {
-        stand_in::wait_for_block();
-    }
+    hook::before_open(|| is_known(root, req, rules));
     let how = how_to_open(rules);
     let Some(file) = open_one(root, &req.path, "", how)? else { return Ok(Opened::Directory) };
     let siblings = Coding::ALL.map(|coding| {
@@ -199,7 +196,7 @@ pub fn open_cached(
     if req.path.is_empty() {
         return Some(Ok(Opened::Directory));
     }
-    if chaos::blocks() {
+    if hook::blocks() {
         return None;
     }
     let how = how_to_open(rules) | ResolveFlags::CACHED;
@@ -243,14 +240,13 @@ pub(crate) const OPEN_FLAGS: OFlags =
 /// # Errors
 /// The read failed, or there is no memory for that many bytes.
 pub fn read_range(req: &ReadReq<StaticFile>) -> Result<Box<[u8]>, Fault> {
-    chaos::slow_read(req.file.id().inode);
-    stand_in::wait(&req.file, req.at, req.len);
+    hook::before_read(&req.file, req.at, req.len);
     let len = usize::try_from(req.len).map_err(|_| Fault::Other(libc::ENOMEM))?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len).map_err(|_| Fault::Other(libc::ENOMEM))?;
     while bytes.len() < len {
         let at = req.at + bytes.len() as u64;
-        let n = again(Hook::Read, || {
+        let n = again(Call::Read, || {
             rustix::io::pread(req.file.as_fd(), spare_capacity(&mut bytes), at)
         });
         match n {
@@ -306,7 +302,7 @@ fn open_path(
     how: ResolveFlags,
 ) -> Result<(OwnedFd, Stat), Errno> {
     let mut tries = if how.contains(ResolveFlags::CACHED) { 1 } else { OPEN_TRIES_MAX };
-    let fd = again(Hook::Open, || {
+    let fd = again(Call::Open, || {
         loop {
             tries -= 1;
             match rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), how) {

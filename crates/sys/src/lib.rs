@@ -7,10 +7,9 @@
 #![cfg(target_os = "linux")]
 
 pub mod affinity;
-#[cfg(feature = "alloc-count")]
+#[cfg(feature = "test-hooks")]
 pub mod alloc_count;
 pub mod channel;
-pub mod chaos;
 pub mod clock;
 pub mod connect;
 pub mod crew;
@@ -18,18 +17,17 @@ mod event;
 mod file;
 pub mod groups;
 pub mod guarded;
+pub mod hook;
 pub mod limits;
-#[cfg(feature = "made-up")]
-pub mod made_up;
 pub mod process;
 pub mod residency;
-#[cfg(feature = "sandbox")]
+#[cfg(feature = "test-hooks")]
 pub mod sandbox;
 mod send;
 pub mod shm;
 pub mod signal;
+pub mod simulated_disk;
 pub mod socket;
-pub mod stand_in;
 pub mod thread;
 pub mod uring;
 mod user;
@@ -46,10 +44,10 @@ use rustix::io::Errno;
 
 /// Makes a system call, and makes it again as long as a signal interrupts it.
 #[inline]
-fn again<T>(hook: chaos::Hook, mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+fn again<T>(of: hook::Call, mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     crew::assert_unlocked();
     loop {
-        let result = match chaos::fault(hook) {
+        let result = match hook::fault(of) {
             Some(errno) => Err(errno),
             None => call(),
         };

@@ -1,12 +1,8 @@
 //! Whether the range of a file is in memory, and bringing it there.
 //!
 //! Every answer is true of the past: what was in memory may have left it.
-use crate::{
-    StaticFile, again,
-    chaos::{self, Hook},
-    stand_in,
-};
-use regatta_op::{Fault, File, ReadReq};
+use crate::{StaticFile, again, hook, hook::Call};
+use regatta_op::{Fault, ReadReq};
 use rustix::{
     io::Errno,
     mm::{MapFlags, ProtFlags},
@@ -49,7 +45,7 @@ const PAGE: u64 = 4096;
 /// range nothing is copied: there is no memory to read into, and whoever finds a page finds that.
 #[must_use]
 pub fn by_nowait(file: &StaticFile, at: u64, len: u64) -> Resident {
-    if chaos::is_cold(file.id().inode) || stand_in::is_cold(file, at, len) {
+    if hook::is_cold(file, at, len) {
         return Resident::No;
     }
     let end = at.saturating_add(len.max(1));
@@ -109,7 +105,7 @@ fn look(file: &StaticFile, at: u64, len: u64) -> Result<u64, Errno> {
 /// runs as the owner of its files.
 #[must_use]
 pub fn by_mincore(file: &StaticFile, at: u64, len: u64) -> Resident {
-    if chaos::is_cold(file.id().inode) {
+    if hook::is_injected_cold(file) {
         return Resident::No;
     }
     match pages_absent(file, at, len) {
@@ -148,7 +144,7 @@ pub(crate) fn pages_absent(file: &StaticFile, at: u64, len: u64) -> Option<u64> 
 #[must_use]
 pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
     const SYS_CACHESTAT: libc::c_long = 451;
-    if chaos::is_cold(file.id().inode) {
+    if hook::is_injected_cold(file) {
         return Resident::No;
     }
     let range = [at, len.max(1)];
@@ -178,8 +174,7 @@ pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
 /// # Errors
 /// The read failed.
 pub fn touch(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result<(), Fault> {
-    chaos::slow_read(file.id().inode);
-    stand_in::wait(file, at, len);
+    hook::before_read(file, at, len);
     pull(file, at, len, scratch)
 }
 
@@ -189,7 +184,7 @@ pub(crate) fn pull(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> 
     let mut at = at;
     while at < end {
         let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(scratch.len());
-        let read = again(Hook::Read, || rustix::io::pread(file.as_fd(), &mut scratch[..most], at));
+        let read = again(Call::Read, || rustix::io::pread(file.as_fd(), &mut scratch[..most], at));
         match read {
             Ok(0) => break,
             Ok(n) => at += n as u64,
@@ -202,7 +197,7 @@ pub(crate) fn pull(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> 
 /// [`crate::read_range`] as far as it needs no disk: `None` if any of it would block.
 #[must_use]
 pub fn read_cached(req: &ReadReq<StaticFile>) -> Option<Result<Box<[u8]>, Fault>> {
-    if chaos::is_cold(req.file.id().inode) || stand_in::is_cold(&req.file, req.at, req.len) {
+    if hook::is_cold(&req.file, req.at, req.len) {
         return None;
     }
     let len = usize::try_from(req.len).ok()?;

@@ -1,6 +1,6 @@
 //! Bytes to and from a peer, one system call at a time.
-use crate::{StaticFile, again, chaos, chaos::Hook, stand_in};
-use regatta_op::{Fault, File, Outbox, Segment};
+use crate::{StaticFile, again, hook, hook::Call};
+use regatta_op::{Fault, Outbox, Segment};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr},
@@ -184,27 +184,26 @@ pub fn fault(error: &io::Error) -> Fault {
 
 #[inline]
 fn recv_with(fd: BorrowedFd<'_>, buf: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
-    let len = chaos::shorten(Hook::Recv, buf.len());
-    let (n, _) = again(Hook::Recv, || rustix::net::recv(fd, &mut buf[..len], flags))?;
+    let len = hook::shorten(Call::Recv, buf.len());
+    let (n, _) = again(Call::Recv, || rustix::net::recv(fd, &mut buf[..len], flags))?;
     Ok(n)
 }
 
 #[inline]
 fn send_slice(fd: BorrowedFd<'_>, slice: &[u8], flags: SendFlags) -> io::Result<Sent> {
-    let slice = &slice[..chaos::shorten(Hook::Send, slice.len())];
-    let bytes = again(Hook::Send, || rustix::net::send(fd, slice, flags))? as u64;
+    let slice = &slice[..hook::shorten(Call::Send, slice.len())];
+    let bytes = again(Call::Send, || rustix::net::send(fd, slice, flags))? as u64;
     Ok(Sent { bytes, call: SendCall::Send })
 }
 
 #[inline]
 fn send_file(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> io::Result<Sent> {
-    chaos::slow_read(file.id().inode);
-    let len = stand_in::ready(file, at, len);
+    let len = hook::before_sendfile(file, at, len);
     let count = usize::try_from(len.min(SENDFILE_BYTES_MAX)).expect("two GiB fit 64-bit Linux");
-    let count = chaos::shorten(Hook::SendFile, count);
+    let count = hook::shorten(Call::SendFile, count);
     let mut offset = at;
     let bytes =
-        again(Hook::SendFile, || rustix::fs::sendfile(fd, file.as_fd(), Some(&mut offset), count))?;
+        again(Call::SendFile, || rustix::fs::sendfile(fd, file.as_fd(), Some(&mut offset), count))?;
     Ok(Sent { bytes: bytes as u64, call: SendCall::SendFile })
 }
 
@@ -224,7 +223,7 @@ fn send_gathered(
     let mut used = 0;
     let mut bytes = 0;
     for (slot, slice) in slices.iter_mut().zip(outbox.slices()) {
-        let len = chaos::shorten(Hook::Send, slice.len());
+        let len = hook::shorten(Call::Send, slice.len());
         *slot = IoSlice::new(&slice[..len]);
         used += 1;
         bytes += len as u64;
@@ -236,7 +235,7 @@ fn send_gathered(
     let flags = SendFlags::NOSIGNAL | more;
     let mut control = SendAncillaryBuffer::default();
     let bytes =
-        again(Hook::Send, || rustix::net::sendmsg(fd, &slices[..used], &mut control, flags))?;
+        again(Call::Send, || rustix::net::sendmsg(fd, &slices[..used], &mut control, flags))?;
     Ok(Sent { bytes: bytes as u64, call: SendCall::SendMsg })
 }
 

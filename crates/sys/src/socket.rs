@@ -1,5 +1,5 @@
 //! TCP sockets: listening, accepting, and what is asked of a connection besides bytes.
-use crate::{again, chaos::Hook};
+use crate::{again, hook, hook::Call};
 use rustix::{
     io::Errno,
     net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt},
@@ -181,14 +181,12 @@ pub fn accept(listener: BorrowedFd<'_>, mode: Mode) -> io::Result<(Connection, S
         Mode::Nonblocking => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         Mode::Blocking => SocketFlags::CLOEXEC,
     };
-    #[cfg(feature = "made-up")]
-    if let Some(errno) = crate::made_up::accident() {
+    if let Some(errno) = hook::accept_fault() {
         return Err(errno.into());
     }
-    let (fd, peer) = again(Hook::Accept, || rustix::net::acceptfrom_with(listener, flags))?;
+    let (fd, peer) = again(Call::Accept, || rustix::net::acceptfrom_with(listener, flags))?;
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-    #[cfg(feature = "made-up")]
-    let peer = peer.or_else(crate::made_up::stranger);
+    let peer = peer.or_else(hook::stranger);
     Ok((Connection(fd), peer.ok_or(Errno::AFNOSUPPORT)?))
 }
 

@@ -4,13 +4,13 @@
 //! That is what Lazy Asynchronous I/O asked of an operating system. Every operation owns what the
 //! kernel reads and writes until the kernel has reported it.
 use crate::{
-    Bell, OpenRules, Root, StaticFile, chaos,
+    Bell, OpenRules, Root, StaticFile,
     file::{OPEN_FLAGS, how_to_open, is_known, open_fault},
+    hook,
     residency::{COPY_BYTES, after_probe},
-    stand_in,
 };
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
-use regatta_op::{Coding, Fault, File, OpenFault, OpenReq, Opened, ReadReq};
+use regatta_op::{Coding, Fault, OpenFault, OpenReq, Opened, ReadReq};
 use rustix::io::Errno;
 use std::{
     collections::VecDeque,
@@ -338,7 +338,7 @@ impl Job {
     fn step(mut self: Box<Self>, result: i32) -> Next {
         if self.slow.take().is_some() {
             if let Task::Read(ReadReq { file, .. }) | Task::Warm { file, .. } = &self.task {
-                chaos::warm(file.id().inode);
+                hook::delayed(file);
             }
             return Next::Step(self);
         }
@@ -407,23 +407,12 @@ fn scratch_bytes(len: u64) -> usize {
 
 /// How long an operation is delayed before its first step.
 fn delay(work: &Work, root: &Root, rules: OpenRules) -> Option<Duration> {
-    let us = match work {
-        Work::Open(_) if chaos::blocks() => chaos::slow_open_us(),
-        Work::Open(_) => 0,
-        Work::Read(ReadReq { file, .. }) | Work::Warm { file, .. } => {
-            chaos::cold_us(file.id().inode)
-        }
-    };
-    if us > 0 {
-        return Some(Duration::from_micros(us));
-    }
-    stand_in::delay(match work {
-        Work::Open(req) if !stand_in::is_there() || is_known(root, req, rules) => return None,
-        Work::Open(_) => None,
+    match work {
+        Work::Open(req) => hook::open_delay(|| is_known(root, req, rules)),
         Work::Read(ReadReq { file, at, len }) | Work::Warm { file, at, len } => {
-            Some((file, *at, *len))
+            hook::read_delay(file, *at, *len)
         }
-    })
+    }
 }
 
 /// A read into the spare memory of `buffer`.
@@ -492,6 +481,7 @@ mod tests {
     use super::*;
     use crate::wait::{Event, Interest, Poll, Poller};
     use regatta_op::Codings;
+    use regatta_op::File;
     use std::{fs, path::PathBuf};
 
     fn site(name: &str) -> PathBuf {

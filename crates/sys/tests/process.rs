@@ -5,7 +5,7 @@ use regatta_sys::{
     process::{Child, Exit, User, fork_worker, set_user, threads},
     shm::{self, AttachError},
     signal::{Received, Signal, Signals},
-    stand_in::{self, Model},
+    simulated_disk::{self, Model},
     wait::{Interest, Poll, Poller},
 };
 use std::{
@@ -20,7 +20,6 @@ use std::{
 
 fn main() {
     let tests: &[(&str, fn())] = &[
-        #[cfg(feature = "sandbox")]
         ("a_worker_that_cannot_be_watched_is_reaped", a_worker_that_cannot_be_watched_is_reaped),
         ("fork_with_threads_is_refused", fork_with_threads_is_refused),
         ("exit_codes_and_signals_are_told_apart", exit_codes_and_signals_are_told_apart),
@@ -138,7 +137,6 @@ fn only_what_is_kept_stays_open() {
 }
 
 /// A worker that there is no descriptor for is not left behind, running or unreaped.
-#[cfg(feature = "sandbox")]
 fn a_worker_that_cannot_be_watched_is_reaped() {
     use regatta_sys::sandbox::{Call, deny};
     use rustix::{io::Errno, process::WaitOptions};
@@ -304,25 +302,25 @@ fn a_bell_wakes_another_process() {
 fn a_head_is_shared_and_never_lost() {
     const SEEK: Duration = Duration::from_millis(5);
     const OWN: u32 = 6;
-    stand_in::install(Model { seek_us: 5000, bandwidth: 0, heads: 1 }).unwrap();
+    simulated_disk::install(Model { seek_us: 5000, bandwidth: 0, heads: 1 }).unwrap();
     let shared = shm::create(1).unwrap();
     let word = &shared.words()[0];
     let other = child(|| {
         loop {
-            stand_in::wait_for_block();
+            simulated_disk::wait_for_block();
             word.fetch_add(1, SeqCst);
         }
     });
     eventually(|| word.load(SeqCst) > 2);
     let (before, start) = (word.load(SeqCst), Instant::now());
-    (0..OWN).for_each(|_| stand_in::wait_for_block());
+    (0..OWN).for_each(|_| simulated_disk::wait_for_block());
     let theirs = u32::try_from(word.load(SeqCst) - before).unwrap();
     // One may have been over before, and one may not have been over then.
     let most = start.elapsed() + 2 * SEEK;
     assert!(most >= SEEK * (OWN + theirs), "{theirs} and {OWN} took {most:?}");
     other.kill(Signal::Kill).unwrap();
     assert_eq!(other.wait().unwrap(), Exit::Signal(9));
-    (0..OWN).for_each(|_| stand_in::wait_for_block());
+    (0..OWN).for_each(|_| simulated_disk::wait_for_block());
 }
 
 fn privileges_are_gone_for_good() {

@@ -4,7 +4,7 @@ use super::{Source, Violation};
 use std::path::Path;
 
 /// Each crate of ours and the ones of ours it may depend on (tests may use more).
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("op", &[]),
     ("http", &[]),
     ("metrics", &[]),
@@ -18,7 +18,10 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("lab", &["load", "http", "sys", "metrics"]),
     ("regatta", &["server", "arch", "load", "lab", "sys", "metrics"]),
     ("xtask", &["lab", "metrics"]),
+    ("fuzz", &["http", "lab", "load", "server", "sim", "sys"]),
 ];
+/// The feature with which tests take the machine's part (`crates/sys/src/hook.rs`).
+const HOOKS: &str = "test-hooks";
 const NO_STD: [&str; 4] = ["op", "http", "origin", "metrics"];
 
 /// Checks every crate's Cargo.toml, its root file, and the page of dependencies.
@@ -36,7 +39,7 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     found
 }
 
-/// The manifests of the workspace's members and of the fuzz targets.
+/// The manifests of the workspace's members.
 pub(crate) fn manifests(root: &Path) -> Vec<std::path::PathBuf> {
     let mut folders: Vec<_> = std::fs::read_dir(root.join("crates"))
         .into_iter()
@@ -56,11 +59,18 @@ fn check_manifest(path: &str, text: &str, page: &str) -> Vec<Violation> {
     };
     let folder = path.trim_end_matches("/Cargo.toml").rsplit('/').next().unwrap_or_default();
     let allowed = ARROWS.iter().find(|(name, _)| *name == folder).map(|(_, allowed)| *allowed);
-    if allowed.is_none() && folder != "fuzz" {
+    if allowed.is_none() {
         let message = format!("`{folder}` has no row in the table of arrows (xtask, arrows.rs)");
         found.push(Violation::new(path, 0, message));
     }
-    for (kind, name) in dependencies(&manifest) {
+    let dependencies = dependencies(&manifest);
+    if dependencies.iter().any(|(kind, name)| asks_for_hooks(&manifest, kind, name))
+        || text.contains(&format!("/{HOOKS}"))
+    {
+        let message = format!("`{folder}` may have `{HOOKS}` for its tests only");
+        found.push(Violation::new(path, 0, message));
+    }
+    for (kind, name) in dependencies {
         let line = text.lines().position(|l| l.starts_with(&name)).map_or(0, |at| at + 1);
         let ours = name.strip_prefix("regatta-").or((name == "regatta").then_some("regatta"));
         match (ours, allowed) {
@@ -80,6 +90,17 @@ fn check_manifest(path: &str, text: &str, page: &str) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// Whether a dependency of the program is asked for with test hooks.
+fn asks_for_hooks(manifest: &toml::Table, kind: &str, name: &str) -> bool {
+    if kind == "dev-dependencies" {
+        return false;
+    }
+    let dependency = manifest.get(kind).and_then(|table| table.get(name));
+    let features = dependency.and_then(|dependency| dependency.get("features"));
+    let features = features.and_then(|features| features.as_array());
+    features.into_iter().flatten().any(|feature| feature.as_str() == Some(HOOKS))
 }
 
 /// Each dependency with the table that it stands in, also those of one target only.
@@ -156,6 +177,19 @@ mod tests {
         let tests = "[dev-dependencies]\nregatta-origin.workspace = true\n";
         assert!(manifest("crates/op/Cargo.toml", tests).is_empty());
         assert!(manifest("crates/new/Cargo.toml", "")[0].contains("no row"));
+    }
+
+    #[test]
+    fn hooks_are_for_tests() {
+        let sys = |kind| format!("[{kind}]\nregatta-sys = {{ features = [\"test-hooks\"] }}\n");
+        let said = manifest("crates/arch/Cargo.toml", &sys("dependencies"));
+        assert_eq!(
+            said,
+            ["crates/arch/Cargo.toml: `arch` may have `test-hooks` for its tests only"]
+        );
+        assert!(manifest("crates/arch/Cargo.toml", &sys("dev-dependencies")).is_empty());
+        let feature = "[features]\nslow = [\"regatta-sys/test-hooks\"]";
+        assert_eq!(manifest("crates/arch/Cargo.toml", feature).len(), 1);
     }
 
     #[test]

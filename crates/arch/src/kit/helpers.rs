@@ -340,7 +340,7 @@ mod tests {
     use super::{super::waiting::turns_compared, *};
     use regatta_metrics::{Arena, Gauge};
     use regatta_op::Codings;
-    use regatta_sys::{Bell, made_up};
+    use regatta_sys::{Bell, hook};
     use std::{collections::VecDeque, os::fd::AsFd, sync::atomic::AtomicU64};
 
     /// Helpers that do nothing until they are told to.
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn time_is_busy_or_idle_and_the_queue_has_a_mean() {
         with(Limits { helpers_max: 1, helpers_idle: 1 }, true, |mut helpers, tally| {
-            let at = |ns| made_up::set_time(ns, 0);
+            let at = |ns| hook::set_time(ns, 0);
             at(100);
             helpers.ask(job(0)).unwrap();
             helpers.ask(job(1)).unwrap();
@@ -434,7 +434,7 @@ mod tests {
             assert_eq!(helpers.news().unwrap().0.key, 1);
             at(200);
             helpers.ask(job(2)).unwrap();
-            made_up::clear();
+            hook::clear();
             let get = |counter| tally.slot().get(counter);
             assert_eq!(get(Counter::HelperBusyNs), 30 + 20);
             assert_eq!(get(Counter::HelperIdleNs), 50);

@@ -34,7 +34,7 @@ fn sped_waits_for_its_disk() {
 
 /// The variant under another plan.
 fn under(variant: &Variant, plan: &'static str) -> Server {
-    Launch::new(&Variant { chaos: Some(plan), ..*variant }, common()).start()
+    Launch::new(&Variant { faults: Some(plan), ..*variant }, common()).start()
 }
 
 fn counters(server: &Server, names: &[&str]) -> u64 {
@@ -114,7 +114,7 @@ fn deaths_with_a_lock(variant: &Variant) {
         "cache.body_bytes_max=0",
         "cache.revalidate_ms=0",
     ];
-    let variant = Variant { chaos: Some("seed=292,die_locked_per_mille=10"), ..*variant };
+    let variant = Variant { faults: Some("seed=292,die_locked_per_mille=10"), ..*variant };
     let server = Launch::new(&variant, &site.root()).sets(&settings).start();
     let (stop, served, address) = (AtomicBool::new(false), AtomicU64::new(0), server.address());
     let deaths = || ["lock_holders_died", "cache_repairs"].map(|name| counter(&server, name));

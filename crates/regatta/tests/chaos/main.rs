@@ -1,9 +1,8 @@
 //! The conformance cases that do not depend on time, run while the system misbehaves.
 //!
 //! Short reads and writes, interruptions, calls that find nothing to do, a full table of
-//! descriptors, slow opens: a build with the feature `chaos` injects them by
-//! `serve --chaos key=value,…` with the keys of `regatta_sys::chaos::Plan`. Other builds have no
-//! such flag, and these tests are not built: `cargo test -p regatta --features chaos --test chaos`.
+//! descriptors, slow opens: the program as tests build it injects them as `REGATTA_INJECT` says,
+//! with the keys of `regatta_sys::hook::Plan`.
 #![expect(dead_code, reason = "only some of the cases of the other suite are run here")]
 
 #[macro_use]

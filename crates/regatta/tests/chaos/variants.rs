@@ -173,5 +173,5 @@ const fn of(
     settings: &'static [&'static str],
     plan: &'static str,
 ) -> Variant {
-    Variant { name, architecture, settings, chaos: Some(plan) }
+    Variant { name, architecture, settings, faults: Some(plan) }
 }

@@ -237,7 +237,7 @@ fn check_and_explain_speak_json() {
 }
 
 const SYMPED: Variant =
-    Variant { name: "symped", architecture: "symped", settings: &[], chaos: None };
+    Variant { name: "symped", architecture: "symped", settings: &[], faults: None };
 
 #[test]
 fn check_says_that_all_is_well() {

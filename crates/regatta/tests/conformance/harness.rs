@@ -22,8 +22,8 @@ pub(crate) struct Variant {
     pub(crate) name: &'static str,
     pub(crate) architecture: &'static str,
     pub(crate) settings: &'static [&'static str],
-    /// Faults to inject (`--chaos`), in a build that can.
-    pub(crate) chaos: Option<&'static str>,
+    /// Faults to inject, as `regatta_sys::hook::Plan` reads them.
+    pub(crate) faults: Option<&'static str>,
 }
 
 impl Variant {
@@ -120,6 +120,7 @@ pub(crate) struct Launch {
     listeners: usize,
     files_max: Option<u32>,
     stderr: Option<OwnedFd>,
+    faults: Option<&'static str>,
 }
 
 impl Launch {
@@ -127,12 +128,12 @@ impl Launch {
     pub(crate) fn new(variant: &Variant, root: &Path) -> Self {
         let root = root.to_str().expect("our paths are text").to_owned();
         let args = vec!["serve".into(), root];
-        let launch =
-            Self { args, listeners: 0, files_max: None, stderr: None }.listen("127.0.0.1:0");
+        let launch = Self { args, listeners: 0, files_max: None, stderr: None, faults: None };
+        let launch = launch.listen("127.0.0.1:0");
         let launch = launch.arg("--architecture").arg(variant.architecture);
         let launch = launch.sets(variant.settings);
-        match variant.chaos {
-            Some(plan) => launch.arg("--chaos").arg(plan),
+        match variant.faults {
+            Some(plan) => Self { faults: Some(plan), ..launch },
             None => launch,
         }
     }
@@ -172,11 +173,13 @@ impl Launch {
     }
 
     fn command(&self) -> Command {
-        let Some(files_max) = self.files_max else { return Command::new(program()) };
-        let mut command = Command::new("sh");
-        // The shell becomes the program: the process id stays.
-        command.arg("-c").arg(format!("ulimit -n {files_max} && exec \"$0\" \"$@\""));
-        command.arg(program());
+        let mut command = Command::new(self.files_max.map_or_else(program, |_| "sh".into()));
+        if let Some(files_max) = self.files_max {
+            // The shell becomes the program: the process id stays.
+            command.arg("-c").arg(format!("ulimit -n {files_max} && exec \"$0\" \"$@\""));
+            command.arg(program());
+        }
+        command.envs(self.faults.map(|plan| ("REGATTA_INJECT", plan)));
         command
     }
 

@@ -41,7 +41,7 @@ const ROWS: &[Row] = &[
 ];
 
 fn start(row: &Row) -> Server {
-    let variant = Variant { name: "", architecture: row.name, settings: &[], chaos: None };
+    let variant = Variant { name: "", architecture: row.name, settings: &[], faults: None };
     Launch::new(&variant, common()).start()
 }
 

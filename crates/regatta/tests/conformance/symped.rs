@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 fn start(settings: &[&str]) -> Server {
-    let variant = Variant { name: "symped", architecture: "symped", settings: &[], chaos: None };
+    let variant = Variant { name: "symped", architecture: "symped", settings: &[], faults: None };
     Launch::new(&variant, common()).sets(settings).start()
 }
 
@@ -59,7 +59,7 @@ fn as_many_tasks_as_processes_on_one_listener() {
 #[test]
 fn blocking_ones_are_many_and_send_once() {
     for name in ["symped-b", "shared-symped-b"] {
-        let variant = Variant { name, architecture: name, settings: &[], chaos: None };
+        let variant = Variant { name, architecture: name, settings: &[], faults: None };
         let root = common().to_str().expect("text");
         let said = run(&["serve", root, "--architecture", name, "--print-config"]);
         let table: toml::Table = said.stdout.parse().expect("TOML");

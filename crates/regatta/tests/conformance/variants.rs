@@ -139,9 +139,9 @@ const fn of(
     architecture: &'static str,
     settings: &'static [&'static str],
 ) -> Variant {
-    Variant { name, architecture, settings, chaos: None }
+    Variant { name, architecture, settings, faults: None }
 }
 
 const fn sped(name: &'static str, settings: &'static [&'static str]) -> Variant {
-    Variant { name, architecture: "sped", settings, chaos: None }
+    Variant { name, architecture: "sped", settings, faults: None }
 }

@@ -73,7 +73,7 @@ pub fn assert_unlocked() {
 }
 
 /// True if this thread has such a lock in hand; nobody knows in builds without debug assertions.
-#[cfg(feature = "alloc-count")]
+#[cfg(feature = "test-hooks")]
 pub(crate) fn is_locked() -> bool {
     held::any()
 }
@@ -95,7 +95,7 @@ mod held {
         LOCKS.set(LOCKS.get() - 1);
     }
 
-    #[cfg(feature = "alloc-count")]
+    #[cfg(feature = "test-hooks")]
     pub(super) fn any() -> bool {
         LOCKS.get() > 0
     }
@@ -112,7 +112,7 @@ mod held {
 mod held {
     pub(super) const fn more() {}
     pub(super) const fn less() {}
-    #[cfg(feature = "alloc-count")]
+    #[cfg(feature = "test-hooks")]
     pub(super) const fn any() -> bool {
         false
     }
@@ -332,7 +332,7 @@ mod tests {
     #[should_panic(expected = "others wait")]
     fn nobody_makes_calls_under_a_lock() {
         under_locks(|_| {
-            let _ = crate::again(crate::chaos::Hook::Read, || Ok(()));
+            let _ = crate::again(crate::hook::Call::Read, || Ok(()));
         });
     }
 

@@ -1,6 +1,6 @@
 //! epoll(7), level- or edge-triggered.
 use super::{Event, Interest, Poller};
-use crate::chaos::{self, Hook};
+use crate::hook::{self, Call};
 use rustix::{
     buffer::spare_capacity,
     event::{
@@ -52,7 +52,7 @@ impl Epoll {
     pub fn new(trigger: Trigger) -> io::Result<Self> {
         let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         if trigger == Trigger::Edge {
-            chaos::edge_triggered();
+            hook::edge_triggered();
         }
         let ready = Vec::with_capacity(EVENTS_PER_WAIT);
         Ok(Self { fd, trigger, listeners: Flags::empty(), len: 0, changes: 0, ready })
@@ -137,7 +137,7 @@ impl Poller for Epoll {
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         events.clear();
         self.ready.clear();
-        if chaos::fault(Hook::Wait).is_some() {
+        if hook::fault(Call::Wait).is_some() {
             return Ok(0);
         }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());

@@ -1,6 +1,6 @@
 //! poll(2): a dense array of descriptors, handed to the kernel whole.
 use super::{Event, Interest, Poller, timespec};
-use crate::chaos::{self, Hook};
+use crate::hook::{self, Call};
 use std::{
     fmt, io,
     os::fd::{AsRawFd, BorrowedFd, RawFd},
@@ -82,7 +82,7 @@ impl Poller for Poll {
 
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         events.clear();
-        if chaos::fault(Hook::Wait).is_some() {
+        if hook::fault(Call::Wait).is_some() {
             return Ok(0);
         }
         let timeout = timespec(timeout);

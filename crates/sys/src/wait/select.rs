@@ -1,6 +1,6 @@
 //! select(2), with sets as large as the largest descriptor needs rather than `FD_SETSIZE`.
 use super::{Event, Interest, Poller, timespec};
-use crate::chaos::{self, Hook};
+use crate::hook::{self, Call};
 use std::{
     fmt, io,
     os::fd::{AsRawFd, BorrowedFd, RawFd},
@@ -104,7 +104,7 @@ impl Poller for Select {
 
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         events.clear();
-        if chaos::fault(Hook::Wait).is_some() {
+        if hook::fault(Call::Wait).is_some() {
             return Ok(0);
         }
         let count = libc::c_int::try_from(self.keys.len()).expect("descriptors are C ints");

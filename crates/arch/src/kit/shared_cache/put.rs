@@ -11,7 +11,7 @@ use regatta_origin::{
     CODINGS, Entry, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, SWEEP_ENTRIES, SWEEP_PAUSE_MS,
     SWEEP_REMOVALS, packed_alike,
 };
-use regatta_sys::{Bell, StaticFile, chaos::die_locked};
+use regatta_sys::{Bell, StaticFile, hook::die_locked};
 use std::{
     hash::BuildHasher,
     sync::atomic::Ordering::{Relaxed, SeqCst},

@@ -31,7 +31,7 @@ use regatta_origin::{Cache, CachingRules, Deadlines, LocalCache, NoLog, Scratch,
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
     crew::{self, Crew, Member},
-    made_up,
+    hook,
     socket::Mode,
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
@@ -325,7 +325,7 @@ impl Scene<'_, '_> {
     /// Loop number `me`, from its beginning to its end.
     fn run(&self, me: usize) {
         let _seat = Seat(self.stage, me);
-        made_up::set_time(BEGIN_NS, UNIX);
+        hook::set_time(BEGIN_NS, UNIX);
         let member = self.crew.map(|(crew, _)| crew.enter(me).unwrap());
         match self.waits {
             Waits::Epoll => self.wait_by(me, member, || Epoll::new(Trigger::Level)),

@@ -7,7 +7,7 @@ use super::{
     world::{Stage, World},
 };
 use regatta_sys::{
-    clock, made_up,
+    clock, hook,
     wait::{Event, Interest, Poller},
 };
 use rustix::net::sockopt;
@@ -194,7 +194,7 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
         );
         let timed_out = events.is_empty() && patience > 0 && world.now >= until;
         world.enter_round(me, notified, pushed, timed_out);
-        made_up::set_time(world.now, UNIX);
+        hook::set_time(world.now, UNIX);
         Ok(events.len())
     }
 

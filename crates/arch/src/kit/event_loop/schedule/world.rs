@@ -10,7 +10,7 @@ use crate::kit::{
 };
 use regatta_metrics::{Arena, Counter, Gauge, Phase};
 use regatta_op::CloseReason;
-use regatta_sys::{Bell, made_up};
+use regatta_sys::{Bell, hook};
 use rustix::io::Errno;
 use std::{
     collections::VecDeque,
@@ -437,7 +437,7 @@ impl<'a> World<'a> {
     pub(super) fn enter_round(&mut self, me: usize, notified: u64, pushed: bool, timed_out: bool) {
         if self.phase() == Phase::Run && self.dice.once_in(40) {
             let accidents = [Errno::MFILE, Errno::NFILE, Errno::CONNABORTED, Errno::NOBUFS];
-            made_up::fail_next_accept(accidents[self.dice.below(4)].raw_os_error());
+            hook::fail_next_accept(accidents[self.dice.below(4)].raw_os_error());
         }
         let (changes, ran) = (self.changes, self.phase() == Phase::Run);
         let side = &mut self.sides[me];
@@ -591,7 +591,7 @@ pub(super) struct Seat<'s, 'a>(pub(super) &'s Stage<'a>, pub(super) usize);
 
 impl Drop for Seat<'_, '_> {
     fn drop(&mut self) {
-        made_up::clear();
+        hook::clear();
         let Self(stage, me) = self;
         if std::thread::panicking() {
             stage.world.lock().unwrap_or_else(PoisonError::into_inner).failed = true;

@@ -1,8 +1,9 @@
-//! Runs every target on its committed corpus and on mutations of it, within a time: fuzzing
-//! without a fuzzer, with any compiler.
+//! Runs every target on its committed corpus and on mutations of it: fuzzing without a fuzzer,
+//! with any compiler.
 //!
-//! `smoke [--seconds N] [--seed S] [TARGET...]`; an input that fails is written below `artifacts/`.
-#![forbid(unsafe_code)]
+//! `smoke [--seconds N] [--seed S] [TARGET...]`: for as long for each target, or a fixed number of
+//! mutations. An input that fails is written below `artifacts/`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use regatta_fuzz::{TARGETS, Target};
 use std::{
@@ -10,10 +11,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Mutex,
+    thread,
     time::{Duration, Instant},
 };
 
 const USAGE: &str = "usage: smoke [--seconds N] [--seed S] [TARGET...]";
+/// How many mutations are tried of each target where no time is given.
+const MUTATIONS: u64 = 1000;
 /// The longest input that mutations make, bytes.
 const INPUT_BYTES_MAX: usize = 4 << 10;
 /// What mutations put in, besides pieces of the corpus.
@@ -49,13 +54,13 @@ thread_local! {
 }
 
 fn main() -> ExitCode {
-    let (mut seconds, mut seed, mut only) = (10, 0, Vec::new());
+    let (mut time, mut seed, mut only) = (None, 0, Vec::new());
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
         match &*word {
             "--seconds" => match number(words.next()) {
-                Some(value) => seconds = value,
+                Some(seconds) => time = Some(Duration::from_secs(seconds)),
                 None => return usage("--seconds needs a number"),
             },
             "--seed" => match number(words.next()) {
@@ -67,16 +72,23 @@ fn main() -> ExitCode {
         }
     }
     keep_what_fails();
-    let chosen: Vec<&Target> = TARGETS
-        .iter()
-        .filter(|(name, _)| only.is_empty() || only.iter().any(|wanted| wanted == name))
-        .collect();
-    let share = Duration::from_secs(seconds) / u32::try_from(chosen.len()).unwrap_or(1);
-    for (name, run) in chosen {
-        let corpus = corpus(name);
-        let count = smoke(name, *run, &corpus, share, seed);
-        println!("{name}: {} inputs of the corpus, {count} mutations", corpus.len());
-    }
+    let is_chosen = |name| only.is_empty() || only.iter().any(|wanted| wanted == name);
+    let chosen: Vec<&Target> = TARGETS.iter().filter(|(name, _)| is_chosen(name)).collect();
+    let next = Mutex::new(chosen.iter());
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(|| {
+                loop {
+                    let Some((name, run)) = next.lock().unwrap().next() else { break };
+                    let (inputs, mutations) = smoke(name, *run, time, seed);
+                    println!("test {name} ... ok");
+                    eprintln!("{name}: {inputs} inputs of the corpus, {mutations} mutations");
+                }
+            });
+        }
+    });
+    println!("test result: ok. {} passed; 0 failed; 0 ignored", chosen.len());
     ExitCode::SUCCESS
 }
 
@@ -85,29 +97,24 @@ fn usage(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Runs the corpus, then mutations of it until the time is over; how many.
-fn smoke(
-    name: &'static str,
-    run: fn(&[u8]),
-    corpus: &[Vec<u8>],
-    share: Duration,
-    seed: u64,
-) -> u64 {
+/// Runs the corpus, then mutations of it, for so long or a fixed number; how many of both.
+fn smoke(name: &'static str, run: fn(&[u8]), time: Option<Duration>, seed: u64) -> (usize, u64) {
+    let corpus = corpus(name);
     let once = |input: &[u8]| {
         CURRENT.with_borrow_mut(|current| *current = (name, input.to_vec()));
         run(input);
     };
-    for input in corpus {
+    for input in &corpus {
         once(input);
     }
     let started = Instant::now();
     let mut dice = Dice(seed);
     let mut count = 0;
-    while started.elapsed() < share {
-        once(&mutation(corpus, &mut dice));
+    while time.map_or(count < MUTATIONS, |time| started.elapsed() < time) {
+        once(&mutation(&corpus, &mut dice));
         count += 1;
     }
-    count
+    (corpus.len(), count)
 }
 
 /// Something like an input of the corpus.

@@ -6,7 +6,7 @@ use common::Dir;
 use regatta_op::{Codings, File, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
     OpenRules, Root, StaticFile,
-    chaos::{self, Plan},
+    hook::{self, Plan},
     open_below, read_range, recv,
     residency::{Resident, by_nowait},
     send,
@@ -27,7 +27,7 @@ const RESPONSES: usize = 40;
 
 #[test]
 fn every_byte_arrives_once_whatever_strikes() {
-    chaos::install(Plan {
+    hook::inject(Plan {
         seed: 1,
         short_per_mille: 400,
         eintr_per_mille: 5000,
@@ -75,7 +75,7 @@ fn every_byte_arrives_once_whatever_strikes() {
     let (all, mut client) = reader.join().unwrap();
     assert_eq!(all, expected);
     assert_eq!(back, expected);
-    assert!(chaos::struck() > 100);
+    assert!(hook::struck() > 100);
 
     // An edge that was missed would not come again.
     let _edge = Epoll::new(Trigger::Edge).unwrap();

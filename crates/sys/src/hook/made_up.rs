@@ -12,7 +12,7 @@ const STRANGER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOS
 
 thread_local! {
     static TIME: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
-    static ACCIDENT: Cell<Option<Errno>> = const { Cell::new(None) };
+    static ACCEPT_FAULT: Cell<Option<Errno>> = const { Cell::new(None) };
 }
 
 /// From now on the clocks of this thread stand at so many nanoseconds, and at this second since
@@ -24,12 +24,12 @@ pub fn set_time(nanos: u64, unix: u64) {
 /// Gives the thread its own clocks and accepts back.
 pub fn clear() {
     TIME.set(None);
-    ACCIDENT.set(None);
+    ACCEPT_FAULT.set(None);
 }
 
 /// The next accept of this thread fails with this error number, and nobody has been accepted.
 pub fn fail_next_accept(errno: i32) {
-    ACCIDENT.set(Some(Errno::from_raw_os_error(errno)));
+    ACCEPT_FAULT.set(Some(Errno::from_raw_os_error(errno)));
 }
 
 pub(crate) fn now() -> Option<Now> {
@@ -40,8 +40,8 @@ pub(crate) fn nanos() -> Option<u64> {
     TIME.get().map(|(nanos, _)| nanos)
 }
 
-pub(crate) fn accident() -> Option<Errno> {
-    ACCIDENT.take()
+pub(crate) fn accept_fault() -> Option<Errno> {
+    ACCEPT_FAULT.take()
 }
 
 pub(crate) fn stranger() -> Option<SocketAddr> {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_accept_fails_once_and_then_takes_whoever_is_there() {
-        let name = format!("regatta-made-up-{}", std::process::id());
+        let name = format!("regatta-accept-{}", std::process::id());
         let address = Local::from_abstract_name(name).unwrap();
         let listener = OwnedFd::from(UnixListener::bind_addr(&address).unwrap());
         let accept = || socket::accept(listener.as_fd(), socket::Mode::Blocking);
