@@ -399,7 +399,7 @@ pub(crate) fn check(sums: &Sums, later: u64) {
     assert!(sums.full_sockets > schedules && sums.refused > schedules, "{sums:?}");
     assert!(
         sums.deaf > 10
-            && sums.displaced > 10
+            && sums.displaced > 5
             && sums.pauses > 10
             && sums.expired > 10
             && sums.drained > 10,
