@@ -30,7 +30,7 @@ impl Full {
             _ => "limits.connections_max",
         };
         Some(format!(
-            "a worker is full: it has {who}{most} connections; {closed} idle ones were closed for \
+            "it has {who}{most} connections; {closed} idle ones were closed for \
              new ones, and {waited} times new ones had to wait. Raise {raise}, or lower \
              limits.idle_ms_max"
         ))

@@ -127,8 +127,10 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
     let (access, errors) = logs(&config, arena, found.user.as_ref())?;
     tell(&config, &errors);
     if found.user.as_ref().is_some_and(|user| user.uid == 0) {
-        let why = "serving as root: who breaks into a worker has the machine; name another --user";
-        errors.note(Level::Warning, format_args!("{why}"));
+        errors.note(
+            Level::Warning,
+            format_args!("serving as root: who breaks into a worker has the machine; use --user"),
+        );
     }
     simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
     let sockets = sockets(&config)?;
@@ -481,7 +483,7 @@ impl<'a> Master<'a> {
             if !self.prepared.is_keeper()
                 && let Some(line) = self.full.line(&self.prepared.env, clock::now().tick)
             {
-                self.note(Level::Warning, format_args!("{line}"));
+                self.note(Level::Warning, format_args!("a worker is full: {line}"));
             }
             for event in &events {
                 let worker = usize::try_from(event.key & !READY).unwrap_or(usize::MAX);

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod documents;
+mod messages;
 mod reach;
 mod source;
 
@@ -81,6 +82,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
     found.extend(arrows::check(root, &sources));
     found.extend(reach::check(root, &sources));
     found.extend(documents::check(root, &sources));
+    found.extend(messages::check(root, &sources));
     found.sort();
     found.dedup();
     found
