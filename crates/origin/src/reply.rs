@@ -318,8 +318,8 @@ impl Terms<'_> {
             write_encoded(&mut location, query);
         }
         self.page(Status::MOVED_PERMANENTLY, "", |out| {
+            // No Cache-Control: it has no validator that a cache could ask with.
             write_field(out, "Location", &location);
-            self.write_caching(out);
         })
     }
 
