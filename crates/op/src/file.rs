@@ -27,7 +27,7 @@ pub struct FileId {
 /// An open file: a counted descriptor in the server, a few integers in the simulator.
 ///
 /// A clone names the same open file. What it says of itself was true when it was opened, and size,
-/// time, tag and body all come from that one descriptor.
+/// time, tag and body all come from that one descriptor; [`crate::Op::Stat`] asks it anew.
 pub trait File: Clone {
     /// Identity and facts, as they were when it was opened.
     fn id(&self) -> FileId;

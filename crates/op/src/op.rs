@@ -1,5 +1,5 @@
-//! The whole porting surface: six operations and their outcomes.
-use crate::{File, Outbox};
+//! The whole porting surface: seven operations and their outcomes.
+use crate::{File, FileId, Outbox};
 use alloc::boxed::Box;
 
 /// Names the exchange that a disk operation belongs to; always 0 in HTTP/1.
@@ -21,6 +21,9 @@ pub enum Op<F> {
     /// Read a file range into memory, because the origin or the wire must see the bytes. May block
     /// on disk.
     Read(Ticket, ReadReq<F>),
+    /// Look at an open file once more: it is about to be sent, and was opened earlier. Does not
+    /// wait for a disk: what is open has its facts in memory.
+    Stat(Ticket, F),
     /// Half-close: no more bytes from us (RFC 9112 §9.6).
     Shut,
     /// The conversation is over: forget the connection and close its socket.
@@ -39,6 +42,8 @@ pub enum Done<'a, F> {
     Open(Ticket, Result<Opened<F>, OpenFault>),
     /// The bytes of the range; fewer than asked for mean that the file shrank.
     Read(Ticket, Result<Box<[u8]>, Fault>),
+    /// The facts of the file as they are now.
+    Stat(Ticket, Result<FileId, Fault>),
     /// Our half is closed, or the socket was gone already: the difference does not matter.
     Shut,
 }
@@ -54,6 +59,8 @@ pub enum OpKind {
     Open,
     /// [`Op::Read`]
     Read,
+    /// [`Op::Stat`]
+    Stat,
     /// [`Op::Shut`]
     Shut,
     /// [`Op::Close`]
@@ -253,6 +260,7 @@ impl<F> Op<F> {
             Self::Send(_) => OpKind::Send,
             Self::Open(..) => OpKind::Open,
             Self::Read(..) => OpKind::Read,
+            Self::Stat(..) => OpKind::Stat,
             Self::Shut => OpKind::Shut,
             Self::Close(_) => OpKind::Close,
         }
@@ -268,6 +276,7 @@ impl<F: File> Done<'_, F> {
             Self::Send(..) => OpKind::Send,
             Self::Open(..) => OpKind::Open,
             Self::Read(..) => OpKind::Read,
+            Self::Stat(..) => OpKind::Stat,
             Self::Shut => OpKind::Shut,
         }
     }

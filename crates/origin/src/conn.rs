@@ -11,8 +11,8 @@ use core::{fmt, mem};
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{
-    CloseReason, Done, Fault, File, Now, Op, OpKind, OpenFault, Opened, Outbox, ReadReq, Tick,
-    Ticket,
+    CloseReason, Done, Fault, File, FileId, Now, Op, OpKind, OpenFault, Opened, Outbox, ReadReq,
+    Tick, Ticket,
 };
 
 /// Everything a connection may consult besides itself.
@@ -99,6 +99,9 @@ pub(crate) enum State {
     Find,
     /// A body must be read: `Read`. The head is kept likewise.
     Fill,
+    /// A file that is remembered must be looked at before its bytes are sent: `Stat`. The head is
+    /// kept likewise.
+    Check,
     /// A name could not be opened now, and it will be tried again. What the peer sends meanwhile is
     /// kept: `Recv`.
     Hold,
@@ -155,6 +158,7 @@ impl<F: File> Conn<F> {
             State::Send | State::Warm => Op::Send(mem::take(&mut self.out)),
             State::Find => self.open_op(),
             State::Fill => self.read_op(),
+            State::Check => self.stat_op(),
             State::Shut => Op::Shut,
             State::Close => Op::Close(self.reason),
         };
@@ -176,6 +180,7 @@ impl<F: File> Conn<F> {
             Done::Send(out, Ok(n)) => self.on_sent(out, n, now, cx),
             Done::Open(_, found) => self.on_opened(found, now, cx),
             Done::Read(_, bytes) => self.on_read(bytes, now, cx),
+            Done::Stat(_, found) => self.on_stat(found, now, cx),
             Done::Shut => {
                 self.set_state(State::Linger, now.tick.after(cx.site.deadlines.linger_ms_max));
             }
@@ -245,7 +250,7 @@ impl<F: File> Conn<F> {
                 self.abandoned = self.lent.take().is_some();
                 self.resume_kept(Supply::Nothing, now, cx);
             }
-            State::Find | State::Fill => {
+            State::Find | State::Fill | State::Check => {
                 self.abandoned = self.lent.take().is_some();
                 self.give_up_disk(now, cx);
             }
@@ -352,8 +357,8 @@ impl<F: File> Conn<F> {
         if self.state != State::Send || self.lent == Some(OpKind::Send) {
             assert!(self.out.is_empty() || self.state == State::Content, "{:?}", self.state);
         }
-        if self.state == State::Fill {
-            assert!(self.pending.is_some(), "a file is pending while its body is read");
+        if matches!(self.state, State::Fill | State::Check) {
+            assert!(self.pending.is_some(), "a file is pending while it is read or looked at");
         } else {
             assert!(self.pending.is_none() || self.state == State::Find);
         }
@@ -367,6 +372,7 @@ impl<F: File> Conn<F> {
                 State::Head | State::Content | State::Hold | State::Linger => OpKind::Recv,
                 State::Find => OpKind::Open,
                 State::Fill => OpKind::Read,
+                State::Check => OpKind::Stat,
                 State::Send | State::Warm => OpKind::Send,
                 State::Shut => OpKind::Shut,
                 State::Close => OpKind::Close,
@@ -453,10 +459,17 @@ impl<F: File> Conn<F> {
             Filled::Supply(supply) => self.resume_kept(supply, now, cx),
             // Nothing has been sent, but what was opened is no longer what is there.
             Filled::Shrank if self.looks_again(cx) => {
-                self.resume_kept(Supply::Shrunk, now, cx);
+                self.resume_kept(Supply::Changed, now, cx);
             }
             Filled::Shrank => self.close(CloseReason::Truncated, now, cx),
         }
+    }
+
+    fn on_stat(&mut self, found: Result<FileId, Fault>, now: Now, cx: &Cx<'_, F>) {
+        let file = self.pending.take().expect("a file is pending while it is looked at");
+        let coding = self.work_mut(cx).fill;
+        let same = file.coded(coding).is_some_and(|coded| found == Ok(coded.id));
+        self.resume_kept(if same { Supply::Checked(file) } else { Supply::Changed }, now, cx);
     }
 }
 
@@ -569,13 +582,21 @@ impl<F: File> Conn<F> {
     }
 
     fn read_op(&self) -> Op<F> {
+        let (file, len) = self.pending_file();
+        Op::Read(Ticket::default(), ReadReq { file, at: 0, len })
+    }
+
+    fn stat_op(&self) -> Op<F> {
+        Op::Stat(Ticket::default(), self.pending_file().0)
+    }
+
+    /// The open file of the coding that is wanted of the pending one, and its length.
+    fn pending_file(&self) -> (F, u64) {
         let coding = self.work.as_ref().and_then(|work| work.fill);
         let coded = self.pending.as_ref().and_then(|file| file.coded(coding));
         match coded.map(|coded| (&coded.body, coded.len())) {
-            Some((Body::File(file), len)) => {
-                Op::Read(Ticket::default(), ReadReq { file: file.clone(), at: 0, len })
-            }
-            _ => unreachable!("a file is pending while its body is read"),
+            Some((Body::File(file), len)) => (file.clone(), len),
+            _ => unreachable!("a file is pending while it is read or looked at"),
         }
     }
 
@@ -611,12 +632,12 @@ impl<F: File> Conn<F> {
 
     #[inline]
     pub(crate) const fn waits_for_disk(&self) -> bool {
-        matches!(self.state, State::Find | State::Fill | State::Hold)
+        matches!(self.state, State::Find | State::Fill | State::Check | State::Hold)
     }
 
     /// True if the disk has been asked for what is out.
     const fn awaits_disk(&self) -> bool {
-        matches!(self.state, State::Find | State::Fill | State::Warm)
+        matches!(self.state, State::Find | State::Fill | State::Check | State::Warm)
     }
 
     /// True if bytes are kept that are not done with.

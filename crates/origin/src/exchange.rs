@@ -33,8 +33,10 @@ pub(crate) enum Supply<F> {
     Filled(Arc<Representation<F>>),
     /// A body could not be read.
     Unreadable(Fault),
-    /// A body was shorter than it should have been: the file is looked for again.
-    Shrunk,
+    /// An open file is what it was.
+    Checked(Arc<Representation<F>>),
+    /// It is not, or its body was shorter than it should have been: it is looked for again.
+    Changed,
     /// Nothing: what was not found in time is looked for again.
     Nothing,
 }
@@ -191,7 +193,9 @@ impl<F: File> Conn<F> {
                     Representation::redate(file, now.unix, &cx.scratch.date(now.unix));
                 }
                 let plan = plan(asked.head, file, role, cx.site.limits.ranges_max, now.unix);
-                if plan.fill(asked.head.method, cx.site.caching.body_bytes_max).is_none() {
+                let method = asked.head.method;
+                let fill = plan.fill(method, cx.site.caching.body_bytes_max);
+                if fill.is_none() && !plan.sends_file(method) {
                     hit = Some(terms.planned_into(&plan, role, &mut self.out));
                 }
                 hit.is_some()
@@ -228,10 +232,12 @@ impl<F: File> Conn<F> {
     ) {
         let terms = terms(asked.head, course, now, cx);
         let (head, limits) = (asked.head, &cx.site.limits);
+        let mut vouched = self.work().is_some_and(|work| work.vouched);
         let reply = loop {
             found = match found {
                 Found::Next(next) => {
                     search = next;
+                    vouched = false;
                     match self.look_up(search, asked, now, cx) {
                         Some(entry) => search.consider(asked, entry),
                         None => return,
@@ -240,7 +246,13 @@ impl<F: File> Conn<F> {
                 Found::File(file, role) => {
                     let plan = plan(head, &file, role, limits.ranges_max, now.unix);
                     if let Some(coding) = plan.fill(head.method, cx.site.caching.body_bytes_max) {
-                        return self.ask_read(file, coding, search, now, cx);
+                        return self.ask_of_file(State::Fill, file, coding, search, now, cx);
+                    }
+                    // The facts may be as old as the cache lets them be, its bytes are of now:
+                    // with those facts they are sent only if the file still has them.
+                    if !vouched && plan.sends_file(head.method) {
+                        let coding = plan.coded.coding;
+                        return self.ask_of_file(State::Check, file, coding, search, now, cx);
                     }
                     break terms.planned(&plan, role);
                 }
@@ -331,9 +343,10 @@ impl<F: File> Conn<F> {
         let mut room = cx.scratch.candidate.borrow_mut();
         let name = search.name(asked, &mut room);
         let rules = &cx.site.caching;
+        self.work_mut(cx).vouched = !matches!(supply, Supply::Opened(Err(_)));
         let (entry, opened) = match supply {
             Supply::Nothing => return Found::Next(search),
-            Supply::Shrunk => {
+            Supply::Changed => {
                 self.work_mut(cx).opened = None;
                 cx.cache.remove(name, &cx.tally);
                 return Found::Next(search);
@@ -345,6 +358,7 @@ impl<F: File> Conn<F> {
                 }
                 return Found::Nothing(Status::INTERNAL_SERVER_ERROR);
             }
+            Supply::Checked(file) => (Entry::File(file), None),
             Supply::Filled(file) => {
                 let opened = self.work_mut(cx).opened.take();
                 if rules.enabled && opened.is_none() {
@@ -405,8 +419,9 @@ impl<F: File> Conn<F> {
     }
 
     #[inline(never)]
-    fn ask_read(
+    fn ask_of_file(
         &mut self,
+        state: State,
         file: Arc<Representation<F>>,
         coding: Option<Coding>,
         search: Search,
@@ -414,7 +429,7 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
     ) {
         self.pending = Some(file);
-        self.set_state(State::Fill, now.tick.after(cx.site.deadlines.disk_ms_max));
+        self.set_state(state, now.tick.after(cx.site.deadlines.disk_ms_max));
         let work = self.work_mut(cx);
         work.search = search;
         work.fill = coding;

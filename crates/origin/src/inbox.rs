@@ -212,7 +212,12 @@ impl<F: File> Conn<F> {
     /// True if what comes after the request in progress will be looked at.
     fn reads_on(&self) -> bool {
         match self.state() {
-            State::Head | State::Find | State::Fill | State::Hold | State::Content => true,
+            State::Head
+            | State::Find
+            | State::Fill
+            | State::Check
+            | State::Hold
+            | State::Content => true,
             State::Send | State::Warm => self.after == After::KeepAlive,
             State::Shut | State::Linger | State::Close => false,
         }

@@ -83,12 +83,16 @@ fn shape<F>(head: &RequestHead<'_>, coded: &Coded<F>, ranges_max: usize, now_uni
 }
 
 impl<F> Plan<'_, F> {
+    /// True if bytes of an open file are about to be sent.
+    pub(crate) fn sends_file(&self, method: Method) -> bool {
+        let sends = matches!(self.shape, Shape::Whole | Shape::One(_) | Shape::Many(_));
+        method == Method::Get && sends && matches!(self.coded.body, Body::File(_))
+    }
+
     /// The coding whose body must be read into memory first: it is small enough to be kept there,
     /// and some of it is about to be sent.
     pub(crate) fn fill(&self, method: Method, body_bytes_max: u64) -> Option<Option<Coding>> {
-        let sends = matches!(self.shape, Shape::Whole | Shape::One(_) | Shape::Many(_));
         let small = self.coded.len() <= body_bytes_max;
-        let on_disk = matches!(self.coded.body, Body::File(_));
-        (method == Method::Get && sends && small && on_disk).then_some(self.coded.coding)
+        (small && self.sends_file(method)).then_some(self.coded.coding)
     }
 }

@@ -30,7 +30,9 @@ pub(crate) struct Work {
     pub(crate) opened: Option<Tick>,
     /// The last request, by its number, whose file was shorter than it should have been.
     pub(crate) shrank_in: u32,
-    /// Which coding of the pending file is to be read.
+    /// The file that the disk has brought is what was there just now.
+    pub(crate) vouched: bool,
+    /// Which coding of the pending file is to be read, or looked at.
     pub(crate) fill: Option<Coding>,
     /// Content of the request that is still to be discarded.
     pub(crate) content: Content,

@@ -43,6 +43,20 @@ pub(crate) const NAMES: [&str; 28] = [
 struct Inode {
     number: u64,
     len: Cell<u64>,
+    modified: Cell<Modified>,
+    changed: Cell<Modified>,
+}
+
+impl Inode {
+    fn id(&self) -> FileId {
+        FileId {
+            device: 1,
+            inode: self.number,
+            len: self.len.get(),
+            modified: self.modified.get(),
+            changed: self.changed.get(),
+        }
+    }
 }
 
 /// Counts the open descriptors: one for each open, however often it is cloned.
@@ -70,6 +84,11 @@ impl File for SimFile {
 }
 
 impl SimFile {
+    /// Its facts as they are now.
+    pub(crate) fn stat(&self) -> FileId {
+        self.inode.id()
+    }
+
     /// Appends the bytes that are there now of a range.
     pub(crate) fn read(&self, at: u64, len: u64, out: &mut Vec<u8>) {
         let end = self.inode.len.get().min(at.saturating_add(len));
@@ -94,8 +113,6 @@ pub(crate) enum Seen {
 
 struct Node {
     inode: Rc<Inode>,
-    modified: Modified,
-    changed: Modified,
 }
 
 /// The disk.
@@ -162,13 +179,7 @@ impl Disk {
 
     fn descriptor(&self, node: &Node) -> SimFile {
         self.live.set(self.live.get() + 1);
-        let id = FileId {
-            device: 1,
-            inode: node.inode.number,
-            len: node.inode.len.get(),
-            modified: node.modified,
-            changed: node.changed,
-        };
+        let id = node.inode.id();
         let descriptor = Rc::new(Descriptor(Rc::clone(&self.live)));
         SimFile { id, inode: Rc::clone(&node.inode), _descriptor: descriptor }
     }
@@ -219,28 +230,33 @@ impl Disk {
     fn replace(&mut self, name: &str, tick: u64, dice: &mut Dice) {
         let len = length(name, dice);
         self.inodes += 1;
-        let inode = Rc::new(Inode { number: self.inodes, len: Cell::new(len) });
         let (modified, changed) = self.times(tick, dice);
-        self.nodes.insert(name.into(), Node { inode, modified, changed });
+        let old = self.nodes.get(name.as_bytes());
+        // It has one link less.
+        old.iter().for_each(|old| old.inode.changed.set(changed));
+        let (modified, changed) = (Cell::new(modified), Cell::new(changed));
+        let inode = Inode { number: self.inodes, len: Cell::new(len), modified, changed };
+        self.nodes.insert(name.into(), Node { inode: Rc::new(inode) });
     }
 
     /// Shortens or lengthens a file in its place.
     fn resize(&mut self, name: &str, tick: u64, dice: &mut Dice) {
         let (modified, changed) = self.times(tick, dice);
-        let Some(node) = self.nodes.get_mut(name.as_bytes()) else { return };
+        let Some(node) = self.nodes.get(name.as_bytes()) else { return };
         let len =
             if dice.one_in(3) { length(name, dice) } else { dice.below(node.inode.len.get() + 1) };
         node.inode.len.set(len);
-        (node.modified, node.changed) = (modified, changed);
+        node.inode.modified.set(modified);
+        node.inode.changed.set(changed);
     }
 
     /// Changes a file's times and nothing else.
     fn touch(&mut self, name: &str, tick: u64, dice: &mut Dice) {
         let (modified, changed) = self.times(tick, dice);
-        if let Some(node) = self.nodes.get_mut(name.as_bytes()) {
-            node.changed = changed;
+        if let Some(node) = self.nodes.get(name.as_bytes()) {
+            node.inode.changed.set(changed);
             if dice.one_in(2) {
-                node.modified = modified;
+                node.inode.modified.set(modified);
             }
         }
     }

@@ -29,6 +29,8 @@ pub enum Plant {
     Miscount,
     /// A file is never closed.
     LeakFile,
+    /// Who looks at an open file once more is told what it was.
+    OldFacts,
     /// A request goes to the connection beside.
     SwapInput,
     /// The connection is closed while a response is being sent.
@@ -53,7 +55,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::DropByte,
         Self::DoubleByte,
         Self::FlipBody,
@@ -67,6 +69,7 @@ impl Plant {
         Self::SlowDisk,
         Self::Miscount,
         Self::LeakFile,
+        Self::OldFacts,
         Self::SwapInput,
         Self::EarlyClose,
         Self::AllQueued,

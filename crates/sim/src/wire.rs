@@ -101,6 +101,7 @@ fn converse(
             }
             Op::Open(ticket, req) => Done::Open(ticket, disk.open(&req).1),
             Op::Read(ticket, req) => Done::Read(ticket, Ok(disk::read(&req).into())),
+            Op::Stat(ticket, file) => Done::Stat(ticket, Ok(file.stat())),
             Op::Shut => Done::Shut,
             Op::Close(reason) => return Ok((sent, reason)),
         };

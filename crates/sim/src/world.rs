@@ -9,11 +9,12 @@ use crate::{
     peer::{NEVER, Peer},
     plant::Plant,
     registry::Registry,
-    request::Maker,
+    request::{Content, Maker},
     trace::{self, Event, NOBODY, Stamp},
 };
 use regatta_op::{
-    CloseReason, Done, Fault, Now, Op, OpKind, OpenReq, Outbox, ReadReq, Segment, Tick, Ticket,
+    CloseReason, Done, Fault, File as _, Now, Op, OpKind, OpenReq, Outbox, ReadReq, Segment, Tick,
+    Ticket,
 };
 use regatta_origin::{Conn, Cx};
 
@@ -237,6 +238,9 @@ impl<'a> World<'a> {
         if disk {
             self.ask_disk(at, &op)?;
         }
+        if let Op::Send(outbox) = &op {
+            self.check_facts(at, outbox)?;
+        }
         if let Op::Close(reason) = op {
             return self.close(at, reason);
         }
@@ -293,6 +297,21 @@ impl<'a> World<'a> {
         Ok(())
     }
 
+    /// What starts to be sent from a file is described as the file is now.
+    fn check_facts(&self, at: usize, outbox: &Outbox<SimFile>) -> Result<(), String> {
+        let link = &self.links[at];
+        let asked = link.requests.get(link.reader.count).map(|asked| &asked.request.content);
+        // Content that is discarded first takes its time.
+        if outbox.head().is_empty() || asked != Some(&Content::None) {
+            return Ok(());
+        }
+        let changed = outbox.segments().any(|segment| match segment {
+            Segment::File { file, .. } => file.id() != file.stat(),
+            Segment::Mem { .. } => false,
+        });
+        if changed { Err("a file is sent that is not what it was".to_owned()) } else { Ok(()) }
+    }
+
     /// Checks what is asked of the disk, and notes that it is.
     fn ask_disk(&mut self, at: usize, op: &Op<SimFile>) -> Result<(), String> {
         match op {
@@ -326,6 +345,11 @@ impl<'a> World<'a> {
             Op::Send(outbox) => self.send(at, outbox),
             Op::Open(ticket, req) => self.open(at, ticket, &req),
             Op::Read(ticket, req) => self.read(at, ticket, &req),
+            Op::Stat(ticket, file) => {
+                let old = self.plant == Some(Plant::OldFacts);
+                let id = if old { file.id() } else { file.stat() };
+                self.complete(at, Done::Stat(ticket, Ok(id)))
+            }
             Op::Shut => {
                 self.links[at].pipe.shut = true;
                 self.wake(at);

@@ -235,6 +235,15 @@ pub(crate) fn how_to_open(rules: OpenRules) -> ResolveFlags {
 pub(crate) const OPEN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
+/// The facts of an open file as they are now (fstat(2)).
+///
+/// # Errors
+/// On a network file system: the server does not say.
+pub fn look_again(file: &StaticFile) -> Result<FileId, Fault> {
+    let stat = rustix::fs::fstat(file).map_err(|errno| crate::fault(&errno.into()))?;
+    Ok(file_id(&stat))
+}
+
 /// The bytes of a file range in memory; fewer than asked for mean that the file shrank.
 ///
 /// # Errors

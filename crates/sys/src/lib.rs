@@ -34,7 +34,9 @@ mod user;
 pub mod wait;
 
 pub use event::Bell;
-pub use file::{OpenRules, Root, StaticFile, may_make_files, open_below, open_cached, read_range};
+pub use file::{
+    OpenRules, Root, StaticFile, look_again, may_make_files, open_below, open_cached, read_range,
+};
 pub use send::{
     SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, discard, fault, recv, recv_now, send,
     send_last, send_more, send_range, write_now,

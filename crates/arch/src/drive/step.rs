@@ -226,6 +226,12 @@ fn advance(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>
                     None
                 })
             }
+            Some(Op::Stat(ticket, file)) => {
+                // The inode of an open file is in memory: nobody waits for a disk here.
+                let found = regatta_sys::look_again(&file);
+                slot.conn.complete(Done::Stat(ticket, found), now, cx);
+                None
+            }
             Some(Op::Shut) => {
                 // A socket that is gone already cannot be shut, and need not be.
                 let _ = socket::shutdown_write(slot.socket.as_fd());

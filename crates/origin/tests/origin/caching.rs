@@ -537,3 +537,32 @@ fn what_is_inactive_is_forgotten() {
     assert_eq!(rig.count(Counter::CacheInactive), rig.count(Counter::CacheEntriesAdded));
     rig.cache.check_invariants();
 }
+
+/// The bytes of an open file are those of now; so its facts are looked at before they are sent.
+#[test]
+fn an_open_file_is_sent_as_what_it_is_now() {
+    let rig = with(CachingRules { revalidate_ms: 60_000, ..CachingRules::default() });
+    let file = rig.put("large.bin", &pattern(100_000));
+    let first = Response::parse(&rig.ask(&get("/large.bin")), false).0;
+    let tag = first.field("etag").unwrap();
+    let resume = || {
+        let fields = format!("Range: bytes=50000-\r\nIf-Range: {tag}\r\n");
+        let output = rig.ask(&format!("GET /large.bin HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        Response::parse(&output, false).0
+    };
+    assert_eq!((resume().status, resume().body.len(), rig.opens.get()), (206, 50_000, 1));
+    // What changed is opened again, once; nothing is said of what was, and nothing is spliced.
+    file.truncate(60_000);
+    let new = rig.put("large.bin", &pattern(90_000));
+    let whole = resume();
+    assert_eq!((whole.status, whole.body.len(), rig.opens.get()), (200, 90_000, 2));
+    assert_ne!(whole.field("etag").unwrap(), tag);
+    assert_eq!(file.holders(), 1, "the cache has let go of it");
+    // Nobody looks where no bytes of the file are sent.
+    new.truncate(10);
+    let mut client = rig.connect();
+    client.feed(b"HEAD /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(!client.kinds.contains(&OpKind::Stat));
+    client.feed(get("/ten.txt").repeat(2).as_bytes());
+    assert!(!client.kinds.contains(&OpKind::Stat), "what is in memory is sent as it is");
+}

@@ -35,6 +35,11 @@ impl FakeFile {
         *self.0.1.borrow_mut() = bytes.to_vec();
     }
 
+    /// Its facts as they are now.
+    fn stat(&self) -> FileId {
+        FileId { len: self.0.1.borrow().len() as u64, ..self.id() }
+    }
+
     pub(crate) fn holders(&self) -> usize {
         Rc::strong_count(&self.0)
     }
@@ -219,6 +224,7 @@ impl Rig {
             Op::Read(ticket, ReadReq { file, at, len }) => {
                 Some(Done::Read(ticket, Ok(file.bytes(at, len).into())))
             }
+            Op::Stat(ticket, file) => Some(Done::Stat(ticket, Ok(file.stat()))),
             Op::Send(mut outbox) => {
                 let n = outbox.len();
                 outbox.advance(n);
@@ -338,6 +344,7 @@ impl Client<'_> {
                     let bytes = file.bytes(at, len).into_boxed_slice();
                     self.done(Done::Read(ticket, Ok(bytes)));
                 }
+                Op::Stat(ticket, file) => self.done(Done::Stat(ticket, Ok(file.stat()))),
                 Op::Shut => {
                     self.shut = true;
                     self.done(Done::Shut);

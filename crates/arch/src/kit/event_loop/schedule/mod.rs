@@ -155,7 +155,7 @@ const fn caching() -> CachingRules {
         copy_bytes_max: 4 << 10,
         revalidate_ms: 1_000,
         negative_ms: 1_000,
-        inactive_ms: 10_000,
+        inactive_ms: 1_000,
     }
 }
 
@@ -180,7 +180,6 @@ fn site(dice: &mut Dice, shared: bool) -> Site {
         descriptors_max: 1 + dice.below(6),
         body_bytes_max: [0, 8 << 10][dice.below(2)],
         revalidate_ms: [10, 1_000, 100_000][dice.below(3)],
-        inactive_ms: [200, 10_000][dice.below(2)],
         ..caching()
     };
     site

@@ -3,7 +3,7 @@ use crate::drive::step::{FileConn, FileCx};
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Done, Now, Op, Outbox, ReadReq, Segment, Tick};
 use regatta_origin::{LocalCache, NoLog, Peer, Scratch, Site};
-use regatta_sys::{OpenRules, Root, StaticFile, open_below, read_range};
+use regatta_sys::{OpenRules, Root, StaticFile, look_again, open_below, read_range};
 use std::{
     fs,
     path::PathBuf,
@@ -148,6 +148,9 @@ fn answer(root: &Root, request: &[u8]) -> Vec<u8> {
             }
             Op::Read(ticket, req) => {
                 conn.complete(Done::Read(ticket, read_range(&req)), now, &cx);
+            }
+            Op::Stat(ticket, file) => {
+                conn.complete(Done::Stat(ticket, look_again(&file)), now, &cx);
             }
             Op::Shut => conn.complete(Done::Shut, now, &cx),
             Op::Close(_) => break,
