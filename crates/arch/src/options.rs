@@ -72,6 +72,13 @@ pub enum Kind {
         /// The most, milliseconds.
         max: u64,
     },
+    /// The same, or `never`.
+    MillisOrNever {
+        /// The least, milliseconds.
+        min: u64,
+        /// The most that is not never, milliseconds.
+        max: u64,
+    },
     /// A duration in microseconds; text may carry a unit (`10 ms`).
     Micros {
         /// The least, microseconds.
@@ -104,6 +111,8 @@ pub enum Value {
     /// Of [`Kind::Count`], [`Kind::Bytes`], [`Kind::Millis`], [`Kind::Micros`], [`Kind::Rate`], in
     /// the unit of the kind.
     Number(u64),
+    /// `never`, of [`Kind::MillisOrNever`]: longer than any duration.
+    Never,
     /// Of [`Kind::Choice`], [`Kind::Text`], [`Kind::Path`].
     Text(String),
     /// Of [`Kind::List`].
@@ -168,7 +177,8 @@ impl Kind {
             Self::Count { .. } => self.number(text, &[]),
             Self::Bytes { .. } => self.number(text, BYTE_UNITS),
             Self::Rate { .. } => self.number(text.strip_suffix("/s").unwrap_or(text), BYTE_UNITS),
-            Self::Millis { .. } => self.number(text, MILLI_UNITS),
+            Self::MillisOrNever { .. } if text == "never" => Ok(Value::Never),
+            Self::Millis { .. } | Self::MillisOrNever { .. } => self.number(text, MILLI_UNITS),
             Self::Micros { .. } => self.number(text, MICRO_UNITS),
             Self::Choice(words) => {
                 if words.contains(&text) {
@@ -219,7 +229,7 @@ impl Kind {
     #[must_use]
     pub fn holds(&self, value: &Value) -> bool {
         match (self, value) {
-            (Self::Bool, Value::Flag(_)) => true,
+            (Self::Bool, Value::Flag(_)) | (Self::MillisOrNever { .. }, Value::Never) => true,
             (Self::Choice(words), Value::Text(text)) => words.contains(&text.as_str()),
             (Self::Text | Self::Path, Value::Text(text)) => plain(text).is_ok(),
             (Self::List, Value::List(items)) => self.list(items.clone()).is_ok(),
@@ -241,6 +251,9 @@ impl Kind {
             Self::Millis { min, max } => {
                 format!("a duration from {} to {}", show_millis(min), show_millis(max))
             }
+            Self::MillisOrNever { min, max } => {
+                format!("a duration from {} to {}, or never", show_millis(min), show_millis(max))
+            }
             Self::Micros { min, max } => format!("a duration from {min} us to {max} us"),
             Self::Rate { min, max } => {
                 format!("a rate from {}/s to {}/s", show_bytes(min), show_bytes(max))
@@ -257,6 +270,7 @@ impl Kind {
             Self::Count { min, max }
             | Self::Bytes { min, max }
             | Self::Millis { min, max }
+            | Self::MillisOrNever { min, max }
             | Self::Micros { min, max }
             | Self::Rate { min, max } => Some((min, max)),
             Self::Bool | Self::Choice(_) | Self::Text | Self::Path | Self::List => None,
@@ -356,6 +370,7 @@ mod tests {
             (MILLIS, "10 s", 10_000),
             (MILLIS, "2 min", 120_000),
             (MILLIS, "1.5 s", 1500),
+            (Kind::MillisOrNever { min: 0, max: 5000 }, "2 s", 2000),
             (Kind::Micros { min: 0, max: u64::MAX }, "10 ms", 10_000),
             (Kind::Rate { min: 0, max: u64::MAX }, "64 KiB/s", 65536),
             (Kind::Rate { min: 0, max: u64::MAX }, "256", 256),
@@ -376,6 +391,8 @@ mod tests {
             (BYTES, "0.3 B", "expected a size"),
             (BYTES, "99999999999999999999", "expected a size"),
             (MILLIS, "1.", "unknown unit \"\""),
+            (MILLIS, "never", "expected a duration"),
+            (Kind::MillisOrNever { min: 0, max: 9 }, "ever", "expected a duration from 0 ms to 9"),
             (MILLIS, "ten", "expected a duration from 0 ms to"),
             (Kind::Count { min: 0, max: 7 }, "8", "expected a whole number from 0 to 7, got 8"),
             (Kind::Count { min: 0, max: 7 }, "1 s", "expected a whole number from 0 to 7"),
@@ -391,6 +408,9 @@ mod tests {
         assert_eq!(choice.parse("poll"), Ok(Value::Text("poll".into())));
         let fault = choice.parse("epol").unwrap_err().to_string();
         assert!(fault.ends_with("(did you mean \"epoll\"?)"), "{fault}");
+        let never = Kind::MillisOrNever { min: 0, max: 1000 };
+        assert_eq!(never.parse("never"), Ok(Value::Never));
+        assert!(never.holds(&Value::Never) && !MILLIS.holds(&Value::Never));
         assert_eq!(Kind::List.parse(""), Ok(Value::List(vec![])));
         assert_eq!(Kind::List.parse("a, b"), Ok(Value::List(vec!["a".into(), "b".into()])));
         assert!(Kind::List.parse("a,,b").is_err());

@@ -38,30 +38,40 @@ pub struct Architecture {
     pub axes: &'static [(&'static str, &'static str)],
 }
 
-/// The select server of [H] §2.1 with an accept strategy: what its options are called here, all off
-/// unless a row says otherwise.
-macro_rules! select_server {
-    ($($key:literal = $value:literal),*) => {
+/// A replica: by default it does what the server of its paper did and no more, also in what is not
+/// an axis. Neither [H]'s server nor [E]'s and [S]'s looks at a file again once it is cached,
+/// forgets one for which there is room, or looks for precompressed siblings. The other rows are
+/// architectures: what is best for those who use them is their default.
+macro_rules! replica {
+    ($($key:literal = $value:expr),* $(,)?) => {
         &[
-            ("event.processes", "1"),
-            ("event.poller", "select"),
-            ("limits.connections_max", "15000"),
-            ("accept.backlog", "128"),
-            ("accept.when_full", "leave"),
+            ("cache.revalidate_ms", "never"),
+            ("cache.inactive_ms", "never"),
+            ("content.precompressed", "false"),
             $(($key, $value)),*
         ]
     };
 }
 
-/// The same without a cache: a request costs an open, a read, a write and a close ([H] §3), so
-/// nobody looks for precompressed siblings either.
-macro_rules! uncached_server {
+/// The select server of [H] §2.1 with an accept strategy: what its options are called here, all off
+/// unless a row says otherwise.
+macro_rules! select_server {
     ($($key:literal = $value:literal),*) => {
-        select_server!(
-            "cache.enabled" = "false",
-            "content.precompressed" = "false",
+        replica!(
+            "event.processes" = "1",
+            "event.poller" = "select",
+            "limits.connections_max" = "15000",
+            "accept.backlog" = "128",
+            "accept.when_full" = "leave",
             $($key = $value),*
         )
+    };
+}
+
+/// The same without a cache: a request costs an open, a read, a write and a close ([H] §3).
+macro_rules! uncached_server {
+    ($($key:literal = $value:literal),*) => {
+        select_server!("cache.enabled" = "false", $($key = $value),*)
     };
 }
 
@@ -96,18 +106,23 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "symped whose sends block: many processes, one for each response on its way",
         paper: "[E] §5.1",
         driver: &event::DRIVER,
-        axes: &[("event.processes", BLOCKING_PROCESSES), ("event.send", "blocking")],
+        axes: replica!(
+            "event.processes" = BLOCKING_PROCESSES,
+            "event.send" = "blocking",
+            "accept.when_full" = "stop",
+        ),
     },
     Architecture {
         name: "shared-symped-b",
         summary: "shared-symped whose sends block: many processes, one cache",
         paper: "[S] §4, §8",
         driver: &event::DRIVER,
-        axes: &[
-            ("event.processes", BLOCKING_PROCESSES),
-            ("event.send", "blocking"),
-            ("event.share", "descriptors-and-cache"),
-        ],
+        axes: replica!(
+            "event.processes" = BLOCKING_PROCESSES,
+            "event.send" = "blocking",
+            "event.share" = "descriptors-and-cache",
+            "accept.when_full" = "stop",
+        ),
     },
     Architecture {
         name: "n-copy",
@@ -228,4 +243,52 @@ pub fn absent(name: &str) -> Option<&'static str> {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|architecture| architecture.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each name sets, in whole: a replica that did something else by default would not be
+    /// one, and an architecture that people run must not lose what they rely on.
+    #[test]
+    fn every_name_sets_what_it_stands_for() {
+        const REPLICA: &str =
+            "cache.revalidate_ms=never cache.inactive_ms=never content.precompressed=false";
+        const SELECT: &str = "event.processes=1 event.poller=select limits.connections_max=15000 \
+                              accept.backlog=128 accept.when_full=leave";
+        let select = |rest: &str| format!("{REPLICA} {SELECT} {rest}");
+        let uncached = |rest: &str| select(&format!("cache.enabled=false {rest}"));
+        let eager = |rest: &str| {
+            uncached(&format!(
+                "accept.eager_read=true accept.eager_write=true{rest} accept.count=0"
+            ))
+        };
+        let shared = "event.share=descriptors-and-cache";
+        let blocking = format!("{REPLICA} event.processes=100 event.send=blocking");
+        let stop = "accept.when_full=stop";
+        let expect = [
+            ("sped", "event.processes=1".to_owned()),
+            ("symped", String::new()),
+            ("shared-symped", shared.to_owned()),
+            ("symped-b", format!("{blocking} {stop}")),
+            ("shared-symped-b", format!("{blocking} {shared} {stop}")),
+            ("n-copy", "event.copies=0 event.processes=1 event.pin=cpu".to_owned()),
+            ("amped", "event.processes=1".to_owned()),
+            ("laio", "event.processes=1".to_owned()),
+            ("accept1", uncached("accept.eager_write=false accept.count=1")),
+            ("acceptinf", uncached("accept.eager_write=false accept.count=0")),
+            ("accept25", uncached("accept.eager_write=false accept.count=25")),
+            ("accept25+$", select("accept.eager_write=false accept.count=25")),
+            ("eager", eager("")),
+            ("eager+full", eager(" accept.full_read=true")),
+            ("eager+close", eager(" accept.on_close=true")),
+            ("cm", eager(" accept.full_read=true accept.on_close=true")),
+        ];
+        let sets = |architecture: &Architecture| {
+            let axes = architecture.axes.iter().map(|(key, value)| format!("{key}={value}"));
+            (architecture.name, axes.collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(ARCHITECTURES.iter().map(sets).collect::<Vec<_>>(), expect);
+    }
 }

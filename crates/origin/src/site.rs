@@ -201,10 +201,11 @@ pub struct CachingRules {
 }
 
 impl CachingRules {
-    /// How long after a sweep for what is inactive the next one starts, milliseconds.
+    /// How long after a sweep for what is inactive the next one starts, milliseconds; nothing is
+    /// ever inactive if [`CachingRules::inactive_ms`] is the largest number.
     #[must_use]
     pub fn sweep_ms(&self) -> u64 {
-        (self.inactive_ms / 8).max(1)
+        if self.inactive_ms == u64::MAX { u64::MAX } else { (self.inactive_ms / 8).max(1) }
     }
 }
 

@@ -1,11 +1,14 @@
 //! `regatta explain`: the origin's own account of how it would answer one request.
 use crate::{
     Failure, Sources,
-    config::raw::{Place, Problem},
+    config::{
+        allowance::Chosen,
+        raw::{Place, Problem},
+    },
     examine, site,
 };
 use regatta_op::OpenReq;
-use regatta_origin::Explanation;
+use regatta_origin::{Decision, Explanation};
 use regatta_sys::{OpenRules, clock, open_below, process::set_user};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -38,7 +41,14 @@ pub fn run(request: &Request, sources: &Sources<'_>) -> Result<Explanation, Fail
     }
     let site = site::build(&config.said.settings, config.types);
     let mut open = |req: &OpenReq| open_below(&found.root, req, rules);
-    Ok(regatta_origin::explain(&bytes, &mut open, &site, clock::now()))
+    let mut explained = regatta_origin::explain(&bytes, &mut open, &site, clock::now());
+    let decides = |chosen: &&Chosen| {
+        chosen.key.starts_with("content.") || chosen.key == "cache.revalidate_ms"
+    };
+    let named = config.chosen.iter().filter(decides);
+    let decisions = named.map(|chosen| Decision { about: "option", says: chosen.to_string() });
+    explained.decisions.extend(decisions);
+    Ok(explained)
 }
 
 /// An explanation for people: the decisions, then the head.
@@ -111,7 +121,6 @@ fn bytes_of(request: &Request) -> Result<Vec<u8>, Vec<Problem>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_origin::Decision;
 
     fn request(method: &str, target: &str, headers: &[&str]) -> Request {
         let headers = headers.iter().map(|header| (*header).to_owned()).collect();

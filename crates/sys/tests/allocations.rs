@@ -3,7 +3,7 @@
 mod common;
 
 use common::Dir;
-use regatta_op::{Codings, OpenReq, Opened, Outbox, Segment};
+use regatta_op::{Codings, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
     OpenRules, Root,
     alloc_count::{Counting, allocations, allocations_under_locks},
@@ -11,6 +11,7 @@ use regatta_sys::{
     crew::{self, Crew},
     open_below, recv, send,
     socket::{ListenSpec, Mode, accept, listen, local_addr},
+    uring::{Finished, Ring, Work},
     wait::{Epoll, Interest, Poll, Poller, Select, Trigger},
 };
 use std::{
@@ -89,4 +90,44 @@ fn a_request_allocates_nothing() {
             assert_eq!(&buf[..8], b"headbody");
         }
     }
+}
+
+/// What the ring of laio allocates for an operation (docs/arch/laio.md).
+#[test]
+fn an_operation_of_the_ring_allocates_a_little() {
+    let dir = Dir::new("ring");
+    dir.write("file", "body".repeat(5000));
+    let root = || Root::open(dir.path()).unwrap();
+    let Ok(mut ring) = Ring::new(root(), OpenRules::default()) else { return };
+    let req = |siblings| OpenReq { path: b"file"[..].into(), siblings };
+    let mut done = Vec::with_capacity(8);
+    // What the kernel continues although all is in memory is waited for.
+    let mut over = |work: Work| {
+        count(|| match ring.start(work) {
+            Ok(finished) => finished,
+            Err(_) => loop {
+                ring.finished(&mut done).unwrap();
+                if let Some((_, finished)) = done.pop() {
+                    break finished;
+                }
+            },
+        })
+    };
+    let mut seen = Vec::new();
+    for siblings in [Codings::NONE, Codings::ALL] {
+        // The first of each makes what is kept.
+        let _ = over(Work::Open(req(siblings)));
+        let (opened, n) = over(Work::Open(req(siblings)));
+        let Finished::Opened(Ok(Opened::File { file, .. })) = opened else { panic!("{opened:?}") };
+        seen.push(n);
+        if siblings == Codings::NONE {
+            let read = ReadReq { file: file.clone(), at: 0, len: 20_000 };
+            let _ = over(Work::Read(read.clone()));
+            seen.push(over(Work::Read(read)).1);
+            let warm = || Work::Warm { file: file.clone(), at: 0, len: 20_000 };
+            let _ = over(warm());
+            seen.push(over(warm()).1);
+        }
+    }
+    assert_eq!(seen, [3, 2, 1, 4], "open, read, warm, open with siblings");
 }

@@ -61,8 +61,9 @@ impl Settings {
         }
     }
 
-    /// A [`Kind::Count`], [`Kind::Bytes`], [`Kind::Millis`], [`Kind::Micros`] or [`Kind::Rate`]
-    /// option, in the unit of its kind.
+    /// A [`Kind::Count`], [`Kind::Bytes`], [`Kind::Millis`], [`Kind::MillisOrNever`],
+    /// [`Kind::Micros`] or [`Kind::Rate`] option, in the unit of its kind; the largest number for
+    /// never.
     ///
     /// # Panics
     /// As [`Settings::flag`].
@@ -71,6 +72,7 @@ impl Settings {
     pub fn number(&self, key: &str) -> u64 {
         match self.get(key) {
             Some(Value::Number(number)) => *number,
+            Some(Value::Never) => u64::MAX,
             other => panic!("{key} is no number option: {other:?}"),
         }
     }

@@ -2,9 +2,10 @@
 
 use crate::client::{Client, get};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, halt, kill, run};
-use crate::site::common;
+use crate::site::{Site, common};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::time::Duration;
 
 /// A row of systems.md §2.1.
 #[derive(Clone, Copy)]
@@ -43,6 +44,38 @@ const ROWS: &[Row] = &[
 fn start(row: &Row) -> Server {
     let variant = Variant { name: "", architecture: row.name, settings: &[], faults: None };
     Launch::new(&variant, common()).start()
+}
+
+/// The servers of the papers that cache know no file twice, nor its siblings, unless they are told
+/// to; architectures look again.
+#[test]
+fn a_replica_looks_once() {
+    let look = |architecture, settings: &[&str], again: bool| {
+        let site = Site::with(&[("a.txt", "old"), ("a.txt.br", "br")]);
+        let variant = Variant { name: "", architecture, settings: &[], faults: None };
+        let launch = Launch::new(&variant, &site.root()).set("event.processes=1");
+        let server = launch.sets(settings).start();
+        let mut client = server.connect();
+        let coded = client.ask("GET", "/a.txt", &[("Accept-Encoding", "br")]);
+        let expect: &[u8] = if again { b"br" } else { b"old" };
+        assert_eq!(coded.body, expect, "{architecture} {settings:?}");
+        client.get("/a.txt").expect(200);
+        site.put("new.tmp", "new");
+        std::fs::rename(site.path("new.tmp"), site.path("a.txt")).expect("a rename");
+        // Longer than cache.revalidate_ms is elsewhere.
+        std::thread::sleep(Duration::from_millis(1200));
+        let expect: &[u8] = if again { b"new" } else { b"old" };
+        assert_eq!(client.get("/a.txt").body, expect, "{architecture} {settings:?}");
+    };
+    let replicas = ["accept25+$", "symped-b", "shared-symped-b"];
+    std::thread::scope(|scope| {
+        for name in replicas {
+            scope.spawn(move || look(name, &[], false));
+            let back = &["cache.revalidate_ms=1000", "content.precompressed=true"];
+            scope.spawn(move || look(name, back, true));
+        }
+        scope.spawn(|| look("shared-symped", &[], true));
+    });
 }
 
 fn counter(top: &Value, name: &str) -> u64 {

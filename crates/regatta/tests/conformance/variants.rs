@@ -43,7 +43,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "symped",
         &["event.processes=2", "event.poller=poll", "event.listen=reuseport"],
     ),
-    of("symped_b", "symped-b", &["event.processes=2", "event.poller=epoll"]),
+    of("symped_b", "symped-b", &[SIBLINGS, "event.processes=2", "event.poller=epoll"]),
     of(
         "shared_two_tier",
         "shared-symped",
@@ -54,7 +54,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "shared-symped",
         &["event.processes=3", "event.poller=epoll-edge", "shared.lock=global"],
     ),
-    of("shared_b", "shared-symped-b", &["event.processes=2", "event.poller=poll"]),
+    of("shared_b", "shared-symped-b", &[SIBLINGS, "event.processes=2", "event.poller=poll"]),
     of("n_copy", "n-copy", &["event.copies=2", "event.poller=epoll"]),
     of("n_copy_steered", "n-copy", &["event.partition=steer-cpu", "event.poller=epoll"]),
     of("amped_threads", "amped", &["event.poller=epoll", "amped.helpers_as=threads"]),
@@ -122,14 +122,15 @@ pub(crate) const VARIANTS: &[Variant] = &[
     of("accept1", "accept1", &[SIBLINGS, UNCACHED, "accept.count=1"]),
     of("acceptinf", "acceptinf", &[SIBLINGS, UNCACHED]),
     of("accept25", "accept25", &[SIBLINGS, UNCACHED]),
-    of("accept25_cache", "accept25+$", &[]),
+    of("accept25_cache", "accept25+$", &[SIBLINGS]),
     of("eager", "eager", &[SIBLINGS, UNCACHED]),
     of("eager_full", "eager+full", &[SIBLINGS, UNCACHED, "accept.full_read=true"]),
     of("eager_close", "eager+close", &[SIBLINGS, UNCACHED]),
     of("cm", "cm", &[SIBLINGS, UNCACHED, "accept.full_read=true"]),
 ];
 
-/// What the servers of [H] leave out so that a request is one open is part of the suite.
+/// What the servers of the papers lack is part of the suite. Cases about files that change set
+/// cache.revalidate_ms themselves.
 const SIBLINGS: &str = "content.precompressed=true";
 /// As the name says already: cases ask for it here.
 const UNCACHED: &str = "cache.enabled=false";

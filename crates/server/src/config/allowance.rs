@@ -4,6 +4,7 @@ use crate::config::{
     raw::{Problem, Said},
 };
 use regatta_arch::{
+    Architecture,
     layout::Layout,
     options::{Value, show_bytes},
     shared::Shared,
@@ -109,6 +110,21 @@ impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={} ({})", self.key, self.value, self.from)
     }
+}
+
+/// What the architecture's name has set, as far as nothing else has.
+pub(super) fn named(said: &Said, architecture: &Architecture) -> Vec<Chosen> {
+    let holds = |(key, value): &&(&'static str, &'static str)| {
+        let spec = options::find(key).expect("architectures set options of the table");
+        !said.is_said(key) && said.settings.get(key) == spec.kind.parse(value).ok().as_ref()
+    };
+    let from = format!("by {}", architecture.name);
+    let chosen = |(key, value): &(&'static str, &'static str)| Chosen {
+        key,
+        value: (*value).to_owned(),
+        from: from.clone(),
+    };
+    architecture.axes.iter().filter(holds).map(chosen).collect()
 }
 
 /// How many workers there are, if that was left to the machine.
@@ -266,6 +282,31 @@ mod tests {
         let asked = config(&["event.processes=3"], None, Some((50_000, 100_000)));
         assert_eq!(asked.layout.shares.len(), 3);
         assert!(asked.chosen.iter().all(|chosen| chosen.key != "workers"));
+    }
+
+    #[test]
+    fn what_a_replica_sets_is_said_and_can_be_set_back() {
+        for name in ["symped-b", "shared-symped-b", "accept25+$"] {
+            let named = format!("server.architecture={name}");
+            let replica = config(&[&named], None, None);
+            let said = chosen(&replica);
+            for key in ["cache.revalidate_ms=never", "content.precompressed=false"] {
+                let expect = format!("{key} (by {name})");
+                assert!(said.contains(&expect), "{expect}: {said:?}");
+            }
+            assert_eq!(replica.settings().number("cache.revalidate_ms"), u64::MAX);
+            let sets = ["cache.revalidate_ms=1000", "content.precompressed=true", &named];
+            let user = config(&sets, None, None);
+            assert_eq!(user.settings().number("cache.revalidate_ms"), 1000);
+            assert!(user.settings().flag("content.precompressed"));
+            let said = chosen(&user);
+            assert!(!said.iter().any(|chosen| chosen.contains("revalidate")), "{said:?}");
+        }
+        for name in ["sped", "symped", "shared-symped", "n-copy", "amped", "laio"] {
+            let plain = config(&[&format!("server.architecture={name}")], None, None);
+            assert_eq!(plain.settings().number("cache.revalidate_ms"), 1000, "{name}");
+            assert!(plain.settings().flag("content.precompressed"), "{name}");
+        }
     }
 
     #[test]

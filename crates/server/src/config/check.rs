@@ -86,6 +86,7 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
         let limit = allowance.descriptors_max;
         let total = descriptors(&mut said, limit, workers as u64, &mut chosen, &mut problems);
         layout.share_connections(total);
+        chosen.extend(architecture.into_iter().flat_map(|known| allowance::named(&said, known)));
         layout
     });
     match (types, architecture, layout) {
@@ -283,14 +284,15 @@ fn descriptors(
     }
     let free = room.saturating_sub(cache);
     let most = free.saturating_mul(tables.count);
-    let mut wanted = said.settings.number(CONNECTIONS_KEY);
+    let named = said.settings.number(CONNECTIONS_KEY);
+    let mut wanted = named;
     if !said.is_said(CONNECTIONS_KEY) {
         // What an architecture's name stands for is as much of it as there is room for.
         wanted = wanted.min(most);
         said.choose(CONNECTIONS_KEY, wanted);
     }
     let total = if wanted == 0 { most } else { wanted };
-    if !said.is_said(CONNECTIONS_KEY) || wanted == 0 {
+    if wanted == 0 || wanted < named {
         choose(CONNECTIONS_KEY, total);
     }
     let each = total.div_ceil(tables.count);

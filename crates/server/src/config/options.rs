@@ -286,7 +286,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Whether name.br, name.zst and name.gz are sent for name to those who accept them.",
         "Who accepts none of them is sent name itself, also where Accept-Encoding refuses that too \
          (identity;q=0): a server may disregard the field (RFC 9110 §12.4.1), and nginx and h2o do \
-         so.",
+         so. The presets that replicate a server \
+         of the papers have false by default: none of those looked for them.",
     ),
     option(
         "content.dotfiles",
@@ -405,14 +406,16 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     option(
         "cache.revalidate_ms",
-        millis(0, DAY_MS),
+        Kind::MillisOrNever { min: 0, max: DAY_MS },
         "1000",
         "How long an entry is used before the file system is asked again.",
         "Whatever changes on disk is seen after this time, if the file system answers at once. \
          While it takes longer, one request waits for it and others are answered with what is \
          known, for four times this long; then all wait. A file that changed within the last two \
          seconds has a weak entity tag, because another change might not show in its facts; when \
-         it is looked at later it gets a strong one.",
+         it is looked at later it gets a strong one. never: until there is no room for it, \
+         as the servers of [E], [S] and [H] did; the presets that replicate one have it by default \
+         (`regatta check` says so), and whoever serves users with one sets 1000 again.",
     ),
     option(
         "cache.negative_ms",
@@ -423,12 +426,12 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     option(
         "cache.inactive_ms",
-        millis(100, DAY_MS),
+        Kind::MillisOrNever { min: 100, max: DAY_MS },
         "10000",
         "What nobody has asked for in this time is forgotten, and its files are closed.",
         "It may take an eighth longer. A deleted file gives its room on the disk free when the \
          last process has closed it: one that is still asked for, when it is looked at again \
-         (cache.revalidate_ms).",
+         (cache.revalidate_ms). never: when there is no room for it, as with cache.revalidate_ms.",
     ),
     option(
         "log.access",
@@ -725,6 +728,7 @@ pub fn toml(value: &Value) -> String {
     match value {
         Value::Flag(flag) => flag.to_string(),
         Value::Number(number) => number.to_string(),
+        Value::Never => quoted("never"),
         Value::Text(text) => quoted(text),
         Value::List(items) => {
             let items: Vec<_> = items.iter().map(|item| quoted(item)).collect();
