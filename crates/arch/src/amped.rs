@@ -279,4 +279,17 @@ mod tests {
         let test = "a_loop_with_helpers_forgets_nobody";
         check(&run_all(Cast::one(test), &make), 5);
     }
+
+    /// Helpers that never come back: every connection ends, and its place is free.
+    #[test]
+    fn a_disk_that_never_answers_keeps_nobodys_place() {
+        fn make<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
+            let &Setting { seed, root, tally, .. } = setting;
+            let crew = Moved::new(seed, Some((root, OpenRules::default()))).talkative().hanging();
+            Box::new(disk(root, crew, Test::Always(Resident::No), tally))
+        }
+        let test = "a_disk_that_never_answers_keeps_nobodys_place";
+        let sums = run_all(Cast { hangs: true, ..Cast::one(test) }, &make);
+        assert!(sums.schedules < SEEDS || sums.given_up > SEEDS / 4, "{sums:?}");
+    }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Moved<'a> {
     pub(crate) breath: usize,
     /// They take breath by themselves.
     talkative: bool,
+    /// The disk does not answer, now and then.
+    hang: bool,
 }
 
 #[derive(Debug)]
@@ -26,6 +28,8 @@ enum State {
     Away,
     Idle,
     Busy(Errand),
+    /// For ever.
+    Hung,
     Dead,
 }
 
@@ -33,13 +37,18 @@ impl<'a> Moved<'a> {
     /// None yet. They run errands below the root, or only say so.
     pub(crate) fn new(seed: u64, place: Option<(&'a Root, OpenRules)>) -> Self {
         let (dice, bell) = (Dice::new(seed ^ u64::MAX), Bell::new().unwrap());
-        let (helpers, talkative) = (Vec::new(), false);
-        Self { dice, bell, place, helpers, ill: true, breath: 0, talkative }
+        let (helpers, talkative, hang) = (Vec::new(), false, false);
+        Self { dice, bell, place, helpers, ill: true, breath: 0, talkative, hang }
     }
 
     /// These, who need not be told that they may speak.
     pub(crate) fn talkative(self) -> Self {
         Self { talkative: true, ..self }
+    }
+
+    /// These, of whom some wait for the disk for ever.
+    pub(crate) fn hanging(self) -> Self {
+        Self { hang: true, ..self }
     }
 
     fn count(&self) -> usize {
@@ -73,6 +82,10 @@ impl Crew for Moved<'_> {
 
     fn give(&mut self, helper: usize, errand: &Errand) -> io::Result<()> {
         match self.helpers[helper] {
+            State::Idle if self.hang && self.dice.once_in(12) => {
+                self.helpers[helper] = State::Hung;
+                Ok(())
+            }
             State::Idle => {
                 self.helpers[helper] = State::Busy(errand.clone());
                 Ok(())
@@ -98,6 +111,7 @@ impl Crew for Moved<'_> {
             let dies = self.ill && self.dice.once_in(8);
             match std::mem::replace(&mut self.helpers[at], State::Away) {
                 State::Away => {}
+                State::Hung => self.helpers[at] = State::Hung,
                 // Who dies without an errand is heard of later, or found out when given one.
                 State::Idle if dies => self.helpers[at] = State::Dead,
                 State::Idle => self.helpers[at] = State::Idle,

@@ -74,6 +74,8 @@ pub(crate) struct Cast {
     pub(crate) loops: usize,
     /// The loops share descriptors and cache.
     pub(crate) shared: bool,
+    /// The disk does not answer at all, now and then.
+    pub(crate) hangs: bool,
     /// Schedules of each accept strategy.
     pub(crate) each: u64,
 }
@@ -81,7 +83,7 @@ pub(crate) struct Cast {
 impl Cast {
     /// One loop that waits in any way, for a disk of its own.
     pub(crate) const fn one(test: &'static str) -> Self {
-        Self { test, waits: None, loops: 1, shared: false, each: SEEDS / STRATEGIES }
+        Self { test, waits: None, loops: 1, shared: false, hangs: false, each: SEEDS / STRATEGIES }
     }
 }
 
@@ -276,7 +278,10 @@ fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &
         seed + 1
     );
     let people = (place, addresses.as_slice());
-    let world = World::new(dice, replay, people, (arena, bells.as_slice()), accepts, each);
+    let mut world = World::new(dice, replay, people, (arena, bells.as_slice()), accepts, each);
+    if cast.hangs {
+        world.allow_failures();
+    }
     let stage = Stage::new(world);
     let scene = Scene {
         seed,

@@ -55,6 +55,8 @@ pub(super) struct Peer {
     last: bool,
     /// The server has said that it does not wait any longer for the rest of a request.
     was_late: bool,
+    /// The disk may have no answer: then it is told so, or its answer ends early.
+    pub(super) may_fail: bool,
     pub(super) taken: u64,
     pub(super) connected: bool,
     /// It has left, or has been left.
@@ -103,6 +105,7 @@ impl Peer {
             forms: [true; 2],
             last: false,
             was_late: false,
+            may_fail: false,
             taken: 0,
             connected: false,
             over: false,
@@ -274,6 +277,14 @@ impl Peer {
             came = later;
             let is_open = |form: &usize| self.forms[*form] && !ask.answers[*form].is_empty();
             let open: Vec<usize> = [0, LAST].into_iter().filter(is_open).collect();
+            let before = self.came - bytes;
+            let status = b"HTTP/1.1 ".len();
+            if self.may_fail && open.is_empty() && before <= status && now[status - before] == b'5'
+            {
+                // 503: nothing follows it.
+                (self.was_late, self.last) = (true, true);
+                return Ok(());
+            }
             if open.is_empty() || bytes == 0 {
                 let request = String::from_utf8_lossy(&ask.request);
                 let what = String::from_utf8_lossy(&now[..now.len().min(200)]).into_owned();
@@ -311,6 +322,9 @@ impl Peer {
             }
             self.taken += rest.len() as u64;
             self.compare(&rest, place, left)?;
+        }
+        if self.may_fail {
+            return Ok(());
         }
         if let Manner::Keen { .. } = self.manner {
             if !cut && self.came > 0 {

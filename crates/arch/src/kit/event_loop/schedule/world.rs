@@ -140,6 +140,8 @@ pub(crate) struct Sums {
     pub(crate) displaced: u64,
     pub(crate) expired: u64,
     pub(crate) drained: u64,
+    /// Connections that were closed because the disk did not answer.
+    pub(crate) given_up: u64,
     /// Outcomes of the disk that came later, and too late.
     pub(crate) later: u64,
     pub(crate) dropped: u64,
@@ -151,6 +153,7 @@ impl Sums {
         self.schedules += other.schedules;
         self.connections += other.connections;
         self.answers += other.answers;
+        self.given_up += other.given_up;
         self.waits += other.waits;
         self.late += other.late;
         self.spurious += other.spurious;
@@ -243,6 +246,11 @@ impl<'a> World<'a> {
             tail: VecDeque::new(),
             sums: Sums::default(),
         }
+    }
+
+    /// The disk may have no answer.
+    pub(super) fn allow_failures(&mut self) {
+        self.peers.iter_mut().for_each(|peer| peer.may_fail = true);
     }
 
     /// Something for the tail of a failure.
@@ -477,7 +485,8 @@ impl<'a> World<'a> {
             if let Err(what) = self.peers[at].close(self.place, cut, left) {
                 self.fail(&format!("peer {at}: {what}"));
             }
-            faultless &= !matches!(self.peers[at].manner, Manner::Leaves(_));
+            let leaves = matches!(self.peers[at].manner, Manner::Leaves(_));
+            faultless &= !leaves && !self.peers[at].may_fail;
             self.sums.answers += self.peers[at].answers();
         }
         let (displaced, closed) = (
@@ -513,6 +522,7 @@ impl<'a> World<'a> {
         sums.expired += get(Counter::ClosedIdleDeadline)
             + get(Counter::ClosedHeadDeadline)
             + get(Counter::ClosedSendDeadline);
+        sums.given_up += get(Counter::ClosedDiskDeadline);
         sums.later += get(Counter::HelperReplies) + get(Counter::LaioDeferred);
         sums.dropped += get(Counter::DiskNewsDropped);
     }
