@@ -8,7 +8,7 @@ use crate::{
         helper_threads::Threads,
         helpers::{Below, Crew, Errand, Helpers, Job, Limits, Purpose},
     },
-    options::{Kind, OptionSpec, joined},
+    options::{Choice as _, Kind, OptionSpec, choice, joined},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
@@ -26,7 +26,7 @@ const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OP
 const OWN: &[OptionSpec] = &[
     OptionSpec {
         key: "amped.helpers_as",
-        kind: Kind::Choice(&["threads", "processes"]),
+        kind: Kind::Choice(HelpersAs::WORDS),
         default: "threads",
         doc: "What helpers are.",
         long: "`threads` share the loop's memory and descriptors. `processes` are forked by the \
@@ -63,7 +63,7 @@ const OWN: &[OptionSpec] = &[
     },
     OptionSpec {
         key: "amped.residency",
-        kind: Kind::Choice(&["preadv2", "mincore", "cachestat", "always-ask", "never-ask"]),
+        kind: Kind::Choice(Residency::WORDS),
         default: "preadv2",
         doc: "How the loop tells whether a file range is in memory before it sends or reads it.",
         long: "`preadv2` reads what must not block (RWF_NOWAIT): of up to 16 KiB all, of more \
@@ -82,10 +82,36 @@ const OWN: &[OptionSpec] = &[
     },
 ];
 
+choice! {
+    /// What helpers are (`amped.helpers_as`).
+    enum HelpersAs {
+        /// Threads of the loop's process.
+        Threads = "threads",
+        /// Processes, as in Flash.
+        Processes = "processes",
+    }
+}
+
+choice! {
+    /// How the loop tells whether a range is in memory (`amped.residency`).
+    enum Residency {
+        /// A read that must not block.
+        Preadv2 = "preadv2",
+        /// A mapping, as in Flash.
+        Mincore = "mincore",
+        /// The page cache's own account.
+        Cachestat = "cachestat",
+        /// It takes all for absent.
+        AlwaysAsk = "always-ask",
+        /// It takes all for present.
+        NeverAsk = "never-ask",
+    }
+}
+
 fn work(env: &Env, worker: usize) -> Result<(), String> {
     event::work_with(env, worker, |tally, _| {
         let fault = |error| format!("cannot prepare for helpers: {error}");
-        if env.settings.text("amped.helpers_as") == "processes" {
+        if env.settings.choice::<HelpersAs>("amped.helpers_as") == HelpersAs::Processes {
             let pass = env.settings.flag("amped.pass_descriptors");
             let crew = Processes::new(&env.root, env.rules, pass, tally).map_err(fault)?;
             Ok(Box::new(HelperDisk::new(env, crew, tally)))
@@ -125,12 +151,12 @@ impl<'a, C: Crew> HelperDisk<'a, C> {
         Self {
             helpers: Helpers::new(crew, limits, tally),
             below: Below { root: &env.root, rules: env.rules },
-            test: match settings.text("amped.residency") {
-                "mincore" => Test::By(by_mincore),
-                "cachestat" => Test::By(by_cachestat),
-                "always-ask" => Test::Always(Resident::No),
-                "never-ask" => Test::Always(Resident::Yes),
-                _ => Test::By(by_nowait),
+            test: match settings.choice("amped.residency") {
+                Residency::Preadv2 => Test::By(by_nowait),
+                Residency::Mincore => Test::By(by_mincore),
+                Residency::Cachestat => Test::By(by_cachestat),
+                Residency::AlwaysAsk => Test::Always(Resident::No),
+                Residency::NeverAsk => Test::Always(Resident::Yes),
             },
             chunk_bytes: settings.number("amped.chunk_bytes"),
             stall_ns: settings.number("event.stall_us") * 1000,

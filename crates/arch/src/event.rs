@@ -7,11 +7,11 @@ use crate::{
         accept::{AcceptRules, Acceptor, WhenFull},
         disk::{Disk, InlineDisk},
         event_loop::{EventLoop, Surroundings},
-        shared_cache::SharedCache,
+        shared_cache::{Locking, SharedCache},
     },
-    layout::{WORKERS_MAX, copies_and_processes},
-    options::{Kind, OptionSpec, Settings, joined},
-    shared::{Leased, SharedDisk},
+    layout::{Listen, Partition, Pin, WORKERS_MAX, copies_and_processes},
+    options::{Choice as _, Kind, OptionSpec, Settings, choice, joined},
+    shared::{Leased, SharedDisk, Sharing},
 };
 use regatta_metrics::Tally;
 use regatta_origin::{Cache, LocalCache, Scratch};
@@ -28,11 +28,35 @@ pub const DRIVER: Driver = Driver { options: &ALL, workers, work };
 
 const ALL: [OptionSpec; OPTIONS.len() + SHARING.len()] = joined(OPTIONS, SHARING);
 
+choice! {
+    /// How the loop learns which sockets are ready (`event.poller`).
+    enum PollerKind {
+        /// epoll(7), level-triggered.
+        Epoll = "epoll",
+        /// epoll(7), edge-triggered.
+        EpollEdge = "epoll-edge",
+        /// poll(2).
+        Poll = "poll",
+        /// select(2).
+        Select = "select",
+    }
+}
+
+choice! {
+    /// How sockets are when a response is sent (`event.send`).
+    enum SendMode {
+        /// In non-blocking mode.
+        Nonblocking = "nonblocking",
+        /// In blocking mode ([E] §4.3).
+        Blocking = "blocking",
+    }
+}
+
 /// The options of every driver with this loop.
 pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         key: "event.poller",
-        kind: Kind::Choice(&["epoll", "epoll-edge", "poll", "select"]),
+        kind: Kind::Choice(PollerKind::WORDS),
         default: "epoll-edge",
         doc: "How the loop learns which sockets are ready.",
         long: "`epoll-edge` is told of each change once; `epoll` (level-triggered) at every wait \
@@ -52,7 +76,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         key: "event.send",
-        kind: Kind::Choice(&["nonblocking", "blocking"]),
+        kind: Kind::Choice(SendMode::WORDS),
         default: "nonblocking",
         doc: "Whether sockets are in non-blocking or blocking mode when a response is sent.",
         long: "`blocking` sends each response with one call that may hold the whole process until \
@@ -75,7 +99,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         key: "event.listen",
-        kind: Kind::Choice(&["shared", "exclusive", "reuseport"]),
+        kind: Kind::Choice(Listen::WORDS),
         default: "shared",
         doc: "How the processes of a copy share an address.",
         long: "`shared`: they wait on the same socket, and a new connection wakes all that sleep. \
@@ -95,7 +119,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         key: "event.partition",
-        kind: Kind::Choice(&["ports", "addresses", "steer-cpu"]),
+        kind: Kind::Choice(Partition::WORDS),
         default: "ports",
         doc: "What each of several copies listens on.",
         long: "`ports`: copy i on the port i above that of server.listen, or, where that is 0, on \
@@ -106,7 +130,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         key: "event.pin",
-        kind: Kind::Choice(&["none", "cpu", "share"]),
+        kind: Kind::Choice(Pin::WORDS),
         default: "none",
         doc: "Whether processes are bound to processors.",
         long: "Each copy has a share of those that the server may use: neighbours (threads of a \
@@ -150,7 +174,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
 const SHARING: &[OptionSpec] = &[
     OptionSpec {
         key: "event.share",
-        kind: Kind::Choice(&["nothing", "descriptors-and-cache"]),
+        kind: Kind::Choice(Sharing::WORDS),
         default: "nothing",
         doc: "What the processes share besides the listening sockets.",
         long: "`descriptors-and-cache`: one table of descriptors, made with clone(2), and one \
@@ -161,7 +185,7 @@ const SHARING: &[OptionSpec] = &[
     },
     OptionSpec {
         key: "shared.lock",
-        kind: Kind::Choice(&["global", "two-tier"]),
+        kind: Kind::Choice(Locking::WORDS),
         default: "two-tier",
         doc: "How a cache that processes share is locked.",
         long: "`global`: one lock for everything ([E] §5.2). `two-tier`: a lock of readers and one \
@@ -202,19 +226,18 @@ pub(crate) fn work_with<'a>(
             .map_err(|error| format!("cannot run on processors {cpus:?}: {error}"))?;
     }
     let disk = Box::new(disk);
-    match env.settings.text("event.poller") {
-        "epoll" => with_poller(env, worker, disk, || epoll(env, Trigger::Level)),
-        "epoll-edge" => with_poller(env, worker, disk, || epoll(env, Trigger::Edge)),
-        "poll" => with_poller(env, worker, disk, || Ok(Poll::new())),
-        _ => with_poller(env, worker, disk, || Ok(Select::new())),
+    match env.settings.choice("event.poller") {
+        PollerKind::Epoll => with_poller(env, worker, disk, || epoll(env, Trigger::Level)),
+        PollerKind::EpollEdge => with_poller(env, worker, disk, || epoll(env, Trigger::Edge)),
+        PollerKind::Poll => with_poller(env, worker, disk, || Ok(Poll::new())),
+        PollerKind::Select => with_poller(env, worker, disk, || Ok(Select::new())),
     }
 }
 
 fn epoll(env: &Env, trigger: Trigger) -> io::Result<Epoll> {
     let events_max = env.settings.number_as("event.wait_events_max");
     let epoll = Epoll::new(trigger)?.returning(events_max);
-    let exclusive = env.settings.text("event.listen") == "exclusive";
-    Ok(if exclusive { epoll.exclusive() } else { epoll })
+    Ok(if is_exclusive(&env.settings) { epoll.exclusive() } else { epoll })
 }
 
 fn with_poller<'a, P: Poller>(
@@ -272,7 +295,7 @@ fn run<'a, P: Poller>(
         .filter(|other| *other != worker && env.shares[*other].listeners == *own);
     acceptor.others =
         others.map(|at| (env.arena.slot(at), env.shares[at].connections_max)).collect();
-    acceptor.exclusive = env.settings.text("event.listen") == "exclusive";
+    acceptor.exclusive = is_exclusive(&env.settings);
     EventLoop::new(poller, acceptor, rules(&env.settings), around)
         .run(&mut *disk)
         .map_err(|error| format!("the event loop cannot go on: {error}"))
@@ -284,20 +307,23 @@ fn accept_rules(env: &Env, worker: usize) -> AcceptRules {
         count: settings.number_as("accept.count"),
         eager_read: settings.flag("accept.eager_read"),
         on_close: settings.flag("accept.on_close"),
-        when_full: match settings.text("accept.when_full") {
+        when_full: match settings.choice("accept.when_full") {
             // An exclusive wake is spent on whoever asks, also if there is no room: those who have
             // some would sleep on, and the connection would wait until the next one comes.
-            "leave" if settings.text("event.listen") != "exclusive" => WhenFull::Leave,
-            "close-idle" => WhenFull::CloseIdle,
-            _ => WhenFull::Stop,
+            WhenFull::Leave if is_exclusive(settings) => WhenFull::Stop,
+            when_full => when_full,
         },
         connections_max: env.shares[worker].connections_max,
         mode: if blocking(settings) { Mode::Blocking } else { Mode::Nonblocking },
     }
 }
 
+fn is_exclusive(settings: &Settings) -> bool {
+    settings.choice::<Listen>("event.listen") == Listen::Exclusive
+}
+
 fn blocking(settings: &Settings) -> bool {
-    settings.text("event.send") == "blocking"
+    settings.choice::<SendMode>("event.send") == SendMode::Blocking
 }
 
 fn rules(settings: &Settings) -> Rules {

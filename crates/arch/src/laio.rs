@@ -10,7 +10,7 @@ use crate::{
         helpers::{Below, Crew, Errand, Helpers, Job, Limits, Purpose},
         waiting::{Turn, Waiting},
     },
-    options::{Kind, OptionSpec, joined},
+    options::{Choice as _, Kind, OptionSpec, choice, joined},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
@@ -30,10 +30,20 @@ pub const DRIVER: Driver = Driver { options: &OPTIONS, workers: event::workers, 
 
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 
+choice! {
+    /// How an operation is begun lazily, and who continues it (`laio.engine`).
+    enum ContinuedBy {
+        /// It is submitted to io_uring.
+        Uring = "uring",
+        /// The call that must not block is tried, and a thread continues.
+        Nowait = "nowait",
+    }
+}
+
 const OWN: &[OptionSpec] = &[
     OptionSpec {
         key: "laio.engine",
-        kind: Kind::Choice(&["uring", "nowait"]),
+        kind: Kind::Choice(ContinuedBy::WORDS),
         default: "uring",
         doc: "How an operation is begun lazily, and who continues it.",
         long: "`uring` submits it to io_uring, and the kernel continues it; the server does not \
@@ -70,7 +80,7 @@ const OWN: &[OptionSpec] = &[
 fn work(env: &Env, worker: usize) -> Result<(), String> {
     event::work_with(env, worker, |tally, _| {
         let chunk_bytes = env.settings.number("laio.chunk_bytes");
-        if env.settings.text("laio.engine") == "uring" {
+        if env.settings.choice::<ContinuedBy>("laio.engine") == ContinuedBy::Uring {
             let root = env.root.try_clone().map_err(|error| format!("the root: {error}"))?;
             let ring = Ring::new(root, env.rules).map_err(|error| refusal(&error))?;
             let operations_max = env.settings.number_as("laio.operations_max");

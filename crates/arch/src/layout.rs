@@ -3,13 +3,53 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{Driver, options::Settings, shared::Shared};
+use crate::{
+    Driver,
+    options::{Settings, choice},
+    shared::Shared,
+};
 use regatta_sys::crew;
 use std::{fmt, net::SocketAddr, ops::Range};
 
 /// The most worker processes of a server, of all copies together: as many as can share one table of
 /// descriptors, whether they do or not.
 pub const WORKERS_MAX: usize = crew::WORKERS_MAX;
+
+choice! {
+    /// How the processes of a copy share an address (`event.listen`).
+    pub(crate) enum Listen {
+        /// They wait on the same socket.
+        Shared = "shared",
+        /// The same, and a connection wakes one of them (EPOLLEXCLUSIVE).
+        Exclusive = "exclusive",
+        /// Each has a socket of its own (SO_REUSEPORT).
+        Reuseport = "reuseport",
+    }
+}
+
+choice! {
+    /// What each of several copies listens on (`event.partition`).
+    pub(crate) enum Partition {
+        /// Ports, counted up from the first copy's.
+        Ports = "ports",
+        /// Its part of the addresses.
+        Addresses = "addresses",
+        /// The same port; the processor that handled the first packet says whose a connection is.
+        SteerCpu = "steer-cpu",
+    }
+}
+
+choice! {
+    /// Which processors a process is bound to (`event.pin`).
+    pub(crate) enum Pin {
+        /// None.
+        None = "none",
+        /// One of its copy's share.
+        Cpu = "cpu",
+        /// All of its copy's share.
+        Share = "share",
+    }
+}
 
 /// A listening socket to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +108,7 @@ impl std::error::Error for LayoutFault {}
 #[must_use]
 pub fn copies_and_processes(settings: &Settings, processors: usize) -> (usize, usize) {
     let copies = match settings.number_as("event.copies") {
-        0 if settings.text("event.partition") == "addresses" => {
+        0 if settings.choice::<Partition>("event.partition") == Partition::Addresses => {
             settings.list("server.listen").len()
         }
         0 => processors.min(WORKERS_MAX),
@@ -109,24 +149,26 @@ impl Layout {
             return Ok(layout);
         }
         let (copies, processes) = copies_and_processes(settings, processors);
-        let partition = if copies == 1 { "none" } else { settings.text("event.partition") };
+        let partition = (copies > 1).then(|| settings.choice::<Partition>("event.partition"));
+        let steered = partition == Some(Partition::SteerCpu);
         contradictions(settings, partition, copies, processes, cpus.len())?;
         if Shared::is_wanted(settings) && !driver.takes("event.share") {
             let message = "helpers would open files that the other processes do not know of; \
                            use server.architecture=shared-symped, or share nothing";
             return Err(LayoutFault { key: "event.share", message: message.to_owned() });
         }
-        let pin = settings.text("event.pin");
+        let pin: Pin = settings.choice("event.pin");
+        let listen: Listen = settings.choice("event.listen");
         for copy in 0..copies {
             let own = own_addresses(partition, copy, copies, addresses)?;
-            let group = (partition == "steer-cpu").then_some(0);
+            let group = steered.then_some(0);
             let share = share_of(cpus, copy, copies);
             let pinned = |process: usize| match pin {
-                "cpu" => std::slice::from_ref(&share[spread(process, processes, share.len())]),
-                "share" => share,
-                _ => &[],
+                Pin::Cpu => std::slice::from_ref(&share[spread(process, processes, share.len())]),
+                Pin::Share => share,
+                Pin::None => &[],
             };
-            if settings.text("event.listen") == "reuseport" {
+            if listen == Listen::Reuseport {
                 let first = layout.sockets.len();
                 for process in 0..processes {
                     let listeners = layout.listen(&own, Some(first));
@@ -139,7 +181,7 @@ impl Layout {
                 }
             }
         }
-        if partition == "steer-cpu" {
+        if steered {
             layout.steered = (0..addresses.len()).collect();
             layout.places = places(cpus, copies);
         }
@@ -188,7 +230,7 @@ impl Layout {
 
 fn contradictions(
     settings: &Settings,
-    partition: &str,
+    partition: Option<Partition>,
     copies: usize,
     processes: usize,
     cpus: usize,
@@ -203,19 +245,20 @@ fn contradictions(
         );
         return fault("event.processes", message);
     }
-    let (listen, poller) = (settings.text("event.listen"), settings.text("event.poller"));
-    if listen == "exclusive" && !poller.starts_with("epoll") {
+    let listen: Listen = settings.choice("event.listen");
+    let poller = settings.text("event.poller");
+    if listen == Listen::Exclusive && !poller.starts_with("epoll") {
         let message = format!("exclusive wakes are epoll's; event.poller is {poller}");
         return fault("event.listen", message);
     }
-    if partition != "steer-cpu" {
+    if partition != Some(Partition::SteerCpu) {
         return Ok(());
     }
     if copies > cpus {
         let message = format!("{copies} copies, but {cpus} processors to choose them by");
         return fault("event.copies", message);
     }
-    if listen == "reuseport" && processes > 1 {
+    if listen == Listen::Reuseport && processes > 1 {
         let message = "the group of a port that is steered has one socket for each copy; \
                        share it within the copy";
         return fault("event.listen", message.to_owned());
@@ -225,14 +268,14 @@ fn contradictions(
 
 /// The addresses of one copy.
 fn own_addresses(
-    partition: &str,
+    partition: Option<Partition>,
     copy: usize,
     copies: usize,
     addresses: &[SocketAddr],
 ) -> Result<Vec<SocketAddr>, LayoutFault> {
     let fault = |key, message| Err(LayoutFault { key, message });
     match partition {
-        "ports" => {
+        Some(Partition::Ports) => {
             let counted = addresses.iter().map(|address| {
                 let mut address = *address;
                 if address.port() != 0 {
@@ -246,16 +289,16 @@ fn own_addresses(
                 None => fault("event.copies", format!("no ports are left for copy {copy}")),
             }
         }
-        "addresses" if !addresses.len().is_multiple_of(copies) => {
+        Some(Partition::Addresses) if !addresses.len().is_multiple_of(copies) => {
             let count = addresses.len();
             let message = format!("{count} addresses do not divide among {copies} copies");
             fault("server.listen", message)
         }
-        "addresses" => {
+        Some(Partition::Addresses) => {
             let each = addresses.len() / copies;
             Ok(addresses[copy * each..(copy + 1) * each].to_vec())
         }
-        _ => Ok(addresses.to_vec()),
+        Some(Partition::SteerCpu) | None => Ok(addresses.to_vec()),
     }
 }
 

@@ -2,9 +2,12 @@
 //!
 //! The server and every architecture describe their options with [`OptionSpec`]; one reader turns
 //! text into [`Settings`], in which every known option has a value.
+mod choice;
 mod nearest;
 mod settings;
 
+pub use choice::Choice;
+pub(crate) use choice::choice;
 pub use nearest::nearest;
 pub use settings::{Max, Settings};
 

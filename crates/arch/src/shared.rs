@@ -2,9 +2,9 @@
 use crate::{
     kit::{
         disk::{Bytes, Disk, InlineDisk, Opening},
-        shared_cache::{Locking, Place},
+        shared_cache::Place,
     },
-    options::Settings,
+    options::{Settings, choice},
 };
 use regatta_op::{OpenReq, Opened, Outbox, ReadReq, Ticket};
 use regatta_origin::CachingRules;
@@ -15,6 +15,16 @@ use regatta_sys::{
     wait::{Event, Interest, Poller},
 };
 use std::{io, os::fd::BorrowedFd, time::Duration};
+
+choice! {
+    /// What processes share besides the listening sockets (`event.share`).
+    pub(crate) enum Sharing {
+        /// Nothing.
+        Nothing = "nothing",
+        /// One table of descriptors and one cache ([E] §5.2).
+        DescriptorsAndCache = "descriptors-and-cache",
+    }
+}
 
 /// Made by the keeper before the first worker: books of the descriptors, and the cache.
 #[derive(Debug)]
@@ -30,7 +40,7 @@ impl Shared {
     /// True if the processes share more than their listeners.
     #[must_use]
     pub fn is_wanted(settings: &Settings) -> bool {
-        settings.text("event.share") == "descriptors-and-cache"
+        settings.choice::<Sharing>("event.share") == Sharing::DescriptorsAndCache
     }
 
     /// Everything that `workers` share, hashing with `seed`. Descriptors that are open now belong
@@ -51,10 +61,7 @@ impl Shared {
         let books = Crew::words(workers, numbers);
         let memory = crew::words(books + Place::words(rules))?;
         let (books, cache) = memory.words().split_at(books);
-        let locking = match settings.text("shared.lock") {
-            "global" => Locking::Global,
-            _ => Locking::TwoTier,
-        };
+        let locking = settings.choice("shared.lock");
         let place = Place::new(cache, rules, locking, workers, seed);
         Ok(Self { crew: Crew::create(books, workers, numbers)?, place, _memory: memory })
     }

@@ -2,6 +2,7 @@
 //!
 //! One component for every architecture, because the accept strategy confounds every comparison in
 //! which it is not the same on both sides.
+use crate::options::choice;
 use regatta_metrics::{Counter, Gauge, Slot, Tally};
 use regatta_op::Tick;
 use regatta_sys::socket::{self, AcceptFault, Connection, Mode};
@@ -17,16 +18,16 @@ pub const PAUSE_MS: u64 = 100;
 /// is idle to take the end of its last response, ms.
 pub const LEAVE_MS: u64 = 20;
 
-/// What to do with new connections when as many are open as may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenFull {
-    /// Stop asking the poller about the listeners until a connection closes.
-    #[default]
-    Stop,
-    /// Keep asking, as the servers of [H] do: each wait says that the listener is ready.
-    Leave,
-    /// Close the longest idle connection for a new one; stop if none is idle.
-    CloseIdle,
+choice! {
+    /// What to do with new connections when as many are open as may be (`accept.when_full`).
+    pub enum WhenFull {
+        /// Close the longest idle connection for a new one; stop if none is idle.
+        CloseIdle = "close-idle",
+        /// Keep asking, as the servers of [H] do: each wait says that the listener is ready.
+        Leave = "leave",
+        /// Stop asking the poller about the listeners until a connection closes.
+        Stop = "stop",
+    }
 }
 
 /// The accept strategy.

@@ -1,5 +1,5 @@
 //! Options and their values.
-use super::{OptionSpec, Value, ValueFault};
+use super::{Choice, OptionSpec, Value, ValueFault};
 use std::{collections::BTreeMap, path::Path};
 
 /// The value of every known option: nothing is left to a default that is not written here.
@@ -87,7 +87,18 @@ impl Settings {
         T::try_from(self.number(key)).unwrap_or(T::MAX)
     }
 
-    /// A [`Kind::Choice`] or [`Kind::Text`] option.
+    /// A [`Kind::Choice`] option whose words are those of `T`.
+    ///
+    /// # Panics
+    /// As [`Settings::flag`].
+    #[must_use]
+    #[track_caller]
+    pub fn choice<T: Choice>(&self, key: &str) -> T {
+        let word = self.text(key);
+        T::of(word).unwrap_or_else(|| panic!("{key} is none of {:?}: {word}", T::WORDS))
+    }
+
+    /// A [`Kind::Text`] option.
     ///
     /// # Panics
     /// As [`Settings::flag`].

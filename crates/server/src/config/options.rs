@@ -2,7 +2,8 @@
 //! names that a configuration file may use.
 use regatta_arch::{
     ARCHITECTURES, Architecture,
-    options::{Kind, OptionSpec, Settings, Value},
+    kit::accept::WhenFull,
+    options::{Choice as _, Kind, OptionSpec, Settings, Value},
 };
 use std::fmt::Write as _;
 
@@ -500,7 +501,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     option(
         "accept.when_full",
-        Kind::Choice(&["close-idle", "leave", "stop"]),
+        Kind::Choice(WhenFull::WORDS),
         "close-idle",
         "What happens at limits.connections_max.",
         "close-idle closes the connection that has been idle for longest, after its last answer \

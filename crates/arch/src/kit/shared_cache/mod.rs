@@ -13,6 +13,7 @@ mod layout;
 mod put;
 mod table;
 
+use crate::options::choice;
 use copies::{Copies, Unpacked};
 use foldhash::fast::FixedState;
 use guard::Died;
@@ -40,14 +41,15 @@ use std::{
 };
 use table::{Rank, chain_parts};
 
-/// How the cache is guarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locking {
-    /// One lock for everything ([E] §5.2).
-    Global,
-    /// A lock of readers and one writer for names, and a lock per entry for what is known of it
-    /// ([S] §4).
-    TwoTier,
+choice! {
+    /// How the cache is guarded (`shared.lock`).
+    pub enum Locking {
+        /// One lock for everything ([E] §5.2).
+        Global = "global",
+        /// A lock of readers and one writer for names, and a lock per entry for what is known of it
+        /// ([S] §4).
+        TwoTier = "two-tier",
+    }
 }
 
 /// Where a shared cache is, and how it is used: the same for all its processes.
