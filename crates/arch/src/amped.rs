@@ -13,7 +13,7 @@ use crate::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    StaticFile, read_range,
+    Root, StaticFile, read_range,
     residency::{Resident, by_cachestat, by_mincore, by_nowait},
 };
 use std::os::fd::BorrowedFd;
@@ -109,15 +109,15 @@ choice! {
 }
 
 fn work(env: &Env, worker: usize) -> Result<(), String> {
-    event::work_with(env, worker, |tally, _| {
+    event::work_with(env, worker, |root, tally, _| {
         let fault = |error| format!("cannot prepare for helpers: {error}");
         if env.settings.choice::<HelpersAs>("amped.helpers_as") == HelpersAs::Processes {
             let pass = env.settings.flag("amped.pass_descriptors");
-            let crew = Processes::new(&env.root, env.rules, pass, tally).map_err(fault)?;
-            Ok(Box::new(HelperDisk::new(env, crew, tally)))
+            let crew = Processes::new(root, env.rules, pass, tally).map_err(fault)?;
+            Ok(Box::new(HelperDisk::new(env, root, crew, tally)))
         } else {
-            let crew = Threads::new(&env.root, env.rules).map_err(fault)?;
-            Ok(Box::new(HelperDisk::new(env, crew, tally)))
+            let crew = Threads::new(root, env.rules).map_err(fault)?;
+            Ok(Box::new(HelperDisk::new(env, root, crew, tally)))
         }
     })
 }
@@ -142,7 +142,7 @@ struct HelperDisk<'a, C> {
 }
 
 impl<'a, C: Crew> HelperDisk<'a, C> {
-    fn new(env: &'a Env, crew: C, tally: Tally<'a>) -> Self {
+    fn new(env: &Env, root: &'a Root, crew: C, tally: Tally<'a>) -> Self {
         let settings = &env.settings;
         let limits = Limits {
             helpers_max: settings.number_as("amped.helpers_max"),
@@ -150,7 +150,7 @@ impl<'a, C: Crew> HelperDisk<'a, C> {
         };
         Self {
             helpers: Helpers::new(crew, limits, tally),
-            below: Below { root: &env.root, rules: env.rules },
+            below: Below { root, rules: env.rules },
             test: match settings.choice("amped.residency") {
                 Residency::Preadv2 => Test::By(by_nowait),
                 Residency::Mincore => Test::By(by_mincore),
@@ -224,6 +224,10 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
         self.helpers.forget(key);
     }
 
+    fn renew_root(&mut self) {
+        self.helpers.renew_root();
+    }
+
     fn source(&self) -> Option<BorrowedFd<'_>> {
         Some(self.helpers.source())
     }
@@ -242,7 +246,7 @@ mod tests {
         event_loop::schedule::{Cast, Setting, check, run_all},
         helpers::schedule::Moved,
     };
-    use regatta_sys::{OpenRules, Root};
+    use regatta_sys::OpenRules;
 
     /// A disk of this crew that tests as `test` says.
     fn disk<'a, C: Crew>(

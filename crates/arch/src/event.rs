@@ -6,7 +6,7 @@ use crate::{
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         disk::{Disk, InlineDisk},
-        event_loop::{EventLoop, Surroundings},
+        event_loop::{EventLoop, RootSource, Surroundings},
         shared_cache::{Locking, SharedCache},
     },
     layout::{Listen, Partition, Pin, WORKERS_MAX, copies_and_processes},
@@ -16,12 +16,12 @@ use crate::{
 use regatta_metrics::Tally;
 use regatta_origin::{Cache, LocalCache, Scratch};
 use regatta_sys::{
-    StaticFile, affinity,
+    Root, StaticFile, affinity,
     crew::Member,
     socket::Mode,
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
-use std::{io, process, time::Duration};
+use std::{io, os::fd::AsFd, process, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver { options: &ALL, workers, work };
@@ -201,24 +201,27 @@ pub(crate) fn workers(settings: &Settings, processors: usize) -> usize {
 
 /// Runs one worker: a loop over its listeners, with a cache of its own or a part in a shared one.
 fn work(env: &Env, worker: usize) -> Result<(), String> {
-    let disk = InlineDisk { root: &env.root, rules: env.rules };
-    work_with(env, worker, |_, member| match member {
-        Some(member) => Ok(Box::new(SharedDisk { disk, member })),
-        None => Ok(Box::new(disk)),
+    work_with(env, worker, |root, _, member| {
+        let disk = InlineDisk { root, rules: env.rules };
+        match member {
+            Some(member) => Ok(Box::new(SharedDisk { disk, member })),
+            None => Ok(Box::new(disk)),
+        }
     })
 }
 
 /// The disk of a loop, or why there is none.
 type Made<'a> = Result<Box<dyn Disk + 'a>, String>;
 
-/// Makes it, with the tally of its worker, which may be one of a crew.
-type MakeDisk<'a, 'b> = Box<dyn FnOnce(Tally<'a>, Option<&'static Member>) -> Made<'a> + 'b>;
+/// Makes it below the root of its worker, with its tally; the worker may be one of a crew.
+type MakeDisk<'a, 'b> =
+    Box<dyn FnOnce(&'a Root, Tally<'a>, Option<&'static Member>) -> Made<'a> + 'b>;
 
 /// [`work`], with a disk that is made in the worker.
 pub(crate) fn work_with<'a>(
     env: &'a Env,
     worker: usize,
-    disk: impl FnOnce(Tally<'a>, Option<&'static Member>) -> Made<'a>,
+    disk: impl FnOnce(&'a Root, Tally<'a>, Option<&'static Member>) -> Made<'a>,
 ) -> Result<(), String> {
     let cpus = &env.shares[worker].cpus;
     if !cpus.is_empty() {
@@ -277,6 +280,8 @@ fn run<'a, P: Poller>(
             log
         }),
     };
+    let member = shared.map(SharedCache::member);
+    let root = own_root(env, member).map_err(|error| format!("the root: {error}"))?;
     let cx =
         FileCx { site: &env.site, cache, tally: Tally::Owned(slot), log: &*log, scratch: &scratch };
     let around = Surroundings {
@@ -287,8 +292,9 @@ fn run<'a, P: Poller>(
         log: &*log,
         stall_ns: env.settings.number("event.stall_us") * 1000,
         shared,
+        root: Some(RootSource { root, channel: &env.root_channels[worker] }),
     };
-    let mut disk = disk(Tally::Owned(slot), shared.map(SharedCache::member))?;
+    let mut disk = disk(root, Tally::Owned(slot), member)?;
     let mut acceptor = Acceptor::new(env.listeners(worker), accept_rules(env, worker));
     let own = &env.shares[worker].listeners;
     let others = (0..env.shares.len())
@@ -299,6 +305,15 @@ fn run<'a, P: Poller>(
     EventLoop::new(poller, acceptor, rules(&env.settings), around)
         .run(&mut *disk)
         .map_err(|error| format!("the event loop cannot go on: {error}"))
+}
+
+/// The root of this worker alone, which it replaces when the master sends another: where all share
+/// a table of descriptors, by a number of its own.
+fn own_root<'a>(env: &'a Env, member: Option<&'static Member>) -> io::Result<&'a Root> {
+    let Some(member) = member else { return Ok(&env.root) };
+    let root = member.acquire(|| env.root.try_clone().inspect(|root| member.own(root.as_fd())))?;
+    // Once per process, as its place in the crew.
+    Ok(Box::leak(Box::new(root)))
 }
 
 fn accept_rules(env: &Env, worker: usize) -> AcceptRules {

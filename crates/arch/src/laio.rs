@@ -15,7 +15,7 @@ use crate::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    StaticFile, open_cached,
+    Root, StaticFile, open_cached,
     residency::{Resident, by_nowait, read_cached},
     uring::{Finished, Ring, Token, Work},
 };
@@ -78,21 +78,21 @@ const OWN: &[OptionSpec] = &[
 ];
 
 fn work(env: &Env, worker: usize) -> Result<(), String> {
-    event::work_with(env, worker, |tally, _| {
+    event::work_with(env, worker, |root, tally, _| {
         let chunk_bytes = env.settings.number("laio.chunk_bytes");
         if env.settings.choice::<ContinuedBy>("laio.engine") == ContinuedBy::Uring {
-            let root = env.root.try_clone().map_err(|error| format!("the root: {error}"))?;
-            let ring = Ring::new(root, env.rules).map_err(|error| refusal(&error))?;
+            let own = root.try_clone().map_err(|error| format!("the root: {error}"))?;
+            let ring = Ring::new(own, env.rules).map_err(|error| refusal(&error))?;
             let operations_max = env.settings.number_as("laio.operations_max");
-            let below = Below { root: &env.root, rules: env.rules };
+            let below = Below { root, rules: env.rules };
             Ok(Box::new(RingDisk::new(ring, below, operations_max, chunk_bytes, tally)))
         } else {
-            let crew = Threads::new(&env.root, env.rules)
+            let crew = Threads::new(root, env.rules)
                 .map_err(|error| format!("cannot prepare for threads: {error}"))?;
             let helpers_max: usize = env.settings.number_as("laio.helpers_max");
             let limits = Limits { helpers_max, helpers_idle: helpers_max.div_ceil(2) };
             let helpers = Helpers::new(crew, limits, tally);
-            let below = Below { root: &env.root, rules: env.rules };
+            let below = Below { root, rules: env.rules };
             Ok(Box::new(NowaitDisk { helpers, below, chunk_bytes, tally }))
         }
     })
@@ -127,6 +127,8 @@ trait Engine {
     fn finished(&mut self, out: &mut Vec<(Token, Finished)>) -> io::Result<()>;
     /// Readable while something may be over.
     fn source(&self) -> BorrowedFd<'_>;
+    /// Opens below another root from now on.
+    fn set_root(&mut self, root: &Root);
 }
 
 impl Engine for Ring {
@@ -140,6 +142,10 @@ impl Engine for Ring {
 
     fn source(&self) -> BorrowedFd<'_> {
         self.as_fd()
+    }
+
+    fn set_root(&mut self, root: &Root) {
+        Self::set_root(self, root);
     }
 }
 
@@ -267,6 +273,10 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
         }
     }
 
+    fn renew_root(&mut self) {
+        self.ring.set_root(self.below.root);
+    }
+
     fn source(&self) -> Option<BorrowedFd<'_>> {
         Some(self.ring.source())
     }
@@ -339,6 +349,10 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
         self.helpers.forget(key);
     }
 
+    fn renew_root(&mut self) {
+        self.helpers.renew_root();
+    }
+
     fn source(&self) -> Option<BorrowedFd<'_>> {
         Some(self.helpers.source())
     }
@@ -357,7 +371,7 @@ mod tests {
         event_loop::schedule::{Cast, Setting, check, run_all},
         helpers::schedule::Moved,
     };
-    use regatta_sys::{Bell, OpenRules, Root, open_below, read_range};
+    use regatta_sys::{Bell, OpenRules, open_below, read_range};
 
     const LIMITS: Limits = Limits { helpers_max: 3, helpers_idle: 1 };
 
@@ -367,10 +381,12 @@ mod tests {
         let (folder, mut sums) = (Folder::new(), Sums::default());
         for seed in 0..SEEDS {
             let arena = folder.arena();
-            let root = folder.root.try_clone().unwrap();
-            let Ok(ring) = Ring::new(root, OpenRules::default()) else { return };
+            let root = &folder.root;
+            let Ok(ring) = Ring::new(root.try_clone().unwrap(), OpenRules::default()) else {
+                return;
+            };
             let tally = Tally::Owned(arena.slot(0));
-            let below = Below { root: &folder.root, rules: OpenRules::default() };
+            let below = Below { root, rules: OpenRules::default() };
             let operations_max = [1, 3, 100][(seed % 3) as usize];
             let mut disk = RingDisk::new(ring, below, operations_max, CHUNK, tally);
             run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
@@ -452,6 +468,8 @@ mod tests {
         fn source(&self) -> BorrowedFd<'_> {
             self.bell.as_fd()
         }
+
+        fn set_root(&mut self, _: &Root) {}
     }
 
     #[test]

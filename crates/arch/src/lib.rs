@@ -21,7 +21,7 @@ use options::Settings;
 use regatta_metrics::Arena;
 use regatta_op::Now;
 use regatta_origin::{Log, NoLog, Site};
-use regatta_sys::{Bell, OpenRules, Root};
+use regatta_sys::{Bell, OpenRules, Root, channel::Channel};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A log that is written in batches and wants to be told the time. One per worker.
@@ -52,8 +52,10 @@ pub struct Env {
     pub sockets: Vec<OwnedFd>,
     /// What each worker gets.
     pub shares: Vec<Share>,
-    /// What is served.
+    /// What is served when a worker starts.
     pub root: Root,
+    /// One per worker: where the master sends the root that takes the place of that.
+    pub root_channels: Vec<Channel>,
     /// How paths below the root are resolved.
     pub rules: OpenRules,
     /// The site: limits, deadlines, content and caching rules.

@@ -95,6 +95,7 @@ fn serve(
         log,
         stall_ns: u64::MAX,
         shared: None,
+        root: None,
     };
     let listeners = [listener];
     let accepting = AcceptRules {

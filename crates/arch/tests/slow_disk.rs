@@ -13,6 +13,7 @@ use regatta_metrics::{Arena, Counter};
 use regatta_origin::{NoLog, Site};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
+    channel::Channel,
     hook::{self, Plan},
     process::{Child, Exit, fork_worker},
     residency::{Resident, by_mincore},
@@ -145,7 +146,8 @@ impl Server {
         let env = env(path, options);
         let address = local_addr(env.sockets[0].as_fd()).unwrap();
         let driver = find(name).unwrap().driver;
-        let keep = [env.sockets[0].as_fd(), env.root.as_fd(), env.bells[0].as_fd()];
+        let channel = env.root_channels[0].as_fd();
+        let keep = [env.sockets[0].as_fd(), env.root.as_fd(), channel, env.bells[0].as_fd()];
         let child = fork_worker(&keep, || {
             install(slow);
             match (driver.work)(&env, 0) {
@@ -233,6 +235,7 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
     Env {
         sockets: vec![listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap()],
         root: Root::open(path).unwrap(),
+        root_channels: vec![Channel::pair().unwrap().0],
         rules: OpenRules::default(),
         site,
         arena: Arena::create(shared.words(), 1),

@@ -16,7 +16,7 @@ use core::{
 
 /// The version of the layout, to be raised when the meaning of a word changes other than by the
 /// tables, whose hash the header has.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// `regatta` and a line feed, in the order of bytes in memory.
 const MAGIC: u64 = u64::from_le_bytes(*b"regatta\n");
@@ -32,6 +32,7 @@ const SLOTS_AT: usize = 32;
 const PHASE: usize = CONTROL_AT;
 const DRAIN_DEADLINE_MS: usize = CONTROL_AT + 1;
 const LOG_GENERATION: usize = CONTROL_AT + 2;
+const ROOT_GENERATION: usize = CONTROL_AT + 3;
 
 /// What the header says besides the magic number, from word 1 on: what it is called, and what this
 /// program expects.
@@ -267,6 +268,13 @@ impl ControlView<'_> {
     pub fn log_generation(&self) -> u64 {
         acquire(&self.0[LOG_GENERATION])
     }
+
+    /// How often the root has been replaced: who sees another number than its own takes the new
+    /// one from the master.
+    #[must_use]
+    pub fn root_generation(&self) -> u64 {
+        acquire(&self.0[ROOT_GENERATION])
+    }
 }
 
 /// The control words, to be written by the master.
@@ -296,6 +304,11 @@ impl Control<'_> {
     /// Asks the workers to open their logs anew.
     pub fn reopen_logs(&self) {
         self.0.0[LOG_GENERATION].fetch_add(1, Release);
+    }
+
+    /// Says that the master has sent another root.
+    pub fn replace_root(&self) {
+        self.0.0[ROOT_GENERATION].fetch_add(1, Release);
     }
 }
 

@@ -18,6 +18,7 @@ pub const SLOT_WORDS: usize = HISTOGRAMS_AT + HISTOGRAMS * HISTOGRAM_WORDS;
 const PID: usize = 0;
 const INCARNATION: usize = 1;
 const HEARTBEAT_MS: usize = 2;
+const ROOT_GENERATION: usize = 3;
 const COUNTERS_AT: usize = 16;
 const HISTOGRAMS_AT: usize = (COUNTERS_AT + COUNTERS).next_multiple_of(16);
 const HISTOGRAM_WORDS: usize = (BUCKETS + 2).next_multiple_of(16);
@@ -51,6 +52,12 @@ impl<'a> SlotView<'a> {
     #[must_use]
     pub fn heartbeat_ms(&self) -> u64 {
         self.0[HEARTBEAT_MS].load(Relaxed)
+    }
+
+    /// Which root the worker serves: see [`crate::ControlView::root_generation`].
+    #[must_use]
+    pub fn root_generation(&self) -> u64 {
+        self.0[ROOT_GENERATION].load(Relaxed)
     }
 
     /// The value of a counter.
@@ -127,6 +134,11 @@ impl<'a> Slot<'a> {
     #[inline]
     pub fn set_heartbeat_ms(&self, tick_ms: u64) {
         self.0.0[HEARTBEAT_MS].store(tick_ms, Relaxed);
+    }
+
+    /// Says which root the worker serves; the master says it of one that is about to start.
+    pub fn set_root_generation(&self, generation: u64) {
+        self.0.0[ROOT_GENERATION].store(generation, Relaxed);
     }
 
     /// Settles the books of a worker that has ended: what it still had open is gone with it.

@@ -185,6 +185,9 @@ pub enum Fault {
 pub enum OpenFault {
     /// No such file.
     NotFound,
+    /// No such file, but the root that was looked in is being replaced: trying again soon finds
+    /// out what is below the new one.
+    RootReplaced,
     /// There is one, but this process may not read it.
     Denied,
     /// The path leaves the root, or crosses a symbolic link where those are not allowed.

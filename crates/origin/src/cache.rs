@@ -78,4 +78,8 @@ pub trait Cache<F>: fmt::Debug {
 
     /// Forgets `path`.
     fn remove(&self, path: &[u8], tally: &Tally<'_>);
+
+    /// Forgets everything: the root is another one. What was asked for until `now` and is put later
+    /// was perhaps found below the one before, and is not remembered.
+    fn clear(&self, now: Tick, tally: &Tally<'_>);
 }

@@ -441,12 +441,13 @@ impl<F: File> Conn<F> {
     fn on_opened(&mut self, found: Result<Opened<F>, OpenFault>, now: Now, cx: &Cx<'_, F>) {
         cx.tally.add(Counter::Opens, 1);
         cx.tally.add(Counter::OpenSiblings, count(self.work_mut(cx).siblings));
-        if let Err(fault @ (OpenFault::Exhausted | OpenFault::Busy)) = found
-            && self.pending.is_none()
-            && self.holds(fault, now, cx)
-        {
-            return;
-        }
+        let found = match found {
+            Err(fault) => match self.hold(fault, now, cx) {
+                Ok(()) => return,
+                Err(fault) => Err(fault),
+            },
+            found => found,
+        };
         self.resume_kept(Supply::Opened(found), now, cx);
     }
 

@@ -23,6 +23,9 @@ use regatta_op::{CloseReason, Coding, Codings, Fault, File, Now, OpenFault, Open
 const OPEN_RETRY_MS: u64 = 50;
 /// How often it does: for ten seconds. Then it is answered 503.
 const OPEN_TRIES_MAX: u32 = 200;
+/// How often a name is looked for that is not there while the root is being replaced: for three
+/// seconds, which is longer than that takes. Then it is answered 404.
+const ROOT_TRIES_MAX: u32 = 60;
 
 /// What the disk brought for an exchange that waited for it.
 #[derive(Debug)]
@@ -87,24 +90,42 @@ impl<F: File> Conn<F> {
         });
     }
 
-    /// A name could not be opened now. True if it will be tried again. If there was no descriptor:
+    /// A name could not be opened now. If it will be tried again, `Ok`. If there was no descriptor:
     /// at once if the cache had one to spare, otherwise in a while, when another exchange may have
     /// ended; what is there should not be refused because many others are being served. If somebody
-    /// else was at the file: in a while, when they may have finished.
+    /// else was at the file: in a while, when they may have finished. If it is not there and the
+    /// root is being replaced: in a while, when the new one is served.
+    ///
+    /// # Errors
+    /// What is the matter, if it was tried often enough, or for another fault.
     #[cold]
-    pub(crate) fn holds(&mut self, fault: OpenFault, now: Now, cx: &Cx<'_, F>) -> bool {
+    pub(crate) fn hold(
+        &mut self,
+        fault: OpenFault,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Result<(), OpenFault> {
+        let (tries_max, last) = match fault {
+            // What is known is served.
+            OpenFault::Exhausted | OpenFault::Busy if self.pending.is_none() => {
+                (OPEN_TRIES_MAX, fault)
+            }
+            OpenFault::RootReplaced => (ROOT_TRIES_MAX, OpenFault::NotFound),
+            _ => return Err(fault),
+        };
         let work = self.work_mut(cx);
-        if work.tries == OPEN_TRIES_MAX {
-            return false;
+        if work.tries >= tries_max {
+            return Err(last);
         }
-        work.tries += 1;
         if fault == OpenFault::Exhausted && cx.cache.relieve(&cx.tally) {
-            work.tries -= 1;
             self.resume_kept(Supply::Nothing, now, cx);
         } else {
+            work.tries += 1;
+            work.held = Some(last);
+            self.pending = None;
             self.set_state(State::Hold, now.tick.after(OPEN_RETRY_MS));
         }
-        true
+        Ok(())
     }
 
     /// The disk does not answer, and nothing has been sent yet: says so, then ends.
@@ -122,10 +143,11 @@ impl<F: File> Conn<F> {
         self.settle(cx);
     }
 
-    /// The waiting for what cannot be opened now is over.
+    /// The waiting is over, and a name could still not be opened.
     #[cold]
     pub(crate) fn give_up_opening(&mut self, now: Now, cx: &Cx<'_, F>) {
-        self.resume_kept(Supply::Opened(Err(OpenFault::Exhausted)), now, cx);
+        let fault = self.work_mut(cx).held.take().expect("it is set with the state");
+        self.resume_kept(Supply::Opened(Err(fault)), now, cx);
     }
 
     /// Looks for what answers, as far as memory knows; asks the disk for the rest. `first` is how

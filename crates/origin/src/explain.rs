@@ -241,6 +241,7 @@ fn quoted(bytes: &[u8]) -> String {
 fn fault_text(fault: OpenFault) -> String {
     match fault {
         OpenFault::NotFound => "nothing".to_string(),
+        OpenFault::RootReplaced => "nothing, and the root is being replaced".to_string(),
         OpenFault::Denied => "not readable by this process".to_string(),
         OpenFault::Outside => "outside the root, or through a symbolic link".to_string(),
         OpenFault::NotAFile => "neither a file nor a directory".to_string(),

@@ -51,6 +51,8 @@ struct Inner<F> {
     /// The node where the sweep goes on, and when.
     sweep_at: usize,
     sweep_on: Tick,
+    /// What was to be opened later than this may be remembered.
+    cleared: Option<Tick>,
 }
 
 /// Which queue an entry stands in.
@@ -113,6 +115,7 @@ impl<F: File> LocalCache<F> {
             descriptors: 0,
             sweep_at: 0,
             sweep_on: Tick::default(),
+            cleared: None,
         };
         let hasher = FixedState::with_seed(seed);
         Self { rules: rules.clone(), hasher, inner: RefCell::new(inner) }
@@ -241,6 +244,9 @@ impl<F: File> Cache<F> for LocalCache<F> {
     fn put(&self, path: &[u8], entry: &Entry<F>, asked: Tick, tally: &Tally<'_>) {
         let held = self.hold(path, entry, asked);
         let mut inner = self.inner.borrow_mut();
+        if inner.cleared.is_some_and(|cleared| asked <= cleared) {
+            return; // perhaps found below a root that is served no more
+        }
         let known = inner.find(held.hash, path);
         if known.and_then(|at| inner.held(at)).is_some_and(|known| known.asked > asked) {
             return; // who asked later was faster
@@ -280,6 +286,14 @@ impl<F: File> Cache<F> for LocalCache<F> {
         let Inner { table, nodes, .. } = &mut *inner;
         if let Some(&at) = table.find(hash, |&at| is_at(nodes, at, hash, path)) {
             inner.remove(at, tally);
+        }
+    }
+
+    fn clear(&self, now: Tick, tally: &Tally<'_>) {
+        let mut inner = self.inner.borrow_mut();
+        inner.cleared = Some(now);
+        for at in 0..inner.nodes.len() {
+            inner.remove(u32::try_from(at).expect("bounded by bytes_max"), tally);
         }
     }
 }

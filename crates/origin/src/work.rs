@@ -2,7 +2,7 @@
 use crate::{record::Note, resolve::Search};
 use alloc::vec::Vec;
 use regatta_http::{chunked::Decoder, h1};
-use regatta_op::{Coding, Codings, Now, OpenReq, Tick};
+use regatta_op::{Coding, Codings, Now, OpenFault, OpenReq, Tick};
 
 /// State that most exchanges do without; kept in a box, which goes back to the pool when it holds
 /// nothing.
@@ -25,6 +25,8 @@ pub(crate) struct Work {
     pub(crate) asked: Now,
     /// How often it could not be opened.
     pub(crate) tries: u32,
+    /// What is the answer if that does not end.
+    pub(crate) held: Option<OpenFault>,
     /// When the disk was asked for the pending file by this exchange; `None` if it was known
     /// before.
     pub(crate) opened: Option<Tick>,

@@ -10,6 +10,7 @@ mod master;
 pub mod media;
 pub mod null;
 mod pid_file;
+mod root;
 mod silence;
 pub mod site;
 pub mod supervise;

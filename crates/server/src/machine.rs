@@ -114,6 +114,7 @@ const READABLE: i32 = 0;
 const DENIED: i32 = 10;
 const INDEX_DENIED: i32 = 11;
 const NOT_THE_USER: i32 = 12;
+const UNREACHABLE: i32 = 13;
 /// Above this: that much above it is the error's number.
 const REFUSED: i32 = 100;
 
@@ -121,7 +122,11 @@ const REFUSED: i32 = 100;
 fn readable(said: &Said, root: &Root, user: Option<&User>) -> Result<(), Problem> {
     let key = "server.root";
     let index = said.settings.list("content.index");
-    let tried = fork_worker(&[root.as_fd()], || try_reading(root, index, user));
+    let path = Path::new(said.settings.text(key));
+    let tried = fork_worker(&[root.as_fd()], || match try_reading(root, index, user) {
+        READABLE if Root::open(path).is_err() => UNREACHABLE,
+        found => found,
+    });
     let ended = tried.and_then(|child| child.wait());
     let name = match user {
         Some(_) => format!("user \"{}\"", said.settings.text("server.user")),
@@ -137,6 +142,10 @@ fn readable(said: &Said, root: &Root, user: Option<&User>) -> Result<(), Problem
         Ok(Exit::Code(DENIED)) => denied(
             &format!("look for files in \"{text}\""),
             &format!("chmod o+x \"{text}\" lets everyone do so"),
+        ),
+        Ok(Exit::Code(UNREACHABLE)) => denied(
+            &format!("open \"{text}\" by its path, which a deployment may lead elsewhere"),
+            "let everyone search the directories above it (chmod o+x)",
         ),
         Ok(Exit::Code(INDEX_DENIED)) => denied(
             &format!("read the index file of \"{text}\""),

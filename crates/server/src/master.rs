@@ -14,6 +14,7 @@ use crate::{
     },
     machine::Found,
     pid_file::PidFile,
+    root::{Report, RootWatch},
     silence::{Heard, Silence},
     site,
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
@@ -99,6 +100,7 @@ struct Prepared {
     /// Kept open: others find the counters by this descriptor.
     _shared: Shared,
     addresses: Vec<SocketAddr>,
+    root: RootWatch,
     /// Each is rung by its worker once that is who it should be and about to serve.
     ready: Vec<Bell>,
     /// The keeper's, if workers are to share a table of descriptors.
@@ -138,10 +140,15 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
         addresses(&sockets).map_err(|error| failed("cannot tell the address", error))?;
     let opener = (Rc::clone(&access), errors.clone());
     let site = site::build(&settings, config.types);
+    // The last is the keeper's, if there is one.
+    let takers = workers + usize::from(keeper.is_some());
+    let (root, root_channels) = RootWatch::new(settings.text("server.root").as_ref(), takers)
+        .map_err(|error| failed("cannot make channels", error))?;
     let env = Env {
         sockets,
         shares: config.layout.shares,
         root: found.root,
+        root_channels,
         rules: OpenRules { symlinks: settings.flag("content.symlinks") },
         site,
         // Made by the keeper.
@@ -164,6 +171,7 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
         user,
         _shared,
         addresses,
+        root,
         ready,
         keeper,
         errors,
@@ -365,6 +373,8 @@ impl Prepared {
         self.env.site.seed = random();
         self.env.site.boundary_key = u128::from(random()) << 64 | u128::from(random());
         let Self { env, architecture, ready, errors, .. } = &*self;
+        // It begins with the root that this process has.
+        env.arena.slot(worker).set_root_generation(self.root.generation());
         let worker_life = || {
             if !self.is_keeper()
                 && let Err(code) = self.become_user(format_args!("worker {worker}"))
@@ -379,7 +389,8 @@ impl Prepared {
             return clone_worker(worker_life);
         }
         let mut keep: Vec<BorrowedFd<'_>> = env.listeners(worker).iter().map(AsFd::as_fd).collect();
-        keep.extend([env.root.as_fd(), env.bells[worker].as_fd(), ready[worker].as_fd()]);
+        keep.extend([env.root.as_fd(), env.root_channels[worker].as_fd()]);
+        keep.extend([env.bells[worker].as_fd(), ready[worker].as_fd()]);
         let logs: Vec<_> = self.logs().collect();
         keep.extend(logs.iter().map(AsFd::as_fd));
         fork_worker(&keep, worker_life)
@@ -412,10 +423,11 @@ fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog
 }
 
 /// Keys of the master's poller: children by number, their bells by number and this bit, signals,
-/// the keeper's bell.
+/// the keeper's bell, who looks what the root's path names.
 const READY: u64 = 1 << 32;
 const SIGNALS: u64 = u64::MAX;
 const TOLD: u64 = u64::MAX - 1;
+const SCOUT: u64 = u64::MAX - 2;
 
 /// The master, and the keeper: each has children that it starts and outlives.
 struct Master<'a> {
@@ -475,7 +487,8 @@ impl<'a> Master<'a> {
             if let Some(ending) = self.staff.ending() {
                 return Ok(ending);
             }
-            let (now, wake_at) = (clock::now().tick, self.staff.wake_at());
+            let now = clock::now().tick;
+            let wake_at = self.staff.wake_at().min(self.prepared.root.look_at());
             let wake_at = if self.unswept { wake_at.min(now.after(SWEEP_MS)) } else { wake_at };
             let wait_ms = wake_at.since(now).saturating_add(CLOCK_LATE_MS_MAX).min(LOOK_MS);
             self.poller.wait(&mut events, Some(Duration::from_millis(wait_ms)))?;
@@ -490,6 +503,7 @@ impl<'a> Master<'a> {
                 match event.key {
                     SIGNALS => self.heed()?,
                     TOLD => self.obey(),
+                    SCOUT => self.hear_scout()?,
                     key if key & READY != 0 => self.greet(worker)?,
                     _ => self.reap(worker)?,
                 }
@@ -506,6 +520,7 @@ impl<'a> Master<'a> {
 
     /// Follows all orders that time has brought.
     fn orders(&mut self) -> io::Result<()> {
+        self.look_at_root()?;
         while let Some(order) = self.staff.due(clock::now().tick) {
             self.follow(order)?;
         }
@@ -537,6 +552,43 @@ impl<'a> Master<'a> {
                 ),
                 None => {}
             }
+        }
+    }
+
+    /// Looks what the root's path names, if it is time to.
+    fn look_at_root(&mut self) -> io::Result<()> {
+        let (Prepared { root, env, user, .. }, now) = (&mut self.prepared, clock::now().tick);
+        if now < root.look_at() {
+            return Ok(());
+        }
+        let away = root.scout().is_some();
+        let report = root.look(env, user.as_ref(), now);
+        if !away && let Some(scout) = root.scout() {
+            self.poller.add(scout, SCOUT, Interest::READ)?;
+        }
+        self.tell(report);
+        Ok(())
+    }
+
+    /// Who was sent to look has ended.
+    fn hear_scout(&mut self) -> io::Result<()> {
+        let Prepared { root, env, .. } = &mut self.prepared;
+        if let Some(scout) = root.scout() {
+            self.poller.remove(scout)?;
+        }
+        let report = root.hear(env);
+        if let Some(bell) = &self.prepared.keeper {
+            bell.ring();
+        }
+        self.tell(report);
+        Ok(())
+    }
+
+    fn tell(&self, report: Option<Report>) {
+        match report {
+            Some(Report::Notice(text)) => self.note(Level::Notice, format_args!("root: {text}")),
+            Some(Report::Warning(text)) => self.note(Level::Warning, format_args!("root: {text}")),
+            None => {}
         }
     }
 
@@ -600,13 +652,7 @@ impl<'a> Master<'a> {
                 control.reopen_logs();
                 self.prepared.errors.tick();
             }
-            Order::RefuseReload => self.note(
-                Level::Warning,
-                format_args!(
-                    "SIGHUP: this version cannot reload; it goes on with the configuration that it \
-                     was started with, start it anew to apply changes"
-                ),
-            ),
+            Order::LookAtRoot => self.prepared.root.ask(),
         }
         for bell in self.prepared.env.bells.iter().chain(&self.prepared.keeper) {
             bell.ring();

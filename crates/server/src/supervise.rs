@@ -25,7 +25,7 @@ pub enum Signal {
     Interrupt,
     /// SIGQUIT: exit at once.
     Quit,
-    /// SIGHUP: reload, which this version cannot.
+    /// SIGHUP: look what the root's path names.
     Hangup,
     /// SIGUSR1: open the logs anew.
     ReopenLogs,
@@ -44,8 +44,8 @@ pub enum Order {
     Kill(usize),
     /// Have the logs opened anew.
     ReopenLogs,
-    /// Say that a reload is not possible.
-    RefuseReload,
+    /// Look what the root's path names, and say it.
+    LookAtRoot,
 }
 
 /// How a worker ended.
@@ -189,7 +189,7 @@ impl Staff {
     pub fn signal(&mut self, signal: Signal, now: Tick) -> Option<Order> {
         match (signal, self.phase) {
             (Signal::ReopenLogs, _) => Some(Order::ReopenLogs),
-            (Signal::Hangup, _) => Some(Order::RefuseReload),
+            (Signal::Hangup, _) => Some(Order::LookAtRoot),
             (Signal::Terminate | Signal::Interrupt, Phase::Run) => {
                 let deadline = now.after(self.drain_ms_max);
                 self.again_from = now.after(AGAIN_MS_MIN);
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn other_signals_change_nothing() {
         let mut staff = running(1);
-        assert_eq!(staff.signal(Signal::Hangup, MS(1)), Some(Order::RefuseReload));
+        assert_eq!(staff.signal(Signal::Hangup, MS(1)), Some(Order::LookAtRoot));
         assert_eq!(staff.signal(Signal::ReopenLogs, MS(1)), Some(Order::ReopenLogs));
         assert_eq!(staff.wake_at(), Tick::NEVER);
     }

@@ -307,7 +307,10 @@ const fn final_status(fault: OpenFault) -> Option<u16> {
         OpenFault::Denied => Some(403),
         OpenFault::Exhausted | OpenFault::Busy => Some(503),
         OpenFault::Other(_) => Some(500),
-        OpenFault::NotFound | OpenFault::Outside | OpenFault::NotAFile => None,
+        OpenFault::NotFound
+        | OpenFault::RootReplaced
+        | OpenFault::Outside
+        | OpenFault::NotAFile => None,
     }
 }
 

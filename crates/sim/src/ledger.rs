@@ -105,6 +105,11 @@ impl Cache<SimFile> for Kept {
     fn remove(&self, path: &[u8], tally: &regatta_metrics::Tally<'_>) {
         self.cache.remove(path, tally);
     }
+
+    fn clear(&self, now: regatta_op::Tick, tally: &regatta_metrics::Tally<'_>) {
+        self.cache.clear(now, tally);
+        self.cache.check_invariants();
+    }
 }
 
 /// Checks the counters, the log and the descriptors of a world that has ended.

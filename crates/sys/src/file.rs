@@ -3,15 +3,18 @@ use crate::{again, crew::Member, hook, hook::Call};
 use regatta_op::{Coding, Fault, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
 use rustix::{
     buffer::spare_capacity,
-    fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat},
+    fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags},
     io::Errno,
 };
 use std::{
-    ffi::CStr,
+    ffi::{CStr, CString},
     io,
     mem::ManuallyDrop,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-    path::Path,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{self, Path},
     sync::Arc,
 };
 
@@ -100,9 +103,25 @@ impl AsFd for StaticFile {
     }
 }
 
-/// The document root: the directory that every path is below.
+/// The document root: the directory that every path is below, open, and the path that names it or
+/// the one that is to replace it.
 #[derive(Debug)]
-pub struct Root(OwnedFd);
+pub struct Root {
+    fd: OwnedFd,
+    /// From `/` on: where this process is may be renamed.
+    path: CString,
+}
+
+/// What the path of a root names now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// The directory that is open.
+    Same,
+    /// Another one.
+    Other,
+    /// Nothing, or something that is not known without a disk.
+    Unknown,
+}
 
 impl Root {
     /// Opens the directory at `path`.
@@ -110,8 +129,62 @@ impl Root {
     /// # Errors
     /// As open(2): not there, not a directory, not permitted.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
+        let path = CString::new(path::absolute(path)?.as_os_str().as_bytes())?;
+        Ok(Self { fd: rustix::fs::open(&path, ROOT_FLAGS, Mode::empty())?, path })
+    }
+
+    /// What the path names now, as far as memory knows. Never waits for a disk.
+    #[must_use]
+    pub fn named(&self) -> Named {
+        let found =
+            rustix::fs::openat2(CWD, &self.path, ROOT_FLAGS, Mode::empty(), ResolveFlags::CACHED);
+        match found.map(|found| same_file(&found, &self.fd)) {
+            Ok(Some(true)) => Named::Same,
+            Ok(Some(false)) => Named::Other,
+            Ok(None) | Err(_) => Named::Unknown,
+        }
+    }
+
+    /// True if `other` is open on the same directory.
+    #[must_use]
+    pub fn is_same(&self, other: &OwnedFd) -> bool {
+        same_file(&self.fd, other) == Some(true)
+    }
+
+    /// Where the directory that is open is now, for people.
+    ///
+    /// # Errors
+    /// `/proc` is not mounted.
+    pub fn name(&self) -> io::Result<path::PathBuf> {
+        std::fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
+    }
+
+    /// True if this directory has been deleted, or its path names another one: what is not found
+    /// here may be found there. Never waits for a disk.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        facts(&self.fd).is_ok_and(|facts| facts.stx_nlink == 0) || self.named() == Named::Other
+    }
+
+    /// Puts `other` in the place of the directory that is open here, under the same number.
+    ///
+    /// # Errors
+    /// None that should occur.
+    pub fn replace(&self, other: BorrowedFd<'_>) -> io::Result<()> {
+        // SAFETY: the number is this value's own and stays open throughout: it is exchanged, not
+        // closed. No one relies on which directory it is: who opens below it meanwhile opens below
+        // one or the other.
+        let done = unsafe { libc::dup3(other.as_raw_fd(), self.fd.as_raw_fd(), libc::O_CLOEXEC) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// What was not found below this root: nothing, unless the root itself is being replaced.
+    #[cold]
+    pub(crate) fn fault(&self, fault: OpenFault) -> OpenFault {
+        match fault {
+            OpenFault::NotFound if self.is_replaced() => OpenFault::RootReplaced,
+            fault => fault,
+        }
     }
 
     /// Makes the call that opens every file ([`open_below`]), on the root itself.
@@ -130,14 +203,28 @@ impl Root {
     /// # Errors
     /// No descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self(self.0.try_clone()?))
+        Ok(Self { fd: self.fd.try_clone()?, path: self.path.clone() })
     }
 }
 
 impl AsFd for Root {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
+}
+
+/// How a root is opened.
+const ROOT_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// What is known of a directory in memory: who asked a file server would wait for it.
+fn facts(fd: &OwnedFd) -> Result<Statx, Errno> {
+    let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(fd, c"", how, StatxFlags::INO | StatxFlags::NLINK)
+}
+
+fn same_file(a: &OwnedFd, b: &OwnedFd) -> Option<bool> {
+    let id = |facts: Statx| (facts.stx_dev_major, facts.stx_dev_minor, facts.stx_ino);
+    Some(facts(a).map(id).ok()? == facts(b).map(id).ok()?)
 }
 
 /// Sees whether this process may make files in a directory, and makes none.
@@ -166,8 +253,9 @@ pub struct OpenRules {
 /// document roots.
 ///
 /// # Errors
-/// [`OpenFault::NotFound`] also for a path too long or with a NUL. A directory that may be
-/// searched but not listed is a [`Opened::Directory`] like any other.
+/// [`OpenFault::NotFound`] also for a path too long or with a NUL, and [`OpenFault::RootReplaced`]
+/// in its place if the root is not what its path names any more. A directory that may be searched
+/// but not listed is a [`Opened::Directory`] like any other.
 pub fn open_below(
     root: &Root,
     req: &OpenReq,
@@ -178,7 +266,8 @@ pub fn open_below(
     }
     hook::before_open(|| is_known(root, req, rules));
     let how = how_to_open(rules);
-    let Some(file) = open_one(root, &req.path, "", how)? else { return Ok(Opened::Directory) };
+    let found = open_one(root, &req.path, "", how).map_err(|fault| root.fault(fault))?;
+    let Some(file) = found else { return Ok(Opened::Directory) };
     let siblings = Coding::ALL.map(|coding| {
         let wanted = req.siblings.has(coding);
         wanted.then(|| open_one(root, &req.path, coding.suffix(), how).ok().flatten()).flatten()
@@ -205,7 +294,7 @@ pub fn open_cached(
         Ok(None) => return Some(Ok(Opened::Directory)),
         // It would block, or there really is nothing left: who may block finds out which.
         Err(OpenFault::Busy | OpenFault::Exhausted) => return None,
-        Err(fault) => return Some(Err(fault)),
+        Err(fault) => return Some(Err(root.fault(fault))),
     };
     let mut siblings = [const { None }; 3];
     for coding in Coding::ALL.into_iter().filter(|coding| req.siblings.has(*coding)) {

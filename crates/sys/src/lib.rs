@@ -35,7 +35,8 @@ pub mod wait;
 
 pub use event::Bell;
 pub use file::{
-    OpenRules, Root, StaticFile, look_again, may_make_files, open_below, open_cached, read_range,
+    Named, OpenRules, Root, StaticFile, look_again, may_make_files, open_below, open_cached,
+    read_range,
 };
 pub use send::{
     SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, discard, fault, recv, recv_now, send,

@@ -15,8 +15,11 @@ use rustix::io::Errno;
 use std::{
     collections::VecDeque,
     fmt, io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-    sync::atomic::{Ordering::SeqCst, fence},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{Ordering::SeqCst, fence},
+    },
     time::Duration,
 };
 
@@ -73,7 +76,7 @@ pub struct Ring {
     /// Rung by the kernel when it can go on with an operation. A ring's own descriptor is not
     /// readable then, if completions wait to be asked for.
     bell: Bell,
-    root: Root,
+    root: Arc<Root>,
     rules: OpenRules,
     /// By token. An operation stays here, untouched, until the kernel has reported it.
     jobs: Vec<Option<Box<Job>>>,
@@ -98,9 +101,22 @@ struct Job {
 }
 
 enum Task {
-    Open { req: OpenReq, stage: OpenStage, file: Option<StaticFile>, siblings: Siblings },
+    /// The root stays the same for all siblings, and open for as long as the kernel may use it.
+    Open {
+        root: Arc<Root>,
+        req: OpenReq,
+        stage: OpenStage,
+        file: Option<StaticFile>,
+        siblings: Siblings,
+    },
     Read(ReadReq<StaticFile>),
-    Warm { file: StaticFile, at: u64, end: u64, next: u64, whole: bool },
+    Warm {
+        file: StaticFile,
+        at: u64,
+        end: u64,
+        next: u64,
+        whole: bool,
+    },
 }
 
 type Siblings = [Option<StaticFile>; 3];
@@ -138,7 +154,16 @@ impl Ring {
         let bell = Bell::new()?;
         ring.submitter().register_eventfd(bell.as_fd().as_raw_fd())?;
         let (jobs, free, done) = (Vec::new(), Vec::new(), VecDeque::new());
-        Ok(Self { ring, bell, root, rules, jobs, free, done })
+        Ok(Self { ring, bell, root: Arc::new(root), rules, jobs, free, done })
+    }
+
+    /// Opens below another root from now on. What is under way stays below the one before.
+    pub fn set_root(&mut self, root: &Root) {
+        match root.try_clone() {
+            Ok(root) => self.root = Arc::new(root),
+            // No descriptor left: what is under way may then find siblings below the new one.
+            Err(_) => drop(self.root.replace(root.as_fd())),
+        }
     }
 
     /// Begins an operation; it may be over when this returns.
@@ -152,7 +177,7 @@ impl Ring {
             }
             work => {
                 let slow = delay(&work, &self.root, self.rules);
-                Box::new(Job::new(work, slow))
+                Box::new(Job::new(work, &self.root, slow))
             }
         };
         let at = self.free.pop().unwrap_or_else(|| {
@@ -215,7 +240,7 @@ impl Ring {
     fn go_on(&mut self, at: usize, mut job: Box<Job>) -> Option<Finished> {
         let resolve = how_to_open(self.rules).bits();
         loop {
-            let entry = job.entry(self.root.as_fd().as_raw_fd(), resolve);
+            let entry = job.entry(resolve);
             self.jobs[at] = Some(job);
             let result = self.submit(at as u64, &entry)?;
             let over = self.jobs[at].take().expect("put there above").step(result);
@@ -272,11 +297,11 @@ impl Drop for Ring {
 }
 
 impl Job {
-    fn new(work: Work, slow: Option<Duration>) -> Self {
+    fn new(work: Work, root: &Arc<Root>, slow: Option<Duration>) -> Self {
         let (task, bytes) = match work {
             Work::Open(req) => {
                 let (stage, siblings) = (OpenStage::File, [const { None }; 3]);
-                (Task::Open { req, stage, file: None, siblings }, 0)
+                (Task::Open { root: Arc::clone(root), req, stage, file: None, siblings }, 0)
             }
             Work::Read(req) => {
                 let bytes = usize::try_from(req.len).unwrap_or(0);
@@ -294,12 +319,12 @@ impl Job {
     }
 
     /// The entry of the next step. It points into this job's heap memory.
-    fn entry(&mut self, root: RawFd, resolve: u64) -> squeue::Entry {
+    fn entry(&mut self, resolve: u64) -> squeue::Entry {
         if let Some(time) = &self.slow {
             return opcode::Timeout::new(std::ptr::from_ref(time)).build();
         }
         match &self.task {
-            Task::Open { req, stage, .. } => {
+            Task::Open { root, req, stage, .. } => {
                 let suffix = match stage {
                     OpenStage::Sibling(coding) => coding.suffix(),
                     _ => "",
@@ -314,7 +339,8 @@ impl Job {
                 };
                 self.how = types::OpenHow::new().flags(flags.bits().into()).resolve(resolve);
                 let path = self.path.as_ptr().cast();
-                opcode::OpenAt2::new(types::Fd(root), path, &raw const self.how).build()
+                let root = types::Fd(root.as_fd().as_raw_fd());
+                opcode::OpenAt2::new(root, path, &raw const self.how).build()
             }
             Task::Read(req) => {
                 let at = req.at + self.buffer.len() as u64;
@@ -343,10 +369,13 @@ impl Job {
             return Next::Step(self);
         }
         match &mut self.task {
-            Task::Open { req, stage, file, siblings } => {
+            Task::Open { root, req, stage, file, siblings } => {
                 match open_step(result, req, *stage, file, siblings) {
                     Ok(next) => *stage = next,
-                    Err(end) => return Next::End(Finished::Opened(end)),
+                    Err(end) => {
+                        let end = end.map_err(|fault| root.fault(fault));
+                        return Next::End(Finished::Opened(end));
+                    }
                 }
                 Next::Step(self)
             }

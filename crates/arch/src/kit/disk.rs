@@ -28,6 +28,8 @@ pub trait Disk {
     fn sent(&mut self, _ns: u64) {}
     /// Forgets what `key` has asked for: its outcome is dropped when it comes.
     fn forget(&mut self, _key: u64) {}
+    /// The root is another directory now: whoever has one of its own takes that.
+    fn renew_root(&mut self) {}
     /// A descriptor that is readable while there is news; `None` if there never is any.
     fn source(&self) -> Option<BorrowedFd<'_>> {
         None

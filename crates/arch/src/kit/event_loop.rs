@@ -22,7 +22,9 @@ use regatta_metrics::{Control, Counter, Histogram, Phase, Slot as TallySlot};
 use regatta_op::{CloseReason, Now, Tick};
 use regatta_origin::Peer;
 use regatta_sys::{
-    Bell, clock,
+    Bell, Root,
+    channel::Channel,
+    clock,
     socket::{self, Connection},
     wait::{Event, Interest, Poller},
 };
@@ -76,6 +78,32 @@ pub struct Surroundings<'a> {
     pub stall_ns: u64,
     /// The cache that is shared with other processes, as is the table of descriptors.
     pub shared: Option<&'a SharedCache<'a>>,
+    /// Where another root comes from, if one may come.
+    pub root: Option<RootSource<'a>>,
+}
+
+/// The root of a loop and its disk, and where the one comes from that takes its place.
+#[derive(Clone, Copy, Debug)]
+pub struct RootSource<'a> {
+    /// What is served.
+    pub root: &'a Root,
+    /// Each record brings a root, and says which it is.
+    pub channel: &'a Channel,
+}
+
+impl RootSource<'_> {
+    /// Replaces the root by the last that has come, and says which it is; `None` if none has, or
+    /// there is no descriptor to take it with.
+    #[must_use]
+    pub fn renew(&self) -> Option<u64> {
+        let (mut record, mut roots) = ([0; 8], Vec::new());
+        while let Ok(8) = self.channel.recv(&mut record, &mut roots, false) {
+            // All but the last are closed.
+            roots.drain(..roots.len() - 1);
+        }
+        self.root.replace(roots.pop()?.as_fd()).ok()?;
+        Some(u64::from_ne_bytes(record))
+    }
 }
 
 /// One loop.
@@ -164,6 +192,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         let mut events = Vec::with_capacity(1024);
         loop {
             self.wait(&mut events)?;
+            self.renew_root(disk);
             // Who is queued in this round has its next turn in the next one.
             let queued = self.again.len();
             for event in events.drain(..) {
@@ -201,6 +230,25 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if self.sweep_on.is_none_or(|on| on <= self.now.tick) {
             let cx = &self.around.cx;
             self.sweep_on = cx.cache.sweep(self.now.tick, &cx.tally);
+        }
+    }
+
+    /// Takes the new root if the master has sent one, and forgets all that is known of the old one.
+    fn renew_root(&self, disk: &mut dyn Disk) {
+        let Surroundings { cx, slot, control, shared, root, .. } = &self.around;
+        let behind = control.root_generation() != slot.root_generation();
+        let Some(root) = root.filter(|_| behind) else { return };
+        let renewed = match shared {
+            None => root.renew(),
+            Some(shared) => shared.member().acquire(|| root.renew()),
+        };
+        if let Some(generation) = renewed {
+            disk.renew_root();
+            cx.cache.clear(self.now.tick, &cx.tally);
+            slot.set_root_generation(generation);
+        } else {
+            // The master sends it again; let there be room for it.
+            cx.cache.relieve(&cx.tally);
         }
     }
 

@@ -242,7 +242,8 @@ fn notice_of(
                 OpenFault::NotAFile => (3, 0),
                 OpenFault::Exhausted => (4, 0),
                 OpenFault::Busy => (5, 0),
-                OpenFault::Other(errno) => (6, errno),
+                OpenFault::RootReplaced => (6, 0),
+                OpenFault::Other(errno) => (7, errno),
             };
             notice[1] = code;
             notice[4..].copy_from_slice(&errno.to_ne_bytes());
@@ -277,6 +278,7 @@ fn outcome(notice: [u8; NOTICE_BYTES], files: Vec<OwnedFd>) -> Option<Outcome> {
             3 => OpenFault::NotAFile,
             4 => OpenFault::Exhausted,
             5 => OpenFault::Busy,
+            6 => OpenFault::RootReplaced,
             _ => OpenFault::Other(errno),
         })),
         _ => return None,
@@ -296,6 +298,7 @@ mod tests {
             OpenFault::NotAFile,
             OpenFault::Exhausted,
             OpenFault::Busy,
+            OpenFault::RootReplaced,
             OpenFault::Other(5),
         ];
         for fault in faults {

@@ -20,7 +20,6 @@ const STACK_BYTES: usize = 128 << 10;
 /// What all threads have in common.
 #[derive(Debug)]
 struct Place {
-    root: Root,
     rules: OpenRules,
     bell: Bell,
 }
@@ -29,7 +28,10 @@ type Said = (usize, Option<Outcome>);
 
 /// Helper threads.
 #[derive(Debug)]
-pub struct Threads {
+pub struct Threads<'a> {
+    root: &'a Root,
+    /// The same directory by a descriptor that belongs to the threads; made for the first of them.
+    theirs: Option<Arc<Root>>,
     place: Arc<Place>,
     /// By helper: where its errands go.
     inboxes: Vec<Option<SyncSender<Errand>>>,
@@ -37,26 +39,30 @@ pub struct Threads {
     said: Receiver<Said>,
 }
 
-impl Threads {
+impl<'a> Threads<'a> {
     /// No threads yet.
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn new(root: &Root, rules: OpenRules) -> io::Result<Self> {
-        let place = Place { root: root.try_clone()?, rules, bell: Bell::new()? };
+    pub fn new(root: &'a Root, rules: OpenRules) -> io::Result<Self> {
+        let place = Arc::new(Place { rules, bell: Bell::new()? });
         let (say, said) = channel();
-        Ok(Self { place: Arc::new(place), inboxes: Vec::new(), say, said })
+        Ok(Self { root, theirs: None, place, inboxes: Vec::new(), say, said })
     }
 }
 
-impl Crew for Threads {
+impl Crew for Threads<'_> {
     fn hire(&mut self) -> io::Result<usize> {
+        let root = match &self.theirs {
+            Some(root) => Arc::clone(root),
+            None => Arc::clone(self.theirs.insert(Arc::new(self.root.try_clone()?))),
+        };
         let free = self.inboxes.iter().position(Option::is_none);
         let helper = free.unwrap_or(self.inboxes.len());
         let (give, take) = sync_channel(1);
         let (place, say) = (Arc::clone(&self.place), self.say.clone());
         let builder = thread::Builder::new().name("helper".to_owned()).stack_size(STACK_BYTES);
-        builder.spawn(move || help(helper, &place, &take, &say))?;
+        builder.spawn(move || help(helper, &root, &place, &take, &say))?;
         match self.inboxes.get_mut(helper) {
             Some(inbox) => *inbox = Some(give),
             None => self.inboxes.push(Some(give)),
@@ -75,6 +81,10 @@ impl Crew for Threads {
         self.inboxes[helper] = None;
     }
 
+    fn renew_root(&mut self) {
+        self.theirs = None;
+    }
+
     fn hear(&mut self) -> Option<(usize, Option<Outcome>)> {
         self.said.try_recv().ok().or_else(|| {
             // Who speaks after this look rings after this silence.
@@ -89,10 +99,10 @@ impl Crew for Threads {
 }
 
 /// A helper's life.
-fn help(helper: usize, place: &Place, errands: &Receiver<Errand>, say: &Sender<Said>) {
+fn help(helper: usize, root: &Root, place: &Place, errands: &Receiver<Errand>, say: &Sender<Said>) {
     let mut scratch = Vec::new();
     for errand in errands {
-        let outcome = run(&errand, place, &mut scratch);
+        let outcome = run(&errand, root, place.rules, &mut scratch);
         // Its files are closed here, not by the loop.
         drop(errand);
         if say.send((helper, Some(outcome))).is_err() {
@@ -102,9 +112,9 @@ fn help(helper: usize, place: &Place, errands: &Receiver<Errand>, say: &Sender<S
     }
 }
 
-fn run(errand: &Errand, place: &Place, scratch: &mut Vec<u8>) -> Outcome {
+fn run(errand: &Errand, root: &Root, rules: OpenRules, scratch: &mut Vec<u8>) -> Outcome {
     match errand {
-        Errand::Open(req) => Outcome::Opened(open_below(&place.root, req, place.rules)),
+        Errand::Open(req) => Outcome::Opened(open_below(root, req, rules)),
         Errand::Touch(req) => {
             scratch.resize(SCRATCH_BYTES, 0);
             // A range that cannot be read is reported by the send or read that it was for.

@@ -128,6 +128,8 @@ pub trait Crew {
     fn give(&mut self, helper: usize, errand: &Errand) -> io::Result<()>;
     /// Lets a helper that has no errand go, or buries one that is gone.
     fn dismiss(&mut self, helper: usize);
+    /// The root is another one: who is started from now on has that.
+    fn renew_root(&mut self) {}
     /// Who has something to say; the outcome is `None` if that helper is gone.
     fn hear(&mut self) -> Option<(usize, Option<Outcome>)>;
     /// Readable while somebody may have something to say.
@@ -155,6 +157,8 @@ pub struct Helpers<'a, C> {
     queue: BTreeMap<Turn, Job>,
     /// By helper: what it is doing.
     busy: Vec<Option<Job>>,
+    /// By helper: whether it has an errand of before the root was replaced, and goes after it.
+    leaves: Vec<bool>,
     /// Those without an errand, and since when they have none: the precise clock.
     idle: Vec<(usize, u64)>,
     /// Helpers there are.
@@ -166,8 +170,8 @@ impl<'a, C: Crew> Helpers<'a, C> {
     /// No helpers yet.
     pub fn new(crew: C, limits: Limits, tally: Tally<'a>) -> Self {
         let (waiting, queue) = (Waiting::default(), BTreeMap::new());
-        let (busy, idle) = (Vec::new(), Vec::new());
-        Self { crew, limits, waiting, queue, busy, idle, count: 0, tally }
+        let (busy, leaves, idle) = (Vec::new(), Vec::new(), Vec::new());
+        Self { crew, limits, waiting, queue, busy, leaves, idle, count: 0, tally }
     }
 
     /// Has an errand run.
@@ -241,15 +245,16 @@ impl<'a, C: Crew> Helpers<'a, C> {
             };
             self.tally.add(Counter::HelperReplies, 1);
             let now = clock::nanos();
-            self.idle.push((helper, now));
+            if std::mem::take(&mut self.leaves[helper]) {
+                self.dismiss((helper, now), now);
+            } else {
+                self.idle.push((helper, now));
+            }
             self.dispatch();
             if self.idle.len() > self.limits.helpers_idle
-                && let Some((helper, since)) = self.idle.pop()
+                && let Some(idle) = self.idle.pop()
             {
-                self.count -= 1;
-                self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
-                self.tally.add(Counter::HelpersDismissed, 1);
-                self.crew.dismiss(helper);
+                self.dismiss(idle, now);
             }
             if let Some(job) = job {
                 self.tally.add(Counter::HelperBusyNs, now.saturating_sub(job.since));
@@ -265,6 +270,27 @@ impl<'a, C: Crew> Helpers<'a, C> {
         }
     }
 
+    /// Lets go of all helpers that have the root of before, as soon as they have done what they
+    /// are doing: others are started.
+    pub fn renew_root(&mut self) {
+        self.crew.renew_root();
+        let now = clock::nanos();
+        while let Some(idle) = self.idle.pop() {
+            self.dismiss(idle, now);
+        }
+        for (leaves, job) in self.leaves.iter_mut().zip(&self.busy) {
+            *leaves = job.is_some();
+        }
+    }
+
+    /// Lets a helper go that has had no errand since then.
+    fn dismiss(&mut self, (helper, since): (usize, u64), now: u64) {
+        self.count -= 1;
+        self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
+        self.tally.add(Counter::HelpersDismissed, 1);
+        self.crew.dismiss(helper);
+    }
+
     /// Readable while there may be news.
     pub fn source(&self) -> BorrowedFd<'_> {
         self.crew.source()
@@ -274,6 +300,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
     fn lost(&mut self, helper: usize, job: Option<Job>) -> Option<Job> {
         self.tally.add(Counter::HelpersLost, 1);
         self.idle.retain(|(idle, _)| *idle != helper);
+        self.leaves[helper] = false;
         self.count -= 1;
         self.crew.dismiss(helper);
         let mut job = job?;
@@ -330,6 +357,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
         self.tally.max(Counter::HelpersOpenMax, self.count as u64);
         if self.busy.len() <= helper {
             self.busy.resize_with(helper + 1, || None);
+            self.leaves.resize(helper + 1, false);
         }
         Some(helper)
     }

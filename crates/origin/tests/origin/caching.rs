@@ -408,6 +408,65 @@ fn who_finds_no_descriptor_waits_for_one() {
     assert_eq!(client.closed, Some(CloseReason::Reset));
 }
 
+/// What is not there while the root is being replaced is looked for again, for three seconds.
+#[test]
+fn what_is_missing_waits_for_the_new_root() {
+    let rig = Rig::new(Site::default());
+    let replaced = || rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::RootReplaced);
+    let ask = || {
+        let mut client = rig.connect();
+        client.feed(get("/ten.txt").as_bytes());
+        client
+    };
+    replaced();
+    let mut client = ask();
+    client.expire(50, 0);
+    assert_eq!(client.output.len(), 0);
+    rig.faults.borrow_mut().clear();
+    client.expire(50, 0);
+    assert_eq!(client.statuses(), [200]);
+    // What is known is as good as for those who do not look whether it changed.
+    rig.pass(1000);
+    replaced();
+    let mut client = ask();
+    assert_eq!(client.output.len(), 0);
+    client.expire(50, 0);
+    assert_eq!(client.statuses(), [200]);
+    // It does not come.
+    rig.cx().cache.clear(rig.now().tick, &rig.cx().tally);
+    let mut client = ask();
+    for _ in 0..59 {
+        client.expire(50, 0);
+        assert_eq!(client.output.len(), 0);
+    }
+    client.expire(50, 0);
+    assert_eq!(client.statuses(), [404]);
+    // Its client ends its half: it is told now.
+    rig.pass(10_000);
+    let mut client = ask();
+    client.end();
+    assert_eq!(client.statuses(), [404]);
+}
+
+/// What was asked for below the old root, and comes later, is sent and not remembered.
+#[test]
+fn nothing_of_the_old_root_is_remembered() {
+    let rig = Rig::new(Site::default());
+    let ten = || body(&rig, "/ten.txt");
+    let first = ten();
+    let opens = rig.opens.get();
+    assert_eq!((ten(), rig.opens.get()), (first.clone(), opens));
+    rig.cx().cache.clear(rig.now().tick, &rig.cx().tally);
+    rig.cache.check_invariants();
+    assert_eq!((rig.cache.entries(), rig.cache.negatives(), rig.cache.bytes()), (0, 0, 0));
+    for asked in 1..3 {
+        assert_eq!((ten(), rig.opens.get()), (first.clone(), opens + asked), "asked in that tick");
+    }
+    rig.pass(1);
+    ten();
+    assert_eq!((ten(), rig.opens.get()), (first, opens + 3));
+}
+
 /// What the cache keeps open is the first to go where descriptors are needed.
 #[test]
 fn the_cache_gives_up_descriptors_that_are_needed() {

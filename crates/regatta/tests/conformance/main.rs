@@ -19,6 +19,7 @@ mod conditionals;
 mod config;
 mod content;
 mod counters;
+mod deploys;
 mod disk;
 mod equality;
 mod fields;

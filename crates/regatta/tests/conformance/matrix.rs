@@ -36,6 +36,9 @@ macro_rules! always {
             counters: of_replies of_the_cache of_the_ends_of_connections of_accepts
                 of_a_worker_that_died of_histograms of_many_deadlines accept_count_is_a_bound
                 calls_of_a_hit;
+            deploys: by_a_link by_moving by_exchange what_is_new_is_waited_for
+                a_new_worker_has_the_new_root hangup_says_what_is_served
+                a_missing_root_is_said_once;
             fields: of_every_file tags_tell_files_apart media_types types_are_a_setting
                 charset_is_a_setting nosniff_is_a_setting
                 pages_revalidate_and_hashed_assets_live cache_control_is_a_setting

@@ -70,8 +70,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Text,
         ".",
         "The directory whose files are served.",
-        "It is opened once, at start, and the kernel keeps every request below it (openat2, \
-         RESOLVE_BENEATH). A relative path starts at the working directory. Keep named pipes and \
+        "The kernel keeps every request below it (openat2, RESOLVE_BENEATH). The path is looked at \
+         every second, and at once after SIGHUP: if it names another directory, by a link that \
+         leads elsewhere or by renaming, that is served within 2 seconds, and nothing of the old \
+         one stays open but what is being sent (docs/decisions/the-root-is-a-path.md). The \
+         serving user must be able to reach it by its path, which starts at the working directory \
+         if it is relative. Keep named pipes and \
          devices out of it: they are not served, but a request for one opens it, which who waits \
          at the other end may notice.",
     ),

@@ -37,7 +37,8 @@ impl Prepared {
         let bells = self.env.bells.iter().chain(&self.ready).chain(&self.keeper);
         let keep = self.env.sockets.iter().map(AsFd::as_fd);
         let keep = keep.chain(bells.map(AsFd::as_fd)).chain(logs.iter().map(AsFd::as_fd));
-        let keep = keep.chain([self.env.root.as_fd()]);
+        let channels = self.env.root_channels.iter().map(AsFd::as_fd);
+        let keep = keep.chain(channels).chain([self.env.root.as_fd()]);
         let keep: Vec<RawFd> = keep.map(|fd: BorrowedFd<'_>| fd.as_raw_fd()).collect();
         fork_worker(&keep, || self.keep_workers().unwrap_or_else(|code| code))
     }
@@ -47,6 +48,7 @@ impl Prepared {
         self.become_user(format_args!("the keeper"))?;
         // The books begin with what is open.
         self.errors.tick();
+        self.root.leave_to_master();
         let Self { env, errors, workers, .. } = &mut *self;
         let seed = RandomState::new().hash_one(process::id());
         let failed = |what: &str, error: io::Error| {
@@ -72,7 +74,9 @@ impl Master<'_> {
         if let Some(bell) = &self.prepared.keeper {
             bell.clear();
         }
-        let control = *self.prepared.env.arena.control();
+        let Prepared { env, root, .. } = &mut *self.prepared;
+        root.renew(env);
+        let control = *env.arena.control();
         match control.phase() {
             Phase::Run => {}
             Phase::Drain => self.staff.drain(Tick(control.drain_deadline_ms())),

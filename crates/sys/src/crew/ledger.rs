@@ -368,7 +368,9 @@ fn is_worker_like(fd: RawFd) -> bool {
                 .is_ok_and(|family| [AddressFamily::INET, AddressFamily::INET6].contains(&family));
             internet && sockopt::socket_acceptconn(borrowed) == Ok(false)
         }
-        FileType::RegularFile | FileType::Directory => rustix::fs::fcntl_getfl(borrowed)
+        // To be read, or a root.
+        FileType::Directory => true,
+        FileType::RegularFile => rustix::fs::fcntl_getfl(borrowed)
             .is_ok_and(|flags| !flags.intersects(OFlags::PATH | OFlags::WRONLY | OFlags::RDWR)),
         _ => fs::read_link(format!("/proc/self/fd/{fd}"))
             .is_ok_and(|link| link.as_os_str() == "anon_inode:[eventpoll]"),

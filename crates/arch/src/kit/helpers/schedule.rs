@@ -13,6 +13,9 @@ pub(crate) struct Moved<'a> {
     bell: Bell,
     place: Option<(&'a Root, OpenRules)>,
     helpers: Vec<State>,
+    /// Which root is served, and by helper which it has.
+    root: u32,
+    roots: Vec<u32>,
     /// Helpers die and cannot be started.
     pub(crate) ill: bool,
     /// How much they may say before there is nothing to hear for now.
@@ -38,7 +41,8 @@ impl<'a> Moved<'a> {
     pub(crate) fn new(seed: u64, place: Option<(&'a Root, OpenRules)>) -> Self {
         let (dice, bell) = (Dice::new(seed ^ u64::MAX), Bell::new().unwrap());
         let (helpers, talkative, hang) = (Vec::new(), false, false);
-        Self { dice, bell, place, helpers, ill: true, breath: 0, talkative, hang }
+        let (root, roots) = (0, Vec::new());
+        Self { dice, bell, place, helpers, root, roots, ill: true, breath: 0, talkative, hang }
     }
 
     /// These, who need not be told that they may speak.
@@ -77,10 +81,13 @@ impl Crew for Moved<'_> {
         let at = free.unwrap_or(self.helpers.len());
         self.helpers.resize_with(self.helpers.len().max(at + 1), || State::Away);
         self.helpers[at] = State::Idle;
+        self.roots.resize(self.helpers.len(), 0);
+        self.roots[at] = self.root;
         Ok(at)
     }
 
     fn give(&mut self, helper: usize, errand: &Errand) -> io::Result<()> {
+        assert_eq!(self.roots[helper], self.root, "it would look below the root of before");
         match self.helpers[helper] {
             State::Idle if self.hang && self.dice.once_in(12) => {
                 self.helpers[helper] = State::Hung;
@@ -98,6 +105,10 @@ impl Crew for Moved<'_> {
     fn dismiss(&mut self, helper: usize) {
         let state = std::mem::replace(&mut self.helpers[helper], State::Away);
         assert!(matches!(state, State::Idle | State::Dead), "dismissed while {state:?}");
+    }
+
+    fn renew_root(&mut self) {
+        self.root += 1;
     }
 
     fn hear(&mut self) -> Option<(usize, Option<Outcome>)> {
@@ -200,6 +211,10 @@ fn every_errand_ends_once_whoever_dies() {
                         helpers.forget(*key);
                         waiting.remove(key);
                     }
+                }
+                3 if dice.once_in(8) => {
+                    helpers.renew_root();
+                    assert!(helpers.idle.is_empty(), "who is idle has the root of before open");
                 }
                 _ => hear(&mut helpers, &mut waiting, dice.below(6)),
             }

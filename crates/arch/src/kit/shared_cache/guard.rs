@@ -42,7 +42,7 @@ impl SharedCache<'_> {
         // Nobody who lives changes an entry now.
         let unclear = grip.died || self.layout().header[UPDATING].load(Relaxed) > 0;
         if unclear {
-            self.clear(tally);
+            self.clear_up(tally);
         }
         change(unclear);
         drop(grip);
@@ -68,14 +68,19 @@ impl SharedCache<'_> {
 
     /// Empties the cache: somebody died in the middle of a change, or of one that is guarded by
     /// another lock than the table's, which only this one may then reset. Alone; to be settled.
-    pub(super) fn clear(&self, tally: &Tally<'_>) {
+    pub(super) fn clear_up(&self, tally: &Tally<'_>) {
+        tally.add(Counter::CacheRepairs, 1);
+        self.empty(tally);
+    }
+
+    /// Forgets everything. Alone; to be settled.
+    pub(super) fn empty(&self, tally: &Tally<'_>) {
         let layout = self.layout();
         let entries: u64 =
             Rank::ALL.into_iter().map(|rank| layout.shelf(rank).len.load(Relaxed)).sum();
         tally.add(Counter::CacheEntriesRemoved, entries);
         tally.add(Counter::CacheBytesRemoved, layout.header[BYTES].load(Relaxed));
         tally.add(Counter::CacheFdsRemoved, layout.header[DESCRIPTORS].load(Relaxed));
-        tally.add(Counter::CacheRepairs, 1);
         layout.clear();
         layout.header[HEAP_LOCK].store(0, Relaxed);
         layout.header[UPDATING].store(0, Relaxed);
@@ -83,13 +88,13 @@ impl SharedCache<'_> {
         self.emptied.set(true);
     }
 
-    /// [`SharedCache::clear`], for who found an entry's or the heap's lock in a dead hand. Under
+    /// [`SharedCache::clear_up`], for who found an entry's or the heap's lock in a dead hand. Under
     /// no lock of the table.
     #[cold]
     pub(super) fn repair(&self, tally: &Tally<'_>) {
         self.alone(tally, |cleared| {
             if !cleared {
-                self.clear(tally);
+                self.clear_up(tally);
             }
         });
     }

@@ -18,6 +18,8 @@ pub(super) const FREE_ENTRY: usize = 50;
 pub(super) const FRESH_ENTRY: usize = 51;
 pub(super) const FREE_BLOCK: usize = 52;
 pub(super) const FRESH_BLOCK: usize = 53;
+/// What was to be opened before this tick is not remembered any more.
+pub(super) const CLEARED: usize = 54;
 /// When the sweep goes on, and behind which entry.
 pub(super) const SWEEP_ON: usize = 56;
 pub(super) const SWEEP_AT: usize = 57;

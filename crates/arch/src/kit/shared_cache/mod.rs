@@ -17,7 +17,7 @@ use crate::options::choice;
 use copies::{Copies, Unpacked};
 use foldhash::fast::FixedState;
 use guard::Died;
-use layout::{CHANGES, Layout, RING_WORDS};
+use layout::{CHANGES, CLEARED, Layout, RING_WORDS};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenFault, Tick};
 use regatta_origin::{
@@ -282,7 +282,7 @@ impl<'a> SharedCache<'a> {
         let hash = self.hasher.hash_one(path);
         let grip = self.look(tally);
         if grip.died {
-            self.clear(tally);
+            self.clear_up(tally);
             drop(grip);
             self.settle(tally);
             return Ok(Lookup::Miss);
@@ -356,6 +356,17 @@ impl Cache<StaticFile> for SharedCache<'_> {
     fn remove(&self, path: &[u8], tally: &Tally<'_>) {
         self.remove_if(self.hasher.hash_one(path), path, |_| true, tally);
     }
+
+    /// Each of those who share it calls this when it has taken its new root: what it has put in
+    /// until then goes with its own call.
+    fn clear(&self, now: Tick, tally: &Tally<'_>) {
+        self.alone(tally, |empty| {
+            self.layout().header[CLEARED].fetch_max(now.after(1).0, Relaxed);
+            if !empty {
+                self.empty(tally);
+            }
+        });
+    }
 }
 
 impl fmt::Debug for SharedCache<'_> {
@@ -393,7 +404,8 @@ fn fault_bits(fault: OpenFault) -> u64 {
         OpenFault::NotAFile => (3, 0),
         OpenFault::Exhausted => (4, 0),
         OpenFault::Busy => (5, 0),
-        OpenFault::Other(errno) => (6, errno),
+        OpenFault::RootReplaced => (6, 0),
+        OpenFault::Other(errno) => (7, errno),
     };
     which << 4 | u64::from(errno.cast_unsigned()) << 32
 }
@@ -407,6 +419,7 @@ fn fault(kind: u64) -> OpenFault {
         3 => OpenFault::NotAFile,
         4 => OpenFault::Exhausted,
         5 => OpenFault::Busy,
+        6 => OpenFault::RootReplaced,
         _ => OpenFault::Other(u32::try_from(kind >> 32).unwrap_or(0).cast_signed()),
     }
 }

@@ -2,7 +2,7 @@
 use super::{
     DIRECTORY, Died, FILE, KIND, Locking, MISSING, SharedCache, fault_bits,
     heap::END,
-    layout::{BYTES, DESCRIPTORS, ENTRY_BYTES, FRESH_ENTRY, SWEEP_AT, SWEEP_ON, UPDATING},
+    layout::{BYTES, CLEARED, DESCRIPTORS, ENTRY_BYTES, FRESH_ENTRY, SWEEP_AT, SWEEP_ON, UPDATING},
     table::{Node, Rank, Times, chain_parts, chain_word},
 };
 use regatta_metrics::{Counter, Tally};
@@ -46,6 +46,10 @@ impl SharedCache<'_> {
         opened: Option<Tick>,
         tally: &Tally<'_>,
     ) -> Result<(), Died> {
+        let cleared = self.layout().header[CLEARED].load(Relaxed);
+        if opened.is_some_and(|opened| opened.0 < cleared) {
+            return Ok(()); // perhaps found below a root that is served no more
+        }
         let mut content = self.room.take();
         content.clear();
         let result = match self.load(path, entry, opened, &mut content) {
@@ -157,7 +161,7 @@ impl SharedCache<'_> {
         let layout = self.layout();
         let grip = self.look(tally);
         if grip.died {
-            self.clear(tally);
+            self.clear_up(tally);
             return Ok(false);
         }
         let Some(at) = layout.find(load.hash, load.path) else { return Ok(false) };

@@ -212,6 +212,27 @@ fn a_change_replaces_the_entry_for_all() {
     }
 }
 
+/// What was asked for before the root was replaced, by whomever, is not remembered after it.
+#[test]
+fn nothing_of_the_old_root_is_remembered() {
+    for locking in BOTH {
+        let rig = Rig::new(locking, rules(8, 8));
+        let [a, b] = rig.sides();
+        for file in 1..5 {
+            assert!(!rig.ask(&a, 0, file) && rig.ask(&b, 1, file));
+        }
+        a.clear(Tick(100), &rig.tally(0));
+        b.follow(&rig.tally(1));
+        assert_eq!((rig.crew.files(), b.entries()), ((0, 0), 0));
+        let old = rig.entry(rig.members[1], 5);
+        b.put(b"5", &old, Tick(100), &rig.tally(1));
+        assert!(matches!(a.get(b"5", Tick(101), &rig.tally(0)), Lookup::Miss));
+        b.put(b"5", &old, Tick(101), &rig.tally(1));
+        assert!(matches!(a.get(b"5", Tick(101), &rig.tally(0)), Lookup::Fresh(_)));
+        assert_eq!(rig.tally(0).slot().get(Counter::CacheRepairs), 0, "nothing was broken");
+    }
+}
+
 /// Who opened a file later knows better, whoever comes first; a body belongs to its file.
 #[test]
 fn what_is_older_does_not_replace_what_is_younger() {

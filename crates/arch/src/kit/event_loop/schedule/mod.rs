@@ -373,6 +373,7 @@ impl Scene<'_, '_> {
             log: &NoLog,
             stall_ns: u64::MAX,
             shared,
+            root: None,
         };
         let member = shared.map(SharedCache::member);
         let setting = Setting { seed: self.seed, root: &self.place.root, tally, member };

@@ -1,0 +1,245 @@
+//! The root is a path: whatever way another directory gets its name, that is served soon, no answer
+//! on the way is anything but one release's, and nothing of the old one stays open.
+
+use crate::client::{Answer, Client};
+use crate::harness::{Launch, PATIENCE, Server, Variant, alive, children, eventually, kill};
+use crate::site::{Site, pattern};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Until then all answers are of the new release: what users are promised.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What both releases have: one that is kept in memory, one that is sent from its file, and one
+/// with a sibling.
+const FILES: [(&str, usize); 4] =
+    [("small.txt", 700), ("large.bin", 200_000), ("page.html", 3000), ("page.html.gz", 900)];
+
+/// The bytes of a file of a release: the first says which release it is.
+fn bytes(release: u8, name: &str, len: usize) -> Vec<u8> {
+    let mut bytes = pattern(len, usize::from(release) * 1000 + name.len());
+    bytes[0] = release;
+    bytes
+}
+
+fn release(site: &Site, number: u8) -> PathBuf {
+    let path = site.beside(&format!("release-{number}"));
+    fs::create_dir(&path).expect("a folder");
+    for (name, len) in FILES {
+        fs::write(path.join(name), bytes(number, name, len)).expect("a file");
+    }
+    fs::write(path.join(format!("only-{number}.txt")), "here").expect("a file");
+    path
+}
+
+/// A server over `current`, a link to the first release.
+fn linked(variant: &Variant, site: &Site) -> Server {
+    symlink(release(site, 1), site.beside("current")).expect("a link");
+    Launch::new(variant, &site.beside("current")).start()
+}
+
+/// Leads `current` to another release, as `ln -sfn` by a rename does.
+fn link(site: &Site, to: &Path) {
+    symlink(to, site.beside("next")).expect("a link");
+    fs::rename(site.beside("next"), site.beside("current")).expect("a rename");
+}
+
+/// The release that an answer is of, all of it.
+fn release_of(answer: &Answer, target: &str) -> u8 {
+    let coded = answer.field("Content-Encoding").is_some();
+    let name = if coded { format!("{target}.gz") } else { target.to_owned() };
+    assert_eq!(answer.status, 200, "/{target}: {}", answer.brief());
+    let number = answer.body.first().copied().unwrap_or_default();
+    let right = answer.body == bytes(number, &name, answer.body.len());
+    assert!(right, "/{target} is no release's: {}", answer.brief());
+    number
+}
+
+fn ask(client: &mut Client, target: &str, coding: &str) -> u8 {
+    let answer = client.ask("GET", &format!("/{target}"), &[("Accept-Encoding", coding)]);
+    release_of(&answer, target)
+}
+
+const ASKED: [(&str, &str); 4] = [
+    ("small.txt", "identity"),
+    ("large.bin", "identity"),
+    ("page.html", "gzip"),
+    ("page.html", "identity"),
+];
+
+/// Every process of the server, those of its workers included.
+fn family(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    children(pid).into_iter().for_each(|child| all.extend(family(child)));
+    all
+}
+
+/// What processes of the server have open of a release that is served no more.
+fn left_open(server: &Server, site: &Site, served: &Path) -> Vec<String> {
+    let beside = site.beside("");
+    let served = fs::canonicalize(served).expect("a folder");
+    let of = |pid| {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+        links.map(move |link| (pid, link)).collect::<Vec<_>>()
+    };
+    let open = family(server.pid()).into_iter().flat_map(of);
+    let old = open.filter(|(_, link)| {
+        let deleted = link.to_string_lossy().ends_with(" (deleted)");
+        link.starts_with(&beside) && (deleted || !link.starts_with(&served))
+    });
+    old.map(|(pid, link)| format!("{pid}: {}", link.display())).collect()
+}
+
+/// Deploys twice while clients ask; `deploy` puts release `number` in the place of the one before,
+/// which is deleted, and says where the served directory is.
+fn twice(variant: &Variant, root: &str, deploy: impl Fn(&Site, u8) + Sync) {
+    let site = Site::new();
+    let server = if root == "current" {
+        linked(variant, &site)
+    } else {
+        fs::rename(release(&site, 1), site.beside(root)).expect("a rename");
+        Launch::new(variant, &site.beside(root)).start()
+    };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asker = |(target, coding): (&'static str, &'static str)| {
+            let (server, over) = (&server, &over);
+            scope.spawn(move || {
+                let mut client = server.connect();
+                let mut last_old = [Instant::now(); 4];
+                while !over.load(Ordering::Relaxed) {
+                    let asked = Instant::now();
+                    let number = ask(&mut client, target, coding);
+                    last_old[usize::from(number)] = asked;
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+                last_old
+            })
+        };
+        let askers = ASKED.map(asker);
+        let mut switched = Vec::new();
+        for number in [2, 3] {
+            std::thread::sleep(Duration::from_millis(100));
+            deploy(&site, number);
+            switched.push(Instant::now());
+            std::thread::sleep(SOON);
+        }
+        over.store(true, Ordering::Relaxed);
+        for last in askers.map(|asker| asker.join().expect("an asker")) {
+            for (old, switched) in (1..3).zip(&switched) {
+                let took = last[old].saturating_duration_since(*switched);
+                assert!(took < SOON, "release {old} for {took:?} after the next came");
+            }
+            assert!(last[3] > switched[1], "release 3 was never seen");
+        }
+    });
+    let left = || left_open(&server, &site, &site.beside(root));
+    assert!(eventually(PATIENCE, || left().is_empty()), "still open: {:?}", left());
+}
+
+fn remove(path: &Path) {
+    fs::remove_dir_all(path).expect("a folder of ours");
+}
+
+/// A link is led to another release in one step, and the old release is deleted at once.
+pub(crate) fn by_a_link(variant: &Variant) {
+    twice(variant, "current", |site, number| {
+        link(site, &release(site, number));
+        remove(&site.beside(&format!("release-{}", number - 1)));
+    });
+}
+
+/// The old directory is moved away and the new one is moved in.
+pub(crate) fn by_moving(variant: &Variant) {
+    twice(variant, "www", |site, number| {
+        let new = release(site, number);
+        fs::rename(site.beside("www"), site.beside("old")).expect("a rename");
+        std::thread::sleep(Duration::from_millis(20));
+        fs::rename(new, site.beside("www")).expect("a rename");
+        remove(&site.beside("old"));
+    });
+}
+
+/// Two directories exchange their names.
+pub(crate) fn by_exchange(variant: &Variant) {
+    twice(variant, "www", |site, number| {
+        let (new, www) = (release(site, number), site.beside("www"));
+        renameat_with(CWD, &new, CWD, &www, RenameFlags::EXCHANGE).expect("a rename");
+        remove(&new);
+    });
+}
+
+/// Who asks for what only the new release has, when it is not served yet and the old one is gone,
+/// waits for it.
+pub(crate) fn what_is_new_is_waited_for(variant: &Variant) {
+    let site = Site::new();
+    let server = linked(variant, &site);
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, "small.txt", "identity"), 1);
+    link(&site, &release(&site, 2));
+    remove(&site.beside("release-1"));
+    client.get("/only-2.txt").expect(200);
+    client.get("/never.txt").expect(404);
+    client.get("/only-1.txt").expect(404);
+}
+
+/// Workers that are started after a deployment start with the root of now.
+pub(crate) fn a_new_worker_has_the_new_root(variant: &Variant) {
+    let site = Site::new();
+    let server = linked(variant, &site);
+    link(&site, &release(&site, 2));
+    let new = || ask(&mut server.connect(), "small.txt", "identity") == 2;
+    assert!(eventually(PATIENCE, new), "never the new one");
+    std::thread::sleep(Duration::from_millis(100));
+    for worker in server.workers() {
+        kill(worker, Signal::KILL);
+        assert!(eventually(PATIENCE, || !alive(worker)), "{worker} lives on");
+    }
+    assert!(eventually(PATIENCE, || !server.workers().is_empty()), "no worker comes");
+    for _ in 0..8 {
+        assert_eq!(ask(&mut server.connect(), "small.txt", "identity"), 2);
+    }
+    link(&site, &release(&site, 3));
+    let new = || ask(&mut server.connect(), "small.txt", "identity") == 3;
+    assert!(eventually(PATIENCE, new), "never the third one");
+    let left = || left_open(&server, &site, &site.beside("release-3"));
+    assert!(eventually(PATIENCE, || left().is_empty()), "still open: {:?}", left());
+}
+
+/// SIGHUP looks at once, and says what is served.
+pub(crate) fn hangup_says_what_is_served(variant: &Variant) {
+    let site = Site::new();
+    let server = linked(variant, &site);
+    server.signal(Signal::HUP);
+    let said = |what: &str| eventually(PATIENCE, || server.stderr().contains(what));
+    assert!(said("release-1) as before"), "{}", server.stderr());
+    link(&site, &release(&site, 2));
+    server.signal(Signal::HUP);
+    assert!(said("release-2)"), "{}", server.stderr());
+    let new = || ask(&mut server.connect(), "small.txt", "identity") == 2;
+    assert!(eventually(PATIENCE, new), "said, and not served");
+}
+
+/// A root that is not there, or is no directory, changes nothing but a line in the log.
+pub(crate) fn a_missing_root_is_said_once(variant: &Variant) {
+    let site = Site::new();
+    let server = linked(variant, &site);
+    fs::remove_file(site.beside("current")).expect("a link");
+    let said = |what: &str| server.stderr().matches(what).count();
+    assert!(eventually(PATIENCE, || said("is served on") == 1), "{}", server.stderr());
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(said("is served on"), 1, "{}", server.stderr());
+    assert_eq!(ask(&mut server.connect(), "small.txt", "identity"), 1);
+    fs::write(site.beside("current"), "no directory").expect("a file");
+    server.signal(Signal::HUP);
+    assert!(eventually(PATIENCE, || said("Not a directory") == 1), "{}", server.stderr());
+    link(&site, &release(&site, 2));
+    let new = || ask(&mut server.connect(), "small.txt", "identity") == 2;
+    assert!(eventually(PATIENCE, new), "never the new one");
+}
