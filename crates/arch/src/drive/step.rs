@@ -169,6 +169,8 @@ pub struct Io<'a> {
 
 /// Runs one connection until it would block or its budget is spent.
 pub fn step(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
+    // Where sends block, what came before in this round was not this peer's time.
+    let now = if io.rules.patience.is_some() { at_present(now) } else { now };
     let turn = advance(slot, key, io, now, cx);
     if turn == Turn::Parked && slot.hangup { parked(slot, now, cx) } else { turn }
 }
@@ -355,7 +357,7 @@ fn send(
     }
 }
 
-/// The time after a call that may have blocked.
+/// The time after calls that may have blocked.
 #[cold]
 fn at_present(now: Now) -> Now {
     Now { tick: Tick(clock::nanos() / 1_000_000), ..now }
