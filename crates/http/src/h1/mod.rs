@@ -21,4 +21,4 @@ pub use parse::{
 pub use response::{ResponseFault, ResponseHead, parse_response};
 pub use scan::{LEADING_LINES_MAX, Scan, scan_head};
 pub use seen::{PLACES, SECTION_BYTES_MAX, Seen};
-pub use strict::FIELDS_MAX;
+pub use strict::{FIELDS_MAX, FIELDS_USUAL};

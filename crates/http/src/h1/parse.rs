@@ -8,7 +8,7 @@
 //! | [`parse_first`] | a head with anything behind it | [`parse_request`], fuzzing |
 //! | [`parse_request`] | one whole head: again when the disk has answered | `origin`, `explain` |
 use super::{
-    Body, FIELDS_MAX, Scan,
+    Body, FIELDS_MAX, FIELDS_USUAL, Scan,
     framing::{Ambiguous, Framing},
     scan::{scan_head, skip_empty_lines},
     strict,
@@ -19,7 +19,9 @@ use crate::{
     field::{members, same},
     target::{self, Target, TargetFault},
 };
+use alloc::vec;
 use core::mem::MaybeUninit;
+use memchr::memchr_iter;
 
 /// A protocol version that is spoken here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +56,7 @@ pub struct HeadLimits {
 
 impl Default for HeadLimits {
     fn default() -> Self {
-        Self { head_bytes_max: 16 << 10, target_bytes_max: 8 << 10, fields_max: FIELDS_MAX }
+        Self { head_bytes_max: 16 << 10, target_bytes_max: 8 << 10, fields_max: FIELDS_USUAL }
     }
 }
 
@@ -73,8 +75,10 @@ pub enum HeadFault {
     Target,
     /// The request target is over `target_bytes_max`.
     TargetTooLong,
-    /// The head is over `head_bytes_max`, or has more than `fields_max` field lines.
+    /// The head is over `head_bytes_max`.
     HeadTooLarge,
+    /// The head has more than `fields_max` field lines.
+    TooManyFields,
     /// An HTTP version that is not spoken here.
     Version,
 }
@@ -88,7 +92,7 @@ impl HeadFault {
                 Status::BAD_REQUEST
             }
             Self::TargetTooLong => Status::URI_TOO_LONG,
-            Self::HeadTooLarge => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::HeadTooLarge | Self::TooManyFields => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Version => Status::HTTP_VERSION_NOT_SUPPORTED,
         }
     }
@@ -104,6 +108,7 @@ impl HeadFault {
             Self::Target => "invalid request target",
             Self::TargetTooLong => "request target too long",
             Self::HeadTooLarge => "request head too large",
+            Self::TooManyFields => "too many field lines",
             Self::Version => "HTTP version not supported",
         }
     }
@@ -244,9 +249,9 @@ pub fn parse_into<'a>(
 ) -> Result<bool, HeadFault> {
     let start = skip_empty_lines(bytes).ok_or(HeadFault::RequestLine)?;
     let text = &bytes[start..];
-    let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut slots = [const { MaybeUninit::uninit() }; FIELDS_USUAL];
     let mut request = httparse::Request::new(&mut []);
-    let slots = &mut slots[..limits.fields_max.min(FIELDS_MAX)];
+    let slots = &mut slots[..limits.fields_max.min(FIELDS_USUAL)];
     let parsed = request.parse_with_uninit_headers(text, slots);
     if request.path.is_some_and(|target| target.len() > limits.target_bytes_max) {
         return Err(HeadFault::TargetTooLong);
@@ -270,17 +275,22 @@ pub fn parse_into<'a>(
         Err(httparse::Error::Version) if is_later_minor(after_target(text, &request)) => {
             request.headers = &mut [];
             request.version = Some(1);
-            parse_later(text, start, limits, &request, head)
+            parse_apart(text, start, limits, &request, head)
+        }
+        Err(httparse::Error::TooManyHeaders) if limits.fields_max > FIELDS_USUAL => {
+            request.headers = &mut [];
+            parse_apart(text, start, limits, &request, head)
         }
         Err(error) => refused(text, &request, error),
     }
 }
 
-/// What [`parse_into`] does with a later minor version of HTTP/1, which is read as the latest that
-/// is known here (RFC 9110 §6.2). `request` has the request line.
+/// What [`parse_into`] does if the field section must be parsed by itself, with room from the heap:
+/// where there are more than [`FIELDS_USUAL`] lines, and behind a later minor version of HTTP/1,
+/// which is read as the latest that is known here (RFC 9110 §6.2). `request` has the request line.
 #[cold]
 #[inline(never)]
-fn parse_later<'a>(
+fn parse_apart<'a>(
     text: &'a [u8],
     start: usize,
     limits: &HeadLimits,
@@ -293,9 +303,10 @@ fn parse_later<'a>(
         None | Some([] | [b'\r']) => return Ok(false),
         Some(_) => return Err(HeadFault::RequestLine),
     };
-    let mut slots = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let slots = &mut slots[..limits.fields_max.min(FIELDS_MAX)];
-    match httparse::parse_headers(after, slots) {
+    // No more room than there are lines, one of which may have no end yet.
+    let lines = memchr_iter(b'\n', after).count() + 1;
+    let mut slots = vec![httparse::EMPTY_HEADER; lines.min(limits.fields_max).min(FIELDS_MAX)];
+    match httparse::parse_headers(after, &mut slots) {
         Ok(httparse::Status::Complete((len, lines))) => {
             let len = text.len() - after.len() + len;
             head.fields = strict::section(&text[..len], lines).ok_or(HeadFault::FieldLine)?;
@@ -311,7 +322,7 @@ fn parse_later<'a>(
             Scan::Partial => Ok(false),
             Scan::End(_) | Scan::Bad => Err(HeadFault::FieldLine),
         },
-        Err(httparse::Error::TooManyHeaders) => Err(HeadFault::HeadTooLarge),
+        Err(httparse::Error::TooManyHeaders) => Err(HeadFault::TooManyFields),
         Err(_) => Err(HeadFault::FieldLine),
     }
 }
@@ -419,7 +430,7 @@ fn refused(
             Some(rest) if rest.len() < 8 && rest.iter().all(u8::is_ascii_graphic) => Ok(false),
             _ => Err(HeadFault::RequestLine),
         },
-        Error::TooManyHeaders => Err(HeadFault::HeadTooLarge),
+        Error::TooManyHeaders => Err(HeadFault::TooManyFields),
         Error::HeaderName | Error::HeaderValue => Err(HeadFault::FieldLine),
         Error::NewLine => Err(line_fault(text, request)),
         Error::Token | Error::Status => Err(HeadFault::RequestLine),

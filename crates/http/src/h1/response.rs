@@ -1,6 +1,6 @@
 //! Response heads, as a client reads them (RFC 9112 §4, §6.3).
 use super::{
-    Body, FIELDS_MAX, ResponseBody, Version,
+    Body, FIELDS_USUAL, ResponseBody, Version,
     framing::{Ambiguous, Framing},
     parse::Options,
     scan::skip_empty_lines,
@@ -43,14 +43,14 @@ pub enum ResponseFault {
 /// `method`, which decides whether there is content.
 ///
 /// A response in HTTP/1.0 may have `Transfer-Encoding` no more than a request; several equal
-/// `Content-Length` lines are refused, and more than [`FIELDS_MAX`] field lines.
+/// `Content-Length` lines are refused, and more than [`FIELDS_USUAL`] field lines.
 ///
 /// # Errors
 /// [`ResponseFault`] says what is wrong.
 pub fn parse_response(bytes: &[u8], method: Method) -> Result<ResponseHead<'_>, ResponseFault> {
     let start = skip_empty_lines(bytes).ok_or(ResponseFault::StatusLine)?;
     let text = &bytes[start..];
-    let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut slots = [const { MaybeUninit::uninit() }; FIELDS_USUAL];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
         &mut response,

@@ -1,9 +1,12 @@
 //! What `httparse` lets pass in a head and we do not: lines that end in a bare LF.
 use crate::Fields;
 
-/// The most field lines that a head may have, whatever the limits say: they are noted on the stack
-/// while a head is parsed.
-pub const FIELDS_MAX: usize = 64;
+/// The most field lines that a request head may have, whatever the limits say.
+pub const FIELDS_MAX: usize = 1024;
+
+/// As many field lines are noted on the stack while a head is parsed. Of a request with more, the
+/// field section is parsed again, with room from the heap.
+pub const FIELDS_USUAL: usize = 64;
 
 /// The field section of `text`, exactly one head, with its `lines` in order; `None` unless each
 /// line of the head, the request or status line with them, ends in CRLF.

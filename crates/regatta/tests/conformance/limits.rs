@@ -61,6 +61,13 @@ pub(crate) fn too_many_fields(variant: &Variant) {
     client.send(with(8));
     client.answer("GET").expect(200);
     refused(server.connect(), &with(9), 431);
+    let server = serve_with(variant, &["limits.fields_max=1024"]);
+    let mut client = server.connect();
+    for count in [1024, 2, 65] {
+        client.send(with(count));
+        client.answer("GET").expect(200);
+    }
+    refused(server.connect(), &with(1025), 431);
 }
 
 /// A target of exactly so many bytes, of short segments.

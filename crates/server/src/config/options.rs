@@ -137,10 +137,11 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     option(
         "limits.fields_max",
-        count(1, 64),
+        count(1, 1024),
         "64",
         "The most field lines in a request head.",
-        "More are answered 431.",
+        "More are answered 431. Up to 64 take no memory but what is there anyway; raise \
+         limits.head_bytes_max if more are to fit.",
     ),
     option(
         "limits.head_ms_max",

@@ -479,7 +479,7 @@ when_full = \"leaf\"
              limits.idle_ms_max?",
             "r.toml:3:15: limits.idle_ms_max: expected a duration from 1 ms to 1 d, got \"ten\"",
             "r.toml:4:20: limits.head_bytes_max: expected a size from 512 B to 1 MiB, got 1",
-            "r.toml:5:14: limits.fields_max: expected a whole number from 1 to 64, got the \
+            "r.toml:5:14: limits.fields_max: expected a whole number from 1 to 1024, got the \
              number -3",
             "r.toml:7:2: unknown section [contents]\n  hint: did you mean [content]?",
             "r.toml:11:9: content.index: expected a list of texts in quotes",

@@ -1,7 +1,8 @@
 //! Request heads: what is accepted, what is refused, and why.
 use super::*;
 use crate::h1::{Scan, reference, scan_head};
-use HeadFault::{FieldLine, Framing, HeadTooLarge, Host, RequestLine, Target as BadTarget};
+use HeadFault::Target as BadTarget;
+use HeadFault::{FieldLine, Framing, HeadTooLarge, Host, RequestLine, TooManyFields};
 use alloc::{format, string::String, vec, vec::Vec};
 
 const LIMITS: HeadLimits = HeadLimits { head_bytes_max: 512, target_bytes_max: 64, fields_max: 8 };
@@ -431,10 +432,46 @@ fn all_fields_can_be_asked_for() {
 #[test]
 fn no_limit_allows_more_fields_than_there_is_room_for() {
     let limits = HeadLimits { fields_max: usize::MAX, ..HeadLimits::default() };
-    for (count, expected) in [(FIELDS_MAX, None), (FIELDS_MAX + 1, Some(HeadTooLarge))] {
+    for (count, expected) in [(FIELDS_MAX, None), (FIELDS_MAX + 1, Some(TooManyFields))] {
         let lines = "A: b\r\n".repeat(count - 1);
         let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
         assert_eq!(parse_request(text.as_bytes(), &limits).err(), expected);
+    }
+}
+
+/// More than there is room for on the stack are read as few are.
+#[test]
+fn many_fields() {
+    let limits = HeadLimits { fields_max: 200, ..HeadLimits::default() };
+    let lines: String = (0..196).map(|at| format!("F{at}: {at}\r\n")).collect();
+    for version in ["HTTP/1.1", "HTTP/1.2"] {
+        let start = format!("\r\nGET /a {version}\r\nHost: a\r\n{lines}");
+        let text = format!("{start}Range: r\r\nIf-Match: b\r\nConnection: close\r\n\r\nGET");
+        let head = parse_first(text.as_bytes(), &limits).unwrap().unwrap();
+        assert_eq!(
+            (head.target, head.host, head.range),
+            (&b"/a"[..], Some(&b"a"[..]), Some(&b"r"[..]))
+        );
+        assert_eq!((head.head_bytes, head.persistent), (text.len() - 3, false));
+        assert!(head.conditions.if_match.is_present());
+        assert_eq!(head.fields.iter().count(), 200);
+        assert_eq!(head.fields.get("F195"), Some(&b"195"[..]));
+        for end in 0..text.len() - 3 {
+            let parsed = parse_first(&text.as_bytes()[..end], &limits);
+            assert!(matches!(parsed, Ok(None)), "{end}: {parsed:?}");
+        }
+        for (line, fault) in [
+            ("A: b\r\nA: b\r\nA: b\r\nA: b", TooManyFields),
+            ("A : b", FieldLine),
+            ("A: b\nA: b", FieldLine),
+            ("A: b\r\n folded", FieldLine),
+            ("A: \0", FieldLine),
+            ("Host: a", Host),
+            ("Content-Length: x", Framing),
+        ] {
+            let text = format!("{start}{line}\r\n\r\n");
+            assert_eq!(parse_first(text.as_bytes(), &limits).unwrap_err(), fault, "{line:?}");
+        }
     }
 }
 
@@ -453,7 +490,7 @@ fn limits() {
     let fields =
         |count: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(count - 1));
     check(&fields(8), Ok(()));
-    check(&fields(9), Err(HeadTooLarge));
+    check(&fields(9), Err(TooManyFields));
     for (bytes, fault) in [
         ("GET / HTTP/1.1\r\nA: b", HeadTooLarge),
         ("GET /", HeadTooLarge),
@@ -476,6 +513,7 @@ fn faults_have_their_statuses() {
         (BadTarget, 400),
         (HeadFault::TargetTooLong, 414),
         (HeadTooLarge, 431),
+        (TooManyFields, 431),
         (HeadFault::Version, 505),
     ] {
         assert_eq!(fault.status(), Status(status), "{}", fault.reason());
@@ -495,7 +533,8 @@ fn compare(text: &[u8]) {
         (Ok(Some(head)), Some(plain)) => (head, plain),
         (Ok(None), None) => return assert_eq!(scanned, Scan::Partial, "{}", text.escape_ascii()),
         (Err(_), None) => return,
-        (Err(BadTarget | Host | Framing | HeadFault::TargetTooLong | HeadTooLarge), Some(_)) => {
+        (Err(BadTarget | Host | Framing | HeadFault::TargetTooLong), Some(_)) => return,
+        (Err(HeadTooLarge | TooManyFields), Some(_)) => {
             return;
         }
         (parsed, plain) => panic!("{} {parsed:?} {plain:?}", text.escape_ascii()),
