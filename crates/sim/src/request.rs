@@ -409,7 +409,7 @@ impl Maker<'_> {
         let mut wire = Vec::new();
         for _ in 0..self.dice.below(5) {
             let size = self.dice.between(1, 60);
-            let extension = self.dice.pick(&["", "", ";a=b", " ;x"]);
+            let extension = self.dice.pick(&["", "", ";a=b", " ;x", ";a=\";\\\"\" ; b = c"]);
             wire.extend(format!("{size:x}{extension}\r\n").bytes());
             wire.extend(std::iter::repeat_n(b'd', index(size)));
             wire.extend(b"\r\n");
@@ -421,6 +421,8 @@ impl Maker<'_> {
                 b"1\nx\r\n",
                 b"\r\n",
                 b"11111111111111111\r\n",
+                b"1;\r\nx\r\n",
+                b"1;a=\"b\r\nx\r\n",
                 b"0\r\nbad\r\n\r\n",
             ];
             wire.extend(self.dice.pick(bad));
@@ -440,9 +442,13 @@ impl Maker<'_> {
         let mut head = Vec::new();
         let skipped = if self.dice.one_in(20) { self.dice.between(1, 2) } else { 0 };
         head.extend_from_slice(&b"\r\n\r\n"[..index(skipped) * 2]);
-        let version = if request.http10 { "1.0" } else { "1.1" };
+        let mut version = if request.http10 { "1.0" } else { "1.1" };
         if self.dice.one_in(30) && fields.len() < 40 {
-            fields.extend((0..self.dice.between(1, 70)).map(|n| format!("F{n}:{n}")));
+            fields.extend((0..self.dice.between(1, 110)).map(|n| format!("F{n}:{n}")));
+            if !request.http10 {
+                // RFC 9110 §6.2: what is later than 1.1 is read as 1.1.
+                version = self.dice.pick(&["1.1", "1.2", "1.9"]);
+            }
         }
         head.extend(
             [method.as_bytes(), b" ", target, b" HTTP/", version.as_bytes(), b"\r\n"].concat(),
@@ -482,7 +488,10 @@ impl Maker<'_> {
         *head = match self.dice.below(26) {
             0 => b"GET / HTTP/1.1\r\n\r\n".to_vec(),
             1 => field("host: sim"),
-            2 => b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n".to_vec(),
+            2 => {
+                let host = self.dice.pick(&["a b", ":80", ".", "a..b"]);
+                format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
+            }
             3 => field("Content-Length: 1\r\nContent-Length: 1"),
             4 => field("Content-Length: 1, 1"),
             5 => field("Content-Length: +1"),
@@ -498,7 +507,7 @@ impl Maker<'_> {
             15 => b"GET / HTTP/1.1\r\nHost: sim\rX: y\r\n\r\n".to_vec(),
             16 => line("GET / http/1.1"),
             17 => line("GET  / HTTP/1.1"),
-            18 => b"GET /\r\n\r\n".to_vec(),
+            18 => self.dice.pick(&[&b"GET /\r\n\r\n"[..], b"GET / HTTP/1.20\r\n\r\n"]).to_vec(),
             19 => b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03".to_vec(),
             20 => b"\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: sim\r\n\r\n".to_vec(),
             21 => line("GET a.txt HTTP/1.1"),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 #[track_caller]
 pub(crate) fn check_location(answer: &Answer, asked: &str, to: &str) {
     assert!(matches!(answer.status, 301 | 308), "{asked}: {}", answer.brief());
+    assert_eq!(answer.field("Cache-Control"), None, "there is no validator to ask with");
     let location = answer.must("Location");
     let second = location.as_bytes().get(1).copied();
     let leads_away = location.starts_with('/') && matches!(second, Some(b'/' | b'\\'));
