@@ -160,10 +160,18 @@ impl Root {
     }
 
     /// True if this directory has been deleted, or its path names another one: what is not found
-    /// here may be found there. Never waits for a disk.
+    /// here may be found there. `None` if that is not known without a disk, as when a link on the
+    /// way is followed for the first time, which its access time (relatime) must tell.
     #[must_use]
-    pub fn is_replaced(&self) -> bool {
-        facts(&self.fd).is_ok_and(|facts| facts.stx_nlink == 0) || self.named() == Named::Other
+    pub fn is_replaced(&self) -> Option<bool> {
+        if facts(&self.fd).is_ok_and(|facts| facts.stx_nlink == 0) {
+            return Some(true);
+        }
+        match self.named() {
+            Named::Same => Some(false),
+            Named::Other => Some(true),
+            Named::Unknown => None,
+        }
     }
 
     /// Puts `other` in the place of the directory that is open here, under the same number.
@@ -178,13 +186,25 @@ impl Root {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// What was not found below this root: nothing, unless the root itself is being replaced.
+    /// What was not found below this root: nothing, unless the root itself is being replaced. May
+    /// wait for a disk.
     #[cold]
-    pub(crate) fn fault(&self, fault: OpenFault) -> OpenFault {
-        match fault {
-            OpenFault::NotFound if self.is_replaced() => OpenFault::RootReplaced,
-            fault => fault,
+    fn fault(&self, fault: OpenFault) -> OpenFault {
+        if fault != OpenFault::NotFound {
+            return fault;
         }
+        let look = || self.is_not(&rustix::fs::open(&self.path, ROOT_FLAGS, Mode::empty()));
+        if self.is_replaced().unwrap_or_else(look) { OpenFault::RootReplaced } else { fault }
+    }
+
+    /// True if what its path names has been opened, and is another directory.
+    pub(crate) fn is_not(&self, named: &Result<OwnedFd, Errno>) -> bool {
+        named.as_ref().is_ok_and(|named| same_file(named, &self.fd) == Some(false))
+    }
+
+    /// The path, and how to open what it names.
+    pub(crate) fn path(&self) -> (&CStr, OFlags) {
+        (&self.path, ROOT_FLAGS)
     }
 
     /// Makes the call that opens every file ([`open_below`]), on the root itself.
@@ -294,7 +314,12 @@ pub fn open_cached(
         Ok(None) => return Some(Ok(Opened::Directory)),
         // It would block, or there really is nothing left: who may block finds out which.
         Err(OpenFault::Busy | OpenFault::Exhausted) => return None,
-        Err(fault) => return Some(Err(root.fault(fault))),
+        Err(OpenFault::NotFound) => {
+            let replaced = root.is_replaced()?;
+            let fault = if replaced { OpenFault::RootReplaced } else { OpenFault::NotFound };
+            return Some(Err(fault));
+        }
+        Err(fault) => return Some(Err(fault)),
     };
     let mut siblings = [const { None }; 3];
     for coding in Coding::ALL.into_iter().filter(|coding| req.siblings.has(*coding)) {

@@ -129,6 +129,8 @@ enum OpenStage {
     Look,
     /// The sibling of this coding.
     Sibling(Coding),
+    /// What the root's path names: the path itself was not found.
+    Root,
 }
 
 /// What follows when a step of an operation is done.
@@ -324,6 +326,12 @@ impl Job {
             return opcode::Timeout::new(std::ptr::from_ref(time)).build();
         }
         match &self.task {
+            Task::Open { root, stage: OpenStage::Root, .. } => {
+                let (path, flags) = root.path();
+                self.how = types::OpenHow::new().flags(flags.bits().into());
+                let cwd = types::Fd(libc::AT_FDCWD);
+                opcode::OpenAt2::new(cwd, path.as_ptr(), &raw const self.how).build()
+            }
             Task::Open { root, req, stage, .. } => {
                 let suffix = match stage {
                     OpenStage::Sibling(coding) => coding.suffix(),
@@ -370,12 +378,15 @@ impl Job {
         }
         match &mut self.task {
             Task::Open { root, req, stage, file, siblings } => {
-                match open_step(result, req, *stage, file, siblings) {
+                match open_step(result, root, req, *stage, file, siblings) {
                     Ok(next) => *stage = next,
-                    Err(end) => {
-                        let end = end.map_err(|fault| root.fault(fault));
-                        return Next::End(Finished::Opened(end));
+                    Err(Err(OpenFault::NotFound)) if matches!(stage, OpenStage::File) => {
+                        match root.is_replaced() {
+                            None => *stage = OpenStage::Root,
+                            Some(replaced) => return not_found(replaced),
+                        }
                     }
+                    Err(end) => return Next::End(Finished::Opened(end)),
                 }
                 Next::Step(self)
             }
@@ -452,9 +463,16 @@ fn read(file: &StaticFile, at: u64, buffer: &mut Vec<u8>) -> squeue::Entry {
     opcode::Read::new(fd, spare.as_mut_ptr().cast(), len).offset(at).build()
 }
 
+/// The end of an open that has found nothing.
+fn not_found(replaced: bool) -> Next {
+    let fault = if replaced { OpenFault::RootReplaced } else { OpenFault::NotFound };
+    Next::End(Finished::Opened(Err(fault)))
+}
+
 /// What follows the result of one open; an error is the end.
 fn open_step(
     result: i32,
+    root: &Root,
     req: &OpenReq,
     stage: OpenStage,
     file: &mut Option<StaticFile>,
@@ -473,6 +491,8 @@ fn open_step(
             Ok(fd) if is_directory(&fd) => return Err(Ok(Opened::Directory)),
             Ok(fd) => *file = Some(StaticFile::adopt(fd).map_err(Err)?),
         },
+        OpenStage::Root if root.is_not(&opened) => return Err(Err(OpenFault::RootReplaced)),
+        OpenStage::Root => return Err(Err(OpenFault::NotFound)),
         OpenStage::Look => {
             let directory = opened.is_ok_and(|fd| is_directory(&fd));
             return Err(if directory { Ok(Opened::Directory) } else { Err(OpenFault::Denied) });

@@ -175,18 +175,22 @@ pub(crate) fn by_exchange(variant: &Variant) {
     });
 }
 
-/// Who asks for what only the new release has, when it is not served yet and the old one is gone,
-/// waits for it.
+/// Who asks for what only the new release has, when that has the name and is not served yet, waits
+/// for it. The link is a new one, which nobody has followed.
 pub(crate) fn what_is_new_is_waited_for(variant: &Variant) {
     let site = Site::new();
     let server = linked(variant, &site);
     let mut client = server.connect();
     assert_eq!(ask(&mut client, "small.txt", "identity"), 1);
-    link(&site, &release(&site, 2));
-    remove(&site.beside("release-1"));
-    client.get("/only-2.txt").expect(200);
-    client.get("/never.txt").expect(404);
-    client.get("/only-1.txt").expect(404);
+    for (number, deleted) in [(2, false), (3, true), (4, false)] {
+        link(&site, &release(&site, number));
+        if deleted {
+            remove(&site.beside(&format!("release-{}", number - 1)));
+        }
+        client.get(&format!("/only-{number}.txt")).expect(200);
+        client.get("/never.txt").expect(404);
+        client.get(&format!("/only-{}.txt", number - 1)).expect(404);
+    }
 }
 
 /// Workers that are started after a deployment start with the root of now.
