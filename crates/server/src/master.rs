@@ -649,6 +649,7 @@ impl<'a> Master<'a> {
                 if let Err(fault) = self.prepared.access.renew() {
                     self.note(Level::Warning, format_args!("still the old file: {fault}"));
                 }
+                self.prepared.errors.make();
                 control.reopen_logs();
                 self.prepared.errors.tick();
             }

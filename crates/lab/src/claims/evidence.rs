@@ -68,7 +68,14 @@ const DEFAULTS: [(&str, &str); 8] = [
 /// Names that stand for another architecture with these options.
 pub const VARIANTS: [Variant; 2] =
     [("symped-b", "symped", &BLOCKING), ("shared-symped-b", "shared-symped", &BLOCKING)];
-const BLOCKING: [(&str, &str); 2] = [("event.processes", "100"), ("event.send", "blocking")];
+const BLOCKING: [(&str, &str); 6] = [
+    ("event.processes", "100"),
+    ("event.send", "blocking"),
+    ("accept.when_full", "stop"),
+    ("cache.inactive_ms", "never"),
+    ("cache.revalidate_ms", "never"),
+    ("content.precompressed", "false"),
+];
 
 /// A name, the architecture, and what it sets there.
 pub type Variant = (&'static str, &'static str, &'static [(&'static str, &'static str)]);

@@ -68,8 +68,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
         EVERYTHING,
     ),
     // A blocking call never finds nothing to do.
-    of("symped_b", "symped-b", &["event.processes=3", "event.poller=epoll"], EDGES),
-    of("shared_b", "shared-symped-b", &["event.processes=3", "event.poller=poll"], EDGES),
+    of("symped_b", "symped-b", &[SIBLINGS, "event.processes=3", "event.poller=epoll"], EDGES),
+    of("shared_b", "shared-symped-b", &[SIBLINGS, "event.processes=3", "event.poller=poll"], EDGES),
     of("n_copy", "n-copy", &["event.copies=2", "event.poller=select"], EVERYTHING),
     of(
         "n_copy_steered",
@@ -166,6 +166,9 @@ const fn sped(
 ) -> Variant {
     of(name, "sped", settings, plan)
 }
+
+/// What replicas of papers leave out, for the cases that are about it.
+const SIBLINGS: &str = "content.precompressed=true";
 
 const fn of(
     name: &'static str,

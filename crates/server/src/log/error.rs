@@ -97,6 +97,15 @@ impl ErrorLog {
         self.write(&open, level, message);
     }
 
+    /// Makes the file, if it is not there any more, and gives it to its owner: before workers are
+    /// told to open it, who would find it before it is theirs. If that fails, [`ErrorLog::tick`]
+    /// says so.
+    pub fn make(&self) {
+        if matches!(self.destination, Destination::Path(_)) {
+            let _ = LogFile::open(&self.destination, self.owner);
+        }
+    }
+
     /// Opens the file anew if the master asked for it since the last time, or if another process
     /// opened it; [`ErrorLog::note`] does so too.
     pub fn tick(&self) {
