@@ -1,6 +1,6 @@
 //! One client connection, from its first byte to its close, without doing any I/O.
 use crate::{
-    Body, Cache, Deadlines, Log, Outcome, Peer, Representation, Scratch, Site, Wire,
+    Body, Cache, Deadlines, Log, Outcome, Peer, Refusal, Representation, Scratch, Site, Wire,
     course::After,
     exchange::{Filled, Supply, count},
     record::Ending,
@@ -506,13 +506,13 @@ impl<F: File> Conn<F> {
 
     /// What was to come did not come in time: says so, then ends.
     fn time_out(&mut self, now: Now, cx: &Cx<'_, F>) {
-        let (status, reason) = (Status::REQUEST_TIMEOUT, CloseReason::HeadDeadline);
+        let reason = CloseReason::HeadDeadline;
         self.abandoned = self.lent.take().is_some();
         if self.state == State::Content {
             self.drop_out(cx);
-            self.refuse(reason, |terms| terms.page(status, "", |_| {}), now, cx);
+            self.refuse(Refusal::ContentDeadline, reason, now, cx);
         } else {
-            self.on_no_head(status, "", reason, now, cx);
+            self.on_no_head(Refusal::HeadDeadline, reason, now, cx);
         }
         if let Some(work) = &mut self.work {
             (work.at, work.content) = (0, Content::None);
@@ -619,6 +619,13 @@ impl<F: File> Conn<F> {
         self.size_class = size_class(body_bytes);
         if let Some(work) = self.work.as_mut().filter(|work| work.note.is_taken()) {
             work.note.promise(self.out.len() - body_bytes, body_bytes);
+        }
+    }
+
+    /// Keeps why the request is refused, if the log wants anything.
+    pub(crate) fn note_refusal(&mut self, refusal: Refusal) {
+        if let Some(work) = self.work.as_mut().filter(|work| work.note.is_taken()) {
+            work.note.refuse(refusal);
         }
     }
 

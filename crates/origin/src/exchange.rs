@@ -1,6 +1,6 @@
 //! One request to one response: find what answers, plan, send.
 use crate::{
-    Conn, Cx, Entry, FileFault, Lookup, Representation, Wanted,
+    Conn, Cx, Entry, FileFault, Lookup, Refusal, Representation, Wanted,
     conn::State,
     content,
     course::{After, Announced, Course, head_limits},
@@ -13,7 +13,7 @@ use alloc::{boxed::Box, sync::Arc};
 use core::mem;
 use regatta_http::{
     Method, Status,
-    h1::{RequestHead, parse_request},
+    h1::{HeadFault, RequestHead, parse_request},
     target::{Target, decode_path},
 };
 use regatta_metrics::Counter;
@@ -61,22 +61,26 @@ impl<F: File> Conn<F> {
     #[cold]
     fn answer_without_file(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
         let course = Course::of_any(head, self.is_last(cx), cx.site);
-        let reply = terms(head, &course, now, cx).without_file(head, &course);
-        self.respond_rarely(reply, head, &course, now, cx);
+        match Refusal::without_file(head, &course) {
+            Some(refusal) => self.turn_down(refusal, head, &course, now, cx),
+            None => {
+                let reply = terms(head, &course, now, cx).options();
+                self.respond_rarely(reply, head, &course, now, cx);
+            }
+        }
     }
 
     /// A request will never come in full, or what came is none.
     pub(crate) fn on_no_head(
         &mut self,
-        status: Status,
-        why: &'static str,
+        refusal: Refusal,
         reason: CloseReason,
         now: Now,
         cx: &Cx<'_, F>,
     ) {
         cx.tally.add(Counter::Requests, 1);
         self.take_note(None, now, cx);
-        self.refuse(reason, |terms| terms.page(status, why, |_| {}), now, cx);
+        self.refuse(refusal, reason, now, cx);
     }
 
     /// The disk has answered: the kept head is read again and its exchange goes on.
@@ -139,7 +143,7 @@ impl<F: File> Conn<F> {
         (work.open, work.opened, work.at, work.seen) = (None, None, 0, 0);
         work.stash.clear();
         let status = Status::SERVICE_UNAVAILABLE;
-        self.refuse(CloseReason::DiskDeadline, |terms| terms.nothing(status), now, cx);
+        self.answer_last(CloseReason::DiskDeadline, |terms| terms.nothing(status), now, cx);
         self.settle(cx);
     }
 
@@ -165,19 +169,17 @@ impl<F: File> Conn<F> {
         let course = Course::of(head, self.is_last(cx), cx.site);
         let terms = terms(head, &course, now, cx);
         if course.is_too_large() {
-            let reply = terms.nothing(Status::CONTENT_TOO_LARGE);
-            return self.respond_rarely(reply, head, &course, now, cx);
+            return self.turn_down(Refusal::ContentTooLarge, head, &course, now, cx);
         }
         let Target::Path(raw) = head.names else {
-            let reply = terms.page(Status::BAD_REQUEST, "no such target", |_| {});
-            return self.respond_rarely(reply, head, &course, now, cx);
+            let refusal = Refusal::Head(HeadFault::Target);
+            return self.turn_down(refusal, head, &course, now, cx);
         };
         let mut decoded = cx.scratch.decoded.borrow_mut();
         // By reference: a path is seven words.
         let path = &decode_path(raw, &mut decoded);
         let Ok(path) = path else {
-            let reply = terms.page(Status::BAD_REQUEST, "invalid path", |_| {});
-            return self.respond_rarely(reply, head, &course, now, cx);
+            return self.turn_down(Refusal::Path, head, &course, now, cx);
         };
         let asked = Asked { path, head, rules: &cx.site.content };
         let (search, found) = first(self, &asked);
@@ -520,8 +522,35 @@ impl<F: File> Conn<F> {
         self.respond(reply.status, reply.body_bytes, head, course, now, cx);
     }
 
-    /// Answers what no exchange can follow: sends a page, then ends the connection.
+    /// Refuses a request that was understood; its connection may go on.
+    #[cold]
+    fn turn_down(
+        &mut self,
+        refusal: Refusal,
+        head: &RequestHead<'_>,
+        course: &Course,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        self.note_refusal(refusal);
+        let reply = terms(head, course, now, cx).refusal(refusal);
+        self.respond_rarely(reply, head, course, now, cx);
+    }
+
+    /// Refuses a request and ends the connection: where the next one would start is not known.
     pub(crate) fn refuse(
+        &mut self,
+        refusal: Refusal,
+        reason: CloseReason,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        self.note_refusal(refusal);
+        self.answer_last(reason, |terms| terms.refusal(refusal), now, cx);
+    }
+
+    /// Answers what no exchange can follow: sends a page, then ends the connection.
+    fn answer_last(
         &mut self,
         reason: CloseReason,
         page: impl FnOnce(&Terms<'_>) -> Reply<F>,

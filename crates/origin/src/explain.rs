@@ -1,6 +1,6 @@
 //! The decisions behind one response, in words: for `regatta explain`.
 use crate::{
-    Entry, Representation, Scratch, Site, content,
+    Entry, Refusal, Representation, Scratch, Site, content,
     course::{After, Announced, Course, head_limits},
     plan::{Shape, plan},
     reply::{Persistence, Reply, Terms, needs_file},
@@ -14,7 +14,6 @@ use alloc::{
 };
 use core::fmt;
 use regatta_http::{
-    Status,
     h1::{RequestHead, parse_request},
     target::{PathFault, Target, decode_path},
 };
@@ -77,8 +76,7 @@ impl<F: File> Explainer<'_, F> {
             Ok(head) => head,
             Err(fault) => {
                 self.say("request", format!("refused, {}; the connection ends", fault.reason()));
-                let (status, why) = (fault.status(), fault.reason());
-                return bytes(self.refusing().page::<F>(status, why, |_| {}));
+                return bytes(self.refusing().refusal::<F>(Refusal::Head(fault)));
             }
         };
         self.say("request", format!("{} {}", head.method_text, shown(head.target)));
@@ -103,10 +101,14 @@ impl<F: File> Explainer<'_, F> {
             self.say("content", "longer than limits.drain_body_bytes_max");
         }
         if !needs_file(&head) {
-            return bytes(terms.without_file::<F>(&head, &course));
+            let Some(refusal) = Refusal::without_file(&head, &course) else {
+                return bytes(terms.options::<F>());
+            };
+            self.say("answer", format!("refused, {}", refusal.reason()));
+            return bytes(terms.refusal::<F>(refusal));
         }
         if course.is_too_large() {
-            return bytes(terms.nothing::<F>(Status::CONTENT_TOO_LARGE));
+            return bytes(terms.refusal::<F>(Refusal::ContentTooLarge));
         }
         self.target(&head, &terms)
     }
@@ -121,7 +123,7 @@ impl<F: File> Explainer<'_, F> {
             Ok(path) => path,
             Err(why) => {
                 self.say("path", format!("refused, {why}"));
-                return bytes(terms.page::<F>(Status::BAD_REQUEST, "invalid path", |_| {}));
+                return bytes(terms.refusal::<F>(Refusal::Path));
             }
         };
         self.say("path", quoted(path.relative));

@@ -1,6 +1,6 @@
 //! Bytes in: heads and contents, found in what came, and what is kept until more comes.
 use crate::{
-    Conn, Cx,
+    Conn, Cx, Refusal,
     conn::State,
     course::{After, head_limits},
     exchange::Supply,
@@ -8,10 +8,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::mem;
-use regatta_http::{
-    Status,
-    h1::{HeadFault, RequestHead, Scan, scan_head},
-};
+use regatta_http::h1::{HeadFault, RequestHead, Scan, scan_head};
 use regatta_op::{CloseReason, File, Now};
 
 /// What became of the head that bytes start with.
@@ -114,8 +111,7 @@ impl<F: File> Conn<F> {
             Ok(false) => HeadFault::oversized(bytes, &limits),
             Err(fault) => fault,
         };
-        let (status, why) = (fault.status(), fault.reason());
-        self.on_no_head(status, why, CloseReason::BadRequest, now, cx);
+        self.on_no_head(Refusal::Head(fault), CloseReason::BadRequest, now, cx);
         Headed::Answered(bytes.len())
     }
 
@@ -136,15 +132,11 @@ impl<F: File> Conn<F> {
             Err(fault) => {
                 work.content = Content::None;
                 self.drop_out(cx);
-                let (status, why, reason) = match fault {
-                    ContentFault::TooLarge => {
-                        (Status::CONTENT_TOO_LARGE, "", CloseReason::Finished)
-                    }
-                    ContentFault::Malformed => {
-                        (Status::BAD_REQUEST, "malformed chunks", CloseReason::BadRequest)
-                    }
+                let (refusal, reason) = match fault {
+                    ContentFault::TooLarge => (Refusal::ContentTooLarge, CloseReason::Finished),
+                    ContentFault::Malformed => (Refusal::Chunks, CloseReason::BadRequest),
                 };
-                self.refuse(reason, |terms| terms.page(status, why, |_| {}), now, cx);
+                self.refuse(refusal, reason, now, cx);
                 0
             }
         }

@@ -22,6 +22,7 @@ mod pack;
 mod plan;
 mod range;
 mod record;
+mod refusal;
 mod reply;
 mod resolve;
 mod scratch;
@@ -40,6 +41,7 @@ pub use local_cache::{
 };
 pub use pack::{CODINGS, packed_alike};
 pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
+pub use refusal::Refusal;
 pub use scratch::Scratch;
 pub use site::{CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, Site};
 pub use wire::Wire;

@@ -1,4 +1,5 @@
 //! The facts of a finished exchange, for the access log.
+use crate::Refusal;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
@@ -82,6 +83,8 @@ pub struct Record<'a> {
     pub body_sent_bytes: u64,
     /// How it ended.
     pub outcome: Outcome,
+    /// Why the request was refused, if it was.
+    pub refused: Option<Refusal>,
     /// `Referer`, as sent.
     pub referer: Option<&'a [u8]>,
     /// `User-Agent`, as sent.
@@ -146,6 +149,7 @@ pub(crate) struct Note {
     referer: Option<Range<usize>>,
     user_agent: Option<Range<usize>>,
     version: Option<Version>,
+    refused: Option<Refusal>,
     taken: bool,
     started: Tick,
     sent_before: u64,
@@ -184,6 +188,11 @@ impl Note {
         (self.head_bytes, self.body_bytes) = (head_bytes, body_bytes);
     }
 
+    /// Keeps why the request is refused.
+    pub(crate) const fn refuse(&mut self, refusal: Refusal) {
+        self.refused = Some(refusal);
+    }
+
     /// True if there is a request to tell of.
     pub(crate) const fn is_taken(&self) -> bool {
         self.taken
@@ -215,6 +224,7 @@ impl Note {
             sent_bytes,
             body_sent_bytes: sent_bytes.saturating_sub(self.head_bytes),
             outcome: ending.outcome,
+            refused: self.refused,
             referer: self.referer.as_ref().map(text),
             user_agent: self.user_agent.as_ref().map(text),
             duration_ms: now.tick.since(self.started),

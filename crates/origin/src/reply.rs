@@ -1,7 +1,6 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
-    Body, Coded, Scratch, Site,
-    course::Course,
+    Body, Coded, Refusal, Scratch, Site,
     entry::{NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
     plan::{Plan, Shape},
     range::{Boundary, write_content_range, write_unsatisfied_range},
@@ -9,7 +8,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use regatta_http::{
-    Method, Status,
+    Status,
     h1::{Expectation, RequestHead, end_head, write_decimal, write_decimal_field, write_field},
     range::ByteRange,
     target::Path,
@@ -235,7 +234,7 @@ impl Terms<'_> {
 
     /// A small page that says a status and `why`, which must be a constant: nothing that the peer
     /// sent is ever in a body. `fields` adds field lines.
-    pub(crate) fn page<F>(
+    fn page<F>(
         &self,
         status: Status,
         why: &'static str,
@@ -276,26 +275,23 @@ impl Terms<'_> {
                 self.write_caching(out);
                 self.write_missing(out);
             }
-            // RFC 9110 §15.5.6.
-            Status::METHOD_NOT_ALLOWED => write_field(out, "Allow", ALLOW),
             Status::SERVICE_UNAVAILABLE => write_field(out, "Retry-After", b"1"),
             _ => {}
         })
     }
 
-    /// The response to a request that [`needs_file`] says needs none.
-    pub(crate) fn without_file<F>(&self, head: &RequestHead<'_>, course: &Course) -> Reply<F> {
-        match head.method {
-            Method::Other => self.nothing(Status::NOT_IMPLEMENTED),
-            Method::Get | Method::Head => self.nothing(Status::EXPECTATION_FAILED),
-            Method::Options if course.is_too_large() => self.nothing(Status::CONTENT_TOO_LARGE),
-            Method::Options => self.options(),
-            _ => self.nothing(Status::METHOD_NOT_ALLOWED),
-        }
+    /// The response to a request that is refused.
+    pub(crate) fn refusal<F>(&self, refusal: Refusal) -> Reply<F> {
+        self.page(refusal.status(), refusal.reason(), |out| {
+            if refusal == Refusal::Method {
+                // RFC 9110 §15.5.6.
+                write_field(out, "Allow", ALLOW);
+            }
+        })
     }
 
     /// The answer to `OPTIONS`: 204 and what is allowed (RFC 9110 §9.3.7).
-    fn options<F>(&self) -> Reply<F> {
+    pub(crate) fn options<F>(&self) -> Reply<F> {
         let mut out = self.start(Status::NO_CONTENT);
         write_field(&mut out, "Allow", ALLOW);
         end_head(&mut out);

@@ -45,6 +45,7 @@ fn record<'a>(unix: u64, target: &'a [u8]) -> Record<'a> {
         sent_bytes: 1200,
         body_sent_bytes: 1000,
         outcome: Outcome::Complete,
+        refused: None,
         referer: Some(b"http://example.org/"),
         user_agent: Some(b"Mozilla/5.0 (X11; Linux x86_64) \"quoted\""),
         duration_ms: 3,

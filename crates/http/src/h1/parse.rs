@@ -81,6 +81,8 @@ pub enum HeadFault {
     TooManyFields,
     /// An HTTP version that is not spoken here.
     Version,
+    /// The start of TLS: somebody asks for `https:` where there is none.
+    Tls,
 }
 
 impl HeadFault {
@@ -88,16 +90,32 @@ impl HeadFault {
     #[must_use]
     pub const fn status(self) -> Status {
         match self {
-            Self::RequestLine | Self::FieldLine | Self::Host | Self::Framing | Self::Target => {
-                Status::BAD_REQUEST
-            }
+            Self::RequestLine | Self::FieldLine | Self::Host | Self::Framing => Status::BAD_REQUEST,
+            Self::Target | Self::Tls => Status::BAD_REQUEST,
             Self::TargetTooLong => Status::URI_TOO_LONG,
             Self::HeadTooLarge | Self::TooManyFields => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Version => Status::HTTP_VERSION_NOT_SUPPORTED,
         }
     }
 
-    /// A few words for a log or an error page.
+    /// One lower-case word, for a log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RequestLine => "request-line",
+            Self::FieldLine => "field-line",
+            Self::Host => "host",
+            Self::Framing => "framing",
+            Self::Target => "target",
+            Self::TargetTooLong => "target-too-long",
+            Self::HeadTooLarge => "head-too-large",
+            Self::TooManyFields => "too-many-fields",
+            Self::Version => "version",
+            Self::Tls => "tls",
+        }
+    }
+
+    /// A few words for an error page.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -110,6 +128,7 @@ impl HeadFault {
             Self::HeadTooLarge => "request head too large",
             Self::TooManyFields => "too many field lines",
             Self::Version => "HTTP version not supported",
+            Self::Tls => "this port speaks HTTP, not HTTPS",
         }
     }
 
@@ -433,6 +452,8 @@ fn refused(
         Error::TooManyHeaders => Err(HeadFault::TooManyFields),
         Error::HeaderName | Error::HeaderValue => Err(HeadFault::FieldLine),
         Error::NewLine => Err(line_fault(text, request)),
+        // A handshake record of TLS, of any version (RFC 8446 §5.1).
+        Error::Token if matches!(text, [0x16] | [0x16, 3, ..]) => Err(HeadFault::Tls),
         Error::Token | Error::Status => Err(HeadFault::RequestLine),
     }
 }

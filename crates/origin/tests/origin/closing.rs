@@ -401,6 +401,56 @@ fn the_log_is_told() {
 }
 
 #[test]
+fn the_log_is_told_why() {
+    let limits =
+        Limits { head_bytes_max: 400, target_bytes_max: 100, fields_max: 5, ..Limits::default() };
+    let rig = Rig::new(Site { limits, ..Site::default() });
+    rig.log.on.set(true);
+    let request = |fields: &str| format!("GET /ten.txt HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let long = "x".repeat(500);
+    for (text, status, refused) in [
+        (request(""), 200, None),
+        (request("Range: bytes=99-\r\n"), 416, None),
+        (request("").replace("ten", "none"), 404, None),
+        ("rubbish\n".to_owned(), 400, Some("request-line")),
+        (request("a : b\r\n"), 400, Some("field-line")),
+        (request("Host: a\r\n"), 400, Some("host")),
+        (request("Content-Length: x\r\n"), 400, Some("framing")),
+        (request("").replace("/ten", "ten"), 400, Some("target")),
+        (request("").replace("/ten", "/%zz"), 400, Some("path")),
+        (request("").replace("/ten", &format!("/{}", &long[..100])), 414, Some("target-too-long")),
+        (request(&format!("A: {long}\r\n")), 431, Some("head-too-large")),
+        (request(&"A: b\r\n".repeat(5)), 431, Some("too-many-fields")),
+        (request("").replace("1.1", "2.0"), 505, Some("version")),
+        ("\x16\x03\x01\x02\0\x01\0\x01\u{7c}\x03\x03".to_owned(), 400, Some("tls")),
+        (request("Content-Length: 99999999\r\n"), 413, Some("content-too-large")),
+        (request("Transfer-Encoding: chunked\r\n") + "x\r\n", 400, Some("chunks")),
+        (request("Expect: b\r\n"), 417, Some("expectation")),
+        (request("").replace("GET", "PUT"), 405, Some("method")),
+        (request("").replace("GET", "BREW"), 501, Some("unknown-method")),
+    ] {
+        rig.connect().feed(text.as_bytes());
+        let told = rig.log.told.take();
+        let told: Vec<_> = told.iter().map(|told| (told.status, told.refused)).collect();
+        assert_eq!(told, [(status, refused)], "{text:?}");
+    }
+    for (text, refused) in [
+        ("GET /".to_owned(), "head-deadline"),
+        (request("Content-Length: 9\r\n") + "x", "content-deadline"),
+    ] {
+        let mut client = rig.connect();
+        client.feed(text.as_bytes());
+        client.expire(rig.site.deadlines.head_ms_max, 0);
+        let told = rig.log.told.take();
+        assert_eq!((told[0].status, told[0].refused), (408, Some(refused)), "{text:?}");
+    }
+    // What comes after a refusal is not refused with it.
+    rig.connect().feed((request("").replace("GET", "PUT") + &request("")).as_bytes());
+    let told = rig.log.told.take();
+    assert_eq!((told[0].refused, told[1].refused), (Some("method"), None));
+}
+
+#[test]
 fn what_the_server_ends_is_told_as_cut_short() {
     for reason in [CloseReason::Drained, CloseReason::Failed] {
         // In a response.

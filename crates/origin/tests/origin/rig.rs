@@ -5,7 +5,7 @@ use regatta_op::{
     Opened, Outbox, ReadReq, Segment, Tick,
 };
 use regatta_origin::{
-    Conn, Cx, FileFault, LocalCache, Log, Outcome, Record, Scratch, Site, Wanted,
+    Conn, Cx, FileFault, LocalCache, Log, Outcome, Record, Refusal, Scratch, Site, Wanted,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -64,6 +64,7 @@ pub(crate) struct Told {
     pub(crate) agent: String,
     pub(crate) duration_ms: u64,
     pub(crate) keep_alive: bool,
+    pub(crate) refused: Option<&'static str>,
 }
 
 #[derive(Debug, Default)]
@@ -87,6 +88,7 @@ impl Log for TestLog {
             sent_bytes: record.sent_bytes,
             body_sent_bytes: record.body_sent_bytes,
             outcome: record.outcome,
+            refused: record.refused.map(Refusal::name),
             agent: record.user_agent.map(text).unwrap_or_default(),
             duration_ms: record.duration_ms,
             keep_alive: record.keep_alive,

@@ -174,6 +174,44 @@ pub(crate) fn failures_are_logged(variant: &Variant) {
     assert!(lines[1 - torn].contains("400"), "{}", lines[1 - torn]);
 }
 
+/// What is refused is logged with the reason, in the form that has room for it; so is TLS, which is
+/// told that there is none.
+pub(crate) fn refusals_are_logged_with_their_reason(variant: &Variant) {
+    const REFUSED: [(&[u8], u16, &str); 6] = [
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", 400, "tls"),
+        (b"GET /small.txt HTTP/1.1\r\n\r\n", 400, "host"),
+        (b"GET /small.txt HTTP/2.0\r\nHost: x\r\n\r\n", 505, "version"),
+        (b"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400, "path"),
+        (b"BREW / HTTP/1.1\r\nHost: x\r\n\r\n", 501, "unknown-method"),
+        (b"GET /", 408, "head-deadline"),
+    ];
+    let site = Site::new();
+    let log = site.beside("access.log");
+    let launch = Launch::new(variant, common()).set(format!("log.access={}", log.display()));
+    let server = launch.set("log.format=json").set("limits.head_ms_max=100").start();
+    let mut expected = vec![(200, None)];
+    server.connect().get("/small.txt").expect(200);
+    for (bytes, status, reason) in REFUSED {
+        let mut client = server.connect();
+        client.send(bytes);
+        let answer = client.answer("GET").expect(status);
+        let tells = String::from_utf8_lossy(&answer.body).contains("speaks HTTP, not HTTPS");
+        assert_eq!(tells, reason == "tls", "{}", answer.brief());
+        expected.push((u64::from(status), Some(reason.to_owned())));
+    }
+    // Each worker writes its own lines: connections have no order.
+    let lines = lines(server, &log, expected.len());
+    let mut found = Vec::new();
+    for line in &lines {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let reason = line.get("refused").expect("always there").as_str().map(str::to_owned);
+        found.push((line["status"].as_u64().expect("a number"), reason));
+    }
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
 /// A file that shrinks while it is sent ends its connection, and is counted and logged as such.
 pub(crate) fn a_file_that_shrinks_is_logged(variant: &Variant) {
     const LEN: u64 = 64 << 20;

@@ -8,7 +8,8 @@ macro_rules! always {
     ($variant:ident) => {
         topics! { $variant
             access_log: common_format combined_format no_forgery json_format failures_are_logged
-                a_file_that_shrinks_is_logged lines_are_written_in_time a_full_disk_stops_nobody
+                refusals_are_logged_with_their_reason a_file_that_shrinks_is_logged
+                lines_are_written_in_time a_full_disk_stops_nobody
                 to_standard_error nothing_is_logged_when_off lines_stay_whole;
             bodies: every_size_arrives every_size_on_its_own_connection a_large_file_arrives
                 small_body_is_drained body_at_the_limit body_that_comes_late

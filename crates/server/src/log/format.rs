@@ -203,6 +203,8 @@ impl Formatter {
         member_decimal(out, "sent_bytes", record.sent_bytes);
         member_decimal(out, "body_sent_bytes", record.body_sent_bytes);
         member_text(out, "outcome", Some(record.outcome.name().as_bytes()), Limit::NONE);
+        let refused = record.refused.map(|refusal| refusal.name().as_bytes());
+        member_text(out, "refused", refused, Limit::NONE);
         member_decimal(out, "duration_ms", record.duration_ms);
         out.extend_from_slice(b",\"keep_alive\":");
         out.extend_from_slice(if record.keep_alive { b"true" } else { b"false" });

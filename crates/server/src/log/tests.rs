@@ -1,9 +1,10 @@
 //! Lines, and what becomes of them on their way to a file.
 use super::{format::*, *};
 use regatta_arch::WorkerLog;
+use regatta_http::h1::HeadFault;
 use regatta_metrics::{Arena, Counter, SlotView, Tally};
 use regatta_op::{Now, Tick};
-use regatta_origin::{FileFault, Log, Outcome, Record, Wanted};
+use regatta_origin::{FileFault, Log, Outcome, Record, Refusal, Wanted};
 use std::{
     fs::{self, File},
     io::Read,
@@ -55,6 +56,7 @@ fn record() -> Record<'static> {
         sent_bytes: 1200,
         body_sent_bytes: 1000,
         outcome: Outcome::Complete,
+        refused: None,
         referer: Some(b"http://x/"),
         user_agent: Some(b"curl/8"),
         duration_ms: 3,
@@ -104,7 +106,7 @@ fn lines_in_each_form() {
         "{\"time\":\"1994-11-06T08:49:37Z\",\"peer\":\"192.0.2.7\",\"port\":4711,\
          \"method\":\"GET\",\"target\":\"/a?b=c\",\"version\":\"HTTP/1.1\",\"status\":200,\
          \"body_bytes\":1000,\"sent_bytes\":1200,\"body_sent_bytes\":1000,\
-         \"outcome\":\"complete\",\"duration_ms\":3,\"keep_alive\":true,\
+         \"outcome\":\"complete\",\"refused\":null,\"duration_ms\":3,\"keep_alive\":true,\
          \"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
     );
 }
@@ -116,6 +118,7 @@ fn what_is_missing_has_its_sign() {
         target: b"",
         version: "",
         status: 400,
+        refused: Some(Refusal::Head(HeadFault::Tls)),
         body_bytes: 0,
         sent_bytes: 90,
         body_sent_bytes: 0,
@@ -132,6 +135,7 @@ fn what_is_missing_has_its_sign() {
     assert!(json["referer"].is_null());
     assert_eq!(json["user_agent"], "");
     assert_eq!(json["method"], "");
+    assert_eq!(json["refused"], "tls");
 }
 
 #[test]
@@ -248,7 +252,7 @@ fn nothing_a_peer_sends_gets_out_of_its_field() {
         assert_eq!(json.matches('\n').count(), 1);
         assert!(json.trim_end_matches('\n').bytes().all(|byte| (0x20..0x7f).contains(&byte)));
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(json.as_object().unwrap().len(), 15);
+        assert_eq!(json.as_object().unwrap().len(), 16);
         assert_eq!(json["status"], 200);
         for member in ["target", "referer", "user_agent"] {
             assert_eq!(unescape(json[member].as_str().unwrap()), text, "{member}");

@@ -88,7 +88,7 @@ fn request_lines() {
         "\rGET / HTTP/1.1",
         "\r\n\r\n\r\nGET / HTTP/1.1",
         "\r\n GET / HTTP/1.1",
-        "\x16\x03\x01\x02",
+        "\x15\x03\x01\x02",
     ] {
         check_line(line, Err(RequestLine));
     }
@@ -115,6 +115,8 @@ fn versions_and_targets() {
         let fault = if line.contains("ftp") { BadTarget } else { RequestLine };
         check_line(line, Err(fault));
     }
+    check_line("\x16\x03\x01\x02", Err(HeadFault::Tls));
+    assert_eq!(parse_first(b"\x16\x04\x01\x02", &LIMITS).unwrap_err(), RequestLine);
     for line in [
         "CONNECT a HTTP/1.1",
         "CONNECT / HTTP/1.1",
@@ -515,6 +517,7 @@ fn faults_have_their_statuses() {
         (HeadTooLarge, 431),
         (TooManyFields, 431),
         (HeadFault::Version, 505),
+        (HeadFault::Tls, 400),
     ] {
         assert_eq!(fault.status(), Status(status), "{}", fault.reason());
     }

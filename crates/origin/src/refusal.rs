@@ -1,0 +1,88 @@
+//! Why a request is refused, whatever file it asks for.
+use crate::course::Course;
+use regatta_http::{
+    Method, Status,
+    h1::{HeadFault, RequestHead},
+};
+
+/// Why a request is refused, whatever file it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its head is none.
+    Head(HeadFault),
+    /// Its head did not come in time.
+    HeadDeadline,
+    /// Its content did not come in time.
+    ContentDeadline,
+    /// Its content is longer than what is discarded.
+    ContentTooLarge,
+    /// Its content is not in chunks, though it should be.
+    Chunks,
+    /// Its path cannot be decoded, or leads out of the root.
+    Path,
+    /// Its method is known, and not served.
+    Method,
+    /// Its method is not known.
+    UnknownMethod,
+    /// It expects what nobody promises.
+    Expectation,
+}
+
+impl Refusal {
+    /// Why a request that [`needs_file`](crate::reply::needs_file) says needs no file is refused;
+    /// `None`: it is not.
+    pub(crate) fn without_file(head: &RequestHead<'_>, course: &Course) -> Option<Self> {
+        match head.method {
+            Method::Other => Some(Self::UnknownMethod),
+            Method::Get | Method::Head => Some(Self::Expectation),
+            Method::Options => course.is_too_large().then_some(Self::ContentTooLarge),
+            _ => Some(Self::Method),
+        }
+    }
+
+    /// The status to answer with.
+    #[must_use]
+    pub const fn status(self) -> Status {
+        match self {
+            Self::Head(fault) => fault.status(),
+            Self::HeadDeadline | Self::ContentDeadline => Status::REQUEST_TIMEOUT,
+            Self::ContentTooLarge => Status::CONTENT_TOO_LARGE,
+            Self::Chunks | Self::Path => Status::BAD_REQUEST,
+            Self::Method => Status::METHOD_NOT_ALLOWED,
+            Self::UnknownMethod => Status::NOT_IMPLEMENTED,
+            Self::Expectation => Status::EXPECTATION_FAILED,
+        }
+    }
+
+    /// One lower-case word, for a log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Head(fault) => fault.name(),
+            Self::HeadDeadline => "head-deadline",
+            Self::ContentDeadline => "content-deadline",
+            Self::ContentTooLarge => "content-too-large",
+            Self::Chunks => "chunks",
+            Self::Path => "path",
+            Self::Method => "method",
+            Self::UnknownMethod => "unknown-method",
+            Self::Expectation => "expectation",
+        }
+    }
+
+    /// A few words for the page.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Head(fault) => fault.reason(),
+            Self::HeadDeadline => "the request head did not come in time",
+            Self::ContentDeadline => "the request's content did not come in time",
+            Self::ContentTooLarge => "the request's content is too large",
+            Self::Chunks => "malformed chunks",
+            Self::Path => "invalid path",
+            Self::Method => "the method is not allowed here",
+            Self::UnknownMethod => "unknown method",
+            Self::Expectation => "unknown expectation",
+        }
+    }
+}
