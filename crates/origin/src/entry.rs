@@ -272,6 +272,11 @@ fn is_young(id: &FileId, asked_unix: u64) -> bool {
     id.changed.secs.saturating_add(1) >= i64::try_from(asked_unix).unwrap_or(i64::MAX)
 }
 
+/// The siblings that are worth sending: none is larger than the file itself.
+pub(crate) fn worthwhile<F: File>(file: &F, siblings: [Option<F>; 3]) -> [Option<F>; 3] {
+    siblings.map(|sibling| sibling.filter(|sibling| sibling.id().len <= file.id().len))
+}
+
 /// What the heads of all codings of a file have in common.
 struct Facts<'a> {
     content_type: Box<str>,

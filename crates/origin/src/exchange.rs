@@ -4,6 +4,7 @@ use crate::{
     conn::State,
     content,
     course::{After, Announced, Course, head_limits},
+    entry::worthwhile,
     plan::plan,
     reply::{Persistence, Reply, Terms, needs_file},
     resolve::{Asked, Found, Role, Search},
@@ -426,13 +427,14 @@ impl<F: File> Conn<F> {
         let stale = self.pending.take();
         let asked_unix = self.work_mut(cx).asked.unix;
         match found {
-            Ok(Opened::File { file, siblings }) => match stale {
-                Some(stale) if stale.is_same(&file, &siblings) => Entry::File(stale),
-                _ => {
-                    let file = Representation::new(name, file, siblings, cx.site, now, asked_unix);
-                    Entry::File(Arc::new(file))
+            Ok(Opened::File { file, siblings }) => {
+                let siblings = worthwhile(&file, siblings);
+                if let Some(stale) = stale.filter(|stale| stale.is_same(&file, &siblings)) {
+                    return Entry::File(stale);
                 }
-            },
+                let file = Representation::new(name, file, siblings, cx.site, now, asked_unix);
+                Entry::File(Arc::new(file))
+            }
             Ok(Opened::Directory) => Entry::Directory,
             Err(fault) => match stale {
                 // No descriptor to look again with is no reason not to serve what is known.

@@ -2,6 +2,7 @@
 use crate::{
     Entry, Refusal, Representation, Scratch, Site, content,
     course::{After, Announced, Course, head_limits},
+    entry::worthwhile,
     plan::{Shape, plan},
     reply::{Persistence, Reply, Terms, needs_file},
     resolve::{Asked, Found, Role, Search},
@@ -159,6 +160,8 @@ impl<F: File> Explainer<'_, F> {
         let (entry, what) = match found {
             Ok(Opened::File { file, siblings }) => {
                 let now = self.now;
+                self.siblings(name, &file, &siblings);
+                let siblings = worthwhile(&file, siblings);
                 let file = Representation::new(name, file, siblings, self.site, now, now.unix);
                 let what = format!("a file of {} bytes", file.identity().len());
                 (Entry::File(Arc::new(file)), what)
@@ -168,6 +171,23 @@ impl<F: File> Explainer<'_, F> {
         };
         self.say("look", format!("{}, {}: {what}", quoted(name), search.reason()));
         entry
+    }
+
+    /// Says of siblings what their owner may not know.
+    fn siblings(&mut self, name: &[u8], file: &F, siblings: &[Option<F>; 3]) {
+        let this = file.id();
+        for (coding, sibling) in Coding::ALL.into_iter().zip(siblings) {
+            let Some(sibling) = sibling.as_ref().map(File::id) else { continue };
+            let name = quoted(&[name, coding.suffix().as_bytes()].concat());
+            if sibling.len > this.len {
+                let (larger, len) = (sibling.len, this.len);
+                let why = format!("larger than the file itself ({larger} bytes, not {len})");
+                self.say("sibling", format!("{name}, {why}: not sent"));
+            } else if sibling.modified < this.modified {
+                let hint = "if that has changed, compress it again";
+                self.say("sibling", format!("{name}, older than the file itself: sent; {hint}"));
+            }
+        }
     }
 
     fn file(

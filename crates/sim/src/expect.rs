@@ -175,6 +175,8 @@ impl Oracle<'_> {
 
     fn file(&self, name: &[u8], known: &Known, role: Role, answers: &mut Vec<Answer>) {
         let Seen::File { main, siblings } = known.seen else { return };
+        // One that is larger than the file itself is none.
+        let siblings = siblings.map(|sibling| sibling.filter(|sibling| sibling.len <= main.len));
         let coding = match role {
             Role::NotFound => None,
             _ => coding(self.request.accept_encoding.as_deref(), &siblings),

@@ -176,6 +176,29 @@ fn what_did_not_change_is_opened_again_but_not_read() {
     check(&rig, request, &Expected { status: 200, fields: &fields, body: Some(b"zip") });
 }
 
+/// A sibling that is larger than the file itself is none; that it is there is no change.
+#[test]
+fn a_larger_sibling_is_none() {
+    let rig = Rig::new(Site::default());
+    rig.put("ten.txt.gz", &[b'g'; 11]);
+    let request = "GET /ten.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
+    let fields = [("content-encoding", ""), ("vary", "")];
+    let plain = Expected { status: 200, fields: &fields, body: Some(b"0123456789") };
+    for _ in 0..2 {
+        check(&rig, request, &plain);
+        rig.pass(1_000);
+    }
+    assert_eq!(rig.count(Counter::CacheRevalidations), 1);
+    assert_eq!(rig.count(Counter::Reads), 1);
+    rig.put("ten.txt.gz", &[b'g'; 10]);
+    let fields = [("content-encoding", "gzip"), ("vary", "Accept-Encoding")];
+    check(&rig, request, &Expected { status: 200, fields: &fields, body: Some(&[b'g'; 10]) });
+    // The file itself becomes smaller than it.
+    rig.put("ten.txt", b"nine char");
+    rig.pass(1_000);
+    check(&rig, request, &Expected { body: Some(b"nine char"), ..plain });
+}
+
 /// Most kernels tell file times in ticks: what is written twice within one, with the same length,
 /// has the same facts, and is read again until it has settled.
 #[test]

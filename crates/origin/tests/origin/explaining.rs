@@ -50,7 +50,29 @@ fn the_explained_head_is_the_sent_one() {
         ("BREW /", "", "request: BREW /"),
         ("GET x", "", "request: refused, invalid request target; the connection ends"),
     ];
-    for (line, fields, expected) in rows {
+    check(&rig, &rows);
+}
+
+#[test]
+fn siblings_that_their_owner_may_not_expect() {
+    let rig = Rig::new(Site::default());
+    rig.put("ten.txt.gz", &[b'g'; 11]);
+    rig.put_at("ten.txt.br", b"br", 1_500_000_000);
+    let larger = "larger than the file itself (11 bytes, not 10): not sent";
+    let older = "older than the file itself: sent; if that has changed, compress it again";
+    let (gzip, brotli) = ("Accept-Encoding: gzip\r\n", "Accept-Encoding: br\r\n");
+    let rows = [
+        ("GET /ten.txt", gzip, &*format!("sibling: \"ten.txt.gz\", {larger}")),
+        ("GET /ten.txt", gzip, "codings: precompressed br; chosen identity"),
+        ("GET /ten.txt", brotli, &*format!("sibling: \"ten.txt.br\", {older}")),
+        ("GET /ten.txt", brotli, "codings: precompressed br; chosen br"),
+    ];
+    check(&rig, &rows);
+}
+
+/// Each request line and its fields, and one of the decisions on it. The head is as it is sent.
+fn check(rig: &Rig, rows: &[(&str, &str, &str)]) {
+    for &(line, fields, expected) in rows {
         let request = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         let mut open = |req: &regatta_op::OpenReq| rig.open(req);
         let explained = explain(request.as_bytes(), &mut open, &rig.site, rig.now());

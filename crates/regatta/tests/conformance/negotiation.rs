@@ -1,7 +1,8 @@
 //! Precompressed siblings by Accept-Encoding: RFC 9110 §12.5.3, §12.5.5 and §8.4.
 
 use crate::client::{Answer, Client};
-use crate::harness::{Variant, serve, serve_with};
+use crate::harness::{PATIENCE, Variant, eventually, serve, serve_root, serve_with};
+use crate::site::Site;
 use std::collections::HashSet;
 
 const IDENTITY: &[u8] = b"<!doctype html><title>Page</title> the identity form\n";
@@ -127,6 +128,21 @@ pub(crate) fn siblings_that_are_no_files(variant: &Variant) {
         assert_eq!(answer.field("Content-Encoding"), None, "{accept}");
         assert_eq!(answer.body, b"<!doctype html><title>Odd</title>\n", "{accept}");
     }
+}
+
+/// A sibling that is larger than the file itself saves nobody anything.
+pub(crate) fn a_sibling_that_is_larger(variant: &Variant) {
+    let site = Site::with(&[("a.txt", "0123456789"), ("a.txt.gz", "0123456789a")]);
+    let server = serve_root(variant, &site.root(), &[]);
+    let mut client = server.connect();
+    let accept = [("Accept-Encoding", "gzip, br")];
+    let answer = client.ask("GET", "/a.txt", &accept).expect(200);
+    assert_eq!((answer.field("Content-Encoding"), answer.field("Vary")), (None, None));
+    assert_eq!(answer.body, b"0123456789");
+    site.put("a.txt.br", "of the same");
+    site.put("a.txt", "0123456789b");
+    let body = || server.connect().ask("GET", "/a.txt", &accept).expect(200).body;
+    assert!(eventually(PATIENCE, || body() == b"of the same"), "{:?}", body());
 }
 
 pub(crate) fn a_sibling_asked_for_by_name(variant: &Variant) {

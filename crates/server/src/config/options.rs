@@ -290,10 +290,11 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool,
         "true",
         "Whether name.br, name.zst and name.gz are sent for name to those who accept them.",
-        "Who accepts none of them is sent name itself, also where Accept-Encoding refuses that too \
-         (identity;q=0): a server may disregard the field (RFC 9110 §12.4.1), and nginx and h2o do \
-         so. The presets that replicate a server \
-         of the papers have false by default: none of those looked for them.",
+        "One that is larger than name is not sent; one that is older is, as by nginx: compress \
+         again what you change (`regatta explain` names both). Who accepts none of them is sent \
+         name itself, also where Accept-Encoding refuses that too (identity;q=0): a server may \
+         disregard the field (RFC 9110 §12.4.1), and nginx and h2o do so. The presets that \
+         replicate a server of the papers have false by default: none of those looked for them.",
     ),
     option(
         "content.dotfiles",
