@@ -279,7 +279,10 @@ impl<'a> World<'a> {
         }
         trace::push(self.stamp, at, Event::AsksDisk);
         let never = self.hangs && self.dice.one_in(8);
-        if never { NEVER - 1 } else { now.tick.0 + self.dice.below(self.warm_ms + 1) }
+        let answers = now.tick.0 + self.dice.below(self.warm_ms + 1);
+        // It gets quicker: a large body that is sent in small pieces comes to its end.
+        self.warm_ms -= self.warm_ms / 16;
+        if never { NEVER - 1 } else { answers }
     }
 
     /// The disk has answered: what it was asked for can be sent.
