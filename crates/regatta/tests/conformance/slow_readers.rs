@@ -158,7 +158,7 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
         file.set_len(16 << 20).expect("sparse");
     }
     // What is reserved, which is more where processes share one table, and a socket for each.
-    let reserved = if variant.architecture.starts_with("shared") { 64 + 3 * 8 } else { 64 };
+    let reserved = if variant.architecture.starts_with("shared") { 64 + 3 * 11 } else { 64 };
     let launch = Launch::new(variant, &site.root()).files_max(reserved + 64);
     let launch = launch.sets(&["limits.connections_max=64", "cache.descriptors_max=0"]);
     // The kernel gives one worker more than its part: those that are not in yet wait.
