@@ -1,19 +1,21 @@
 //! AMPED, asymmetric multi-process event-driven: an event loop, and helpers for everything that may
 //! block on disk (Flash: Pai, Druschel, Zwaenepoel, USENIX 1999).
 use crate::{
-    Driver, Env, event,
+    Driver, Env,
+    drive::perform::{self, Below},
+    event,
     kit::{
         disk::{Bytes, Disk, News, Opening, Report, front},
         helper_processes::Processes,
         helper_threads::Threads,
-        helpers::{Below, Crew, Errand, Helpers, Job, Limits, Purpose},
+        helpers::{Crew, Errand, Helpers, Job, Limits, Purpose},
     },
     options::{Choice as _, Kind, OptionSpec, choice, joined},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    Root, StaticFile, read_range,
+    Root, StaticFile,
     residency::{Resident, by_cachestat, by_mincore, by_nowait},
 };
 use std::os::fd::BorrowedFd;
@@ -194,7 +196,7 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
 
     fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
         if self.is_resident(&req.file, req.at, req.len) {
-            return Some(read_range(&req));
+            return Some(perform::read(&req));
         }
         let job = Job::new(key, Purpose::Read(ticket), Errand::Touch(req));
         match self.helpers.ask_or_run(job, self.below)? {

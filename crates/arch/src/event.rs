@@ -2,7 +2,10 @@
 //! [H] §2.1), SYMPED several ([E] §5.1), N-copy several that do not share their sockets ([S] §4).
 use crate::{
     Driver, Env,
-    drive::step::{FileCx, Rules},
+    drive::{
+        perform::Below,
+        step::{FileCx, Rules},
+    },
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         disk::{Disk, InlineDisk},
@@ -202,7 +205,7 @@ pub(crate) fn workers(settings: &Settings, processors: usize) -> usize {
 /// Runs one worker: a loop over its listeners, with a cache of its own or a part in a shared one.
 fn work(env: &Env, worker: usize) -> Result<(), String> {
     work_with(env, worker, |root, _, member| {
-        let disk = InlineDisk { root, rules: env.rules };
+        let disk = InlineDisk(Below { root, rules: env.rules });
         match member {
             Some(member) => Ok(Box::new(SharedDisk { disk, member })),
             None => Ok(Box::new(disk)),

@@ -2,12 +2,12 @@
 //! can, and is continued elsewhere if it cannot (Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004).
 use crate::{
     Driver, Env,
-    drive::ledger::Spent,
+    drive::{ledger::Spent, perform::Below},
     event,
     kit::{
         disk::{Bytes, Disk, News, Opening, Report, front},
         helper_threads::Threads,
-        helpers::{Below, Crew, Errand, Helpers, Job, Limits, Purpose},
+        helpers::{Crew, Errand, Helpers, Job, Limits, Purpose},
         waiting::{Turn, Waiting},
     },
     options::{Choice as _, Kind, OptionSpec, choice, joined},

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
     WorkerLog,
-    drive::step::{FileCx, Rules},
+    drive::{
+        perform::Below,
+        step::{FileCx, Rules},
+    },
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         disk::InlineDisk,
@@ -83,7 +86,7 @@ fn serve(
     let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
     let (arena, bell) = (Arena::create(&words, 1), Bell::new().unwrap());
     let root = Root::open(folder).unwrap();
-    let mut disk = InlineDisk { root: &root, rules: OpenRules::default() };
+    let mut disk = InlineDisk(Below { root: &root, rules: OpenRules::default() });
     let (cache, scratch) = (LocalCache::new(&site.caching, 7), Scratch::new(7));
     let slot = arena.slot(0);
     let cx = FileCx { site, cache: &cache, tally: Tally::Owned(slot), log, scratch: &scratch };

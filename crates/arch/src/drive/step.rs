@@ -1,15 +1,17 @@
 //! Readiness: try an operation, and come back with the same value when the socket is ready.
-use super::ledger::Spent;
+use super::{
+    ledger::Spent,
+    perform::{self, Failure, timed},
+};
 use crate::kit::disk::{Disk, News};
-use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Now, Op, Outbox, Tick};
 use regatta_origin::{Conn, Cx};
 use regatta_sys::{
-    SendCall, StaticFile, clock, fault,
+    StaticFile, clock,
     socket::{self, Connection},
     wait::{Event, Interest},
 };
-use std::{io, os::fd::AsFd, time::Duration};
+use std::{os::fd::AsFd, time::Duration};
 
 /// A connection over real files.
 pub type FileConn = Conn<StaticFile>;
@@ -230,13 +232,11 @@ fn advance(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>
             }
             Some(Op::Stat(ticket, file)) => {
                 // The inode of an open file is in memory: nobody waits for a disk here.
-                let found = regatta_sys::look_again(&file);
-                slot.conn.complete(Done::Stat(ticket, found), now, cx);
+                slot.conn.complete(Done::Stat(ticket, perform::stat(&file)), now, cx);
                 None
             }
             Some(Op::Shut) => {
-                // A socket that is gone already cannot be shut, and need not be.
-                let _ = socket::shutdown_write(slot.socket.as_fd());
+                perform::shut(&slot.socket);
                 slot.conn.complete(Done::Shut, now, cx);
                 None
             }
@@ -264,22 +264,17 @@ fn receive(slot: &mut Slot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Optio
     if !slot.readable {
         return Some(Turn::Wait(Interest::READ));
     }
-    cx.tally.add(Counter::RecvCalls, 1);
-    // A spurious event must not block the loop, also where the socket is in blocking mode.
-    match regatta_sys::recv_now(slot.socket.as_fd(), io.buffer) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            cx.tally.add(Counter::RecvWouldBlock, 1);
+    match perform::recv(&slot.socket, io.buffer, cx.tally) {
+        Err(Failure::WouldBlock) => {
             slot.readable = false;
             Some(Turn::Wait(Interest::READ))
         }
-        Err(error) => {
-            cx.tally.add(Counter::RecvFaults, 1);
+        Err(Failure::Fault(fault)) => {
             slot.recv = false;
-            slot.conn.complete(Done::Recv(Err(fault(&error))), now, cx);
+            slot.conn.complete(Done::Recv(Err(fault)), now, cx);
             None
         }
         Ok(n) => {
-            cx.tally.add(Counter::RecvBytes, n as u64);
             // A short read has emptied the socket, unless the end of the stream is behind it
             // (epoll(7), question 9): the next read waits to be told.
             slot.readable = n == io.buffer.len() || io.rules.full_read || slot.hangup;
@@ -315,19 +310,15 @@ fn send(
             None => return Some(park_for_disk(slot, outbox, io, now, cx)),
         }
     }
-    let started = if at_file { clock::nanos() } else { 0 };
-    let result = regatta_sys::send(slot.socket.as_fd(), &mut outbox, most);
+    let before = io.spent.send;
+    let result = perform::send(&slot.socket, &mut outbox, most, &mut io.spent, cx.tally);
     if at_file {
-        let ns = clock::nanos() - started;
-        io.spent.send += ns;
-        io.disk.sent(ns);
+        io.disk.sent(io.spent.send - before);
     }
     // A blocking call may have taken as long as the peer is given.
     let now = if io.rules.patience.is_some() { at_present(now) } else { now };
     match result {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let full = if at_file { Counter::SendfileWouldBlock } else { Counter::SendWouldBlock };
-            cx.tally.add(full, 1);
+        Err(Failure::WouldBlock) => {
             slot.writable = false;
             if io.rules.patience.is_some() {
                 // The peer has taken nothing for all that time.
@@ -336,17 +327,15 @@ fn send(
             }
             Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)))
         }
-        Err(error) => {
-            cx.tally.add(Counter::SendFaults, 1);
-            slot.conn.complete(Done::Send(outbox, Err(fault(&error))), now, cx);
+        Err(Failure::Fault(fault)) => {
+            slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx);
             None
         }
-        Ok(sent) => {
-            count(sent.call, sent.bytes, cx);
+        Ok(bytes) => {
             slot.writable &= io.rules.edge;
-            io.bytes = io.bytes.saturating_sub(sent.bytes);
+            io.bytes = io.bytes.saturating_sub(bytes);
             let is_over = outbox.is_empty();
-            slot.conn.complete(Done::Send(outbox, Ok(sent.bytes)), now, cx);
+            slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
             if io.rules.patience.is_some() && !is_over && slot.conn.deadline() <= now.tick {
                 // It filled the socket and then waited: another call would wait as long again.
                 let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
@@ -361,19 +350,6 @@ fn send(
 #[cold]
 fn at_present(now: Now) -> Now {
     Now { tick: Tick(clock::nanos() / 1_000_000), ..now }
-}
-
-fn count(call: SendCall, bytes: u64, cx: &FileCx<'_>) {
-    match call {
-        SendCall::Send | SendCall::SendMsg => {
-            cx.tally.add(Counter::SendCalls, 1);
-            cx.tally.add(Counter::SendBytes, bytes);
-        }
-        SendCall::SendFile => {
-            cx.tally.add(Counter::SendfileCalls, 1);
-            cx.tally.add(Counter::SendfileBytes, bytes);
-        }
-    }
 }
 
 /// Keeps an outbox until its time comes.
@@ -405,12 +381,4 @@ fn park_for_disk(
     slot.warming = slot.send.take();
     slot.asked = true;
     turn
-}
-
-/// Runs `call` and adds the nanoseconds it took to `spent`.
-fn timed<T>(spent: &mut u64, call: impl FnOnce() -> T) -> T {
-    let started = clock::nanos();
-    let result = call();
-    *spent += clock::nanos() - started;
-    result
 }

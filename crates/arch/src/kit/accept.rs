@@ -2,14 +2,11 @@
 //!
 //! One component for every architecture, because the accept strategy confounds every comparison in
 //! which it is not the same on both sides.
-use crate::options::choice;
+use crate::{drive::perform, options::choice};
 use regatta_metrics::{Counter, Gauge, Slot, Tally};
 use regatta_op::Tick;
-use regatta_sys::socket::{self, AcceptFault, Connection, Mode};
-use std::{
-    net::SocketAddr,
-    os::fd::{AsFd, OwnedFd},
-};
+use regatta_sys::socket::{AcceptFault, Connection, Mode};
+use std::{net::SocketAddr, os::fd::OwnedFd};
 
 /// How long accepting pauses when the process or the system has no descriptors left, ms. A
 /// level-triggered listener would otherwise wake the loop without end.
@@ -129,27 +126,12 @@ impl<'a> Acceptor<'a> {
             return Err(Ended::Limit);
         }
         loop {
-            tally.add(Counter::AcceptCalls, 1);
-            let error = match socket::accept(self.listeners[at].as_fd(), self.rules.mode) {
-                Ok(accepted) => {
-                    tally.add(Counter::AcceptOk, 1);
-                    return Ok(accepted);
-                }
-                Err(error) => socket::accept_fault(&error),
-            };
-            match error {
-                AcceptFault::WouldBlock => {
-                    tally.add(Counter::AcceptWouldBlock, 1);
-                    return Err(Ended::Drained);
-                }
+            match perform::accept(&self.listeners[at], self.rules.mode, tally) {
+                Ok(accepted) => return Ok(accepted),
+                Err(AcceptFault::WouldBlock) => return Err(Ended::Drained),
                 // The peer gave up while it was in the queue: the next may not have.
-                AcceptFault::Aborted => tally.add(Counter::AcceptFaults, 1),
-                AcceptFault::Exhausted => {
-                    tally.add(Counter::AcceptEmfilePauses, 1);
-                    return Err(Ended::Exhausted);
-                }
-                AcceptFault::Other(_) => {
-                    tally.add(Counter::AcceptFaults, 1);
+                Err(AcceptFault::Aborted) => {}
+                Err(AcceptFault::Exhausted | AcceptFault::Other(_)) => {
                     return Err(Ended::Exhausted);
                 }
             }
@@ -166,7 +148,7 @@ mod tests {
         socket::{ListenSpec, listen, local_addr},
         wait::{Interest, Poll, Poller},
     };
-    use std::{net::TcpStream, sync::atomic::AtomicU64, time::Duration};
+    use std::{net::TcpStream, os::fd::AsFd, sync::atomic::AtomicU64, time::Duration};
 
     fn wait(listener: &OwnedFd) {
         let (mut poller, mut events) = (Poll::new(), Vec::new());

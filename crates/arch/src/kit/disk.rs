@@ -2,9 +2,12 @@
 #[cfg(test)]
 pub(crate) mod schedule;
 
-use crate::drive::ledger::Spent;
+use crate::drive::{
+    ledger::Spent,
+    perform::{self, Below},
+};
 use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ticket};
-use regatta_sys::{OpenRules, Root, StaticFile};
+use regatta_sys::StaticFile;
 use std::os::fd::BorrowedFd;
 
 /// What has come of opening a path: what is there, or why not.
@@ -78,21 +81,16 @@ pub enum News {
 }
 
 /// The disk of an architecture whose loop blocks on it: every operation is performed at once.
-#[derive(Debug)]
-pub struct InlineDisk<'a> {
-    /// What is served.
-    pub root: &'a Root,
-    /// How paths below it are resolved.
-    pub rules: OpenRules,
-}
+#[derive(Clone, Copy, Debug)]
+pub struct InlineDisk<'a>(pub Below<'a>);
 
 impl Disk for InlineDisk<'_> {
     fn open(&mut self, _key: u64, _ticket: Ticket, req: OpenReq) -> Option<Opening> {
-        Some(regatta_sys::open_below(self.root, &req, self.rules))
+        Some(self.0.open(&req))
     }
 
     fn read(&mut self, _key: u64, _ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
-        Some(regatta_sys::read_range(&req))
+        Some(perform::read(&req))
     }
 
     fn warm(&mut self, _key: u64, _outbox: &Outbox<StaticFile>) -> Option<u64> {

@@ -4,12 +4,12 @@
 //! it. Files travel as descriptors: those to be read with the errand, those that were opened with
 //! the notice, if asked for.
 use super::helpers::{Crew, Errand, Outcome};
+use crate::drive::perform::Below;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Coding, Codings, OpenFault, OpenReq, Opened, ReadReq};
 use regatta_sys::{
     OpenRules, Root, StaticFile,
     channel::Channel,
-    open_below,
     process::{Child, fork_worker},
     residency::touch,
     wait::{Epoll, Event, Interest, Poller, Trigger},
@@ -186,7 +186,7 @@ fn help(root: &Root, rules: OpenRules, pass: bool, channel: &Channel) -> i32 {
                     if record[1] & (1 << coding as u8) != 0 { set.with(coding) } else { set }
                 });
                 let req = OpenReq { path: record[ERRAND_HEAD_BYTES..n].into(), siblings };
-                notice_of(open_below(root, &req, rules), pass)
+                notice_of(Below { root, rules }.open(&req), pass)
             }
             Ok(n) if n >= ERRAND_HEAD_BYTES => {
                 run_touch(&record, files.pop(), &mut scratch);

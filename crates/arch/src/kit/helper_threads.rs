@@ -1,7 +1,8 @@
 //! Helpers that are threads: they share the loop's descriptors and memory, so that what they open
 //! needs no passing.
 use super::helpers::{Crew, Errand, Outcome};
-use regatta_sys::{Bell, OpenRules, Root, open_below, read_range, residency::touch};
+use crate::drive::perform::{self, Below};
+use regatta_sys::{Bell, OpenRules, Root, residency::touch};
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
@@ -102,7 +103,7 @@ impl Crew for Threads<'_> {
 fn help(helper: usize, root: &Root, place: &Place, errands: &Receiver<Errand>, say: &Sender<Said>) {
     let mut scratch = Vec::new();
     for errand in errands {
-        let outcome = run(&errand, root, place.rules, &mut scratch);
+        let outcome = run(&errand, Below { root, rules: place.rules }, &mut scratch);
         // Its files are closed here, not by the loop.
         drop(errand);
         if say.send((helper, Some(outcome))).is_err() {
@@ -112,15 +113,15 @@ fn help(helper: usize, root: &Root, place: &Place, errands: &Receiver<Errand>, s
     }
 }
 
-fn run(errand: &Errand, root: &Root, rules: OpenRules, scratch: &mut Vec<u8>) -> Outcome {
+fn run(errand: &Errand, below: Below<'_>, scratch: &mut Vec<u8>) -> Outcome {
     match errand {
-        Errand::Open(req) => Outcome::Opened(open_below(root, req, rules)),
+        Errand::Open(req) => Outcome::Opened(below.open(req)),
         Errand::Touch(req) => {
             scratch.resize(SCRATCH_BYTES, 0);
             // A range that cannot be read is reported by the send or read that it was for.
             let _ = touch(&req.file, req.at, req.len, scratch);
             Outcome::Touched
         }
-        Errand::Read(req) => Outcome::Read(read_range(req)),
+        Errand::Read(req) => Outcome::Read(perform::read(req)),
     }
 }

@@ -10,10 +10,13 @@ use super::{
     disk::{Bytes, News, Opening, Report},
     waiting::{Turn, Waiting},
 };
-use crate::drive::ledger::Spent;
+use crate::drive::{
+    ledger::Spent,
+    perform::{self, Below, timed},
+};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, ReadReq, Ticket};
-use regatta_sys::{OpenRules, Root, StaticFile, clock, open_below, read_range};
+use regatta_sys::{StaticFile, clock};
 use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
 /// How many helpers an errand may lose before the loop runs it itself.
@@ -78,40 +81,24 @@ impl Job {
     }
 }
 
-/// What the loop opens and reads itself, when no helper has: names below a root.
-#[derive(Clone, Copy, Debug)]
-pub struct Below<'a> {
-    /// What is served.
-    pub root: &'a Root,
-    /// How paths below it are resolved.
-    pub rules: OpenRules,
-}
-
-impl Below<'_> {
-    /// What an errand amounts to for who asked. The loop does what is left to do: all of it, if
-    /// there is no outcome.
-    fn finish(self, job: Job, outcome: Option<Outcome>) -> (News, Spent) {
-        let mut spent = Spent::default();
-        let started = clock::nanos();
-        let news = match (job.purpose, job.errand, outcome) {
-            (Purpose::Open(ticket), _, Some(Outcome::Opened(found))) => News::Opened(ticket, found),
-            (Purpose::Open(ticket), Errand::Open(req), _) => {
-                let found = open_below(self.root, &req, self.rules);
-                spent.open = clock::nanos() - started;
-                News::Opened(ticket, found)
-            }
-            (Purpose::Read(ticket), _, Some(Outcome::Read(read))) => News::Read(ticket, read),
-            (Purpose::Read(ticket), Errand::Touch(req) | Errand::Read(req), _) => {
-                let read = read_range(&req);
-                spent.read = clock::nanos() - started;
-                News::Read(ticket, read)
-            }
-            (_, Errand::Touch(req) | Errand::Read(req), _) => News::Warm(req.len),
-            // An open for something else than an open: never asked for, and harmless.
-            (_, Errand::Open(_), _) => News::Warm(1),
-        };
-        (news, spent)
-    }
+/// What an errand amounts to for who asked. The loop does what is left to do: all of it, if there
+/// is no outcome.
+fn finish(job: Job, outcome: Option<Outcome>, below: Below<'_>) -> (News, Spent) {
+    let mut spent = Spent::default();
+    let news = match (job.purpose, job.errand, outcome) {
+        (Purpose::Open(ticket), _, Some(Outcome::Opened(found))) => News::Opened(ticket, found),
+        (Purpose::Open(ticket), Errand::Open(req), _) => {
+            News::Opened(ticket, timed(&mut spent.open, || below.open(&req)))
+        }
+        (Purpose::Read(ticket), _, Some(Outcome::Read(read))) => News::Read(ticket, read),
+        (Purpose::Read(ticket), Errand::Touch(req) | Errand::Read(req), _) => {
+            News::Read(ticket, timed(&mut spent.read, || perform::read(&req)))
+        }
+        (_, Errand::Touch(req) | Errand::Read(req), _) => News::Warm(req.len),
+        // An open for something else than an open: never asked for, and harmless.
+        (_, Errand::Open(_), _) => News::Warm(1),
+    };
+    (news, spent)
 }
 
 /// How helpers of one kind are started, given errands and heard. They are named by small numbers.
@@ -206,7 +193,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
     /// Has an errand run: by the loop, at once, if there is no helper and none can be started, and
     /// then this is what came of it.
     pub fn ask_or_run(&mut self, job: Job, below: Below<'_>) -> Option<News> {
-        self.ask(job).err().map(|job| below.finish(job, None).0)
+        self.ask(job).err().map(|job| finish(job, None, below).0)
     }
 
     /// The next outcome that somebody waits for. What nobody does is dropped, with its files.
@@ -218,7 +205,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
                 self.tally.add(Counter::DiskNewsDropped, 1);
                 continue;
             }
-            let (news, spent) = below.finish(job, outcome);
+            let (news, spent) = finish(job, outcome, below);
             return Some(Report { key, news, spent });
         }
     }

@@ -5,7 +5,7 @@ use crate::kit::{dice::Dice, slab::Slab};
 use regatta_metrics::Arena;
 use regatta_op::{Codings, File};
 use regatta_sys::{
-    open_below,
+    OpenRules, Root, open_below,
     wait::{Interest, Poll, Poller},
 };
 use std::{

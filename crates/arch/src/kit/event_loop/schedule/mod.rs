@@ -16,7 +16,10 @@ pub(crate) use world::Sums;
 
 use super::{EventLoop, Surroundings};
 use crate::{
-    drive::step::{FileCx, Rules},
+    drive::{
+        perform::Below,
+        step::{FileCx, Rules},
+    },
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         dice::{Dice, SEEDS},
@@ -100,7 +103,7 @@ pub(crate) type Make<'m> = dyn for<'a> Fn(&Setting<'a>) -> Box<dyn Disk + 'a> + 
 
 /// The disk of a loop that performs all operations itself.
 pub(crate) fn own_disk<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
-    let disk = InlineDisk { root: setting.root, rules: OpenRules::default() };
+    let disk = InlineDisk(Below { root: setting.root, rules: OpenRules::default() });
     match setting.member {
         None => Box::new(disk),
         Some(member) => Box::new(SharedDisk { disk, member }),
