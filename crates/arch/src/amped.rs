@@ -3,19 +3,19 @@
 use crate::{
     Driver, Env,
     drive::perform::{self, Below},
-    event,
+    event::{self, EventOptions},
     kit::{
         disk::{Bytes, Disk, News, Opening, Report, front},
         helper_processes::Processes,
         helper_threads::Threads,
         helpers::{Crew, Errand, Helpers, Job, Limits, Purpose},
     },
-    options::{Choice as _, Kind, OptionSpec, choice, joined},
+    options::{Choice as _, Kind, OptionSpec, choice, joined, options},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    Root, StaticFile,
+    StaticFile,
     residency::{Resident, by_cachestat, by_mincore, by_nowait},
 };
 use std::os::fd::BorrowedFd;
@@ -25,8 +25,11 @@ pub const DRIVER: Driver = Driver { options: &OPTIONS, workers: event::workers, 
 
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 
-const OWN: &[OptionSpec] = &[
-    OptionSpec {
+options! {
+    /// The options that no other driver has.
+    struct AmpedOptions, OWN;
+
+    helpers_as: HelpersAs = OptionSpec {
         key: "amped.helpers_as",
         kind: Kind::Choice(HelpersAs::WORDS),
         default: "threads",
@@ -36,7 +39,7 @@ const OWN: &[OptionSpec] = &[
                memory it has.",
         since: "0.1",
     },
-    OptionSpec {
+    helpers_max: usize = OptionSpec {
         key: "amped.helpers_max",
         kind: Kind::Count { min: 1, max: 1024 },
         default: "16",
@@ -45,7 +48,7 @@ const OWN: &[OptionSpec] = &[
                in a queue, which is bounded by the connections that are open.",
         since: "0.1",
     },
-    OptionSpec {
+    helpers_idle: usize = OptionSpec {
         key: "amped.helpers_idle",
         kind: Kind::Count { min: 0, max: 1024 },
         default: "8",
@@ -53,7 +56,7 @@ const OWN: &[OptionSpec] = &[
         long: "",
         since: "0.1",
     },
-    OptionSpec {
+    pass_descriptors: bool = OptionSpec {
         key: "amped.pass_descriptors",
         kind: Kind::Bool,
         default: "true",
@@ -63,7 +66,7 @@ const OWN: &[OptionSpec] = &[
                Pai, USENIX 2004). Threads share what they open in any case.",
         since: "0.1",
     },
-    OptionSpec {
+    residency: Residency = OptionSpec {
         key: "amped.residency",
         kind: Kind::Choice(Residency::WORDS),
         default: "preadv2",
@@ -74,7 +77,7 @@ const OWN: &[OptionSpec] = &[
                says so. `always-ask` asks a helper each time, `never-ask` never.",
         since: "0.1",
     },
-    OptionSpec {
+    chunk_bytes: u64 = OptionSpec {
         key: "amped.chunk_bytes",
         kind: Kind::Bytes { min: 4096, max: 16 << 20 },
         default: "256 KiB",
@@ -82,7 +85,7 @@ const OWN: &[OptionSpec] = &[
         long: "Files are cut at multiples of it.",
         since: "0.1",
     },
-];
+}
 
 choice! {
     /// What helpers are (`amped.helpers_as`).
@@ -111,15 +114,21 @@ choice! {
 }
 
 fn work(env: &Env, worker: usize) -> Result<(), String> {
-    event::work_with(env, worker, |root, tally, _| {
+    let options = EventOptions::read(&env.settings);
+    let own = AmpedOptions::read(&env.settings);
+    event::work_with(env, worker, &options, |root, tally, _| {
         let fault = |error| format!("cannot prepare for helpers: {error}");
-        if env.settings.choice::<HelpersAs>("amped.helpers_as") == HelpersAs::Processes {
-            let pass = env.settings.flag("amped.pass_descriptors");
-            let crew = Processes::new(root, env.rules, pass, tally).map_err(fault)?;
-            Ok(Box::new(HelperDisk::new(env, root, crew, tally)))
-        } else {
-            let crew = Threads::new(root, env.rules).map_err(fault)?;
-            Ok(Box::new(HelperDisk::new(env, root, crew, tally)))
+        let (below, stall_ns) = (Below { root, rules: env.rules }, options.stall_ns());
+        match own.helpers_as {
+            HelpersAs::Processes => {
+                let pass = own.pass_descriptors;
+                let crew = Processes::new(root, env.rules, pass, tally).map_err(fault)?;
+                Ok(Box::new(HelperDisk::new(&own, stall_ns, below, crew, tally)))
+            }
+            HelpersAs::Threads => {
+                let crew = Threads::new(root, env.rules).map_err(fault)?;
+                Ok(Box::new(HelperDisk::new(&own, stall_ns, below, crew, tally)))
+            }
         }
     })
 }
@@ -144,24 +153,27 @@ struct HelperDisk<'a, C> {
 }
 
 impl<'a, C: Crew> HelperDisk<'a, C> {
-    fn new(env: &Env, root: &'a Root, crew: C, tally: Tally<'a>) -> Self {
-        let settings = &env.settings;
-        let limits = Limits {
-            helpers_max: settings.number_as("amped.helpers_max"),
-            helpers_idle: settings.number_as("amped.helpers_idle"),
-        };
+    fn new(
+        options: &AmpedOptions,
+        stall_ns: u64,
+        below: Below<'a>,
+        crew: C,
+        tally: Tally<'a>,
+    ) -> Self {
+        let &AmpedOptions { helpers_max, helpers_idle, chunk_bytes, .. } = options;
+        let limits = Limits { helpers_max, helpers_idle };
         Self {
             helpers: Helpers::new(crew, limits, tally),
-            below: Below { root, rules: env.rules },
-            test: match settings.choice("amped.residency") {
+            below,
+            test: match options.residency {
                 Residency::Preadv2 => Test::By(by_nowait),
                 Residency::Mincore => Test::By(by_mincore),
                 Residency::Cachestat => Test::By(by_cachestat),
                 Residency::AlwaysAsk => Test::Always(Resident::No),
                 Residency::NeverAsk => Test::Always(Resident::Yes),
             },
-            chunk_bytes: settings.number("amped.chunk_bytes"),
-            stall_ns: settings.number("event.stall_us") * 1000,
+            chunk_bytes,
+            stall_ns,
             vouched: false,
             tally,
         }
@@ -248,7 +260,7 @@ mod tests {
         event_loop::schedule::{Cast, Setting, check, run_all},
         helpers::schedule::Moved,
     };
-    use regatta_sys::OpenRules;
+    use regatta_sys::{OpenRules, Root};
 
     /// A disk of this crew that tests as `test` says.
     fn disk<'a, C: Crew>(

@@ -3,14 +3,14 @@
 use crate::{
     Driver, Env,
     drive::{ledger::Spent, perform::Below},
-    event,
+    event::{self, EventOptions},
     kit::{
         disk::{Bytes, Disk, News, Opening, Report, front},
         helper_threads::Threads,
         helpers::{Crew, Errand, Helpers, Job, Limits, Purpose},
         waiting::{Turn, Waiting},
     },
-    options::{Choice as _, Kind, OptionSpec, choice, joined},
+    options::{Choice as _, Kind, OptionSpec, choice, joined, options},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
@@ -40,8 +40,11 @@ choice! {
     }
 }
 
-const OWN: &[OptionSpec] = &[
-    OptionSpec {
+options! {
+    /// The options that no other driver has.
+    struct LaioOptions, OWN;
+
+    engine: ContinuedBy = OptionSpec {
         key: "laio.engine",
         kind: Kind::Choice(ContinuedBy::WORDS),
         default: "uring",
@@ -51,7 +54,7 @@ const OWN: &[OptionSpec] = &[
                that must not block (RESOLVE_CACHED, RWF_NOWAIT), and a thread continues it.",
         since: "0.1",
     },
-    OptionSpec {
+    helpers_max: usize = OptionSpec {
         key: "laio.helpers_max",
         kind: Kind::Count { min: 1, max: 1024 },
         default: "16",
@@ -59,7 +62,7 @@ const OWN: &[OptionSpec] = &[
         long: "They are started on demand, and half of them are kept.",
         since: "0.1",
     },
-    OptionSpec {
+    operations_max: usize = OptionSpec {
         key: "laio.operations_max",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "1024",
@@ -67,7 +70,7 @@ const OWN: &[OptionSpec] = &[
         long: "More wait in a queue, as while a disk hangs, unless they need no disk.",
         since: "0.1",
     },
-    OptionSpec {
+    chunk_bytes: u64 = OptionSpec {
         key: "laio.chunk_bytes",
         kind: Kind::Bytes { min: 4096, max: 16 << 20 },
         default: "256 KiB",
@@ -75,25 +78,27 @@ const OWN: &[OptionSpec] = &[
         long: "Files are cut at multiples of it.",
         since: "0.1",
     },
-];
+}
 
 fn work(env: &Env, worker: usize) -> Result<(), String> {
-    event::work_with(env, worker, |root, tally, _| {
-        let chunk_bytes = env.settings.number("laio.chunk_bytes");
-        if env.settings.choice::<ContinuedBy>("laio.engine") == ContinuedBy::Uring {
-            let own = root.try_clone().map_err(|error| format!("the root: {error}"))?;
-            let ring = Ring::new(own, env.rules).map_err(|error| refusal(&error))?;
-            let operations_max = env.settings.number_as("laio.operations_max");
-            let below = Below { root, rules: env.rules };
-            Ok(Box::new(RingDisk::new(ring, below, operations_max, chunk_bytes, tally)))
-        } else {
-            let crew = Threads::new(root, env.rules)
-                .map_err(|error| format!("cannot prepare for threads: {error}"))?;
-            let helpers_max: usize = env.settings.number_as("laio.helpers_max");
-            let limits = Limits { helpers_max, helpers_idle: helpers_max.div_ceil(2) };
-            let helpers = Helpers::new(crew, limits, tally);
-            let below = Below { root, rules: env.rules };
-            Ok(Box::new(NowaitDisk { helpers, below, chunk_bytes, tally }))
+    let options = EventOptions::read(&env.settings);
+    let own = LaioOptions::read(&env.settings);
+    event::work_with(env, worker, &options, |root, tally, _| {
+        let LaioOptions { engine, helpers_max, operations_max, chunk_bytes } = own;
+        let below = Below { root, rules: env.rules };
+        match engine {
+            ContinuedBy::Uring => {
+                let own = root.try_clone().map_err(|error| format!("the root: {error}"))?;
+                let ring = Ring::new(own, env.rules).map_err(|error| refusal(&error))?;
+                Ok(Box::new(RingDisk::new(ring, below, operations_max, chunk_bytes, tally)))
+            }
+            ContinuedBy::Nowait => {
+                let crew = Threads::new(root, env.rules)
+                    .map_err(|error| format!("cannot prepare for threads: {error}"))?;
+                let limits = Limits { helpers_max, helpers_idle: helpers_max.div_ceil(2) };
+                let helpers = Helpers::new(crew, limits, tally);
+                Ok(Box::new(NowaitDisk { helpers, below, chunk_bytes, tally }))
+            }
         }
     })
 }

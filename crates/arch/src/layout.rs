@@ -5,7 +5,8 @@ mod tests;
 
 use crate::{
     Driver,
-    options::{Settings, choice},
+    event::{EventOptions, PollerKind},
+    options::{Choice as _, Settings, choice},
     shared::Shared,
 };
 use regatta_sys::crew;
@@ -107,15 +108,14 @@ impl std::error::Error for LayoutFault {}
 /// so many processors may be busy at once.
 #[must_use]
 pub fn copies_and_processes(settings: &Settings, processors: usize) -> (usize, usize) {
-    let copies = match settings.number_as("event.copies") {
-        0 if settings.choice::<Partition>("event.partition") == Partition::Addresses => {
-            settings.list("server.listen").len()
-        }
+    let options = EventOptions::read(settings);
+    let copies = match options.copies {
+        0 if options.partition == Partition::Addresses => settings.list("server.listen").len(),
         0 => processors.min(WORKERS_MAX),
         copies => copies,
     };
     let copies = copies.max(1);
-    let processes = match settings.number_as("event.processes") {
+    let processes = match options.processes {
         // Nobody has asked for more than there can be.
         0 => processors.min(WORKERS_MAX) / copies,
         processes => processes,
@@ -148,27 +148,26 @@ impl Layout {
             layout.staff((driver.workers)(settings, processors).max(1), 0..addresses.len(), &[]);
             return Ok(layout);
         }
+        let options = EventOptions::read(settings);
         let (copies, processes) = copies_and_processes(settings, processors);
-        let partition = (copies > 1).then(|| settings.choice::<Partition>("event.partition"));
+        let partition = (copies > 1).then_some(options.partition);
         let steered = partition == Some(Partition::SteerCpu);
-        contradictions(settings, partition, copies, processes, cpus.len())?;
+        contradictions(&options, partition, copies, processes, cpus.len())?;
         if Shared::is_wanted(settings) && !driver.takes("event.share") {
             let message = "helpers would open files that the other processes do not know of; \
                            use server.architecture=shared-symped, or share nothing";
             return Err(LayoutFault { key: "event.share", message: message.to_owned() });
         }
-        let pin: Pin = settings.choice("event.pin");
-        let listen: Listen = settings.choice("event.listen");
         for copy in 0..copies {
             let own = own_addresses(partition, copy, copies, addresses)?;
             let group = steered.then_some(0);
             let share = share_of(cpus, copy, copies);
-            let pinned = |process: usize| match pin {
+            let pinned = |process: usize| match options.pin {
                 Pin::Cpu => std::slice::from_ref(&share[spread(process, processes, share.len())]),
                 Pin::Share => share,
                 Pin::None => &[],
             };
-            if listen == Listen::Reuseport {
+            if options.listen == Listen::Reuseport {
                 let first = layout.sockets.len();
                 for process in 0..processes {
                     let listeners = layout.listen(&own, Some(first));
@@ -229,7 +228,7 @@ impl Layout {
 }
 
 fn contradictions(
-    settings: &Settings,
+    options: &EventOptions,
     partition: Option<Partition>,
     copies: usize,
     processes: usize,
@@ -245,10 +244,9 @@ fn contradictions(
         );
         return fault("event.processes", message);
     }
-    let listen: Listen = settings.choice("event.listen");
-    let poller = settings.text("event.poller");
-    if listen == Listen::Exclusive && !poller.starts_with("epoll") {
-        let message = format!("exclusive wakes are epoll's; event.poller is {poller}");
+    let poller = options.poller;
+    if options.is_exclusive() && !matches!(poller, PollerKind::Epoll | PollerKind::EpollEdge) {
+        let message = format!("exclusive wakes are epoll's; event.poller is {}", poller.word());
         return fault("event.listen", message);
     }
     if partition != Some(Partition::SteerCpu) {
@@ -258,7 +256,7 @@ fn contradictions(
         let message = format!("{copies} copies, but {cpus} processors to choose them by");
         return fault("event.copies", message);
     }
-    if listen == Listen::Reuseport && processes > 1 {
+    if options.listen == Listen::Reuseport && processes > 1 {
         let message = "the group of a port that is steered has one socket for each copy; \
                        share it within the copy";
         return fault("event.listen", message.to_owned());

@@ -5,11 +5,13 @@
 mod choice;
 mod nearest;
 mod settings;
+mod table;
 
 pub use choice::Choice;
 pub(crate) use choice::choice;
 pub use nearest::nearest;
 pub use settings::{Max, Settings};
+pub(crate) use table::{Taken, options};
 
 use std::fmt;
 

@@ -2,9 +2,9 @@
 use crate::{
     kit::{
         disk::{Bytes, Disk, InlineDisk, Opening},
-        shared_cache::Place,
+        shared_cache::{Locking, Place},
     },
-    options::{Settings, choice},
+    options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
 };
 use regatta_op::{OpenReq, Opened, Outbox, ReadReq, Ticket};
 use regatta_origin::CachingRules;
@@ -26,6 +26,32 @@ choice! {
     }
 }
 
+options! {
+    /// Of processes whose disk is their own loop: whoever opens files enters them for the others.
+    pub(crate) struct SharingOptions, OPTIONS;
+
+    share: Sharing = OptionSpec {
+        key: "event.share",
+        kind: Kind::Choice(Sharing::WORDS),
+        default: "nothing",
+        doc: "What the processes share besides the listening sockets.",
+        long: "`descriptors-and-cache`: one table of descriptors, made with clone(2), and one \
+               cache in shared memory ([E] §5.2). `limits.connections_max` and \
+               `cache.descriptors_max` are then totals of all processes. Not with the helpers of \
+               amped and laio.",
+        since: "0.1",
+    },
+    lock: Locking = OptionSpec {
+        key: "shared.lock",
+        kind: Kind::Choice(Locking::WORDS),
+        default: "two-tier",
+        doc: "How a cache that processes share is locked.",
+        long: "`global`: one lock for everything ([E] §5.2). `two-tier`: a lock of readers and one \
+               writer for the names, and one lock per entry for what is known of it ([S] §4).",
+        since: "0.1",
+    },
+}
+
 /// Made by the keeper before the first worker: books of the descriptors, and the cache.
 #[derive(Debug)]
 pub struct Shared {
@@ -40,7 +66,7 @@ impl Shared {
     /// True if the processes share more than their listeners.
     #[must_use]
     pub fn is_wanted(settings: &Settings) -> bool {
-        settings.choice::<Sharing>("event.share") == Sharing::DescriptorsAndCache
+        SharingOptions::read(settings).share == Sharing::DescriptorsAndCache
     }
 
     /// Everything that `workers` share, hashing with `seed`. Descriptors that are open now belong
@@ -61,8 +87,8 @@ impl Shared {
         let books = Crew::words(workers, numbers);
         let memory = crew::words(books + Place::words(rules))?;
         let (books, cache) = memory.words().split_at(books);
-        let locking = settings.choice("shared.lock");
-        let place = Place::new(cache, rules, locking, workers, seed);
+        let SharingOptions { lock, .. } = SharingOptions::read(settings);
+        let place = Place::new(cache, rules, lock, workers, seed);
         Ok(Self { crew: Crew::create(books, workers, numbers)?, place, _memory: memory })
     }
 }

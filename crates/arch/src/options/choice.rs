@@ -8,6 +8,9 @@ pub trait Choice: Copy + 'static {
 
     /// What a word stands for; `None` if it is not one of them.
     fn of(word: &str) -> Option<Self>;
+
+    /// The word that stands for it.
+    fn word(self) -> &'static str;
 }
 
 /// Makes a [`Choice`] of an enum whose values each have a word.
@@ -28,6 +31,12 @@ macro_rules! choice {
                 match word {
                     $($word => Some(Self::$value),)+
                     _ => None,
+                }
+            }
+
+            fn word(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word),+
                 }
             }
         }
