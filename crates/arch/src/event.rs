@@ -6,29 +6,27 @@ pub(crate) use options::{EventOptions, OPTIONS, PollerKind};
 
 use crate::{
     Driver, Env,
-    drive::{
-        perform::Below,
-        step::{FileCx, Rules},
-    },
+    drive::{perform::Below, step::Rules},
     kit::{
-        accept::{AcceptRules, Acceptor, WhenFull},
+        accept::AcceptRules,
         disk::{Disk, InlineDisk},
-        event_loop::{EventLoop, RootSource, Surroundings},
+        event_loop::EventLoop,
         shared_cache::SharedCache,
+        worker::Own,
     },
     layout::copies_and_processes,
     options::{OptionSpec, Settings, joined},
     shared::{self, Leased, SharedDisk},
 };
 use regatta_metrics::Tally;
-use regatta_origin::{Cache, LocalCache, Scratch};
+use regatta_origin::{Cache, LocalCache};
 use regatta_sys::{
-    Root, StaticFile, affinity,
+    Root, StaticFile,
     crew::Member,
     socket::Mode,
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
-use std::{io, os::fd::AsFd, process, time::Duration};
+use std::{io, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver { options: &ALL, workers, work };
@@ -66,11 +64,6 @@ pub(crate) fn work_with<'a>(
     options: &EventOptions,
     disk: impl FnOnce(&'a Root, Tally<'a>, Option<&'static Member>) -> Made<'a>,
 ) -> Result<(), String> {
-    let cpus = &env.shares[worker].cpus;
-    if !cpus.is_empty() {
-        affinity::pin(cpus)
-            .map_err(|error| format!("cannot run on processors {cpus:?}: {error}"))?;
-    }
     let disk = Box::new(disk);
     let of = (env, worker, options);
     match options.poller {
@@ -97,85 +90,33 @@ fn with_poller<'a, P: Poller>(
     let (env, worker, _) = of;
     let failed = |error: io::Error| format!("cannot make a poller: {error}");
     let Some(shared) = &env.shared else {
+        let own = Own::new(env, worker, None)?;
         let cache = LocalCache::new(&env.site.caching, env.site.seed);
-        return run(of, poller().map_err(failed)?, (&cache, None), disk);
+        return run(of, &own, poller().map_err(failed)?, (&cache, None), disk);
     };
     let member = shared.crew.enter(worker);
     let member = member.map_err(|error| format!("cannot join the others: {error}"))?;
+    let own = Own::new(env, worker, Some(member))?;
     let cache = SharedCache::new(shared.place, &env.site.caching, member, &env.bells);
     let poller = Leased::new(member, poller).map_err(failed)?;
-    run(of, poller, (&cache, Some(&cache)), disk)
+    run(of, &own, poller, (&cache, Some(&cache)), disk)
 }
 
 fn run<'a, P: Poller>(
     (env, worker, options): Of<'a, '_>,
+    own: &Own<'a>,
     poller: P,
     (cache, shared): (&dyn Cache<StaticFile>, Option<&SharedCache<'_>>),
     disk: MakeDisk<'a, '_>,
 ) -> Result<(), String> {
-    let slot = env.arena.slot(worker);
-    slot.enter(process::id());
-    let scratch = Scratch::new(env.site.boundary_key);
-    let open_log = || (env.open_log)(worker);
-    let log = match shared.map(SharedCache::member) {
-        None => open_log(),
-        Some(member) => member.acquire(|| {
-            let log = open_log();
-            log.each_own(&mut |fd| member.own(fd));
-            log
-        }),
-    };
-    let member = shared.map(SharedCache::member);
-    let root = own_root(env, member).map_err(|error| format!("the root: {error}"))?;
-    let cx =
-        FileCx { site: &env.site, cache, tally: Tally::Owned(slot), log: &*log, scratch: &scratch };
-    let around = Surroundings {
-        cx,
-        slot,
-        control: env.arena.control(),
-        bell: &env.bells[worker],
-        log: &*log,
-        stall_ns: options.stall_ns(),
-        shared,
-        root: Some(RootSource { root, channel: &env.root_channels[worker] }),
-    };
-    let mut disk = disk(root, Tally::Owned(slot), member)?;
-    let mut acceptor = Acceptor::new(env.listeners(worker), accept_rules(env, worker, options));
-    let own = &env.shares[worker].listeners;
-    let others = (0..env.shares.len())
-        .filter(|other| *other != worker && env.shares[*other].listeners == *own);
-    acceptor.others =
-        others.map(|at| (env.arena.slot(at), env.shares[at].connections_max)).collect();
-    acceptor.exclusive = options.is_exclusive();
-    EventLoop::new(poller, acceptor, rules(&env.settings, options), around)
+    let mut disk = disk(own.root, own.tally, shared.map(SharedCache::member))?;
+    let connections_max = env.shares[worker].connections_max;
+    let (mode, exclusive) = (options.mode(), options.is_exclusive());
+    let accepts = AcceptRules::read(&env.settings, connections_max, mode, exclusive);
+    let worker = own.worker((cache, shared), accepts, options.stall_ns());
+    EventLoop::new(poller, worker, rules(&env.settings, options))
         .run(&mut *disk)
         .map_err(|error| format!("the event loop cannot go on: {error}"))
-}
-
-/// The root of this worker alone, which it replaces when the master sends another: where all share
-/// a table of descriptors, by a number of its own.
-fn own_root<'a>(env: &'a Env, member: Option<&'static Member>) -> io::Result<&'a Root> {
-    let Some(member) = member else { return Ok(&env.root) };
-    let root = member.acquire(|| env.root.try_clone().inspect(|root| member.own(root.as_fd())))?;
-    // Once per process, as its place in the crew.
-    Ok(Box::leak(Box::new(root)))
-}
-
-fn accept_rules(env: &Env, worker: usize, options: &EventOptions) -> AcceptRules {
-    let settings = &env.settings;
-    AcceptRules {
-        count: settings.number_as("accept.count"),
-        eager_read: settings.flag("accept.eager_read"),
-        on_close: settings.flag("accept.on_close"),
-        when_full: match settings.choice("accept.when_full") {
-            // An exclusive wake is spent on whoever asks, also if there is no room: those who have
-            // some would sleep on, and the connection would wait until the next one comes.
-            WhenFull::Leave if options.is_exclusive() => WhenFull::Stop,
-            when_full => when_full,
-        },
-        connections_max: env.shares[worker].connections_max,
-        mode: options.mode(),
-    }
 }
 
 fn rules(settings: &Settings, options: &EventOptions) -> Rules {

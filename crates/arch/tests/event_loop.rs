@@ -3,14 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
     WorkerLog,
-    drive::{
-        perform::Below,
-        step::{FileCx, Rules},
-    },
+    drive::{FileCx, perform::Below, step::Rules},
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         disk::InlineDisk,
-        event_loop::{EventLoop, Surroundings},
+        event_loop::EventLoop,
+        worker::{Surroundings, Worker},
     },
 };
 use regatta_metrics::{Arena, Counter, Tally};
@@ -108,6 +106,7 @@ fn serve(
         when_full: WhenFull::Stop,
         connections_max: 100,
         mode: Mode::Nonblocking,
+        exclusive: false,
     };
     let rules = Rules {
         bytes_max: 2 << 20,
@@ -124,7 +123,7 @@ fn serve(
             let _stop = stop;
             client(arena);
         });
-        EventLoop::new(poller, acceptor, rules, around).run(&mut disk).unwrap();
+        EventLoop::new(poller, Worker::new(acceptor, around), rules).run(&mut disk).unwrap();
     });
 }
 

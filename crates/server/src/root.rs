@@ -3,7 +3,7 @@
 //! The master looks in memory only. Whatever may wait for a disk is done by a scout, a process that
 //! becomes the serving user, opens the path, and passes on what it has found.
 use crate::full::LOOK_MS;
-use regatta_arch::{Env, kit::event_loop::RootSource};
+use regatta_arch::{Env, kit::worker::RootSource};
 use regatta_op::Tick;
 use regatta_sys::{
     Named, Root,

@@ -2,3 +2,11 @@
 pub mod ledger;
 pub mod perform;
 pub mod step;
+
+use regatta_origin::{Conn, Cx};
+use regatta_sys::StaticFile;
+
+/// A connection over real files.
+pub type FileConn = Conn<StaticFile>;
+/// What a connection over real files may consult.
+pub type FileCx<'a> = Cx<'a, StaticFile>;

@@ -1,36 +1,29 @@
 //! Readiness: try an operation, and come back with the same value when the socket is ready.
 use super::{
+    FileCx,
     ledger::Spent,
     perform::{self, Failure, timed},
 };
-use crate::kit::disk::{Disk, News};
+use crate::kit::{
+    disk::{Disk, News},
+    worker::Slot,
+};
 use regatta_op::{CloseReason, Done, Now, Op, Outbox, Tick};
-use regatta_origin::{Conn, Cx};
 use regatta_sys::{
-    StaticFile, clock,
-    socket::{self, Connection},
+    StaticFile, clock, socket,
     wait::{Event, Interest},
 };
 use std::{os::fd::AsFd, time::Duration};
 
-/// A connection over real files.
-pub type FileConn = Conn<StaticFile>;
-/// What a connection over real files may consult.
-pub type FileCx<'a> = Cx<'a, StaticFile>;
+/// A connection whose operations are tried, and retried when its socket is ready.
+pub type ReadySlot = Slot<Readiness>;
 
-/// A connection, its socket, and the operation that it waits to retry.
+/// What a readiness loop keeps of a connection: the operation that it waits to retry, and what is
+/// known of its socket.
 #[derive(Debug)]
-pub struct Slot {
-    /// The conversation.
-    pub conn: FileConn,
-    /// Its socket.
-    pub socket: Connection,
+pub struct Readiness {
     /// What the poller has been asked for.
     pub interest: Interest,
-    /// The tick for which its timer is filed.
-    pub timer_at: Tick,
-    /// When the request that is being timed was about to be read, nanoseconds; 0 if none is.
-    pub timed_from: u64,
     /// It waits for another turn, which comes whatever the poller says.
     pub queued: bool,
     /// A `Recv` that has been offered and not performed.
@@ -41,10 +34,8 @@ pub struct Slot {
     warming: Option<Box<Outbox<StaticFile>>>,
     /// Bytes of the file at the front of `send` that the disk has made ready.
     granted: u64,
-    /// The disk has been asked for something and has not answered.
-    pub asked: bool,
     /// The socket may have bytes, or the end of the stream, that have not been read.
-    readable: bool,
+    pub readable: bool,
     /// The peer has said that it sends no more, so a short read does not mean that all was read.
     hangup: bool,
     /// The connection broke, or both of its directions are over.
@@ -53,33 +44,23 @@ pub struct Slot {
     writable: bool,
 }
 
-impl Slot {
-    /// A slot whose first operation is offered by its first turn. `readable`: try to read at once.
+impl Readiness {
+    /// Of a connection whose first operation is offered by its first turn. `readable`: try to read
+    /// at once.
     #[must_use]
-    pub const fn new(conn: FileConn, socket: Connection, readable: bool) -> Self {
+    pub const fn new(readable: bool) -> Self {
         Self {
-            conn,
-            socket,
             interest: Interest::NONE,
-            timer_at: Tick::NEVER,
-            timed_from: 0,
             queued: false,
             recv: false,
             send: None,
             warming: None,
             granted: 0,
-            asked: false,
             readable,
             hangup: false,
             broken: false,
             writable: false,
         }
-    }
-
-    /// True if no request is in progress and the socket has something to read.
-    #[must_use]
-    pub fn is_about_to_read(&self) -> bool {
-        self.readable && self.conn.is_idle()
     }
 
     /// Notes what the poller said.
@@ -97,20 +78,18 @@ impl Slot {
         self.warming = None;
         self.granted = 0;
     }
+}
 
-    /// Takes what the disk reports of an operation that was left for later.
-    pub fn hear(&mut self, news: News, now: Now, cx: &FileCx<'_>) {
-        self.asked = false;
-        match news {
-            News::Opened(ticket, found) => {
-                self.conn.complete(Done::Open(ticket, found), now, cx);
-            }
-            News::Read(ticket, read) => self.conn.complete(Done::Read(ticket, read), now, cx),
-            News::Warm(bytes) => {
-                self.conn.disk_answered(now, cx);
-                self.send = self.warming.take();
-                self.granted = bytes;
-            }
+/// Takes what the disk reports of an operation that was left for later.
+pub fn hear(slot: &mut ReadySlot, news: News, now: Now, cx: &FileCx<'_>) {
+    slot.asked = false;
+    match news {
+        News::Opened(ticket, found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
+        News::Read(ticket, read) => slot.conn.complete(Done::Read(ticket, read), now, cx),
+        News::Warm(bytes) => {
+            slot.conn.disk_answered(now, cx);
+            slot.drive.send = slot.drive.warming.take();
+            slot.drive.granted = bytes;
         }
     }
 }
@@ -170,18 +149,18 @@ pub struct Io<'a> {
 }
 
 /// Runs one connection until it would block or its budget is spent.
-pub fn step(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
+pub fn step(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
     // Where sends block, what came before in this round was not this peer's time.
     let now = if io.rules.patience.is_some() { at_present(now) } else { now };
     let turn = advance(slot, key, io, now, cx);
-    if turn == Turn::Parked && slot.hangup { parked(slot, now, cx) } else { turn }
+    if turn == Turn::Parked && slot.drive.hangup { parked(slot, now, cx) } else { turn }
 }
 
 /// The disk is at work for a peer that may have left: the connection of one that has ends now,
 /// and whatever the disk brings for it is thrown away.
 #[cold]
-fn parked(slot: &mut Slot, now: Now, cx: &FileCx<'_>) -> Turn {
-    if slot.broken {
+fn parked(slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) -> Turn {
+    if slot.drive.broken {
         slot.conn.cut(CloseReason::Reset, now, cx);
         return Turn::Closed(CloseReason::Reset);
     }
@@ -189,9 +168,9 @@ fn parked(slot: &mut Slot, now: Now, cx: &FileCx<'_>) -> Turn {
     Turn::Parked
 }
 
-fn advance(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
+fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
     let mut ops = io.rules.ops_max;
-    if let Some(mut parked) = slot.send.take() {
+    if let Some(mut parked) = slot.drive.send.take() {
         let outbox = std::mem::take(&mut *parked);
         io.spares.0.push(parked);
         if let Some(turn) = send(slot, key, outbox, io, now, cx) {
@@ -202,7 +181,7 @@ fn advance(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>
         }
     }
     loop {
-        if slot.recv {
+        if slot.drive.recv {
             match receive(slot, io, now, cx) {
                 Some(turn) => return turn,
                 None => continue,
@@ -210,7 +189,7 @@ fn advance(slot: &mut Slot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>
         }
         let turn = match slot.conn.next_op() {
             Some(Op::Recv) => {
-                slot.recv = true;
+                slot.drive.recv = true;
                 None
             }
             Some(Op::Send(outbox)) => send(slot, key, outbox, io, now, cx),
@@ -260,25 +239,25 @@ const fn was_last(ops: &mut u32) -> bool {
 
 /// Performs the offered `Recv`, or says what to wait for.
 #[inline]
-fn receive(slot: &mut Slot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Option<Turn> {
-    if !slot.readable {
+fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Option<Turn> {
+    if !slot.drive.readable {
         return Some(Turn::Wait(Interest::READ));
     }
     match perform::recv(&slot.socket, io.buffer, cx.tally) {
         Err(Failure::WouldBlock) => {
-            slot.readable = false;
+            slot.drive.readable = false;
             Some(Turn::Wait(Interest::READ))
         }
         Err(Failure::Fault(fault)) => {
-            slot.recv = false;
+            slot.drive.recv = false;
             slot.conn.complete(Done::Recv(Err(fault)), now, cx);
             None
         }
         Ok(n) => {
             // A short read has emptied the socket, unless the end of the stream is behind it
             // (epoll(7), question 9): the next read waits to be told.
-            slot.readable = n == io.buffer.len() || io.rules.full_read || slot.hangup;
-            slot.recv = false;
+            slot.drive.readable = n == io.buffer.len() || io.rules.full_read || slot.drive.hangup;
+            slot.drive.recv = false;
             slot.conn.complete(Done::Recv(Ok(&io.buffer[..n])), now, cx);
             None
         }
@@ -289,14 +268,14 @@ fn receive(slot: &mut Slot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Optio
 /// any where that is asked for, or the budget is spent.
 #[inline(always)]
 fn send(
-    slot: &mut Slot,
+    slot: &mut ReadySlot,
     key: u64,
     mut outbox: Outbox<StaticFile>,
     io: &mut Io<'_>,
     now: Now,
     cx: &FileCx<'_>,
 ) -> Option<Turn> {
-    if !slot.writable && !io.rules.eager_write {
+    if !slot.drive.writable && !io.rules.eager_write {
         return Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)));
     }
     if io.bytes == 0 {
@@ -319,7 +298,7 @@ fn send(
     let now = if io.rules.patience.is_some() { at_present(now) } else { now };
     match result {
         Err(Failure::WouldBlock) => {
-            slot.writable = false;
+            slot.drive.writable = false;
             if io.rules.patience.is_some() {
                 // The peer has taken nothing for all that time.
                 slot.conn.cut(CloseReason::SendDeadline, now, cx);
@@ -332,7 +311,7 @@ fn send(
             None
         }
         Ok(bytes) => {
-            slot.writable &= io.rules.edge;
+            slot.drive.writable &= io.rules.edge;
             io.bytes = io.bytes.saturating_sub(bytes);
             let is_over = outbox.is_empty();
             slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
@@ -353,16 +332,21 @@ fn at_present(now: Now) -> Now {
 }
 
 /// Keeps an outbox until its time comes.
-fn park(slot: &mut Slot, outbox: Outbox<StaticFile>, io: &mut Io<'_>, turn: Turn) -> Turn {
+fn park(slot: &mut ReadySlot, outbox: Outbox<StaticFile>, io: &mut Io<'_>, turn: Turn) -> Turn {
     let mut parked = io.spares.0.pop().unwrap_or_default();
     *parked = outbox;
-    slot.send = Some(parked);
+    slot.drive.send = Some(parked);
     turn
 }
 
 /// How many bytes of the file at the front may be sent: what the disk has made ready, or says is.
-fn ready(slot: &mut Slot, key: u64, outbox: &Outbox<StaticFile>, io: &mut Io<'_>) -> Option<u64> {
-    match std::mem::take(&mut slot.granted) {
+fn ready(
+    slot: &mut ReadySlot,
+    key: u64,
+    outbox: &Outbox<StaticFile>,
+    io: &mut Io<'_>,
+) -> Option<u64> {
+    match std::mem::take(&mut slot.drive.granted) {
         0 => io.disk.warm(key, outbox),
         granted => Some(granted),
     }
@@ -370,7 +354,7 @@ fn ready(slot: &mut Slot, key: u64, outbox: &Outbox<StaticFile>, io: &mut Io<'_>
 
 /// Keeps an outbox until the disk has made the file at its front ready.
 fn park_for_disk(
-    slot: &mut Slot,
+    slot: &mut ReadySlot,
     outbox: Outbox<StaticFile>,
     io: &mut Io<'_>,
     now: Now,
@@ -378,7 +362,7 @@ fn park_for_disk(
 ) -> Turn {
     let turn = park(slot, outbox, io, Turn::Parked);
     slot.conn.wait_for_disk(now, cx);
-    slot.warming = slot.send.take();
+    slot.drive.warming = slot.drive.send.take();
     slot.asked = true;
     turn
 }

@@ -2,11 +2,17 @@
 //!
 //! One component for every architecture, because the accept strategy confounds every comparison in
 //! which it is not the same on both sides.
-use crate::{drive::perform, options::choice};
-use regatta_metrics::{Counter, Gauge, Slot, Tally};
+use crate::{
+    drive::perform,
+    options::{Settings, choice},
+};
+use regatta_metrics::{Counter, Gauge, Histogram, Slot, Tally};
 use regatta_op::Tick;
-use regatta_sys::socket::{AcceptFault, Connection, Mode};
-use std::{net::SocketAddr, os::fd::OwnedFd};
+use regatta_sys::socket::{self, AcceptFault, Connection, Mode};
+use std::{
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+};
 
 /// How long accepting pauses when the process or the system has no descriptors left, ms. A
 /// level-triggered listener would otherwise wake the loop without end.
@@ -42,6 +48,29 @@ pub struct AcceptRules {
     pub connections_max: usize,
     /// The mode that accepted sockets are in.
     pub mode: Mode,
+    /// A connection wakes one of the workers that wait on a listener, and not all.
+    pub exclusive: bool,
+}
+
+impl AcceptRules {
+    /// The strategy that `settings` name, for a worker that may have so many connections.
+    #[must_use]
+    pub fn read(settings: &Settings, connections_max: usize, mode: Mode, exclusive: bool) -> Self {
+        Self {
+            count: settings.number_as("accept.count"),
+            eager_read: settings.flag("accept.eager_read"),
+            on_close: settings.flag("accept.on_close"),
+            when_full: match settings.choice("accept.when_full") {
+                // An exclusive wake is spent on whoever asks, also if there is no room: those who
+                // have some would sleep on, and the connection would wait until the next one comes.
+                WhenFull::Leave if exclusive => WhenFull::Stop,
+                when_full => when_full,
+            },
+            connections_max,
+            mode,
+            exclusive,
+        }
+    }
 }
 
 /// Why a run of accepts ended.
@@ -59,7 +88,7 @@ pub enum Ended {
     Exhausted,
 }
 
-/// The listeners of one loop, and whether it is listening.
+/// The listeners of one worker, and whether it wants to be told of new connections.
 #[derive(Debug)]
 pub struct Acceptor<'a> {
     /// The listening sockets.
@@ -69,13 +98,15 @@ pub struct Acceptor<'a> {
     /// Accepting is paused until then.
     pub paused_until: Option<Tick>,
     /// That is only for [`LEAVE_MS`], and over when a connection closes.
-    pub briefly: bool,
-    /// The listeners are in the poller's interest set.
-    pub polled: bool,
+    briefly: bool,
+    /// It is full, and nobody is idle: nothing is accepted until that changes.
+    stopped: bool,
+    /// The worker is going away: nothing is accepted any more.
+    pub draining: bool,
+    /// Closes that have not caused their accept yet.
+    owed: u32,
     /// Workers that are woken by the same connections, and how many each may have.
     pub others: Vec<(Slot<'a>, usize)>,
-    /// A connection wakes one of them, and not all.
-    pub exclusive: bool,
     /// Others have just been given the time to take what is waiting.
     left: bool,
 }
@@ -89,10 +120,85 @@ impl<'a> Acceptor<'a> {
             rules,
             paused_until: None,
             briefly: false,
-            polled: false,
+            stopped: false,
+            draining: false,
+            owed: 0,
             others: Vec::new(),
-            exclusive: false,
             left: false,
+        }
+    }
+
+    /// True if the worker is to be told of new connections.
+    #[must_use]
+    pub const fn is_listening(&self) -> bool {
+        self.may_accept() && !self.stopped
+    }
+
+    /// True if a connection may be accepted now, if there is room for it.
+    #[must_use]
+    pub const fn may_accept(&self) -> bool {
+        !self.draining && self.paused_until.is_none()
+    }
+
+    /// Accepts nothing for so long.
+    pub const fn pause(&mut self, now: Tick, ms: u64) {
+        self.paused_until = Some(now.after(ms));
+        self.briefly = ms == LEAVE_MS;
+        self.stopped = false;
+    }
+
+    /// True if a pause has just ended.
+    pub fn ends_pause(&mut self, now: Tick) -> bool {
+        self.paused_until.take_if(|until| *until <= now).is_some()
+    }
+
+    /// Accepts nothing any more.
+    pub fn drain(&mut self) {
+        self.draining = true;
+        self.paused_until = None;
+        for listener in self.listeners {
+            // Another worker may have been first.
+            let _ = socket::stop_listening(listener.as_fd());
+        }
+    }
+
+    /// A connection has been closed: there is room for another.
+    pub const fn has_room(&mut self) {
+        if std::mem::replace(&mut self.briefly, false) {
+            self.paused_until = None;
+        }
+        self.stopped = false;
+        if self.rules.on_close && self.may_accept() {
+            self.owed += 1;
+        }
+    }
+
+    /// A connection is idle: there is room for another in its place.
+    pub const fn may_displace(&mut self) {
+        self.stopped = false;
+    }
+
+    /// True if connections are to be accepted because one has been closed: once for each.
+    pub fn owes_accept(&mut self, tally: Tally<'_>) -> bool {
+        let owes = self.owed > 0;
+        if owes {
+            self.owed -= 1;
+            tally.add(Counter::AcceptOnClose, 1);
+        }
+        owes
+    }
+
+    /// Ends a run of accepts that has taken so many: says what follows from how it ended.
+    pub fn end(&mut self, ended: Ended, taken: u32, has_idle: bool, now: Tick, tally: Tally<'_>) {
+        tally.record(Histogram::AcceptsPerNotification, u64::from(taken));
+        tally.max(Counter::AcceptsPerNotificationMax, u64::from(taken));
+        match ended {
+            // A listener is watched level-triggered: what is left in the queue is reported again.
+            Ended::Drained | Ended::Limit => {}
+            Ended::Full if self.rules.when_full == WhenFull::Leave => {}
+            Ended::Full if !has_idle => self.stopped = true,
+            Ended::Full | Ended::Left => self.pause(now, LEAVE_MS),
+            Ended::Exhausted => self.pause(now, PAUSE_MS),
         }
     }
 
@@ -101,7 +207,7 @@ impl<'a> Acceptor<'a> {
     pub fn leaves(&mut self) -> bool {
         let has_room =
             |(slot, most): &(Slot<'_>, usize)| slot.gauge(Gauge::ConnectionsOpen) < *most as u64;
-        self.left = (self.exclusive || !self.left) && self.others.iter().any(has_room);
+        self.left = (self.rules.exclusive || !self.left) && self.others.iter().any(has_room);
         self.left
     }
 
@@ -148,7 +254,7 @@ mod tests {
         socket::{ListenSpec, listen, local_addr},
         wait::{Interest, Poll, Poller},
     };
-    use std::{net::TcpStream, os::fd::AsFd, sync::atomic::AtomicU64, time::Duration};
+    use std::{net::TcpStream, sync::atomic::AtomicU64, time::Duration};
 
     fn wait(listener: &OwnedFd) {
         let (mut poller, mut events) = (Poll::new(), Vec::new());
@@ -175,6 +281,7 @@ mod tests {
                 when_full: WhenFull::Leave,
                 connections_max: 1 + dice.below(6),
                 mode: Mode::Nonblocking,
+                exclusive: false,
             };
             let acceptor = Acceptor::new(&listeners, rules);
             let (mut clients, mut open, mut queued) = (Vec::new(), Vec::new(), 0);

@@ -1,5 +1,6 @@
 //! Parts that several architectures use.
 pub mod accept;
+pub mod budget;
 pub mod chain;
 #[cfg(test)]
 pub(crate) mod dice;
@@ -13,3 +14,4 @@ pub mod shared_cache;
 pub mod slab;
 pub mod waiting;
 pub mod wheel;
+pub mod worker;

@@ -14,17 +14,15 @@ mod world;
 
 pub(crate) use world::Sums;
 
-use super::{EventLoop, Surroundings};
+use super::EventLoop;
 use crate::{
-    drive::{
-        perform::Below,
-        step::{FileCx, Rules},
-    },
+    drive::{FileCx, perform::Below, step::Rules},
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         dice::{Dice, SEEDS},
         disk::{Disk, InlineDisk},
         shared_cache::{Locking, Place as CachePlace, SharedCache},
+        worker::{Surroundings, Worker},
     },
     shared::{Leased, SharedDisk},
 };
@@ -217,6 +215,7 @@ fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
         when_full: [WhenFull::Stop, WhenFull::Leave, WhenFull::CloseIdle][dice.below(3)],
         connections_max: 1 + dice.below(6),
         mode: Mode::Nonblocking,
+        exclusive: false,
     };
     let turns = Rules {
         bytes_max: [4 << 10, 2 << 20][dice.below(2)],
@@ -390,7 +389,7 @@ impl Scene<'_, '_> {
             acceptor.others = others.map(other).collect();
         }
         let poller = poller::Moved::new(self.stage, me, poller);
-        EventLoop::new(poller, acceptor, self.turns, around).run(&mut *disk).unwrap();
+        EventLoop::new(poller, Worker::new(acceptor, around), self.turns).run(&mut *disk).unwrap();
     }
 }
 

@@ -1,5 +1,5 @@
 //! What is served in schedules of whole loops, what is asked for, and what must come of it.
-use crate::drive::step::{FileConn, FileCx};
+use crate::drive::{FileConn, FileCx};
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Done, Now, Op, Outbox, ReadReq, Segment, Tick};
 use regatta_origin::{LocalCache, NoLog, Peer, Scratch, Site};

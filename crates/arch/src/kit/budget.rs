@@ -1,0 +1,64 @@
+//! What connections may send between two waits, shared out among their turns.
+
+/// A round may send as much as so many whole turns.
+const ROUND_TURNS: u64 = 16;
+/// What a turn may send however little is left to its round, bytes.
+const TURN_BYTES: u64 = 64 << 10;
+
+/// What is left to a round. Where many connections are ready each sends less, so that nobody waits
+/// until hundreds have had megabytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    turn_bytes_max: u64,
+    round_bytes: u64,
+}
+
+impl Budget {
+    /// Of turns that may send so much each.
+    #[must_use]
+    pub const fn new(turn_bytes_max: u64) -> Self {
+        Self { turn_bytes_max, round_bytes: 0 }
+    }
+
+    /// Begins a round.
+    pub const fn renew(&mut self) {
+        self.round_bytes = self.turn_bytes_max.saturating_mul(ROUND_TURNS);
+    }
+
+    /// What the next turn may send.
+    #[must_use]
+    pub const fn share(&self) -> u64 {
+        let most = self.turn_bytes_max;
+        let least = if most < TURN_BYTES { most } else { TURN_BYTES };
+        let share = self.round_bytes / ROUND_TURNS;
+        if share < least { least } else { share }
+    }
+
+    /// A turn has sent so much.
+    pub const fn spend(&mut self, bytes: u64) {
+        self.round_bytes = self.round_bytes.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many connections are ready, a round sends hardly more than its share.
+    #[test]
+    fn a_round_shares_out_what_it_may_send() {
+        const MOST: u64 = 2 << 20;
+        let mut budget = Budget::new(MOST);
+        budget.renew();
+        assert_eq!(budget.share(), MOST, "a turn alone has all of its own");
+        let mut sent = 0;
+        for _ in 0..1000 {
+            let bytes = budget.share();
+            assert!((TURN_BYTES..=MOST).contains(&bytes), "{bytes}");
+            budget.spend(bytes);
+            sent += bytes;
+        }
+        assert!(sent <= MOST * ROUND_TURNS + 1000 * TURN_BYTES, "{sent}");
+        assert_eq!(Budget::new(4096).share(), 4096, "what is asked for is never exceeded");
+    }
+}

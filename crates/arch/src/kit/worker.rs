@@ -1,0 +1,425 @@
+//! A worker: all that a unit of work of any architecture does besides waiting and performing.
+//!
+//! Its connections, their timers, whom it accepts, what the master wants, cache, log, counters and
+//! clocks. It says what is to be done and touches no poller, ring or queue: that is its driver's.
+mod desk;
+mod own;
+
+pub use desk::Desk;
+pub use own::Own;
+
+use super::{
+    accept::{AcceptRules, Acceptor, Ended, LEAVE_MS, WhenFull},
+    shared_cache::SharedCache,
+    slab::Slab,
+};
+use crate::{
+    WorkerLog,
+    drive::{FileConn, FileCx},
+};
+use regatta_metrics::{Control, Counter, Phase, Slot as TallySlot};
+use regatta_op::{CloseReason, Tick};
+use regatta_origin::Peer;
+use regatta_sys::{
+    Bell, Root,
+    channel::Channel,
+    socket::{self, Connection},
+};
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+/// The longest wait, ms: logs are flushed and the heartbeat beats at least this often.
+const WAIT_MS_MAX: u64 = 1000;
+/// Deadlines that are met between two waits. Many may pass at once, and to end a connection takes
+/// up to a millisecond where the kernel holds megabytes for it.
+const EXPIRIES_MAX: usize = 16;
+/// Idle connections that are looked at for one that can be closed for another.
+const LOOKS_MAX: usize = 8;
+
+/// What surrounds one worker.
+#[expect(missing_debug_implementations, reason = "holds trait objects that have none")]
+pub struct Surroundings<'a> {
+    /// What connections may consult.
+    pub cx: FileCx<'a>,
+    /// The worker's place in the arena.
+    pub slot: TallySlot<'a>,
+    /// What the master wants.
+    pub control: Control<'a>,
+    /// Rings when the master wants something else.
+    pub bell: &'a Bell,
+    /// Where records go; it wants to be told the time.
+    pub log: &'a dyn WorkerLog,
+    /// A turn or a round at least this long is a stall, nanoseconds.
+    pub stall_ns: u64,
+    /// The cache that is shared with other processes, as is the table of descriptors.
+    pub shared: Option<&'a SharedCache<'a>>,
+    /// Where another root comes from, if one may come.
+    pub root: Option<RootSource<'a>>,
+}
+
+/// The root of a worker and its disk, and where the one comes from that takes its place.
+#[derive(Clone, Copy, Debug)]
+pub struct RootSource<'a> {
+    /// What is served.
+    pub root: &'a Root,
+    /// Each record brings a root, and says which it is.
+    pub channel: &'a Channel,
+}
+
+impl RootSource<'_> {
+    /// Replaces the root by the last that has come, and says which it is; `None` if none has, or
+    /// there is no descriptor to take it with.
+    #[must_use]
+    pub fn renew(&self) -> Option<u64> {
+        let (mut record, mut roots) = ([0; 8], Vec::new());
+        while let Ok(8) = self.channel.recv(&mut record, &mut roots, false) {
+            // All but the last are closed.
+            roots.drain(..roots.len() - 1);
+        }
+        self.root.replace(roots.pop()?.as_fd()).ok()?;
+        Some(u64::from_ne_bytes(record))
+    }
+}
+
+/// A connection, its socket, and what its driver keeps of it.
+#[derive(Debug)]
+pub struct Slot<S> {
+    /// The conversation.
+    pub conn: FileConn,
+    /// Its socket.
+    pub socket: Connection,
+    /// The disk has been asked for something and has not answered.
+    pub asked: bool,
+    /// What the driver keeps: operations that are under way, and what it waits for.
+    pub drive: S,
+    /// The tick for which its timer is filed.
+    timer_at: Tick,
+    /// When the request that is being timed was about to be read, nanoseconds; 0 if none is.
+    timed_from: u64,
+}
+
+/// A connection that has been accepted, and not admitted.
+#[derive(Debug)]
+pub struct Accepted {
+    /// An idle connection that must be closed for it first.
+    pub displaces: Option<u64>,
+    socket: Connection,
+    peer: SocketAddr,
+}
+
+/// A wait that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// It lasts no longer.
+    pub timeout: Duration,
+    since: u64,
+}
+
+/// One worker, of connections of which its driver keeps an `S` each.
+#[expect(missing_debug_implementations, reason = "its surroundings have none")]
+pub struct Worker<'a, S> {
+    slots: Slab<Slot<S>>,
+    desk: Desk<'a>,
+    /// Keys whose timers have fired and have not been looked at.
+    fired: VecDeque<u64>,
+    /// Deadlines that may yet be met in this round.
+    expiries: usize,
+    /// When the sweep through the cache goes on, at the latest.
+    sweep_on: Option<Tick>,
+}
+
+impl<'a, S> Worker<'a, S> {
+    /// What a slot takes, bytes, with its timer and its place among those that are idle.
+    pub const SLOT_BYTES: usize = Slab::<Slot<S>>::SLOT_BYTES + Desk::ENTRY_BYTES;
+
+    /// A worker without connections.
+    pub fn new(acceptor: Acceptor<'a>, around: Surroundings<'a>) -> Self {
+        Self {
+            slots: Slab::default(),
+            desk: Desk::new(acceptor, around),
+            fired: VecDeque::with_capacity(EXPIRIES_MAX),
+            expiries: 0,
+            sweep_on: None,
+        }
+    }
+
+    /// What surrounds it.
+    #[must_use]
+    pub const fn around(&self) -> &Surroundings<'a> {
+        &self.desk.around
+    }
+
+    /// A connection, unless it is gone.
+    #[must_use]
+    pub fn slot(&mut self, key: u64) -> Option<&mut Slot<S>> {
+        self.slots.get_mut(key)
+    }
+
+    /// A connection that is to have a turn, unless it is gone, and what the turn is entered in.
+    #[inline]
+    pub fn turn(&mut self, key: u64) -> Option<(&mut Slot<S>, &mut Desk<'a>)> {
+        Some((self.slots.get_mut(key)?, &mut self.desk))
+    }
+
+    /// The keys of all connections.
+    #[must_use]
+    pub fn keys(&self) -> Vec<u64> {
+        self.slots.keys()
+    }
+
+    /// Ends a round, and begins a wait that ends at once if there is `more` to be done.
+    pub fn begin_wait(&mut self, more: bool) -> Wait {
+        debug_assert!(self.desk.timers() <= self.slots.len(), "timers leave with connections");
+        let since = self.desk.end_round();
+        let timeout = if more || !self.fired.is_empty() { Duration::ZERO } else { self.timeout() };
+        Wait { timeout, since }
+    }
+
+    /// Ends a wait that has told of so many events, and begins a round. True if the root is another
+    /// from now on: whoever opens files must know.
+    pub fn end_wait(&mut self, wait: Wait, events: usize) -> bool {
+        self.desk.begin_round(wait.since, wait.timeout, events);
+        self.renew_root()
+    }
+
+    fn timeout(&self) -> Duration {
+        let Self { desk, sweep_on, .. } = self;
+        let leave = desk.acceptor.draining.then(|| Tick(desk.around.control.drain_deadline_ms()));
+        let due = desk.next_timer().into_iter().chain(desk.acceptor.paused_until);
+        let due = due.chain(leave).chain(*sweep_on).min();
+        let ms = due.map_or(WAIT_MS_MAX, |due| due.since(desk.now.tick) + 1).min(WAIT_MS_MAX);
+        Duration::from_millis(ms)
+    }
+
+    /// Takes the new root if the master has sent one, and forgets all that is known of the old one.
+    fn renew_root(&self) -> bool {
+        let Surroundings { cx, slot, control, shared, root, .. } = &self.desk.around;
+        let behind = control.root_generation() != slot.root_generation();
+        let Some(root) = root.filter(|_| behind) else { return false };
+        let renewed = match shared {
+            None => root.renew(),
+            Some(shared) => shared.member().acquire(|| root.renew()),
+        };
+        match renewed {
+            Some(generation) => {
+                cx.cache.clear(self.desk.now.tick, &cx.tally);
+                slot.set_root_generation(generation);
+            }
+            // The master sends it again; let there be room for it.
+            None => drop(cx.cache.relieve(&cx.tally)),
+        }
+        renewed.is_some()
+    }
+
+    /// What is done once in a round: lets the cache forget a little of what nobody asks for, tells
+    /// the log the time, and lets the heart beat.
+    pub fn tick(&mut self) {
+        let (Surroundings { cx, slot, .. }, now) = (&self.desk.around, self.desk.now);
+        if self.sweep_on.is_none_or(|on| on <= now.tick) {
+            self.sweep_on = cx.cache.sweep(now.tick, &cx.tally);
+        }
+        self.tick_log();
+        slot.set_heartbeat_ms(now.tick.0);
+    }
+
+    /// Tells the time to the log, and to the cache that others change.
+    fn tick_log(&self) {
+        let (Surroundings { cx, log, shared, .. }, now) = (&self.desk.around, self.desk.now);
+        let Some(shared) = shared else { return log.tick(now) };
+        shared.follow(&cx.tally);
+        if !log.is_due() {
+            return log.tick(now);
+        }
+        // The files that are open may be closed, and others are opened.
+        let mut closing = Vec::new();
+        log.each_own(&mut |fd| closing.push(shared.member().closing(fd)));
+        shared.member().acquire(|| {
+            log.tick(now);
+            log.each_own(&mut |fd| shared.member().own(fd));
+        });
+    }
+
+    /// What to do now: go on; drain, which is said until [`Worker::drain`] has been called; or
+    /// leave, because the master says so, or the last connection or the time to drain has ended.
+    pub fn heed(&mut self) -> Phase {
+        let control = &self.desk.around.control;
+        match control.phase() {
+            Phase::Drain if !self.desk.acceptor.draining => {
+                // What is in the queue is not left to others.
+                self.desk.acceptor.others.clear();
+                Phase::Drain
+            }
+            Phase::Drain => {
+                let over = control.drain_deadline_ms() <= self.desk.now.tick.0;
+                if over || self.slots.is_empty() { Phase::Stop } else { Phase::Run }
+            }
+            phase => phase,
+        }
+    }
+
+    /// Stops listening, and tells every connection to finish what it is doing: each of them is to
+    /// have a turn. What was in the queue has been accepted before.
+    #[must_use]
+    pub fn drain(&mut self) -> Vec<u64> {
+        self.desk.acceptor.drain();
+        let keys = self.slots.keys();
+        for key in &keys {
+            if let Some(slot) = self.slots.get_mut(*key) {
+                slot.conn.drain(self.desk.now, &self.desk.around.cx);
+            }
+        }
+        keys
+    }
+
+    /// The sockets that it accepts from.
+    #[must_use]
+    pub const fn listeners(&self) -> &'a [OwnedFd] {
+        self.desk.acceptor.listeners
+    }
+
+    /// How it accepts.
+    #[must_use]
+    pub const fn accept_rules(&self) -> &AcceptRules {
+        &self.desk.acceptor.rules
+    }
+
+    /// True if it is to be told of new connections.
+    #[must_use]
+    pub const fn is_listening(&self) -> bool {
+        self.desk.acceptor.is_listening()
+    }
+
+    /// Accepts nothing for so long.
+    pub const fn pause(&mut self, ms: u64) {
+        self.desk.acceptor.pause(self.desk.now.tick, ms);
+    }
+
+    /// True if new connections are to be accepted, from all listeners, because one has been closed:
+    /// once for each.
+    pub fn owes_accept(&mut self) -> bool {
+        self.desk.acceptor.owes_accept(self.desk.around.cx.tally)
+    }
+
+    /// Takes a connection from listener `at`, from which `taken` have been for this notification.
+    ///
+    /// # Errors
+    /// Why there is none, which is entered: this notification is over.
+    pub fn accept(&mut self, at: usize, taken: u32) -> Result<Accepted, Ended> {
+        if !self.desk.acceptor.may_accept() {
+            return Err(Ended::Drained);
+        }
+        let displaces = self.idle_to_close();
+        self.take(at, taken, displaces).inspect_err(|ended| {
+            let Desk { acceptor, idle, around, now, .. } = &mut self.desk;
+            acceptor.end(*ended, taken, idle.first().is_some(), now.tick, around.cx.tally);
+        })
+    }
+
+    fn take(&mut self, at: usize, taken: u32, displaces: Option<u64>) -> Result<Accepted, Ended> {
+        let Desk { acceptor, around, .. } = &mut self.desk;
+        if displaces.is_some() && acceptor.leaves() {
+            return Err(Ended::Left);
+        }
+        let open = self.slots.len() - usize::from(displaces.is_some());
+        let take = || acceptor.take(at, open, taken, around.cx.tally);
+        let (socket, peer) = match around.shared {
+            None => take(),
+            Some(shared) => shared
+                .member()
+                .acquire(|| take().inspect(|(socket, _)| shared.member().own(socket.as_fd()))),
+        }?;
+        Ok(Accepted { displaces, socket, peer })
+    }
+
+    /// The idle connection that is closed if there is another to accept: only where it has no room
+    /// otherwise. Of those that have been idle for longest, the first that has sent nothing which
+    /// has not been read, and has taken all of its last response.
+    fn idle_to_close(&mut self) -> Option<u64> {
+        let rules = &self.desk.acceptor.rules;
+        if rules.when_full != WhenFull::CloseIdle || self.slots.len() < rules.connections_max {
+            return None;
+        }
+        for _ in 0..LOOKS_MAX {
+            let key = self.desk.idle.first()?;
+            let fd = self.slots.get_mut(key)?.socket.as_fd();
+            let bytes = [socket::unread_bytes(fd), socket::queued_bytes(fd)];
+            if bytes.into_iter().all(|bytes| bytes.is_ok_and(|bytes| bytes == 0)) {
+                return Some(key);
+            }
+            self.desk.idle.postpone(key);
+        }
+        None
+    }
+
+    /// Makes a connection of an accepted socket; the one that it displaces has been closed.
+    pub fn admit(&mut self, accepted: Accepted, drive: S) -> u64 {
+        let Accepted { socket, peer, .. } = accepted;
+        let cx = &self.desk.around.cx;
+        let conn = FileConn::new(Peer::from(peer), self.desk.now, cx);
+        cx.tally.add(Counter::ConnectionsOpened, 1);
+        cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.slots.len() as u64);
+        cx.tally.max(Counter::ConnectionsOpenMax, self.slots.len() as u64 + 1);
+        let (timer_at, timed_from) = (Tick::NEVER, 0);
+        self.slots.insert(Slot { conn, socket, asked: false, drive, timer_at, timed_from })
+    }
+
+    /// Forgets a connection and closes its socket, which nobody watches any more: for this reason,
+    /// if it has not given one. Nobody has an operation of it.
+    pub fn close(&mut self, key: u64, reason: CloseReason) {
+        let Some(mut slot) = self.slots.remove(key) else { return };
+        let desk = &mut self.desk;
+        slot.conn.cut(reason, desk.now, &desk.around.cx);
+        desk.forget(key);
+        desk.around.cx.tally.add(Counter::ConnectionsClosed, 1);
+        let closing = |fd| desk.around.shared.map(|shared| shared.member().closing(fd));
+        let closing = closing(slot.socket.as_fd());
+        drop(slot);
+        drop(closing);
+        // Who is displaced leaves room to the one that is there already.
+        if reason != CloseReason::Displaced {
+            desk.acceptor.has_room();
+        }
+    }
+
+    /// Looks at the time: whether a pause is over, and whose timers have fired.
+    pub fn expire(&mut self) {
+        let now = self.desk.now.tick;
+        if self.desk.acceptor.ends_pause(now) {
+            // Who has room elsewhere is woken only where this worker does not ask.
+            let is_full = self.desk.acceptor.rules.exclusive && self.idle_to_close().is_some();
+            if is_full && self.desk.acceptor.leaves() {
+                self.pause(LEAVE_MS);
+            }
+        }
+        self.desk.fire(&mut self.fired);
+        self.expiries = EXPIRIES_MAX;
+    }
+
+    /// The next connection, of the first few whose deadlines have passed, that has given up the
+    /// operation it waited for: the driver forgets that, or cancels it, and gives it a turn.
+    pub fn abandoned(&mut self) -> Option<u64> {
+        while self.expiries > 0
+            && let Some(key) = self.fired.pop_front()
+        {
+            let Some(slot) = self.slots.get_mut(key) else { continue };
+            slot.timer_at = Tick::NEVER;
+            let now = self.desk.now;
+            if slot.conn.deadline() <= now.tick {
+                self.expiries -= 1;
+                // What the kernel holds has not reached the peer: progress is measured there.
+                let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
+                slot.conn.expire(queued, now, &self.desk.around.cx);
+                if slot.conn.abandoned() {
+                    return Some(key);
+                }
+            }
+            // It goes on with what it was doing: nothing is sent because a timer has fired.
+            self.desk.file(key, slot);
+        }
+        None
+    }
+}

@@ -1,0 +1,208 @@
+//! What a worker keeps besides its connections: clocks, timers, who is idle, the ledger of stalls.
+use super::{Slot, Surroundings};
+use crate::{
+    drive::{
+        ledger::{Round, Spent, enter, enter_round},
+        step::Turn,
+    },
+    kit::{
+        accept::{Acceptor, WhenFull},
+        idle::Idle,
+        wheel::Wheel,
+    },
+};
+use regatta_metrics::{Counter, Histogram};
+use regatta_op::{CloseReason, Now, Tick};
+use regatta_sys::{clock, socket};
+use std::{collections::VecDeque, os::fd::AsFd, time::Duration};
+
+/// How late the date may be, ms.
+const DATE_MS: u64 = 64;
+/// One turn in so many is timed.
+const TURNS_PER_SAMPLE: u32 = 64;
+
+/// What a worker keeps besides its connections: what turns are entered in.
+#[expect(missing_debug_implementations, reason = "a worker's surroundings have none")]
+pub struct Desk<'a> {
+    /// The time of this round.
+    pub now: Now,
+    /// What surrounds the worker.
+    pub around: Surroundings<'a>,
+    pub(super) acceptor: Acceptor<'a>,
+    /// Entered only where idle connections are closed for others.
+    pub(super) idle: Idle,
+    wheel: Wheel,
+    /// The precise clock after the last wait.
+    stamp: u64,
+    /// Turns so far.
+    turns: u32,
+    /// The next request is to be timed.
+    sample_due: bool,
+    /// Time that the disk may have taken since the last wait, nanoseconds.
+    disk_ns: u64,
+}
+
+/// A turn that has begun: when, if it is timed.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun(Option<u64>);
+
+impl<'a> Desk<'a> {
+    /// What a connection takes here, bytes.
+    pub(super) const ENTRY_BYTES: usize = Wheel::ENTRY_BYTES + Idle::ENTRY_BYTES;
+
+    pub(super) fn new(acceptor: Acceptor<'a>, around: Surroundings<'a>) -> Self {
+        let now = clock::now();
+        Self {
+            now,
+            around,
+            acceptor,
+            idle: Idle::default(),
+            wheel: Wheel::new(now.tick),
+            stamp: clock::nanos(),
+            turns: 0,
+            sample_due: false,
+            disk_ns: 0,
+        }
+    }
+
+    /// Begins a turn of a connection; `readable` if its socket may have something to read.
+    #[inline]
+    pub fn begin<S>(&mut self, slot: &mut Slot<S>, readable: bool) -> Begun {
+        // The precise clock costs more than anything else here: it is read for a sample, and by
+        // whoever touches the disk.
+        self.turns = self.turns.wrapping_add(1);
+        let started = self.turns.is_multiple_of(TURNS_PER_SAMPLE).then(clock::nanos);
+        self.sample_due |= started.is_some();
+        if self.sample_due && readable && slot.conn.is_idle() {
+            self.sample_due = false;
+            slot.timed_from = clock::nanos();
+        }
+        Begun(started)
+    }
+
+    /// Enters how a turn ended, and what it spent on files; files the connection's timer.
+    /// `blocking` if the peer may have been waited for in it.
+    #[inline]
+    pub fn end<S>(
+        &mut self,
+        key: u64,
+        slot: &mut Slot<S>,
+        begun: Begun,
+        turn: Turn,
+        spent: &Spent,
+        blocking: bool,
+    ) {
+        let cx = &self.around.cx;
+        if let Begun(Some(started)) = begun {
+            cx.tally.record(Histogram::TurnNs, clock::nanos() - started);
+        }
+        if slot.timed_from > 0 {
+            self.time_request(slot, turn);
+        }
+        if spent.total() > 0 || turn == Turn::Again {
+            self.disk_ns += spent.total();
+            spent.count(cx.tally);
+            enter(turn, spent, self.around.stall_ns, cx.tally);
+            if !blocking {
+                slot.conn.held_up(spent.total() / 1_000_000);
+            }
+        }
+        if self.acceptor.rules.when_full == WhenFull::CloseIdle {
+            if slot.conn.is_idle() {
+                self.idle.enter(key, slot.conn.requests());
+                self.acceptor.may_displace();
+            } else {
+                self.idle.remove(key);
+            }
+        }
+        match turn {
+            Turn::Wait(_) | Turn::Parked => self.file(key, slot),
+            Turn::Again => {}
+            Turn::Closed(CloseReason::SendDeadline) => {
+                // What the peer did not take would stay in the kernel for minutes.
+                let _ = socket::reset_on_close(slot.socket.as_fd());
+            }
+            Turn::Closed(_) => {}
+        }
+    }
+
+    /// Records how long the request took that is being timed, if it has been answered.
+    #[cold]
+    fn time_request<S>(&self, slot: &mut Slot<S>, turn: Turn) {
+        let answered = match turn {
+            Turn::Closed(reason) => matches!(reason, CloseReason::Finished | CloseReason::Drained),
+            _ => slot.conn.is_idle(),
+        };
+        if answered {
+            let tally = self.around.cx.tally;
+            tally.record(Histogram::RequestNs, clock::nanos() - slot.timed_from);
+        }
+        if answered || matches!(turn, Turn::Closed(_)) {
+            slot.timed_from = 0;
+        }
+    }
+
+    /// Files the timer of a connection whose deadline comes before it.
+    #[inline]
+    pub(super) fn file<S>(&mut self, key: u64, slot: &mut Slot<S>) {
+        let deadline = slot.conn.deadline();
+        if deadline < slot.timer_at {
+            slot.timer_at = deadline;
+            self.wheel.insert(key, deadline);
+        }
+    }
+
+    /// Moves the keys whose timers are due to `fired`.
+    pub(super) fn fire(&mut self, fired: &mut VecDeque<u64>) {
+        self.wheel.turn(self.now.tick, fired);
+    }
+
+    /// How many timers there are.
+    pub(super) const fn timers(&self) -> usize {
+        self.wheel.len()
+    }
+
+    /// When the next is due.
+    pub(super) fn next_timer(&self) -> Option<Tick> {
+        self.wheel.next()
+    }
+
+    /// Forgets a connection.
+    pub(super) fn forget(&mut self, key: u64) {
+        self.wheel.remove(key);
+        self.idle.remove(key);
+    }
+
+    /// Enters a round in the ledger; says when it ended.
+    pub(super) fn end_round(&mut self) -> u64 {
+        let (tally, end) = (self.around.cx.tally, clock::nanos());
+        let busy = end - self.stamp;
+        tally.record(Histogram::LoopNs, busy);
+        let round = Round { busy, disk: std::mem::take(&mut self.disk_ns) };
+        enter_round(round, self.around.stall_ns, tally);
+        end
+    }
+
+    /// Reads the clocks after a wait, and counts that.
+    pub(super) fn begin_round(&mut self, since: u64, timeout: Duration, events: usize) {
+        self.stamp = clock::nanos();
+        let tick = Tick(self.stamp / 1_000_000);
+        if tick.0 / DATE_MS != self.now.tick.0 / DATE_MS {
+            // The date, when that may have changed.
+            self.now.unix = clock::now().unix;
+        }
+        self.now.tick = tick;
+        let tally = self.around.cx.tally;
+        let (waited, events) = (self.stamp - since, events as u64);
+        tally.add(Counter::WaitCalls, 1);
+        tally.add(Counter::WaitNs, waited);
+        tally.add(Counter::WaitEvents, events);
+        tally.record(Histogram::EventsPerWait, events);
+        if events == 0 {
+            tally.add(Counter::WaitZero, 1);
+            if !timeout.is_zero() && u128::from(waited) >= timeout.as_nanos() {
+                tally.add(Counter::WaitTimedOut, 1);
+            }
+        }
+    }
+}
