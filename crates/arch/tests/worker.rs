@@ -1,0 +1,237 @@
+//! A worker without an event loop: its driver is written here, of what any driver may use. It goes
+//! round all connections, performs what each asks for at once, and comes back for what would wait.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use regatta_arch::{
+    drive::{
+        FileCx,
+        ledger::Spent,
+        perform::{self, Below, Failure},
+        step::Turn,
+    },
+    kit::{
+        accept::{AcceptRules, Acceptor, Ended, WhenFull},
+        worker::{Surroundings, Worker},
+    },
+};
+use regatta_metrics::{Arena, Counter, Phase, Tally};
+use regatta_op::{CloseReason, Done, Op};
+use regatta_origin::{LocalCache, NoLog, Scratch, Site};
+use regatta_sys::{
+    Bell, OpenRules, Root, StaticFile,
+    socket::{ListenSpec, Mode, listen, local_addr},
+};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::fd::AsFd,
+    sync::atomic::AtomicU64,
+    thread,
+    time::Duration,
+};
+
+/// How long the machine may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// More than a socket takes at once.
+const LARGE_BYTES: usize = 4 << 20;
+
+/// What this driver keeps of a connection: the operation that would have waited.
+type Held = Option<Op<StaticFile>>;
+
+/// Goes round until the worker is to leave.
+fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let wait = worker.begin_wait(false);
+        thread::sleep(wait.timeout.min(Duration::from_millis(1)));
+        let _same_root = worker.end_wait(wait, 0);
+        if worker.is_listening() {
+            accept(&mut worker);
+        }
+        for key in worker.keys() {
+            turn(&mut worker, key, below, &mut buffer);
+        }
+        worker.expire();
+        while let Some(key) = worker.abandoned() {
+            worker.slot(key).unwrap().drive = None;
+            turn(&mut worker, key, below, &mut buffer);
+        }
+        worker.tick();
+        match worker.heed() {
+            Phase::Run => {}
+            Phase::Drain => {
+                accept(&mut worker);
+                let _all_have_a_turn_anyway = worker.drain();
+            }
+            Phase::Stop => break,
+        }
+    }
+    for key in worker.keys() {
+        worker.close(key, CloseReason::Drained);
+    }
+}
+
+fn accept(worker: &mut Worker<'_, Held>) {
+    let mut taken = 0;
+    let ended = loop {
+        match worker.accept(0, taken) {
+            Ok(accepted) => {
+                if let Some(idle) = accepted.displaces {
+                    worker.close(idle, CloseReason::Displaced);
+                }
+                worker.admit(accepted, None);
+            }
+            Err(ended) => break ended,
+        }
+        taken += 1;
+    };
+    assert!(matches!(ended, Ended::Drained | Ended::Full), "{ended:?}");
+}
+
+/// Performs what a connection asks for, until it would have to wait.
+fn turn(worker: &mut Worker<'_, Held>, key: u64, below: Below<'_>, buffer: &mut [u8]) {
+    let Some((slot, desk)) = worker.turn(key) else { return };
+    let begun = desk.begin(slot, true);
+    let (now, cx, mut spent) = (desk.now, desk.around.cx, Spent::default());
+    let turn = loop {
+        let Some(op) = slot.drive.take().or_else(|| slot.conn.next_op()) else {
+            break Turn::Parked;
+        };
+        let done = match op {
+            Op::Recv => match perform::recv(&slot.socket, buffer, cx.tally) {
+                Ok(n) => Done::Recv(Ok(&buffer[..n])),
+                Err(Failure::Fault(fault)) => Done::Recv(Err(fault)),
+                Err(Failure::WouldBlock) => {
+                    slot.drive = Some(Op::Recv);
+                    break Turn::Parked;
+                }
+            },
+            Op::Send(mut outbox) => {
+                let most = u64::MAX;
+                match perform::send(&slot.socket, &mut outbox, most, &mut spent, cx.tally) {
+                    Ok(bytes) => Done::Send(outbox, Ok(bytes)),
+                    Err(Failure::Fault(fault)) => Done::Send(outbox, Err(fault)),
+                    Err(Failure::WouldBlock) => {
+                        slot.drive = Some(Op::Send(outbox));
+                        break Turn::Parked;
+                    }
+                }
+            }
+            Op::Open(ticket, req) => Done::Open(ticket, below.open(&req)),
+            Op::Read(ticket, req) => Done::Read(ticket, perform::read(&req)),
+            Op::Stat(ticket, file) => Done::Stat(ticket, perform::stat(&file)),
+            Op::Shut => {
+                perform::shut(&slot.socket);
+                Done::Shut
+            }
+            Op::Close(reason) => break Turn::Closed(reason),
+        };
+        slot.conn.complete(done, now, &cx);
+    };
+    desk.end(key, slot, begun, turn, &spent, false);
+    if let Turn::Closed(reason) = turn {
+        worker.close(key, reason);
+    }
+}
+
+/// Ends the worker, also where the client has failed.
+struct Stop<'a>(Arena<'a>);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.control().stop();
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let peer = TcpStream::connect(address).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer
+}
+
+/// Asks for a file, and reads as many bytes as its response has at the end.
+fn get(peer: &mut TcpStream, name: &str, bytes: usize) {
+    peer.write_all(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+    let mut response = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        let n = peer.read(&mut piece).unwrap();
+        assert!(n > 0, "{name}: the end after {} bytes", response.len());
+        response.extend_from_slice(&piece[..n]);
+        let head = response.windows(4).position(|end| end == b"\r\n\r\n");
+        if head.is_some_and(|head| response.len() == head + 4 + bytes) {
+            break;
+        }
+    }
+    assert!(response.starts_with(b"HTTP/1.1 200 "));
+}
+
+fn is_over(peer: &mut TcpStream) -> bool {
+    peer.read(&mut [0]).is_ok_and(|n| n == 0)
+}
+
+/// Requests that hit and miss, a response that waits for its peer, a deadline, an idle connection
+/// that is closed for another, and the drain.
+#[test]
+fn a_worker_needs_no_event_loop() {
+    let folder = std::env::temp_dir().join(format!("regatta-worker-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("small"), [b's'; 4096]).unwrap();
+    fs::write(folder.join("large"), vec![b'l'; LARGE_BYTES]).unwrap();
+    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let (arena, bell) = (Arena::create(&words, 1), Bell::new().unwrap());
+    let listeners = [listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap()];
+    let address = local_addr(listeners[0].as_fd()).unwrap();
+    let mut site = Site::default();
+    site.deadlines.head_ms_max = 200;
+    let root = Root::open(&folder).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (cache, scratch) = (LocalCache::new(&site.caching, 7), Scratch::new(7));
+            let slot = arena.slot(0);
+            let tally = Tally::Owned(slot);
+            let (site, cache, log, scratch) = (&site, &cache, &NoLog, &scratch);
+            let around = Surroundings {
+                cx: FileCx { site, cache, tally, log, scratch },
+                slot,
+                control: arena.control(),
+                bell: &bell,
+                log,
+                stall_ns: u64::MAX,
+                shared: None,
+                root: None,
+            };
+            let rules = AcceptRules {
+                count: 0,
+                eager_read: true,
+                on_close: false,
+                when_full: WhenFull::CloseIdle,
+                connections_max: 2,
+                mode: Mode::Nonblocking,
+                exclusive: false,
+            };
+            let below = Below { root: &root, rules: OpenRules::default() };
+            run(Worker::new(Acceptor::new(&listeners, rules), around), below);
+        });
+        let _stop = Stop(arena);
+        let (mut first, mut second) = (connect(address), connect(address));
+        for (name, bytes) in [("small", 4096), ("small", 4096), ("large", LARGE_BYTES)] {
+            get(&mut first, name, bytes);
+            get(&mut second, name, bytes);
+        }
+        let mut third = connect(address);
+        get(&mut third, "small", 4096);
+        assert!(is_over(&mut first), "it has been idle for longest");
+        second.write_all(b"GET /small HTT").unwrap();
+        let mut answer = String::new();
+        second.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        arena.control().drain(u64::MAX);
+        assert!(is_over(&mut third));
+    });
+    fs::remove_dir_all(&folder).unwrap();
+    let get = |counter| arena.slot(0).get(counter);
+    assert_eq!([get(Counter::ConnectionsOpened), get(Counter::ConnectionsClosed)], [3, 3]);
+    assert_eq!([get(Counter::AcceptOk), get(Counter::ClosedDisplaced)], [3, 1]);
+    assert_eq!(get(Counter::BytesSent), get(Counter::SendBytes) + get(Counter::SendfileBytes));
+}
