@@ -203,6 +203,39 @@ pub enum OpenFault {
     Other(i32),
 }
 
+impl OpenFault {
+    /// A code of three bits and an error number, for who keeps a fault in shared memory or tells
+    /// another process of it.
+    #[must_use]
+    pub const fn code(self) -> (u8, i32) {
+        match self {
+            Self::NotFound => (0, 0),
+            Self::Denied => (1, 0),
+            Self::Outside => (2, 0),
+            Self::NotAFile => (3, 0),
+            Self::Exhausted => (4, 0),
+            Self::Busy => (5, 0),
+            Self::RootReplaced => (6, 0),
+            Self::Other(errno) => (7, errno),
+        }
+    }
+
+    /// The fault that has this [`OpenFault::code`].
+    #[must_use]
+    pub const fn from_code(code: u8, errno: i32) -> Self {
+        match code {
+            0 => Self::NotFound,
+            1 => Self::Denied,
+            2 => Self::Outside,
+            3 => Self::NotAFile,
+            4 => Self::Exhausted,
+            5 => Self::Busy,
+            6 => Self::RootReplaced,
+            _ => Self::Other(errno),
+        }
+    }
+}
+
 /// Every way in which a connection can end. Each is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -281,6 +314,20 @@ impl<F: File> Done<'_, F> {
             Self::Read(..) => OpKind::Read,
             Self::Stat(..) => OpKind::Stat,
             Self::Shut => OpKind::Shut,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_faults_name_one_each() {
+        for code in 0..8 {
+            let fault = OpenFault::from_code(code, 5);
+            let errno = if matches!(fault, OpenFault::Other(_)) { 5 } else { 0 };
+            assert_eq!(fault.code(), (code, errno));
         }
     }
 }

@@ -235,16 +235,7 @@ fn notice_of(
         Ok(Opened::Directory) => notice[0] = DIRECTORY,
         Err(fault) => {
             notice[0] = FAULT;
-            let (code, errno) = match fault {
-                OpenFault::NotFound => (0, 0),
-                OpenFault::Denied => (1, 0),
-                OpenFault::Outside => (2, 0),
-                OpenFault::NotAFile => (3, 0),
-                OpenFault::Exhausted => (4, 0),
-                OpenFault::Busy => (5, 0),
-                OpenFault::RootReplaced => (6, 0),
-                OpenFault::Other(errno) => (7, errno),
-            };
+            let (code, errno) = fault.code();
             notice[1] = code;
             notice[4..].copy_from_slice(&errno.to_ne_bytes());
         }
@@ -271,16 +262,7 @@ fn outcome(notice: [u8; NOTICE_BYTES], files: Vec<OwnedFd>) -> Option<Outcome> {
             });
             Outcome::Opened(Ok(Opened::File { file, siblings }))
         }
-        FAULT => Outcome::Opened(Err(match notice[1] {
-            0 => OpenFault::NotFound,
-            1 => OpenFault::Denied,
-            2 => OpenFault::Outside,
-            3 => OpenFault::NotAFile,
-            4 => OpenFault::Exhausted,
-            5 => OpenFault::Busy,
-            6 => OpenFault::RootReplaced,
-            _ => OpenFault::Other(errno),
-        })),
+        FAULT => Outcome::Opened(Err(OpenFault::from_code(notice[1], errno))),
         _ => return None,
     })
 }
@@ -291,17 +273,7 @@ mod tests {
 
     #[test]
     fn notices_say_what_was_found() {
-        let faults = [
-            OpenFault::NotFound,
-            OpenFault::Denied,
-            OpenFault::Outside,
-            OpenFault::NotAFile,
-            OpenFault::Exhausted,
-            OpenFault::Busy,
-            OpenFault::RootReplaced,
-            OpenFault::Other(5),
-        ];
-        for fault in faults {
+        for fault in (0..8).map(|code| OpenFault::from_code(code, 5)) {
             let (notice, files) = notice_of(Err(fault), true);
             assert!(files.is_empty());
             let said = outcome(notice, Vec::new());

@@ -397,31 +397,14 @@ fn place_of(at: u64) -> usize {
 
 /// A fault as bits of a kind, above the rank and the kind.
 fn fault_bits(fault: OpenFault) -> u64 {
-    let (which, errno) = match fault {
-        OpenFault::NotFound => (0, 0),
-        OpenFault::Denied => (1, 0),
-        OpenFault::Outside => (2, 0),
-        OpenFault::NotAFile => (3, 0),
-        OpenFault::Exhausted => (4, 0),
-        OpenFault::Busy => (5, 0),
-        OpenFault::RootReplaced => (6, 0),
-        OpenFault::Other(errno) => (7, errno),
-    };
-    which << 4 | u64::from(errno.cast_unsigned()) << 32
+    let (code, errno) = fault.code();
+    u64::from(code) << 4 | u64::from(errno.cast_unsigned()) << 32
 }
 
 /// What [`fault_bits`] made bits of.
 fn fault(kind: u64) -> OpenFault {
-    match kind >> 4 & 7 {
-        0 => OpenFault::NotFound,
-        1 => OpenFault::Denied,
-        2 => OpenFault::Outside,
-        3 => OpenFault::NotAFile,
-        4 => OpenFault::Exhausted,
-        5 => OpenFault::Busy,
-        6 => OpenFault::RootReplaced,
-        _ => OpenFault::Other(u32::try_from(kind >> 32).unwrap_or(0).cast_signed()),
-    }
+    let [low, _, _, _, errno @ ..] = kind.to_le_bytes();
+    OpenFault::from_code(low >> 4 & 7, i32::from_le_bytes(errno))
 }
 
 #[cfg(test)]
