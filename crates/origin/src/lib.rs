@@ -26,6 +26,7 @@ mod refusal;
 mod reply;
 mod resolve;
 mod scratch;
+mod sieve;
 mod site;
 mod validator;
 mod wire;
@@ -36,12 +37,12 @@ pub use conn::{Conn, Cx};
 pub use entry::{Body, Coded, Representation};
 pub use explain::{Decision, Explanation, explain};
 pub use local_cache::{
-    LocalCache, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, STALE_PERIODS_MAX, SWEEP_ENTRIES,
-    SWEEP_PAUSE_MS, SWEEP_REMOVALS,
+    LocalCache, RELIEF_ENTRIES, STALE_PERIODS_MAX, SWEEP_ENTRIES, SWEEP_PAUSE_MS, SWEEP_REMOVALS,
 };
 pub use pack::{CODINGS, packed_alike};
 pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
 pub use refusal::Refusal;
 pub use scratch::Scratch;
+pub use sieve::{Link, Queue, Rank, Totals};
 pub use site::{CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, Site};
 pub use wire::Wire;

@@ -1,14 +1,13 @@
 //! A cache for one worker: a hash table with SIEVE eviction, bounded in every dimension.
-use crate::{Cache, CachingRules, Entry, Lookup, Representation};
+use crate::{
+    Cache, CachingRules, Entry, Link, Lookup, Queue as _, Rank, Representation, Totals, sieve,
+};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
-use core::{cell::RefCell, fmt, hash::BuildHasher};
+use core::{cell::RefCell, fmt, hash::BuildHasher, mem};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{File, Tick};
-
-/// The longest name of nothing that is remembered, bytes.
-pub const NEGATIVE_NAME_BYTES_MAX: usize = 256;
 
 /// While somebody looks whether a file changed, others are given what is known of it. That ends
 /// after so many times [`CachingRules::revalidate_ms`]: then all look for themselves. Otherwise a
@@ -31,10 +30,7 @@ const NONE: u32 = u32::MAX;
 
 /// A cache private to one worker.
 ///
-/// Eviction is SIEVE (Zhang et al., NSDI 2024): a hit sets a mark and moves nothing; the hand goes
-/// from the oldest to the newest, clears marks, and puts out the first without. There are three
-/// queues, so that a scan for names of nothing puts out no file, and a shortage of descriptors puts
-/// out only those who hold one.
+/// What goes out is chosen by SIEVE ([`crate::Queue`]).
 pub struct LocalCache<F> {
     rules: CachingRules,
     hasher: FixedState,
@@ -46,8 +42,7 @@ struct Inner<F> {
     nodes: Vec<Node<F>>,
     free: u32,
     shelves: [Shelf; 3],
-    bytes: usize,
-    descriptors: usize,
+    totals: Totals,
     /// The node where the sweep goes on, and when.
     sweep_at: usize,
     sweep_on: Tick,
@@ -55,24 +50,17 @@ struct Inner<F> {
     cleared: Option<Tick>,
 }
 
-/// Which queue an entry stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Rank {
-    /// Directories, and files whose bodies are in memory.
-    Held = 0,
-    /// Files with at least one descriptor.
-    Open = 1,
-    /// Names of nothing.
-    Negative = 2,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Shelf {
     newest: u32,
     oldest: u32,
     hand: u32,
-    len: usize,
+}
+
+/// A queue and the nodes that stand in it.
+struct Queue<'q, F> {
+    shelf: &'q mut Shelf,
+    nodes: &'q mut [Node<F>],
 }
 
 struct Node<F> {
@@ -105,14 +93,13 @@ impl<F: File> LocalCache<F> {
     /// An empty cache within `rules`, hashing with `seed` ([`crate::Site::seed`]).
     #[must_use]
     pub fn new(rules: &CachingRules, seed: u64) -> Self {
-        let empty = Shelf { newest: NONE, oldest: NONE, hand: NONE, len: 0 };
+        let empty = Shelf { newest: NONE, oldest: NONE, hand: NONE };
         let inner = Inner {
             table: HashTable::new(),
             nodes: Vec::new(),
             free: NONE,
             shelves: [empty; 3],
-            bytes: 0,
-            descriptors: 0,
+            totals: Totals::default(),
             sweep_at: 0,
             sweep_on: Tick::default(),
             cleared: None,
@@ -130,19 +117,19 @@ impl<F: File> LocalCache<F> {
     /// Names of nothing remembered.
     #[must_use]
     pub fn negatives(&self) -> usize {
-        self.inner.borrow().shelf(Rank::Negative).len
+        self.inner.borrow().len(Rank::Negative)
     }
 
     /// Descriptors held.
     #[must_use]
     pub fn descriptors(&self) -> usize {
-        self.inner.borrow().descriptors
+        self.inner.borrow().totals.descriptors
     }
 
     /// Memory for names, heads and bodies, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.inner.borrow().bytes
+        self.inner.borrow().totals.bytes
     }
 
     /// How long the entry that nobody has asked for in longest has not been; for tests.
@@ -159,25 +146,24 @@ impl<F: File> LocalCache<F> {
     /// If they do not.
     pub fn check_invariants(&self) {
         let inner = self.inner.borrow();
-        let (mut bytes, mut descriptors, mut entries) = (0, 0, 0);
-        for rank in [Rank::Held, Rank::Open, Rank::Negative] {
-            let shelf = inner.shelf(rank);
-            let (mut at, mut newer, mut len) = (shelf.newest, NONE, 0);
+        let mut totals = Totals::default();
+        for rank in Rank::ALL {
+            let shelf = inner.shelves[rank as usize];
+            let (mut at, mut newer) = (shelf.newest, NONE);
             while at != NONE {
                 let node = &inner.nodes[at as usize];
                 let held = node.slot.as_ref().expect("a node in a queue is in use");
                 assert_eq!((node.newer, held.rank), (newer, rank));
-                bytes += held.bytes;
-                descriptors += held.descriptors;
-                len += 1;
+                totals.bytes += held.bytes;
+                totals.descriptors += held.descriptors;
+                totals.entries[rank as usize] += 1;
                 (newer, at) = (at, node.older);
             }
-            assert_eq!((shelf.oldest, shelf.len), (newer, len));
-            entries += len;
+            assert_eq!(shelf.oldest, newer);
         }
-        assert_eq!(inner.table.len(), entries);
-        assert_eq!((inner.bytes, inner.descriptors), (bytes, descriptors));
-        assert!(inner.over(&self.rules).is_none(), "the bounds hold after every call");
+        assert_eq!(inner.table.len(), totals.entries.iter().sum::<usize>());
+        assert_eq!(inner.totals, totals);
+        assert!(totals.over(&self.rules).is_none(), "the bounds hold after every call");
     }
 }
 
@@ -271,7 +257,7 @@ impl<F: File> Cache<F> for LocalCache<F> {
 
     fn relieve(&self, tally: &Tally<'_>) -> bool {
         let mut inner = self.inner.borrow_mut();
-        let spared = inner.shelf(Rank::Open).len.min(RELIEF_ENTRIES);
+        let spared = inner.len(Rank::Open).min(RELIEF_ENTRIES);
         (0..spared).for_each(|_| inner.evict(Rank::Open, tally));
         spared > 0
     }
@@ -305,14 +291,9 @@ impl<F: File> LocalCache<F> {
     }
 
     fn hold(&self, path: &[u8], entry: &Entry<F>, asked: Tick) -> Held<F> {
-        let (rank, bytes, descriptors) = match entry {
-            Entry::File(file) => {
-                let descriptors = file.descriptors();
-                let rank = if descriptors == 0 { Rank::Held } else { Rank::Open };
-                (rank, file.bytes(), descriptors)
-            }
-            Entry::Directory => (Rank::Held, 0, 0),
-            Entry::Missing(_) => (Rank::Negative, 0, 0),
+        let (bytes, descriptors) = match entry {
+            Entry::File(file) => (file.bytes(), file.descriptors()),
+            Entry::Directory | Entry::Missing(_) => (0, 0),
         };
         Held {
             hash: self.hash(path),
@@ -323,7 +304,7 @@ impl<F: File> LocalCache<F> {
             doubted: Tick::NEVER,
             used: asked,
             visited: false,
-            rank,
+            rank: Rank::of(entry),
             bytes: bytes + path.len() + size_of::<Node<F>>(),
             descriptors,
         }
@@ -332,23 +313,13 @@ impl<F: File> LocalCache<F> {
     /// Puts an entry in the place of the one at `known`, and others out if need be.
     fn replace(&self, inner: &mut Inner<F>, known: Option<u32>, held: Held<F>, tally: &Tally<'_>) {
         let visited = known.and_then(|at| inner.remove(at, tally)).is_some_and(|old| old.visited);
-        if !self.accepts(&held) {
+        if !self.rules.accept(held.rank, &held.path, held.bytes, held.descriptors) {
             return;
         }
         inner.insert(Held { visited, ..held }, tally);
-        while let Some(rank) = inner.over(&self.rules) {
+        while let Some(rank) = inner.totals.over(&self.rules) {
             inner.evict(rank, tally);
         }
-    }
-
-    /// False for what would put out everything else, or is not worth its room.
-    fn accepts(&self, held: &Held<F>) -> bool {
-        let rules = &self.rules;
-        let room = match held.rank {
-            Rank::Negative => rules.negatives_max > 0 && held.path.len() <= NEGATIVE_NAME_BYTES_MAX,
-            Rank::Held | Rank::Open => rules.entries_max > 0,
-        };
-        room && held.bytes <= rules.bytes_max && held.descriptors <= rules.descriptors_max
     }
 }
 
@@ -382,43 +353,27 @@ impl<F> Inner<F> {
         self.nodes[at as usize].slot.as_ref()
     }
 
-    fn shelf(&self, rank: Rank) -> &Shelf {
-        &self.shelves[rank as usize]
+    fn queue(&mut self, rank: Rank) -> Queue<'_, F> {
+        Queue { shelf: &mut self.shelves[rank as usize], nodes: &mut self.nodes }
     }
 
-    fn positives(&self) -> usize {
-        self.shelf(Rank::Held).len + self.shelf(Rank::Open).len
+    const fn len(&self, rank: Rank) -> usize {
+        self.totals.entries[rank as usize]
     }
 
-    /// The queue that must give one up for the bounds to hold.
-    fn over(&self, rules: &CachingRules) -> Option<Rank> {
-        if self.shelf(Rank::Negative).len > rules.negatives_max {
-            return Some(Rank::Negative);
-        }
-        if self.descriptors > rules.descriptors_max {
-            return Some(Rank::Open);
-        }
-        if self.positives() > rules.entries_max {
-            let more_held = self.shelf(Rank::Held).len >= self.shelf(Rank::Open).len;
-            return Some(if more_held { Rank::Held } else { Rank::Open });
-        }
-        if self.bytes > rules.bytes_max {
-            // Memory is in bodies first; what has none is only name and heads.
-            let ranks = [Rank::Held, Rank::Open, Rank::Negative];
-            return ranks.into_iter().find(|&rank| self.shelf(rank).len > 0);
-        }
-        None
+    const fn positives(&self) -> usize {
+        self.len(Rank::Held) + self.len(Rank::Open)
     }
 
     fn insert(&mut self, held: Held<F>, tally: &Tally<'_>) {
         tally.add(Counter::CacheEntriesAdded, 1);
         tally.add(Counter::CacheBytesAdded, held.bytes as u64);
         tally.add(Counter::CacheFdsAdded, held.descriptors as u64);
-        self.bytes += held.bytes;
-        self.descriptors += held.descriptors;
         let (hash, rank) = (held.hash, held.rank);
-        let older = self.shelf(rank).newest;
-        let node = Node { slot: Some(held), newer: NONE, older };
+        self.totals.bytes += held.bytes;
+        self.totals.descriptors += held.descriptors;
+        self.totals.entries[rank as usize] += 1;
+        let node = Node { slot: Some(held), newer: NONE, older: NONE };
         let at = if self.free == NONE {
             self.nodes.push(node);
             u32::try_from(self.nodes.len() - 1).expect("bounded by bytes_max")
@@ -428,14 +383,7 @@ impl<F> Inner<F> {
             self.nodes[at as usize] = node;
             at
         };
-        if older == NONE {
-            self.shelves[rank as usize].oldest = at;
-        } else {
-            self.nodes[older as usize].newer = at;
-        }
-        let shelf = &mut self.shelves[rank as usize];
-        shelf.newest = at;
-        shelf.len += 1;
+        self.queue(rank).push(at);
         let nodes = &self.nodes;
         self.table.insert_unique(hash, at, |&at| {
             nodes[at as usize].slot.as_ref().map_or(0, |held| held.hash)
@@ -443,35 +391,19 @@ impl<F> Inner<F> {
     }
 
     fn remove(&mut self, at: u32, tally: &Tally<'_>) -> Option<Held<F>> {
-        let node = &mut self.nodes[at as usize];
-        let held = node.slot.take()?;
-        let (newer, older) = (node.newer, node.older);
-        node.older = self.free;
+        let held = self.nodes[at as usize].slot.take()?;
+        self.queue(held.rank).unlink(at);
+        self.nodes[at as usize].older = self.free;
         self.free = at;
-        let shelf = &mut self.shelves[held.rank as usize];
-        shelf.len -= 1;
-        if shelf.hand == at {
-            shelf.hand = newer;
-        }
-        if newer == NONE {
-            shelf.newest = older;
-        } else {
-            self.nodes[newer as usize].older = older;
-        }
-        let shelf = &mut self.shelves[held.rank as usize];
-        if older == NONE {
-            shelf.oldest = newer;
-        } else {
-            self.nodes[older as usize].newer = newer;
-        }
         if let Ok(found) = self.table.find_entry(held.hash, |&other| other == at) {
             found.remove();
         }
         tally.add(Counter::CacheEntriesRemoved, 1);
         tally.add(Counter::CacheBytesRemoved, held.bytes as u64);
         tally.add(Counter::CacheFdsRemoved, held.descriptors as u64);
-        self.bytes -= held.bytes;
-        self.descriptors -= held.descriptors;
+        self.totals.bytes -= held.bytes;
+        self.totals.descriptors -= held.descriptors;
+        self.totals.entries[held.rank as usize] -= 1;
         Some(held)
     }
 
@@ -497,24 +429,41 @@ impl<F> Inner<F> {
         (!self.table.is_empty()).then_some(self.sweep_on)
     }
 
-    /// Puts out one entry of a queue that is not empty. The walk ends: it clears marks as it goes.
+    /// Puts out one entry of a queue that is not empty.
     fn evict(&mut self, rank: Rank, tally: &Tally<'_>) {
-        let shelf = *self.shelf(rank);
-        assert!(shelf.len > 0, "only a queue with entries can be over a bound");
-        let mut at = if shelf.hand == NONE { shelf.oldest } else { shelf.hand };
-        loop {
-            let node = &mut self.nodes[at as usize];
-            let newer = if node.newer == NONE { shelf.oldest } else { node.newer };
-            let held = node.slot.as_mut().expect("a node in a queue is in use");
-            if !held.visited {
-                break;
-            }
-            held.visited = false;
-            at = newer;
-        }
-        self.shelves[rank as usize].hand = at; // moves on as the node leaves
-        self.remove(at, tally);
+        let at = self.queue(rank).victim();
+        self.remove(at.expect("only a queue with entries can be over a bound"), tally);
         tally.add(Counter::CacheEvictions, 1);
+    }
+}
+
+impl<F> sieve::Queue for Queue<'_, F> {
+    type At = u32;
+    const NONE: u32 = NONE;
+
+    fn link(&self, link: Link<u32>) -> u32 {
+        match link {
+            Link::Newest => self.shelf.newest,
+            Link::Oldest => self.shelf.oldest,
+            Link::Hand => self.shelf.hand,
+            Link::Newer(at) => self.nodes[at as usize].newer,
+            Link::Older(at) => self.nodes[at as usize].older,
+        }
+    }
+
+    fn set_link(&mut self, link: Link<u32>, to: u32) {
+        match link {
+            Link::Newest => self.shelf.newest = to,
+            Link::Oldest => self.shelf.oldest = to,
+            Link::Hand => self.shelf.hand = to,
+            Link::Newer(at) => self.nodes[at as usize].newer = to,
+            Link::Older(at) => self.nodes[at as usize].older = to,
+        }
+    }
+
+    fn unmark(&mut self, at: u32) -> bool {
+        let held = self.nodes[at as usize].slot.as_mut();
+        mem::take(&mut held.expect("a node in a queue is in use").visited)
     }
 }
 
@@ -523,9 +472,9 @@ impl<F> fmt::Debug for LocalCache<F> {
         let inner = self.inner.borrow();
         f.debug_struct("LocalCache")
             .field("entries", &inner.positives())
-            .field("negatives", &inner.shelf(Rank::Negative).len)
-            .field("descriptors", &inner.descriptors)
-            .field("bytes", &inner.bytes)
+            .field("negatives", &inner.len(Rank::Negative))
+            .field("descriptors", &inner.totals.descriptors)
+            .field("bytes", &inner.totals.bytes)
             .finish_non_exhaustive()
     }
 }

@@ -2,9 +2,10 @@
 use super::{
     Locking, SharedCache,
     layout::{BYTES, DESCRIPTORS, HEAP_LOCK, TABLE_LOCK, UPDATING},
-    table::{Node, Rank},
+    table::Node,
 };
 use regatta_metrics::{Counter, Tally};
+use regatta_origin::Rank;
 use regatta_sys::{Bell, crew::Grip};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -77,7 +78,7 @@ impl SharedCache<'_> {
     pub(super) fn empty(&self, tally: &Tally<'_>) {
         let layout = self.layout();
         let entries: u64 =
-            Rank::ALL.into_iter().map(|rank| layout.shelf(rank).len.load(Relaxed)).sum();
+            Rank::ALL.into_iter().map(|rank| layout.shelf(rank).len().load(Relaxed)).sum();
         tally.add(Counter::CacheEntriesRemoved, entries);
         tally.add(Counter::CacheBytesRemoved, layout.header[BYTES].load(Relaxed));
         tally.add(Counter::CacheFdsRemoved, layout.header[DESCRIPTORS].load(Relaxed));

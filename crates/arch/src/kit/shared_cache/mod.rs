@@ -21,7 +21,7 @@ use layout::{CHANGES, CLEARED, Layout, RING_WORDS};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenFault, Tick};
 use regatta_origin::{
-    CODINGS, Cache, CachingRules, Entry, Lookup, Representation, STALE_PERIODS_MAX,
+    CODINGS, Cache, CachingRules, Entry, Lookup, Rank, Representation, STALE_PERIODS_MAX,
 };
 use regatta_sys::{
     Bell, StaticFile,
@@ -39,7 +39,7 @@ use std::{
         },
     },
 };
-use table::{Rank, chain_parts};
+use table::chain_parts;
 
 choice! {
     /// How the cache is guarded (`shared.lock`).
@@ -163,7 +163,7 @@ impl<'a> SharedCache<'a> {
     /// Files and directories remembered, by all processes together.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        let len = |rank| self.layout().shelf(rank).len.load(Relaxed);
+        let len = |rank| self.layout().shelf(rank).len().load(Relaxed);
         len(Rank::Held) + len(Rank::Open)
     }
 

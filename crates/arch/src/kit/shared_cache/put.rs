@@ -3,12 +3,12 @@ use super::{
     DIRECTORY, Died, FILE, KIND, Locking, MISSING, SharedCache, fault_bits,
     heap::END,
     layout::{BYTES, CLEARED, DESCRIPTORS, ENTRY_BYTES, FRESH_ENTRY, SWEEP_AT, SWEEP_ON, UPDATING},
-    table::{Node, Rank, Times, chain_parts, chain_word},
+    table::{Node, Times, chain_parts, chain_word},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::Tick;
 use regatta_origin::{
-    CODINGS, Entry, NEGATIVE_NAME_BYTES_MAX, RELIEF_ENTRIES, SWEEP_ENTRIES, SWEEP_PAUSE_MS,
+    CODINGS, Entry, Queue as _, RELIEF_ENTRIES, Rank, SWEEP_ENTRIES, SWEEP_PAUSE_MS,
     SWEEP_REMOVALS, packed_alike,
 };
 use regatta_sys::{Bell, StaticFile, hook::die_locked};
@@ -79,33 +79,25 @@ impl SharedCache<'_> {
         opened: Option<Tick>,
         content: &'l mut Vec<u8>,
     ) -> Option<Load<'l>> {
-        let rules = &self.rules;
         let mut files = [0; CODINGS];
-        let (rank, kind, bytes) = match entry {
+        let (kind, bytes) = match entry {
             Entry::File(file) => {
                 for (place, file) in files.iter_mut().zip(file.pack(content)) {
                     if let Some(file) = file {
                         *place = u64::from(file.shared_number()?) + 1;
                     }
                 }
-                let rank = if files == [0; CODINGS] { Rank::Held } else { Rank::Open };
-                (rank, FILE, file.bytes())
+                (FILE, file.bytes())
             }
-            Entry::Directory => (Rank::Held, DIRECTORY, 0),
-            Entry::Missing(fault) => (Rank::Negative, MISSING | fault_bits(*fault), 0),
+            Entry::Directory => (DIRECTORY, 0),
+            Entry::Missing(fault) => (MISSING | fault_bits(*fault), 0),
         };
-        let bytes = bytes + path.len() + ENTRY_BYTES;
-        let room = match rank {
-            Rank::Negative => rules.negatives_max > 0 && path.len() <= NEGATIVE_NAME_BYTES_MAX,
-            Rank::Held | Rank::Open => rules.entries_max > 0,
-        };
-        let kind = kind | rank as u64;
+        let (rank, bytes) = (Rank::of(entry), bytes + path.len() + ENTRY_BYTES);
+        let descriptors = files.iter().filter(|file| **file != 0).count();
+        let accepted = self.rules.accept(rank, path, bytes, descriptors);
+        let (kind, bytes) = (kind | rank as u64, bytes as u64);
         let hash = self.hasher.hash_one(path);
-        let bytes = bytes as u64;
-        let load = Load { hash, path, rank, kind, content, files, bytes, opened };
-        let fits =
-            bytes <= rules.bytes_max as u64 && load.descriptors() <= rules.descriptors_max as u64;
-        (room && fits).then_some(load)
+        accepted.then_some(Load { hash, path, rank, kind, content, files, bytes, opened })
     }
 
     fn take_in(&self, load: &Load<'_>, tally: &Tally<'_>) -> Result<(), Died> {
@@ -150,7 +142,7 @@ impl SharedCache<'_> {
 
     /// Alone.
     fn evict_what_is_over(&self, tally: &Tally<'_>) {
-        while let Some(rank) = self.layout().over(&self.rules) {
+        while let Some(rank) = self.layout().totals().over(&self.rules) {
             self.evict(rank, tally);
         }
     }
@@ -204,7 +196,7 @@ impl SharedCache<'_> {
         layout.change(at, layout.new_version());
         layout.header[UPDATING].fetch_sub(1, SeqCst);
         drop((entry_grip, grip));
-        if layout.over(&self.rules).is_some() {
+        if layout.totals().over(&self.rules).is_some() {
             self.alone(tally, |_| self.evict_what_is_over(tally));
         }
         Ok(true)
@@ -300,7 +292,7 @@ impl SharedCache<'_> {
                 None => {
                     layout.free(name.unwrap_or(END));
                     // Blocks are not all full: there are fewer than the bytes would need.
-                    match layout.any_rank() {
+                    match layout.totals().first() {
                         Some(rank) => self.evict(rank, tally),
                         None => return self.retire_kept(load),
                     }
@@ -347,15 +339,19 @@ impl SharedCache<'_> {
     #[cold]
     pub(super) fn spare(&self, tally: &Tally<'_>) {
         self.alone(tally, |_| {
-            let open = self.layout().shelf(Rank::Open).len.load(Relaxed);
+            let open = self.layout().shelf(Rank::Open).len().load(Relaxed);
             (0..open.min(RELIEF_ENTRIES as u64)).for_each(|_| self.evict(Rank::Open, tally));
         });
         self.bells.iter().for_each(Bell::ring);
     }
 
     fn evict(&self, rank: Rank, tally: &Tally<'_>) {
-        let at = self.layout().victim(rank);
-        self.take_out(at, &[0; CODINGS], tally);
+        let at = self.layout().shelf(rank).victim();
+        self.take_out(
+            at.expect("only a queue with entries can be over a bound"),
+            &[0; CODINGS],
+            tally,
+        );
         tally.add(Counter::CacheEvictions, 1);
     }
 
@@ -395,7 +391,7 @@ impl SharedCache<'_> {
                 next.store(now.after(rules.sweep_ms()).0, Relaxed);
             }
         }
-        let some = Rank::ALL.iter().any(|rank| layout.shelf(*rank).len.load(Relaxed) > 0);
+        let some = Rank::ALL.iter().any(|rank| layout.shelf(*rank).len().load(Relaxed) > 0);
         some.then(|| Tick(next.load(Relaxed)))
     }
 

@@ -1,11 +1,11 @@
-//! Names to entries, and the queues of eviction: chained buckets and SIEVE, as in the private
-//! cache, over numbers in shared memory.
+//! Names to entries, and the queues of eviction: chained buckets and SIEVE, over numbers in shared
+//! memory.
 use super::layout::{
     AGE_WORDS, BYTES, CHANGES, DESCRIPTORS, ENTRY_WORDS, FREE_ENTRY, FRESH_ENTRY, Layout,
     RING_WORDS, SHELVES, VERSION,
 };
 use regatta_op::Tick;
-use regatta_origin::{CODINGS, CachingRules};
+use regatta_origin::{CODINGS, Link, Queue, Rank, Totals};
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -13,22 +13,6 @@ use std::sync::atomic::{
 
 /// No entry; entries count from 1.
 pub(super) const NONE: u64 = 0;
-
-/// Which queue an entry stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub(super) enum Rank {
-    /// Directories, and files whose bodies are in memory.
-    Held = 0,
-    /// Files with at least one descriptor.
-    Open = 1,
-    /// Names of nothing.
-    Negative = 2,
-}
-
-impl Rank {
-    pub(super) const ALL: [Self; 3] = [Self::Held, Self::Open, Self::Negative];
-}
 
 /// What is known of the age of an entry: ticks.
 #[derive(Clone, Copy)]
@@ -135,13 +119,44 @@ impl Node {
     }
 }
 
-/// The words of a queue.
-#[derive(Clone, Copy)]
-pub(super) struct Shelf {
-    newest: &'static AtomicU64,
-    oldest: &'static AtomicU64,
-    hand: &'static AtomicU64,
-    pub(super) len: &'static AtomicU64,
+/// A queue, and the entries that stand in it. To be used alone, but for its length.
+pub(super) struct Shelf<'l> {
+    layout: &'l Layout,
+    /// Newest, oldest, hand, length.
+    words: &'static [AtomicU64],
+}
+
+impl Shelf<'_> {
+    pub(super) fn len(&self) -> &'static AtomicU64 {
+        &self.words[3]
+    }
+
+    fn word(&self, link: Link<u64>) -> &'static AtomicU64 {
+        match link {
+            Link::Newest => &self.words[0],
+            Link::Oldest => &self.words[1],
+            Link::Hand => &self.words[2],
+            Link::Newer(at) => self.layout.node(at).newer(),
+            Link::Older(at) => self.layout.node(at).older(),
+        }
+    }
+}
+
+impl Queue for Shelf<'_> {
+    type At = u64;
+    const NONE: u64 = NONE;
+
+    fn link(&self, link: Link<u64>) -> u64 {
+        self.word(link).load(Relaxed)
+    }
+
+    fn set_link(&mut self, link: Link<u64>, to: u64) {
+        self.word(link).store(to, Relaxed);
+    }
+
+    fn unmark(&mut self, at: u64) -> bool {
+        self.layout.node(at).used().fetch_and(!1, Relaxed) & 1 != 0
+    }
 }
 
 /// A length and the first block of so many bytes, in a word.
@@ -160,11 +175,8 @@ impl Layout {
         Node(&self.entries[at * ENTRY_WORDS..][..ENTRY_WORDS])
     }
 
-    pub(super) fn shelf(&self, rank: Rank) -> Shelf {
-        match &self.header[SHELVES + 4 * rank as usize..][..4] {
-            [newest, oldest, hand, len] => Shelf { newest, oldest, hand, len },
-            _ => unreachable!("four words"),
-        }
+    pub(super) fn shelf(&self, rank: Rank) -> Shelf<'_> {
+        Shelf { layout: self, words: &self.header[SHELVES + 4 * rank as usize..][..4] }
     }
 
     /// When an entry's file was opened; and when somebody was first told to look again, and nobody
@@ -242,14 +254,9 @@ impl Layout {
         let bucket = self.bucket(node.hash().load(Relaxed));
         node.chain().store(bucket.load(Relaxed), Relaxed);
         bucket.store(at, Release);
-        let shelf = self.shelf(node.rank());
-        let older = shelf.newest.load(Relaxed);
-        node.newer().store(NONE, Relaxed);
-        node.older().store(older, Relaxed);
-        let next = if older == NONE { shelf.oldest } else { self.node(older).newer() };
-        next.store(at, Relaxed);
-        shelf.newest.store(at, Relaxed);
-        shelf.len.fetch_add(1, Relaxed);
+        let mut shelf = self.shelf(node.rank());
+        shelf.push(at);
+        shelf.len().fetch_add(1, Relaxed);
     }
 
     /// Takes an entry out of its bucket and its queue, and frees it. Alone.
@@ -261,59 +268,21 @@ impl Layout {
             link = self.node(link.load(Relaxed)).chain();
         }
         link.store(node.chain().load(Relaxed), Relaxed);
-        let shelf = self.shelf(node.rank());
-        let (newer, older) = (node.newer().load(Relaxed), node.older().load(Relaxed));
-        if shelf.hand.load(Relaxed) == at {
-            shelf.hand.store(newer, Relaxed);
-        }
-        let before = if newer == NONE { shelf.newest } else { self.node(newer).older() };
-        before.store(older, Relaxed);
-        let after = if older == NONE { shelf.oldest } else { self.node(older).newer() };
-        after.store(newer, Relaxed);
-        shelf.len.fetch_sub(1, Relaxed);
+        let mut shelf = self.shelf(node.rank());
+        shelf.unlink(at);
+        shelf.len().fetch_sub(1, Relaxed);
         node.older().store(self.header[FREE_ENTRY].load(Relaxed), Relaxed);
         self.header[FREE_ENTRY].store(at, Relaxed);
     }
 
-    /// The entry that SIEVE puts out of a queue that is not empty. The walk ends: it clears marks
-    /// as it goes. Alone.
-    pub(super) fn victim(&self, rank: Rank) -> u64 {
-        let shelf = self.shelf(rank);
-        let oldest = shelf.oldest.load(Relaxed);
-        let hand = shelf.hand.load(Relaxed);
-        let mut at = if hand == NONE { oldest } else { hand };
-        while self.node(at).used().fetch_and(!1, Relaxed) & 1 != 0 {
-            let newer = self.node(at).newer().load(Relaxed);
-            at = if newer == NONE { oldest } else { newer };
+    /// What all entries take.
+    pub(super) fn totals(&self) -> Totals {
+        let number = |word: &AtomicU64| usize::try_from(word.load(Relaxed)).unwrap_or(usize::MAX);
+        Totals {
+            entries: Rank::ALL.map(|rank| number(self.shelf(rank).len())),
+            bytes: number(&self.header[BYTES]),
+            descriptors: number(&self.header[DESCRIPTORS]),
         }
-        shelf.hand.store(at, Relaxed); // moves on as the entry leaves
-        at
-    }
-
-    /// The queue that must give one up for the bounds to hold.
-    pub(super) fn over(&self, rules: &CachingRules) -> Option<Rank> {
-        let len = |rank| usize::try_from(self.shelf(rank).len.load(Relaxed)).unwrap_or(usize::MAX);
-        let total =
-            |at: usize| usize::try_from(self.header[at].load(Relaxed)).unwrap_or(usize::MAX);
-        if len(Rank::Negative) > rules.negatives_max {
-            return Some(Rank::Negative);
-        }
-        if total(DESCRIPTORS) > rules.descriptors_max {
-            return Some(Rank::Open);
-        }
-        if len(Rank::Held) + len(Rank::Open) > rules.entries_max {
-            let more_held = len(Rank::Held) >= len(Rank::Open);
-            return Some(if more_held { Rank::Held } else { Rank::Open });
-        }
-        if total(BYTES) > rules.bytes_max {
-            return self.any_rank();
-        }
-        None
-    }
-
-    /// A queue that has entries: those with bodies in memory first.
-    pub(super) fn any_rank(&self) -> Option<Rank> {
-        Rank::ALL.into_iter().find(|rank| self.shelf(*rank).len.load(Relaxed) > 0)
     }
 
     /// Forgets all entries. Alone.

@@ -1,0 +1,309 @@
+//! What goes out of a cache when it is full: the same for all caches, wherever their entries are.
+use crate::{CachingRules, Entry};
+use core::fmt::Debug;
+use regatta_op::File;
+
+/// The longest name of nothing that is remembered, bytes.
+const NEGATIVE_NAME_BYTES_MAX: usize = 256;
+
+/// Which queue an entry stands in. There are three, so that a scan for names of nothing puts out no
+/// file, and a shortage of descriptors puts out only those who hold one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Rank {
+    /// Directories, and files whose bodies are in memory.
+    Held = 0,
+    /// Files with at least one descriptor.
+    Open = 1,
+    /// Names of nothing.
+    Negative = 2,
+}
+
+impl Rank {
+    /// All ranks; where memory is short the first that has entries gives one up. Memory is in
+    /// bodies first: what has none is only name and heads.
+    pub const ALL: [Self; 3] = [Self::Held, Self::Open, Self::Negative];
+
+    /// That of an entry.
+    #[must_use]
+    pub fn of<F: File>(entry: &Entry<F>) -> Self {
+        match entry {
+            Entry::File(file) if file.descriptors() > 0 => Self::Open,
+            Entry::File(_) | Entry::Directory => Self::Held,
+            Entry::Missing(_) => Self::Negative,
+        }
+    }
+}
+
+/// What a cache holds, or an entry takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Entries by [`Rank`].
+    pub entries: [usize; 3],
+    /// Memory for names, heads and bodies, bytes.
+    pub bytes: usize,
+    /// Open descriptors.
+    pub descriptors: usize,
+}
+
+impl Totals {
+    /// The queue that must give one up for the bounds to hold.
+    #[must_use]
+    pub fn over(&self, rules: &CachingRules) -> Option<Rank> {
+        let [held, open, negative] = self.entries;
+        if negative > rules.negatives_max {
+            return Some(Rank::Negative);
+        }
+        if self.descriptors > rules.descriptors_max {
+            return Some(Rank::Open);
+        }
+        if held + open > rules.entries_max {
+            return Some(if held >= open { Rank::Held } else { Rank::Open });
+        }
+        if self.bytes > rules.bytes_max { self.first() } else { None }
+    }
+
+    /// The queue that gives one up where memory is short; `None` if all are empty.
+    #[must_use]
+    pub fn first(&self) -> Option<Rank> {
+        Rank::ALL.into_iter().find(|rank| self.entries[*rank as usize] > 0)
+    }
+}
+
+impl CachingRules {
+    /// False for an entry that would put out everything else, or is not worth its room.
+    #[must_use]
+    pub const fn accept(&self, rank: Rank, path: &[u8], bytes: usize, descriptors: usize) -> bool {
+        let room = match rank {
+            Rank::Negative => self.negatives_max > 0 && path.len() <= NEGATIVE_NAME_BYTES_MAX,
+            Rank::Held | Rank::Open => self.entries_max > 0,
+        };
+        room && bytes <= self.bytes_max && descriptors <= self.descriptors_max
+    }
+}
+
+/// A queue of entries in the order in which they came, from which SIEVE (Zhang et al., NSDI 2024)
+/// chooses who goes: a hit sets a mark and moves nothing; the hand goes from the oldest to the
+/// newest, clears marks, and puts out the first without.
+///
+/// Where links and marks are is the cache's business, and so is the mark of a hit.
+pub trait Queue {
+    /// Names an entry.
+    type At: Copy + PartialEq + Debug;
+    /// The name of none.
+    const NONE: Self::At;
+
+    /// What a link names.
+    fn link(&self, link: Link<Self::At>) -> Self::At;
+    /// Makes a link name another entry.
+    fn set_link(&mut self, link: Link<Self::At>, to: Self::At);
+    /// Clears an entry's mark; true if it had one.
+    fn unmark(&mut self, at: Self::At) -> bool;
+
+    /// Puts an entry at the new end.
+    #[inline]
+    fn push(&mut self, at: Self::At) {
+        let older = self.link(Link::Newest);
+        self.set_link(Link::Newer(at), Self::NONE);
+        self.set_link(Link::Older(at), older);
+        self.set_link(if older == Self::NONE { Link::Oldest } else { Link::Newer(older) }, at);
+        self.set_link(Link::Newest, at);
+    }
+
+    /// Takes an entry out.
+    #[inline]
+    fn unlink(&mut self, at: Self::At) {
+        let (newer, older) = (self.link(Link::Newer(at)), self.link(Link::Older(at)));
+        if self.link(Link::Hand) == at {
+            self.set_link(Link::Hand, newer);
+        }
+        self.set_link(if newer == Self::NONE { Link::Newest } else { Link::Older(newer) }, older);
+        self.set_link(if older == Self::NONE { Link::Oldest } else { Link::Newer(older) }, newer);
+    }
+
+    /// The entry that goes next; `None` if there is none. The walk ends: it clears marks as it
+    /// goes. The hand stays at that entry and moves on as it leaves.
+    #[inline]
+    fn victim(&mut self) -> Option<Self::At> {
+        let (oldest, hand) = (self.link(Link::Oldest), self.link(Link::Hand));
+        let mut at = if hand == Self::NONE { oldest } else { hand };
+        if at == Self::NONE {
+            return None;
+        }
+        while self.unmark(at) {
+            let newer = self.link(Link::Newer(at));
+            at = if newer == Self::NONE { oldest } else { newer };
+        }
+        self.set_link(Link::Hand, at);
+        Some(at)
+    }
+}
+
+/// Where a queue keeps the name of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link<At> {
+    /// The entry that came last.
+    Newest,
+    /// The one that came first.
+    Oldest,
+    /// The one at which the walk goes on; none: at the oldest.
+    Hand,
+    /// The one that came after this.
+    Newer(At),
+    /// The one that came before this.
+    Older(At),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{vec, vec::Vec};
+
+    /// Links and marks in vectors.
+    struct Plain {
+        ends: [u8; 3],
+        newer: Vec<u8>,
+        older: Vec<u8>,
+        marks: Vec<bool>,
+    }
+
+    impl Queue for Plain {
+        type At = u8;
+        const NONE: u8 = 0;
+        fn link(&self, link: Link<u8>) -> u8 {
+            match link {
+                Link::Newest => self.ends[0],
+                Link::Oldest => self.ends[1],
+                Link::Hand => self.ends[2],
+                Link::Newer(at) => self.newer[usize::from(at)],
+                Link::Older(at) => self.older[usize::from(at)],
+            }
+        }
+        fn set_link(&mut self, link: Link<u8>, to: u8) {
+            match link {
+                Link::Newest => self.ends[0] = to,
+                Link::Oldest => self.ends[1] = to,
+                Link::Hand => self.ends[2] = to,
+                Link::Newer(at) => self.newer[usize::from(at)] = to,
+                Link::Older(at) => self.older[usize::from(at)] = to,
+            }
+        }
+        fn unmark(&mut self, at: u8) -> bool {
+            core::mem::take(&mut self.marks[usize::from(at)])
+        }
+    }
+
+    /// SIEVE as the paper draws it: a row with a hand in it.
+    #[derive(Default)]
+    struct Row {
+        /// From the oldest to the newest, with their marks.
+        row: Vec<(u8, bool)>,
+        hand: usize,
+    }
+
+    impl Row {
+        fn evict(&mut self) -> Option<u8> {
+            while !self.row.is_empty() {
+                let place = self.hand % self.row.len();
+                if !self.row[place].1 {
+                    self.hand = place;
+                    return Some(self.row.remove(place).0);
+                }
+                self.row[place].1 = false;
+                self.hand = place + 1;
+            }
+            None
+        }
+
+        fn remove(&mut self, at: u8) {
+            let place = self.row.iter().position(|(entry, _)| *entry == at).unwrap();
+            self.row.remove(place);
+            // A hand behind the newest is at the oldest, whatever comes later.
+            if place < self.hand {
+                self.hand -= 1;
+            }
+        }
+    }
+
+    #[test]
+    fn it_puts_out_what_sieve_does() {
+        let mut dice = 1_u64;
+        let mut below = |n: usize| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            usize::try_from(dice >> 33).unwrap() % n
+        };
+        let mut evicted = 0;
+        for _ in 0..200 {
+            let rows = (vec![0; 33], vec![0; 33], vec![false; 33]);
+            let mut queue = Plain { ends: [0; 3], newer: rows.0, older: rows.1, marks: rows.2 };
+            let (mut row, mut free) = (Row::default(), (1..=32).collect::<Vec<u8>>());
+            for _ in 0..300 {
+                let len = row.row.len();
+                match below(8) {
+                    0..3 if !free.is_empty() => {
+                        let at = free.swap_remove(below(free.len()));
+                        queue.marks[usize::from(at)] = false;
+                        queue.push(at);
+                        // At the end of the row it is not yet the hand's turn.
+                        if row.hand >= len {
+                            row.hand = 0;
+                        }
+                        row.row.push((at, false));
+                    }
+                    3..5 if len > 0 => {
+                        let hit = below(len);
+                        row.row[hit].1 = true;
+                        queue.marks[usize::from(row.row[hit].0)] = true;
+                    }
+                    5 if len > 0 => {
+                        let at = row.row[below(len)].0;
+                        row.remove(at);
+                        queue.unlink(at);
+                        free.push(at);
+                    }
+                    6.. => {
+                        let victim = queue.victim();
+                        assert_eq!(victim, row.evict());
+                        if let Some(at) = victim {
+                            queue.unlink(at);
+                            free.push(at);
+                            evicted += 1;
+                        }
+                    }
+                    _ => {}
+                }
+                let mut at = queue.link(Link::Oldest);
+                for (entry, marked) in &row.row {
+                    assert_eq!((at, queue.marks[usize::from(at)]), (*entry, *marked));
+                    at = queue.link(Link::Newer(at));
+                }
+                assert_eq!(at, 0);
+            }
+        }
+        assert!(evicted > 5000, "{evicted}");
+    }
+
+    #[test]
+    fn who_is_over_a_bound_gives_up() {
+        let rules = CachingRules {
+            entries_max: 4,
+            negatives_max: 2,
+            descriptors_max: 3,
+            bytes_max: 100,
+            ..CachingRules::default()
+        };
+        for (entries, bytes, descriptors, over) in [
+            ([4, 0, 2], 100, 3, None),
+            ([4, 0, 3], 200, 4, Some(Rank::Negative)),
+            ([4, 1, 0], 200, 4, Some(Rank::Open)),
+            ([3, 2, 0], 0, 2, Some(Rank::Held)),
+            ([2, 3, 0], 0, 3, Some(Rank::Open)),
+            ([1, 1, 1], 101, 1, Some(Rank::Held)),
+            ([0, 1, 1], 101, 1, Some(Rank::Open)),
+            ([0, 0, 1], 101, 0, Some(Rank::Negative)),
+            ([0, 0, 0], 101, 0, None),
+        ] {
+            assert_eq!(Totals { entries, bytes, descriptors }.over(&rules), over, "{entries:?}");
+        }
+    }
+}
