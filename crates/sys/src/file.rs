@@ -1,6 +1,12 @@
 //! Files below the document root: opening without leaving it, facts, and reading.
-use crate::{again, crew::Member, hook, hook::Call};
-use regatta_op::{Coding, Fault, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
+use crate::{
+    OpenRules, again,
+    crew::Member,
+    hook,
+    hook::Call,
+    opening::{open_at, open_fault},
+};
+use regatta_op::{Fault, File, FileId, Modified, OpenFault, ReadReq};
 use rustix::{
     buffer::spare_capacity,
     fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags},
@@ -89,9 +95,15 @@ impl StaticFile {
     /// # Errors
     /// [`OpenFault::NotAFile`] if it is not a regular file.
     pub fn adopt(fd: OwnedFd) -> Result<Self, OpenFault> {
+        Self::open(fd)?.ok_or(OpenFault::NotAFile)
+    }
+
+    /// What has been opened; `None` is a directory.
+    pub(crate) fn open(fd: OwnedFd) -> Result<Option<Self>, OpenFault> {
         let stat = rustix::fs::fstat(&fd).map_err(open_fault)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Self(Arc::new(Open::new(fd, file_id(&stat))))),
+            FileType::RegularFile => Ok(Some(Self(Arc::new(Open::new(fd, file_id(&stat)))))),
+            FileType::Directory => Ok(None),
             _ => Err(OpenFault::NotAFile),
         }
     }
@@ -186,17 +198,6 @@ impl Root {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// What was not found below this root: nothing, unless the root itself is being replaced. May
-    /// wait for a disk.
-    #[cold]
-    fn fault(&self, fault: OpenFault) -> OpenFault {
-        if fault != OpenFault::NotFound {
-            return fault;
-        }
-        let look = || self.is_not(&rustix::fs::open(&self.path, ROOT_FLAGS, Mode::empty()));
-        if self.is_replaced().unwrap_or_else(look) { OpenFault::RootReplaced } else { fault }
-    }
-
     /// True if what its path names has been opened, and is another directory.
     pub(crate) fn is_not(&self, named: &Result<OwnedFd, Errno>) -> bool {
         named.as_ref().is_ok_and(|named| same_file(named, &self.fd) == Some(false))
@@ -207,14 +208,14 @@ impl Root {
         (&self.path, ROOT_FLAGS)
     }
 
-    /// Makes the call that opens every file ([`open_below`]), on the root itself.
+    /// Makes the call that opens every file ([`crate::open_below`]), on the root itself.
     ///
     /// # Errors
     /// `ENOSYS`: the kernel has no openat2(2), or hides it. `EPERM`: a filter forbids it. `EACCES`:
     /// this user may not search the root.
     pub fn try_resolving(&self) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        open_path(self, c".", flags, how_to_open(OpenRules::default()))?;
+        open_at(self, c".", flags, OpenRules::default().resolve())?;
         Ok(())
     }
 
@@ -257,98 +258,6 @@ pub fn may_make_files(directory: &Path) -> io::Result<()> {
     Ok(rustix::fs::accessat(CWD, directory.join("."), access, AtFlags::EACCESS)?)
 }
 
-/// What [`open_below`] is to allow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenRules {
-    /// Follow symbolic links, as long as they stay below the root.
-    pub symlinks: bool,
-}
-
-/// Opens a path below the root, and the siblings asked for if it is a regular file.
-///
-/// The kernel resolves the path (openat2(2)): neither `..` nor a symbolic link leads out of the
-/// root, whatever happens to the tree meanwhile, and links that are not allowed are not followed. A
-/// sibling that cannot be opened by the same rules, or is not a regular file, does not exist.
-/// Opening never waits for the other end of a FIFO, but a device notices it: keep them out of
-/// document roots.
-///
-/// # Errors
-/// [`OpenFault::NotFound`] also for a path too long or with a NUL, and [`OpenFault::RootReplaced`]
-/// in its place if the root is not what its path names any more. A directory that may be searched
-/// but not listed is a [`Opened::Directory`] like any other.
-pub fn open_below(
-    root: &Root,
-    req: &OpenReq,
-    rules: OpenRules,
-) -> Result<Opened<StaticFile>, OpenFault> {
-    if req.path.is_empty() {
-        return Ok(Opened::Directory);
-    }
-    hook::before_open(|| is_known(root, req, rules));
-    let how = how_to_open(rules);
-    let found = open_one(root, &req.path, "", how).map_err(|fault| root.fault(fault))?;
-    let Some(file) = found else { return Ok(Opened::Directory) };
-    let siblings = Coding::ALL.map(|coding| {
-        let wanted = req.siblings.has(coding);
-        wanted.then(|| open_one(root, &req.path, coding.suffix(), how).ok().flatten()).flatten()
-    });
-    Ok(Opened::File { file, siblings })
-}
-
-/// [`open_below`] as far as it needs no disk: `None` if it would block, or might (`RESOLVE_CACHED`,
-/// openat2(2)). What is found is found in memory, the facts of the file included.
-pub fn open_cached(
-    root: &Root,
-    req: &OpenReq,
-    rules: OpenRules,
-) -> Option<Result<Opened<StaticFile>, OpenFault>> {
-    if req.path.is_empty() {
-        return Some(Ok(Opened::Directory));
-    }
-    if hook::blocks() {
-        return None;
-    }
-    let how = how_to_open(rules) | ResolveFlags::CACHED;
-    let file = match open_one(root, &req.path, "", how) {
-        Ok(Some(file)) => file,
-        Ok(None) => return Some(Ok(Opened::Directory)),
-        // It would block, or there really is nothing left: who may block finds out which.
-        Err(OpenFault::Busy | OpenFault::Exhausted) => return None,
-        Err(OpenFault::NotFound) => {
-            let replaced = root.is_replaced()?;
-            let fault = if replaced { OpenFault::RootReplaced } else { OpenFault::NotFound };
-            return Some(Err(fault));
-        }
-        Err(fault) => return Some(Err(fault)),
-    };
-    let mut siblings = [const { None }; 3];
-    for coding in Coding::ALL.into_iter().filter(|coding| req.siblings.has(*coding)) {
-        siblings[coding as usize] = match open_one(root, &req.path, coding.suffix(), how) {
-            Err(OpenFault::Busy | OpenFault::Exhausted) => return None,
-            found => found.ok().flatten(),
-        };
-    }
-    Some(Ok(Opened::File { file, siblings }))
-}
-
-/// Whether the path itself is found without a disk, or that it is not there. Its siblings are in
-/// the same directory, which has then been read.
-pub(crate) fn is_known(root: &Root, req: &OpenReq, rules: OpenRules) -> bool {
-    let how = how_to_open(rules) | ResolveFlags::CACHED;
-    !matches!(open_one(root, &req.path, "", how), Err(OpenFault::Busy | OpenFault::Exhausted))
-}
-
-/// How the kernel is to resolve a path.
-pub(crate) fn how_to_open(rules: OpenRules) -> ResolveFlags {
-    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    resolve.set(ResolveFlags::NO_SYMLINKS, !rules.symlinks);
-    resolve
-}
-
-/// How a file is opened for reading.
-pub(crate) const OPEN_FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-
 /// The facts of an open file as they are now (fstat(2)).
 ///
 /// # Errors
@@ -382,63 +291,6 @@ pub fn read_range(req: &ReadReq<StaticFile>) -> Result<Box<[u8]>, Fault> {
     Ok(bytes.into_boxed_slice())
 }
 
-/// Opens `path` + `suffix`; `None` is a directory.
-fn open_one(
-    root: &Root,
-    path: &[u8],
-    suffix: &str,
-    how: ResolveFlags,
-) -> Result<Option<StaticFile>, OpenFault> {
-    let mut stack = [0; PATH_STACK_BYTES];
-    let heap;
-    let len = path.len() + suffix.len();
-    let text = if len < stack.len() {
-        stack[..path.len()].copy_from_slice(path);
-        stack[path.len()..len].copy_from_slice(suffix.as_bytes());
-        &stack[..=len]
-    } else if len < PATH_BYTES_MAX {
-        heap = [path, suffix.as_bytes(), &[0]].concat();
-        &heap[..]
-    } else {
-        return Err(OpenFault::NotFound);
-    };
-    let path = CStr::from_bytes_with_nul(text).map_err(|_| OpenFault::NotFound)?;
-    match open_path(root, path, OPEN_FLAGS, how) {
-        Err(Errno::ACCESS) => open_path(root, path, OFlags::PATH | OFlags::CLOEXEC, how)
-            .ok()
-            .filter(|(_, stat)| FileType::from_raw_mode(stat.st_mode).is_dir())
-            .map(|_| None)
-            .ok_or(OpenFault::Denied),
-        Err(errno) => Err(open_fault(errno)),
-        Ok((fd, stat)) => match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Some(StaticFile(Arc::new(Open::new(fd, file_id(&stat)))))),
-            FileType::Directory => Ok(None),
-            _ => Err(OpenFault::NotAFile),
-        },
-    }
-}
-
-fn open_path(
-    root: &Root,
-    path: &CStr,
-    flags: OFlags,
-    how: ResolveFlags,
-) -> Result<(OwnedFd, Stat), Errno> {
-    let mut tries = if how.contains(ResolveFlags::CACHED) { 1 } else { OPEN_TRIES_MAX };
-    let fd = again(Call::Open, || {
-        loop {
-            tries -= 1;
-            match rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), how) {
-                // Something was renamed while a `..` in a link was resolved.
-                Err(Errno::AGAIN) if tries > 0 => {}
-                result => return result,
-            }
-        }
-    })?;
-    let stat = rustix::fs::fstat(&fd)?;
-    Ok((fd, stat))
-}
-
 #[expect(clippy::cast_sign_loss, reason = "sizes and nanoseconds are not negative")]
 #[expect(clippy::cast_possible_truncation, reason = "nanoseconds are below 1,000,000,000")]
 fn file_id(stat: &Stat) -> FileId {
@@ -450,25 +302,3 @@ fn file_id(stat: &Stat) -> FileId {
         changed: Modified { secs: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
     }
 }
-
-pub(crate) const fn open_fault(errno: Errno) -> OpenFault {
-    match errno {
-        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => OpenFault::NotFound,
-        Errno::LOOP | Errno::XDEV => OpenFault::Outside,
-        Errno::ACCESS | Errno::PERM => OpenFault::Denied,
-        // A socket, or a device without a driver.
-        Errno::NXIO | Errno::NODEV => OpenFault::NotAFile,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => OpenFault::Exhausted,
-        Errno::AGAIN => OpenFault::Busy,
-        other => OpenFault::Other(other.raw_os_error()),
-    }
-}
-
-/// Paths up to this length are terminated on the stack.
-const PATH_STACK_BYTES: usize = 512;
-
-/// What the kernel takes, its terminating NUL included (`PATH_MAX`).
-const PATH_BYTES_MAX: usize = 4096;
-
-/// How often an open is tried while the tree changes under it.
-const OPEN_TRIES_MAX: u32 = 8;

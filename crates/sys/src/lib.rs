@@ -19,6 +19,7 @@ pub mod groups;
 pub mod guarded;
 pub mod hook;
 pub mod limits;
+mod opening;
 pub mod process;
 pub mod residency;
 #[cfg(feature = "test-hooks")]
@@ -34,10 +35,8 @@ mod user;
 pub mod wait;
 
 pub use event::Bell;
-pub use file::{
-    Named, OpenRules, Root, StaticFile, look_again, may_make_files, open_below, open_cached,
-    read_range,
-};
+pub use file::{Named, Root, StaticFile, look_again, may_make_files, read_range};
+pub use opening::{OpenRules, open_below, open_cached};
 pub use send::{
     SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, discard, fault, recv, recv_now, send,
     send_last, send_more, send_range, write_now,

@@ -4,13 +4,12 @@
 //! That is what Lazy Asynchronous I/O asked of an operating system. Every operation owns what the
 //! kernel reads and writes until the kernel has reported it.
 use crate::{
-    Bell, OpenRules, Root, StaticFile,
-    file::{OPEN_FLAGS, how_to_open, is_known, open_fault},
-    hook,
+    Bell, OpenRules, Root, StaticFile, hook,
+    opening::{Next as NextOpen, Opening, is_known},
     residency::{COPY_BYTES, after_probe},
 };
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
-use regatta_op::{Coding, Fault, OpenFault, OpenReq, Opened, ReadReq};
+use regatta_op::{Fault, OpenFault, OpenReq, Opened, ReadReq};
 use rustix::io::Errno;
 use std::{
     collections::VecDeque,
@@ -105,9 +104,7 @@ enum Task {
     Open {
         root: Arc<Root>,
         req: OpenReq,
-        stage: OpenStage,
-        file: Option<StaticFile>,
-        siblings: Siblings,
+        opening: Opening,
     },
     Read(ReadReq<StaticFile>),
     Warm {
@@ -117,20 +114,6 @@ enum Task {
         next: u64,
         whole: bool,
     },
-}
-
-type Siblings = [Option<StaticFile>; 3];
-
-#[derive(Clone, Copy)]
-enum OpenStage {
-    /// The path itself.
-    File,
-    /// The path itself again, without reading it: whether a directory is there.
-    Look,
-    /// The sibling of this coding.
-    Sibling(Coding),
-    /// What the root's path names: the path itself was not found.
-    Root,
 }
 
 /// What follows when a step of an operation is done.
@@ -240,7 +223,7 @@ impl Ring {
 
     /// Submits step after step for as long as they complete at once.
     fn go_on(&mut self, at: usize, mut job: Box<Job>) -> Option<Finished> {
-        let resolve = how_to_open(self.rules).bits();
+        let resolve = self.rules.resolve().bits();
         loop {
             let entry = job.entry(resolve);
             self.jobs[at] = Some(job);
@@ -302,8 +285,8 @@ impl Job {
     fn new(work: Work, root: &Arc<Root>, slow: Option<Duration>) -> Self {
         let (task, bytes) = match work {
             Work::Open(req) => {
-                let (stage, siblings) = (OpenStage::File, [const { None }; 3]);
-                (Task::Open { root: Arc::clone(root), req, stage, file: None, siblings }, 0)
+                let opening = Opening::default();
+                (Task::Open { root: Arc::clone(root), req, opening }, 0)
             }
             Work::Read(req) => {
                 let bytes = usize::try_from(req.len).unwrap_or(0);
@@ -326,30 +309,24 @@ impl Job {
             return opcode::Timeout::new(std::ptr::from_ref(time)).build();
         }
         match &self.task {
-            Task::Open { root, stage: OpenStage::Root, .. } => {
-                let (path, flags) = root.path();
-                self.how = types::OpenHow::new().flags(flags.bits().into());
-                let cwd = types::Fd(libc::AT_FDCWD);
-                opcode::OpenAt2::new(cwd, path.as_ptr(), &raw const self.how).build()
-            }
-            Task::Open { root, req, stage, .. } => {
-                let suffix = match stage {
-                    OpenStage::Sibling(coding) => coding.suffix(),
-                    _ => "",
-                };
-                self.path.clear();
-                self.path.extend_from_slice(&req.path);
-                self.path.extend_from_slice(suffix.as_bytes());
-                self.path.push(0);
-                let flags = match stage {
-                    OpenStage::Look => rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
-                    _ => OPEN_FLAGS,
-                };
-                self.how = types::OpenHow::new().flags(flags.bits().into()).resolve(resolve);
-                let path = self.path.as_ptr().cast();
-                let root = types::Fd(root.as_fd().as_raw_fd());
-                opcode::OpenAt2::new(root, path, &raw const self.how).build()
-            }
+            Task::Open { root, req, opening } => match opening.next() {
+                NextOpen::Below(suffix, flags) => {
+                    self.path.clear();
+                    self.path.extend_from_slice(&req.path);
+                    self.path.extend_from_slice(suffix.as_bytes());
+                    self.path.push(0);
+                    self.how = types::OpenHow::new().flags(flags.bits().into()).resolve(resolve);
+                    let path = self.path.as_ptr().cast();
+                    let root = types::Fd(root.as_fd().as_raw_fd());
+                    opcode::OpenAt2::new(root, path, &raw const self.how).build()
+                }
+                NextOpen::Root => {
+                    let (path, flags) = root.path();
+                    self.how = types::OpenHow::new().flags(flags.bits().into());
+                    let cwd = types::Fd(libc::AT_FDCWD);
+                    opcode::OpenAt2::new(cwd, path.as_ptr(), &raw const self.how).build()
+                }
+            },
             Task::Read(req) => {
                 let at = req.at + self.buffer.len() as u64;
                 read(&req.file, at, &mut self.buffer)
@@ -377,18 +354,11 @@ impl Job {
             return Next::Step(self);
         }
         match &mut self.task {
-            Task::Open { root, req, stage, file, siblings } => {
-                match open_step(result, root, req, *stage, file, siblings) {
-                    Ok(next) => *stage = next,
-                    Err(Err(OpenFault::NotFound)) if matches!(stage, OpenStage::File) => {
-                        match root.is_replaced() {
-                            None => *stage = OpenStage::Root,
-                            Some(replaced) => return not_found(replaced),
-                        }
-                    }
-                    Err(end) => return Next::End(Finished::Opened(end)),
+            Task::Open { root, req, opening } => {
+                match opening.take(descriptor(result), root, req) {
+                    Some(found) => Next::End(Finished::Opened(found)),
+                    None => Next::Step(self),
                 }
-                Next::Step(self)
             }
             Task::Read(req) => {
                 let Ok(read) = usize::try_from(result) else {
@@ -455,74 +425,21 @@ fn delay(work: &Work, root: &Root, rules: OpenRules) -> Option<Duration> {
     }
 }
 
+/// The result of an open.
+fn descriptor(result: i32) -> Result<OwnedFd, Errno> {
+    if result < 0 {
+        return Err(Errno::from_raw_os_error(-result));
+    }
+    // SAFETY: the kernel has just made this descriptor for us and told nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(result) })
+}
+
 /// A read into the spare memory of `buffer`.
 fn read(file: &StaticFile, at: u64, buffer: &mut Vec<u8>) -> squeue::Entry {
     let spare = buffer.spare_capacity_mut();
     let len = u32::try_from(spare.len()).unwrap_or(u32::MAX);
     let fd = types::Fd(file.as_fd().as_raw_fd());
     opcode::Read::new(fd, spare.as_mut_ptr().cast(), len).offset(at).build()
-}
-
-/// The end of an open that has found nothing.
-fn not_found(replaced: bool) -> Next {
-    let fault = if replaced { OpenFault::RootReplaced } else { OpenFault::NotFound };
-    Next::End(Finished::Opened(Err(fault)))
-}
-
-/// What follows the result of one open; an error is the end.
-fn open_step(
-    result: i32,
-    root: &Root,
-    req: &OpenReq,
-    stage: OpenStage,
-    file: &mut Option<StaticFile>,
-    siblings: &mut Siblings,
-) -> Result<OpenStage, Result<Opened<StaticFile>, OpenFault>> {
-    let opened = if result < 0 {
-        Err(Errno::from_raw_os_error(-result))
-    } else {
-        // SAFETY: the kernel has just made this descriptor for us and told nobody else.
-        Ok(unsafe { OwnedFd::from_raw_fd(result) })
-    };
-    match stage {
-        OpenStage::File => match opened {
-            Err(Errno::ACCESS) => return Ok(OpenStage::Look),
-            Err(errno) => return Err(Err(open_fault(errno))),
-            Ok(fd) if is_directory(&fd) => return Err(Ok(Opened::Directory)),
-            Ok(fd) => *file = Some(StaticFile::adopt(fd).map_err(Err)?),
-        },
-        OpenStage::Root if root.is_not(&opened) => return Err(Err(OpenFault::RootReplaced)),
-        OpenStage::Root => return Err(Err(OpenFault::NotFound)),
-        OpenStage::Look => {
-            let directory = opened.is_ok_and(|fd| is_directory(&fd));
-            return Err(if directory { Ok(Opened::Directory) } else { Err(OpenFault::Denied) });
-        }
-        OpenStage::Sibling(coding) => {
-            siblings[coding as usize] = opened.ok().and_then(|fd| StaticFile::adopt(fd).ok());
-        }
-    }
-    let after = match stage {
-        OpenStage::Sibling(coding) => coding as usize + 1,
-        _ => 0,
-    };
-    let next = Coding::ALL.into_iter().skip(after).find(|coding| req.siblings.has(*coding));
-    match (next, file.take()) {
-        (Some(coding), found) => {
-            *file = found;
-            Ok(OpenStage::Sibling(coding))
-        }
-        (None, Some(file)) => {
-            let siblings = std::mem::replace(siblings, [const { None }; 3]);
-            Err(Ok(Opened::File { file, siblings }))
-        }
-        (None, None) => Err(Err(OpenFault::NotFound)),
-    }
-}
-
-fn is_directory(fd: &OwnedFd) -> bool {
-    rustix::fs::fstat(fd).is_ok_and(|stat| {
-        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory
-    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,264 @@
+//! Opening a path below the root and its siblings: which calls that takes, one after another, and
+//! what follows from their results, whoever makes the calls and waits for them.
+use crate::{Root, StaticFile, again, hook, hook::Call};
+use regatta_op::{Coding, OpenFault, OpenReq, Opened};
+use rustix::{
+    fs::{Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
+use std::{
+    ffi::CStr,
+    os::fd::{AsFd, OwnedFd},
+};
+
+/// What [`open_below`] is to allow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenRules {
+    /// Follow symbolic links, as long as they stay below the root.
+    pub symlinks: bool,
+}
+
+impl OpenRules {
+    /// How the kernel is to resolve a path.
+    pub(crate) fn resolve(self) -> ResolveFlags {
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        resolve.set(ResolveFlags::NO_SYMLINKS, !self.symlinks);
+        resolve
+    }
+}
+
+/// What has come of opening a path.
+type Found = Result<Opened<StaticFile>, OpenFault>;
+
+/// Opens a path below the root, and the siblings asked for if it is a regular file.
+///
+/// The kernel resolves the path (openat2(2)): neither `..` nor a symbolic link leads out of the
+/// root, whatever happens to the tree meanwhile, and links that are not allowed are not followed. A
+/// sibling that cannot be opened by the same rules, or is not a regular file, does not exist.
+/// Opening never waits for the other end of a FIFO, but a device notices it: keep them out of
+/// document roots.
+///
+/// # Errors
+/// [`OpenFault::NotFound`] also for a path too long or with a NUL, and [`OpenFault::RootReplaced`]
+/// in its place if the root is not what its path names any more. A directory that may be searched
+/// but not listed is a [`Opened::Directory`] like any other.
+pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> Found {
+    if req.path.is_empty() {
+        return Ok(Opened::Directory);
+    }
+    hook::before_open(|| is_known(root, req, rules));
+    let mut opening = Opening::default();
+    loop {
+        let result = match opening.next() {
+            Next::Below(suffix, flags) => open_path(root, req, suffix, flags, rules.resolve()),
+            Next::Root => {
+                let (path, flags) = root.path();
+                rustix::fs::open(path, flags, Mode::empty())
+            }
+        };
+        if let Some(found) = opening.take(result, root, req) {
+            return found;
+        }
+    }
+}
+
+/// [`open_below`] as far as it needs no disk: `None` if it would block, or might (`RESOLVE_CACHED`,
+/// openat2(2)). What is found is found in memory, the facts of the file included.
+pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<Found> {
+    if req.path.is_empty() {
+        return Some(Ok(Opened::Directory));
+    }
+    if hook::blocks() {
+        return None;
+    }
+    let how = rules.resolve() | ResolveFlags::CACHED;
+    let mut opening = Opening::default();
+    loop {
+        let Next::Below(suffix, flags) = opening.next() else { return None };
+        let result = open_path(root, req, suffix, flags, how);
+        if needs_disk(&result) {
+            return None;
+        }
+        if let Some(found) = opening.take(result, root, req) {
+            return Some(found);
+        }
+    }
+}
+
+/// Whether the path itself is found without a disk, or that it is not there. Its siblings are in
+/// the same directory, which has then been read.
+pub(crate) fn is_known(root: &Root, req: &OpenReq, rules: OpenRules) -> bool {
+    let how = rules.resolve() | ResolveFlags::CACHED;
+    !needs_disk(&open_path(root, req, "", OPEN_FLAGS, how))
+}
+
+/// With `RESOLVE_CACHED`: it would block, or there really is nothing left. Who may block finds out
+/// which.
+fn needs_disk(result: &Result<OwnedFd, Errno>) -> bool {
+    let fault = result.as_ref().err().map(|errno| open_fault(*errno));
+    matches!(fault, Some(OpenFault::Busy | OpenFault::Exhausted))
+}
+
+/// How far the opening of a path has come.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    stage: Stage,
+    file: Option<StaticFile>,
+    siblings: [Option<StaticFile>; 3],
+    /// How often the tree changed under it.
+    tries: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Stage {
+    /// The path itself.
+    #[default]
+    File,
+    /// The path itself again, without reading it: whether a directory is there.
+    Look,
+    /// The sibling of this coding.
+    Sibling(Coding),
+    /// What the root's path names: the path itself was not found.
+    Root,
+}
+
+/// The call that comes next.
+pub(crate) enum Next {
+    /// The path with this suffix, below the root.
+    Below(&'static str, OFlags),
+    /// [`Root::path`], from where this process is. May wait for a disk.
+    Root,
+}
+
+impl Opening {
+    pub(crate) const fn next(&self) -> Next {
+        match self.stage {
+            Stage::File => Next::Below("", OPEN_FLAGS),
+            Stage::Look => Next::Below("", OFlags::PATH.union(OFlags::CLOEXEC)),
+            Stage::Sibling(coding) => Next::Below(coding.suffix(), OPEN_FLAGS),
+            Stage::Root => Next::Root,
+        }
+    }
+
+    /// Takes the result of the call; what was found, if that was the last.
+    pub(crate) fn take(
+        &mut self,
+        result: Result<OwnedFd, Errno>,
+        root: &Root,
+        req: &OpenReq,
+    ) -> Option<Found> {
+        // Something was renamed while a `..` in a link was resolved.
+        if matches!(result, Err(Errno::AGAIN)) && self.tries < OPEN_TRIES_MAX {
+            self.tries += 1;
+            return None;
+        }
+        match self.stage {
+            Stage::File => match result {
+                Err(Errno::ACCESS) => self.stage = Stage::Look,
+                result => match opened(result) {
+                    Ok(Some(file)) => self.file = Some(file),
+                    Ok(None) => return Some(Ok(Opened::Directory)),
+                    Err(OpenFault::NotFound) => match root.is_replaced() {
+                        Some(replaced) => return Some(Err(not_found(replaced))),
+                        None => self.stage = Stage::Root,
+                    },
+                    Err(fault) => return Some(Err(fault)),
+                },
+            },
+            Stage::Look => {
+                let directory = matches!(opened(result), Ok(None));
+                return Some(if directory {
+                    Ok(Opened::Directory)
+                } else {
+                    Err(OpenFault::Denied)
+                });
+            }
+            Stage::Root => return Some(Err(not_found(root.is_not(&result)))),
+            Stage::Sibling(coding) => {
+                self.siblings[coding as usize] = opened(result).ok().flatten();
+            }
+        }
+        let file = self.file.take()?;
+        let next = match self.stage {
+            Stage::Sibling(coding) => coding as usize + 1,
+            _ => 0,
+        };
+        let mut wanted = Coding::ALL.into_iter().skip(next);
+        if let Some(coding) = wanted.find(|coding| req.siblings.has(*coding)) {
+            (self.stage, self.file) = (Stage::Sibling(coding), Some(file));
+            return None;
+        }
+        Some(Ok(Opened::File { file, siblings: std::mem::take(&mut self.siblings) }))
+    }
+}
+
+/// What a call has opened; `None` is a directory.
+fn opened(result: Result<OwnedFd, Errno>) -> Result<Option<StaticFile>, OpenFault> {
+    result.map_err(open_fault).and_then(StaticFile::open)
+}
+
+const fn not_found(replaced: bool) -> OpenFault {
+    if replaced { OpenFault::RootReplaced } else { OpenFault::NotFound }
+}
+
+/// How a file is opened for reading.
+const OPEN_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// Opens the path with this suffix.
+fn open_path(
+    root: &Root,
+    req: &OpenReq,
+    suffix: &str,
+    flags: OFlags,
+    how: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let path = &req.path;
+    let mut stack = [0; PATH_STACK_BYTES];
+    let heap;
+    let len = path.len() + suffix.len();
+    let text = if len < stack.len() {
+        stack[..path.len()].copy_from_slice(path);
+        stack[path.len()..len].copy_from_slice(suffix.as_bytes());
+        &stack[..=len]
+    } else if len < PATH_BYTES_MAX {
+        heap = [path, suffix.as_bytes(), &[0]].concat();
+        &heap[..]
+    } else {
+        return Err(Errno::NAMETOOLONG);
+    };
+    let path = CStr::from_bytes_with_nul(text).map_err(|_| Errno::NOENT)?;
+    open_at(root, path, flags, how)
+}
+
+/// Makes the call that opens every file.
+pub(crate) fn open_at(
+    root: &Root,
+    path: &CStr,
+    flags: OFlags,
+    how: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    again(Call::Open, || rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), how))
+}
+
+pub(crate) const fn open_fault(errno: Errno) -> OpenFault {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => OpenFault::NotFound,
+        Errno::LOOP | Errno::XDEV => OpenFault::Outside,
+        Errno::ACCESS | Errno::PERM => OpenFault::Denied,
+        // A socket, or a device without a driver.
+        Errno::NXIO | Errno::NODEV => OpenFault::NotAFile,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => OpenFault::Exhausted,
+        Errno::AGAIN => OpenFault::Busy,
+        other => OpenFault::Other(other.raw_os_error()),
+    }
+}
+
+/// Paths up to this length are terminated on the stack.
+const PATH_STACK_BYTES: usize = 512;
+
+/// What the kernel takes, its terminating NUL included (`PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4096;
+
+/// How often an open is tried again while the tree changes under it.
+const OPEN_TRIES_MAX: u32 = 7;
