@@ -5,7 +5,7 @@ use crate::{
     drive::perform::{self, Below},
     event::{self, EventOptions},
     kit::{
-        disk::{Bytes, Disk, News, Opening, Report, front},
+        disk::{Disk, News, Opening, Report, front},
         helper_processes::Processes,
         helper_threads::Threads,
         helpers::{Crew, Errand, Helpers, Job, Limits, Purpose},
@@ -15,7 +15,7 @@ use crate::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    StaticFile,
+    Read, StaticFile,
     residency::{Resident, by_cachestat, by_mincore, by_nowait},
 };
 use std::os::fd::BorrowedFd;
@@ -206,9 +206,9 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
         }
     }
 
-    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
         if self.is_resident(&req.file, req.at, req.len) {
-            return Some(perform::read(&req));
+            return Some(perform::read(req));
         }
         let job = Job::new(key, Purpose::Read(ticket), Errand::Touch(req));
         match self.helpers.ask_or_run(job, self.below)? {
@@ -223,7 +223,7 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
         if self.vouched {
             return Some(len);
         }
-        let req = ReadReq { file: file.clone(), at, len };
+        let req = ReadReq::new(file.clone(), at, len);
         let job = Job::new(key, Purpose::Warm, Errand::Touch(req));
         self.helpers.ask_or_run(job, self.below).map(|_| len)
     }

@@ -5,7 +5,7 @@ use crate::{
     drive::{ledger::Spent, perform::Below},
     event::{self, EventOptions},
     kit::{
-        disk::{Bytes, Disk, News, Opening, Report, front},
+        disk::{Disk, News, Opening, Report, front},
         helper_threads::Threads,
         helpers::{Crew, Errand, Helpers, Job, Limits, Purpose},
         waiting::{Turn, Waiting},
@@ -15,7 +15,7 @@ use crate::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    Root, StaticFile, open_cached,
+    Read, Root, StaticFile, open_cached,
     residency::{Resident, by_nowait, read_cached},
     uring::{Finished, Ring, Token, Work},
 };
@@ -197,7 +197,7 @@ impl<'a, E: Engine> RingDisk<'a, E> {
     fn start(&mut self, work: Work, key: u64, purpose: Purpose, bytes: u64) -> Option<Finished> {
         let full = self.asked.len() >= self.operations_max;
         let begun = if full {
-            self.finish_cached(&work).ok_or(Err(work))
+            self.finish_cached(work).map_err(Err)
         } else {
             self.ring.start(work).map_err(Ok)
         };
@@ -214,15 +214,17 @@ impl<'a, E: Engine> RingDisk<'a, E> {
     }
 
     /// Performs what needs no disk, without the ring.
-    fn finish_cached(&self, work: &Work) -> Option<Finished> {
+    fn finish_cached(&self, work: Work) -> Result<Finished, Work> {
         match work {
-            Work::Open(req) => {
-                open_cached(self.below.root, req, self.below.rules).map(Finished::Opened)
-            }
-            Work::Read(req) => read_cached(req).map(Finished::Read),
-            Work::Warm { file, at, len } => {
-                (by_nowait(file, *at, *len) == Resident::Yes).then_some(Finished::Warmed)
-            }
+            Work::Read(req) => read_cached(req).map(Finished::Read).map_err(Work::Read),
+            Work::Open(req) => match open_cached(self.below.root, &req, self.below.rules) {
+                Some(found) => Ok(Finished::Opened(found)),
+                None => Err(Work::Open(req)),
+            },
+            Work::Warm { ref file, at, len } => match by_nowait(file, at, len) {
+                Resident::Yes => Ok(Finished::Warmed),
+                _ => Err(work),
+            },
         }
     }
 
@@ -259,7 +261,7 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
         }
     }
 
-    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
         match self.start(Work::Read(req), key, Purpose::Read(ticket), 0)? {
             Finished::Read(read) => Some(read),
             Finished::Opened(_) | Finished::Warmed => None,
@@ -327,11 +329,12 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
         }
     }
 
-    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
-        let over = count(read_cached(&req), self.tally);
-        if over.is_some() {
-            return over;
-        }
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
+        let req = match read_cached(req) {
+            Ok(read) => return count(Some(read), self.tally),
+            Err(req) => req,
+        };
+        count(None::<Read>, self.tally);
         let job = Job::new(key, Purpose::Read(ticket), Errand::Read(req));
         match self.helpers.ask_or_run(job, self.below)? {
             News::Read(_, read) => Some(read),
@@ -345,7 +348,7 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
         if count(there, self.tally).is_some() {
             return there;
         }
-        let req = ReadReq { file: file.clone(), at, len };
+        let req = ReadReq::new(file.clone(), at, len);
         let job = Job::new(key, Purpose::Warm, Errand::Touch(req));
         self.helpers.ask_or_run(job, self.below).map(|_| len)
     }
@@ -439,7 +442,7 @@ mod tests {
                 Work::Open(req) => {
                     Finished::Opened(open_below(self.root, &req, OpenRules::default()))
                 }
-                Work::Read(req) => Finished::Read(read_range(&req)),
+                Work::Read(req) => Finished::Read(read_range(req)),
                 Work::Warm { .. } => Finished::Warmed,
             }
         }

@@ -1,7 +1,7 @@
 //! What the processes of shared-SYMPED have in common, and how each of them uses it ([E] §5.2).
 use crate::{
     kit::{
-        disk::{Bytes, Disk, InlineDisk, Opening},
+        disk::{Disk, InlineDisk, Opening},
         shared_cache::{Locking, Place},
     },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
@@ -9,7 +9,7 @@ use crate::{
 use regatta_op::{OpenReq, Opened, Outbox, ReadReq, Ticket};
 use regatta_origin::CachingRules;
 use regatta_sys::{
-    StaticFile,
+    Read, StaticFile,
     crew::{self, Crew, Member, NUMBERS_MAX},
     limits, shm,
     wait::{Event, Interest, Poller},
@@ -116,7 +116,7 @@ impl Disk for SharedDisk<'_> {
         })
     }
 
-    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
         self.disk.read(key, ticket, req)
     }
 

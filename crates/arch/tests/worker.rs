@@ -118,7 +118,10 @@ fn turn(worker: &mut Worker<'_, Held>, key: u64, below: Below<'_>, buffer: &mut 
                 }
             }
             Op::Open(ticket, req) => Done::Open(ticket, below.open(&req)),
-            Op::Read(ticket, req) => Done::Read(ticket, perform::read(&req)),
+            Op::Read(ticket, req) => {
+                let (buffer, read) = perform::read(req);
+                Done::Read(ticket, buffer, read)
+            }
             Op::Stat(ticket, file) => Done::Stat(ticket, perform::stat(&file)),
             Op::Shut => {
                 perform::shut(&slot.socket);

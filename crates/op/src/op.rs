@@ -1,6 +1,6 @@
 //! The whole porting surface: seven operations and their outcomes.
 use crate::{File, FileId, Outbox};
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 
 /// Names the exchange that a disk operation belongs to; always 0 in HTTP/1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,8 +40,9 @@ pub enum Done<'a, F> {
     Send(Outbox<F>, Result<u64, Fault>),
     /// What was found.
     Open(Ticket, Result<Opened<F>, OpenFault>),
-    /// The bytes of the range; fewer than asked for mean that the file shrank.
-    Read(Ticket, Result<Box<[u8]>, Fault>),
+    /// The buffer that was lent, and whether the bytes of the range are in it; fewer than asked for
+    /// mean that the file shrank. What is in it after a fault means nothing.
+    Read(Ticket, Vec<u8>, Result<(), Fault>),
     /// The facts of the file as they are now.
     Stat(Ticket, Result<FileId, Fault>),
     /// Our half is closed, or the socket was gone already: the difference does not matter.
@@ -160,15 +161,26 @@ pub enum Opened<F> {
     Directory,
 }
 
-/// A range to read into memory.
-#[derive(Clone, Debug)]
+/// A range to read into memory, and the memory.
+#[derive(Debug)]
 pub struct ReadReq<F> {
     /// From which file.
     pub file: F,
     /// From which offset, bytes.
     pub at: u64,
-    /// How many bytes; the site says how large a body that is read may be.
+    /// How many bytes; the site says how many are asked for at once.
     pub len: u64,
+    /// Where they go: empty, and with room for them unless there is no memory. It is lent, and
+    /// given back with [`Done::Read`].
+    pub buffer: Vec<u8>,
+}
+
+impl<F> ReadReq<F> {
+    /// A range for which no buffer is lent: who reads it makes one.
+    #[must_use]
+    pub const fn new(file: F, at: u64, len: u64) -> Self {
+        Self { file, at, len, buffer: Vec::new() }
+    }
 }
 
 /// Why an operation on the peer or on an open file failed.

@@ -6,7 +6,7 @@ use crate::{
     record::Ending,
     work::{Content, Work},
 };
-use alloc::{boxed::Box, sync::Arc};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::{fmt, mem};
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::{Counter, Tally};
@@ -179,7 +179,7 @@ impl<F: File> Conn<F> {
             Done::Recv(Ok(_)) => self.on_end_of_stream(now, cx),
             Done::Send(out, Ok(n)) => self.on_sent(out, n, now, cx),
             Done::Open(_, found) => self.on_opened(found, now, cx),
-            Done::Read(_, bytes) => self.on_read(bytes, now, cx),
+            Done::Read(_, buffer, read) => self.on_read(buffer, read, now, cx),
             Done::Stat(_, found) => self.on_stat(found, now, cx),
             Done::Shut => {
                 self.set_state(State::Linger, now.tick.after(cx.site.deadlines.linger_ms_max));
@@ -451,12 +451,15 @@ impl<F: File> Conn<F> {
         self.resume_kept(Supply::Opened(found), now, cx);
     }
 
-    fn on_read(&mut self, bytes: Result<Box<[u8]>, Fault>, now: Now, cx: &Cx<'_, F>) {
+    fn on_read(&mut self, buffer: Vec<u8>, read: Result<(), Fault>, now: Now, cx: &Cx<'_, F>) {
         cx.tally.add(Counter::Reads, 1);
-        if let Ok(bytes) = &bytes {
-            cx.tally.add(Counter::ReadBytes, bytes.len() as u64);
+        if read.is_ok() {
+            cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
         }
-        match self.filled(bytes, cx) {
+        let filled = self.filled(&buffer, read, cx);
+        cx.scratch.give_read_buffer(buffer);
+        match filled {
+            Filled::Part => self.ask_part(now, cx),
             Filled::Supply(supply) => self.resume_kept(supply, now, cx),
             // Nothing has been sent, but what was opened is no longer what is there.
             Filled::Shrank if self.looks_again(cx) => {
@@ -582,9 +585,11 @@ impl<F: File> Conn<F> {
         Op::Open(Ticket::default(), open.expect("a name is set with the state"))
     }
 
-    fn read_op(&self) -> Op<F> {
-        let (file, len) = self.pending_file();
-        Op::Read(Ticket::default(), ReadReq { file, at: 0, len })
+    fn read_op(&mut self) -> Op<F> {
+        let (file, _) = self.pending_file();
+        let work = self.work.as_mut().expect("a part is set with the state");
+        let (at, len, buffer) = (work.body.len() as u64, work.part, mem::take(&mut work.buffer));
+        Op::Read(Ticket::default(), ReadReq { file, at, len, buffer })
     }
 
     fn stat_op(&self) -> Op<F> {
@@ -592,7 +597,7 @@ impl<F: File> Conn<F> {
     }
 
     /// The open file of the coding that is wanted of the pending one, and its length.
-    fn pending_file(&self) -> (F, u64) {
+    pub(crate) fn pending_file(&self) -> (F, u64) {
         let coding = self.work.as_ref().and_then(|work| work.fill);
         let coded = self.pending.as_ref().and_then(|file| file.coded(coding));
         match coded.map(|coded| (&coded.body, coded.len())) {

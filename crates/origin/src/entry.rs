@@ -190,14 +190,14 @@ impl<F: File> Representation<F> {
     ///
     /// # Panics
     /// If it is not as long as it should be: a short read is not a body.
-    pub(crate) fn fill(&mut self, coding: Option<Coding>, bytes: Box<[u8]>) {
+    pub(crate) fn fill(&mut self, coding: Option<Coding>, bytes: &[u8]) {
         let coded = match coding {
             None => Some(&mut self.identity),
             Some(coding) => self.siblings[coding as usize].as_deref_mut(),
         };
         let coded = coded.expect("only a coding that exists is filled");
         assert_eq!(bytes.len() as u64, coded.id.len, "a body is as long as its head says");
-        coded.body = Body::Memory(Whole::new(&coded.ok, &bytes));
+        coded.body = Body::Memory(Whole::new(&coded.ok, bytes));
     }
 
     /// The second in which [`Self::redate`] was called last.

@@ -10,7 +10,7 @@ use crate::{
     resolve::{Asked, Found, Role, Search},
     work::Content,
 };
-use alloc::{boxed::Box, sync::Arc};
+use alloc::{sync::Arc, vec::Vec};
 use core::mem;
 use regatta_http::{
     Method, Status,
@@ -27,6 +27,9 @@ const OPEN_TRIES_MAX: u32 = 200;
 /// How often a name is looked for that is not there while the root is being replaced: for three
 /// seconds, which is longer than that takes. Then it is answered 404.
 const ROOT_TRIES_MAX: u32 = 60;
+
+/// The error number of who has no memory (`ENOMEM`).
+const NO_MEMORY: i32 = 12;
 
 /// What the disk brought for an exchange that waited for it.
 #[derive(Debug)]
@@ -142,6 +145,7 @@ impl<F: File> Conn<F> {
         let head = parse_request(head, &head_limits(cx.site));
         work.head_only = head.is_ok_and(|head| head.method == Method::Head);
         (work.open, work.opened, work.at, work.seen) = (None, None, 0, 0);
+        work.body = Vec::new();
         work.stash.clear();
         let status = Status::SERVICE_UNAVAILABLE;
         self.answer_last(CloseReason::DiskDeadline, |terms| terms.nothing(status), now, cx);
@@ -459,22 +463,58 @@ impl<F: File> Conn<F> {
         let work = self.work_mut(cx);
         work.search = search;
         work.fill = coding;
+        if state == State::Fill {
+            work.body = Vec::new();
+            self.ask_part(now, cx);
+        }
     }
 
-    /// The body that was asked for has come, or could not be read.
-    pub(crate) fn filled(&mut self, bytes: Result<Box<[u8]>, Fault>, cx: &Cx<'_, F>) -> Filled<F> {
+    /// Asks for what is missing of the body that is to be read, or for as much as is read at once.
+    pub(crate) fn ask_part(&mut self, now: Now, cx: &Cx<'_, F>) {
+        let (_, len) = self.pending_file();
+        self.set_state(State::Fill, now.tick.after(cx.site.deadlines.disk_ms_max));
+        let part_max = cx.site.caching.read_bytes_max.max(1);
+        let work = self.work_mut(cx);
+        let left = len - work.body.len() as u64;
+        let part = usize::try_from(left).map_or(part_max, |left| left.min(part_max));
+        work.part = part as u64;
+        work.buffer = cx.scratch.take_read_buffer(part);
+    }
+
+    /// The part of a body that was asked for has come, or could not be read.
+    pub(crate) fn filled(
+        &mut self,
+        bytes: &[u8],
+        read: Result<(), Fault>,
+        cx: &Cx<'_, F>,
+    ) -> Filled<F> {
         let file = self.pending.take().expect("a file is pending while its body is read");
-        let coding = self.work_mut(cx).fill;
-        let bytes = match bytes {
-            Ok(bytes) => bytes,
-            Err(fault) => return Filled::Supply(Supply::Unreadable(fault)),
-        };
-        let len = file.coded(coding).map(|coded| coded.len());
-        if len != Some(bytes.len() as u64) {
+        let work = self.work_mut(cx);
+        let (coding, mut body) = (work.fill, mem::take(&mut work.body));
+        if let Err(fault) = read {
+            return Filled::Supply(Supply::Unreadable(fault));
+        }
+        if bytes.len() as u64 != work.part {
             return Filled::Shrank;
         }
+        let len = file.coded(coding).map_or(0, |coded| coded.len());
+        let whole = if work.part == len {
+            bytes
+        } else {
+            let room = usize::try_from(len).unwrap_or(usize::MAX) - body.len();
+            if body.try_reserve_exact(room).is_err() {
+                return Filled::Supply(Supply::Unreadable(Fault::Other(NO_MEMORY)));
+            }
+            body.extend_from_slice(bytes);
+            if (body.len() as u64) < len {
+                work.body = body;
+                self.pending = Some(file);
+                return Filled::Part;
+            }
+            &body
+        };
         let mut file = Arc::try_unwrap(file).unwrap_or_else(|shared| (*shared).clone());
-        file.fill(coding, bytes);
+        file.fill(coding, whole);
         Filled::Supply(Supply::Filled(Arc::new(file)))
     }
 
@@ -587,6 +627,8 @@ impl<F: File> Conn<F> {
 pub(crate) enum Filled<F> {
     /// It goes to the exchange.
     Supply(Supply<F>),
+    /// There is more of it.
+    Part,
     /// It is shorter than the file was.
     Shrank,
 }

@@ -44,5 +44,7 @@ pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
 pub use refusal::Refusal;
 pub use scratch::Scratch;
 pub use sieve::{Link, Queue, Rank, Totals};
-pub use site::{CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, Site};
+pub use site::{
+    CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, READ_BYTES_MAX, Site,
+};
 pub use wire::Wire;

@@ -182,7 +182,7 @@ fn take_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
     use crate::Site;
-    use alloc::{format, vec};
+    use alloc::format;
     use regatta_op::{Now, Tick};
 
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -202,7 +202,7 @@ mod tests {
         let siblings = [None, Some(Plain(2)), Some(Plain(3))];
         let site = Site::default();
         let mut file = Representation::new(b"a/page.html", Plain(1), siblings, &site, now, 5);
-        file.fill(Some(Coding::ALL[1]), vec![7; 20].into());
+        file.fill(Some(Coding::ALL[1]), &[7; 20]);
         let mut bytes = Vec::new();
         let files = file.pack(&mut bytes);
         assert_eq!(files, [Some(Plain(1)), None, None, Some(Plain(3))]);

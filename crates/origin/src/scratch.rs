@@ -1,8 +1,8 @@
 //! What the connections of one worker lend each other: buffers, the formatted date, boundaries.
-use crate::work::Work;
+use crate::{READ_BYTES_MAX, work::Work};
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::{Cell, RefCell};
-use core::{fmt, hash::Hasher as _};
+use core::{fmt, hash::Hasher as _, mem};
 use regatta_http::{
     date::{self, DATE_BYTES},
     h1::Seen,
@@ -15,10 +15,15 @@ const BUFFERS_MAX: usize = 256;
 /// The largest buffer kept for later, bytes.
 const BUFFER_BYTES_MAX: usize = 128 << 10;
 
+/// The most buffers for reads kept for later; each has [`crate::READ_BYTES_MAX`] of room at most.
+const READ_BUFFERS_MAX: usize = 8;
+
 /// Buffers and small state shared by the connections of one worker, so that a response on a cache
 /// hit allocates nothing. Not for sharing between threads.
 pub struct Scratch {
     buffers: RefCell<Vec<Vec<u8>>>,
+    /// Those that are lent to who reads files.
+    read_buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     works: RefCell<Vec<Box<Work>>>,
     /// Where paths are decoded, and where names of candidates are put together.
@@ -39,6 +44,7 @@ impl Scratch {
     pub fn new(boundary_key: u128) -> Self {
         Self {
             buffers: RefCell::default(),
+            read_buffers: RefCell::default(),
             works: RefCell::default(),
             decoded: RefCell::default(),
             candidate: RefCell::default(),
@@ -70,11 +76,29 @@ impl Scratch {
         }
     }
 
+    /// An empty buffer for reads of so many bytes. Who reads finds out if there is no memory.
+    pub(crate) fn take_read_buffer(&self, bytes: usize) -> Vec<u8> {
+        let mut buffer = self.read_buffers.borrow_mut().pop().unwrap_or_default();
+        let _ = buffer.try_reserve_exact(bytes);
+        buffer
+    }
+
+    /// Gives a buffer for reads back.
+    pub(crate) fn give_read_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.read_buffers.borrow_mut();
+        let fits = (1..=READ_BYTES_MAX).contains(&buffer.capacity());
+        if fits && buffers.len() < READ_BUFFERS_MAX {
+            buffer.clear();
+            buffers.push(buffer);
+        }
+    }
+
     pub(crate) fn take_work(&self) -> Box<Work> {
         self.works.borrow_mut().pop().unwrap_or_default()
     }
 
     pub(crate) fn give_work(&self, mut work: Box<Work>) {
+        self.give_read_buffer(mem::take(&mut work.buffer));
         let mut works = self.works.borrow_mut();
         if works.len() < BUFFERS_MAX && work.capacity() <= BUFFER_BYTES_MAX {
             work.clear();

@@ -189,6 +189,9 @@ pub struct CachingRules {
     pub bytes_max: usize,
     /// Longest file whose body is held in memory, bytes; it needs no descriptor then.
     pub body_bytes_max: u64,
+    /// Most bytes of a body that are read at once, into a buffer that the worker lends; a longer
+    /// one is read in parts.
+    pub read_bytes_max: usize,
     /// Longest held body that is copied behind the head into one buffer, bytes, where the two are
     /// not kept in one piece; a longer one is a segment of its own.
     pub copy_bytes_max: usize,
@@ -199,6 +202,9 @@ pub struct CachingRules {
     /// What nobody has asked for in so long is forgotten, milliseconds, or a sweep later.
     pub inactive_ms: u64,
 }
+
+/// [`CachingRules::read_bytes_max`] of every server: a disk brings as much in a few milliseconds.
+pub const READ_BYTES_MAX: usize = 256 << 10;
 
 impl CachingRules {
     /// How long after a sweep for what is inactive the next one starts, milliseconds; nothing is
@@ -218,6 +224,7 @@ impl Default for CachingRules {
             descriptors_max: 8 << 10,
             bytes_max: 256 << 20,
             body_bytes_max: 64 << 10,
+            read_bytes_max: READ_BYTES_MAX,
             copy_bytes_max: 16 << 10,
             revalidate_ms: 1_000,
             negative_ms: 1_000,

@@ -36,6 +36,11 @@ pub(crate) struct Work {
     pub(crate) vouched: bool,
     /// Which coding of the pending file is to be read, or looked at.
     pub(crate) fill: Option<Coding>,
+    /// How many bytes of it are to be read next, and the buffer that is lent for them.
+    pub(crate) part: u64,
+    pub(crate) buffer: Vec<u8>,
+    /// What has been read of it, if it takes more than one read.
+    pub(crate) body: Vec<u8>,
     /// Content of the request that is still to be discarded.
     pub(crate) content: Content,
     /// True while that request is a `HEAD`: what refuses its content has no body either.

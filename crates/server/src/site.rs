@@ -1,7 +1,7 @@
 //! The origin's rules, made from settings.
 use crate::media::Types;
 use regatta_arch::options::Settings;
-use regatta_origin::{CachingRules, ContentRules, Deadlines, Limits, Site};
+use regatta_origin::{CachingRules, ContentRules, Deadlines, Limits, READ_BYTES_MAX, Site};
 
 /// The site that settings describe.
 #[must_use]
@@ -69,6 +69,7 @@ fn caching(settings: &Settings) -> CachingRules {
         descriptors_max: settings.number_as("cache.descriptors_max"),
         bytes_max: settings.number_as("cache.bytes_max"),
         body_bytes_max: settings.number("cache.body_bytes_max"),
+        read_bytes_max: READ_BYTES_MAX,
         copy_bytes_max: settings.number_as("cache.copy_bytes_max"),
         revalidate_ms: settings.number("cache.revalidate_ms"),
         inactive_ms: settings.number("cache.inactive_ms"),

@@ -291,11 +291,10 @@ pub(crate) fn compressible(name: &[u8]) -> Codings {
     if name.ends_with(b".png") || name.ends_with(b".gz") { Codings::NONE } else { Codings::ALL }
 }
 
-/// Reads a range as the system would, now.
-pub(crate) fn read(req: &ReadReq<SimFile>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    req.file.read(req.at, req.len, &mut bytes);
-    bytes
+/// Reads a range as the system would, now, into the buffer that goes with it.
+pub(crate) fn read(mut req: ReadReq<SimFile>) -> Vec<u8> {
+    req.file.read(req.at, req.len, &mut req.buffer);
+    req.buffer
 }
 
 /// The name as the trace has it.

@@ -7,7 +7,7 @@ use regatta_origin::{CachingRules, ContentRules, Deadlines, Limits, Site};
 
 /// A site drawn at random.
 pub(crate) fn site(dice: &mut Dice) -> Site {
-    Site {
+    let mut site = Site {
         limits: limits(dice),
         deadlines: Deadlines {
             head_ms_max: dice.pick(&[50, 1_000, 10_000, 10_000]),
@@ -24,7 +24,12 @@ pub(crate) fn site(dice: &mut Dice) -> Site {
         caching: caching(dice),
         seed: dice.below(u64::MAX),
         ..Site::default()
+    };
+    // Without a draw: seeds that have shown something stay what they are.
+    if let Some(bytes) = [200, 5_000].get(index(site.seed % 8)) {
+        site.caching.read_bytes_max = *bytes;
     }
+    site
 }
 
 fn limits(dice: &mut Dice) -> Limits {
@@ -68,6 +73,7 @@ fn caching(dice: &mut Dice) -> CachingRules {
         descriptors_max: index(dice.pick(&[1000, 1000, 3, 1, 0])),
         bytes_max: index(dice.pick(&[1 << 20, 1 << 20, 8_000, 2_000, 0])),
         body_bytes_max: dice.pick(&[64 << 10, 200, 200, 0]),
+        read_bytes_max: 256 << 10,
         copy_bytes_max: index(dice.pick(&[16 << 10, 100, 0])),
         revalidate_ms: dice.pick(&[1_000, 1_000, 30, 0, 1 << 40]),
         negative_ms: dice.pick(&[1_000, 30, 0]),

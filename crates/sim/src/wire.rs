@@ -100,7 +100,7 @@ fn converse(
                 Done::Send(outbox, Ok(n))
             }
             Op::Open(ticket, req) => Done::Open(ticket, disk.open(&req).1),
-            Op::Read(ticket, req) => Done::Read(ticket, Ok(disk::read(&req).into())),
+            Op::Read(ticket, req) => Done::Read(ticket, disk::read(req), Ok(())),
             Op::Stat(ticket, file) => Done::Stat(ticket, Ok(file.stat())),
             Op::Shut => Done::Shut,
             Op::Close(reason) => return Ok((sent, reason)),

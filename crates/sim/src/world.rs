@@ -332,6 +332,13 @@ impl<'a> World<'a> {
                 }
                 self.knowledge.ask(&req.path, at, self.stamp);
             }
+            Op::Read(_, req)
+                if req.buffer.capacity() < index(req.len)
+                    || !req.buffer.is_empty()
+                    || req.len > self.cx.site.caching.read_bytes_max as u64 =>
+            {
+                return Err(format!("a read without a buffer for it: {req:?}"));
+            }
             Op::Read(_, req) if req.len == 0 || req.at + req.len > file_len(req) => {
                 return Err(format!("a read beyond its file: {req:?}"));
             }
@@ -347,7 +354,7 @@ impl<'a> World<'a> {
             Op::Recv => self.receive(at),
             Op::Send(outbox) => self.send(at, outbox),
             Op::Open(ticket, req) => self.open(at, ticket, &req),
-            Op::Read(ticket, req) => self.read(at, ticket, &req),
+            Op::Read(ticket, req) => self.read(at, ticket, req),
             Op::Stat(ticket, file) => {
                 let old = self.plant == Some(Plant::OldFacts);
                 let id = if old { file.id() } else { file.stat() };
@@ -501,28 +508,32 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn read(&mut self, at: usize, ticket: Ticket, req: &ReadReq<SimFile>) -> Result<(), String> {
+    fn read(&mut self, at: usize, ticket: Ticket, req: ReadReq<SimFile>) -> Result<(), String> {
         self.totals.reads += 1;
         if self.dice.one_in(60) {
             trace::push(self.stamp, at, Event::Faulted(OpKind::Read));
             self.links[at].unreadable.push(self.stamp);
             self.links[at].asking = None;
-            return self.complete(at, Done::Read(ticket, Err(Fault::Other(5))));
+            // What came before it failed.
+            let mut buffer = req.buffer;
+            buffer.resize(index(self.dice.below(req.len + 1)), 0);
+            return self.complete(at, Done::Read(ticket, buffer, Err(Fault::Other(5))));
         }
+        let (asked, is_last) = (req.len, req.at + req.len == file_len(&req));
         let mut bytes = crate::disk::read(req);
         if self.plant == Some(Plant::OtherFile) {
             bytes.iter_mut().for_each(|byte| *byte ^= 1);
         }
         let brought = bytes.len() as u64;
         self.totals.read_bytes += brought;
-        if brought < req.len {
+        if brought < asked {
             self.links[at].shrank = true;
             self.links[at].asking = None;
-        } else if let Some(name) = self.links[at].asking.take() {
+        } else if is_last && let Some(name) = self.links[at].asking.take() {
             self.knowledge.put(&name, at, self.stamp);
         }
-        trace::push(self.stamp, at, Event::Read { asked: req.len, brought });
-        self.complete(at, Done::Read(ticket, Ok(bytes.into_boxed_slice())))
+        trace::push(self.stamp, at, Event::Read { asked, brought });
+        self.complete(at, Done::Read(ticket, bytes, Ok(())))
     }
 
     /// The connection is over.

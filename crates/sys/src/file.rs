@@ -8,7 +8,6 @@ use crate::{
 };
 use regatta_op::{Fault, File, FileId, Modified, OpenFault, ReadReq};
 use rustix::{
-    buffer::spare_capacity,
     fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags},
     io::Errno,
 };
@@ -267,28 +266,52 @@ pub fn look_again(file: &StaticFile) -> Result<FileId, Fault> {
     Ok(file_id(&stat))
 }
 
-/// The bytes of a file range in memory; fewer than asked for mean that the file shrank.
-///
-/// # Errors
-/// The read failed, or there is no memory for that many bytes.
-pub fn read_range(req: &ReadReq<StaticFile>) -> Result<Box<[u8]>, Fault> {
+/// What has come of a read: the buffer that was lent, and whether the range is in it.
+pub type Read = (Vec<u8>, Result<(), Fault>);
+
+/// Reads a range into the buffer that goes with it; fewer bytes than asked for mean that the file
+/// shrank. It is a fault if the read fails, or there is no memory for that many bytes.
+pub fn read_range(mut req: ReadReq<StaticFile>) -> Read {
     hook::before_read(&req.file, req.at, req.len);
-    let len = usize::try_from(req.len).map_err(|_| Fault::Other(libc::ENOMEM))?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| Fault::Other(libc::ENOMEM))?;
-    while bytes.len() < len {
-        let at = req.at + bytes.len() as u64;
-        let n = again(Call::Read, || {
-            rustix::io::pread(req.file.as_fd(), spare_capacity(&mut bytes), at)
-        });
-        match n {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) => return Err(crate::fault(&error.into())),
+    let read = room(&mut req).and_then(|len| {
+        while req.buffer.len() < len {
+            match again(Call::Read, || read_more(&mut req, len, 0)) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(errno) => return Err(crate::fault(&errno.into())),
+            }
         }
-    }
-    bytes.truncate(len);
-    Ok(bytes.into_boxed_slice())
+        Ok(())
+    });
+    (req.buffer, read)
+}
+
+/// Makes room for a range in the buffer that goes with it, if there is none; how many bytes.
+pub(crate) fn room(req: &mut ReadReq<StaticFile>) -> Result<usize, Fault> {
+    let len = usize::try_from(req.len).map_err(|_| Fault::Other(libc::ENOMEM))?;
+    req.buffer.clear();
+    req.buffer.try_reserve_exact(len).map_err(|_| Fault::Other(libc::ENOMEM))?;
+    Ok(len)
+}
+
+/// Reads bytes behind those that have come of a range of `len`, in one call with these flags
+/// (preadv2(2)); how many.
+pub(crate) fn read_more(
+    req: &mut ReadReq<StaticFile>,
+    len: usize,
+    flags: libc::c_int,
+) -> Result<usize, Errno> {
+    let had = req.buffer.len();
+    let spare = &mut req.buffer.spare_capacity_mut()[..len - had];
+    let into = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
+    let at = libc::off_t::try_from(req.at + had as u64).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the one slice is spare memory of the buffer, borrowed for the length of the call.
+    let n = unsafe { libc::preadv2(req.file.as_fd().as_raw_fd(), &raw const into, 1, at, flags) };
+    let n = usize::try_from(n)
+        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))?;
+    // SAFETY: the kernel has written `n` bytes behind the `had` there were, within the capacity.
+    unsafe { req.buffer.set_len(had + n) };
+    Ok(n)
 }
 
 #[expect(clippy::cast_sign_loss, reason = "sizes and nanoseconds are not negative")]

@@ -1,7 +1,12 @@
 //! Whether the range of a file is in memory, and bringing it there.
 //!
 //! Every answer is true of the past: what was in memory may have left it.
-use crate::{StaticFile, again, hook, hook::Call};
+use crate::{
+    Read, StaticFile, again,
+    file::{read_more, room},
+    hook,
+    hook::Call,
+};
 use regatta_op::{Fault, ReadReq};
 use rustix::{
     io::Errno,
@@ -194,41 +199,24 @@ pub(crate) fn pull(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> 
     Ok(())
 }
 
-/// [`crate::read_range`] as far as it needs no disk: `None` if any of it would block.
-#[must_use]
-pub fn read_cached(req: &ReadReq<StaticFile>) -> Option<Result<Box<[u8]>, Fault>> {
+/// [`crate::read_range`] as far as it needs no disk.
+///
+/// # Errors
+/// Some of it would block, or cannot be said not to: what was asked.
+pub fn read_cached(mut req: ReadReq<StaticFile>) -> Result<Read, ReadReq<StaticFile>> {
     if hook::is_cold(&req.file, req.at, req.len) {
-        return None;
+        return Err(req);
     }
-    let len = usize::try_from(req.len).ok()?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).ok()?;
-    while bytes.len() < len {
-        match read_now(req, &mut bytes) {
+    let Ok(len) = room(&mut req) else { return Err(req) };
+    while req.buffer.len() < len {
+        match read_more(&mut req, len, libc::RWF_NOWAIT) {
             Ok(0) => break,
             Ok(_) | Err(Errno::INTR) => {}
             // It would block, or cannot say, or failed: who may block finds out which.
-            Err(_) => return None,
+            Err(_) => return Err(req),
         }
     }
-    bytes.truncate(len);
-    Some(Ok(bytes.into_boxed_slice()))
-}
-
-fn read_now(req: &ReadReq<StaticFile>, bytes: &mut Vec<u8>) -> Result<usize, Errno> {
-    let at = req.at + bytes.len() as u64;
-    let spare: &mut [MaybeUninit<u8>] = bytes.spare_capacity_mut();
-    let into = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
-    let offset = libc::off_t::try_from(at).map_err(|_| Errno::INVAL)?;
-    let fd = req.file.as_fd().as_raw_fd();
-    // SAFETY: the one slice is the vector's spare memory, borrowed for the length of the call.
-    let n = unsafe { libc::preadv2(fd, &raw const into, 1, offset, libc::RWF_NOWAIT) };
-    let n = usize::try_from(n)
-        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))?;
-    let len = bytes.len() + n;
-    // SAFETY: the kernel has written `n` bytes behind the `len` there were, within the capacity.
-    unsafe { bytes.set_len(len) };
-    Ok(n)
+    Ok((req.buffer, Ok(())))
 }
 
 #[cfg(test)]

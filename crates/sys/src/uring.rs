@@ -4,7 +4,9 @@
 //! That is what Lazy Asynchronous I/O asked of an operating system. Every operation owns what the
 //! kernel reads and writes until the kernel has reported it.
 use crate::{
-    Bell, OpenRules, Root, StaticFile, hook,
+    Bell, OpenRules, Read, Root, StaticFile,
+    file::room,
+    hook,
     opening::{Next as NextOpen, Opening, is_known},
     residency::{COPY_BYTES, after_probe},
 };
@@ -59,7 +61,7 @@ pub enum Finished {
     /// Of [`Work::Open`].
     Opened(Result<Opened<StaticFile>, OpenFault>),
     /// Of [`Work::Read`].
-    Read(Result<Box<[u8]>, Fault>),
+    Read(Read),
     /// Of [`Work::Warm`]. Whether the range can be read is found out by who reads it.
     Warmed,
 }
@@ -160,7 +162,12 @@ impl Ring {
             Work::Open(req) if req.path.is_empty() => {
                 return Ok(Finished::Opened(Ok(Opened::Directory)));
             }
-            work => {
+            mut work => {
+                if let Work::Read(req) = &mut work
+                    && let Err(fault) = room(req)
+                {
+                    return Ok(Finished::Read((std::mem::take(&mut req.buffer), Err(fault))));
+                }
                 let slow = delay(&work, &self.root, self.rules);
                 Box::new(Job::new(work, &self.root, slow))
             }
@@ -283,24 +290,20 @@ impl Drop for Ring {
 
 impl Job {
     fn new(work: Work, root: &Arc<Root>, slow: Option<Duration>) -> Self {
-        let (task, bytes) = match work {
+        let (task, buffer) = match work {
             Work::Open(req) => {
                 let opening = Opening::default();
-                (Task::Open { root: Arc::clone(root), req, opening }, 0)
+                (Task::Open { root: Arc::clone(root), req, opening }, Vec::new())
             }
-            Work::Read(req) => {
-                let bytes = usize::try_from(req.len).unwrap_or(0);
-                (Task::Read(req), bytes)
-            }
+            Work::Read(req) => (Task::Read(req), Vec::new()),
             Work::Warm { file, at, len } => {
                 let (end, whole) = (at + len.max(1), len <= COPY_BYTES);
                 let bytes = if whole { scratch_bytes(len) } else { 0 };
-                (Task::Warm { file, at, end, next: at, whole }, bytes)
+                (Task::Warm { file, at, end, next: at, whole }, Vec::with_capacity(bytes))
             }
         };
         let (path, how) = (Vec::new(), types::OpenHow::new());
-        let (buffer, slow) = (Vec::with_capacity(bytes), slow.map(types::Timespec::from));
-        Self { task, path, how, buffer, slow }
+        Self { task, path, how, buffer, slow: slow.map(types::Timespec::from) }
     }
 
     /// The entry of the next step. It points into this job's heap memory.
@@ -308,7 +311,7 @@ impl Job {
         if let Some(time) = &self.slow {
             return opcode::Timeout::new(std::ptr::from_ref(time)).build();
         }
-        match &self.task {
+        match &mut self.task {
             Task::Open { root, req, opening } => match opening.next() {
                 NextOpen::Below(suffix, flags) => {
                     self.path.clear();
@@ -328,8 +331,8 @@ impl Job {
                 }
             },
             Task::Read(req) => {
-                let at = req.at + self.buffer.len() as u64;
-                read(&req.file, at, &mut self.buffer)
+                let had = req.buffer.len() as u64;
+                read(&req.file, req.at + had, req.len - had, &mut req.buffer)
             }
             // Who finds a page finds that there is no memory to read it into, and takes all that
             // follows for what will be read.
@@ -340,7 +343,7 @@ impl Job {
             }
             Task::Warm { file, next, .. } => {
                 self.buffer.clear();
-                read(file, *next, &mut self.buffer)
+                read(file, *next, u64::MAX, &mut self.buffer)
             }
         }
     }
@@ -365,16 +368,15 @@ impl Job {
                     if matches!(-result, libc::EINTR | libc::EAGAIN) {
                         return Next::Step(self);
                     }
-                    return Next::End(Finished::Read(Err(Fault::Other(-result))));
+                    let buffer = std::mem::take(&mut req.buffer);
+                    return Next::End(Finished::Read((buffer, Err(Fault::Other(-result)))));
                 };
-                let len = self.buffer.len() + read;
+                let len = req.buffer.len() + read;
                 // SAFETY: the kernel has written `read` bytes behind the `len - read` there were;
                 // it was given no more room than the capacity.
-                unsafe { self.buffer.set_len(len) };
+                unsafe { req.buffer.set_len(len) };
                 if read == 0 || len as u64 >= req.len {
-                    self.buffer.truncate(usize::try_from(req.len).unwrap_or(usize::MAX));
-                    let bytes = std::mem::take(&mut self.buffer).into_boxed_slice();
-                    return Next::End(Finished::Read(Ok(bytes)));
+                    return Next::End(Finished::Read((std::mem::take(&mut req.buffer), Ok(()))));
                 }
                 Next::Step(self)
             }
@@ -419,7 +421,7 @@ fn scratch_bytes(len: u64) -> usize {
 fn delay(work: &Work, root: &Root, rules: OpenRules) -> Option<Duration> {
     match work {
         Work::Open(req) => hook::open_delay(|| is_known(root, req, rules)),
-        Work::Read(ReadReq { file, at, len }) | Work::Warm { file, at, len } => {
+        Work::Read(ReadReq { file, at, len, .. }) | Work::Warm { file, at, len } => {
             hook::read_delay(file, *at, *len)
         }
     }
@@ -434,10 +436,11 @@ fn descriptor(result: i32) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(result) })
 }
 
-/// A read into the spare memory of `buffer`.
-fn read(file: &StaticFile, at: u64, buffer: &mut Vec<u8>) -> squeue::Entry {
+/// A read of at most so many bytes into the spare memory of `buffer`.
+fn read(file: &StaticFile, at: u64, most: u64, buffer: &mut Vec<u8>) -> squeue::Entry {
     let spare = buffer.spare_capacity_mut();
-    let len = u32::try_from(spare.len()).unwrap_or(u32::MAX);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let len = u32::try_from(spare.len().min(most)).unwrap_or(u32::MAX);
     let fd = types::Fd(file.as_fd().as_raw_fd());
     opcode::Read::new(fd, spare.as_mut_ptr().cast(), len).offset(at).build()
 }
@@ -500,8 +503,8 @@ mod tests {
         assert!(matches!(open(&mut ring, "folder"), Ok(Opened::Directory)));
         assert!(matches!(open(&mut ring, ""), Ok(Opened::Directory)));
         assert!(matches!(open(&mut ring, "nothing"), Err(OpenFault::NotFound)));
-        let req = ReadReq { file: file.clone(), at: 1, len: 200_000 };
-        let Finished::Read(Ok(bytes)) = run(&mut ring, Work::Read(req)) else { panic!() };
+        let req = ReadReq::new(file.clone(), 1, 200_000);
+        let Finished::Read((bytes, Ok(()))) = run(&mut ring, Work::Read(req)) else { panic!() };
         assert_eq!(*bytes, [7; 99_999]);
         let work = Work::Warm { file, at: 0, len: 100_000 };
         assert!(matches!(run(&mut ring, work), Finished::Warmed));
@@ -520,10 +523,10 @@ mod tests {
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
         let cold = crate::residency::by_nowait(&file, 50_000, 1) != crate::residency::Resident::Yes;
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
-        let req = ReadReq { file: file.clone(), at: 0, len: 100_000 };
+        let req = ReadReq::new(file.clone(), 0, 100_000);
         match ring.start(Work::Read(req)) {
             Ok(_) => assert!(!cold, "a cold file was read at once"),
-            Err(token) => assert!(matches!(wait(&mut ring, token), Finished::Read(Ok(_)))),
+            Err(token) => assert!(matches!(wait(&mut ring, token), Finished::Read((_, Ok(()))))),
         }
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
         let warm = || Work::Warm { file: file.clone(), at: 0, len: 100_000 };

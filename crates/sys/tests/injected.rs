@@ -46,7 +46,8 @@ fn every_byte_arrives_once_whatever_strikes() {
     let file = open(&dir);
     assert_eq!(by_nowait(&file, 0, LEN.into()), Resident::No, "nobody has read it");
     let start = Instant::now();
-    let read = read_range(&ReadReq { file: file.clone(), at: 0, len: file.len() }).unwrap();
+    let (read, done) = read_range(ReadReq::new(file.clone(), 0, file.len()));
+    done.unwrap();
     assert_eq!(&*read, body);
     assert!(start.elapsed() >= Duration::from_millis(2), "the first read is slow");
     assert_ne!(by_nowait(&file, 0, LEN.into()), Resident::No, "somebody has waited for it");

@@ -85,7 +85,9 @@ pub fn hear(slot: &mut ReadySlot, news: News, now: Now, cx: &FileCx<'_>) {
     slot.asked = false;
     match news {
         News::Opened(ticket, found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
-        News::Read(ticket, read) => slot.conn.complete(Done::Read(ticket, read), now, cx),
+        News::Read(ticket, (buffer, read)) => {
+            slot.conn.complete(Done::Read(ticket, buffer, read), now, cx);
+        }
         News::Warm(bytes) => {
             slot.conn.disk_answered(now, cx);
             slot.drive.send = slot.drive.warming.take();
@@ -204,8 +206,8 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
             Some(Op::Read(ticket, req)) => {
                 let read = timed(&mut io.spent.read, || io.disk.read(key, ticket, req));
                 slot.asked = read.is_none();
-                read.map_or(Some(Turn::Parked), |read| {
-                    slot.conn.complete(Done::Read(ticket, read), now, cx);
+                read.map_or(Some(Turn::Parked), |(buffer, read)| {
+                    slot.conn.complete(Done::Read(ticket, buffer, read), now, cx);
                     None
                 })
             }

@@ -6,14 +6,12 @@ use crate::drive::{
     ledger::Spent,
     perform::{self, Below},
 };
-use regatta_op::{Fault, OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ticket};
-use regatta_sys::StaticFile;
+use regatta_op::{OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ticket};
+use regatta_sys::{Read, StaticFile};
 use std::os::fd::BorrowedFd;
 
 /// What has come of opening a path: what is there, or why not.
 pub type Opening = Result<Opened<StaticFile>, OpenFault>;
-/// The bytes of a range, or why there are none.
-pub type Bytes = Result<Box<[u8]>, Fault>;
 
 /// Performs operations that may block on disk, now or later.
 ///
@@ -23,7 +21,7 @@ pub trait Disk {
     /// Opens below the root.
     fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening>;
     /// Reads a range into memory.
-    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes>;
+    fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read>;
     /// How many bytes of the file at the front of `outbox` may be sent now; at least 1.
     fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64>;
 
@@ -75,7 +73,7 @@ pub enum News {
     /// Of [`Disk::open`].
     Opened(Ticket, Opening),
     /// Of [`Disk::read`].
-    Read(Ticket, Bytes),
+    Read(Ticket, Read),
     /// Of [`Disk::warm`]: so many bytes may be sent.
     Warm(u64),
 }
@@ -89,8 +87,8 @@ impl Disk for InlineDisk<'_> {
         Some(self.0.open(&req))
     }
 
-    fn read(&mut self, _key: u64, _ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Bytes> {
-        Some(perform::read(&req))
+    fn read(&mut self, _key: u64, _ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
+        Some(perform::read(req))
     }
 
     fn warm(&mut self, _key: u64, _outbox: &Outbox<StaticFile>) -> Option<u64> {

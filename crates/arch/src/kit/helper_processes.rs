@@ -6,7 +6,7 @@
 use super::helpers::{Crew, Errand, Outcome};
 use crate::drive::perform::Below;
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{Coding, Codings, OpenFault, OpenReq, Opened, ReadReq};
+use regatta_op::{Coding, Codings, OpenFault, OpenReq, Opened};
 use regatta_sys::{
     OpenRules, Root, StaticFile,
     channel::Channel,
@@ -120,7 +120,7 @@ impl Crew for Processes<'_> {
         Ok(at)
     }
 
-    fn give(&mut self, helper: usize, errand: &Errand) -> io::Result<()> {
+    fn give(&mut self, helper: usize, errand: &mut Errand) -> io::Result<()> {
         let helper = self.helpers[helper].as_ref().ok_or(io::ErrorKind::NotFound)?;
         let mut record = [0; ERRAND_HEAD_BYTES];
         match errand {
@@ -204,9 +204,8 @@ fn help(root: &Root, rules: OpenRules, pass: bool, channel: &Channel) -> i32 {
 fn run_touch(record: &[u8], file: Option<OwnedFd>, scratch: &mut [u8]) {
     let number = |at: usize| record[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
     if let Some(Ok(file)) = file.map(StaticFile::adopt) {
-        let req = ReadReq { file, at: number(8), len: number(16) };
         // A range that cannot be read is reported by the send or read that it was for.
-        let _ = touch(&req.file, req.at, req.len, scratch);
+        let _ = touch(&file, number(8), number(16), scratch);
     }
 }
 

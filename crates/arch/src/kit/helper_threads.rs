@@ -71,10 +71,10 @@ impl Crew for Threads<'_> {
         Ok(helper)
     }
 
-    fn give(&mut self, helper: usize, errand: &Errand) -> io::Result<()> {
+    fn give(&mut self, helper: usize, errand: &mut Errand) -> io::Result<()> {
         let inbox = self.inboxes[helper].as_ref().ok_or(io::ErrorKind::NotFound)?;
         // Room for one, and the helper has none: this does not wait.
-        inbox.try_send(errand.clone()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        inbox.try_send(errand.lend()).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     fn dismiss(&mut self, helper: usize) {
@@ -103,9 +103,8 @@ impl Crew for Threads<'_> {
 fn help(helper: usize, root: &Root, place: &Place, errands: &Receiver<Errand>, say: &Sender<Said>) {
     let mut scratch = Vec::new();
     for errand in errands {
-        let outcome = run(&errand, Below { root, rules: place.rules }, &mut scratch);
-        // Its files are closed here, not by the loop.
-        drop(errand);
+        // Its files are closed there, not by the loop.
+        let outcome = run(errand, Below { root, rules: place.rules }, &mut scratch);
         if say.send((helper, Some(outcome))).is_err() {
             return;
         }
@@ -113,9 +112,9 @@ fn help(helper: usize, root: &Root, place: &Place, errands: &Receiver<Errand>, s
     }
 }
 
-fn run(errand: &Errand, below: Below<'_>, scratch: &mut Vec<u8>) -> Outcome {
+fn run(errand: Errand, below: Below<'_>, scratch: &mut Vec<u8>) -> Outcome {
     match errand {
-        Errand::Open(req) => Outcome::Opened(below.open(req)),
+        Errand::Open(req) => Outcome::Opened(below.open(&req)),
         Errand::Touch(req) => {
             scratch.resize(SCRATCH_BYTES, 0);
             // A range that cannot be read is reported by the send or read that it was for.

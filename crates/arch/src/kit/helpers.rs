@@ -7,7 +7,7 @@
 pub(crate) mod schedule;
 
 use super::{
-    disk::{Bytes, News, Opening, Report},
+    disk::{News, Opening, Report},
     waiting::{Turn, Waiting},
 };
 use crate::drive::{
@@ -16,14 +16,14 @@ use crate::drive::{
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenReq, ReadReq, Ticket};
-use regatta_sys::{StaticFile, clock};
+use regatta_sys::{Read, StaticFile, clock};
 use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
 /// How many helpers an errand may lose before the loop runs it itself.
 const TRIES_MAX: u8 = 2;
 
 /// Something that a helper is asked to do.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Errand {
     /// Open a path.
     Open(OpenReq),
@@ -31,6 +31,21 @@ pub enum Errand {
     Touch(ReadReq<StaticFile>),
     /// Read a range into memory and hand the bytes over. Only for helpers that share the loop's.
     Read(ReadReq<StaticFile>),
+}
+
+impl Errand {
+    /// The errand for a helper that shares the loop's memory: the buffer of a read is the helper's
+    /// until it hands that over, and goes with a helper that is lost.
+    pub fn lend(&mut self) -> Self {
+        let range = |req: &ReadReq<StaticFile>| ReadReq::new(req.file.clone(), req.at, req.len);
+        match self {
+            Self::Open(req) => Self::Open(req.clone()),
+            Self::Touch(req) => Self::Touch(range(req)),
+            Self::Read(req) => {
+                Self::Read(ReadReq { buffer: std::mem::take(&mut req.buffer), ..range(req) })
+            }
+        }
+    }
 }
 
 /// What a helper says when it is done.
@@ -43,7 +58,7 @@ pub enum Outcome {
     /// The range is in memory, or cannot be read: who reads it finds out.
     Touched,
     /// The bytes.
-    Read(Bytes),
+    Read(Read),
 }
 
 /// What an errand is for.
@@ -92,7 +107,7 @@ fn finish(job: Job, outcome: Option<Outcome>, below: Below<'_>) -> (News, Spent)
         }
         (Purpose::Read(ticket), _, Some(Outcome::Read(read))) => News::Read(ticket, read),
         (Purpose::Read(ticket), Errand::Touch(req) | Errand::Read(req), _) => {
-            News::Read(ticket, timed(&mut spent.read, || perform::read(&req)))
+            News::Read(ticket, timed(&mut spent.read, || perform::read(req)))
         }
         (_, Errand::Touch(req) | Errand::Read(req), _) => News::Warm(req.len),
         // An open for something else than an open: never asked for, and harmless.
@@ -112,7 +127,7 @@ pub trait Crew {
     ///
     /// # Errors
     /// It is gone.
-    fn give(&mut self, helper: usize, errand: &Errand) -> io::Result<()>;
+    fn give(&mut self, helper: usize, errand: &mut Errand) -> io::Result<()>;
     /// Lets a helper that has no errand go, or buries one that is gone.
     fn dismiss(&mut self, helper: usize);
     /// The root is another one: who is started from now on has that.
@@ -316,7 +331,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
                 return;
             };
             let Some((turn, mut job)) = self.queue.pop_first() else { return };
-            match self.crew.give(helper, &job.errand) {
+            match self.crew.give(helper, &mut job.errand) {
                 Ok(()) => {
                     let now = clock::nanos();
                     self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
@@ -375,7 +390,7 @@ mod tests {
             self.there.push(true);
             Ok(self.there.len() - 1)
         }
-        fn give(&mut self, helper: usize, _: &Errand) -> io::Result<()> {
+        fn give(&mut self, helper: usize, _: &mut Errand) -> io::Result<()> {
             assert!(self.there[helper]);
             self.given.push(helper);
             Ok(())

@@ -199,6 +199,64 @@ fn a_larger_sibling_is_none() {
     check(&rig, request, &Expected { body: Some(b"nine char"), ..plain });
 }
 
+/// A body longer than is read at once comes in parts, all by one buffer, which others have later.
+#[test]
+fn a_long_body_is_read_in_parts() {
+    let rig = with(CachingRules { body_bytes_max: 1 << 20, ..CachingRules::default() });
+    rig.put("long.bin", &pattern(600_000));
+    let mut client = rig.connect();
+    client.hold_reads = true;
+    client.feed(get("/long.bin").as_bytes());
+    let part = 256 << 10;
+    let parts = [client.read_once(), client.read_once(), client.read_once()];
+    let [(0, a, first), (at, b, second), (_, c, third)] = parts else { panic!("{parts:?}") };
+    assert_eq!((a, at, b, c), (part, part, part, 600_000 - 2 * part));
+    assert!(first == second && second == third, "{parts:?}");
+    assert!(client.output.ends_with(&pattern(600_000)));
+    assert_eq!(rig.count(Counter::Reads), 3);
+    assert_eq!(rig.count(Counter::ReadBytes), 600_000);
+    client.output.clear();
+    client.feed(get("/long.bin").as_bytes());
+    assert!(client.output.ends_with(&pattern(600_000)), "from memory");
+    client.feed(get("/ten.txt").as_bytes());
+    assert_eq!(client.read_once().2, first);
+    assert_eq!(rig.count(Counter::Reads), 4);
+}
+
+/// What goes wrong in the middle of a body leaves nothing of it, and gives the buffer back.
+#[test]
+fn parts_of_a_body_that_does_not_come_whole_are_forgotten() {
+    let rules = CachingRules { read_bytes_max: 4, ..CachingRules::default() };
+    let rig = with(rules);
+    let file = rig.put("twelve.txt", b"abcdefghijkl");
+    let mut client = rig.connect();
+    client.hold_reads = true;
+    client.feed(get("/twelve.txt").as_bytes());
+    let (.., first) = client.read_once();
+    client.fail(Fault::Other(5));
+    client.hold_reads = false;
+    client.run();
+    assert_eq!(client.statuses(), [500]);
+    // It gets shorter while it is read: what is there now is opened, and read from its start.
+    let mut client = rig.connect();
+    client.hold_reads = true;
+    client.feed(get("/twelve.txt").as_bytes());
+    assert_eq!(client.read_once(), (0, 4, first));
+    file.truncate(6);
+    rig.put("twelve.txt", b"now other");
+    client.hold_reads = false;
+    client.run();
+    assert!(client.output.ends_with(b"\r\n\r\nnow other"));
+    // The connection that is cut in the middle takes its buffer along; others have others.
+    rig.put("other.txt", b"0123456789");
+    let mut client = rig.connect();
+    client.hold_reads = true;
+    client.feed(get("/other.txt").as_bytes());
+    client.read_once();
+    client.cut(CloseReason::Failed);
+    assert_eq!(body(&rig, "/other.txt"), b"0123456789");
+}
+
 /// Most kernels tell file times in ticks: what is written twice within one, with the same length,
 /// has the same facts, and is read again until it has settled.
 #[test]

@@ -52,6 +52,14 @@ impl FakeFile {
     }
 }
 
+/// Reads as a system would, into the buffer that was lent.
+pub(crate) fn read(req: ReadReq<FakeFile>) -> Vec<u8> {
+    let (mut buffer, len) = (req.buffer, usize::try_from(req.len).unwrap());
+    assert!(buffer.is_empty() && buffer.capacity() >= len, "a buffer of {}", buffer.capacity());
+    buffer.extend(req.file.bytes(req.at, req.len));
+    buffer
+}
+
 /// What the log was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
@@ -223,9 +231,7 @@ impl Rig {
     pub(crate) fn perform(&self, op: Op<FakeFile>) -> Option<Done<'static, FakeFile>> {
         match op {
             Op::Open(ticket, req) => Some(Done::Open(ticket, self.open(&req))),
-            Op::Read(ticket, ReadReq { file, at, len }) => {
-                Some(Done::Read(ticket, Ok(file.bytes(at, len).into())))
-            }
+            Op::Read(ticket, req) => Some(Done::Read(ticket, read(req), Ok(()))),
             Op::Stat(ticket, file) => Some(Done::Stat(ticket, Ok(file.stat()))),
             Op::Send(mut outbox) => {
                 let n = outbox.len();
@@ -342,10 +348,7 @@ impl Client<'_> {
                     self.parked = Some(op);
                     return;
                 }
-                Op::Read(ticket, ReadReq { file, at, len }) => {
-                    let bytes = file.bytes(at, len).into_boxed_slice();
-                    self.done(Done::Read(ticket, Ok(bytes)));
-                }
+                Op::Read(ticket, req) => self.done(Done::Read(ticket, read(req), Ok(()))),
                 Op::Stat(ticket, file) => self.done(Done::Stat(ticket, Ok(file.stat()))),
                 Op::Shut => {
                     self.shut = true;
@@ -376,6 +379,15 @@ impl Client<'_> {
         self.done(Done::Send(outbox, Ok(n)));
     }
 
+    /// Performs a read that is held: from where, how many bytes, and where its buffer is.
+    pub(crate) fn read_once(&mut self) -> (u64, u64, *const u8) {
+        let Some(Op::Read(ticket, req)) = self.parked.take() else { panic!("no read is held") };
+        let asked = (req.at, req.len, req.buffer.as_ptr());
+        self.done(Done::Read(ticket, read(req), Ok(())));
+        self.run();
+        asked
+    }
+
     /// The peer sends bytes.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.run();
@@ -397,7 +409,9 @@ impl Client<'_> {
         match self.parked.take() {
             Some(Op::Recv) => self.done(Done::Recv(Err(fault))),
             Some(Op::Send(outbox)) => self.done(Done::Send(outbox, Err(fault))),
-            Some(Op::Read(ticket, _)) => self.done(Done::Read(ticket, Err(fault))),
+            Some(Op::Read(ticket, req)) => {
+                self.done(Done::Read(ticket, req.buffer, Err(fault)));
+            }
             other => panic!("{other:?} has no fault"),
         }
         self.run();

@@ -100,9 +100,9 @@ fn check_found(found: &Opening, n: usize) {
     }
 }
 
-fn check_bytes(read: &Bytes, n: usize, at: u64, len: u64) {
+fn check_bytes((bytes, read): &Read, n: usize, at: u64, len: u64) {
     let there = (1 + n as u64 * 9000).saturating_sub(at).min(len);
-    let bytes = read.as_ref().expect("it can be read");
+    assert_eq!(*read, Ok(()), "it can be read");
     assert_eq!(bytes.len() as u64, there, "{len} at {at} of {n}");
     assert!(bytes.iter().all(|byte| usize::from(*byte) == n), "of another file than {n}");
 }
@@ -122,7 +122,9 @@ fn ask(disk: &mut dyn Disk, key: u64, dice: &mut Dice, folder: &Folder) -> Wish 
     let at = dice.below(usize::try_from(file.len()).unwrap()) as u64;
     let len = 1 + dice.below(50_000) as u64;
     if kind == 1 {
-        let req = ReadReq { file, at, len };
+        // A connection lends a buffer; one that has been used before has bytes of then.
+        let buffer = vec![255; dice.below(2) * dice.below(60_000)];
+        let req = ReadReq { file, at, len, buffer };
         let Some(read) = disk.read(key, ticket, req) else {
             return Wish::Read(ticket, n, at, len);
         };

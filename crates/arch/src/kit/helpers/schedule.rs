@@ -67,7 +67,7 @@ impl<'a> Moved<'a> {
             }
             (Errand::Open(_), Some(_)) => Outcome::Found,
             (Errand::Touch(_), _) => Outcome::Touched,
-            (Errand::Read(req), _) => Outcome::Read(read_range(&req)),
+            (Errand::Read(req), _) => Outcome::Read(read_range(req)),
         }
     }
 }
@@ -86,7 +86,7 @@ impl Crew for Moved<'_> {
         Ok(at)
     }
 
-    fn give(&mut self, helper: usize, errand: &Errand) -> io::Result<()> {
+    fn give(&mut self, helper: usize, errand: &mut Errand) -> io::Result<()> {
         assert_eq!(self.roots[helper], self.root, "it would look below the root of before");
         match self.helpers[helper] {
             State::Idle if self.hang && self.dice.once_in(12) => {
@@ -94,7 +94,7 @@ impl Crew for Moved<'_> {
                 Ok(())
             }
             State::Idle => {
-                self.helpers[helper] = State::Busy(errand.clone());
+                self.helpers[helper] = State::Busy(errand.lend());
                 Ok(())
             }
             State::Dead => Err(io::ErrorKind::BrokenPipe.into()),

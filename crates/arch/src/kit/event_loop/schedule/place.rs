@@ -147,7 +147,8 @@ fn answer(root: &Root, request: &[u8]) -> Vec<u8> {
                 conn.complete(Done::Open(ticket, found), now, &cx);
             }
             Op::Read(ticket, req) => {
-                conn.complete(Done::Read(ticket, read_range(&req)), now, &cx);
+                let (buffer, read) = read_range(req);
+                conn.complete(Done::Read(ticket, buffer, read), now, &cx);
             }
             Op::Stat(ticket, file) => {
                 conn.complete(Done::Stat(ticket, look_again(&file)), now, &cx);
@@ -167,8 +168,9 @@ fn take_all(outbox: &mut Outbox<StaticFile>, out: &mut Vec<u8>) -> u64 {
         match segment {
             Segment::Mem { bytes, at } => out.extend_from_slice(&bytes[*at..]),
             Segment::File { file, at, len } => {
-                let req = ReadReq { file: file.clone(), at: *at, len: *len };
-                out.extend_from_slice(&read_range(&req).unwrap());
+                let (bytes, read) = read_range(ReadReq::new(file.clone(), *at, *len));
+                read.unwrap();
+                out.extend_from_slice(&bytes);
             }
         }
     }
