@@ -8,7 +8,7 @@ use regatta_sys::{
 use std::{
     fmt,
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io::{self, Seek as _, Write},
     mem,
     os::{
         fd::{AsFd, BorrowedFd},
@@ -194,6 +194,17 @@ impl LogFile {
             Kind::Stream => write_lines(&mut file, lines, PIPE_WRITE_BYTES_MAX),
             Kind::Shared => write_lines(&mut Unwaiting(file.as_fd()), lines, PIPE_WRITE_BYTES_MAX),
         }
+    }
+
+    /// Cuts so many bytes off the end of what was written last: of a regular file to which nobody
+    /// has appended since. False if they stay.
+    pub(super) fn take_back(&self, bytes: u64) -> bool {
+        let mut file = self.file();
+        if !matches!(self.kind, Kind::Regular) {
+            return false;
+        }
+        let (Ok(end), Ok(facts)) = (file.stream_position(), file.metadata()) else { return false };
+        end == facts.len() && end >= bytes && file.set_len(end - bytes).is_ok()
     }
 }
 

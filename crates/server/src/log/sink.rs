@@ -323,7 +323,11 @@ impl LogSink<'_> {
                 // The line feed that ends a torn line is no line.
                 dropped -= u64::from(state.torn);
             } else {
-                state.torn = state.buffer[written.bytes - 1] != b'\n';
+                let lines = &state.buffer[..written.bytes];
+                let whole = lines.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+                let torn = (lines.len() - whole) as u64;
+                let file = state.file.as_ref();
+                state.torn = torn > 0 && !file.is_some_and(|file| file.take_back(torn));
             }
             state.dropped += dropped;
             self.tally.add(Counter::LogDropped, dropped);

@@ -445,6 +445,24 @@ fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
 }
 
 #[test]
+fn a_torn_line_is_cut_off_unless_others_have_written() {
+    let folder = Folder::new("torn");
+    let path = folder.file("log");
+    let open = || LogFile::open(&Destination::Path(path.clone()), None).unwrap().unwrap();
+    let (one, other) = (open(), open());
+    let says = || fs::read_to_string(&path).unwrap();
+    one.write(b"one\ntw");
+    assert!(one.take_back(2));
+    assert_eq!(says(), "one\n");
+    one.write(b"thr");
+    other.write(b"four\n");
+    assert!(!one.take_back(3), "others have written");
+    assert_eq!(says(), "one\nthrfour\n");
+    let null = LogFile::open(&Destination::Path("/dev/null".into()), None).unwrap().unwrap();
+    assert!(!null.take_back(0), "only files have an end");
+}
+
+#[test]
 fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
     let folder = Folder::new("pipe");
     let (path, arena) = (folder.file("pipe"), arena());
