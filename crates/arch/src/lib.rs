@@ -19,10 +19,14 @@ pub use presets::{ABSENT, ARCHITECTURES, Architecture, Driver, absent, find};
 use layout::Share;
 use options::Settings;
 use regatta_metrics::Arena;
-use regatta_op::Now;
-use regatta_origin::{Log, NoLog, Site};
-use regatta_sys::{Bell, OpenRules, Root, channel::Channel};
+use regatta_op::{Now, Op};
+use regatta_origin::{Conn, Exchange, Log, NoLog, Site};
+use regatta_sys::{Bell, OpenRules, Root, StaticFile, channel::Channel};
 use std::os::fd::{BorrowedFd, OwnedFd};
+
+// Connections, exchanges and operations may go from thread to thread.
+const fn assert_send<T: Send>() {}
+const _: () = assert_send::<(Conn<StaticFile>, Exchange<StaticFile>, Op<StaticFile>)>();
 
 /// A log that is written in batches and wants to be told the time. One per worker.
 pub trait WorkerLog: Log {

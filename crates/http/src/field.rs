@@ -1,5 +1,6 @@
 //! Field lines, their names and values (RFC 9110 §5).
-use core::fmt;
+use alloc::vec::Vec;
+use core::{fmt, ops::Range};
 use memchr::memchr;
 
 /// One field line.
@@ -167,6 +168,54 @@ impl<'a> FieldLines<'a> {
             Extent::One(value) => Some(value),
             _ => None,
         }
+    }
+}
+
+impl FieldLines<'_> {
+    /// Appends these lines to `text`, for when the head is gone.
+    #[must_use]
+    pub fn copy_to(&self, text: &mut Vec<u8>) -> CopiedLines {
+        let start = text.len();
+        match self.lines {
+            Extent::Absent => CopiedLines::Absent,
+            Extent::One(value) => {
+                text.extend_from_slice(value);
+                CopiedLines::One(start..text.len())
+            }
+            Extent::Many(_) => {
+                for value in self.values() {
+                    text.extend_from_slice(b"-:");
+                    text.extend_from_slice(value);
+                    text.push(b'\n');
+                }
+                CopiedLines::Many(start..text.len())
+            }
+        }
+    }
+}
+
+/// Where [`FieldLines::copy_to`] has put lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CopiedLines {
+    /// There were none.
+    #[default]
+    Absent,
+    /// The value of the only line.
+    One(Range<usize>),
+    /// A field section of them alone, without their name.
+    Many(Range<usize>),
+}
+
+impl CopiedLines {
+    /// The lines, of the text that they were copied to.
+    #[must_use]
+    pub fn lines<'a>(&self, text: &'a [u8]) -> FieldLines<'a> {
+        let lines = match self {
+            Self::Absent => Extent::Absent,
+            Self::One(range) => Extent::One(&text[range.clone()]),
+            Self::Many(range) => Extent::Many(Fields::new(&text[range.clone()])),
+        };
+        FieldLines { lines }
     }
 }
 

@@ -1,19 +1,16 @@
 //! One client connection, from its first byte to its close, without doing any I/O.
 use crate::{
-    Body, Cache, Deadlines, Log, Outcome, Peer, Refusal, Representation, Scratch, Site, Wire,
+    Cache, Deadlines, Log, Outcome, Peer, Refusal, Scratch, Site, Supply,
+    answer::Ongoing,
     course::After,
-    exchange::{Filled, Supply, count},
     record::Ending,
     work::{Content, Work},
 };
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::boxed::Box;
 use core::{fmt, mem};
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{
-    CloseReason, Done, Fault, File, FileId, Now, Op, OpKind, OpenFault, Opened, Outbox, ReadReq,
-    Tick, Ticket,
-};
+use regatta_op::{CloseReason, Done, Fault, File, Now, Op, OpKind, Outbox, Tick};
 
 /// Everything a connection may consult besides itself.
 ///
@@ -28,7 +25,7 @@ pub struct Cx<'a, F> {
     /// Takes finished records.
     pub log: &'a dyn Log,
     /// The worker's buffers.
-    pub scratch: &'a Scratch,
+    pub scratch: &'a Scratch<F>,
 }
 
 impl<F> Clone for Cx<'_, F> {
@@ -57,13 +54,14 @@ impl<F> fmt::Debug for Cx<'_, F> {
 /// system calls.
 ///
 /// What it does is in three files: here what comes next and how it ends, in `inbox.rs` what becomes
-/// of bytes from the peer, in `exchange.rs` the way from a head to its response.
+/// of bytes from the peer, in `answer.rs` what is sent for a head, which an
+/// [`Exchange`](crate::Exchange) finds out.
 #[derive(Debug)]
 pub struct Conn<F> {
     /// What goes to the peer next.
     pub(crate) out: Outbox<F>,
-    /// The file that is being opened again, or whose body is being read.
-    pub(crate) pending: Option<Arc<Representation<F>>>,
+    /// The exchange in progress, if it waits or the log will be told of it.
+    pub(crate) ongoing: Option<Box<Ongoing<F>>>,
     work: Option<Box<Work>>,
     deadline: Tick,
     /// Bytes handed to the kernel so far.
@@ -83,25 +81,21 @@ pub struct Conn<F> {
     abandoned: bool,
     /// The driver has said that the peer sends no more.
     ended: bool,
-    wire: Wire,
 }
 
 // What an idle connection costs besides its socket and the driver's slot.
 const _: () = assert!(size_of::<Conn<u64>>() <= 144);
+
+const fn assert_send<T: Send>() {}
+const _: () = assert_send::<(Conn<u64>, crate::Exchange<u64>)>();
 
 /// Which operation comes next, and what its outcome means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// A request head is awaited, or the rest of one: `Recv`.
     Head,
-    /// A name must be opened: `Open`. The head is kept meanwhile, and parsed again when the disk
-    /// has answered (`resume`).
-    Find,
-    /// A body must be read: `Read`. The head is kept likewise.
-    Fill,
-    /// A file that is remembered must be looked at before its bytes are sent: `Stat`. The head is
-    /// kept likewise.
-    Check,
+    /// The exchange waits for the disk: `Open`, `Read` or `Stat`.
+    Disk,
     /// A name could not be opened now, and it will be tried again. What the peer sends meanwhile is
     /// kept: `Recv`.
     Hold,
@@ -126,7 +120,7 @@ impl<F: File> Conn<F> {
     pub fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
         Self {
             out: Outbox::default(),
-            pending: None,
+            ongoing: None,
             work: None,
             deadline: now.tick.after(cx.site.deadlines.first_request_ms_max),
             sent: 0,
@@ -142,7 +136,6 @@ impl<F: File> Conn<F> {
             draining: false,
             abandoned: false,
             ended: false,
-            wire: Wire::Clear,
         }
     }
 
@@ -156,9 +149,7 @@ impl<F: File> Conn<F> {
         let op = match self.state {
             State::Head | State::Content | State::Hold | State::Linger => Op::Recv,
             State::Send | State::Warm => Op::Send(mem::take(&mut self.out)),
-            State::Find => self.open_op(),
-            State::Fill => self.read_op(),
-            State::Check => self.stat_op(),
+            State::Disk => self.disk_op(),
             State::Shut => Op::Shut,
             State::Close => Op::Close(self.reason),
         };
@@ -178,9 +169,9 @@ impl<F: File> Conn<F> {
             Done::Recv(Ok(bytes)) if !bytes.is_empty() => self.on_recv(bytes, now, cx),
             Done::Recv(Ok(_)) => self.on_end_of_stream(now, cx),
             Done::Send(out, Ok(n)) => self.on_sent(out, n, now, cx),
-            Done::Open(_, found) => self.on_opened(found, now, cx),
-            Done::Read(_, buffer, read) => self.on_read(buffer, read, now, cx),
-            Done::Stat(_, found) => self.on_stat(found, now, cx),
+            Done::Open(_, found) => self.resume(Supply::Opened(found), now, cx),
+            Done::Read(_, buffer, read) => self.resume(Supply::Read(buffer, read), now, cx),
+            Done::Stat(_, found) => self.resume(Supply::Stat(found), now, cx),
             Done::Shut => {
                 self.set_state(State::Linger, now.tick.after(cx.site.deadlines.linger_ms_max));
             }
@@ -248,9 +239,9 @@ impl<F: File> Conn<F> {
             State::Shut => self.deadline = window,
             State::Hold => {
                 self.abandoned = self.lent.take().is_some();
-                self.resume_kept(Supply::Nothing, now, cx);
+                self.resume(Supply::Again, now, cx);
             }
-            State::Find | State::Fill | State::Check => {
+            State::Disk => {
                 self.abandoned = self.lent.take().is_some();
                 self.give_up_disk(now, cx);
             }
@@ -352,38 +343,36 @@ impl<F: File> Conn<F> {
     /// If it does not.
     pub fn check_invariants(&self) {
         let work = self.work.as_deref();
-        let kept = work.is_some_and(|work| work.head_bytes > 0);
-        assert_eq!(kept, self.waits_for_disk(), "a head is kept while the disk is asked");
+        let ongoing = self.ongoing.as_deref();
+        let asks = ongoing.is_some_and(|ongoing| ongoing.op.is_some());
+        let asked = self.state == State::Disk && self.lent.is_none();
+        assert_eq!(asks, asked, "what an exchange waits for is kept until it is out");
+        assert!(ongoing.is_some() || !self.waits_for_disk(), "it is an exchange that waits");
+        let holds = ongoing.is_some_and(|ongoing| ongoing.exchange.holds_file());
+        assert!(!holds || self.state == State::Disk, "a file is pending while the disk is asked");
         if self.state != State::Send || self.lent == Some(OpKind::Send) {
             assert!(self.out.is_empty() || self.state == State::Content, "{:?}", self.state);
-        }
-        if matches!(self.state, State::Fill | State::Check) {
-            assert!(self.pending.is_some(), "a file is pending while it is read or looked at");
-        } else {
-            assert!(self.pending.is_none() || self.state == State::Find);
         }
         let content = work.map_or(Content::None, |work| work.content);
         assert_eq!(content != Content::None, self.state == State::Content);
         if self.is_idle() || self.state == State::Close {
-            assert!(work.is_none(), "an idle or closed connection holds nothing");
+            let nothing = work.is_none() && ongoing.is_none();
+            assert!(nothing, "an idle or closed connection holds nothing");
         }
         if let Some(lent) = self.lent {
-            let expected = match self.state {
-                State::Head | State::Content | State::Hold | State::Linger => OpKind::Recv,
-                State::Find => OpKind::Open,
-                State::Fill => OpKind::Read,
-                State::Check => OpKind::Stat,
-                State::Send | State::Warm => OpKind::Send,
-                State::Shut => OpKind::Shut,
-                State::Close => OpKind::Close,
+            let expected: &[_] = match self.state {
+                State::Head | State::Content | State::Hold | State::Linger => &[OpKind::Recv],
+                State::Disk => &[OpKind::Open, OpKind::Read, OpKind::Stat],
+                State::Send | State::Warm => &[OpKind::Send],
+                State::Shut => &[OpKind::Shut],
+                State::Close => &[OpKind::Close],
             };
-            assert_eq!(lent, expected, "what is out is what the state is about");
+            assert!(expected.contains(&lent), "what is out is what the state is about");
         }
         assert!(self.state != State::Warm || self.lent.is_some(), "it is the `Send` that waits");
         let over = self.state == State::Close;
         assert_eq!(self.deadline == Tick::NEVER, over, "all but the end has a deadline");
         assert!(self.delivered <= self.sent);
-        assert!(self.wire.passes_files(), "a response may hold file ranges");
     }
 }
 
@@ -393,7 +382,7 @@ impl<F: File> Conn<F> {
         let reason = match self.state {
             State::Linger => self.reason,
             // Its end would be received again and again, so there is no waiting.
-            State::Hold => return self.give_up_opening(now, cx),
+            State::Hold => return self.resume(Supply::GivenUp, now, cx),
             _ if self.is_idle() => CloseReason::PeerClosed,
             _ => CloseReason::PeerAborted,
         };
@@ -437,44 +426,6 @@ impl<F: File> Conn<F> {
             After::Close => self.close(self.reason, now, cx),
         }
     }
-
-    fn on_opened(&mut self, found: Result<Opened<F>, OpenFault>, now: Now, cx: &Cx<'_, F>) {
-        cx.tally.add(Counter::Opens, 1);
-        cx.tally.add(Counter::OpenSiblings, count(self.work_mut(cx).siblings));
-        let found = match found {
-            Err(fault) => match self.hold(fault, now, cx) {
-                Ok(()) => return,
-                Err(fault) => Err(fault),
-            },
-            found => found,
-        };
-        self.resume_kept(Supply::Opened(found), now, cx);
-    }
-
-    fn on_read(&mut self, buffer: Vec<u8>, read: Result<(), Fault>, now: Now, cx: &Cx<'_, F>) {
-        cx.tally.add(Counter::Reads, 1);
-        if read.is_ok() {
-            cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
-        }
-        let filled = self.filled(&buffer, read, cx);
-        cx.scratch.give_read_buffer(buffer);
-        match filled {
-            Filled::Part => self.ask_part(now, cx),
-            Filled::Supply(supply) => self.resume_kept(supply, now, cx),
-            // Nothing has been sent, but what was opened is no longer what is there.
-            Filled::Shrank if self.looks_again(cx) => {
-                self.resume_kept(Supply::Changed, now, cx);
-            }
-            Filled::Shrank => self.close(CloseReason::Truncated, now, cx),
-        }
-    }
-
-    fn on_stat(&mut self, found: Result<FileId, Fault>, now: Now, cx: &Cx<'_, F>) {
-        let file = self.pending.take().expect("a file is pending while it is looked at");
-        let coding = self.work_mut(cx).fill;
-        let same = file.coded(coding).is_some_and(|coded| found == Ok(coded.id));
-        self.resume_kept(if same { Supply::Checked(file) } else { Supply::Changed }, now, cx);
-    }
 }
 
 // How it ends.
@@ -487,7 +438,7 @@ impl<F: File> Conn<F> {
         } else {
             cx.tally.add(Counter::RepliesCut, 1);
         }
-        if self.work.as_ref().is_some_and(|work| work.note.is_taken()) {
+        if self.ongoing.is_some() {
             self.tell(outcome, now, cx);
         }
     }
@@ -501,9 +452,12 @@ impl<F: File> Conn<F> {
             outcome,
             keep_alive: self.after == After::KeepAlive && outcome == Outcome::Complete,
         };
-        if let Some(work) = &mut self.work {
-            work.note.tell(cx.log, &ending, now);
-            work.note.clear();
+        if let Some(ongoing) = self.ongoing.take() {
+            let note = &ongoing.exchange.note;
+            if note.is_taken() {
+                note.tell(cx.log, &ending, now);
+            }
+            cx.scratch.give_ongoing(ongoing);
         }
     }
 
@@ -513,14 +467,12 @@ impl<F: File> Conn<F> {
         self.abandoned = self.lent.take().is_some();
         if self.state == State::Content {
             self.drop_out(cx);
-            self.refuse(Refusal::ContentDeadline, reason, now, cx);
+            let head_only = self.drop_content(cx);
+            self.refuse(Refusal::ContentDeadline, reason, head_only, now, cx);
         } else {
             self.on_no_head(Refusal::HeadDeadline, reason, now, cx);
         }
-        if let Some(work) = &mut self.work {
-            (work.at, work.content) = (0, Content::None);
-            work.stash.clear();
-        }
+        self.drop_stash();
         self.settle(cx);
     }
 
@@ -541,7 +493,7 @@ impl<F: File> Conn<F> {
     }
 
     /// Nothing follows but `Close`.
-    fn close(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+    pub(crate) fn close(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         if self.waits_for_disk() || matches!(self.state, State::Content | State::Send | State::Warm)
         {
             if self.waits_for_disk() {
@@ -550,13 +502,27 @@ impl<F: File> Conn<F> {
             self.finish(outcome(reason), now, cx);
         }
         self.drop_out(cx);
-        self.pending = None;
         if let Some(work) = self.work.take() {
             cx.scratch.give_work(work);
         }
         cx.tally.add(Counter::closed(reason as usize), 1);
         self.reason = reason;
         self.set_state(State::Close, Tick::NEVER);
+    }
+
+    /// Drops bytes that came and will not be looked at.
+    pub(crate) fn drop_stash(&mut self) {
+        if let Some(work) = &mut self.work {
+            (work.at, work.seen) = (0, 0);
+            work.stash.clear();
+        }
+    }
+
+    /// Discards no more content: true if that was of a `HEAD`.
+    pub(crate) fn drop_content(&mut self, cx: &Cx<'_, F>) -> bool {
+        let work = self.work_mut(cx);
+        work.content = Content::None;
+        mem::take(&mut work.head_only)
     }
 
     /// Drops a response that was not to be.
@@ -580,30 +546,9 @@ impl<F: File> Conn<F> {
 
 // Small things.
 impl<F: File> Conn<F> {
-    fn open_op(&mut self) -> Op<F> {
-        let open = self.work.as_mut().and_then(|work| work.open.take());
-        Op::Open(Ticket::default(), open.expect("a name is set with the state"))
-    }
-
-    fn read_op(&mut self) -> Op<F> {
-        let (file, _) = self.pending_file();
-        let work = self.work.as_mut().expect("a part is set with the state");
-        let (at, len, buffer) = (work.body.len() as u64, work.part, mem::take(&mut work.buffer));
-        Op::Read(Ticket::default(), ReadReq { file, at, len, buffer })
-    }
-
-    fn stat_op(&self) -> Op<F> {
-        Op::Stat(Ticket::default(), self.pending_file().0)
-    }
-
-    /// The open file of the coding that is wanted of the pending one, and its length.
-    pub(crate) fn pending_file(&self) -> (F, u64) {
-        let coding = self.work.as_ref().and_then(|work| work.fill);
-        let coded = self.pending.as_ref().and_then(|file| file.coded(coding));
-        match coded.map(|coded| (&coded.body, coded.len())) {
-            Some((Body::File(file), len)) => (file.clone(), len),
-            _ => unreachable!("a file is pending while it is read or looked at"),
-        }
+    fn disk_op(&mut self) -> Op<F> {
+        let op = self.ongoing.as_mut().and_then(|ongoing| ongoing.op.take());
+        op.expect("it is set with the state")
     }
 
     #[inline]
@@ -622,15 +567,15 @@ impl<F: File> Conn<F> {
     pub(crate) fn promise(&mut self, status: Status, body_bytes: u64) {
         self.status = status.0;
         self.size_class = size_class(body_bytes);
-        if let Some(work) = self.work.as_mut().filter(|work| work.note.is_taken()) {
-            work.note.promise(self.out.len() - body_bytes, body_bytes);
+        if let Some(ongoing) = &mut self.ongoing {
+            ongoing.exchange.note.promise(self.out.len() - body_bytes, body_bytes);
         }
     }
 
     /// Keeps why the request is refused, if the log wants anything.
     pub(crate) fn note_refusal(&mut self, refusal: Refusal) {
-        if let Some(work) = self.work.as_mut().filter(|work| work.note.is_taken()) {
-            work.note.refuse(refusal);
+        if let Some(ongoing) = &mut self.ongoing {
+            ongoing.exchange.note.refuse(refusal);
         }
     }
 
@@ -639,18 +584,19 @@ impl<F: File> Conn<F> {
     pub(crate) fn take_note(&mut self, head: Option<&RequestHead<'_>>, now: Now, cx: &Cx<'_, F>) {
         if cx.log.wants() {
             let sent = self.sent;
-            self.work_mut(cx).note.take(head, sent, now);
+            let ongoing = self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing());
+            ongoing.exchange.note.take(head, sent, now);
         }
     }
 
     #[inline]
     pub(crate) const fn waits_for_disk(&self) -> bool {
-        matches!(self.state, State::Find | State::Fill | State::Check | State::Hold)
+        matches!(self.state, State::Disk | State::Hold)
     }
 
     /// True if the disk has been asked for what is out.
     const fn awaits_disk(&self) -> bool {
-        matches!(self.state, State::Find | State::Fill | State::Check | State::Warm)
+        matches!(self.state, State::Disk | State::Warm)
     }
 
     /// True if bytes are kept that are not done with.
@@ -672,8 +618,13 @@ impl<F: File> Conn<F> {
         self.work.get_or_insert_with(|| cx.scratch.take_work())
     }
 
-    /// Gives the box back if nothing is in it.
+    /// Gives back what nothing is in.
     pub(crate) fn settle(&mut self, cx: &Cx<'_, F>) {
+        if !self.waits_for_disk()
+            && let Some(ongoing) = self.ongoing.take_if(|it| !it.exchange.note.is_taken())
+        {
+            cx.scratch.give_ongoing(ongoing);
+        }
         if let Some(work) = self.work.take_if(|work| work.is_spare() && work.lingered == 0) {
             cx.scratch.give_work(work);
         }

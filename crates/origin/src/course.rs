@@ -1,5 +1,5 @@
 //! What a request head says of the course of its connection (RFC 9112 §9.3).
-use crate::{Site, reply::Persistence};
+use crate::{Destination, Request, Site, reply::Persistence};
 use regatta_http::{
     Method,
     h1::{Body, Expectation, HeadLimits, RequestHead, Version},
@@ -32,6 +32,8 @@ pub(crate) struct Course {
     pub(crate) after: After,
     pub(crate) persistence: Persistence,
     pub(crate) content: Announced,
+    /// True for `HEAD`: the same fields and no body.
+    pub(crate) head_only: bool,
 }
 
 /// The content that a request announces.
@@ -40,47 +42,40 @@ pub(crate) enum Announced {
     /// None.
     None,
     /// Some, to be discarded before the response is sent.
-    Some,
+    Some(Body),
     /// Some that waits for `100 Continue`.
     Withheld,
     /// More than is discarded.
     TooLarge,
 }
 
-impl Course {
-    /// That of a `CONNECT`: what follows it is meant for the other end of a tunnel that there is
-    /// not, is no content and no request, and is not looked at (RFC 9110 §9.3.6).
-    const NO_TUNNEL: Self = Self {
-        after: After::Linger,
-        persistence: Persistence::Close,
-        content: Announced::Withheld,
-    };
-
-    /// [`Course::of`] for a request of any method, such as those that ask for no file.
-    pub(crate) fn of_any(head: &RequestHead<'_>, last: bool, site: &Site) -> Self {
-        match head.method {
-            Method::Connect => Self::NO_TUNNEL,
-            _ => Self::of(head, last, site),
-        }
+impl Default for Course {
+    fn default() -> Self {
+        let (after, persistence) = (After::KeepAlive, Persistence::Implied);
+        Self { after, persistence, content: Announced::None, head_only: false }
     }
+}
 
-    /// Decides, for all methods but `CONNECT`. `last` is true if no further request is wanted
-    /// whatever this one says.
+impl Course {
+    /// Decides. `last` is true if no further request is wanted whatever this one says.
     ///
     /// A client that waits for `100 Continue` gets the final status instead (RFC 9110 §10.1.1):
     /// no content has a meaning here. Whether it then sends the content is not known, so the
-    /// connection ends; it does not if no content was announced.
+    /// connection ends; it does not if no content was announced. What follows a `CONNECT` is meant
+    /// for the other end of a tunnel that there is not, is no content and no request, and is not
+    /// looked at either (RFC 9110 §9.3.6).
     #[inline]
     pub(crate) fn of(head: &RequestHead<'_>, last: bool, site: &Site) -> Self {
         let content = match head.body {
+            _ if head.method == Method::Connect => Announced::Withheld,
             Body::None | Body::Length(0) => Announced::None,
             Body::Length(length) if length > site.limits.drain_body_bytes_max => {
                 Announced::TooLarge
             }
             _ if head.expectation == Expectation::Continue => Announced::Withheld,
-            Body::Length(_) | Body::Chunked => Announced::Some,
+            Body::Length(_) | Body::Chunked => Announced::Some(head.body),
         };
-        let readable = matches!(content, Announced::None | Announced::Some);
+        let readable = matches!(content, Announced::None | Announced::Some(_));
         let after = if last || !readable {
             After::Linger
         } else if head.persistent {
@@ -93,10 +88,27 @@ impl Course {
             (After::KeepAlive, Version::Http10) => Persistence::Told,
             (After::Linger | After::Close, _) => Persistence::Close,
         };
-        Self { after, persistence, content }
+        let head_only = head.method == Method::Head;
+        Self { after, persistence, content, head_only }
     }
 
-    pub(crate) fn is_too_large(&self) -> bool {
-        self.content == Announced::TooLarge
+    /// The same if no further request is wanted after all.
+    pub(crate) const fn ending(self) -> Self {
+        Self { after: After::Linger, persistence: Persistence::Close, ..self }
+    }
+
+    /// What an exchange is told of the request.
+    #[inline(always)]
+    pub(crate) fn request<'a>(&self, head: &'a RequestHead<'_>) -> Request<'a> {
+        Request {
+            method: head.method,
+            target: head.names,
+            conditions: &head.conditions,
+            range: head.range,
+            accept_encoding: head.accept_encoding,
+            destination: Destination::Fields(head.fields),
+            expects_unknown: head.expectation == Expectation::Unknown,
+            too_large: self.content == Announced::TooLarge,
+        }
     }
 }

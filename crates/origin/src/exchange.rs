@@ -1,24 +1,19 @@
-//! One request to one response: find what answers, plan, send.
+//! One request to one reply, in no protocol's bytes: find what answers, and plan what is sent.
 use crate::{
-    Conn, Cx, Entry, FileFault, Lookup, Refusal, Representation, Wanted,
-    conn::State,
-    content,
-    course::{After, Announced, Course, head_limits},
+    Body, Coded, Cx, Entry, FileFault, Lookup, Refusal, Representation, Request, Wanted, content,
     entry::worthwhile,
-    plan::plan,
-    reply::{Persistence, Reply, Terms, needs_file},
+    plan::{Plan, Shape, plan},
+    record::Note,
+    request::OwnedRequest,
     resolve::{Asked, Found, Role, Search},
-    work::Content,
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::mem;
-use regatta_http::{
-    Method, Status,
-    h1::{HeadFault, RequestHead, parse_request},
-    target::{Target, decode_path},
-};
+use regatta_http::{Status, target::Path};
 use regatta_metrics::Counter;
-use regatta_op::{CloseReason, Coding, Codings, Fault, File, Now, OpenFault, OpenReq, Opened};
+use regatta_op::{
+    Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Tick,
+};
 
 /// How long an exchange waits for what may be opened later until it tries again, milliseconds.
 const OPEN_RETRY_MS: u64 = 50;
@@ -31,9 +26,118 @@ const ROOT_TRIES_MAX: u32 = 60;
 /// The error number of who has no memory (`ENOMEM`).
 const NO_MEMORY: i32 = 12;
 
-/// What the disk brought for an exchange that waited for it.
+/// What one exchange holds from its request to its reply, and what its record needs until the
+/// reply has gone.
+///
+/// [`start`](Self::start) it, do what it says, and [`resume`](Self::resume) it with the outcome,
+/// until it says [`Step::Reply`]. Between its steps it may stand in a queue. The exchange counts
+/// opens and reads.
 #[derive(Debug)]
-pub(crate) enum Supply<F> {
+pub struct Exchange<F> {
+    /// Kept while it waits.
+    request: OwnedRequest,
+    /// How far the search for what answers has come.
+    search: Search,
+    /// The file that is being opened again, or whose body is being read, or that is looked at.
+    pending: Option<Arc<Representation<F>>>,
+    /// Which coding of it is read or looked at.
+    coding: Option<Coding>,
+    /// The siblings that were to be opened last.
+    siblings: Codings,
+    /// When the disk was asked to open a name.
+    asked: Now,
+    /// How often it could not be opened.
+    tries: u32,
+    /// What is the answer if that does not end.
+    held: Option<OpenFault>,
+    /// When the disk was asked for the pending file by this exchange; `None` if it was known
+    /// before.
+    opened: Option<Tick>,
+    /// The file that the disk has brought is what was there just now.
+    vouched: bool,
+    /// How many bytes of a body are read next.
+    part: u64,
+    /// What has been read of it, if it takes more than one read.
+    body: Vec<u8>,
+    /// A file has been shorter than it should have been.
+    shrank: bool,
+    /// What the log will be told.
+    pub(crate) note: Note,
+}
+
+/// What an exchange needs to go on, or its end.
+#[derive(Debug)]
+pub enum Step<F> {
+    /// A name is to be opened: [`Supply::Opened`].
+    Open(OpenReq),
+    /// A body, or the next part of one, is to be read into memory: [`Supply::Read`].
+    Read(ReadReq<F>),
+    /// A file that is remembered is to be looked at before its bytes are sent: [`Supply::Stat`].
+    Stat(F),
+    /// A name could not be opened now. It is tried again after so many milliseconds
+    /// ([`Supply::Again`]), unless nobody can wait ([`Supply::GivenUp`]).
+    Hold(u64),
+    /// The end: this is to be sent.
+    Reply(Reply<F>),
+    /// The end: a file became shorter again and again. Nothing is sent, the connection is cut.
+    Cut,
+}
+
+/// What an exchange that waited gets.
+#[derive(Debug)]
+pub enum Supply<F> {
+    /// What was found by the name.
+    Opened(Result<Opened<F>, OpenFault>),
+    /// The buffer that was lent, and whether the bytes of the body are in it.
+    Read(Vec<u8>, Result<(), Fault>),
+    /// The facts of the file as they are now.
+    Stat(Result<FileId, Fault>),
+    /// The time has passed.
+    Again,
+    /// There will be no more waiting.
+    GivenUp,
+}
+
+/// What is to be sent: a plan, which a protocol makes bytes of.
+#[derive(Debug)]
+pub enum Reply<F> {
+    /// A file, or some of it, or that it has not changed.
+    File(FileReply<F>),
+    /// 301: to this reference.
+    Redirect(Vec<u8>),
+    /// 204: the methods that are served.
+    Options,
+    /// That the request is refused.
+    Refused(Refusal),
+    /// That nothing answers.
+    Nothing(Status),
+}
+
+impl<F> Reply<F> {
+    /// To a request that no file is looked for.
+    fn without_file(refusal: Option<Refusal>) -> Self {
+        refusal.map_or(Self::Options, Self::Refused)
+    }
+}
+
+/// What of a file is to be sent.
+#[derive(Debug)]
+pub struct FileReply<F> {
+    pub(crate) file: Arc<Representation<F>>,
+    pub(crate) coding: Option<Coding>,
+    pub(crate) shape: Shape,
+    pub(crate) role: Role,
+}
+
+impl<F: File> FileReply<F> {
+    /// The coding that is sent.
+    pub(crate) fn coded(&self) -> &Coded<F> {
+        self.file.coded(self.coding).expect("it was chosen of this file")
+    }
+}
+
+/// What a wait has brought.
+enum Brought<F> {
     /// A name was opened.
     Opened(Result<Opened<F>, OpenFault>),
     /// A body was read into this file.
@@ -48,71 +152,231 @@ pub(crate) enum Supply<F> {
     Nothing,
 }
 
-impl<F: File> Conn<F> {
-    /// A request head has come in full.
-    #[inline]
-    pub(crate) fn on_head(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
-        cx.tally.add(Counter::Requests, 1);
-        self.requests = self.requests.saturating_add(1);
-        self.take_note(Some(head), now, cx);
-        if needs_file(head) {
-            self.answer(head, now, cx, |_, asked| (Search::default(), Search::start(asked)));
-        } else {
-            self.answer_without_file(head, now, cx);
-        }
-    }
+/// What became of a body that was read.
+enum Filled<F> {
+    /// It has come, or could not be read.
+    Brought(Brought<F>),
+    /// There is more of it.
+    Part,
+    /// It is shorter than the file was, which may have been opened long ago.
+    Shrank,
+}
 
-    #[cold]
-    fn answer_without_file(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
-        let course = Course::of_any(head, self.is_last(cx), cx.site);
-        match Refusal::without_file(head, &course) {
-            Some(refusal) => self.turn_down(refusal, head, &course, now, cx),
-            None => {
-                let reply = terms(head, &course, now, cx).options();
-                self.respond_rarely(reply, head, &course, now, cx);
+/// What [`answer`] comes to.
+pub(crate) enum Answer<R, F> {
+    /// The file that is remembered answers, and was served.
+    Hit(R),
+    /// An exchange has started, or ended already.
+    Step(Step<F>),
+}
+
+/// Answers a request: with a file that is remembered, if one look-up is all that it takes, which is
+/// shown to `serve`; otherwise starts the exchange that `exchange` gives.
+///
+/// Inlined where a request has come: it is the path of every hit.
+#[inline(always)]
+pub(crate) fn answer<'x, F: File + 'x, R>(
+    request: &Request<'_>,
+    now: Now,
+    cx: &Cx<'_, F>,
+    serve: impl FnMut(&Plan<'_, F>, Role) -> R,
+    exchange: impl FnOnce() -> &'x mut Exchange<F>,
+) -> Answer<R, F> {
+    let mut decoded = cx.scratch.decoded.borrow_mut();
+    // By reference: a path is seven words.
+    let path = &request.path(&mut decoded);
+    let path = match path {
+        Ok(path) => path,
+        Err(refusal) => return Answer::Step(Step::Reply(Reply::without_file(*refusal))),
+    };
+    let asked = Asked { path, request, rules: &cx.site.content };
+    let found = Search::start(&asked);
+    let hit = match &found {
+        Found::Next(next) if next.is_itself() => {
+            hit(path.relative, Role::Itself, &asked, now, cx, serve)
+        }
+        Found::Next(next) => hit_other(*next, &asked, now, cx, serve),
+        _ => None,
+    };
+    match hit {
+        Some(hit) => Answer::Hit(hit),
+        None => Answer::Step(exchange().begin(&asked, found, now, cx)),
+    }
+}
+
+/// Shows what is planned of the file that is remembered by `name`, in its `role`, to `serve`, if it
+/// needs nothing more.
+#[inline(always)]
+fn hit<F: File, R>(
+    name: &[u8],
+    role: Role,
+    asked: &Asked<'_>,
+    now: Now,
+    cx: &Cx<'_, F>,
+    mut serve: impl FnMut(&Plan<'_, F>, Role) -> R,
+) -> Option<R> {
+    let mut hit = None;
+    if cx.site.caching.enabled {
+        cx.cache.hit(name, now.tick, &cx.tally, &mut |file| {
+            if file.redated() != now.unix {
+                Representation::redate(file, now.unix, &cx.scratch.date(now.unix));
             }
-        }
-    }
-
-    /// A request will never come in full, or what came is none.
-    pub(crate) fn on_no_head(
-        &mut self,
-        refusal: Refusal,
-        reason: CloseReason,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) {
-        cx.tally.add(Counter::Requests, 1);
-        self.take_note(None, now, cx);
-        self.refuse(refusal, reason, now, cx);
-    }
-
-    /// The disk has answered: the kept head is read again and its exchange goes on.
-    #[cold]
-    pub(crate) fn resume(&mut self, bytes: &[u8], supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
-        let head = parse_request(bytes, &head_limits(cx.site));
-        let head = head.expect("it was well-formed the first time");
-        self.answer(&head, now, cx, |conn, asked| {
-            let search = conn.work_mut(cx).search;
-            (search, conn.supplied(asked, search, supply, now, cx))
+            let plan = plan(asked.request, file, role, cx.site.limits.ranges_max, now.unix);
+            let method = asked.request.method;
+            let fill = plan.fill(method, cx.site.caching.body_bytes_max);
+            if fill.is_none() && !plan.sends_file(method) {
+                hit = Some(serve(&plan, role));
+            }
+            hit.is_some()
         });
     }
+    hit
+}
 
-    /// A name could not be opened now. If it will be tried again, `Ok`. If there was no descriptor:
-    /// at once if the cache had one to spare, otherwise in a while, when another exchange may have
-    /// ended; what is there should not be refused because many others are being served. If somebody
-    /// else was at the file: in a while, when they may have finished. If it is not there and the
-    /// root is being replaced: in a while, when the new one is served.
+/// [`hit`] by a name that must be put together, such as an index name.
+#[inline(never)]
+fn hit_other<F: File, R>(
+    search: Search,
+    asked: &Asked<'_>,
+    now: Now,
+    cx: &Cx<'_, F>,
+    serve: impl FnMut(&Plan<'_, F>, Role) -> R,
+) -> Option<R> {
+    let mut room = cx.scratch.candidate.borrow_mut();
+    hit(search.name(asked, &mut room), search.role(), asked, now, cx, serve)
+}
+
+impl<F> Default for Exchange<F> {
+    fn default() -> Self {
+        Self {
+            request: OwnedRequest::default(),
+            search: Search::default(),
+            pending: None,
+            coding: None,
+            siblings: Codings::NONE,
+            asked: Now::default(),
+            tries: 0,
+            held: None,
+            opened: None,
+            vouched: false,
+            part: 0,
+            body: Vec::new(),
+            shrank: false,
+            note: Note::default(),
+        }
+    }
+}
+
+impl<F> Exchange<F> {
+    /// Makes it as new, but for the room that its buffers have.
+    pub(crate) fn clear(&mut self) {
+        self.request.clear();
+        self.note.clear();
+        let (request, note) = (mem::take(&mut self.request), mem::take(&mut self.note));
+        *self = Self { request, note, ..Self::default() };
+    }
+
+    /// Bytes of memory held by its buffers.
+    pub(crate) fn capacity(&self) -> usize {
+        self.request.capacity() + self.note.capacity()
+    }
+
+    /// True if it holds a file.
+    pub(crate) const fn holds_file(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Lets go of everything but what its record needs: it will not be resumed.
+    pub(crate) fn abandon(&mut self) {
+        self.pending = None;
+        self.body = Vec::new();
+    }
+
+    /// The name that is looked at, and why, for people.
+    pub(crate) fn reason(&self) -> &'static str {
+        self.search.reason()
+    }
+}
+
+impl<F: File> Exchange<F> {
+    /// Starts it.
+    pub fn start(&mut self, request: &Request<'_>, now: Now, cx: &Cx<'_, F>) -> Step<F> {
+        let mut decoded = cx.scratch.decoded.borrow_mut();
+        match request.path(&mut decoded) {
+            Ok(path) => {
+                let asked = Asked { path: &path, request, rules: &cx.site.content };
+                self.begin(&asked, Search::start(&asked), now, cx)
+            }
+            Err(refusal) => Step::Reply(Reply::without_file(refusal)),
+        }
+    }
+
+    #[inline(never)]
+    fn begin(&mut self, asked: &Asked<'_>, first: Found<F>, now: Now, cx: &Cx<'_, F>) -> Step<F> {
+        let step = self.look(asked, first, now, cx);
+        if !matches!(step, Step::Reply(_)) {
+            self.request.keep(asked.request, asked.path);
+        }
+        step
+    }
+
+    /// Goes on with what it waited for.
+    ///
+    /// # Panics
+    /// If it did not wait for that.
+    #[cold]
+    pub fn resume(&mut self, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) -> Step<F> {
+        let brought = match supply {
+            Supply::Opened(found) => {
+                cx.tally.add(Counter::Opens, 1);
+                cx.tally.add(Counter::OpenSiblings, count(self.siblings));
+                match found {
+                    Err(fault) => match self.hold(fault, cx) {
+                        Ok(Some(step)) => return step,
+                        Ok(None) => Brought::Nothing,
+                        Err(fault) => Brought::Opened(Err(fault)),
+                    },
+                    found => Brought::Opened(found),
+                }
+            }
+            Supply::Read(buffer, read) => {
+                cx.tally.add(Counter::Reads, 1);
+                if read.is_ok() {
+                    cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
+                }
+                let filled = self.fill(&buffer, read);
+                cx.scratch.give_read_buffer(buffer);
+                match filled {
+                    Filled::Part => return self.read_part(cx),
+                    Filled::Brought(brought) => brought,
+                    // Nothing has been sent, but what was opened is no longer what is there.
+                    Filled::Shrank if !mem::replace(&mut self.shrank, true) => Brought::Changed,
+                    Filled::Shrank => return Step::Cut,
+                }
+            }
+            Supply::Stat(found) => self.checked(found),
+            Supply::Again => Brought::Nothing,
+            Supply::GivenUp => Brought::Opened(Err(self.held.take().expect("it was told to hold"))),
+        };
+        let kept = mem::take(&mut self.request);
+        let conditions = kept.conditions();
+        let (request, path) = (kept.request(&conditions), kept.path());
+        let asked = Asked { path: &path, request: &request, rules: &cx.site.content };
+        let found = self.supplied(&asked, brought, now, cx);
+        let step = self.look(&asked, found, now, cx);
+        self.request = kept;
+        step
+    }
+
+    /// A name could not be opened now. If it will be tried again, `Ok`: with nothing, at once. If
+    /// there was no descriptor: at once if the cache had one to spare, otherwise in a while, when
+    /// another exchange may have ended; what is there should not be refused because many others are
+    /// being served. If somebody else was at the file: in a while, when they may have finished. If
+    /// it is not there and the root is being replaced: in a while, when the new one is served.
     ///
     /// # Errors
     /// What is the matter, if it was tried often enough, or for another fault.
-    #[cold]
-    pub(crate) fn hold(
-        &mut self,
-        fault: OpenFault,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) -> Result<(), OpenFault> {
+    fn hold(&mut self, fault: OpenFault, cx: &Cx<'_, F>) -> Result<Option<Step<F>>, OpenFault> {
         let (tries_max, last) = match fault {
             // What is known is served.
             OpenFault::Exhausted | OpenFault::Busy if self.pending.is_none() => {
@@ -121,242 +385,129 @@ impl<F: File> Conn<F> {
             OpenFault::RootReplaced => (ROOT_TRIES_MAX, OpenFault::NotFound),
             _ => return Err(fault),
         };
-        let work = self.work_mut(cx);
-        if work.tries >= tries_max {
+        if self.tries >= tries_max {
             return Err(last);
         }
         if fault == OpenFault::Exhausted && cx.cache.relieve(&cx.tally) {
-            self.resume_kept(Supply::Nothing, now, cx);
-        } else {
-            work.tries += 1;
-            work.held = Some(last);
-            self.pending = None;
-            self.set_state(State::Hold, now.tick.after(OPEN_RETRY_MS));
+            return Ok(None);
         }
-        Ok(())
-    }
-
-    /// The disk does not answer, and nothing has been sent yet: says so, then ends.
-    #[cold]
-    pub(crate) fn give_up_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
+        self.tries += 1;
+        self.held = Some(last);
         self.pending = None;
-        let work = self.work_mut(cx);
-        let head = &work.stash[work.at..][..mem::take(&mut work.head_bytes)];
-        let head = parse_request(head, &head_limits(cx.site));
-        work.head_only = head.is_ok_and(|head| head.method == Method::Head);
-        (work.open, work.opened, work.at, work.seen) = (None, None, 0, 0);
-        work.body = Vec::new();
-        work.stash.clear();
-        let status = Status::SERVICE_UNAVAILABLE;
-        self.answer_last(CloseReason::DiskDeadline, |terms| terms.nothing(status), now, cx);
-        self.settle(cx);
+        Ok(Some(Step::Hold(OPEN_RETRY_MS)))
     }
 
-    /// The waiting is over, and a name could still not be opened.
-    #[cold]
-    pub(crate) fn give_up_opening(&mut self, now: Now, cx: &Cx<'_, F>) {
-        let fault = self.work_mut(cx).held.take().expect("it is set with the state");
-        self.resume_kept(Supply::Opened(Err(fault)), now, cx);
-    }
-
-    /// Looks for what answers, as far as memory knows; asks the disk for the rest. `first` is how
-    /// far the search has come, and what it found there.
-    ///
-    /// Inlined where a request starts and where it resumes: the first is the path of every hit.
-    #[inline(always)]
-    fn answer(
-        &mut self,
-        head: &RequestHead<'_>,
-        now: Now,
-        cx: &Cx<'_, F>,
-        first: impl FnOnce(&mut Self, &Asked<'_>) -> (Search, Found<F>),
-    ) {
-        let course = Course::of(head, self.is_last(cx), cx.site);
-        let terms = terms(head, &course, now, cx);
-        if course.is_too_large() {
-            return self.turn_down(Refusal::ContentTooLarge, head, &course, now, cx);
+    /// The part of a body that was asked for has come, or could not be read.
+    fn fill(&mut self, bytes: &[u8], read: Result<(), Fault>) -> Filled<F> {
+        let file = self.pending.take().expect("a file is pending while its body is read");
+        let mut body = mem::take(&mut self.body);
+        if let Err(fault) = read {
+            return Filled::Brought(Brought::Unreadable(fault));
         }
-        let Target::Path(raw) = head.names else {
-            let refusal = Refusal::Head(HeadFault::Target);
-            return self.turn_down(refusal, head, &course, now, cx);
-        };
-        let mut decoded = cx.scratch.decoded.borrow_mut();
-        // By reference: a path is seven words.
-        let path = &decode_path(raw, &mut decoded);
-        let Ok(path) = path else {
-            return self.turn_down(Refusal::Path, head, &course, now, cx);
-        };
-        let asked = Asked { path, head, rules: &cx.site.content };
-        let (search, found) = first(self, &asked);
-        let hit = match &found {
-            Found::Next(next) if next.is_itself() => {
-                self.hit(asked.path.relative, Role::Itself, &asked, &terms, now, cx)
+        if bytes.len() as u64 != self.part {
+            return Filled::Shrank;
+        }
+        let len = file.coded(self.coding).map_or(0, |coded| coded.len());
+        let whole = if self.part == len {
+            bytes
+        } else {
+            let room = usize::try_from(len).unwrap_or(usize::MAX) - body.len();
+            if body.try_reserve_exact(room).is_err() {
+                return Filled::Brought(Brought::Unreadable(Fault::Other(NO_MEMORY)));
             }
-            Found::Next(next) => self.hit_other(*next, &asked, &terms, now, cx),
-            _ => None,
-        };
-        match hit {
-            Some((status, body_bytes)) => {
-                self.respond(status, body_bytes, head, &course, now, cx);
+            body.extend_from_slice(bytes);
+            if (body.len() as u64) < len {
+                (self.body, self.pending) = (body, Some(file));
+                return Filled::Part;
             }
-            None => self.answer_otherwise(search, found, &asked, &course, now, cx),
-        }
+            &body
+        };
+        let mut file = Arc::try_unwrap(file).unwrap_or_else(|shared| (*shared).clone());
+        file.fill(self.coding, whole);
+        Filled::Brought(Brought::Filled(Arc::new(file)))
     }
 
-    /// Answers with the file that is remembered by `name`, in its `role`, if that needs nothing
-    /// more: its status and how many bytes of body it has.
-    #[inline(always)]
-    fn hit(
-        &mut self,
-        name: &[u8],
-        role: Role,
-        asked: &Asked<'_>,
-        terms: &Terms<'_>,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) -> Option<(Status, u64)> {
-        let mut hit = None;
-        if cx.site.caching.enabled {
-            cx.cache.hit(name, now.tick, &cx.tally, &mut |file| {
-                if file.redated() != now.unix {
-                    Representation::redate(file, now.unix, &cx.scratch.date(now.unix));
-                }
-                let plan = plan(asked.head, file, role, cx.site.limits.ranges_max, now.unix);
-                let method = asked.head.method;
-                let fill = plan.fill(method, cx.site.caching.body_bytes_max);
-                if fill.is_none() && !plan.sends_file(method) {
-                    hit = Some(terms.planned_into(&plan, role, &mut self.out));
-                }
-                hit.is_some()
-            });
-        }
-        hit
+    /// Asks for what is missing of the body that is to be read, or for as much as is read at once.
+    fn read_part(&mut self, cx: &Cx<'_, F>) -> Step<F> {
+        let ((file, len), at) = (self.open_file(), self.body.len() as u64);
+        let part_max = cx.site.caching.read_bytes_max.max(1);
+        let part = usize::try_from(len - at).map_or(part_max, |left| left.min(part_max));
+        self.part = part as u64;
+        let buffer = cx.scratch.take_read_buffer(part);
+        Step::Read(ReadReq { file, at, len: self.part, buffer })
     }
 
-    /// [`hit`](Self::hit) by a name that must be put together, such as an index name.
+    fn checked(&mut self, found: Result<FileId, Fault>) -> Brought<F> {
+        let file = self.pending.take().expect("a file is pending while it is looked at");
+        let same = file.coded(self.coding).is_some_and(|coded| found == Ok(coded.id));
+        if same { Brought::Checked(file) } else { Brought::Changed }
+    }
+
+    /// Looks for what answers, as far as memory knows; asks the disk for the rest. `found` is what
+    /// the search has found so far.
     #[inline(never)]
-    fn hit_other(
+    fn look(
         &mut self,
-        search: Search,
         asked: &Asked<'_>,
-        terms: &Terms<'_>,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) -> Option<(Status, u64)> {
-        let mut room = cx.scratch.candidate.borrow_mut();
-        self.hit(search.name(asked, &mut room), search.role(), asked, terms, now, cx)
-    }
-
-    /// [`answer`](Self::answer) when it takes more than one look into memory. With a file that is
-    /// remembered it answers what [`hit`](Self::hit) would: both send what `plan` says.
-    #[inline(never)]
-    fn answer_otherwise(
-        &mut self,
-        mut search: Search,
         mut found: Found<F>,
-        asked: &Asked<'_>,
-        course: &Course,
         now: Now,
         cx: &Cx<'_, F>,
-    ) {
-        let terms = terms(asked.head, course, now, cx);
-        let (head, limits) = (asked.head, &cx.site.limits);
-        let mut vouched = self.work().is_some_and(|work| work.vouched);
+    ) -> Step<F> {
+        let (request, limits) = (asked.request, &cx.site.limits);
         let reply = loop {
             found = match found {
                 Found::Next(next) => {
-                    search = next;
-                    vouched = false;
-                    match self.look_up(search, asked, now, cx) {
-                        Some(entry) => search.consider(asked, entry),
-                        None => return,
+                    self.search = next;
+                    self.vouched = false;
+                    match self.look_up(asked, now, cx) {
+                        Ok(entry) => next.consider(asked, entry),
+                        Err(open) => return Step::Open(open),
                     }
                 }
                 Found::File(file, role) => {
-                    let plan = plan(head, &file, role, limits.ranges_max, now.unix);
-                    if let Some(coding) = plan.fill(head.method, cx.site.caching.body_bytes_max) {
-                        return self.ask_of_file(State::Fill, file, coding, search, now, cx);
+                    let plan = plan(request, &file, role, limits.ranges_max, now.unix);
+                    let coding = plan.coded.coding;
+                    if plan.fill(request.method, cx.site.caching.body_bytes_max).is_some() {
+                        (self.pending, self.coding) = (Some(file), coding);
+                        self.body = Vec::new();
+                        return self.read_part(cx);
                     }
                     // The facts may be as old as the cache lets them be, its bytes are of now:
                     // with those facts they are sent only if the file still has them.
-                    if !vouched && plan.sends_file(head.method) {
-                        let coding = plan.coded.coding;
-                        return self.ask_of_file(State::Check, file, coding, search, now, cx);
+                    if !self.vouched && plan.sends_file(request.method) {
+                        (self.pending, self.coding) = (Some(file), coding);
+                        return Step::Stat(self.open_file().0);
                     }
-                    break terms.planned(&plan, role);
+                    let shape = plan.shape;
+                    break Reply::File(FileReply { file, coding, shape, role });
                 }
-                Found::Redirect => break terms.redirect(asked.path),
-                Found::Nothing(status) => break terms.nothing(status),
+                Found::Redirect => break Reply::Redirect(location(asked.path)),
+                Found::Nothing(status) => break Reply::Nothing(status),
             };
         };
-        self.respond_rarely(reply, head, course, now, cx);
+        Step::Reply(reply)
     }
 
-    /// What memory knows of a name; otherwise asks the disk and returns `None`.
-    #[inline(always)]
+    /// What memory knows of the name that is looked at, or what the disk is to be asked.
     fn look_up(
         &mut self,
-        search: Search,
         asked: &Asked<'_>,
         now: Now,
         cx: &Cx<'_, F>,
-    ) -> Option<Entry<F>> {
-        if search.is_itself() {
-            return self.look_up_name(asked.path.relative, search, now, cx);
-        }
-        self.look_up_other(search, asked, now, cx)
-    }
-
-    #[inline(never)]
-    fn look_up_other(
-        &mut self,
-        search: Search,
-        asked: &Asked<'_>,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) -> Option<Entry<F>> {
+    ) -> Result<Entry<F>, OpenReq> {
         let mut room = cx.scratch.candidate.borrow_mut();
-        let name = search.name(asked, &mut room);
-        self.look_up_name(name, search, now, cx)
-    }
-
-    #[inline(always)]
-    fn look_up_name(
-        &mut self,
-        name: &[u8],
-        search: Search,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) -> Option<Entry<F>> {
-        if !cx.site.caching.enabled {
-            self.ask_open(name, None, search, now, cx);
-            return None;
+        let name = self.search.name(asked, &mut room);
+        self.pending = None;
+        if cx.site.caching.enabled {
+            match cx.cache.get(name, now.tick, &cx.tally) {
+                Lookup::Fresh(entry) => return Ok(entry),
+                Lookup::Stale(Entry::File(file)) => self.pending = Some(file),
+                Lookup::Stale(_) | Lookup::Miss => {}
+            }
         }
-        match cx.cache.get(name, now.tick, &cx.tally) {
-            Lookup::Fresh(entry) => return Some(entry),
-            Lookup::Stale(Entry::File(file)) => self.ask_open(name, Some(file), search, now, cx),
-            Lookup::Stale(_) | Lookup::Miss => self.ask_open(name, None, search, now, cx),
-        }
-        None
-    }
-
-    #[cold]
-    fn ask_open(
-        &mut self,
-        name: &[u8],
-        stale: Option<Arc<Representation<F>>>,
-        search: Search,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) {
-        let siblings = content::siblings(name, cx.site);
-        self.pending = stale;
-        self.set_state(State::Find, now.tick.after(cx.site.deadlines.disk_ms_max));
-        let work = self.work_mut(cx);
-        work.search = search;
-        work.siblings = siblings;
-        work.asked = now;
-        work.open = Some(OpenReq { path: name.into(), siblings });
+        self.siblings = content::siblings(name, cx.site);
+        self.asked = now;
+        Err(OpenReq { path: name.into(), siblings: self.siblings })
     }
 
     /// Takes what the disk brought, remembers it, and goes on with the search.
@@ -364,39 +515,39 @@ impl<F: File> Conn<F> {
     fn supplied(
         &mut self,
         asked: &Asked<'_>,
-        search: Search,
-        supply: Supply<F>,
+        brought: Brought<F>,
         now: Now,
         cx: &Cx<'_, F>,
     ) -> Found<F> {
         let mut room = cx.scratch.candidate.borrow_mut();
+        let search = self.search;
         let name = search.name(asked, &mut room);
         let rules = &cx.site.caching;
-        self.work_mut(cx).vouched = !matches!(supply, Supply::Opened(Err(_)));
-        let (entry, opened) = match supply {
-            Supply::Nothing => return Found::Next(search),
-            Supply::Changed => {
-                self.work_mut(cx).opened = None;
+        self.vouched = !matches!(brought, Brought::Opened(Err(_)));
+        let (entry, opened) = match brought {
+            Brought::Nothing => return Found::Next(search),
+            Brought::Changed => {
+                self.opened = None;
                 cx.cache.remove(name, &cx.tally);
                 return Found::Next(search);
             }
-            Supply::Unreadable(fault) => {
-                self.work_mut(cx).opened = None;
+            Brought::Unreadable(fault) => {
+                self.opened = None;
                 if let Fault::Other(errno) = fault {
                     cx.log.fault(&FileFault { path: name, wanted: Wanted::Read, errno });
                 }
                 return Found::Nothing(Status::INTERNAL_SERVER_ERROR);
             }
-            Supply::Checked(file) => (Entry::File(file), None),
-            Supply::Filled(file) => {
-                let opened = self.work_mut(cx).opened.take();
+            Brought::Checked(file) => (Entry::File(file), None),
+            Brought::Filled(file) => {
+                let opened = self.opened.take();
                 if rules.enabled && opened.is_none() {
                     cx.cache.fill(name, &file, &cx.tally);
                 }
                 (Entry::File(file), opened)
             }
-            Supply::Opened(found) => {
-                self.work_mut(cx).tries = 0;
+            Brought::Opened(found) => {
+                self.tries = 0;
                 if let Err(OpenFault::Other(errno)) = found {
                     cx.log.fault(&FileFault { path: name, wanted: Wanted::Open, errno });
                 }
@@ -404,11 +555,11 @@ impl<F: File> Conn<F> {
                 let entry = self.entry(name, found, now, cx);
                 // What the disk says was true at some time since it was asked: of two who asked,
                 // who asked later knows better, whoever hears first.
-                let at = self.work_mut(cx).asked.tick;
+                let at = self.asked.tick;
                 // A body that is about to be read belongs to the entry: it is remembered once,
                 // whole.
-                if rules.enabled && will_fill(asked.head, search, &entry, now, cx) {
-                    self.work_mut(cx).opened = opened.then_some(at);
+                if rules.enabled && will_fill(asked.request, search, &entry, now, cx) {
+                    self.opened = opened.then_some(at);
                     opened = false;
                 }
                 (entry, opened.then_some(at))
@@ -429,14 +580,14 @@ impl<F: File> Conn<F> {
         cx: &Cx<'_, F>,
     ) -> Entry<F> {
         let stale = self.pending.take();
-        let asked_unix = self.work_mut(cx).asked.unix;
         match found {
             Ok(Opened::File { file, siblings }) => {
                 let siblings = worthwhile(&file, siblings);
                 if let Some(stale) = stale.filter(|stale| stale.is_same(&file, &siblings)) {
                     return Entry::File(stale);
                 }
-                let file = Representation::new(name, file, siblings, cx.site, now, asked_unix);
+                let asked = self.asked.unix;
+                let file = Representation::new(name, file, siblings, cx.site, now, asked);
                 Entry::File(Arc::new(file))
             }
             Ok(Opened::Directory) => Entry::Directory,
@@ -448,204 +599,18 @@ impl<F: File> Conn<F> {
         }
     }
 
-    #[inline(never)]
-    fn ask_of_file(
-        &mut self,
-        state: State,
-        file: Arc<Representation<F>>,
-        coding: Option<Coding>,
-        search: Search,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) {
-        self.pending = Some(file);
-        self.set_state(state, now.tick.after(cx.site.deadlines.disk_ms_max));
-        let work = self.work_mut(cx);
-        work.search = search;
-        work.fill = coding;
-        if state == State::Fill {
-            work.body = Vec::new();
-            self.ask_part(now, cx);
+    /// The open file of the coding that is wanted of the pending one, and its length.
+    fn open_file(&self) -> (F, u64) {
+        let coded = self.pending.as_ref().and_then(|file| file.coded(self.coding));
+        match coded.map(|coded| (&coded.body, coded.len())) {
+            Some((Body::File(open), len)) => (open.clone(), len),
+            _ => unreachable!("a file is pending while it is read or looked at"),
         }
-    }
-
-    /// Asks for what is missing of the body that is to be read, or for as much as is read at once.
-    pub(crate) fn ask_part(&mut self, now: Now, cx: &Cx<'_, F>) {
-        let (_, len) = self.pending_file();
-        self.set_state(State::Fill, now.tick.after(cx.site.deadlines.disk_ms_max));
-        let part_max = cx.site.caching.read_bytes_max.max(1);
-        let work = self.work_mut(cx);
-        let left = len - work.body.len() as u64;
-        let part = usize::try_from(left).map_or(part_max, |left| left.min(part_max));
-        work.part = part as u64;
-        work.buffer = cx.scratch.take_read_buffer(part);
-    }
-
-    /// The part of a body that was asked for has come, or could not be read.
-    pub(crate) fn filled(
-        &mut self,
-        bytes: &[u8],
-        read: Result<(), Fault>,
-        cx: &Cx<'_, F>,
-    ) -> Filled<F> {
-        let file = self.pending.take().expect("a file is pending while its body is read");
-        let work = self.work_mut(cx);
-        let (coding, mut body) = (work.fill, mem::take(&mut work.body));
-        if let Err(fault) = read {
-            return Filled::Supply(Supply::Unreadable(fault));
-        }
-        if bytes.len() as u64 != work.part {
-            return Filled::Shrank;
-        }
-        let len = file.coded(coding).map_or(0, |coded| coded.len());
-        let whole = if work.part == len {
-            bytes
-        } else {
-            let room = usize::try_from(len).unwrap_or(usize::MAX) - body.len();
-            if body.try_reserve_exact(room).is_err() {
-                return Filled::Supply(Supply::Unreadable(Fault::Other(NO_MEMORY)));
-            }
-            body.extend_from_slice(bytes);
-            if (body.len() as u64) < len {
-                work.body = body;
-                self.pending = Some(file);
-                return Filled::Part;
-            }
-            &body
-        };
-        let mut file = Arc::try_unwrap(file).unwrap_or_else(|shared| (*shared).clone());
-        file.fill(coding, whole);
-        Filled::Supply(Supply::Filled(Arc::new(file)))
-    }
-
-    /// A file has become shorter since it was opened, which may have been long ago: true the first
-    /// time that it happens to an exchange.
-    #[cold]
-    pub(crate) fn looks_again(&mut self, cx: &Cx<'_, F>) -> bool {
-        let this = self.requests;
-        mem::replace(&mut self.work_mut(cx).shrank_in, this) != this
-    }
-
-    /// Sends what is in the outbox, after the request's content has been discarded.
-    #[inline(always)]
-    fn respond(
-        &mut self,
-        status: Status,
-        body_bytes: u64,
-        head: &RequestHead<'_>,
-        course: &Course,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) {
-        self.promise(status, body_bytes);
-        self.after = course.after;
-        self.reason = if self.draining { CloseReason::Drained } else { CloseReason::Finished };
-        if course.content == Announced::Some {
-            self.set_state(State::Content, now.tick.after(cx.site.deadlines.head_ms_max));
-            let content = Content::new(head.body, cx.site.limits.drain_body_bytes_max);
-            let work = self.work_mut(cx);
-            (work.content, work.head_only) = (content, head.method == Method::Head);
-        } else {
-            self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
-        }
-    }
-
-    /// Sends a reply likewise; out of the way of hits.
-    #[inline(never)]
-    fn respond_rarely(
-        &mut self,
-        reply: Reply<F>,
-        head: &RequestHead<'_>,
-        course: &Course,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) {
-        self.out = reply.outbox;
-        self.respond(reply.status, reply.body_bytes, head, course, now, cx);
-    }
-
-    /// Refuses a request that was understood; its connection may go on.
-    #[cold]
-    fn turn_down(
-        &mut self,
-        refusal: Refusal,
-        head: &RequestHead<'_>,
-        course: &Course,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) {
-        self.note_refusal(refusal);
-        let reply = terms(head, course, now, cx).refusal(refusal);
-        self.respond_rarely(reply, head, course, now, cx);
-    }
-
-    /// Refuses a request and ends the connection: where the next one would start is not known.
-    pub(crate) fn refuse(
-        &mut self,
-        refusal: Refusal,
-        reason: CloseReason,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) {
-        self.note_refusal(refusal);
-        self.answer_last(reason, |terms| terms.refusal(refusal), now, cx);
-    }
-
-    /// Answers what no exchange can follow: sends a page, then ends the connection.
-    fn answer_last(
-        &mut self,
-        reason: CloseReason,
-        page: impl FnOnce(&Terms<'_>) -> Reply<F>,
-        now: Now,
-        cx: &Cx<'_, F>,
-    ) {
-        let head_only = self.work().is_some() && mem::take(&mut self.work_mut(cx).head_only);
-        let terms = Terms {
-            site: cx.site,
-            scratch: cx.scratch,
-            now,
-            persistence: Persistence::Close,
-            head_only,
-        };
-        let reply = page(&terms);
-        self.out = reply.outbox;
-        self.after = After::Linger;
-        self.reason = reason;
-        self.promise(reply.status, reply.body_bytes);
-        self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
-    }
-
-    /// True if this exchange is the last of its connection, whatever the request says.
-    #[inline(always)]
-    fn is_last(&self, cx: &Cx<'_, F>) -> bool {
-        let requests_max = cx.site.limits.requests_max;
-        self.draining || requests_max > 0 && self.requests >= requests_max
-    }
-}
-
-/// What became of a body that was read.
-pub(crate) enum Filled<F> {
-    /// It goes to the exchange.
-    Supply(Supply<F>),
-    /// There is more of it.
-    Part,
-    /// It is shorter than the file was.
-    Shrank,
-}
-
-#[inline(always)]
-fn terms<'a, F>(head: &RequestHead<'_>, course: &Course, now: Now, cx: &Cx<'a, F>) -> Terms<'a> {
-    Terms {
-        site: cx.site,
-        scratch: cx.scratch,
-        now,
-        persistence: course.persistence,
-        head_only: head.method == Method::Head,
     }
 }
 
 fn will_fill<F: File>(
-    head: &RequestHead<'_>,
+    request: &Request<'_>,
     search: Search,
     entry: &Entry<F>,
     now: Now,
@@ -654,8 +619,8 @@ fn will_fill<F: File>(
     let Entry::File(file) = entry else {
         return false;
     };
-    let plan = plan(head, file, search.role(), cx.site.limits.ranges_max, now.unix);
-    plan.fill(head.method, cx.site.caching.body_bytes_max).is_some()
+    let plan = plan(request, file, search.role(), cx.site.limits.ranges_max, now.unix);
+    plan.fill(request.method, cx.site.caching.body_bytes_max).is_some()
 }
 
 /// True for faults of the moment, which say nothing of the file and are not remembered.
@@ -664,6 +629,35 @@ fn passes(fault: OpenFault) -> bool {
 }
 
 /// How many codings.
-pub(crate) fn count(codings: Codings) -> u64 {
+fn count(codings: Codings) -> u64 {
     Coding::ALL.into_iter().map(|coding| u64::from(codings.has(coding))).sum()
+}
+
+/// The reference to the same path with a slash.
+///
+/// It is relative and starts with `./`: whatever the path, it leads nowhere but to its own
+/// directory on the same host, and its first segment is no scheme.
+fn location(path: &Path<'_>) -> Vec<u8> {
+    let segment = path.raw.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let mut location = Vec::with_capacity(segment.len() + 8);
+    location.extend_from_slice(b"./");
+    write_encoded(&mut location, segment);
+    location.push(b'/');
+    if let Some(query) = path.query {
+        location.push(b'?');
+        write_encoded(&mut location, query);
+    }
+    location
+}
+
+/// Appends a path segment or query, encoding what browsers would not leave alone (RFC 3986 §3.3).
+fn write_encoded(out: &mut Vec<u8>, text: &[u8]) {
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {
+            out.push(byte);
+        } else {
+            let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
+            out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
 }

@@ -1,23 +1,22 @@
 //! The decisions behind one response, in words: for `regatta explain`.
 use crate::{
-    Entry, Refusal, Representation, Scratch, Site, content,
+    CachingRules, Cx, Exchange, FileReply, LocalCache, NoLog, Refusal, Reply, Request, Scratch,
+    Site, Step, Supply,
     course::{After, Announced, Course, head_limits},
-    entry::worthwhile,
-    plan::{Shape, plan},
-    reply::{Persistence, Reply, Terms, needs_file},
-    resolve::{Asked, Found, Role, Search},
+    plan::Shape,
+    reply::{Persistence, Terms},
 };
 use alloc::{
     format,
     string::{String, ToString},
-    sync::Arc,
     vec::Vec,
 };
-use core::fmt;
+use core::{fmt, sync::atomic::AtomicU64};
 use regatta_http::{
-    h1::{RequestHead, parse_request},
-    target::{PathFault, Target, decode_path},
+    h1::parse_request,
+    target::{Path, PathFault, Target, decode_path},
 };
+use regatta_metrics::{Arena, Tally};
 use regatta_op::{Coding, File, Now, OpenFault, OpenReq, Opened};
 
 /// What would be answered, and why.
@@ -62,7 +61,7 @@ struct Explainer<'a, F> {
     decisions: Vec<Decision>,
     open: &'a mut dyn FnMut(&OpenReq) -> Result<Opened<F>, OpenFault>,
     site: &'a Site,
-    scratch: &'a Scratch,
+    scratch: &'a Scratch<F>,
     now: Now,
 }
 
@@ -77,100 +76,79 @@ impl<F: File> Explainer<'_, F> {
             Ok(head) => head,
             Err(fault) => {
                 self.say("request", format!("refused, {}; the connection ends", fault.reason()));
-                return bytes(self.refusing().refusal::<F>(Refusal::Head(fault)));
+                return self.head(Reply::Refused(Refusal::Head(fault)), Persistence::Close);
             }
         };
         self.say("request", format!("{} {}", head.method_text, shown(head.target)));
-        let course = Course::of_any(&head, false, self.site);
+        let course = Course::of(&head, false, self.site);
         let ending = match course.after {
             After::KeepAlive => "goes on after the response",
             After::Linger => "ends; what the peer still sends is discarded",
             After::Close => "ends, as the request asks",
         };
         self.say("connection", ending);
-        if course.content == Announced::Some {
+        if let Announced::Some(_) = course.content {
             self.say("content", "read and discarded before the response");
         }
-        let terms = Terms {
-            site: self.site,
-            scratch: self.scratch,
-            now: self.now,
-            persistence: course.persistence,
-            head_only: true,
-        };
-        if course.is_too_large() {
+        let request = course.request(&head);
+        if request.too_large {
             self.say("content", "longer than limits.drain_body_bytes_max");
         }
-        if !needs_file(&head) {
-            let Some(refusal) = Refusal::without_file(&head, &course) else {
-                return bytes(terms.options::<F>());
-            };
-            self.say("answer", format!("refused, {}", refusal.reason()));
-            return bytes(terms.refusal::<F>(refusal));
+        if request.needs_file() {
+            self.path(head.names);
         }
-        if course.is_too_large() {
-            return bytes(terms.refusal::<F>(Refusal::ContentTooLarge));
-        }
-        self.target(&head, &terms)
+        let reply = self.exchange(&request);
+        self.reply(&reply);
+        self.head(reply, course.persistence)
     }
 
-    fn target(&mut self, head: &RequestHead<'_>, terms: &Terms<'_>) -> Vec<u8> {
+    fn path(&mut self, target: Target<'_>) {
         let mut room = Vec::new();
-        let path = match head.names {
+        let path = match target {
             Target::Path(raw) => decode_path(raw, &mut room).map_err(PathFault::reason),
             Target::Server | Target::Tunnel => Err("it has none"),
         };
-        let path = match path {
-            Ok(path) => path,
-            Err(why) => {
-                self.say("path", format!("refused, {why}"));
-                return bytes(terms.refusal::<F>(Refusal::Path));
-            }
-        };
-        self.say("path", quoted(path.relative));
-        if path.hidden && !self.site.content.dotfiles {
-            self.say("path", "a name starts with a dot (content.dotfiles is off)");
-        }
-        let asked = Asked { path: &path, head, rules: &self.site.content };
-        let mut found = Search::start(&asked);
-        loop {
-            found = match found {
-                Found::Next(search) => {
-                    let entry = self.look_up(search, &asked);
-                    search.consider(&asked, entry)
-                }
-                Found::File(file, role) => return self.file(head, &file, role, terms),
-                Found::Redirect => {
-                    self.say("answer", "a directory; its name should end in a slash");
-                    return bytes(terms.redirect::<F>(&path));
-                }
-                Found::Nothing(status) => {
-                    self.say("answer", format!("nothing, {} {}", status.0, status.reason()));
-                    return bytes(terms.nothing::<F>(status));
+        match path {
+            Err(why) => self.say("path", format!("refused, {why}")),
+            Ok(Path { relative, hidden, .. }) => {
+                self.say("path", quoted(relative));
+                if hidden && !self.site.content.dotfiles {
+                    self.say("path", "a name starts with a dot (content.dotfiles is off)");
                 }
             }
         }
     }
 
-    fn look_up(&mut self, search: Search, asked: &Asked<'_>) -> Entry<F> {
-        let mut room = Vec::new();
-        let name = search.name(asked, &mut room);
-        let req = OpenReq { path: name.into(), siblings: content::siblings(name, self.site) };
-        let found = (self.open)(&req);
-        let (entry, what) = match found {
-            Ok(Opened::File { file, siblings }) => {
-                let now = self.now;
-                self.siblings(name, &file, &siblings);
-                let siblings = worthwhile(&file, siblings);
-                let file = Representation::new(name, file, siblings, self.site, now, now.unix);
-                let what = format!("a file of {} bytes", file.identity().len());
-                (Entry::File(Arc::new(file)), what)
-            }
-            Ok(Opened::Directory) => (Entry::Directory, "a directory".to_string()),
-            Err(fault) => (Entry::Missing(fault), fault_text(fault)),
-        };
-        self.say("look", format!("{}, {}: {what}", quoted(name), search.reason()));
-        entry
+    /// Drives the exchange that a connection would, without a cache and without bodies.
+    fn exchange(&mut self, request: &Request<'_>) -> Reply<F> {
+        let caching =
+            CachingRules { enabled: false, body_bytes_max: 0, ..self.site.caching.clone() };
+        let cache = LocalCache::new(&caching, 0);
+        let site = Site { caching, ..self.site.clone() };
+        let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+        let tally = Tally::Owned(Arena::create(&words, 1).slot(0));
+        let cx = Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: self.scratch };
+        let mut exchange = Exchange::default();
+        let mut step = exchange.start(request, self.now, &cx);
+        loop {
+            let supply = match step {
+                Step::Reply(reply) => return reply,
+                Step::Open(req) => {
+                    let found = (self.open)(&req);
+                    if let Ok(Opened::File { file, siblings }) = &found {
+                        self.siblings(&req.path, file, siblings);
+                    }
+                    let (name, why) = (quoted(&req.path), exchange.reason());
+                    self.say("look", format!("{name}, {why}: {}", found_text(&found)));
+                    Supply::Opened(found)
+                }
+                Step::Hold(_) => Supply::GivenUp,
+                Step::Read(_) | Step::Stat(_) | Step::Cut => {
+                    unreachable!("no body is kept, and all files are opened just now")
+                }
+            };
+            step = exchange.resume(supply, self.now, &cx);
+        }
     }
 
     /// Says of siblings what their owner may not know.
@@ -190,23 +168,31 @@ impl<F: File> Explainer<'_, F> {
         }
     }
 
-    fn file(
-        &mut self,
-        head: &RequestHead<'_>,
-        file: &Representation<F>,
-        role: Role,
-        terms: &Terms<'_>,
-    ) -> Vec<u8> {
-        let codings = file.codings();
+    fn reply(&mut self, reply: &Reply<F>) {
+        match reply {
+            Reply::File(reply) => self.file(reply),
+            Reply::Redirect(_) => {
+                self.say("answer", "a directory; its name should end in a slash");
+            }
+            Reply::Nothing(status) => {
+                self.say("answer", format!("nothing, {} {}", status.0, status.reason()));
+            }
+            Reply::Refused(refusal) => self.say("answer", format!("refused, {}", refusal.reason())),
+            Reply::Options => self.say("answer", "the methods that are served"),
+        }
+    }
+
+    fn file(&mut self, reply: &FileReply<F>) {
+        let codings = reply.file.codings();
         let names = Coding::ALL.into_iter().filter(|&coding| codings.has(coding));
         let names: Vec<_> = names.map(Coding::name).collect();
         let names = if names.is_empty() { "none".into() } else { names.join(", ") };
-        let plan = plan(head, file, role, self.site.limits.ranges_max, self.now.unix);
-        let chosen = plan.coded.coding.map_or("identity", Coding::name);
+        let chosen = reply.coding.map_or("identity", Coding::name);
         self.say("codings", format!("precompressed {names}; chosen {chosen}"));
-        self.say("validator", shown(plan.coded.etag_text()));
-        let len = plan.coded.len();
-        let answer = match &plan.shape {
+        let coded = reply.coded();
+        self.say("validator", shown(coded.etag_text()));
+        let len = coded.len();
+        let answer = match &reply.shape {
             Shape::Whole => format!("all {len} bytes"),
             Shape::One(range) => format!("bytes {} to {}", range.first, range.last),
             Shape::Many(ranges) => format!("{} ranges", ranges.len()),
@@ -219,22 +205,22 @@ impl<F: File> Explainer<'_, F> {
         } else {
             self.say("body", "sent from the file");
         }
-        bytes(terms.planned(&plan, role))
     }
 
-    fn refusing(&self) -> Terms<'_> {
-        Terms {
-            site: self.site,
-            scratch: self.scratch,
-            now: self.now,
-            persistence: Persistence::Close,
-            head_only: true,
-        }
+    /// The head of a response, as HTTP/1 has it.
+    fn head(&self, reply: Reply<F>, persistence: Persistence) -> Vec<u8> {
+        let (site, scratch, now) = (self.site, self.scratch, self.now);
+        let terms = Terms { site, scratch, now, persistence, head_only: true };
+        terms.response(reply).outbox.into_buffer()
     }
 }
 
-fn bytes<F>(reply: Reply<F>) -> Vec<u8> {
-    reply.outbox.into_buffer()
+fn found_text<F: File>(found: &Result<Opened<F>, OpenFault>) -> String {
+    match found {
+        Ok(Opened::File { file, .. }) => format!("a file of {} bytes", file.id().len),
+        Ok(Opened::Directory) => "a directory".to_string(),
+        Err(fault) => fault_text(*fault),
+    }
 }
 
 /// Bytes as text on a terminal: what has no place there is escaped, and quotes stay as they are.

@@ -1,9 +1,8 @@
 //! Bytes in: heads and contents, found in what came, and what is kept until more comes.
 use crate::{
-    Conn, Cx, Refusal,
+    Conn, Cx, Refusal, Supply,
     conn::State,
     course::{After, head_limits},
-    exchange::Supply,
     work::{Content, ContentFault},
 };
 use alloc::vec::Vec;
@@ -13,10 +12,8 @@ use regatta_op::{CloseReason, File, Now};
 
 /// What became of the head that bytes start with.
 enum Headed {
-    /// It is answered, or what came is refused: so many bytes are done with.
-    Answered(usize),
-    /// The disk is asked: so many bytes are kept, and parsed again when it has answered.
-    Waits(usize),
+    /// Its exchange has started, or what came is refused: so many bytes are done with.
+    Taken(usize),
     /// Its end has not come.
     More,
 }
@@ -60,14 +57,9 @@ impl<F: File> Conn<F> {
             let rest = &bytes[used..];
             match self.state() {
                 State::Head => match self.next_head(rest, seen, now, cx) {
-                    Headed::Answered(len) => {
+                    Headed::Taken(len) => {
                         seen = 0;
                         used += len;
-                    }
-                    Headed::Waits(len) => {
-                        seen = 0;
-                        self.work_mut(cx).head_bytes = len;
-                        break;
                     }
                     Headed::More => {
                         seen = rest.len();
@@ -95,12 +87,7 @@ impl<F: File> Conn<F> {
         let fault = match parsed {
             Ok(true) => {
                 self.on_head(&head, now, cx);
-                let len = head.head_bytes;
-                return if self.waits_for_disk() {
-                    Headed::Waits(len)
-                } else {
-                    Headed::Answered(len)
-                };
+                return Headed::Taken(head.head_bytes);
             }
             Ok(false) if bytes.len() <= limits.head_bytes_max => {
                 if seen == 0 {
@@ -112,7 +99,7 @@ impl<F: File> Conn<F> {
             Err(fault) => fault,
         };
         self.on_no_head(Refusal::Head(fault), CloseReason::BadRequest, now, cx);
-        Headed::Answered(bytes.len())
+        Headed::Taken(bytes.len())
     }
 
     /// Discards content from the front of `bytes`, and returns how much.
@@ -130,13 +117,13 @@ impl<F: File> Conn<F> {
                 used
             }
             Err(fault) => {
-                work.content = Content::None;
+                let head_only = self.drop_content(cx);
                 self.drop_out(cx);
                 let (refusal, reason) = match fault {
                     ContentFault::TooLarge => (Refusal::ContentTooLarge, CloseReason::Finished),
                     ContentFault::Malformed => (Refusal::Chunks, CloseReason::BadRequest),
                 };
-                self.refuse(refusal, reason, now, cx);
+                self.refuse(refusal, reason, head_only, now, cx);
                 0
             }
         }
@@ -150,27 +137,13 @@ impl<F: File> Conn<F> {
         self.keep_stash(stash, at + used, seen, cx);
     }
 
-    /// Goes on with the exchange whose head is kept, now that the disk has answered.
-    pub(crate) fn resume_kept(&mut self, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
-        let work = self.work_mut(cx);
-        let (stash, start, len) = (mem::take(&mut work.stash), work.at, work.head_bytes);
-        let end = start + len;
-        self.resume(&stash[start..end], supply, now, cx);
-        if self.waits_for_disk() {
-            return self.keep_stash(stash, start, 0, cx);
-        }
-        self.work_mut(cx).head_bytes = 0;
-        let Advance { used, seen } = self.advance(&stash[end..], 0, now, cx);
-        self.keep_stash(stash, end + used, seen, cx);
-    }
-
     /// Keeps what comes while a descriptor is awaited; too much of it ends the waiting.
     #[cold]
     fn on_early(&mut self, bytes: &[u8], now: Now, cx: &Cx<'_, F>) {
         let work = self.work_mut(cx);
         work.stash.extend_from_slice(bytes);
-        if work.stash.len() - work.at - work.head_bytes > cx.site.limits.head_bytes_max {
-            self.give_up_opening(now, cx);
+        if work.stash.len() - work.at > cx.site.limits.head_bytes_max {
+            self.resume(Supply::GivenUp, now, cx);
         }
     }
 
@@ -204,12 +177,7 @@ impl<F: File> Conn<F> {
     /// True if what comes after the request in progress will be looked at.
     fn reads_on(&self) -> bool {
         match self.state() {
-            State::Head
-            | State::Find
-            | State::Fill
-            | State::Check
-            | State::Hold
-            | State::Content => true,
+            State::Head | State::Disk | State::Hold | State::Content => true,
             State::Send | State::Warm => self.after == After::KeepAlive,
             State::Shut | State::Linger | State::Close => false,
         }

@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod answer;
 mod cache;
-mod conditional;
 mod conn;
 mod content;
 mod course;
@@ -17,24 +17,24 @@ mod exchange;
 mod explain;
 mod inbox;
 mod local_cache;
-mod negotiate;
 mod pack;
 mod plan;
 mod range;
 mod record;
 mod refusal;
 mod reply;
+mod request;
 mod resolve;
 mod scratch;
 mod sieve;
 mod site;
 mod validator;
-mod wire;
 mod work;
 
 pub use cache::{Cache, Entry, Lookup};
 pub use conn::{Conn, Cx};
 pub use entry::{Body, Coded, Representation};
+pub use exchange::{Exchange, FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
 pub use local_cache::{
     LocalCache, RELIEF_ENTRIES, STALE_PERIODS_MAX, SWEEP_ENTRIES, SWEEP_PAUSE_MS, SWEEP_REMOVALS,
@@ -42,9 +42,9 @@ pub use local_cache::{
 pub use pack::{CODINGS, packed_alike};
 pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
 pub use refusal::Refusal;
+pub use request::{Destination, Request};
 pub use scratch::Scratch;
 pub use sieve::{Link, Queue, Rank, Totals};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, READ_BYTES_MAX, Site,
 };
-pub use wire::Wire;

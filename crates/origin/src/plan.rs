@@ -1,14 +1,13 @@
 //! Pure: a request and a file make the shape of the response.
-use crate::{Body, Coded, Representation, conditional, negotiate, resolve::Role};
+use crate::{Body, Coded, Representation, Request, resolve::Role};
+use alloc::vec::Vec;
 use regatta_http::{
-    Method, Status,
-    conditional::{Verdict, evaluate, range_applies},
-    h1::RequestHead,
+    FieldLines, Method, Status,
+    conditional::{Validators, Verdict, evaluate, range_applies},
+    negotiate::{self, Choice},
     range::{ByteRange, Selection, select},
 };
 use regatta_op::{Coding, File};
-
-use alloc::vec::Vec;
 
 /// What is sent of which coding of a file.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub(crate) enum Shape {
 /// Decides what to send of `file`, in the order of RFC 9110 §13.2.2.
 #[inline(always)]
 pub(crate) fn plan<'a, F: File>(
-    head: &RequestHead<'_>,
+    request: &Request<'_>,
     file: &'a Representation<F>,
     role: Role,
     ranges_max: usize,
@@ -44,32 +43,33 @@ pub(crate) fn plan<'a, F: File>(
     if role == Role::NotFound {
         return Plan { coded: file.identity(), shape: Shape::Whole };
     }
-    let coded = if head.accept_encoding.is_absent() {
+    let coded = if request.accept_encoding.is_absent() {
         file.identity()
     } else {
-        negotiate::choose(head, file)
+        choose(request.accept_encoding, file)
     };
-    if head.conditions.is_empty() && head.range.is_none() {
+    if request.conditions.is_empty() && request.range.is_none() {
         return Plan { coded, shape: Shape::Whole };
     }
-    let shape = shape(head, coded, ranges_max, now_unix);
+    let shape = shape(request, coded, ranges_max, now_unix);
     Plan { coded, shape }
 }
 
 #[inline(never)]
-fn shape<F>(head: &RequestHead<'_>, coded: &Coded<F>, ranges_max: usize, now_unix: u64) -> Shape {
-    let validators = conditional::validators(coded);
-    match evaluate(head.method, &head.conditions, &validators, now_unix) {
+fn shape<F>(request: &Request<'_>, coded: &Coded<F>, ranges_max: usize, now_unix: u64) -> Shape {
+    let validators =
+        Validators { etag: Some(coded.etag()), modified_secs: Some(coded.modified_secs) };
+    match evaluate(request.method, request.conditions, &validators, now_unix) {
         Verdict::NotModified => return Shape::NotModified,
         Verdict::PreconditionFailed => return Shape::Refused(Status::PRECONDITION_FAILED),
         Verdict::Proceed => {}
     }
     // RFC 9110 §14.2: Range means nothing in other methods, so HEAD tells what GET without it
     // does.
-    match head.range {
+    match request.range {
         Some(value)
-            if head.method == Method::Get
-                && range_applies(head.conditions.if_range, &validators, now_unix) =>
+            if request.method == Method::Get
+                && range_applies(request.conditions.if_range, &validators, now_unix) =>
         {
             match select(value, coded.len(), ranges_max) {
                 Selection::Whole => Shape::Whole,
@@ -79,6 +79,26 @@ fn shape<F>(head: &RequestHead<'_>, coded: &Coded<F>, ranges_max: usize, now_uni
             }
         }
         _ => Shape::Whole,
+    }
+}
+
+/// The coding to send of a file; the file as it is where the request names none that there is.
+fn choose<'a, F: File>(
+    accept_encoding: FieldLines<'_>,
+    file: &'a Representation<F>,
+) -> &'a Coded<F> {
+    let mut available = [file.identity(); 3];
+    let mut names = [""; 3];
+    let mut count = 0;
+    for coding in Coding::ALL {
+        if let Some(coded) = file.coded(Some(coding)) {
+            (available[count], names[count]) = (coded, coding.name());
+            count += 1;
+        }
+    }
+    match negotiate::choose(accept_encoding, &names[..count]) {
+        Choice::Coding(at) => available[at],
+        Choice::Identity => file.identity(),
     }
 }
 

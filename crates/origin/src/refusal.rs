@@ -1,9 +1,5 @@
 //! Why a request is refused, whatever file it asks for.
-use crate::course::Course;
-use regatta_http::{
-    Method, Status,
-    h1::{HeadFault, RequestHead},
-};
+use regatta_http::{Status, h1::HeadFault};
 
 /// Why a request is refused, whatever file it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,17 +25,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Why a request that [`needs_file`](crate::reply::needs_file) says needs no file is refused;
-    /// `None`: it is not.
-    pub(crate) fn without_file(head: &RequestHead<'_>, course: &Course) -> Option<Self> {
-        match head.method {
-            Method::Other => Some(Self::UnknownMethod),
-            Method::Get | Method::Head => Some(Self::Expectation),
-            Method::Options => course.is_too_large().then_some(Self::ContentTooLarge),
-            _ => Some(Self::Method),
-        }
-    }
-
     /// The status to answer with.
     #[must_use]
     pub const fn status(self) -> Status {

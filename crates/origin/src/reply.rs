@@ -1,6 +1,6 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
-    Body, Coded, Refusal, Scratch, Site,
+    Body, Coded, FileReply, Refusal, Reply, Scratch, Site,
     entry::{NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
     plan::{Plan, Shape},
     range::{Boundary, write_content_range, write_unsatisfied_range},
@@ -9,17 +9,10 @@ use crate::{
 use alloc::vec::Vec;
 use regatta_http::{
     Status,
-    h1::{Expectation, RequestHead, end_head, write_decimal, write_decimal_field, write_field},
+    h1::{end_head, write_decimal, write_decimal_field, write_field},
     range::ByteRange,
-    target::Path,
 };
 use regatta_op::{File, Now, Outbox, Segment};
-
-/// True if a file is looked for: `GET` and `HEAD` that expect nothing unknown.
-#[inline]
-pub(crate) fn needs_file(head: &RequestHead<'_>) -> bool {
-    head.method.is_get_or_head() && head.expectation != Expectation::Unknown
-}
 
 /// The methods that are served.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
@@ -36,10 +29,9 @@ pub(crate) enum Persistence {
 }
 
 /// The terms on which any response of an exchange is sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct Terms<'a, F> {
     pub(crate) site: &'a Site,
-    pub(crate) scratch: &'a Scratch,
+    pub(crate) scratch: &'a Scratch<F>,
     pub(crate) now: Now,
     pub(crate) persistence: Persistence,
     /// True for `HEAD`: the same fields and no body.
@@ -47,19 +39,35 @@ pub(crate) struct Terms<'a> {
 }
 
 /// A response, ready to be sent.
-#[derive(Debug)]
-pub(crate) struct Reply<F> {
+pub(crate) struct Response<F> {
     pub(crate) outbox: Outbox<F>,
     pub(crate) status: Status,
     /// Bytes of body in the outbox.
     pub(crate) body_bytes: u64,
 }
 
-impl Terms<'_> {
+impl<F: File> Terms<'_, F> {
+    /// The response that an exchange has come to.
+    pub(crate) fn response(&self, reply: Reply<F>) -> Response<F> {
+        match reply {
+            Reply::File(FileReply { file, coding, shape, role }) => {
+                let coded = file.coded(coding).expect("it was chosen of this file");
+                self.planned(&Plan { coded, shape }, role)
+            }
+            Reply::Redirect(location) => self.page(Status::MOVED_PERMANENTLY, "", |out| {
+                // No Cache-Control: it has no validator that a cache could ask with.
+                write_field(out, "Location", &location);
+            }),
+            Reply::Options => self.options(),
+            Reply::Refused(refusal) => self.refusal(refusal),
+            Reply::Nothing(status) => self.nothing(status),
+        }
+    }
+
     /// Puts the response that a plan describes into `outbox`, which must be empty: its status, and
     /// how many bytes of body it has.
     #[inline(always)]
-    pub(crate) fn planned_into<F: File>(
+    pub(crate) fn planned_into(
         &self,
         plan: &Plan<'_, F>,
         role: Role,
@@ -75,12 +83,7 @@ impl Terms<'_> {
 
     /// 200 with all of a file.
     #[inline(always)]
-    fn whole<F: File>(
-        &self,
-        coded: &Coded<F>,
-        role: Role,
-        outbox: &mut Outbox<F>,
-    ) -> (Status, u64) {
+    fn whole(&self, coded: &Coded<F>, role: Role, outbox: &mut Outbox<F>) -> (Status, u64) {
         if let Body::Memory(whole) = &coded.body
             && let Some(bytes) = whole.dated(self.now.unix)
             && role == Role::Itself
@@ -94,12 +97,7 @@ impl Terms<'_> {
     }
 
     /// [`whole`](Self::whole) for what is not kept in one piece with this head.
-    fn pieces<F: File>(
-        &self,
-        coded: &Coded<F>,
-        role: Role,
-        outbox: &mut Outbox<F>,
-    ) -> (Status, u64) {
+    fn pieces(&self, coded: &Coded<F>, role: Role, outbox: &mut Outbox<F>) -> (Status, u64) {
         let mut out = self.scratch.take_buffer();
         let copied = match &coded.body {
             Body::Memory(whole) if self.copies(whole.body()) => whole.body(),
@@ -126,14 +124,14 @@ impl Terms<'_> {
 
     /// The response that a plan describes, whatever it is.
     #[inline(never)]
-    pub(crate) fn planned<F: File>(&self, plan: &Plan<'_, F>, role: Role) -> Reply<F> {
+    pub(crate) fn planned(&self, plan: &Plan<'_, F>, role: Role) -> Response<F> {
         let coded = plan.coded;
         match &plan.shape {
             Shape::Whole if role == Role::NotFound => self.not_found(coded),
             Shape::Whole => {
                 let mut outbox = Outbox::default();
                 let (status, body_bytes) = self.whole(coded, role, &mut outbox);
-                Reply { outbox, status, body_bytes }
+                Response { outbox, status, body_bytes }
             }
             Shape::One(range) => self.one(coded, range, role),
             Shape::Many(ranges) => self.many(coded, ranges, role),
@@ -143,7 +141,7 @@ impl Terms<'_> {
                 self.scratch.patch_date(&mut out, NOT_MODIFIED_DATE_AT, self.now.unix);
                 vary(&mut out, role);
                 self.amend(&mut out);
-                Reply { outbox: Outbox::new(out), status: Status::NOT_MODIFIED, body_bytes: 0 }
+                Response { outbox: Outbox::new(out), status: Status::NOT_MODIFIED, body_bytes: 0 }
             }
             Shape::Refused(status) => self.page(*status, "", |out| {
                 if *status == Status::RANGE_NOT_SATISFIABLE {
@@ -154,7 +152,7 @@ impl Terms<'_> {
     }
 
     /// 206 with one range.
-    fn one<F: File>(&self, coded: &Coded<F>, range: &ByteRange, role: Role) -> Reply<F> {
+    fn one(&self, coded: &Coded<F>, range: &ByteRange, role: Role) -> Response<F> {
         let mut out = self.start(Status::PARTIAL_CONTENT);
         write_decimal_field(&mut out, "Content-Length", range.len());
         write_content_range(&mut out, range, coded.len());
@@ -171,11 +169,11 @@ impl Terms<'_> {
         if let Body::File(file) = &coded.body {
             outbox.push(Segment::File { file: file.clone(), at: range.first, len: range.len() });
         }
-        Reply { outbox, status: Status::PARTIAL_CONTENT, body_bytes: range.len() }
+        Response { outbox, status: Status::PARTIAL_CONTENT, body_bytes: range.len() }
     }
 
     /// 206 with several ranges: `multipart/byteranges`.
-    fn many<F: File>(&self, coded: &Coded<F>, ranges: &[ByteRange], role: Role) -> Reply<F> {
+    fn many(&self, coded: &Coded<F>, ranges: &[ByteRange], role: Role) -> Response<F> {
         let boundary = Boundary::new(self.scratch.boundary());
         let part = |(at, range)| boundary.part(coded, range, at == 0);
         let parts: Vec<_> = ranges.iter().enumerate().map(part).collect();
@@ -209,11 +207,11 @@ impl Terms<'_> {
                 outbox
             }
         };
-        Reply { outbox, status: Status::PARTIAL_CONTENT, body_bytes }
+        Response { outbox, status: Status::PARTIAL_CONTENT, body_bytes }
     }
 
     /// 404 with the site's own page.
-    fn not_found<F: File>(&self, coded: &Coded<F>) -> Reply<F> {
+    fn not_found(&self, coded: &Coded<F>) -> Response<F> {
         let mut out = self.start(Status::NOT_FOUND);
         write_decimal_field(&mut out, "Content-Length", coded.len());
         out.extend_from_slice(coded.type_line());
@@ -223,23 +221,23 @@ impl Terms<'_> {
         self.amend(&mut out);
         let mut outbox = Outbox::new(out);
         if self.head_only {
-            return Reply { outbox, status: Status::NOT_FOUND, body_bytes: 0 };
+            return Response { outbox, status: Status::NOT_FOUND, body_bytes: 0 };
         }
         outbox.push(match &coded.body {
             Body::Memory(whole) => whole.body_segment(),
             Body::File(file) => Segment::File { file: file.clone(), at: 0, len: coded.len() },
         });
-        Reply { outbox, status: Status::NOT_FOUND, body_bytes: coded.len() }
+        Response { outbox, status: Status::NOT_FOUND, body_bytes: coded.len() }
     }
 
     /// A small page that says a status and `why`, which must be a constant: nothing that the peer
     /// sent is ever in a body. `fields` adds field lines.
-    fn page<F>(
+    fn page(
         &self,
         status: Status,
         why: &'static str,
         fields: impl FnOnce(&mut Vec<u8>),
-    ) -> Reply<F> {
+    ) -> Response<F> {
         let mut body = Vec::with_capacity(160);
         let mut code = Vec::with_capacity(40);
         write_decimal(&mut code, u64::from(status.0));
@@ -262,14 +260,14 @@ impl Terms<'_> {
         end_head(&mut out);
         self.amend(&mut out);
         if self.head_only {
-            return Reply { outbox: Outbox::new(out), status, body_bytes: 0 };
+            return Response { outbox: Outbox::new(out), status, body_bytes: 0 };
         }
         out.extend_from_slice(&body);
-        Reply { outbox: Outbox::new(out), status, body_bytes: body.len() as u64 }
+        Response { outbox: Outbox::new(out), status, body_bytes: body.len() as u64 }
     }
 
     /// A status that only says that nothing answers, with the fields that go with it.
-    pub(crate) fn nothing<F>(&self, status: Status) -> Reply<F> {
+    fn nothing(&self, status: Status) -> Response<F> {
         self.page(status, "", |out| match status {
             Status::NOT_FOUND => {
                 self.write_caching(out);
@@ -281,7 +279,7 @@ impl Terms<'_> {
     }
 
     /// The response to a request that is refused.
-    pub(crate) fn refusal<F>(&self, refusal: Refusal) -> Reply<F> {
+    fn refusal(&self, refusal: Refusal) -> Response<F> {
         self.page(refusal.status(), refusal.reason(), |out| {
             if refusal == Refusal::Method {
                 // RFC 9110 §15.5.6.
@@ -291,32 +289,12 @@ impl Terms<'_> {
     }
 
     /// The answer to `OPTIONS`: 204 and what is allowed (RFC 9110 §9.3.7).
-    pub(crate) fn options<F>(&self) -> Reply<F> {
+    fn options(&self) -> Response<F> {
         let mut out = self.start(Status::NO_CONTENT);
         write_field(&mut out, "Allow", ALLOW);
         end_head(&mut out);
         self.amend(&mut out);
-        Reply { outbox: Outbox::new(out), status: Status::NO_CONTENT, body_bytes: 0 }
-    }
-
-    /// 301 to the same path with a slash.
-    ///
-    /// The reference is relative and starts with `./`: whatever the path, it leads nowhere but to
-    /// its own directory on the same host, and its first segment is no scheme.
-    pub(crate) fn redirect<F>(&self, path: &Path<'_>) -> Reply<F> {
-        let segment = path.raw.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        let mut location = Vec::with_capacity(segment.len() + 8);
-        location.extend_from_slice(b"./");
-        write_encoded(&mut location, segment);
-        location.push(b'/');
-        if let Some(query) = path.query {
-            location.push(b'?');
-            write_encoded(&mut location, query);
-        }
-        self.page(Status::MOVED_PERMANENTLY, "", |out| {
-            // No Cache-Control: it has no validator that a cache could ask with.
-            write_field(out, "Location", &location);
-        })
+        Response { outbox: Outbox::new(out), status: Status::NO_CONTENT, body_bytes: 0 }
     }
 
     fn start(&self, status: Status) -> Vec<u8> {
@@ -394,16 +372,4 @@ fn vary(out: &mut Vec<u8>, role: Role) {
 fn slice<'a>(bytes: &'a [u8], range: &ByteRange) -> &'a [u8] {
     let at = |place: u64| usize::try_from(place).expect("a range lies within its body");
     &bytes[at(range.first)..=at(range.last)]
-}
-
-/// Appends a path segment or query, encoding what browsers would not leave alone (RFC 3986 §3.3).
-fn write_encoded(out: &mut Vec<u8>, text: &[u8]) {
-    for &byte in text {
-        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {
-            out.push(byte);
-        } else {
-            let digit = |nibble: u8| b"0123456789ABCDEF"[usize::from(nibble)];
-            out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! From a path to the files that may answer for it, one after another.
-use crate::{ContentRules, Entry, Representation};
+use crate::{ContentRules, Entry, Representation, Request};
 use alloc::{sync::Arc, vec::Vec};
-use regatta_http::{Status, h1::RequestHead, target::Path};
+use regatta_http::{Status, target::Path};
 use regatta_op::OpenFault;
 
 /// How far the search has come: which name is looked at.
@@ -31,7 +31,7 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) path: &'a Path<'a>,
-    pub(crate) head: &'a RequestHead<'a>,
+    pub(crate) request: &'a Request<'a>,
     pub(crate) rules: &'a ContentRules,
 }
 
@@ -195,18 +195,5 @@ fn is_navigation(asked: &Asked<'_>) -> bool {
     if name.contains(&b'.') && !name.ends_with(b".html") {
         return false;
     }
-    let named = |name: &'static str| {
-        asked.head.fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
-    };
-    // A browser says for what it asks; others name the type.
-    if let Some(destination) = named("sec-fetch-dest").next() {
-        return [&b"document"[..], b"iframe", b"frame"].contains(&destination.value);
-    }
-    named("accept").any(|field| field.value.split(|&b| b == b',').any(is_html))
-}
-
-/// True for a member of `Accept` that is `text/html`, whatever its parameters.
-fn is_html(member: &[u8]) -> bool {
-    let media_type = member.split(|&byte| byte == b';').next().unwrap_or_default();
-    media_type.trim_ascii().eq_ignore_ascii_case(b"text/html")
+    asked.request.destination.is_document()
 }

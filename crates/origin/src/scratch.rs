@@ -1,12 +1,13 @@
 //! What the connections of one worker lend each other: buffers, the formatted date, boundaries.
-use crate::{READ_BYTES_MAX, work::Work};
+use crate::{READ_BYTES_MAX, answer::Ongoing, work::Work};
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::{Cell, RefCell};
-use core::{fmt, hash::Hasher as _, mem};
+use core::{fmt, hash::Hasher as _};
 use regatta_http::{
     date::{self, DATE_BYTES},
     h1::Seen,
 };
+use regatta_op::Op;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// The most buffers kept for later.
@@ -20,12 +21,13 @@ const READ_BUFFERS_MAX: usize = 8;
 
 /// Buffers and small state shared by the connections of one worker, so that a response on a cache
 /// hit allocates nothing. Not for sharing between threads.
-pub struct Scratch {
+pub struct Scratch<F> {
     buffers: RefCell<Vec<Vec<u8>>>,
     /// Those that are lent to who reads files.
     read_buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
     works: RefCell<Vec<Box<Work>>>,
+    ongoing: RefCell<Vec<Box<Ongoing<F>>>>,
     /// Where paths are decoded, and where names of candidates are put together.
     pub(crate) decoded: RefCell<Vec<u8>>,
     pub(crate) candidate: RefCell<Vec<u8>>,
@@ -38,7 +40,7 @@ pub struct Scratch {
     boundaries: Cell<u64>,
 }
 
-impl Scratch {
+impl<F> Scratch<F> {
     /// An empty pool. `boundary_key` is [`crate::Site::boundary_key`].
     #[must_use]
     pub fn new(boundary_key: u128) -> Self {
@@ -46,6 +48,7 @@ impl Scratch {
             buffers: RefCell::default(),
             read_buffers: RefCell::default(),
             works: RefCell::default(),
+            ongoing: RefCell::default(),
             decoded: RefCell::default(),
             candidate: RefCell::default(),
             seen: RefCell::default(),
@@ -98,11 +101,25 @@ impl Scratch {
     }
 
     pub(crate) fn give_work(&self, mut work: Box<Work>) {
-        self.give_read_buffer(mem::take(&mut work.buffer));
         let mut works = self.works.borrow_mut();
         if works.len() < BUFFERS_MAX && work.capacity() <= BUFFER_BYTES_MAX {
             work.clear();
             works.push(work);
+        }
+    }
+
+    pub(crate) fn take_ongoing(&self) -> Box<Ongoing<F>> {
+        self.ongoing.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_ongoing(&self, mut ongoing: Box<Ongoing<F>>) {
+        if let Some(Op::Read(_, req)) = ongoing.op.take() {
+            self.give_read_buffer(req.buffer);
+        }
+        ongoing.exchange.clear();
+        let mut kept = self.ongoing.borrow_mut();
+        if kept.len() < BUFFERS_MAX && ongoing.exchange.capacity() <= BUFFER_BYTES_MAX {
+            kept.push(ongoing);
         }
     }
 
@@ -138,7 +155,7 @@ impl Scratch {
     }
 }
 
-impl fmt::Debug for Scratch {
+impl<F> fmt::Debug for Scratch<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scratch")
             .field("buffers", &self.buffers.borrow().len())
@@ -156,10 +173,10 @@ mod tests {
     #[test]
     fn boundaries_depend_on_the_whole_key() {
         let keys = [0, 1, 1 << 64, u128::MAX];
-        let scratches = keys.map(Scratch::new);
+        let scratches = keys.map(Scratch::<u64>::new);
         let boundaries: BTreeSet<u128> =
             (0..400).map(|at| scratches[at % scratches.len()].boundary()).collect();
         assert_eq!(boundaries.len(), 400);
-        assert_eq!(Scratch::new(7).boundary(), Scratch::new(7).boundary());
+        assert_eq!(Scratch::<u64>::new(7).boundary(), Scratch::<u64>::new(7).boundary());
     }
 }

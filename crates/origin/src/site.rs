@@ -5,6 +5,7 @@ use core::fmt;
 /// What is served, how, and within which limits.
 ///
 /// Every field is public: the server fills them from its table of options, tests from `default`.
+#[derive(Clone)]
 pub struct Site {
     /// Bounds on what a peer may send.
     pub limits: Limits,

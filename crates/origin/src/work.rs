@@ -1,10 +1,8 @@
-//! What a connection needs only while a request is not answered from one receive and one send.
-use crate::{record::Note, resolve::Search};
+//! What a connection needs only while it has received more than it is done with.
 use alloc::vec::Vec;
 use regatta_http::{chunked::Decoder, h1};
-use regatta_op::{Coding, Codings, Now, OpenFault, OpenReq, Tick};
 
-/// State that most exchanges do without; kept in a box, which goes back to the pool when it holds
+/// State that most requests do without; kept in a box, which goes back to the pool when it holds
 /// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
@@ -13,64 +11,29 @@ pub(crate) struct Work {
     pub(crate) at: usize,
     /// How many of the unused bytes have been looked at for the end of a head.
     pub(crate) seen: usize,
-    /// Length of the head at `at` that is being answered, kept because the disk is asked; else 0.
-    pub(crate) head_bytes: usize,
-    /// How far the search for what answers it has come.
-    pub(crate) search: Search,
-    /// The siblings that were to be opened last.
-    pub(crate) siblings: Codings,
-    /// What is to be opened next.
-    pub(crate) open: Option<OpenReq>,
-    /// When the disk was asked to open it.
-    pub(crate) asked: Now,
-    /// How often it could not be opened.
-    pub(crate) tries: u32,
-    /// What is the answer if that does not end.
-    pub(crate) held: Option<OpenFault>,
-    /// When the disk was asked for the pending file by this exchange; `None` if it was known
-    /// before.
-    pub(crate) opened: Option<Tick>,
-    /// The last request, by its number, whose file was shorter than it should have been.
-    pub(crate) shrank_in: u32,
-    /// The file that the disk has brought is what was there just now.
-    pub(crate) vouched: bool,
-    /// Which coding of the pending file is to be read, or looked at.
-    pub(crate) fill: Option<Coding>,
-    /// How many bytes of it are to be read next, and the buffer that is lent for them.
-    pub(crate) part: u64,
-    pub(crate) buffer: Vec<u8>,
-    /// What has been read of it, if it takes more than one read.
-    pub(crate) body: Vec<u8>,
     /// Content of the request that is still to be discarded.
     pub(crate) content: Content,
     /// True while that request is a `HEAD`: what refuses its content has no body either.
     pub(crate) head_only: bool,
     /// Bytes discarded after our half was closed.
     pub(crate) lingered: u32,
-    /// What the log will be told.
-    pub(crate) note: Note,
 }
 
 impl Work {
     /// True if there is nothing to keep it for.
     pub(crate) fn is_spare(&self) -> bool {
-        self.at == self.stash.len()
-            && self.head_bytes == 0
-            && self.content == Content::None
-            && !self.note.is_taken()
+        self.at == self.stash.len() && self.content == Content::None
     }
 
-    /// Makes it as new, but for the room that its buffers have.
+    /// Makes it as new, but for the room that its buffer has.
     pub(crate) fn clear(&mut self) {
         self.stash.clear();
-        self.note.clear();
-        let (stash, note) = (core::mem::take(&mut self.stash), core::mem::take(&mut self.note));
-        *self = Self { stash, note, ..Self::default() };
+        *self = Self { stash: core::mem::take(&mut self.stash), ..Self::default() };
     }
 
-    /// Bytes of memory held by its buffers.
+    /// Bytes of memory held by its buffer.
     pub(crate) fn capacity(&self) -> usize {
-        self.stash.capacity() + self.note.capacity()
+        self.stash.capacity()
     }
 }
 

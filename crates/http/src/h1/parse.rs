@@ -6,7 +6,7 @@
 //! | [`parse_into`] | what `Seen` has not seen | `Seen`, [`parse_first`] |
 //! | `line_into` | a request line before fields that `Seen` has seen | `Seen` |
 //! | [`parse_first`] | a head with anything behind it | [`parse_request`], fuzzing |
-//! | [`parse_request`] | one whole head: again when the disk has answered | `origin`, `explain` |
+//! | [`parse_request`] | one whole head | `explain` |
 use super::{
     Body, FIELDS_MAX, FIELDS_USUAL, Scan,
     framing::{Ambiguous, Framing},

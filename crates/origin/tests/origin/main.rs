@@ -4,6 +4,7 @@
 mod answers;
 mod caching;
 mod closing;
+mod exchanging;
 mod explaining;
 mod framing;
 mod ranges;

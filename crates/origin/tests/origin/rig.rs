@@ -44,7 +44,7 @@ impl FakeFile {
         Rc::strong_count(&self.0)
     }
 
-    fn bytes(&self, at: u64, len: u64) -> Vec<u8> {
+    pub(crate) fn bytes(&self, at: u64, len: u64) -> Vec<u8> {
         let bytes = self.0.1.borrow();
         let start = usize::try_from(at).unwrap().min(bytes.len());
         let end = usize::try_from(at + len).unwrap().min(bytes.len());
@@ -113,7 +113,7 @@ impl Log for TestLog {
 pub(crate) struct Rig {
     pub(crate) site: Site,
     pub(crate) cache: LocalCache<FakeFile>,
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: Scratch<FakeFile>,
     pub(crate) log: TestLog,
     pub(crate) files: RefCell<BTreeMap<Vec<u8>, FakeFile>>,
     pub(crate) faults: RefCell<BTreeMap<Vec<u8>, OpenFault>>,

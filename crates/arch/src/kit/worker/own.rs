@@ -24,7 +24,7 @@ pub struct Own<'a> {
     /// Its counters.
     pub tally: Tally<'a>,
     log: Box<dyn WorkerLog>,
-    scratch: Scratch,
+    scratch: Scratch<StaticFile>,
 }
 
 impl<'a> Own<'a> {

@@ -1,0 +1,190 @@
+//! From a head to its response: the exchange in between, and what is sent when there is none.
+use crate::{
+    Conn, Cx, Refusal, Reply, Step, Supply,
+    conn::State,
+    course::{After, Announced, Course},
+    exchange::{Answer, Exchange, answer},
+    plan::Plan,
+    reply::{Persistence, Terms},
+    work::Content,
+};
+use regatta_http::{Status, h1::RequestHead};
+use regatta_metrics::Counter;
+use regatta_op::{CloseReason, File, Now, Op, Ticket};
+
+/// An exchange of a connection that is not answered at once, or of which the log will be told.
+#[derive(Debug)]
+pub(crate) struct Ongoing<F> {
+    pub(crate) exchange: Exchange<F>,
+    /// What it waits for, until that is out.
+    pub(crate) op: Option<Op<F>>,
+    /// What its request means for the connection.
+    pub(crate) course: Course,
+}
+
+impl<F> Default for Ongoing<F> {
+    fn default() -> Self {
+        Self { exchange: Exchange::default(), op: None, course: Course::default() }
+    }
+}
+
+impl<F: File> Conn<F> {
+    /// A request head has come in full.
+    #[inline]
+    pub(crate) fn on_head(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
+        cx.tally.add(Counter::Requests, 1);
+        self.requests = self.requests.saturating_add(1);
+        self.take_note(Some(head), now, cx);
+        let course = Course::of(head, self.is_last(cx), cx.site);
+        let terms = terms(&course, now, cx);
+        let out = &mut self.out;
+        let serve = |plan: &Plan<'_, F>, role| terms.planned_into(plan, role, out);
+        let ongoing = &mut self.ongoing;
+        let found = answer(&course.request(head), now, cx, serve, move || {
+            &mut ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
+        });
+        match found {
+            Answer::Hit((status, body_bytes)) => {
+                self.respond(status, body_bytes, &course, now, cx);
+            }
+            Answer::Step(step) => self.follow(step, &course, now, cx),
+        }
+    }
+
+    /// A request will never come in full, or what came is none.
+    pub(crate) fn on_no_head(
+        &mut self,
+        refusal: Refusal,
+        reason: CloseReason,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        cx.tally.add(Counter::Requests, 1);
+        self.take_note(None, now, cx);
+        self.refuse(refusal, reason, false, now, cx);
+    }
+
+    /// The exchange goes on with what it waited for, and then the connection with what came
+    /// meanwhile.
+    #[cold]
+    pub(crate) fn resume(&mut self, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
+        let last = self.is_last(cx);
+        let ongoing = self.ongoing.as_mut().expect("an exchange waits");
+        let course = if last { ongoing.course.ending() } else { ongoing.course };
+        let step = ongoing.exchange.resume(supply, now, cx);
+        self.follow(step, &course, now, cx);
+        if !self.waits_for_disk() && self.work().is_some() {
+            self.advance_stash(now, cx);
+        }
+    }
+
+    /// Does what an exchange says.
+    #[inline(never)]
+    fn follow(&mut self, step: Step<F>, course: &Course, now: Now, cx: &Cx<'_, F>) {
+        let op = match step {
+            Step::Reply(reply) => {
+                if let Reply::Refused(refusal) = reply {
+                    self.note_refusal(refusal);
+                }
+                let response = terms(course, now, cx).response(reply);
+                self.out = response.outbox;
+                self.respond(response.status, response.body_bytes, course, now, cx);
+                return self.settle(cx);
+            }
+            Step::Cut => return self.close(CloseReason::Truncated, now, cx),
+            Step::Hold(ms) => {
+                self.set_state(State::Hold, now.tick.after(ms));
+                None
+            }
+            Step::Open(req) => Some(Op::Open(Ticket::default(), req)),
+            Step::Read(req) => Some(Op::Read(Ticket::default(), req)),
+            Step::Stat(file) => Some(Op::Stat(Ticket::default(), file)),
+        };
+        if op.is_some() {
+            self.set_state(State::Disk, now.tick.after(cx.site.deadlines.disk_ms_max));
+        }
+        let ongoing = self.ongoing.as_mut().expect("an exchange waits");
+        (ongoing.op, ongoing.course) = (op, *course);
+    }
+
+    /// The disk does not answer, and nothing has been sent yet: says so, then ends.
+    #[cold]
+    pub(crate) fn give_up_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
+        let ongoing = self.ongoing.as_mut().expect("an exchange waits");
+        ongoing.exchange.abandon();
+        ongoing.op = None;
+        let head_only = ongoing.course.head_only;
+        self.drop_stash();
+        let reply = Reply::Nothing(Status::SERVICE_UNAVAILABLE);
+        self.answer_last(reply, CloseReason::DiskDeadline, head_only, now, cx);
+        self.settle(cx);
+    }
+
+    /// Sends what is in the outbox, after the request's content has been discarded.
+    #[inline(always)]
+    fn respond(
+        &mut self,
+        status: Status,
+        body_bytes: u64,
+        course: &Course,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        self.promise(status, body_bytes);
+        self.after = course.after;
+        self.reason = if self.draining { CloseReason::Drained } else { CloseReason::Finished };
+        if let Announced::Some(body) = course.content {
+            self.set_state(State::Content, now.tick.after(cx.site.deadlines.head_ms_max));
+            let content = Content::new(body, cx.site.limits.drain_body_bytes_max);
+            let work = self.work_mut(cx);
+            (work.content, work.head_only) = (content, course.head_only);
+        } else {
+            self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
+        }
+    }
+
+    /// Refuses a request and ends the connection: where the next one would start is not known.
+    pub(crate) fn refuse(
+        &mut self,
+        refusal: Refusal,
+        reason: CloseReason,
+        head_only: bool,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        self.note_refusal(refusal);
+        self.answer_last(Reply::Refused(refusal), reason, head_only, now, cx);
+    }
+
+    /// Answers what no exchange can follow, then ends the connection.
+    fn answer_last(
+        &mut self,
+        reply: Reply<F>,
+        reason: CloseReason,
+        head_only: bool,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
+        let (site, scratch) = (cx.site, cx.scratch);
+        let terms = Terms { site, scratch, now, persistence: Persistence::Close, head_only };
+        let response = terms.response(reply);
+        self.out = response.outbox;
+        self.after = After::Linger;
+        self.reason = reason;
+        self.promise(response.status, response.body_bytes);
+        self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
+    }
+
+    /// True if this exchange is the last of its connection, whatever the request says.
+    #[inline(always)]
+    fn is_last(&self, cx: &Cx<'_, F>) -> bool {
+        let requests_max = cx.site.limits.requests_max;
+        self.draining || requests_max > 0 && self.requests >= requests_max
+    }
+}
+
+#[inline(always)]
+fn terms<'a, F>(course: &Course, now: Now, cx: &Cx<'a, F>) -> Terms<'a, F> {
+    let Course { persistence, head_only, .. } = *course;
+    Terms { site: cx.site, scratch: cx.scratch, now, persistence, head_only }
+}

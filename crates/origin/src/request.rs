@@ -1,0 +1,260 @@
+//! What is asked for, in the words of RFC 9110 and in no protocol's bytes.
+use crate::Refusal;
+use alloc::vec::Vec;
+use core::ops::Range;
+use regatta_http::{
+    FieldLines, Fields, Method,
+    conditional::RequestConditions,
+    field::CopiedLines,
+    h1::HeadFault,
+    target::{Path, Target, decode_path},
+};
+
+/// What an exchange may know of a request: a view of what a protocol has parsed.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: Method,
+    /// What the request target names.
+    pub target: Target<'a>,
+    /// The conditional fields.
+    pub conditions: &'a RequestConditions<'a>,
+    /// `Range`
+    pub range: Option<&'a [u8]>,
+    /// `Accept-Encoding`
+    pub accept_encoding: FieldLines<'a>,
+    /// What it says of its destination.
+    pub destination: Destination<'a>,
+    /// True if `Expect` names what is not known here.
+    pub expects_unknown: bool,
+    /// True if its content is longer than what is discarded.
+    pub too_large: bool,
+}
+
+/// What the response is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Destination<'a> {
+    /// What these fields say, which are read only if it matters.
+    Fields(Fields<'a>),
+    /// True: a document to show.
+    Document(bool),
+}
+
+impl Destination<'_> {
+    /// True if the fields say that a document is wanted.
+    pub(crate) fn is_document(self) -> bool {
+        let fields = match self {
+            Self::Document(document) => return document,
+            Self::Fields(fields) => fields,
+        };
+        // A browser says for what it asks; others name the type.
+        if let Some(destination) = fields.get("sec-fetch-dest") {
+            return [&b"document"[..], b"iframe", b"frame"].contains(&destination);
+        }
+        let mut accepts = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
+        accepts.any(|field| field.value.split(|&b| b == b',').any(is_html))
+    }
+}
+
+/// True for a member of `Accept` that is `text/html`, whatever its parameters.
+fn is_html(member: &[u8]) -> bool {
+    let media_type = member.split(|&byte| byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"text/html")
+}
+
+impl Request<'_> {
+    /// The path of the file that is asked for; `room` is used if it must be decoded.
+    ///
+    /// # Errors
+    /// Why a request that names none is refused; `None` if it is one to the server itself.
+    #[inline(always)]
+    pub(crate) fn path<'b>(&'b self, room: &'b mut Vec<u8>) -> Result<Path<'b>, Option<Refusal>> {
+        if !self.needs_file() {
+            return Err(self.without_file());
+        }
+        let Target::Path(raw) = self.target else {
+            return Err(Some(Refusal::Head(HeadFault::Target)));
+        };
+        decode_path(raw, room).map_err(|_| Some(Refusal::Path))
+    }
+
+    /// True if a file is looked for.
+    #[inline(always)]
+    pub(crate) const fn needs_file(&self) -> bool {
+        self.method.is_get_or_head() && !self.expects_unknown && !self.too_large
+    }
+
+    /// Why it is refused where no file is looked for; `None`: it is not.
+    #[cold]
+    const fn without_file(&self) -> Option<Refusal> {
+        match self.method {
+            Method::Other => Some(Refusal::UnknownMethod),
+            Method::Get | Method::Head if self.expects_unknown => Some(Refusal::Expectation),
+            Method::Get | Method::Head | Method::Options if self.too_large => {
+                Some(Refusal::ContentTooLarge)
+            }
+            Method::Options => None,
+            _ => Some(Refusal::Method),
+        }
+    }
+}
+
+/// A request and its path, kept while its exchange waits: all text in one buffer, which holds no
+/// more than the request did, and its path once more.
+#[derive(Debug, Default)]
+pub(crate) struct OwnedRequest {
+    text: Vec<u8>,
+    method: Option<Method>,
+    relative: Range<usize>,
+    raw: Range<usize>,
+    trailing_slash: bool,
+    hidden: bool,
+    /// Query, `If-Modified-Since`, `If-Unmodified-Since`, `If-Range`, `Range`.
+    values: [Option<Range<usize>>; 5],
+    /// `If-Match`, `If-None-Match`, `Accept-Encoding`.
+    lines: [CopiedLines; 3],
+    document: bool,
+}
+
+impl OwnedRequest {
+    /// Keeps a request that names a file by this path.
+    #[cold]
+    pub(crate) fn keep(&mut self, request: &Request<'_>, path: &Path<'_>) {
+        self.clear();
+        self.method = Some(request.method);
+        self.document = request.destination.is_document();
+        (self.trailing_slash, self.hidden) = (path.trailing_slash, path.hidden);
+        let text = &mut self.text;
+        let mut keep = |bytes: &[u8]| {
+            let start = text.len();
+            text.extend_from_slice(bytes);
+            start..text.len()
+        };
+        self.raw = keep(path.raw);
+        self.relative = match path.raw {
+            // As nearly all are: it is its own decoded form.
+            [b'/', plain @ ..] if plain == path.relative => 1..self.raw.end,
+            _ => keep(path.relative),
+        };
+        let RequestConditions {
+            if_match,
+            if_none_match,
+            if_modified_since,
+            if_unmodified_since,
+            if_range,
+        } = *request.conditions;
+        self.values = [path.query, if_modified_since, if_unmodified_since, if_range, request.range]
+            .map(|value| value.map(&mut keep));
+        self.lines = [if_match, if_none_match, request.accept_encoding]
+            .map(|lines| lines.copy_to(&mut self.text));
+    }
+
+    pub(crate) fn conditions(&self) -> RequestConditions<'_> {
+        let [if_match, if_none_match, _] = self.lines();
+        let [_, if_modified_since, if_unmodified_since, if_range, _] = self.values();
+        RequestConditions {
+            if_match,
+            if_none_match,
+            if_modified_since,
+            if_unmodified_since,
+            if_range,
+        }
+    }
+
+    /// The request; its conditions are [`Self::conditions`].
+    pub(crate) fn request<'a>(&'a self, conditions: &'a RequestConditions<'a>) -> Request<'a> {
+        let ([_, _, _, _, range], [_, _, accept_encoding]) = (self.values(), self.lines());
+        Request {
+            method: self.method.unwrap_or(Method::Other),
+            target: Target::Path(&self.text[self.raw.clone()]),
+            conditions,
+            range,
+            accept_encoding,
+            destination: Destination::Document(self.document),
+            expects_unknown: false,
+            too_large: false,
+        }
+    }
+
+    pub(crate) fn path(&self) -> Path<'_> {
+        let [query, ..] = self.values();
+        Path {
+            relative: &self.text[self.relative.clone()],
+            raw: &self.text[self.raw.clone()],
+            query,
+            trailing_slash: self.trailing_slash,
+            hidden: self.hidden,
+        }
+    }
+
+    /// Forgets the request but not the buffer.
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        *self = Self { text: core::mem::take(&mut self.text), ..Self::default() };
+    }
+
+    /// Bytes of memory held.
+    pub(crate) const fn capacity(&self) -> usize {
+        self.text.capacity()
+    }
+
+    fn values(&self) -> [Option<&[u8]>; 5] {
+        self.values.each_ref().map(|at| at.clone().map(|at| &self.text[at]))
+    }
+
+    fn lines(&self) -> [FieldLines<'_>; 3] {
+        self.lines.each_ref().map(|lines| lines.lines(&self.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_http::h1::{HeadLimits, parse_request};
+
+    #[test]
+    fn what_is_kept_is_what_was_asked() {
+        let rows = [
+            "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+            "HEAD /%61/./b%20c/?q=1 HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\nIf-Range: \"x\"\r\n\
+             Accept: text/html\r\nAccept-Encoding: br\r\nAccept-Encoding: gzip;q=0\r\n\r\n",
+            "GET http://a HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"a\r\nIf-None-Match: b\"\r\n\
+             If-Match: *\r\nIf-Modified-Since: x\r\nIf-Unmodified-Since: y\r\n\r\n",
+        ];
+        let mut kept = OwnedRequest::default();
+        for text in rows {
+            let head = parse_request(text.as_bytes(), &HeadLimits::default()).expect(text);
+            let request = Request {
+                method: head.method,
+                target: head.names,
+                conditions: &head.conditions,
+                range: head.range,
+                accept_encoding: head.accept_encoding,
+                destination: Destination::Fields(head.fields),
+                expects_unknown: false,
+                too_large: false,
+            };
+            let mut room = Vec::new();
+            let path = request.path(&mut room).expect(text);
+            kept.keep(&request, &path);
+            let conditions = kept.conditions();
+            let again = kept.request(&conditions);
+            assert_eq!(kept.path(), path);
+            assert_eq!((again.method, again.range), (request.method, request.range));
+            let values =
+                |lines: FieldLines<'_>| lines.values().map(<[u8]>::to_vec).collect::<Vec<_>>();
+            let lists = |request: &Request<'_>| {
+                let conditions = request.conditions;
+                [conditions.if_match, conditions.if_none_match, request.accept_encoding].map(values)
+            };
+            assert_eq!(lists(&again), lists(&request));
+            let dates = |of: &RequestConditions<'_>| {
+                [of.if_modified_since, of.if_unmodified_since, of.if_range]
+                    .map(|it| it.map(<[u8]>::to_vec))
+            };
+            assert_eq!(dates(again.conditions), dates(request.conditions));
+            assert_eq!(again.destination.is_document(), request.destination.is_document());
+            assert!(kept.text.len() <= text.len() + path.relative.len());
+        }
+    }
+}
