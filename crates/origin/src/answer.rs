@@ -4,8 +4,7 @@ use crate::{
     conn::State,
     course::{After, Announced, Course},
     exchange::{Answer, Exchange, answer},
-    plan::Plan,
-    reply::{Persistence, Terms},
+    reply::{Encoder, Persistence, Terms},
     work::Content,
 };
 use regatta_http::{Status, h1::RequestHead};
@@ -37,10 +36,9 @@ impl<F: File> Conn<F> {
         self.take_note(Some(head), now, cx);
         let course = Course::of(head, self.is_last(cx), cx.site);
         let terms = terms(&course, now, cx);
-        let out = &mut self.out;
-        let serve = |plan: &Plan<'_, F>, role| terms.planned_into(plan, role, out);
+        let mut encoder = Encoder { terms, out: &mut self.out };
         let ongoing = &mut self.ongoing;
-        let found = answer(&course.request(head), now, cx, serve, move || {
+        let found = answer(&course.request(head), now, cx, &mut encoder, move || {
             &mut ongoing.get_or_insert_with(|| cx.scratch.take_ongoing()).exchange
         });
         match found {

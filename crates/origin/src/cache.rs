@@ -1,4 +1,4 @@
-//! What is remembered by path: files with their prebuilt heads, directories, and names of nothing.
+//! What is remembered by path: files, directories, and names of nothing.
 use alloc::sync::Arc;
 use core::fmt;
 use regatta_metrics::Tally;

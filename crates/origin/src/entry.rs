@@ -1,29 +1,23 @@
-//! A file with everything about its responses that can be known before a request comes.
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
-use regatta_http::{
-    Status,
-    date::DATE_BYTES,
-    etag::EntityTag,
-    h1::{end_head, write_date_field, write_decimal_field, write_field, write_status_line},
+//! What is known of a file before a request comes, in no protocol's bytes.
+use crate::{
+    Site, content,
+    heads::{self, Heads, Whole},
+    validator,
 };
-use regatta_op::{Coding, Codings, File, FileId, Now, Segment};
+use alloc::{boxed::Box, sync::Arc};
+use once_cell::race::OnceBox;
+use regatta_http::{date::DATE_BYTES, etag::EntityTag};
+use regatta_op::{Coding, Codings, File, FileId, Now};
 
-use crate::{Site, content, validator};
-
-/// Where the date stands in a head with a status line of 200.
-pub(crate) const OK_DATE_AT: usize = b"HTTP/1.1 200 OK\r\nDate: ".len();
-/// Where the date stands in a head with a status line of 304.
-pub(crate) const NOT_MODIFIED_DATE_AT: usize = b"HTTP/1.1 304 Not Modified\r\nDate: ".len();
-
-/// A regular file in all its content codings, with prebuilt heads.
+/// A regular file in all its content codings.
 ///
 /// Size, time, tag and body of each coding come from one descriptor. A file that changed gets
-/// another one: all that changes here is where a body is, and the date in what is sent whole.
+/// another one: all that changes here is where a body is, and what protocols keep beside the facts.
 #[derive(Clone, Debug)]
 pub struct Representation<F> {
     identity: Coded<F>,
     siblings: [Option<Box<Coded<F>>>; 3],
-    content_type: Box<str>,
+    facts: Facts,
     /// The disk was asked so soon after one of its files had changed that another change may not
     /// show in its facts.
     young: bool,
@@ -43,12 +37,19 @@ pub struct Coded<F> {
     /// The body.
     pub body: Body<F>,
     etag: Box<[u8]>,
-    ok: Box<[u8]>,
-    /// Where `Content-Type` starts in `ok`.
-    type_at: u16,
-    /// Where the fields after `Content-Type` start in `ok`.
-    after_type_at: u16,
-    not_modified: Box<[u8]>,
+    /// HTTP/1's, from its first response with this on.
+    heads: OnceBox<Heads>,
+}
+
+/// What all codings of a file have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// The value of `Content-Type`.
+    pub(crate) content_type: Box<str>,
+    /// The value of `Cache-Control`; empty for none.
+    pub(crate) cache_control: Box<str>,
+    /// What is sent depends on `Accept-Encoding`.
+    pub(crate) varies: bool,
 }
 
 /// Where a body is.
@@ -58,50 +59,6 @@ pub enum Body<F> {
     Memory(Whole),
     /// In an open file.
     File(F),
-}
-
-/// A whole 200 in one piece of memory: the head that HTTP/1.1 has on a connection that goes on, and
-/// the body behind it.
-///
-/// Connections send it as it is, without a copy. Its date is changed in place, when no connection
-/// is sending it.
-#[derive(Clone, Debug)]
-pub struct Whole {
-    bytes: Arc<[u8]>,
-    body_at: usize,
-    /// The second that its date tells; `None` if it was never changed.
-    dated: Option<u64>,
-}
-
-impl Whole {
-    pub(crate) fn new(head: &[u8], body: &[u8]) -> Self {
-        Self { bytes: [head, body].concat().into(), body_at: head.len(), dated: None }
-    }
-
-    /// The body.
-    #[must_use]
-    pub fn body(&self) -> &[u8] {
-        &self.bytes[self.body_at..]
-    }
-
-    /// The response, if its date is this one.
-    #[inline]
-    pub(crate) fn dated(&self, unix: u64) -> Option<&Arc<[u8]>> {
-        (self.dated == Some(unix)).then_some(&self.bytes)
-    }
-
-    /// The body, to be sent behind another head.
-    pub(crate) fn body_segment<F>(&self) -> Segment<F> {
-        Segment::Mem { bytes: self.bytes.clone(), at: self.body_at }
-    }
-
-    /// Changes the date, unless a connection is sending the old one.
-    fn redate(&mut self, unix: u64, date: &[u8; DATE_BYTES]) {
-        if let Some(bytes) = Arc::get_mut(&mut self.bytes) {
-            bytes[OK_DATE_AT..OK_DATE_AT + DATE_BYTES].copy_from_slice(date);
-            self.dated = Some(unix);
-        }
-    }
 }
 
 impl<F: File> Representation<F> {
@@ -118,19 +75,16 @@ impl<F: File> Representation<F> {
     ) -> Self {
         let facts = Facts {
             content_type: content::content_type(path, site),
-            cache_control: content::cache_control(path, site),
+            cache_control: content::cache_control(path, site).into(),
             varies: siblings.iter().any(Option::is_some),
-            nosniff: site.content.nosniff,
-            asked_unix,
         };
         let mut codings = Coding::ALL.into_iter();
         let siblings = siblings.map(|sibling| {
             let coding = codings.next();
-            sibling.map(|file| Box::new(Coded::new(file, coding, &facts, now)))
+            sibling.map(|file| Box::new(Coded::new(file, coding, asked_unix, now)))
         });
-        let identity = Coded::new(file, None, &facts, now);
-        let content_type = facts.content_type;
-        let mut all = Self { identity, siblings, content_type, young: false, redated: 0 };
+        let identity = Coded::new(file, None, asked_unix, now);
+        let mut all = Self { identity, siblings, facts, young: false, redated: 0 };
         let young = all.all().any(|coded| is_young(&coded.id, asked_unix));
         all.young = young;
         all
@@ -162,7 +116,11 @@ impl<F: File> Representation<F> {
     /// The value of `Content-Type`.
     #[must_use]
     pub const fn content_type(&self) -> &str {
-        &self.content_type
+        &self.facts.content_type
+    }
+
+    pub(crate) const fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// True if these are the same files with the same content, and their facts can tell that: of
@@ -196,8 +154,8 @@ impl<F: File> Representation<F> {
             Some(coding) => self.siblings[coding as usize].as_deref_mut(),
         };
         let coded = coded.expect("only a coding that exists is filled");
-        assert_eq!(bytes.len() as u64, coded.id.len, "a body is as long as its head says");
-        coded.body = Body::Memory(Whole::new(&coded.ok, bytes));
+        assert_eq!(bytes.len() as u64, coded.id.len, "a body is as long as its file");
+        coded.body = Body::Memory(Whole::new(bytes.into()));
     }
 
     /// The second in which [`Self::redate`] was called last.
@@ -206,16 +164,18 @@ impl<F: File> Representation<F> {
         self.redated
     }
 
-    /// Brings the date in what is sent whole up to date: `date` is that of `unix`. What a
-    /// connection is sending keeps the old one, and others get copies.
+    /// Brings what HTTP/1 sends whole up to date: `date` is that of `unix`. What a connection is
+    /// sending keeps the old one, and others get copies.
     #[cold]
-    pub(crate) fn redate(file: &mut Arc<Self>, unix: u64, date: &[u8; DATE_BYTES]) {
-        if let Some(file) = Arc::get_mut(file) {
-            file.redated = unix;
-            let siblings = file.siblings.iter_mut().filter_map(Option::as_deref_mut);
-            for coded in siblings.chain([&mut file.identity]) {
-                if let Body::Memory(whole) = &mut coded.body {
-                    whole.redate(unix, date);
+    pub(crate) fn redate(file: &mut Arc<Self>, site: &Site, unix: u64, date: &[u8; DATE_BYTES]) {
+        if let Some(Self { identity, siblings, facts, redated, .. }) = Arc::get_mut(file) {
+            *redated = unix;
+            for coded in siblings.iter_mut().filter_map(Option::as_deref_mut).chain([identity]) {
+                if matches!(coded.body, Body::Memory(_)) {
+                    coded.heads(facts, site);
+                }
+                if let (Body::Memory(whole), Some(heads)) = (&mut coded.body, coded.heads.get()) {
+                    whole.redate(heads, unix, date);
                 }
             }
         }
@@ -227,28 +187,28 @@ impl<F: File> Representation<F> {
         self.all().filter(|coded| matches!(coded.body, Body::File(_))).count()
     }
 
-    /// Bytes of heads and bodies.
+    /// Bytes of bodies and facts, and room for the heads that come to be beside them.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let body = |coded: &Coded<F>| match &coded.body {
-            Body::Memory(whole) => whole.bytes.len(),
-            Body::File(_) => 0,
-        };
         let of = |coded: &Coded<F>| {
-            body(coded) + coded.ok.len() + coded.not_modified.len() + coded.etag.len()
+            let body = match &coded.body {
+                Body::Memory(whole) => Some(whole.body().len()),
+                Body::File(_) => None,
+            };
+            size_of::<Coded<F>>() + coded.etag.len() + heads::room(&self.facts, body)
         };
-        self.all().map(|coded| size_of::<Coded<F>>() + of(coded)).sum::<usize>()
-            + self.content_type.len()
+        let Facts { content_type, cache_control, .. } = &self.facts;
+        self.all().map(of).sum::<usize>() + content_type.len() + cache_control.len()
     }
 
     /// A representation of parts that [`crate::pack`] has taken apart.
     pub(crate) fn assemble(
         identity: Coded<F>,
         siblings: [Option<Box<Coded<F>>>; 3],
-        content_type: Box<str>,
+        facts: Facts,
         young: bool,
     ) -> Self {
-        Self { identity, siblings, content_type, young, redated: 0 }
+        Self { identity, siblings, facts, young, redated: 0 }
     }
 
     /// For [`crate::pack`].
@@ -277,110 +237,36 @@ pub(crate) fn worthwhile<F: File>(file: &F, siblings: [Option<F>; 3]) -> [Option
     siblings.map(|sibling| sibling.filter(|sibling| sibling.id().len <= file.id().len))
 }
 
-/// What the heads of all codings of a file have in common.
-struct Facts<'a> {
-    content_type: Box<str>,
-    cache_control: &'a str,
-    varies: bool,
-    nosniff: bool,
-    asked_unix: u64,
-}
-
 impl<F: File> Coded<F> {
-    fn new(file: F, coding: Option<Coding>, facts: &Facts<'_>, now: Now) -> Self {
+    fn new(file: F, coding: Option<Coding>, asked_unix: u64, now: Now) -> Self {
         let id = file.id();
         // RFC 9110 §8.8.2.1: no later than the response's own date.
         let today = i64::try_from(now.unix).unwrap_or(i64::MAX);
         let modified_secs = id.modified.secs.min(today);
-        let etag = validator::etag(&id, coding, is_young(&id, facts.asked_unix));
-        let mut coded = Self {
-            id,
-            coding,
-            modified_secs,
-            body: Body::File(file),
-            etag,
-            ok: Box::default(),
-            type_at: 0,
-            after_type_at: 0,
-            not_modified: Box::default(),
+        let etag = validator::etag(&id, coding, is_young(&id, asked_unix));
+        let body = match id.len {
+            0 => Body::Memory(Whole::new(Arc::default())),
+            _ => Body::File(file),
         };
-        coded.build_ok(facts, now);
-        coded.build_not_modified(facts, now);
-        if id.len == 0 {
-            coded.body = Body::Memory(Whole::new(&coded.ok, &[]));
-        }
-        coded
-    }
-
-    /// The head of a 200 on a connection that HTTP/1.1 keeps: its date is 29 bytes at
-    /// [`OK_DATE_AT`], its length comes before its type, and all that a 206 shares comes last.
-    fn build_ok(&mut self, facts: &Facts<'_>, now: Now) {
-        let mut out = Vec::with_capacity(320);
-        start_head(&mut out, Status::OK, now);
-        write_decimal_field(&mut out, "Content-Length", self.id.len);
-        self.type_at = offset(&out);
-        write_field(&mut out, "Content-Type", facts.content_type.as_bytes());
-        self.after_type_at = offset(&out);
-        if let Some(coding) = self.coding {
-            write_field(&mut out, "Content-Encoding", coding.name().as_bytes());
-        }
-        write_field(&mut out, "ETag", &self.etag);
-        write_date_field(&mut out, "Last-Modified", self.modified_secs);
-        write_field(&mut out, "Accept-Ranges", b"bytes");
-        self.write_caching(&mut out, facts);
-        if facts.nosniff {
-            write_field(&mut out, "X-Content-Type-Options", b"nosniff");
-        }
-        end_head(&mut out);
-        self.ok = out.into_boxed_slice();
-    }
-
-    /// The head of a 304: the fields of RFC 9110 §15.4.5 and no others.
-    fn build_not_modified(&mut self, facts: &Facts<'_>, now: Now) {
-        let mut out = Vec::with_capacity(192);
-        start_head(&mut out, Status::NOT_MODIFIED, now);
-        write_field(&mut out, "ETag", &self.etag);
-        self.write_caching(&mut out, facts);
-        end_head(&mut out);
-        self.not_modified = out.into_boxed_slice();
-    }
-
-    fn write_caching(&self, out: &mut Vec<u8>, facts: &Facts<'_>) {
-        if !facts.cache_control.is_empty() {
-            write_field(out, "Cache-Control", facts.cache_control.as_bytes());
-        }
-        if facts.varies {
-            write_field(out, "Vary", b"Accept-Encoding");
-        }
+        Self::assemble(id, coding, modified_secs, body, etag)
     }
 }
 
-/// Tag, head of a 200 with two places in it, head of a 304.
-pub(crate) type Parts<'a> = (&'a [u8], &'a [u8], u16, u16, &'a [u8]);
-
 impl<F> Coded<F> {
-    pub(crate) fn parts(&self) -> Parts<'_> {
-        (&self.etag, &self.ok, self.type_at, self.after_type_at, &self.not_modified)
-    }
-
     pub(crate) fn assemble(
         id: FileId,
         coding: Option<Coding>,
         modified_secs: i64,
         body: Body<F>,
-        (etag, ok, type_at, after_type_at, not_modified): Parts<'_>,
+        etag: Box<[u8]>,
     ) -> Self {
-        Self {
-            id,
-            coding,
-            modified_secs,
-            body,
-            etag: etag.into(),
-            ok: ok.into(),
-            type_at,
-            after_type_at,
-            not_modified: not_modified.into(),
-        }
+        Self { id, coding, modified_secs, body, etag, heads: OnceBox::new() }
+    }
+
+    /// The heads of HTTP/1, built if this is the first that is asked for.
+    #[inline]
+    pub(crate) fn heads(&self, facts: &Facts, site: &Site) -> &Heads {
+        self.heads.get_or_init(|| Box::new(Heads::new(self, facts, site)))
     }
 
     /// Bytes of the body.
@@ -405,40 +291,4 @@ impl<F> Coded<F> {
         };
         EntityTag { weak, opaque: &quoted[1..quoted.len() - 1] }
     }
-
-    /// The head of a 200, with a date at [`OK_DATE_AT`] that must be replaced.
-    pub(crate) const fn ok(&self) -> &[u8] {
-        &self.ok
-    }
-
-    /// The head of a 304, with a date at [`NOT_MODIFIED_DATE_AT`] that must be replaced.
-    pub(crate) const fn not_modified(&self) -> &[u8] {
-        &self.not_modified
-    }
-
-    /// The fields from `Content-Type` to the end of the head.
-    pub(crate) fn fields(&self) -> &[u8] {
-        &self.ok[usize::from(self.type_at)..]
-    }
-
-    /// The `Content-Type` line.
-    pub(crate) fn type_line(&self) -> &[u8] {
-        &self.ok[usize::from(self.type_at)..usize::from(self.after_type_at)]
-    }
-
-    /// The fields after `Content-Type`, to the end of the head.
-    pub(crate) fn fields_after_type(&self) -> &[u8] {
-        &self.ok[usize::from(self.after_type_at)..]
-    }
-}
-
-/// Writes what every head starts with: status line, `Date`, `Server`.
-pub(crate) fn start_head(out: &mut Vec<u8>, status: Status, now: Now) {
-    write_status_line(out, status);
-    write_date_field(out, "Date", i64::try_from(now.unix).unwrap_or(i64::MAX));
-    write_field(out, "Server", b"regatta");
-}
-
-fn offset(head: &[u8]) -> u16 {
-    u16::try_from(head.len()).expect("a head's fields before its type are short")
 }

@@ -170,18 +170,30 @@ pub(crate) enum Answer<R, F> {
     Step(Step<F>),
 }
 
+/// What a protocol does with a file that is remembered.
+pub(crate) trait Serve<F> {
+    /// What is told of it.
+    type Served;
+
+    /// Brings what it keeps beside the facts of the file up to date.
+    fn prepare(&mut self, file: &mut Arc<Representation<F>>);
+
+    /// Serves what is planned.
+    fn serve(&mut self, plan: &Plan<'_, F>, role: Role) -> Self::Served;
+}
+
 /// Answers a request: with a file that is remembered, if one look-up is all that it takes, which is
 /// shown to `serve`; otherwise starts the exchange that `exchange` gives.
 ///
 /// Inlined where a request has come: it is the path of every hit.
 #[inline(always)]
-pub(crate) fn answer<'x, F: File + 'x, R>(
+pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
     request: &Request<'_>,
     now: Now,
     cx: &Cx<'_, F>,
-    serve: impl FnMut(&Plan<'_, F>, Role) -> R,
+    serve: &mut S,
     exchange: impl FnOnce() -> &'x mut Exchange<F>,
-) -> Answer<R, F> {
+) -> Answer<S::Served, F> {
     let mut decoded = cx.scratch.decoded.borrow_mut();
     // By reference: a path is seven words.
     let path = &request.path(&mut decoded);
@@ -207,25 +219,23 @@ pub(crate) fn answer<'x, F: File + 'x, R>(
 /// Shows what is planned of the file that is remembered by `name`, in its `role`, to `serve`, if it
 /// needs nothing more.
 #[inline(always)]
-fn hit<F: File, R>(
+fn hit<F: File, S: Serve<F>>(
     name: &[u8],
     role: Role,
     asked: &Asked<'_>,
     now: Now,
     cx: &Cx<'_, F>,
-    mut serve: impl FnMut(&Plan<'_, F>, Role) -> R,
-) -> Option<R> {
+    serve: &mut S,
+) -> Option<S::Served> {
     let mut hit = None;
     if cx.site.caching.enabled {
         cx.cache.hit(name, now.tick, &cx.tally, &mut |file| {
-            if file.redated() != now.unix {
-                Representation::redate(file, now.unix, &cx.scratch.date(now.unix));
-            }
+            serve.prepare(file);
             let plan = plan(asked.request, file, role, cx.site.limits.ranges_max, now.unix);
             let method = asked.request.method;
             let fill = plan.fill(method, cx.site.caching.body_bytes_max);
             if fill.is_none() && !plan.sends_file(method) {
-                hit = Some(serve(&plan, role));
+                hit = Some(serve.serve(&plan, role));
             }
             hit.is_some()
         });
@@ -235,13 +245,13 @@ fn hit<F: File, R>(
 
 /// [`hit`] by a name that must be put together, such as an index name.
 #[inline(never)]
-fn hit_other<F: File, R>(
+fn hit_other<F: File, S: Serve<F>>(
     search: Search,
     asked: &Asked<'_>,
     now: Now,
     cx: &Cx<'_, F>,
-    serve: impl FnMut(&Plan<'_, F>, Role) -> R,
-) -> Option<R> {
+    serve: &mut S,
+) -> Option<S::Served> {
     let mut room = cx.scratch.candidate.borrow_mut();
     hit(search.name(asked, &mut room), search.role(), asked, now, cx, serve)
 }

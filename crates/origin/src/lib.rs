@@ -15,6 +15,7 @@ mod course;
 mod entry;
 mod exchange;
 mod explain;
+mod heads;
 mod inbox;
 mod local_cache;
 mod pack;

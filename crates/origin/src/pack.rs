@@ -2,7 +2,10 @@
 //!
 //! Files do not go into the bytes: the cache keeps them in whatever way processes share them, and
 //! gives each place its file back.
-use crate::entry::{Body, Coded, Parts, Representation, Whole};
+use crate::{
+    entry::{Body, Coded, Facts, Representation},
+    heads::Whole,
+};
 use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, File, FileId, Modified};
 
@@ -17,7 +20,10 @@ const IN_FILE: u8 = 2;
 impl<F: File> Representation<F> {
     /// Appends this representation to `out`, and returns the files of its codings.
     pub fn pack(&self, out: &mut Vec<u8>) -> [Option<F>; CODINGS] {
-        put_bytes(out, self.content_type().as_bytes());
+        let Facts { content_type, cache_control, varies } = self.facts();
+        put_bytes(out, content_type.as_bytes());
+        put_bytes(out, cache_control.as_bytes());
+        out.push(u8::from(*varies));
         out.push(u8::from(self.young()));
         let mut files = [const { None }; CODINGS];
         for (coding, file) in codings().zip(&mut files) {
@@ -35,7 +41,11 @@ impl<F: File> Representation<F> {
         mut bytes: &[u8],
         mut file: impl FnMut(usize, FileId) -> Option<F>,
     ) -> Option<Self> {
-        let content_type = str::from_utf8(take_bytes(&mut bytes)?).ok()?.into();
+        let facts = Facts {
+            content_type: str::from_utf8(take_bytes(&mut bytes)?).ok()?.into(),
+            cache_control: str::from_utf8(take_bytes(&mut bytes)?).ok()?.into(),
+            varies: take_byte(&mut bytes)? != 0,
+        };
         let young = take_byte(&mut bytes)? != 0;
         let mut all = [const { None }; CODINGS];
         for (at, (coding, place)) in codings().zip(&mut all).enumerate() {
@@ -43,7 +53,7 @@ impl<F: File> Representation<F> {
         }
         let [identity, siblings @ ..] = all;
         let siblings = siblings.map(|coded| coded.map(Box::new));
-        Some(Self::assemble(identity?, siblings, content_type, young))
+        Some(Self::assemble(identity?, siblings, facts, young))
     }
 }
 
@@ -63,11 +73,7 @@ impl<F: File> Coded<F> {
             put(out, u64::from(time.nanos));
         }
         put(out, self.modified_secs.cast_unsigned());
-        let (etag, ok, type_at, after_type_at, not_modified) = self.parts();
-        put(out, u64::from(type_at) << 16 | u64::from(after_type_at));
-        for bytes in [etag, ok, not_modified] {
-            put_bytes(out, bytes);
-        }
+        put_bytes(out, self.etag_text());
         if let Body::Memory(whole) = &self.body {
             put_bytes(out, whole.body());
         }
@@ -83,10 +89,11 @@ impl<F: File> Coded<F> {
     ) -> Option<Option<Self>> {
         let Some(packed) = Packed::take(from)? else { return Some(None) };
         let body = match packed.body {
-            Some(body) => Body::Memory(Whole::new(packed.parts.1, body)),
+            Some(body) => Body::Memory(Whole::new(body.into())),
             None => Body::File(file(packed.id)?),
         };
-        Some(Some(Self::assemble(packed.id, coding, packed.modified_secs, body, packed.parts)))
+        let Packed { id, modified_secs, etag, .. } = packed;
+        Some(Some(Self::assemble(id, coding, modified_secs, body, etag.into())))
     }
 }
 
@@ -94,7 +101,7 @@ impl<F: File> Coded<F> {
 struct Packed<'a> {
     id: FileId,
     modified_secs: i64,
-    parts: Parts<'a>,
+    etag: &'a [u8],
     /// `None`: in a file.
     body: Option<&'a [u8]>,
 }
@@ -111,16 +118,12 @@ impl<'a> Packed<'a> {
         let [modified, changed] = [take_time(from)?, take_time(from)?];
         let id = FileId { device, inode, len, modified, changed };
         let modified_secs = take(from)?.cast_signed();
-        let places = take(from)?;
-        let type_at = u16::try_from(places >> 16).ok()?;
-        let after_type_at = u16::try_from(places & 0xffff).ok()?;
-        let [etag, ok, not_modified] = [take_bytes(from)?, take_bytes(from)?, take_bytes(from)?];
+        let etag = take_bytes(from)?;
         let body = match how {
             IN_MEMORY => Some(take_bytes(from)?),
             _ => None,
         };
-        let parts = (etag, ok, type_at, after_type_at, not_modified);
-        Some(Some(Self { id, modified_secs, parts, body }))
+        Some(Some(Self { id, modified_secs, etag, body }))
     }
 }
 
@@ -133,6 +136,8 @@ pub fn packed_alike(a: &[u8], b: &[u8]) -> bool {
 /// Which files a packed representation tells of, by coding, and whether they were young.
 fn ids(mut bytes: &[u8]) -> Option<([Option<FileId>; CODINGS], u8)> {
     take_bytes(&mut bytes)?;
+    take_bytes(&mut bytes)?;
+    take_byte(&mut bytes)?;
     let young = take_byte(&mut bytes)?;
     let mut ids = [None; CODINGS];
     for id in &mut ids {

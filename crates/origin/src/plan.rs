@@ -12,6 +12,7 @@ use regatta_op::{Coding, File};
 /// What is sent of which coding of a file.
 #[derive(Debug)]
 pub(crate) struct Plan<'a, F> {
+    pub(crate) file: &'a Representation<F>,
     pub(crate) coded: &'a Coded<F>,
     pub(crate) shape: Shape,
 }
@@ -41,7 +42,7 @@ pub(crate) fn plan<'a, F: File>(
     now_unix: u64,
 ) -> Plan<'a, F> {
     if role == Role::NotFound {
-        return Plan { coded: file.identity(), shape: Shape::Whole };
+        return Plan { file, coded: file.identity(), shape: Shape::Whole };
     }
     let coded = if request.accept_encoding.is_absent() {
         file.identity()
@@ -49,10 +50,10 @@ pub(crate) fn plan<'a, F: File>(
         choose(request.accept_encoding, file)
     };
     if request.conditions.is_empty() && request.range.is_none() {
-        return Plan { coded, shape: Shape::Whole };
+        return Plan { file, coded, shape: Shape::Whole };
     }
     let shape = shape(request, coded, ranges_max, now_unix);
-    Plan { coded, shape }
+    Plan { file, coded, shape }
 }
 
 #[inline(never)]

@@ -1,5 +1,4 @@
 //! Several ranges of one representation in one response (RFC 9110 §14.6).
-use crate::Coded;
 use alloc::{string::String, vec::Vec};
 use core::fmt::Write as _;
 use regatta_http::{
@@ -27,13 +26,19 @@ impl Boundary {
     }
 
     /// What comes before a part's bytes.
-    pub(crate) fn part<F>(&self, coded: &Coded<F>, range: &ByteRange, first: bool) -> Vec<u8> {
+    pub(crate) fn part(
+        &self,
+        type_line: &[u8],
+        range: &ByteRange,
+        len: u64,
+        first: bool,
+    ) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         out.extend_from_slice(if first { b"--" } else { b"\r\n--" });
         out.extend_from_slice(self.0.as_bytes());
         out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(coded.type_line());
-        write_content_range(&mut out, range, coded.len());
+        out.extend_from_slice(type_line);
+        write_content_range(&mut out, range, len);
         end_head(&mut out);
         out
     }

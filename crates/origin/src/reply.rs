@@ -1,12 +1,13 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
-    Body, Coded, FileReply, Refusal, Reply, Scratch, Site,
-    entry::{NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
+    Body, FileReply, Refusal, Reply, Representation, Scratch, Site,
+    exchange::Serve,
+    heads::{Heads, NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
     plan::{Plan, Shape},
     range::{Boundary, write_content_range, write_unsatisfied_range},
     resolve::Role,
 };
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 use regatta_http::{
     Status,
     h1::{end_head, write_decimal, write_decimal_field, write_field},
@@ -46,13 +47,42 @@ pub(crate) struct Response<F> {
     pub(crate) body_bytes: u64,
 }
 
+/// Puts what is planned of a file that is remembered into an empty outbox: its status, and how many
+/// bytes of body it has.
+pub(crate) struct Encoder<'a, F> {
+    pub(crate) terms: Terms<'a, F>,
+    pub(crate) out: &'a mut Outbox<F>,
+}
+
+impl<F: File> Serve<F> for Encoder<'_, F> {
+    type Served = (Status, u64);
+
+    #[inline(always)]
+    fn prepare(&mut self, file: &mut Arc<Representation<F>>) {
+        let Terms { site, scratch, now, .. } = self.terms;
+        if file.redated() != now.unix {
+            Representation::redate(file, site, now.unix, &scratch.date(now.unix));
+        }
+    }
+
+    #[inline(always)]
+    fn serve(&mut self, plan: &Plan<'_, F>, role: Role) -> (Status, u64) {
+        if plan.shape == Shape::Whole && role == Role::Itself {
+            return self.terms.whole(plan, role, self.out);
+        }
+        let response = self.terms.planned(plan, role);
+        *self.out = response.outbox;
+        (response.status, response.body_bytes)
+    }
+}
+
 impl<F: File> Terms<'_, F> {
     /// The response that an exchange has come to.
     pub(crate) fn response(&self, reply: Reply<F>) -> Response<F> {
         match reply {
             Reply::File(FileReply { file, coding, shape, role }) => {
                 let coded = file.coded(coding).expect("it was chosen of this file");
-                self.planned(&Plan { coded, shape }, role)
+                self.planned(&Plan { file: &file, coded, shape }, role)
             }
             Reply::Redirect(location) => self.page(Status::MOVED_PERMANENTLY, "", |out| {
                 // No Cache-Control: it has no validator that a cache could ask with.
@@ -64,26 +94,14 @@ impl<F: File> Terms<'_, F> {
         }
     }
 
-    /// Puts the response that a plan describes into `outbox`, which must be empty: its status, and
-    /// how many bytes of body it has.
-    #[inline(always)]
-    pub(crate) fn planned_into(
-        &self,
-        plan: &Plan<'_, F>,
-        role: Role,
-        outbox: &mut Outbox<F>,
-    ) -> (Status, u64) {
-        if plan.shape == Shape::Whole && role == Role::Itself {
-            return self.whole(plan.coded, role, outbox);
-        }
-        let reply = self.planned(plan, role);
-        *outbox = reply.outbox;
-        (reply.status, reply.body_bytes)
+    fn heads<'p>(&self, plan: &Plan<'p, F>) -> &'p Heads {
+        plan.coded.heads(plan.file.facts(), self.site)
     }
 
     /// 200 with all of a file.
     #[inline(always)]
-    fn whole(&self, coded: &Coded<F>, role: Role, outbox: &mut Outbox<F>) -> (Status, u64) {
+    fn whole(&self, plan: &Plan<'_, F>, role: Role, outbox: &mut Outbox<F>) -> (Status, u64) {
+        let coded = plan.coded;
         if let Body::Memory(whole) = &coded.body
             && let Some(bytes) = whole.dated(self.now.unix)
             && role == Role::Itself
@@ -93,18 +111,19 @@ impl<F: File> Terms<'_, F> {
             outbox.push(Segment::Mem { bytes: bytes.clone(), at: 0 });
             return (Status::OK, coded.len());
         }
-        self.pieces(coded, role, outbox)
+        self.pieces(plan, role, outbox)
     }
 
     /// [`whole`](Self::whole) for what is not kept in one piece with this head.
-    fn pieces(&self, coded: &Coded<F>, role: Role, outbox: &mut Outbox<F>) -> (Status, u64) {
+    fn pieces(&self, plan: &Plan<'_, F>, role: Role, outbox: &mut Outbox<F>) -> (Status, u64) {
+        let (coded, ok) = (plan.coded, self.heads(plan).ok());
         let mut out = self.scratch.take_buffer();
         let copied = match &coded.body {
             Body::Memory(whole) if self.copies(whole.body()) => whole.body(),
             _ => &[][..],
         };
-        out.reserve(coded.ok().len() + copied.len() + CONNECTION_BYTES_MAX);
-        out.extend_from_slice(coded.ok());
+        out.reserve(ok.len() + copied.len() + CONNECTION_BYTES_MAX);
+        out.extend_from_slice(ok);
         self.scratch.patch_date(&mut out, OK_DATE_AT, self.now.unix);
         vary(&mut out, role);
         self.amend(&mut out);
@@ -127,17 +146,17 @@ impl<F: File> Terms<'_, F> {
     pub(crate) fn planned(&self, plan: &Plan<'_, F>, role: Role) -> Response<F> {
         let coded = plan.coded;
         match &plan.shape {
-            Shape::Whole if role == Role::NotFound => self.not_found(coded),
+            Shape::Whole if role == Role::NotFound => self.not_found(plan),
             Shape::Whole => {
                 let mut outbox = Outbox::default();
-                let (status, body_bytes) = self.whole(coded, role, &mut outbox);
+                let (status, body_bytes) = self.whole(plan, role, &mut outbox);
                 Response { outbox, status, body_bytes }
             }
-            Shape::One(range) => self.one(coded, range, role),
-            Shape::Many(ranges) => self.many(coded, ranges, role),
+            Shape::One(range) => self.one(plan, range, role),
+            Shape::Many(ranges) => self.many(plan, ranges, role),
             Shape::NotModified => {
                 let mut out = self.scratch.take_buffer();
-                out.extend_from_slice(coded.not_modified());
+                out.extend_from_slice(self.heads(plan).not_modified());
                 self.scratch.patch_date(&mut out, NOT_MODIFIED_DATE_AT, self.now.unix);
                 vary(&mut out, role);
                 self.amend(&mut out);
@@ -152,11 +171,12 @@ impl<F: File> Terms<'_, F> {
     }
 
     /// 206 with one range.
-    fn one(&self, coded: &Coded<F>, range: &ByteRange, role: Role) -> Response<F> {
+    fn one(&self, plan: &Plan<'_, F>, range: &ByteRange, role: Role) -> Response<F> {
+        let coded = plan.coded;
         let mut out = self.start(Status::PARTIAL_CONTENT);
         write_decimal_field(&mut out, "Content-Length", range.len());
         write_content_range(&mut out, range, coded.len());
-        out.extend_from_slice(coded.fields());
+        out.extend_from_slice(self.heads(plan).fields());
         vary(&mut out, role);
         self.amend(&mut out);
         let mut outbox = match &coded.body {
@@ -173,9 +193,10 @@ impl<F: File> Terms<'_, F> {
     }
 
     /// 206 with several ranges: `multipart/byteranges`.
-    fn many(&self, coded: &Coded<F>, ranges: &[ByteRange], role: Role) -> Response<F> {
+    fn many(&self, plan: &Plan<'_, F>, ranges: &[ByteRange], role: Role) -> Response<F> {
+        let (coded, heads) = (plan.coded, self.heads(plan));
         let boundary = Boundary::new(self.scratch.boundary());
-        let part = |(at, range)| boundary.part(coded, range, at == 0);
+        let part = |(at, range)| boundary.part(heads.type_line(), range, coded.len(), at == 0);
         let parts: Vec<_> = ranges.iter().enumerate().map(part).collect();
         let end = boundary.end();
         let body_bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>()
@@ -184,7 +205,7 @@ impl<F: File> Terms<'_, F> {
         let mut out = self.start(Status::PARTIAL_CONTENT);
         write_decimal_field(&mut out, "Content-Length", body_bytes);
         write_field(&mut out, "Content-Type", boundary.content_type().as_bytes());
-        out.extend_from_slice(coded.fields_after_type());
+        out.extend_from_slice(heads.fields_after_type());
         vary(&mut out, role);
         self.amend(&mut out);
         let outbox = match &coded.body {
@@ -211,10 +232,11 @@ impl<F: File> Terms<'_, F> {
     }
 
     /// 404 with the site's own page.
-    fn not_found(&self, coded: &Coded<F>) -> Response<F> {
+    fn not_found(&self, plan: &Plan<'_, F>) -> Response<F> {
+        let coded = plan.coded;
         let mut out = self.start(Status::NOT_FOUND);
         write_decimal_field(&mut out, "Content-Length", coded.len());
-        out.extend_from_slice(coded.type_line());
+        write_field(&mut out, "Content-Type", plan.file.content_type().as_bytes());
         self.write_page_fields(&mut out);
         self.write_missing(&mut out);
         end_head(&mut out);

@@ -1,0 +1,180 @@
+//! What HTTP/1 prebuilds for a file: its heads, and small bodies in one piece with them.
+use crate::{Coded, Site, entry::Facts};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use regatta_http::{
+    Status,
+    date::DATE_BYTES,
+    h1::{end_head, write_date_field, write_decimal_field, write_field, write_status_line},
+};
+use regatta_op::{Now, Segment};
+
+/// Where the date stands in a head with a status line of 200.
+pub(crate) const OK_DATE_AT: usize = b"HTTP/1.1 200 OK\r\nDate: ".len();
+/// Where the date stands in a head with a status line of 304.
+pub(crate) const NOT_MODIFIED_DATE_AT: usize = b"HTTP/1.1 304 Not Modified\r\nDate: ".len();
+
+/// The heads of one coding of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Heads {
+    ok: Box<[u8]>,
+    /// Where `Content-Type` starts in `ok`.
+    type_at: u16,
+    /// Where the fields after `Content-Type` start in `ok`.
+    after_type_at: u16,
+    not_modified: Box<[u8]>,
+}
+
+impl Heads {
+    pub(crate) fn new<F>(coded: &Coded<F>, facts: &Facts, site: &Site) -> Self {
+        let (ok, type_at, after_type_at) = Self::build_ok(coded, facts, site);
+        let not_modified = Self::build_not_modified(coded, facts);
+        debug_assert!(ok.len() <= ok_room(facts) && not_modified.len() <= not_modified_room(facts));
+        Self { ok, type_at, after_type_at, not_modified }
+    }
+
+    /// The head of a 200 on a connection that HTTP/1.1 keeps: its date is 29 bytes at
+    /// [`OK_DATE_AT`], its length comes before its type, and all that a 206 shares comes last.
+    fn build_ok<F>(coded: &Coded<F>, facts: &Facts, site: &Site) -> (Box<[u8]>, u16, u16) {
+        let mut out = Vec::with_capacity(ok_room(facts));
+        start_head(&mut out, Status::OK, Now::default());
+        write_decimal_field(&mut out, "Content-Length", coded.len());
+        let type_at = offset(&out);
+        write_field(&mut out, "Content-Type", facts.content_type.as_bytes());
+        let after_type_at = offset(&out);
+        if let Some(coding) = coded.coding {
+            write_field(&mut out, "Content-Encoding", coding.name().as_bytes());
+        }
+        write_field(&mut out, "ETag", coded.etag_text());
+        write_date_field(&mut out, "Last-Modified", coded.modified_secs);
+        write_field(&mut out, "Accept-Ranges", b"bytes");
+        write_caching(&mut out, facts);
+        if site.content.nosniff {
+            write_field(&mut out, "X-Content-Type-Options", b"nosniff");
+        }
+        end_head(&mut out);
+        (out.into_boxed_slice(), type_at, after_type_at)
+    }
+
+    /// The head of a 304: the fields of RFC 9110 §15.4.5 and no others.
+    fn build_not_modified<F>(coded: &Coded<F>, facts: &Facts) -> Box<[u8]> {
+        let mut out = Vec::with_capacity(not_modified_room(facts));
+        start_head(&mut out, Status::NOT_MODIFIED, Now::default());
+        write_field(&mut out, "ETag", coded.etag_text());
+        write_caching(&mut out, facts);
+        end_head(&mut out);
+        out.into_boxed_slice()
+    }
+
+    /// The head of a 200, with a date at [`OK_DATE_AT`] that must be replaced.
+    pub(crate) const fn ok(&self) -> &[u8] {
+        &self.ok
+    }
+
+    /// The head of a 304, with a date at [`NOT_MODIFIED_DATE_AT`] that must be replaced.
+    pub(crate) const fn not_modified(&self) -> &[u8] {
+        &self.not_modified
+    }
+
+    /// The fields from `Content-Type` to the end of the head.
+    pub(crate) fn fields(&self) -> &[u8] {
+        &self.ok[usize::from(self.type_at)..]
+    }
+
+    /// The `Content-Type` line.
+    pub(crate) fn type_line(&self) -> &[u8] {
+        &self.ok[usize::from(self.type_at)..usize::from(self.after_type_at)]
+    }
+
+    /// The fields after `Content-Type`, to the end of the head.
+    pub(crate) fn fields_after_type(&self) -> &[u8] {
+        &self.ok[usize::from(self.after_type_at)..]
+    }
+}
+
+/// Bytes that one coding takes with its heads, whether they are built yet or not. `body` is how
+/// long its body is, if that is in memory.
+pub(crate) fn room(facts: &Facts, body: Option<usize>) -> usize {
+    let whole = body.map_or(0, |body| ok_room(facts) + body);
+    size_of::<Heads>() + ok_room(facts) + not_modified_room(facts) + whole
+}
+
+/// As long as a head of a 200 may be.
+fn ok_room(facts: &Facts) -> usize {
+    320 + facts.content_type.len() + facts.cache_control.len()
+}
+
+/// As long as a head of a 304 may be.
+fn not_modified_room(facts: &Facts) -> usize {
+    160 + facts.cache_control.len()
+}
+
+fn write_caching(out: &mut Vec<u8>, facts: &Facts) {
+    if !facts.cache_control.is_empty() {
+        write_field(out, "Cache-Control", facts.cache_control.as_bytes());
+    }
+    if facts.varies {
+        write_field(out, "Vary", b"Accept-Encoding");
+    }
+}
+
+/// Writes what every head starts with: status line, `Date`, `Server`.
+pub(crate) fn start_head(out: &mut Vec<u8>, status: Status, now: Now) {
+    write_status_line(out, status);
+    write_date_field(out, "Date", i64::try_from(now.unix).unwrap_or(i64::MAX));
+    write_field(out, "Server", b"regatta");
+}
+
+fn offset(head: &[u8]) -> u16 {
+    u16::try_from(head.len()).expect("a head's fields before its type are short")
+}
+
+/// A body in memory, and from the first hit on a whole 200 in one piece: before the body, the head
+/// that HTTP/1.1 has on a connection that goes on.
+///
+/// Connections send it as it is, without a copy. Its date is changed in place, when no connection
+/// is sending it.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    bytes: Arc<[u8]>,
+    /// 0 before there is a head.
+    body_at: usize,
+    /// The second that its date tells; `None` before it has one.
+    dated: Option<u64>,
+}
+
+impl Whole {
+    /// A body, before which nothing is yet.
+    pub(crate) const fn new(body: Arc<[u8]>) -> Self {
+        Self { bytes: body, body_at: 0, dated: None }
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body_at..]
+    }
+
+    /// The response, if its date is this one.
+    #[inline]
+    pub(crate) fn dated(&self, unix: u64) -> Option<&Arc<[u8]>> {
+        (self.dated == Some(unix)).then_some(&self.bytes)
+    }
+
+    /// The body, to be sent behind another head.
+    pub(crate) fn body_segment<F>(&self) -> Segment<F> {
+        Segment::Mem { bytes: self.bytes.clone(), at: self.body_at }
+    }
+
+    /// Puts the head before it, if that is not there yet, and changes the date, unless a connection
+    /// is sending the old one.
+    pub(crate) fn redate(&mut self, heads: &Heads, unix: u64, date: &[u8; DATE_BYTES]) {
+        if self.body_at == 0 {
+            self.bytes = [heads.ok(), &self.bytes].concat().into();
+            self.body_at = heads.ok().len();
+        }
+        if let Some(bytes) = Arc::get_mut(&mut self.bytes) {
+            bytes[OK_DATE_AT..OK_DATE_AT + DATE_BYTES].copy_from_slice(date);
+            self.dated = Some(unix);
+        }
+    }
+}
