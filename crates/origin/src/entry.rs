@@ -1,7 +1,7 @@
 //! What is known of a file before a request comes, in no protocol's bytes.
 use crate::{
     Site, content,
-    heads::{self, Heads, Whole},
+    h1::heads::{self, Heads, Whole},
     validator,
 };
 use alloc::{boxed::Box, sync::Arc};

@@ -2,9 +2,11 @@
 use crate::{
     CachingRules, Cx, Exchange, FileReply, LocalCache, NoLog, Refusal, Reply, Request, Scratch,
     Site, Step, Supply,
-    course::{After, Announced, Course, head_limits},
+    h1::{
+        course::{After, Announced, Course, head_limits},
+        reply::{Persistence, Terms},
+    },
     plan::Shape,
-    reply::{Persistence, Terms},
 };
 use alloc::{
     format,

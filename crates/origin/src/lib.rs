@@ -3,40 +3,38 @@
 //! [`Conn`] hands out [`regatta_op::Op`] values and is told their outcome; it decides everything
 //! that HTTP has a say in, and performs nothing. Time enters as an argument and randomness as a
 //! seed, so the same input gives the same output.
+//!
+//! A request ([`Request`]), the way to what answers it ([`Exchange`]) and what is to be sent
+//! ([`Reply`]) know no protocol's bytes. HTTP/1 (`h1`) is a protocol beside them.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
 
-mod answer;
 mod cache;
-mod conn;
 mod content;
-mod course;
+mod cx;
 mod entry;
 mod exchange;
 mod explain;
-mod heads;
-mod inbox;
+mod h1;
 mod local_cache;
 mod pack;
 mod plan;
-mod range;
 mod record;
 mod refusal;
-mod reply;
 mod request;
 mod resolve;
 mod scratch;
 mod sieve;
 mod site;
 mod validator;
-mod work;
 
 pub use cache::{Cache, Entry, Lookup};
-pub use conn::{Conn, Cx};
+pub use cx::Cx;
 pub use entry::{Body, Coded, Representation};
 pub use exchange::{Exchange, FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
+pub use h1::conn::Conn;
 pub use local_cache::{
     LocalCache, RELIEF_ENTRIES, STALE_PERIODS_MAX, SWEEP_ENTRIES, SWEEP_PAUSE_MS, SWEEP_REMOVALS,
 };

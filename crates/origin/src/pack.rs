@@ -4,7 +4,7 @@
 //! gives each place its file back.
 use crate::{
     entry::{Body, Coded, Facts, Representation},
-    heads::Whole,
+    h1::heads::Whole,
 };
 use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, File, FileId, Modified};

@@ -1,5 +1,8 @@
 //! What the connections of one worker lend each other: buffers, the formatted date, boundaries.
-use crate::{READ_BYTES_MAX, answer::Ongoing, work::Work};
+use crate::{
+    READ_BYTES_MAX,
+    h1::{Ongoing, work::Work},
+};
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::{fmt, hash::Hasher as _};

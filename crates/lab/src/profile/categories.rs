@@ -404,7 +404,7 @@ mod tests {
                 Category::Event,
             ),
             (
-                "regatta_origin::inbox::<impl regatta_origin::conn::Conn<F>>::next_head",
+                "regatta_origin::h1::inbox::<impl regatta_origin::h1::conn::Conn<F>>::next_head",
                 Category::Application,
             ),
             ("regatta_arch::kit::helper_threads::Threads::give", Category::Thread),

@@ -1,5 +1,5 @@
 //! What a request head says of the course of its connection (RFC 9112 §9.3).
-use crate::{Destination, Request, Site, reply::Persistence};
+use crate::{Destination, Request, Site, h1::reply::Persistence};
 use regatta_http::{
     Method,
     h1::{Body, Expectation, HeadLimits, RequestHead, Version},

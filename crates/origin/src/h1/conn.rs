@@ -1,46 +1,18 @@
 //! One client connection, from its first byte to its close, without doing any I/O.
 use crate::{
-    Cache, Deadlines, Log, Outcome, Peer, Refusal, Scratch, Site, Supply,
-    answer::Ongoing,
-    course::After,
+    Cx, Deadlines, Outcome, Peer, Refusal, Supply,
+    h1::{
+        answer::Ongoing,
+        course::After,
+        work::{Content, Work},
+    },
     record::Ending,
-    work::{Content, Work},
 };
 use alloc::boxed::Box;
-use core::{fmt, mem};
+use core::mem;
 use regatta_http::{Status, h1::RequestHead};
-use regatta_metrics::{Counter, Tally};
+use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Fault, File, Now, Op, OpKind, Outbox, Tick};
-
-/// Everything a connection may consult besides itself.
-///
-/// All shared references, so a driver can hold one across a wait.
-pub struct Cx<'a, F> {
-    /// What is served and the limits; fixed after start-up.
-    pub site: &'a Site,
-    /// Private to the worker or shared: the origin cannot tell.
-    pub cache: &'a dyn Cache<F>,
-    /// The worker's counters.
-    pub tally: Tally<'a>,
-    /// Takes finished records.
-    pub log: &'a dyn Log,
-    /// The worker's buffers.
-    pub scratch: &'a Scratch<F>,
-}
-
-impl<F> Clone for Cx<'_, F> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<F> Copy for Cx<'_, F> {}
-
-impl<F> fmt::Debug for Cx<'_, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cx").field("site", &self.site).finish_non_exhaustive()
-    }
-}
 
 /// One connection.
 ///

@@ -1,11 +1,13 @@
 //! From a head to its response: the exchange in between, and what is sent when there is none.
 use crate::{
     Conn, Cx, Refusal, Reply, Step, Supply,
-    conn::State,
-    course::{After, Announced, Course},
     exchange::{Answer, Exchange, answer},
-    reply::{Encoder, Persistence, Terms},
-    work::Content,
+    h1::{
+        conn::State,
+        course::{After, Announced, Course},
+        reply::{Encoder, Persistence, Terms},
+        work::Content,
+    },
 };
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::Counter;

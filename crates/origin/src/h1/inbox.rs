@@ -1,9 +1,11 @@
 //! Bytes in: heads and contents, found in what came, and what is kept until more comes.
 use crate::{
     Conn, Cx, Refusal, Supply,
-    conn::State,
-    course::{After, head_limits},
-    work::{Content, ContentFault},
+    h1::{
+        conn::State,
+        course::{After, head_limits},
+        work::{Content, ContentFault},
+    },
 };
 use alloc::vec::Vec;
 use core::mem;

@@ -2,9 +2,11 @@
 use crate::{
     Body, FileReply, Refusal, Reply, Representation, Scratch, Site,
     exchange::Serve,
-    heads::{Heads, NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
+    h1::{
+        heads::{Heads, NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
+        multipart::{Boundary, write_content_range, write_unsatisfied_range},
+    },
     plan::{Plan, Shape},
-    range::{Boundary, write_content_range, write_unsatisfied_range},
     resolve::Role,
 };
 use alloc::{sync::Arc, vec::Vec};
