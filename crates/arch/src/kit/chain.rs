@@ -4,6 +4,8 @@
 //! A connection's link lies where its slot lies in the [`super::slab`], so that links take memory
 //! for as many connections as were open at once, however many came and went.
 
+use super::slab::{key, parts};
+
 /// Links in a piece of memory: growing moves none.
 const CHUNK: usize = 256;
 /// No place, and no chain.
@@ -58,7 +60,7 @@ impl Chains {
         let place = self.firsts[chain];
         (place != NONE).then(|| {
             let link = self.chunks[place as usize / CHUNK][place as usize % CHUNK];
-            u64::from(link.generation) << 32 | u64::from(place)
+            key(link.generation, place)
         })
     }
 
@@ -108,11 +110,6 @@ impl Chains {
     fn link(&mut self, place: u32) -> &mut Link {
         &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the key's two halves are 32 bits each")]
-const fn parts(key: u64) -> (u32, u32) {
-    ((key >> 32) as u32, key as u32)
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl<T> Slab<T> {
     #[must_use]
     pub fn get_mut(&mut self, key: u64) -> Option<&mut T> {
         let (generation, at) = parts(key);
-        let place = self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)?;
+        let place = self.chunks.get_mut(at as usize / CHUNK)?.get_mut(at as usize % CHUNK)?;
         if place.generation == generation { place.slot.as_mut() } else { None }
     }
 
@@ -63,13 +63,13 @@ impl<T> Slab<T> {
     /// generation has gone round.
     pub fn remove(&mut self, key: u64) -> Option<T> {
         let (generation, at) = parts(key);
-        let place = self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)?;
+        let place = self.chunks.get_mut(at as usize / CHUNK)?.get_mut(at as usize % CHUNK)?;
         if place.generation != generation {
             return None;
         }
         let slot = place.slot.take()?;
         place.generation = (place.generation + 1) & GENERATIONS;
-        self.free.push(u32::try_from(at).expect("places are counted in 32 bits"));
+        self.free.push(at);
         self.len -= 1;
         Some(slot)
     }
@@ -90,13 +90,15 @@ impl<T> Slab<T> {
     }
 }
 
-fn key(generation: u32, at: u32) -> u64 {
+/// The key of a slot, by its generation and its place.
+pub(super) fn key(generation: u32, at: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(at)
 }
 
+/// The generation and the place that a [`key`] is made of.
 #[expect(clippy::cast_possible_truncation, reason = "the key's two halves are 32 bits each")]
-const fn parts(key: u64) -> (u32, usize) {
-    ((key >> 32) as u32, key as u32 as usize)
+pub(super) const fn parts(key: u64) -> (u32, u32) {
+    ((key >> 32) as u32, key as u32)
 }
 
 #[cfg(test)]
