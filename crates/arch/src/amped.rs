@@ -13,7 +13,7 @@ use crate::{
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
 };
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
+use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
     Read, StaticFile,
     residency::{Resident, by_cachestat, by_mincore, by_nowait},
@@ -234,8 +234,8 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
         }
     }
 
-    fn forget(&mut self, key: u64) {
-        self.helpers.forget(key);
+    fn forget(&mut self, key: u64, what: Abandoned) {
+        self.helpers.forget(key, what);
     }
 
     fn renew_root(&mut self) {
@@ -260,6 +260,7 @@ mod tests {
         event_loop::schedule::{Cast, Setting, check, run_all},
         helpers::schedule::Moved,
     };
+    use regatta_op::DISK_OPS_MAX;
     use regatta_sys::{OpenRules, Root};
 
     /// A disk of this crew that tests as `test` says.
@@ -306,6 +307,7 @@ mod tests {
             });
         }
         assert!(sums.at_once > 100 && sums.later > 1000 && sums.left > 300, "{sums:?}");
+        assert!(sums.given_up > 300 && sums.wishes_max == DISK_OPS_MAX, "{sums:?}");
     }
 
     /// Helpers that answer in any order, start or do not, and die.

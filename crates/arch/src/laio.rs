@@ -13,7 +13,7 @@ use crate::{
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
 };
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{OpenReq, Outbox, ReadReq, Ticket};
+use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
     Read, Root, StaticFile, open_cached,
     residency::{Resident, by_nowait, read_cached},
@@ -205,7 +205,7 @@ impl<'a, E: Engine> RingDisk<'a, E> {
             Ok(finished) => return count(Some(finished), self.tally),
             Err(left) => left,
         };
-        let asked = Asked { key, turn: self.waiting.ask(key), purpose, bytes };
+        let asked = Asked { key, turn: self.waiting.ask(key, purpose.ticket()), purpose, bytes };
         match left {
             Ok(token) => drop(self.asked.insert(token, asked)),
             Err(work) => drop(self.queue.insert(asked.turn, (asked, work))),
@@ -274,10 +274,8 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
         self.start(work, key, Purpose::Warm, len).map(|_| len)
     }
 
-    fn forget(&mut self, key: u64) {
-        if let Some(turn) = self.waiting.forget(key) {
-            self.queue.remove(&turn);
-        }
+    fn forget(&mut self, key: u64, what: Abandoned) {
+        self.waiting.forget(key, what, |turn| drop(self.queue.remove(&turn)));
     }
 
     fn renew_root(&mut self) {
@@ -353,8 +351,8 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
         self.helpers.ask_or_run(job, self.below).map(|_| len)
     }
 
-    fn forget(&mut self, key: u64) {
-        self.helpers.forget(key);
+    fn forget(&mut self, key: u64, what: Abandoned) {
+        self.helpers.forget(key, what);
     }
 
     fn renew_root(&mut self) {
@@ -379,6 +377,7 @@ mod tests {
         event_loop::schedule::{Cast, Setting, check, run_all},
         helpers::schedule::Moved,
     };
+    use regatta_op::DISK_OPS_MAX;
     use regatta_sys::{Bell, OpenRules, open_below, read_range};
 
     const LIMITS: Limits = Limits { helpers_max: 3, helpers_idle: 1 };
@@ -425,6 +424,7 @@ mod tests {
             });
         }
         assert!(sums.at_once > 1000, "{sums:?}");
+        assert!(sums.given_up > 10 && sums.wishes_max == DISK_OPS_MAX, "{sums:?}");
     }
 
     /// A ring that completes at once, later, and in any order, as the dice say.

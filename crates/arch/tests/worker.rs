@@ -52,7 +52,7 @@ fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
             turn(&mut worker, key, below, &mut buffer);
         }
         worker.expire();
-        while let Some(key) = worker.abandoned() {
+        while let Some((key, _)) = worker.abandoned() {
             worker.slot(key).unwrap().drive = None;
             turn(&mut worker, key, below, &mut buffer);
         }

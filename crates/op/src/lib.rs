@@ -15,8 +15,8 @@ mod time;
 
 pub use file::{File, FileId, Modified};
 pub use op::{
-    CloseReason, Coding, Codings, Done, Fault, Op, OpKind, OpenFault, OpenReq, Opened, ReadReq,
-    Ticket,
+    Abandoned, CloseReason, Coding, Codings, DISK_OPS_MAX, Done, Fault, Op, OpKind, OpenFault,
+    OpenReq, Opened, ReadReq, Ticket,
 };
 pub use outbox::{Outbox, Segment};
 pub use time::{Now, Tick};

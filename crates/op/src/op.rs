@@ -2,9 +2,22 @@
 use crate::{File, FileId, Outbox};
 use alloc::{boxed::Box, vec::Vec};
 
-/// Names the exchange that a disk operation belongs to; always 0 in HTTP/1.
+/// Names a disk operation among those that a connection has out; always 0 in HTTP/1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u16);
+
+/// The most disk operations that a connection has out at once, each with a ticket of its own. A
+/// `Recv` and a `Send` may be out beside them.
+pub const DISK_OPS_MAX: usize = 4;
+
+/// Which operations that were out a connection has given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abandoned {
+    /// All of them.
+    All,
+    /// The disk operation with this ticket. The others are out as before.
+    One(Ticket),
+}
 
 /// One thing that a connection wants done.
 ///

@@ -375,7 +375,7 @@ impl<'a> World<'a> {
         let conn = self.links[at].conn.as_mut().ok_or("it is told something after its end")?;
         conn.complete(done, now, &cx);
         conn.check_invariants();
-        if conn.abandoned() {
+        if conn.abandoned().is_some() {
             return Err("it has abandoned what was completed".to_owned());
         }
         self.take(at)
@@ -563,7 +563,7 @@ impl<'a> World<'a> {
         };
         conn.expire(queued, now, &cx);
         conn.check_invariants();
-        let dropped = conn.abandoned();
+        let dropped = conn.abandoned().is_some();
         trace::push(self.stamp, at, Event::Expired { queued, dropped });
         if dropped {
             if link.at_disk().is_some() {

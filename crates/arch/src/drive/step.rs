@@ -5,12 +5,12 @@ use super::{
     perform::{self, Failure, timed},
 };
 use crate::kit::{
-    disk::{Disk, News},
+    disk::{Disk, News, Opening},
     worker::Slot,
 };
-use regatta_op::{CloseReason, Done, Now, Op, Outbox, Tick};
+use regatta_op::{Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, Outbox, Tick, Ticket};
 use regatta_sys::{
-    StaticFile, clock, socket,
+    Read, StaticFile, clock, socket,
     wait::{Event, Interest},
 };
 use std::{os::fd::AsFd, time::Duration};
@@ -42,6 +42,8 @@ pub struct Readiness {
     broken: bool,
     /// The poller has said that the socket takes bytes, and nothing since has said otherwise.
     writable: bool,
+    /// The socket took nothing, and the poller has not said since that it takes bytes.
+    full: bool,
 }
 
 impl Readiness {
@@ -60,6 +62,7 @@ impl Readiness {
             hangup: false,
             broken: false,
             writable: false,
+            full: false,
         }
     }
 
@@ -69,20 +72,52 @@ impl Readiness {
         self.hangup |= event.hangup;
         self.broken |= event.broken;
         self.writable |= event.writable;
+        self.full &= !event.writable;
     }
 
-    /// Forgets the operations that are parked here: the connection has given them up.
-    pub fn forget(&mut self) {
-        self.recv = false;
-        self.send = None;
-        self.warming = None;
-        self.granted = 0;
+    /// True if something may be sent now.
+    const fn may_send(&self, rules: &Rules) -> bool {
+        self.writable || rules.eager_write && !self.full
+    }
+
+    /// The `Send` that was offered before, if it may be performed now.
+    #[inline]
+    fn take_send(&mut self, io: &mut Io<'_>) -> Option<Outbox<StaticFile>> {
+        let may = self.may_send(io.rules);
+        let mut parked = self.send.take_if(|_| may)?;
+        let outbox = std::mem::take(&mut *parked);
+        io.spares.0.push(parked);
+        Some(outbox)
+    }
+
+    /// What is waited for when nothing more can be done.
+    const fn wait(&self) -> Turn {
+        match (self.recv, self.send.is_some()) {
+            (false, false) => Turn::Parked,
+            (read, write) => Turn::Wait(Interest { read, write }),
+        }
+    }
+}
+
+/// Forgets operations that the connection has given up.
+pub fn forget(slot: &mut ReadySlot, key: u64, what: Abandoned, disk: &mut dyn Disk) {
+    let pending = slot.pending;
+    match what {
+        Abandoned::All => {
+            let drive = &mut slot.drive;
+            (drive.recv, drive.send, drive.warming, drive.granted) = (false, None, None, 0);
+            slot.pending = 0;
+        }
+        Abandoned::One(_) => slot.pending -= 1,
+    }
+    if pending > 0 {
+        disk.forget(key, what);
     }
 }
 
 /// Takes what the disk reports of an operation that was left for later.
 pub fn hear(slot: &mut ReadySlot, news: News, now: Now, cx: &FileCx<'_>) {
-    slot.asked = false;
+    slot.pending -= 1;
     match news {
         News::Opened(ticket, found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
         News::Read(ticket, (buffer, read)) => {
@@ -104,9 +139,9 @@ pub struct Spares(Vec<Box<Outbox<StaticFile>>>);
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Come back when the socket is ready for this.
+    /// Come back when the socket is ready for this, or with a completion from the disk.
     Wait(Interest),
-    /// Come back with a completion from the disk.
+    /// Come back with a completion from the disk: there is nothing else to wait for.
     Parked,
     /// The budget is spent: come back when others have had their turn.
     Again,
@@ -158,8 +193,8 @@ pub fn step(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &File
     if turn == Turn::Parked && slot.drive.hangup { parked(slot, now, cx) } else { turn }
 }
 
-/// The disk is at work for a peer that may have left: the connection of one that has ends now,
-/// and whatever the disk brings for it is thrown away.
+/// Only the disk is at work, for a peer that may have left: the connection of one that has ends
+/// now, and whatever the disk brings for it is thrown away.
 #[cold]
 fn parked(slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) -> Turn {
     if slot.drive.broken {
@@ -172,65 +207,72 @@ fn parked(slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) -> Turn {
 
 fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
     let mut ops = io.rules.ops_max;
-    if let Some(mut parked) = slot.drive.send.take() {
-        let outbox = std::mem::take(&mut *parked);
-        io.spares.0.push(parked);
-        if let Some(turn) = send(slot, key, outbox, io, now, cx) {
-            return turn;
-        }
-        if was_last(&mut ops) {
-            return Turn::Again;
-        }
-    }
+    // `Recv` is offered last: after it, as after nothing, there is no more to ask for until
+    // something has been completed.
+    let mut asks = true;
     loop {
-        if slot.drive.recv {
-            match receive(slot, io, now, cx) {
-                Some(turn) => return turn,
-                None => continue,
-            }
+        if slot.drive.recv && slot.drive.readable {
+            asks |= receive(slot, io, now, cx);
+            continue;
         }
-        let turn = match slot.conn.next_op() {
-            Some(Op::Recv) => {
-                slot.drive.recv = true;
-                None
+        let op = match slot.drive.take_send(io) {
+            Some(outbox) => Some(Op::Send(outbox)),
+            None if asks => slot.conn.next_op(),
+            None => None,
+        };
+        asks = !matches!(op, Some(Op::Recv) | None);
+        match op {
+            Some(Op::Recv) => slot.drive.recv = true,
+            Some(Op::Send(outbox)) => {
+                if let Some(turn) = send(slot, key, outbox, io, now, cx) {
+                    return turn;
+                }
             }
-            Some(Op::Send(outbox)) => send(slot, key, outbox, io, now, cx),
             Some(Op::Open(ticket, req)) => {
                 let found = timed(&mut io.spent.open, || io.disk.open(key, ticket, req));
-                slot.asked = found.is_none();
-                found.map_or(Some(Turn::Parked), |found| {
-                    slot.conn.complete(Done::Open(ticket, found), now, cx);
-                    None
-                })
+                opened(slot, ticket, found, now, cx);
             }
             Some(Op::Read(ticket, req)) => {
                 let read = timed(&mut io.spent.read, || io.disk.read(key, ticket, req));
-                slot.asked = read.is_none();
-                read.map_or(Some(Turn::Parked), |(buffer, read)| {
-                    slot.conn.complete(Done::Read(ticket, buffer, read), now, cx);
-                    None
-                })
+                has_read(slot, ticket, read, now, cx);
             }
             Some(Op::Stat(ticket, file)) => {
                 // The inode of an open file is in memory: nobody waits for a disk here.
                 slot.conn.complete(Done::Stat(ticket, perform::stat(&file)), now, cx);
-                None
             }
             Some(Op::Shut) => {
                 perform::shut(&slot.socket);
                 slot.conn.complete(Done::Shut, now, cx);
-                None
             }
-            Some(Op::Close(reason)) => Some(Turn::Closed(reason)),
-            None => Some(Turn::Parked),
-        };
-        if let Some(turn) = turn {
-            return turn;
+            Some(Op::Close(reason)) => return Turn::Closed(reason),
+            None => return slot.drive.wait(),
         }
         if was_last(&mut ops) {
             return Turn::Again;
         }
     }
+}
+
+/// Tells the connection what was found, if that is known already.
+fn opened(slot: &mut ReadySlot, ticket: Ticket, found: Option<Opening>, now: Now, cx: &FileCx<'_>) {
+    match found {
+        Some(found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
+        None => is_pending(slot),
+    }
+}
+
+/// Tells the connection what was read, if it has been already.
+fn has_read(slot: &mut ReadySlot, ticket: Ticket, read: Option<Read>, now: Now, cx: &FileCx<'_>) {
+    match read {
+        Some((buffer, read)) => slot.conn.complete(Done::Read(ticket, buffer, read), now, cx),
+        None => is_pending(slot),
+    }
+}
+
+/// The disk has one more operation of the connection; a `Send` that waits for it counts too.
+fn is_pending(slot: &mut ReadySlot) {
+    slot.pending += 1;
+    debug_assert!(usize::from(slot.pending) <= DISK_OPS_MAX + 1, "no more are out at once");
 }
 
 /// Counts one operation; true if that was the last.
@@ -239,35 +281,29 @@ const fn was_last(ops: &mut u32) -> bool {
     *ops == 0
 }
 
-/// Performs the offered `Recv`, or says what to wait for.
+/// Performs the offered `Recv`; false if nothing has come.
 #[inline]
-fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Option<Turn> {
-    if !slot.drive.readable {
-        return Some(Turn::Wait(Interest::READ));
-    }
-    match perform::recv(&slot.socket, io.buffer, cx.tally) {
+fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> bool {
+    let received = match perform::recv(&slot.socket, io.buffer, cx.tally) {
         Err(Failure::WouldBlock) => {
             slot.drive.readable = false;
-            Some(Turn::Wait(Interest::READ))
+            return false;
         }
-        Err(Failure::Fault(fault)) => {
-            slot.drive.recv = false;
-            slot.conn.complete(Done::Recv(Err(fault)), now, cx);
-            None
-        }
+        Err(Failure::Fault(fault)) => Err(fault),
         Ok(n) => {
             // A short read has emptied the socket, unless the end of the stream is behind it
             // (epoll(7), question 9): the next read waits to be told.
             slot.drive.readable = n == io.buffer.len() || io.rules.full_read || slot.drive.hangup;
-            slot.drive.recv = false;
-            slot.conn.complete(Done::Recv(Ok(&io.buffer[..n])), now, cx);
-            None
+            Ok(&io.buffer[..n])
         }
-    }
+    };
+    slot.drive.recv = false;
+    slot.conn.complete(Done::Recv(received), now, cx);
+    true
 }
 
 /// One call's worth of sending; puts the outbox back if the socket is full, or not known to take
-/// any where that is asked for, or the budget is spent.
+/// any where that is asked for, or the disk is asked first, or the budget is spent.
 #[inline(always)]
 fn send(
     slot: &mut ReadySlot,
@@ -277,18 +313,23 @@ fn send(
     now: Now,
     cx: &FileCx<'_>,
 ) -> Option<Turn> {
-    if !slot.drive.writable && !io.rules.eager_write {
-        return Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)));
+    if !slot.drive.may_send(io.rules) {
+        park(slot, outbox, io);
+        return None;
     }
     if io.bytes == 0 {
-        return Some(park(slot, outbox, io, Turn::Again));
+        park(slot, outbox, io);
+        return Some(Turn::Again);
     }
     let mut most = if io.rules.patience.is_some() { u64::MAX } else { io.bytes };
     let at_file = outbox.at_file();
     if at_file {
         match ready(slot, key, &outbox, io) {
             Some(bytes) => most = most.min(bytes),
-            None => return Some(park_for_disk(slot, outbox, io, now, cx)),
+            None => {
+                park_for_disk(slot, outbox, io, now, cx);
+                return None;
+            }
         }
     }
     let before = io.spent.send;
@@ -300,18 +341,16 @@ fn send(
     let now = if io.rules.patience.is_some() { at_present(now) } else { now };
     match result {
         Err(Failure::WouldBlock) => {
-            slot.drive.writable = false;
+            (slot.drive.writable, slot.drive.full) = (false, true);
             if io.rules.patience.is_some() {
                 // The peer has taken nothing for all that time.
                 slot.conn.cut(CloseReason::SendDeadline, now, cx);
-                return None;
+                forget(slot, key, Abandoned::All, io.disk);
+            } else {
+                park(slot, outbox, io);
             }
-            Some(park(slot, outbox, io, Turn::Wait(Interest::WRITE)))
         }
-        Err(Failure::Fault(fault)) => {
-            slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx);
-            None
-        }
+        Err(Failure::Fault(fault)) => slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx),
         Ok(bytes) => {
             slot.drive.writable &= io.rules.edge;
             io.bytes = io.bytes.saturating_sub(bytes);
@@ -321,10 +360,13 @@ fn send(
                 // It filled the socket and then waited: another call would wait as long again.
                 let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
                 slot.conn.expire(queued, now, cx);
+                if let Some(what) = slot.conn.abandoned() {
+                    forget(slot, key, what, io.disk);
+                }
             }
-            None
         }
     }
+    None
 }
 
 /// The time after calls that may have blocked.
@@ -334,11 +376,10 @@ fn at_present(now: Now) -> Now {
 }
 
 /// Keeps an outbox until its time comes.
-fn park(slot: &mut ReadySlot, outbox: Outbox<StaticFile>, io: &mut Io<'_>, turn: Turn) -> Turn {
+fn park(slot: &mut ReadySlot, outbox: Outbox<StaticFile>, io: &mut Io<'_>) {
     let mut parked = io.spares.0.pop().unwrap_or_default();
     *parked = outbox;
     slot.drive.send = Some(parked);
-    turn
 }
 
 /// How many bytes of the file at the front may be sent: what the disk has made ready, or says is.
@@ -361,10 +402,9 @@ fn park_for_disk(
     io: &mut Io<'_>,
     now: Now,
     cx: &FileCx<'_>,
-) -> Turn {
-    let turn = park(slot, outbox, io, Turn::Parked);
+) {
+    park(slot, outbox, io);
     slot.conn.wait_for_disk(now, cx);
     slot.drive.warming = slot.drive.send.take();
-    slot.asked = true;
-    turn
+    is_pending(slot);
 }

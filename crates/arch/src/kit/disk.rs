@@ -6,14 +6,15 @@ use crate::drive::{
     ledger::Spent,
     perform::{self, Below},
 };
-use regatta_op::{OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ticket};
+use regatta_op::{Abandoned, OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ticket};
 use regatta_sys::{Read, StaticFile};
 use std::os::fd::BorrowedFd;
 
 /// What has come of opening a path: what is there, or why not.
 pub type Opening = Result<Opened<StaticFile>, OpenFault>;
 
-/// Performs operations that may block on disk, now or later.
+/// Performs operations that may block on disk, now or later: of a connection as many at once as it
+/// asks for, each with its ticket.
 ///
 /// `None` means *later*: the disk keeps what it needs, and reports the outcome for the connection
 /// named by `key` when [`Disk::source`] is readable.
@@ -27,8 +28,9 @@ pub trait Disk {
 
     /// Bytes that [`Disk::warm`] let go took so long to send, nanoseconds.
     fn sent(&mut self, _ns: u64) {}
-    /// Forgets what `key` has asked for: its outcome is dropped when it comes.
-    fn forget(&mut self, _key: u64) {}
+    /// Forgets what `key` has asked for, or one operation of it: its outcome is dropped when it
+    /// comes.
+    fn forget(&mut self, _key: u64, _what: Abandoned) {}
     /// The root is another directory now: whoever has one of its own takes that.
     fn renew_root(&mut self) {}
     /// A descriptor that is readable while there is news; `None` if there never is any.

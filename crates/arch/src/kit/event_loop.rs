@@ -11,10 +11,10 @@ use super::{
 };
 use crate::drive::{
     ledger::Spent,
-    step::{Io, Readiness, ReadySlot, Rules, Spares, Turn, hear, step},
+    step::{Io, Readiness, ReadySlot, Rules, Spares, Turn, forget, hear, step},
 };
 use regatta_metrics::{Counter, Phase};
-use regatta_op::CloseReason;
+use regatta_op::{Abandoned, CloseReason};
 use regatta_sys::{
     socket,
     wait::{Event, Interest, Poller},
@@ -276,8 +276,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Forgets a connection, whatever it waits for.
     fn close(&mut self, key: u64, reason: CloseReason, disk: &mut dyn Disk) {
         let Some(slot) = self.worker.slot(key) else { return };
-        if slot.asked {
-            disk.forget(key);
+        if slot.pending > 0 {
+            disk.forget(key, Abandoned::All);
         }
         // Closing the socket removes it from an epoll set in any case.
         let _ = self.poller.remove(slot.socket.as_fd());
@@ -287,12 +287,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Gives a turn to connections whose deadlines have passed.
     fn expire(&mut self, disk: &mut dyn Disk) {
         self.worker.expire();
-        while let Some(key) = self.worker.abandoned() {
+        while let Some((key, what)) = self.worker.abandoned() {
             if let Some(slot) = self.worker.slot(key) {
-                slot.drive.forget();
-                if std::mem::take(&mut slot.asked) {
-                    disk.forget(key);
-                }
+                forget(slot, key, what, disk);
             }
             self.turn(key, disk);
             self.accept_on_close(disk);

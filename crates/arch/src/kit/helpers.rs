@@ -15,7 +15,7 @@ use crate::drive::{
     perform::{self, Below, timed},
 };
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{OpenReq, ReadReq, Ticket};
+use regatta_op::{Abandoned, OpenReq, ReadReq, Ticket};
 use regatta_sys::{Read, StaticFile, clock};
 use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
@@ -70,6 +70,17 @@ pub enum Purpose {
     Read(Ticket),
     /// Sending a range.
     Warm,
+}
+
+impl Purpose {
+    /// The ticket of the operation; a `Send` has none.
+    #[must_use]
+    pub const fn ticket(self) -> Option<Ticket> {
+        match self {
+            Self::Open(ticket) | Self::Read(ticket) => Some(ticket),
+            Self::Warm => None,
+        }
+    }
 }
 
 /// An errand, and whose it is.
@@ -147,8 +158,9 @@ pub struct Limits {
     pub helpers_idle: usize,
 }
 
-/// The helpers of one loop, and the errands that wait for one. A connection has at most one errand,
-/// so the queue is bounded by the connections that are open.
+/// The helpers of one loop, and the errands that wait for one. A connection has at most
+/// [`regatta_op::DISK_OPS_MAX`] errands, and one for its `Send`, so the queue is bounded by the
+/// connections that are open.
 #[derive(Debug)]
 pub struct Helpers<'a, C> {
     crew: C,
@@ -189,7 +201,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
             },
             1,
         );
-        job.turn = self.waiting.ask(job.key);
+        job.turn = self.waiting.ask(job.key, job.purpose.ticket());
         self.queue.insert(job.turn, job);
         self.dispatch();
         let waiting = self.queue.len() as u64;
@@ -198,7 +210,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
         if self.count == 0
             && let Some((_, job)) = self.queue.pop_last()
         {
-            self.waiting.forget(job.key);
+            self.waiting.is_told(job.key, job.turn);
             self.tally.add(Counter::HelperErrandsSelf, 1);
             return Err(job);
         }
@@ -265,11 +277,10 @@ impl<'a, C: Crew> Helpers<'a, C> {
         }
     }
 
-    /// Drops the errand of this connection if it waits, and its outcome if it is being run.
-    pub fn forget(&mut self, key: u64) {
-        if let Some(turn) = self.waiting.forget(key) {
-            self.queue.remove(&turn);
-        }
+    /// Drops the errands of this connection that wait, or one of them, and the outcomes of those
+    /// that are being run.
+    pub fn forget(&mut self, key: u64, what: Abandoned) {
+        self.waiting.forget(key, what, |turn| drop(self.queue.remove(&turn)));
     }
 
     /// Lets go of all helpers that have the root of before, as soon as they have done what they
@@ -493,8 +504,8 @@ mod tests {
             for key in 0..3 {
                 helpers.ask(job(key)).unwrap();
             }
-            helpers.forget(2);
-            helpers.forget(0);
+            helpers.forget(2, Abandoned::All);
+            helpers.forget(0, Abandoned::All);
             helpers.crew.said.push_back((0, Some(Outcome::Found)));
             let job = helpers.news().unwrap().0;
             assert!(!helpers.waiting.is_told(job.key, job.turn));
@@ -512,7 +523,7 @@ mod tests {
             }
             let before = turns_compared();
             for key in (0..CLIENTS).rev() {
-                helpers.forget(key);
+                helpers.forget(key, Abandoned::All);
             }
             // A look from the root of the tree to the turn.
             let compared = turns_compared() - before;

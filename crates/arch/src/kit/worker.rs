@@ -18,7 +18,7 @@ use crate::{
     drive::{FileConn, FileCx},
 };
 use regatta_metrics::{Control, Counter, Phase, Slot as TallySlot};
-use regatta_op::{CloseReason, Tick};
+use regatta_op::{Abandoned, CloseReason, Tick};
 use regatta_origin::Peer;
 use regatta_sys::{
     Bell, Root,
@@ -92,8 +92,8 @@ pub struct Slot<S> {
     pub conn: FileConn,
     /// Its socket.
     pub socket: Connection,
-    /// The disk has been asked for something and has not answered.
-    pub asked: bool,
+    /// Operations that the disk has been asked for and has not answered.
+    pub pending: u8,
     /// What the driver keeps: operations that are under way, and what it waits for.
     pub drive: S,
     /// The tick for which its timer is filed.
@@ -364,7 +364,7 @@ impl<'a, S> Worker<'a, S> {
         cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.slots.len() as u64);
         cx.tally.max(Counter::ConnectionsOpenMax, self.slots.len() as u64 + 1);
         let (timer_at, timed_from) = (Tick::NEVER, 0);
-        self.slots.insert(Slot { conn, socket, asked: false, drive, timer_at, timed_from })
+        self.slots.insert(Slot { conn, socket, pending: 0, drive, timer_at, timed_from })
     }
 
     /// Forgets a connection and closes its socket, which nobody watches any more: for this reason,
@@ -399,9 +399,9 @@ impl<'a, S> Worker<'a, S> {
         self.expiries = EXPIRIES_MAX;
     }
 
-    /// The next connection, of the first few whose deadlines have passed, that has given up the
-    /// operation it waited for: the driver forgets that, or cancels it, and gives it a turn.
-    pub fn abandoned(&mut self) -> Option<u64> {
+    /// The next connection, of the first few whose deadlines have passed, that has given up what
+    /// it waited for: the driver forgets that, or cancels it, and gives it a turn.
+    pub fn abandoned(&mut self) -> Option<(u64, Abandoned)> {
         while self.expiries > 0
             && let Some(key) = self.fired.pop_front()
         {
@@ -413,8 +413,8 @@ impl<'a, S> Worker<'a, S> {
                 // What the kernel holds has not reached the peer: progress is measured there.
                 let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
                 slot.conn.expire(queued, now, &self.desk.around.cx);
-                if slot.conn.abandoned() {
-                    return Some(key);
+                if let Some(what) = slot.conn.abandoned() {
+                    return Some((key, what));
                 }
             }
             // It goes on with what it was doing: nothing is sent because a timer has fired.

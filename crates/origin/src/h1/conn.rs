@@ -12,7 +12,9 @@ use alloc::boxed::Box;
 use core::mem;
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::Counter;
-use regatta_op::{CloseReason, Done, Fault, File, Now, Op, OpKind, Outbox, Tick};
+use regatta_op::{
+    Abandoned, CloseReason, Done, Fault, File, Now, Op, OpKind, Outbox, Tick, Ticket,
+};
 
 /// One connection.
 ///
@@ -141,9 +143,11 @@ impl<F: File> Conn<F> {
             Done::Recv(Ok(bytes)) if !bytes.is_empty() => self.on_recv(bytes, now, cx),
             Done::Recv(Ok(_)) => self.on_end_of_stream(now, cx),
             Done::Send(out, Ok(n)) => self.on_sent(out, n, now, cx),
-            Done::Open(_, found) => self.resume(Supply::Opened(found), now, cx),
-            Done::Read(_, buffer, read) => self.resume(Supply::Read(buffer, read), now, cx),
-            Done::Stat(_, found) => self.resume(Supply::Stat(found), now, cx),
+            Done::Open(ticket, found) => self.supply(ticket, Supply::Opened(found), now, cx),
+            Done::Read(ticket, buffer, read) => {
+                self.supply(ticket, Supply::Read(buffer, read), now, cx);
+            }
+            Done::Stat(ticket, found) => self.supply(ticket, Supply::Stat(found), now, cx),
             Done::Shut => {
                 self.set_state(State::Linger, now.tick.after(cx.site.deadlines.linger_ms_max));
             }
@@ -188,7 +192,7 @@ impl<F: File> Conn<F> {
     ///   ([`CloseReason::PeerAborted`]).
     ///
     /// Afterwards either the operation that was out still is, with a later deadline, or it counts
-    /// as dropped ([`abandoned`](Self::abandoned) is true, [`next_op`](Self::next_op) offers
+    /// as dropped ([`abandoned`](Self::abandoned) says so, [`next_op`](Self::next_op) offers
     /// another): the driver then forgets the operation that it had parked, or cancels it and waits
     /// until the kernel has let go, and must not complete it.
     pub fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
@@ -278,11 +282,11 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// True if [`expire`](Self::expire) dropped the operation that was out, and
-    /// [`next_op`](Self::next_op) has not been called since.
+    /// What [`expire`](Self::expire) dropped of what was out, if [`next_op`](Self::next_op) has not
+    /// been called since.
     #[must_use]
-    pub const fn abandoned(&self) -> bool {
-        self.abandoned
+    pub const fn abandoned(&self) -> Option<Abandoned> {
+        if self.abandoned { Some(Abandoned::All) } else { None }
     }
 
     /// True if no byte of a request has come since the last response.
@@ -350,6 +354,12 @@ impl<F: File> Conn<F> {
 
 // What happened.
 impl<F: File> Conn<F> {
+    /// The disk operation that is out is over.
+    fn supply(&mut self, ticket: Ticket, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
+        assert_eq!(ticket, Ticket::default(), "no operation with this ticket is out");
+        self.resume(supply, now, cx);
+    }
+
     fn on_end_of_stream(&mut self, now: Now, cx: &Cx<'_, F>) {
         let reason = match self.state {
             State::Linger => self.reason,

@@ -437,7 +437,7 @@ impl Client<'_> {
 
     fn after_abandoning(&mut self) -> bool {
         self.conn.check_invariants();
-        let abandoned = self.conn.abandoned();
+        let abandoned = self.conn.abandoned().is_some();
         if abandoned {
             self.parked = None;
         }

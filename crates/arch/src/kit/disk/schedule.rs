@@ -1,9 +1,9 @@
-//! Random schedules of what connections ask of a disk that answers later: they leave meanwhile,
-//! and others take their places.
+//! Random schedules of what connections ask of a disk that answers later, each of them several
+//! things at once: they give something up, or leave, and others take their places.
 use super::*;
 use crate::kit::{dice::Dice, slab::Slab};
 use regatta_metrics::Arena;
-use regatta_op::{Codings, File};
+use regatta_op::{Codings, DISK_OPS_MAX, File};
 use regatta_sys::{
     OpenRules, Root, open_below,
     wait::{Interest, Poll, Poller},
@@ -77,11 +77,30 @@ fn request(n: usize) -> OpenReq {
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
-    Nothing,
     Open(Ticket, usize),
     Read(Ticket, usize, u64, u64),
     /// At most so many bytes.
     Warm(u64),
+}
+
+impl Wish {
+    /// A `Send` has none.
+    const fn ticket(&self) -> Option<Ticket> {
+        match self {
+            Self::Open(ticket, _) | Self::Read(ticket, ..) => Some(*ticket),
+            Self::Warm(_) => None,
+        }
+    }
+
+    /// True if the news is of this.
+    fn is_about(&self, news: &News) -> bool {
+        match (self, news) {
+            (Self::Open(ticket, _), News::Opened(of, _))
+            | (Self::Read(ticket, ..), News::Read(of, _)) => ticket == of,
+            (Self::Warm(_), News::Warm(_)) => true,
+            _ => false,
+        }
+    }
 }
 
 /// What came of the schedules.
@@ -90,6 +109,10 @@ pub(crate) struct Sums {
     pub(crate) at_once: u64,
     pub(crate) later: u64,
     pub(crate) left: u64,
+    /// Operations that were given up by one that stayed.
+    pub(crate) given_up: u64,
+    /// The most that one waited for at once.
+    pub(crate) wishes_max: usize,
 }
 
 fn check_found(found: &Opening, n: usize) {
@@ -108,54 +131,59 @@ fn check_bytes((bytes, read): &Read, n: usize, at: u64, len: u64) {
 }
 
 /// One asks something; what it waits for if the answer is to come later.
-fn ask(disk: &mut dyn Disk, key: u64, dice: &mut Dice, folder: &Folder) -> Wish {
+fn ask(
+    disk: &mut dyn Disk,
+    (key, wishes): (u64, &[Wish]),
+    dice: &mut Dice,
+    folder: &Folder,
+) -> Option<Wish> {
     let ticket = Ticket(u16::try_from(dice.below(1 << 16)).unwrap());
-    let kind = dice.below(3);
+    assert!(wishes.iter().all(|wish| wish.ticket() != Some(ticket)), "another seed is needed");
+    let (kind, sends) = (dice.below(3), wishes.iter().any(|wish| wish.ticket().is_none()));
     if kind == 0 {
         let n = dice.below(NAMES);
-        let Some(found) = disk.open(key, ticket, request(n)) else { return Wish::Open(ticket, n) };
+        let Some(found) = disk.open(key, ticket, request(n)) else {
+            return Some(Wish::Open(ticket, n));
+        };
         check_found(&found, n);
-        return Wish::Nothing;
+        return None;
     }
     let n = dice.below(FILES);
     let file = folder.files[n].clone();
     let at = dice.below(usize::try_from(file.len()).unwrap()) as u64;
     let len = 1 + dice.below(50_000) as u64;
-    if kind == 1 {
+    if kind == 1 || sends {
         // A connection lends a buffer; one that has been used before has bytes of then.
         let buffer = vec![255; dice.below(2) * dice.below(60_000)];
         let req = ReadReq { file, at, len, buffer };
         let Some(read) = disk.read(key, ticket, req) else {
-            return Wish::Read(ticket, n, at, len);
+            return Some(Wish::Read(ticket, n, at, len));
         };
         check_bytes(&read, n, at, len);
-        return Wish::Nothing;
+        return None;
     }
     let mut outbox = Outbox::default();
     let len = len.min(file.len() - at);
     outbox.push(Segment::File { file, at, len });
-    let Some(ready) = disk.warm(key, &outbox) else { return Wish::Warm(len) };
+    let Some(ready) = disk.warm(key, &outbox) else { return Some(Wish::Warm(len)) };
     assert!((1..=len).contains(&ready), "{ready} of {len} may be sent");
-    Wish::Nothing
+    None
 }
 
 /// Takes the news; each is of a connection that is there and waits for just that.
-fn hear(disk: &mut dyn Disk, clients: &mut Slab<Wish>) -> u64 {
+fn hear(disk: &mut dyn Disk, clients: &mut Slab<Vec<Wish>>) -> u64 {
     let mut heard = 0;
     while let Some(Report { key, news, .. }) = disk.news() {
         heard += 1;
-        let wish = clients.get_mut(key).expect("news of one that has left");
-        match (std::mem::replace(wish, Wish::Nothing), news) {
-            (Wish::Open(ticket, n), News::Opened(of, found)) if ticket == of => {
-                check_found(&found, n);
-            }
-            (Wish::Read(ticket, n, at, len), News::Read(of, read)) if ticket == of => {
-                check_bytes(&read, n, at, len);
-            }
+        let wishes = clients.get_mut(key).expect("news of one that has left");
+        let Some(at) = wishes.iter().position(|wish| wish.is_about(&news)) else {
+            panic!("waited for {wishes:?} and was told {news:?}");
+        };
+        match (wishes.swap_remove(at), news) {
+            (Wish::Open(_, n), News::Opened(_, found)) => check_found(&found, n),
+            (Wish::Read(_, n, at, len), News::Read(_, read)) => check_bytes(&read, n, at, len),
             (Wish::Warm(len), News::Warm(ready)) => assert!((1..=len).contains(&ready)),
-            (wish, News::Opened(..)) => panic!("waited for {wish:?} and was told of an open"),
-            (wish, News::Read(..)) => panic!("waited for {wish:?} and was told of a read"),
-            (wish, News::Warm(_)) => panic!("waited for {wish:?} and was told to send"),
+            (wish, news) => panic!("waited for {wish:?} and was told {news:?}"),
         }
     }
     heard
@@ -170,17 +198,22 @@ pub(crate) fn run<D: Disk>(
     sums: &mut Sums,
     stir: impl Fn(&mut D, &mut Dice, bool),
 ) {
-    let mut dice = Dice::new(seed);
+    let (mut dice, mut others) = (Dice::new(seed), Dice::new(!seed));
     let mut clients = Slab::default();
     for _ in 0..STEPS {
         let keys = clients.keys();
         let key = keys.get(dice.below(keys.len() + 1)).copied();
         match (dice.below(8), key) {
-            (0, _) | (_, None) if keys.len() < CLIENTS => drop(clients.insert(Wish::Nothing)),
+            (0, _) | (_, None) if keys.len() < CLIENTS => drop(clients.insert(Vec::new())),
             (1, Some(key)) => {
-                let wish = clients.remove(key).expect("it is there");
-                if wish != Wish::Nothing {
-                    disk.forget(key);
+                let wishes = clients.get_mut(key).expect("it is there");
+                let one = wishes.iter().position(|wish: &Wish| wish.ticket().is_some());
+                if let Some(one) = one.filter(|_| others.once_in(2)) {
+                    let ticket = wishes.swap_remove(one).ticket().expect("it has one");
+                    disk.forget(key, Abandoned::One(ticket));
+                    sums.given_up += 1;
+                } else if clients.remove(key).is_some_and(|wishes| !wishes.is_empty()) {
+                    disk.forget(key, Abandoned::All);
                     sums.left += 1;
                 }
             }
@@ -194,10 +227,12 @@ pub(crate) fn run<D: Disk>(
                 sums.later += hear(disk, &mut clients);
             }
             (_, Some(key)) => {
-                let wish = clients.get_mut(key).expect("it is there");
-                if *wish == Wish::Nothing {
-                    *wish = ask(disk, key, &mut dice, folder);
-                    sums.at_once += u64::from(*wish == Wish::Nothing);
+                let wishes = clients.get_mut(key).expect("it is there");
+                if wishes.len() < DISK_OPS_MAX {
+                    let wish = ask(disk, (key, wishes), &mut dice, folder);
+                    sums.at_once += u64::from(wish.is_none());
+                    wishes.extend(wish);
+                    sums.wishes_max = sums.wishes_max.max(wishes.len());
                 }
             }
             (_, None) => {}
@@ -210,7 +245,7 @@ pub(crate) fn run<D: Disk>(
     loop {
         sums.later += hear(disk, &mut clients);
         let keys = clients.keys();
-        let waits = |key: &u64| clients.get_mut(*key).is_some_and(|wish| *wish != Wish::Nothing);
+        let waits = |key: &u64| clients.get_mut(*key).is_some_and(|wishes| !wishes.is_empty());
         if !keys.iter().any(waits) {
             return;
         }

@@ -5,7 +5,7 @@ use crate::kit::dice::{Dice, SEEDS};
 use regatta_metrics::{Arena, Gauge};
 use regatta_op::Codings;
 use regatta_sys::{Bell, OpenRules, Root, open_below, read_range};
-use std::{collections::HashSet, os::fd::AsFd, sync::atomic::AtomicU64};
+use std::{collections::BTreeSet, os::fd::AsFd, sync::atomic::AtomicU64};
 
 /// Helpers that the dice move.
 pub(crate) struct Moved<'a> {
@@ -156,8 +156,13 @@ impl Helpers<'_, Moved<'_>> {
     }
 }
 
+/// Whose job it is, and which of theirs.
+fn name(job: &Job) -> (u64, u16) {
+    (job.key, job.purpose.ticket().expect("an open has one").0)
+}
+
 /// What must hold between any two calls.
-fn check(helpers: &Helpers<'_, Moved<'_>>, waiting: &HashSet<u64>) {
+fn check(helpers: &Helpers<'_, Moved<'_>>, waiting: &BTreeSet<(u64, u16)>) {
     let Helpers { crew, limits, waiting: known, queue, busy, idle, count, .. } = helpers;
     assert_eq!(*count, crew.count(), "who is there");
     assert!(*count <= limits.helpers_max);
@@ -165,18 +170,18 @@ fn check(helpers: &Helpers<'_, Moved<'_>>, waiting: &HashSet<u64>) {
     assert!(queue.is_empty() || idle.is_empty(), "a helper and an errand wait for each other");
     let jobs = queue.values().chain(busy.iter().flatten());
     let waited = jobs.filter(|job| known.is_waited_for(job.key, job.turn));
-    let keys: Vec<u64> = waited.map(|job| job.key).collect();
+    let keys: Vec<_> = waited.map(name).collect();
     assert_eq!(keys.len(), waiting.len(), "each waits once");
     assert!(queue.len() <= waiting.len() && known.len() == waiting.len(), "nobody else does");
     assert!(keys.iter().all(|key| waiting.contains(key)));
 }
 
 /// Takes what helpers say; each that is told of was waiting.
-fn hear(helpers: &mut Helpers<'_, Moved<'_>>, waiting: &mut HashSet<u64>, breath: usize) {
+fn hear(helpers: &mut Helpers<'_, Moved<'_>>, waiting: &mut BTreeSet<(u64, u16)>, breath: usize) {
     helpers.crew.breath = breath;
     while let Some((job, _)) = helpers.news() {
         let told = helpers.waiting.is_told(job.key, job.turn);
-        assert_eq!(told, waiting.remove(&job.key), "{} did not wait", job.key);
+        assert_eq!(told, waiting.remove(&name(&job)), "{} did not wait", job.key);
     }
     assert!(helpers.idle.len() <= helpers.limits.helpers_max);
 }
@@ -192,24 +197,33 @@ fn every_errand_ends_once_whoever_dies() {
         let mut dice = Dice::new(seed);
         let limits = Limits { helpers_max: 1 + dice.below(5), helpers_idle: dice.below(4) };
         let mut helpers = Helpers::new(Moved::new(seed, None), limits, tally);
-        let mut waiting = HashSet::new();
-        let mut next_key = 0;
+        let mut waiting = BTreeSet::new();
+        let mut asks = 0;
         for _ in 0..300 {
             match dice.below(5) {
                 0 | 1 => {
-                    next_key += 1;
+                    asks += 1;
+                    // Four of each connection.
+                    let one = (asks / 4, u16::try_from(asks % 4).unwrap());
                     let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
-                    let purpose = Purpose::Open(Ticket(0));
-                    match helpers.ask(Job::new(next_key, purpose, Errand::Open(req))) {
-                        Ok(()) => assert!(waiting.insert(next_key)),
-                        Err(job) => assert_eq!(job.key, next_key),
+                    let purpose = Purpose::Open(Ticket(one.1));
+                    match helpers.ask(Job::new(one.0, purpose, Errand::Open(req))) {
+                        Ok(()) => assert!(waiting.insert(one)),
+                        Err(job) => assert_eq!(name(&job), one),
                     }
                 }
                 2 => {
-                    let keys: Vec<u64> = waiting.iter().copied().collect();
-                    if let Some(key) = keys.get(dice.below(keys.len() + 1)) {
-                        helpers.forget(*key);
-                        waiting.remove(key);
+                    let ones: Vec<_> = waiting.iter().copied().collect();
+                    match ones.get(dice.below(ones.len() + 1)).copied() {
+                        Some((key, ticket)) if key % 2 == 0 => {
+                            helpers.forget(key, Abandoned::One(Ticket(ticket)));
+                            waiting.remove(&(key, ticket));
+                        }
+                        Some((key, _)) => {
+                            helpers.forget(key, Abandoned::All);
+                            waiting.retain(|(other, _)| *other != key);
+                        }
+                        None => {}
                     }
                 }
                 3 if dice.once_in(8) => {
@@ -226,9 +240,9 @@ fn every_errand_ends_once_whoever_dies() {
         assert!(waiting.is_empty(), "seed {seed}: {waiting:?} wait for ever");
         assert!(helpers.idle.len() <= limits.helpers_idle.max(1), "seed {seed}: a larger reserve");
         let slot = arena.slot(0);
-        assert_eq!(slot.get(Counter::HelperErrandsOpen), next_key);
+        assert_eq!(slot.get(Counter::HelperErrandsOpen), asks);
         assert_eq!(slot.gauge(Gauge::HelpersOpen), helpers.count as u64, "seed {seed}");
-        asked += next_key;
+        asked += asks;
         by_the_loop += slot.get(Counter::HelperErrandsSelf);
         lost += slot.get(Counter::HelpersLost);
     }
