@@ -18,6 +18,7 @@ mod overload;
 mod page;
 mod paired;
 mod papers;
+mod picture;
 mod profiles;
 mod quality;
 mod rules;
@@ -74,13 +75,14 @@ pub(crate) struct Arm {
 /// What could not be written.
 pub fn write(run: &Run) -> Result<Vec<PathBuf>, String> {
     let report = Report::of(run);
-    let files = [
+    let mut files = vec![
         ("report.html", page::page(&report)?),
         ("report.md", markdown::markdown(&report)),
         ("trials.csv", tables::trials(run)),
         ("cells.csv", tables::cells(&report.analysis, run.manifest.label.as_deref())),
         ("report.json", report.json()?),
     ];
+    files.extend(picture::picture(&report).map(|drawn| ("picture.svg", drawn)));
     let mut paths = Vec::new();
     for (name, text) in files {
         let path = run.directory.join(name);
