@@ -17,7 +17,6 @@ mod entry;
 mod exchange;
 mod explain;
 mod h1;
-mod local_cache;
 mod pack;
 mod plan;
 mod record;
@@ -27,6 +26,9 @@ mod resolve;
 mod scratch;
 mod sieve;
 mod site;
+mod sweep;
+mod table;
+mod table_cache;
 mod validator;
 
 pub use cache::{Cache, Entry, Lookup};
@@ -35,15 +37,14 @@ pub use entry::{Body, Coded, Representation};
 pub use exchange::{Exchange, FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
 pub use h1::conn::Conn;
-pub use local_cache::{
-    LocalCache, RELIEF_ENTRIES, STALE_PERIODS_MAX, SWEEP_ENTRIES, SWEEP_PAUSE_MS, SWEEP_REMOVALS,
-};
 pub use pack::{CODINGS, packed_alike};
 pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
 pub use refusal::Refusal;
 pub use request::{Destination, Request};
 pub use scratch::Scratch;
-pub use sieve::{Link, Queue, Rank, Totals};
+pub use sieve::{Cost, Link, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Totals, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, READ_BYTES_MAX, Site,
 };
+pub use sweep::{SWEEP_PAUSE_MS, Sweep};
+pub use table_cache::{LocalCache, Lock, Locks, OneThread, TableCache};

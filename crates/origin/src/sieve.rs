@@ -1,7 +1,19 @@
 //! What goes out of a cache when it is full: the same for all caches, wherever their entries are.
 use crate::{CachingRules, Entry};
-use core::fmt::Debug;
-use regatta_op::File;
+use core::{
+    fmt::Debug,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+use regatta_metrics::{Counter, Tally};
+use regatta_op::{File, Tick};
+
+/// Files that are closed at a time when descriptors are needed elsewhere.
+pub const RELIEF_ENTRIES: usize = 16;
+
+/// While somebody looks whether a file changed, others are given what is known of it. That ends
+/// after so many times [`CachingRules::revalidate_ms`]: then all look for themselves. Otherwise a
+/// disk that hangs, or answers later than it is asked again, would keep a stale file for ever.
+pub const STALE_PERIODS_MAX: u64 = 4;
 
 /// The longest name of nothing that is remembered, bytes.
 const NEGATIVE_NAME_BYTES_MAX: usize = 256;
@@ -35,7 +47,44 @@ impl Rank {
     }
 }
 
-/// What a cache holds, or an entry takes.
+/// What an entry takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Where it stands.
+    pub rank: Rank,
+    /// Memory for its name, heads and bodies, bytes.
+    pub bytes: usize,
+    /// Open descriptors.
+    pub descriptors: usize,
+}
+
+impl Cost {
+    /// That of an entry which takes `bytes` besides what it is.
+    #[must_use]
+    pub fn of<F: File>(entry: &Entry<F>, bytes: usize) -> Self {
+        let (more, descriptors) = match entry {
+            Entry::File(file) => (file.bytes(), file.descriptors()),
+            Entry::Directory | Entry::Missing(_) => (0, 0),
+        };
+        Self { rank: Rank::of(entry), bytes: bytes + more, descriptors }
+    }
+
+    /// Counts that it comes in.
+    pub fn enter(self, tally: &Tally<'_>) {
+        tally.add(Counter::CacheEntriesAdded, 1);
+        tally.add(Counter::CacheBytesAdded, self.bytes as u64);
+        tally.add(Counter::CacheFdsAdded, self.descriptors as u64);
+    }
+
+    /// Counts that it goes out.
+    pub fn leave(self, tally: &Tally<'_>) {
+        tally.add(Counter::CacheEntriesRemoved, 1);
+        tally.add(Counter::CacheBytesRemoved, self.bytes as u64);
+        tally.add(Counter::CacheFdsRemoved, self.descriptors as u64);
+    }
+}
+
+/// What all entries of a cache take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Entries by [`Rank`].
@@ -47,6 +96,20 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// An entry comes in.
+    pub const fn enter(&mut self, cost: Cost) {
+        self.entries[cost.rank as usize] += 1;
+        self.bytes += cost.bytes;
+        self.descriptors += cost.descriptors;
+    }
+
+    /// An entry goes out.
+    pub const fn leave(&mut self, cost: Cost) {
+        self.entries[cost.rank as usize] -= 1;
+        self.bytes -= cost.bytes;
+        self.descriptors -= cost.descriptors;
+    }
+
     /// The queue that must give one up for the bounds to hold.
     #[must_use]
     pub fn over(&self, rules: &CachingRules) -> Option<Rank> {
@@ -73,12 +136,61 @@ impl Totals {
 impl CachingRules {
     /// False for an entry that would put out everything else, or is not worth its room.
     #[must_use]
-    pub const fn accept(&self, rank: Rank, path: &[u8], bytes: usize, descriptors: usize) -> bool {
-        let room = match rank {
+    pub const fn accept(&self, path: &[u8], cost: Cost) -> bool {
+        let room = match cost.rank {
             Rank::Negative => self.negatives_max > 0 && path.len() <= NEGATIVE_NAME_BYTES_MAX,
             Rank::Held | Rank::Open => self.entries_max > 0,
         };
-        room && bytes <= self.bytes_max && descriptors <= self.descriptors_max
+        room && cost.bytes <= self.bytes_max && cost.descriptors <= self.descriptors_max
+    }
+
+    /// True if all who ask for what somebody was told to look at again at `doubted` first, and
+    /// nobody has brought since, are to look for themselves.
+    #[must_use]
+    pub const fn all_look(&self, doubted: Tick, now: Tick) -> bool {
+        now.since(doubted) >= self.revalidate_ms.saturating_mul(STALE_PERIODS_MAX)
+    }
+}
+
+/// When an entry was asked for last, and the mark of SIEVE in the lowest bit: a word that any
+/// number of threads or processes may see and set.
+#[derive(Clone, Copy, Debug)]
+pub struct Use<'a>(pub &'a AtomicU64);
+
+impl Use<'_> {
+    /// The word of an entry that came at `now`, and that nobody has asked for since.
+    #[must_use]
+    pub const fn first(now: Tick) -> u64 {
+        now.0 << 1
+    }
+
+    /// Notes that it is asked for: about when, to so many milliseconds. Where that is known
+    /// already, nothing is written: others would have to fetch the line.
+    #[inline]
+    pub fn visit(self, now: Tick, about_ms: u64) {
+        let used = self.word();
+        if used & 1 == 0 || now.since(Tick(used >> 1)) >= about_ms {
+            self.0.store(now.0 << 1 | 1, Relaxed);
+        }
+    }
+
+    /// When it was asked for last, about.
+    #[must_use]
+    pub fn at(self) -> Tick {
+        Tick(self.word() >> 1)
+    }
+
+    /// What has been noted, for who takes the place of the entry.
+    #[must_use]
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Clears the mark; true if there was one.
+    #[must_use]
+    pub fn unmark(self) -> bool {
+        self.0.fetch_and(!1, Relaxed) & 1 != 0
     }
 }
 
@@ -86,7 +198,7 @@ impl CachingRules {
 /// chooses who goes: a hit sets a mark and moves nothing; the hand goes from the oldest to the
 /// newest, clears marks, and puts out the first without.
 ///
-/// Where links and marks are is the cache's business, and so is the mark of a hit.
+/// Where links and marks ([`Use`]) are is the cache's business.
 pub trait Queue {
     /// Names an entry.
     type At: Copy + PartialEq + Debug;

@@ -6,12 +6,15 @@ pub mod chain;
 pub(crate) mod dice;
 pub mod disk;
 pub mod event_loop;
+#[cfg(test)]
+mod every_cache;
 pub mod helper_processes;
 pub mod helper_threads;
 pub mod helpers;
 pub mod idle;
 pub mod shared_cache;
 pub mod slab;
+pub mod thread_cache;
 pub mod waiting;
 pub mod wheel;
 pub mod worker;

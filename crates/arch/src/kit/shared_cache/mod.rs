@@ -20,9 +20,7 @@ use guard::Died;
 use layout::{CHANGES, CLEARED, Layout, RING_WORDS};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenFault, Tick};
-use regatta_origin::{
-    CODINGS, Cache, CachingRules, Entry, Lookup, Rank, Representation, STALE_PERIODS_MAX,
-};
+use regatta_origin::{CODINGS, Cache, CachingRules, Entry, Lookup, Rank, Representation};
 use regatta_sys::{
     Bell, StaticFile,
     crew::{Grip, Lease, Member, NUMBERS_MAX, assert_unlocked},
@@ -265,8 +263,8 @@ impl<'a> SharedCache<'a> {
         let [_, doubted] = self.layout().ages(at);
         let first = doubted.compare_exchange(Tick::NEVER.0, now.0, Relaxed, Relaxed);
         let doubted = first.map_or_else(Tick, |_| now);
-        if now.since(doubted) >= self.rules.revalidate_ms.saturating_mul(STALE_PERIODS_MAX) {
-            return true; // nobody has brought anything for so long: all look
+        if self.rules.all_look(doubted, now) {
+            return true;
         }
         let checked_at = self.layout().node(at).checked_at();
         checked_at.compare_exchange(checked, now.0, Relaxed, Relaxed).is_ok()
@@ -289,7 +287,7 @@ impl<'a> SharedCache<'a> {
         }
         let Some(at) = self.layout().find(hash, path) else { return Ok(Lookup::Miss) };
         let node = self.layout().node(at);
-        node.visit(now, self.rules.sweep_ms());
+        node.used().visit(now, self.rules.sweep_ms());
         let checked = node.checked_at().load(Relaxed);
         let age = now.since(Tick(checked));
         let (kind, version) = (node.kind().load(Relaxed), node.version().load(Acquire));
@@ -410,4 +408,4 @@ fn fault(kind: u64) -> OpenFault {
 #[cfg(test)]
 mod schedule;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,15 +2,13 @@
 use super::{
     DIRECTORY, Died, FILE, KIND, Locking, MISSING, SharedCache, fault_bits,
     heap::END,
-    layout::{BYTES, CLEARED, DESCRIPTORS, ENTRY_BYTES, FRESH_ENTRY, SWEEP_AT, SWEEP_ON, UPDATING},
+    layout::{BYTES, CLEARED, DESCRIPTORS, ENTRY_BYTES, FRESH_ENTRY, UPDATING},
+    place_of,
     table::{Node, Times, chain_parts, chain_word},
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::Tick;
-use regatta_origin::{
-    CODINGS, Entry, Queue as _, RELIEF_ENTRIES, Rank, SWEEP_ENTRIES, SWEEP_PAUSE_MS,
-    SWEEP_REMOVALS, packed_alike,
-};
+use regatta_origin::{CODINGS, Cost, Entry, Queue as _, RELIEF_ENTRIES, Rank, Use, packed_alike};
 use regatta_sys::{Bell, StaticFile, hook::die_locked};
 use std::{
     hash::BuildHasher,
@@ -21,20 +19,13 @@ use std::{
 struct Load<'l> {
     hash: u64,
     path: &'l [u8],
-    rank: Rank,
+    cost: Cost,
     kind: u64,
     content: &'l [u8],
     /// Numbers plus one.
     files: [u64; CODINGS],
-    bytes: u64,
     /// When it was opened; `None` for the body of what is remembered without it.
     opened: Option<Tick>,
-}
-
-impl Load<'_> {
-    fn descriptors(&self) -> u64 {
-        self.files.iter().map(|file| u64::from(*file != 0)).sum()
-    }
 }
 
 impl SharedCache<'_> {
@@ -80,24 +71,22 @@ impl SharedCache<'_> {
         content: &'l mut Vec<u8>,
     ) -> Option<Load<'l>> {
         let mut files = [0; CODINGS];
-        let (kind, bytes) = match entry {
+        let kind = match entry {
             Entry::File(file) => {
                 for (place, file) in files.iter_mut().zip(file.pack(content)) {
                     if let Some(file) = file {
                         *place = u64::from(file.shared_number()?) + 1;
                     }
                 }
-                (FILE, file.bytes())
+                FILE
             }
-            Entry::Directory => (DIRECTORY, 0),
-            Entry::Missing(fault) => (MISSING | fault_bits(*fault), 0),
+            Entry::Directory => DIRECTORY,
+            Entry::Missing(fault) => MISSING | fault_bits(*fault),
         };
-        let (rank, bytes) = (Rank::of(entry), bytes + path.len() + ENTRY_BYTES);
-        let descriptors = files.iter().filter(|file| **file != 0).count();
-        let accepted = self.rules.accept(rank, path, bytes, descriptors);
-        let (kind, bytes) = (kind | rank as u64, bytes as u64);
-        let hash = self.hasher.hash_one(path);
-        accepted.then_some(Load { hash, path, rank, kind, content, files, bytes, opened })
+        let cost = Cost::of(entry, path.len() + ENTRY_BYTES);
+        let (kind, hash) = (kind | cost.rank as u64, self.hasher.hash_one(path));
+        let accepted = self.rules.accept(path, cost);
+        accepted.then_some(Load { hash, path, cost, kind, content, files, opened })
     }
 
     fn take_in(&self, load: &Load<'_>, tally: &Tally<'_>) -> Result<(), Died> {
@@ -129,11 +118,11 @@ impl SharedCache<'_> {
                 return;
             }
             times = known;
-            used = node.use_word();
+            used = node.used().word();
             self.take_out(at, &load.files, tally);
         } else {
             let Some(opened) = load.opened.filter(|_| self.owns_all(load)) else { return };
-            (times, used) = (Times::since(opened), Node::first_use(opened));
+            (times, used) = (Times::since(opened), Use::first(opened));
             tally.add(Counter::CacheFills, 1);
         }
         self.insert(load, (times, used), tally);
@@ -164,7 +153,7 @@ impl SharedCache<'_> {
             layout.set_times(at, times);
             return Ok(true);
         }
-        if node.rank() != load.rank {
+        if node.rank() != load.cost.rank {
             return Ok(false);
         }
         if !self.may_hold(node, load) {
@@ -255,21 +244,18 @@ impl SharedCache<'_> {
                 self.member.adopt(u32::try_from(file - 1).expect("a descriptor"));
             }
         }
-        node.bytes().store(load.bytes, Relaxed);
-        self.layout().header[BYTES].fetch_add(load.bytes, Relaxed);
-        self.layout().header[DESCRIPTORS].fetch_add(load.descriptors(), Relaxed);
-        tally.add(Counter::CacheEntriesAdded, 1);
-        tally.add(Counter::CacheBytesAdded, load.bytes);
-        tally.add(Counter::CacheFdsAdded, load.descriptors());
+        let Cost { bytes, descriptors, .. } = load.cost;
+        node.bytes().store(bytes as u64, Relaxed);
+        self.layout().header[BYTES].fetch_add(bytes as u64, Relaxed);
+        self.layout().header[DESCRIPTORS].fetch_add(descriptors as u64, Relaxed);
+        load.cost.enter(tally);
     }
 
     fn uncount(&self, node: Node, tally: &Tally<'_>) {
-        let (bytes, descriptors) = (node.bytes().load(Relaxed), node.descriptors());
-        self.layout().header[BYTES].fetch_sub(bytes, Relaxed);
-        self.layout().header[DESCRIPTORS].fetch_sub(descriptors, Relaxed);
-        tally.add(Counter::CacheEntriesRemoved, 1);
-        tally.add(Counter::CacheBytesRemoved, bytes);
-        tally.add(Counter::CacheFdsRemoved, descriptors);
+        let cost = node.cost();
+        self.layout().header[BYTES].fetch_sub(cost.bytes as u64, Relaxed);
+        self.layout().header[DESCRIPTORS].fetch_sub(cost.descriptors as u64, Relaxed);
+        cost.leave(tally);
     }
 
     /// Gives up the files of an entry, but for those in `kept`.
@@ -304,7 +290,7 @@ impl SharedCache<'_> {
         node.hash().store(load.hash, Relaxed);
         node.kind().store(load.kind, Relaxed);
         layout.set_times(at, times);
-        node.set_use_word(used);
+        node.used().0.store(used, Relaxed);
         node.name().store(chain_word(load.path.len(), name), Relaxed);
         node.content().store(chain_word(load.content.len(), content), Relaxed);
         node.files().iter().for_each(|file| file.store(0, Relaxed));
@@ -358,41 +344,23 @@ impl SharedCache<'_> {
     /// The next piece of the sweep, for whoever comes first when it is time.
     pub(super) fn sweep_on(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick> {
         let (layout, rules) = (self.layout(), &self.rules);
-        let [next, behind] = [SWEEP_ON, SWEEP_AT].map(|at| &layout.header[at]);
-        let due = next.load(Relaxed);
-        let pause = Tick(now.0 + SWEEP_PAUSE_MS);
-        let mine = due <= now.0 && next.compare_exchange(due, pause.0, Relaxed, Relaxed).is_ok();
-        if mine {
-            let fresh = layout.header[FRESH_ENTRY].load(Relaxed);
-            let idle = |at: u64| {
-                let node = layout.node(at);
-                node.version().load(Relaxed) != 0 && now.since(node.used_at()) >= rules.inactive_ms
-            };
-            let mut at = behind.load(Relaxed);
-            let last = fresh.min(at + SWEEP_ENTRIES as u64);
-            let (mut found, mut count) = ([0; SWEEP_REMOVALS], 0);
-            while at < last && count < SWEEP_REMOVALS {
-                at += 1;
-                found[count] = at;
-                count += usize::from(idle(at));
-            }
-            if count > 0 {
-                self.alone(tally, |_| {
-                    // Somebody may have asked for it since.
-                    for at in found[..count].iter().copied().filter(|at| idle(*at)) {
-                        self.take_out(at, &[0; CODINGS], tally);
-                        tally.add(Counter::CacheInactive, 1);
-                    }
-                });
-            }
-            behind.store(at, Relaxed);
-            if at >= fresh {
-                behind.store(0, Relaxed);
-                next.store(now.after(rules.sweep_ms()).0, Relaxed);
-            }
+        let fresh = place_of(layout.header[FRESH_ENTRY].load(Relaxed));
+        let is_idle = |place: usize| {
+            let node = layout.node(place as u64 + 1);
+            let used = node.used().at();
+            node.version().load(Relaxed) != 0 && now.since(used) >= rules.inactive_ms
+        };
+        let found = layout.sweep().piece(fresh, now, rules, is_idle);
+        if !found.is_empty() {
+            self.alone(tally, |_| {
+                // Somebody may have asked for it since.
+                for place in found.iter().copied().filter(|place| is_idle(*place)) {
+                    self.take_out(place as u64 + 1, &[0; CODINGS], tally);
+                    tally.add(Counter::CacheInactive, 1);
+                }
+            });
         }
-        let some = Rank::ALL.iter().any(|rank| layout.shelf(*rank).len().load(Relaxed) > 0);
-        some.then(|| Tick(next.load(Relaxed)))
+        layout.totals().first().map(|_| layout.sweep().on())
     }
 
     /// Forgets a name, if `wanted` says so of its age.

@@ -2,27 +2,11 @@
 //! is in it, let go of descriptors, and one of them dies in the middle of a change.
 use super::{
     layout::{HEAP_LOCK, TABLE_LOCK, UPDATING},
-    tests::{BOTH, FILES, Folder, Rig, rules},
+    tests::{BOTH, FILES, Folder, Rig, Sender, rules},
     *,
 };
 use crate::kit::dice::{Dice, SEEDS};
-use regatta_origin::Body;
 use std::collections::HashMap;
-
-/// Somebody who sends file `n`, whatever has become of the entry.
-struct Sender {
-    file: Arc<Representation<StaticFile>>,
-    n: u64,
-}
-
-impl Sender {
-    /// The descriptor is open, and of that file.
-    fn check(&self) {
-        let Body::File(file) = &self.file.identity().body else { panic!("a descriptor") };
-        let stat = rustix::fs::fstat(file).expect("nobody closes a file that is being sent");
-        assert_eq!(u64::try_from(stat.st_size).unwrap(), 1 + 100 * self.n);
-    }
-}
 
 /// What is right to find under a name: who put it last.
 type Known = HashMap<u64, u64>;

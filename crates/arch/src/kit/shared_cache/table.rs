@@ -2,10 +2,10 @@
 //! memory.
 use super::layout::{
     AGE_WORDS, BYTES, CHANGES, DESCRIPTORS, ENTRY_WORDS, FREE_ENTRY, FRESH_ENTRY, Layout,
-    RING_WORDS, SHELVES, VERSION,
+    RING_WORDS, SHELVES, SWEEP_AT, SWEEP_ON, VERSION,
 };
 use regatta_op::Tick;
-use regatta_origin::{CODINGS, Link, Queue, Rank, Totals};
+use regatta_origin::{CODINGS, Cost, Link, Queue, Rank, Sweep, Totals, Use};
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -47,9 +47,9 @@ impl Node {
     pub(super) fn checked_at(self) -> &'static AtomicU64 {
         &self.0[3]
     }
-    /// When it was asked for last, about, and the mark of SIEVE in the lowest bit.
-    fn used(self) -> &'static AtomicU64 {
-        &self.0[4]
+    /// When it was asked for last, about.
+    pub(super) fn used(self) -> Use<'static> {
+        Use(&self.0[4])
     }
     /// Its queue, and what it is: see `Kind`.
     pub(super) fn kind(self) -> &'static AtomicU64 {
@@ -81,37 +81,11 @@ impl Node {
         &self.0[12..12 + CODINGS]
     }
 
-    /// Notes that it is asked for. Where that is known already, nothing is written: others would
-    /// have to fetch the line.
-    #[inline]
-    pub(super) fn visit(self, now: Tick, about_ms: u64) {
-        let used = self.used().load(Relaxed);
-        if used & 1 == 0 || now.since(Tick(used >> 1)) >= about_ms {
-            self.used().store(now.0 << 1 | 1, Relaxed);
-        }
-    }
-
-    /// When it was asked for last, about.
-    pub(super) fn used_at(self) -> Tick {
-        Tick(self.used().load(Relaxed) >> 1)
-    }
-
-    /// What [`Node::visit`] has noted, for who takes the place of an entry.
-    pub(super) fn use_word(self) -> u64 {
-        self.used().load(Relaxed)
-    }
-
-    /// [`Node::use_word`] of an entry that was asked for at `now` first.
-    pub(super) fn first_use(now: Tick) -> u64 {
-        now.0 << 1
-    }
-
-    pub(super) fn set_use_word(self, word: u64) {
-        self.used().store(word, Relaxed);
-    }
-
-    pub(super) fn descriptors(self) -> u64 {
-        self.files().iter().map(|file| u64::from(file.load(Relaxed) != 0)).sum()
+    /// What it takes.
+    pub(super) fn cost(self) -> Cost {
+        let descriptors = self.files().iter().filter(|file| file.load(Relaxed) != 0).count();
+        let bytes = usize::try_from(self.bytes().load(Relaxed)).expect("64-bit Linux");
+        Cost { rank: self.rank(), bytes, descriptors }
     }
 
     pub(super) fn rank(self) -> Rank {
@@ -155,7 +129,7 @@ impl Queue for Shelf<'_> {
     }
 
     fn unmark(&mut self, at: u64) -> bool {
-        self.layout.node(at).used().fetch_and(!1, Relaxed) & 1 != 0
+        self.layout.node(at).used().unmark()
     }
 }
 
@@ -177,6 +151,11 @@ impl Layout {
 
     pub(super) fn shelf(&self, rank: Rank) -> Shelf<'_> {
         Shelf { layout: self, words: &self.header[SHELVES + 4 * rank as usize..][..4] }
+    }
+
+    /// The sweep that all processes go on with.
+    pub(super) fn sweep(&self) -> Sweep<'_> {
+        Sweep { on: &self.header[SWEEP_ON], at: &self.header[SWEEP_AT] }
     }
 
     /// When an entry's file was opened; and when somebody was first told to look again, and nobody

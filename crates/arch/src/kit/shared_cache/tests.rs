@@ -8,7 +8,7 @@ use super::{
 };
 use regatta_metrics::{Arena, Gauge};
 use regatta_op::{Codings, Now, OpenReq, Opened};
-use regatta_origin::{LocalCache, SWEEP_PAUSE_MS, Site};
+use regatta_origin::{Body, Site};
 #[cfg(debug_assertions)]
 use regatta_sys::alloc_count::allocations_under_locks;
 use regatta_sys::{
@@ -22,13 +22,13 @@ use std::{fs, path::PathBuf, sync::atomic::AtomicU32};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-pub(super) const FILES: u64 = 24;
+pub(in crate::kit) const FILES: u64 = 24;
 
 /// Files whose lengths are known.
-pub(super) struct Folder(PathBuf);
+pub(in crate::kit) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn new() -> Arc<Self> {
+    pub(in crate::kit) fn new() -> Arc<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
         let name = format!("regatta-shared-cache-{}-{number}", std::process::id());
@@ -47,22 +47,22 @@ impl Drop for Folder {
     }
 }
 
-pub(super) struct Rig {
+pub(in crate::kit) struct Rig {
     _folder: Arc<Folder>,
     root: Root,
     site: Site,
-    pub(super) crew: Crew,
-    pub(super) place: Place,
-    pub(super) members: [&'static Member; 2],
+    pub(in crate::kit) crew: Crew,
+    pub(in crate::kit) place: Place,
+    pub(in crate::kit) members: [&'static Member; 2],
     arena: Arena<'static>,
 }
 
 impl Rig {
-    fn new(locking: Locking, rules: CachingRules) -> Self {
+    pub(in crate::kit) fn new(locking: Locking, rules: CachingRules) -> Self {
         Self::over(Folder::new(), locking, rules)
     }
 
-    pub(super) fn over(folder: Arc<Folder>, locking: Locking, rules: CachingRules) -> Self {
+    pub(in crate::kit) fn over(folder: Arc<Folder>, locking: Locking, rules: CachingRules) -> Self {
         let books = Crew::words(2, 4096);
         let memory = crew::words(books + Place::words(&rules) + Arena::words(2)).unwrap();
         let (books, rest) = memory.words().split_at(books);
@@ -76,19 +76,19 @@ impl Rig {
         Self { _folder: folder, root, site, crew, place, members, arena: Arena::create(rest, 2) }
     }
 
-    pub(super) fn sides(&self) -> [SharedCache<'_>; 2] {
+    pub(in crate::kit) fn sides(&self) -> [SharedCache<'_>; 2] {
         self.members.map(|member| SharedCache::new(self.place, &self.site.caching, member, &[]))
     }
 
-    pub(super) fn tally(&self, side: usize) -> Tally<'_> {
+    pub(in crate::kit) fn tally(&self, side: usize) -> Tally<'_> {
         Tally::Owned(self.arena.slot(side))
     }
 
-    fn total(&self, counter: Counter) -> u64 {
+    pub(in crate::kit) fn total(&self, counter: Counter) -> u64 {
         (0..2).map(|side| self.arena.slot(side).get(counter)).sum()
     }
 
-    fn open(&self, file: u64) -> StaticFile {
+    pub(in crate::kit) fn open(&self, file: u64) -> StaticFile {
         let path = file.to_string().into_bytes().into();
         let req = OpenReq { path, siblings: Codings::NONE };
         match open_below(&self.root, &req, OpenRules::default()).unwrap() {
@@ -97,17 +97,26 @@ impl Rig {
         }
     }
 
-    pub(super) fn entry(&self, member: &'static Member, file: u64) -> Entry<StaticFile> {
-        let open = member.acquire(|| member.lend(self.open(file)));
+    /// An entry of a file that is lent to the cache.
+    pub(in crate::kit) fn entry(&self, member: &'static Member, file: u64) -> Entry<StaticFile> {
+        self.known_as(file, member.acquire(|| member.lend(self.open(file))))
+    }
+
+    /// An entry of a file, by its number.
+    pub(in crate::kit) fn known_as(&self, file: u64, open: StaticFile) -> Entry<StaticFile> {
+        let (path, siblings) = (file.to_string(), [None, None, None]);
         let now = Now { tick: Tick(1), unix: 1_700_000_000 };
-        let path = file.to_string();
-        let siblings = [None, None, None];
         let file = Representation::new(path.as_bytes(), open, siblings, &self.site, now, now.unix);
         Entry::File(Arc::new(file))
     }
 
     /// Looks up, fills on a miss; true if it was a hit.
-    fn ask(&self, cache: &SharedCache<'_>, side: usize, file: u64) -> bool {
+    pub(in crate::kit) fn ask(
+        &self,
+        cache: &dyn Cache<StaticFile>,
+        side: usize,
+        file: u64,
+    ) -> bool {
         let (path, tally) = (file.to_string(), self.tally(side));
         match cache.get(path.as_bytes(), Tick(1), &tally) {
             Lookup::Fresh(Entry::File(found)) => {
@@ -124,9 +133,24 @@ impl Rig {
     }
 }
 
-pub(super) const BOTH: [Locking; 2] = [Locking::Global, Locking::TwoTier];
+/// Somebody who sends file `n`, whatever has become of the entry.
+pub(in crate::kit) struct Sender {
+    pub(in crate::kit) file: Arc<Representation<StaticFile>>,
+    pub(in crate::kit) n: u64,
+}
 
-pub(super) fn rules(entries_max: usize, descriptors_max: usize) -> CachingRules {
+impl Sender {
+    /// The descriptor is open, and of that file.
+    pub(in crate::kit) fn check(&self) {
+        let Body::File(file) = &self.file.identity().body else { panic!("a descriptor") };
+        let stat = rustix::fs::fstat(file).expect("nobody closes a file that is being sent");
+        assert_eq!(u64::try_from(stat.st_size).unwrap(), 1 + 100 * self.n);
+    }
+}
+
+pub(in crate::kit) const BOTH: [Locking; 2] = [Locking::Global, Locking::TwoTier];
+
+pub(in crate::kit) fn rules(entries_max: usize, descriptors_max: usize) -> CachingRules {
     let bytes_max = 1 << 20;
     CachingRules { entries_max, descriptors_max, negatives_max: 4, bytes_max, ..Default::default() }
 }
@@ -166,177 +190,6 @@ fn descriptors_that_are_needed_are_given_up_by_all() {
         assert_eq!((rig.crew.files(), a.entries()), ((0, 4), 0));
         b.follow(&rig.tally(1));
         assert_eq!(rig.crew.files(), (0, 0));
-    }
-}
-
-#[test]
-fn who_loses_a_race_to_fill_keeps_nothing_open() {
-    for locking in BOTH {
-        let rig = Rig::new(locking, rules(8, 8));
-        let [a, b] = rig.sides();
-        let entries = [rig.entry(rig.members[0], 5), rig.entry(rig.members[1], 5)];
-        a.put(b"5", &entries[0], Tick(1), &rig.tally(0));
-        b.put(b"5", &entries[1], Tick(1), &rig.tally(1));
-        drop(entries);
-        assert_eq!((rig.crew.files(), a.entries()), ((1, 0), 1));
-        assert_eq!(rig.total(Counter::CacheFills), 1);
-        assert!(rig.ask(&a, 0, 5) && rig.ask(&b, 1, 5));
-    }
-}
-
-#[test]
-fn a_change_replaces_the_entry_for_all() {
-    for locking in BOTH {
-        let rig = Rig::new(locking, rules(8, 8));
-        let [a, b] = rig.sides();
-        assert!(!rig.ask(&a, 0, 2) && rig.ask(&b, 1, 2));
-        let other = rig.entry(rig.members[1], 9);
-        b.put(b"2", &other, Tick(2), &rig.tally(1));
-        drop(other);
-        let Lookup::Fresh(Entry::File(found)) = a.get(b"2", Tick(2), &rig.tally(0)) else {
-            panic!("a hit")
-        };
-        assert_eq!(found.identity().len(), 901);
-        drop(found);
-        b.follow(&rig.tally(1));
-        assert_eq!((rig.crew.files(), a.entries()), ((1, 0), 1));
-        // Another rank: the file becomes a directory, then nothing.
-        a.put(b"2", &Entry::Directory, Tick(3), &rig.tally(0));
-        assert!(matches!(b.get(b"2", Tick(3), &rig.tally(1)), Lookup::Fresh(Entry::Directory)));
-        b.put(b"2", &Entry::Missing(OpenFault::Other(-5)), Tick(4), &rig.tally(1));
-        let found = a.get(b"2", Tick(4), &rig.tally(0));
-        assert!(matches!(found, Lookup::Fresh(Entry::Missing(OpenFault::Other(-5)))), "{found:?}");
-        assert!(matches!(a.get(b"2", Tick(5000), &rig.tally(0)), Lookup::Miss), "forgotten");
-        b.follow(&rig.tally(1));
-        assert_eq!((rig.crew.files(), b.entries()), ((0, 0), 0));
-    }
-}
-
-/// What was asked for before the root was replaced, by whomever, is not remembered after it.
-#[test]
-fn nothing_of_the_old_root_is_remembered() {
-    for locking in BOTH {
-        let rig = Rig::new(locking, rules(8, 8));
-        let [a, b] = rig.sides();
-        for file in 1..5 {
-            assert!(!rig.ask(&a, 0, file) && rig.ask(&b, 1, file));
-        }
-        a.clear(Tick(100), &rig.tally(0));
-        b.follow(&rig.tally(1));
-        assert_eq!((rig.crew.files(), b.entries()), ((0, 0), 0));
-        let old = rig.entry(rig.members[1], 5);
-        b.put(b"5", &old, Tick(100), &rig.tally(1));
-        assert!(matches!(a.get(b"5", Tick(101), &rig.tally(0)), Lookup::Miss));
-        b.put(b"5", &old, Tick(101), &rig.tally(1));
-        assert!(matches!(a.get(b"5", Tick(101), &rig.tally(0)), Lookup::Fresh(_)));
-        assert_eq!(rig.tally(0).slot().get(Counter::CacheRepairs), 0, "nothing was broken");
-    }
-}
-
-/// Who opened a file later knows better, whoever comes first; a body belongs to its file.
-#[test]
-fn what_is_older_does_not_replace_what_is_younger() {
-    for locking in BOTH {
-        let rig = Rig::new(locking, rules(8, 8));
-        let [a, b] = rig.sides();
-        let [old, new] = [rig.entry(rig.members[0], 2), rig.entry(rig.members[1], 9)];
-        b.put(b"x", &new, Tick(5), &rig.tally(1));
-        a.put(b"x", &old, Tick(4), &rig.tally(0));
-        let len = |side: &SharedCache<'_>| match side.get(b"x", Tick(6), &rig.tally(0)) {
-            Lookup::Fresh(Entry::File(file)) => file.identity().len(),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((len(&a), len(&b)), (901, 901));
-        let Entry::File(old) = old else { panic!("a file") };
-        a.fill(b"x", &old, &rig.tally(0));
-        a.fill(b"y", &old, &rig.tally(0));
-        assert_eq!((len(&a), a.entries()), (901, 1), "of another file, or of a forgotten one");
-        // The same files from other descriptors: known as of when it was.
-        let Entry::File(again) = rig.entry(rig.members[0], 9) else { panic!("a file") };
-        a.fill(b"x", &again, &rig.tally(0));
-        let stale = b.get(b"x", Tick(1005), &rig.tally(1));
-        assert!(matches!(stale, Lookup::Stale(_)), "{stale:?}");
-    }
-}
-
-#[test]
-fn it_is_asked_again_once_per_age() {
-    let rig = Rig::new(Locking::TwoTier, rules(8, 8));
-    let [a, b] = rig.sides();
-    assert!(!rig.ask(&a, 0, 1));
-    let Lookup::Stale(Entry::File(stale)) = b.get(b"1", Tick(1001), &rig.tally(1)) else {
-        panic!("it is time")
-    };
-    assert!(matches!(a.get(b"1", Tick(1001), &rig.tally(0)), Lookup::Fresh(_)), "b sees to it");
-    b.put(b"1", &Entry::File(stale), Tick(1002), &rig.tally(1));
-    assert!(matches!(a.get(b"1", Tick(1500), &rig.tally(0)), Lookup::Fresh(_)));
-    assert_eq!(rig.total(Counter::CacheFills), 1);
-}
-
-/// While one looks, others are given what is known, but not for ever; and what was slow to come
-/// is remembered all the same.
-#[test]
-fn what_is_stale_is_so_for_a_while() {
-    let rig = Rig::new(Locking::TwoTier, rules(8, 8));
-    let [a, b] = rig.sides();
-    assert!(!rig.ask(&a, 0, 1));
-    let is_stale = |side: usize, at| {
-        let found = [&a, &b][side].get(b"1", Tick(at), &rig.tally(side));
-        matches!(found, Lookup::Stale(_))
-    };
-    assert!(is_stale(1, 2000) && !is_stale(0, 2500), "one looks");
-    assert!(is_stale(0, 3000) && !is_stale(1, 3000), "another, in each period");
-    assert!(is_stale(0, 6000) && is_stale(1, 6000) && is_stale(0, 6001), "all");
-    // What the first has opened comes at last.
-    b.put(b"1", &rig.entry(rig.members[1], 9), Tick(5900), &rig.tally(1));
-    assert!(!is_stale(0, 6100) && is_stale(1, 6900) && !is_stale(0, 6900));
-}
-
-/// The same questions one after another have the answers of a private cache, and the bounds hold.
-#[test]
-fn it_remembers_what_a_private_cache_would() {
-    for locking in BOTH {
-        for (entries_max, descriptors_max) in [(5, 100), (100, 4), (7, 5)] {
-            let rig = Rig::new(locking, rules(entries_max, descriptors_max));
-            let [a, b] = rig.sides();
-            let local = LocalCache::new(&rig.site.caching, 1);
-            let tally = Arena::create(
-                Box::leak((0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect()),
-                1,
-            );
-            let tally = Tally::Owned(tally.slot(0));
-            let mut dice = 1_u64;
-            for turn in 0..2000 {
-                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let file = (dice >> 40) % FILES * ((dice >> 20) % FILES) / FILES;
-                let hit = match turn % 2 {
-                    0 => rig.ask(&a, 0, file),
-                    _ => rig.ask(&b, 1, file),
-                };
-                let path = file.to_string();
-                let known = matches!(local.get(path.as_bytes(), Tick(1), &tally), Lookup::Fresh(_));
-                if !known {
-                    let id = rig.open(file);
-                    let now = Now { tick: Tick(1), unix: 1 };
-                    let new = Representation::new(
-                        path.as_bytes(),
-                        id,
-                        [None, None, None],
-                        &rig.site,
-                        now,
-                        now.unix,
-                    );
-                    local.put(path.as_bytes(), &Entry::File(Arc::new(new)), Tick(1), &tally);
-                }
-                assert_eq!(hit, known, "turn {turn}, file {file}");
-                assert_eq!(a.entries(), local.entries() as u64);
-                assert!(rig.crew.files().0 <= descriptors_max);
-            }
-            a.follow(&rig.tally(0));
-            b.follow(&rig.tally(1));
-            assert_eq!(rig.crew.files(), (local.descriptors(), 0));
-            assert!(rig.total(Counter::CacheEvictions) > 100);
-        }
     }
 }
 
@@ -488,32 +341,5 @@ fn what_is_unpacked_is_counted_and_bounded() {
         b.follow(&rig.tally(1));
         assert_eq!([unpacked(0), unpacked(1)], [0, 0]);
         assert_eq!(rig.crew.files(), (0, 0));
-    }
-}
-
-/// One process sweeps for all, and all let go of what was found.
-#[test]
-fn what_is_inactive_is_closed_by_all() {
-    for locking in BOTH {
-        let rules = CachingRules { inactive_ms: 800, ..rules(64, 64) };
-        let rig = Rig::new(locking, rules.clone());
-        let [a, b] = rig.sides();
-        assert_eq!(a.sweep(Tick(1), &rig.tally(0)), None);
-        for file in 0..FILES {
-            assert!(!rig.ask(&a, 0, file) && rig.ask(&b, 1, file));
-        }
-        let seven = || matches!(a.get(b"7", Tick(700), &rig.tally(0)), Lookup::Fresh(_));
-        assert!(seven());
-        let mut now = 1;
-        while now < 801 + rules.sweep_ms() + SWEEP_PAUSE_MS {
-            let on = [a.sweep(Tick(now), &rig.tally(0)), b.sweep(Tick(now), &rig.tally(1))];
-            assert_eq!(on[0], on[1]);
-            now = on[0].unwrap().0.max(now + 1);
-        }
-        assert_eq!((a.entries(), rig.crew.files().0), (1, 1));
-        a.follow(&rig.tally(0));
-        b.follow(&rig.tally(1));
-        assert_eq!(rig.crew.files().1, 0, "given up, used by nobody, and open");
-        assert!(seven());
     }
 }

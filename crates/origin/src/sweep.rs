@@ -1,0 +1,61 @@
+//! The slow sweep for what nobody asks for: the same for all caches, wherever their entries are.
+use crate::CachingRules;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use regatta_op::Tick;
+
+/// Entries that one call of a sweep looks at, and that it forgets: closing a deleted file may take
+/// the disk a while.
+const SWEEP_ENTRIES: usize = 1024;
+/// See [`SWEEP_ENTRIES`].
+const SWEEP_REMOVALS: usize = 32;
+/// How long a sweep rests before it goes on, milliseconds.
+pub const SWEEP_PAUSE_MS: u64 = 10;
+
+/// When a sweep goes on, and where: words that are seen by all who share the cache, 0 at first.
+#[derive(Clone, Copy, Debug)]
+pub struct Sweep<'a> {
+    /// When, ticks.
+    pub on: &'a AtomicU64,
+    /// At which place.
+    pub at: &'a AtomicU64,
+}
+
+impl Sweep<'_> {
+    /// When it goes on.
+    #[must_use]
+    pub fn on(&self) -> Tick {
+        Tick(self.on.load(Relaxed))
+    }
+
+    /// The next piece of the sweep over `len` places, for whoever comes first when it is time:
+    /// those that are `idle`, and are forgotten if they are so still.
+    #[must_use]
+    pub fn piece(
+        &self,
+        len: usize,
+        now: Tick,
+        rules: &CachingRules,
+        idle: impl Fn(usize) -> bool,
+    ) -> Vec<usize> {
+        let mut found = Vec::new();
+        let (due, pause) = (self.on().0, now.after(SWEEP_PAUSE_MS).0);
+        if due > now.0 || self.on.compare_exchange(due, pause, Relaxed, Relaxed).is_err() {
+            return found;
+        }
+        let mut at = usize::try_from(self.at.load(Relaxed)).unwrap_or(usize::MAX);
+        let last = len.min(at.saturating_add(SWEEP_ENTRIES));
+        while at < last && found.len() < SWEEP_REMOVALS {
+            if idle(at) {
+                found.push(at);
+            }
+            at += 1;
+        }
+        if at >= len {
+            at = 0;
+            self.on.store(now.after(rules.sweep_ms()).0, Relaxed);
+        }
+        self.at.store(at as u64, Relaxed);
+        found
+    }
+}
