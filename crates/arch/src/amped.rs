@@ -29,27 +29,27 @@ options! {
     /// The options that no other driver has.
     struct AmpedOptions, OWN;
 
-    helpers_as: HelpersAs = OptionSpec {
-        key: "amped.helpers_as",
-        kind: Kind::Choice(HelpersAs::WORDS),
+    helper_kind: HelperKind = OptionSpec {
+        key: "amped.helper_kind",
+        kind: Kind::Choice(HelperKind::WORDS),
         default: "threads",
-        doc: "What helpers are.",
-        long: "`threads` share the loop's memory and descriptors. `processes` are forked by the \
-               worker and have a channel each, as in Flash; forking takes the loop longer the more \
-               memory it has.",
+        doc: "Whether helpers are threads or processes.",
+        long: "`threads` share the memory and descriptors of the event loop. `processes` are \
+               forked by the worker and have one channel each, as in Flash; a fork takes longer \
+               the more memory the worker has.",
         since: "0.1",
     },
     helpers_max: usize = OptionSpec {
         key: "amped.helpers_max",
         kind: Kind::Count { min: 1, max: 1024 },
         default: "16",
-        doc: "The most helpers at once.",
-        long: "Helpers are started when errands wait for one. What comes while all are busy waits \
-               in a queue, which is bounded by the connections that are open.",
+        doc: "The most helpers of a worker.",
+        long: "Helpers are started when tasks wait for one. Tasks that come while all helpers are \
+               busy wait in a queue; the number of open connections bounds it.",
         since: "0.1",
     },
-    helpers_idle: usize = OptionSpec {
-        key: "amped.helpers_idle",
+    helpers_idle_max: usize = OptionSpec {
+        key: "amped.helpers_idle_max",
         kind: Kind::Count { min: 0, max: 1024 },
         default: "8",
         doc: "The most helpers that are kept while they have nothing to do.",
@@ -61,35 +61,37 @@ options! {
         kind: Kind::Bool,
         default: "true",
         doc: "Whether helper processes pass the files that they open to the event loop.",
-        long: "If not, the loop opens the file again once a helper has found it, as the original \
-               Flash did, and waits for the disk if the metadata has left memory meanwhile (Ruan, \
-               Pai, USENIX 2004). Threads share what they open in any case.",
+        long: "If not, the event loop opens the file again after a helper has found it, as the \
+               original Flash did; if the metadata has left memory by then, the loop waits for \
+               the disk (Ruan, Pai, USENIX 2004). Helper threads always share what they open.",
         since: "0.1",
     },
     residency: Residency = OptionSpec {
         key: "amped.residency",
         kind: Kind::Choice(Residency::WORDS),
         default: "preadv2",
-        doc: "How the loop tells whether a file range is in memory before it sends or reads it.",
-        long: "`preadv2` reads what must not block (RWF_NOWAIT): of up to 16 KiB all, of more \
-               samples. `mincore`, as in Flash, maps the range; Linux answers truthfully only to \
-               the owner of the file or who may write it. `cachestat` has the same condition, and \
-               says so. `always-ask` asks a helper each time, `never-ask` never.",
+        doc: "How the event loop finds out whether a range of a file is in memory before it sends \
+              or reads it.",
+        long: "`preadv2` tries to read it without blocking (RWF_NOWAIT): all of a range up to 16 \
+               KiB, samples of a longer one. `mincore`, as in Flash, maps the range; Linux gives \
+               a true answer only to users who own the file or may write it. `cachestat` has the \
+               same condition, but reports an error instead. `always-ask` gives every range to a \
+               helper, `never-ask` none.",
         since: "0.1",
     },
     chunk_bytes: u64 = OptionSpec {
         key: "amped.chunk_bytes",
         kind: Kind::Bytes { min: 4096, max: 16 << 20 },
         default: "256 KiB",
-        doc: "How much of a file is tested, brought in by a helper, and sent at once.",
-        long: "Files are cut at multiples of it.",
+        doc: "How much of a file is tested, read in by a helper, and sent at once.",
+        long: "Pieces begin at multiples of it.",
         since: "0.1",
     },
 }
 
 choice! {
-    /// What helpers are (`amped.helpers_as`).
-    enum HelpersAs {
+    /// What helpers are (`amped.helper_kind`).
+    enum HelperKind {
         /// Threads of the loop's process.
         Threads = "threads",
         /// Processes, as in Flash.
@@ -119,13 +121,13 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
     event::work_with(env, worker, &options, |root, tally, _| {
         let fault = |error| format!("cannot prepare for helpers: {error}");
         let (below, stall_ns) = (Below { root, rules: env.rules }, options.stall_ns());
-        match own.helpers_as {
-            HelpersAs::Processes => {
+        match own.helper_kind {
+            HelperKind::Processes => {
                 let pass = own.pass_descriptors;
                 let crew = Processes::new(root, env.rules, pass, tally).map_err(fault)?;
                 Ok(Box::new(HelperDisk::new(&own, stall_ns, below, crew, tally)))
             }
-            HelpersAs::Threads => {
+            HelperKind::Threads => {
                 let crew = Threads::new(root, env.rules).map_err(fault)?;
                 Ok(Box::new(HelperDisk::new(&own, stall_ns, below, crew, tally)))
             }
@@ -160,8 +162,8 @@ impl<'a, C: Crew> HelperDisk<'a, C> {
         crew: C,
         tally: Tally<'a>,
     ) -> Self {
-        let &AmpedOptions { helpers_max, helpers_idle, chunk_bytes, .. } = options;
-        let limits = Limits { helpers_max, helpers_idle };
+        let &AmpedOptions { helpers_max, helpers_idle_max, chunk_bytes, .. } = options;
+        let limits = Limits { helpers_max, helpers_idle_max };
         Self {
             helpers: Helpers::new(crew, limits, tally),
             below,
@@ -270,7 +272,7 @@ mod tests {
         test: Test,
         tally: Tally<'a>,
     ) -> HelperDisk<'a, C> {
-        let limits = Limits { helpers_max: 3, helpers_idle: 1 };
+        let limits = Limits { helpers_max: 3, helpers_idle_max: 1 };
         HelperDisk {
             helpers: Helpers::new(crew, limits, tally),
             below: Below { root, rules: OpenRules::default() },

@@ -48,10 +48,11 @@ options! {
         key: "laio.engine",
         kind: Kind::Choice(ContinuedBy::WORDS),
         default: "uring",
-        doc: "How an operation is begun lazily, and who continues it.",
-        long: "`uring` submits it to io_uring, and the kernel continues it; the server does not \
-               start where io_uring is forbidden or older than Linux 6.1. `nowait` tries the call \
-               that must not block (RESOLVE_CACHED, RWF_NOWAIT), and a thread continues it.",
+        doc: "How operations continue that would block.",
+        long: "`uring` submits every operation to io_uring, and the kernel continues it; the \
+               server does not start if io_uring is forbidden or the kernel is older than Linux \
+               6.1. `nowait` first makes the call so that it does not block (RESOLVE_CACHED, \
+               RWF_NOWAIT); if it would have blocked, a thread continues it.",
         since: "0.1",
     },
     helpers_max: usize = OptionSpec {
@@ -59,7 +60,7 @@ options! {
         kind: Kind::Count { min: 1, max: 1024 },
         default: "16",
         doc: "The most threads that continue operations, with the engine `nowait`.",
-        long: "They are started on demand, and half of them are kept.",
+        long: "They are started on demand, and half of them are kept when idle.",
         since: "0.1",
     },
     operations_max: usize = OptionSpec {
@@ -67,15 +68,16 @@ options! {
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "1024",
         doc: "The most operations that the kernel continues at once, with the engine `uring`.",
-        long: "More wait in a queue, as while a disk hangs, unless they need no disk.",
+        long: "Further operations wait in a queue, for example while a disk hangs, unless they \
+               need no disk.",
         since: "0.1",
     },
     chunk_bytes: u64 = OptionSpec {
         key: "laio.chunk_bytes",
         kind: Kind::Bytes { min: 4096, max: 16 << 20 },
         default: "256 KiB",
-        doc: "How much of a file is made ready and sent at once.",
-        long: "Files are cut at multiples of it.",
+        doc: "How much of a file is read in and sent at once.",
+        long: "Pieces begin at multiples of it.",
         since: "0.1",
     },
 }
@@ -95,7 +97,7 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
             ContinuedBy::Nowait => {
                 let crew = Threads::new(root, env.rules)
                     .map_err(|error| format!("cannot prepare for threads: {error}"))?;
-                let limits = Limits { helpers_max, helpers_idle: helpers_max.div_ceil(2) };
+                let limits = Limits { helpers_max, helpers_idle_max: helpers_max.div_ceil(2) };
                 let helpers = Helpers::new(crew, limits, tally);
                 Ok(Box::new(NowaitDisk { helpers, below, chunk_bytes, tally }))
             }
@@ -300,7 +302,7 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
             if self.waiting.is_told(key, turn) {
                 return Some(Report { key, news, spent: Spent::default() });
             }
-            self.tally.add(Counter::DiskNewsDropped, 1);
+            self.tally.add(Counter::DiskCompletionsDropped, 1);
         }
         None
     }
@@ -380,7 +382,7 @@ mod tests {
     use regatta_op::DISK_OPS_MAX;
     use regatta_sys::{Bell, OpenRules, open_below, read_range};
 
-    const LIMITS: Limits = Limits { helpers_max: 3, helpers_idle: 1 };
+    const LIMITS: Limits = Limits { helpers_max: 3, helpers_idle_max: 1 };
 
     /// Whatever the kernel continues, and for however long.
     #[test]

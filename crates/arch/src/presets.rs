@@ -62,7 +62,7 @@ macro_rules! select_server {
             "event.poller" = "select",
             "limits.connections_max" = "15000",
             "accept.backlog" = "128",
-            "accept.when_full" = "leave",
+            "accept.when_full" = "keep-polling",
             $($key = $value),*
         )
     };
@@ -109,7 +109,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         axes: replica!(
             "event.processes" = BLOCKING_PROCESSES,
             "event.send" = "blocking",
-            "accept.when_full" = "stop",
+            "accept.when_full" = "pause",
         ),
     },
     Architecture {
@@ -121,7 +121,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
             "event.processes" = BLOCKING_PROCESSES,
             "event.send" = "blocking",
             "event.share" = "descriptors-and-cache",
-            "accept.when_full" = "stop",
+            "accept.when_full" = "pause",
         ),
     },
     Architecture {
@@ -256,7 +256,7 @@ mod tests {
         const REPLICA: &str =
             "cache.revalidate_ms=never cache.inactive_ms=never content.precompressed=false";
         const SELECT: &str = "event.processes=1 event.poller=select limits.connections_max=15000 \
-                              accept.backlog=128 accept.when_full=leave";
+                              accept.backlog=128 accept.when_full=keep-polling";
         let select = |rest: &str| format!("{REPLICA} {SELECT} {rest}");
         let uncached = |rest: &str| select(&format!("cache.enabled=false {rest}"));
         let eager = |rest: &str| {
@@ -266,7 +266,7 @@ mod tests {
         };
         let shared = "event.share=descriptors-and-cache";
         let blocking = format!("{REPLICA} event.processes=100 event.send=blocking");
-        let stop = "accept.when_full=stop";
+        let stop = "accept.when_full=pause";
         let expect = [
             ("sped", "event.processes=1".to_owned()),
             ("symped", String::new()),

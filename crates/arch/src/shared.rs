@@ -37,8 +37,8 @@ options! {
         doc: "What the processes share besides the listening sockets.",
         long: "`descriptors-and-cache`: one table of descriptors, made with clone(2), and one \
                cache in shared memory ([E] §5.2). `limits.connections_max` and \
-               `cache.descriptors_max` are then totals of all processes. Not with the helpers of \
-               amped and laio.",
+               `cache.descriptors_max` are then totals of all processes. It cannot be combined \
+               with amped and laio.",
         since: "0.1",
     },
     lock: Locking = OptionSpec {
@@ -46,8 +46,8 @@ options! {
         kind: Kind::Choice(Locking::WORDS),
         default: "two-tier",
         doc: "How a cache that processes share is locked.",
-        long: "`global`: one lock for everything ([E] §5.2). `two-tier`: a lock of readers and one \
-               writer for the names, and one lock per entry for what is known of it ([S] §4).",
+        long: "`global`: one lock for everything ([E] §5.2). `two-tier`: one readers-writer lock \
+               for all names, and one lock for each entry ([S] §4).",
         since: "0.1",
     },
 }

@@ -103,7 +103,7 @@ fn serve(
         count: 0,
         eager_read: false,
         on_close: false,
-        when_full: WhenFull::Stop,
+        when_full: WhenFull::Pause,
         connections_max: 100,
         mode: Mode::Nonblocking,
         exclusive: false,

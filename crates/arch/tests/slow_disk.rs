@@ -56,8 +56,8 @@ type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
 
 const ROWS: [Row; 5] = [
     ("sped", &[], true),
-    ("amped", &[("amped.helpers_as", "threads")], false),
-    ("amped", &[("amped.helpers_as", "processes")], false),
+    ("amped", &[("amped.helper_kind", "threads")], false),
+    ("amped", &[("amped.helper_kind", "processes")], false),
     ("laio", &[("laio.engine", "uring")], false),
     ("laio", &[("laio.engine", "nowait")], false),
 ];
@@ -196,7 +196,7 @@ impl Server {
         }
         let spent = Duration::from_nanos(self.arena.slot(0).get(self.time));
         assert_eq!(spent >= SLOW, *waits, "{what}: the loop has spent {spent:?} on it");
-        assert_eq!(self.arena.slot(0).get(Counter::DiskNewsDropped), 0);
+        assert_eq!(self.arena.slot(0).get(Counter::DiskCompletionsDropped), 0);
         self.leave();
     }
 
@@ -286,6 +286,6 @@ const SERVER: &[OptionSpec] = &[
     option("accept.eager_write", Kind::Bool, "true"),
     option("accept.full_read", Kind::Bool, "false"),
     option("accept.on_close", Kind::Bool, "false"),
-    option("accept.when_full", Kind::Choice(&["close-idle", "leave", "stop"]), "stop"),
+    option("accept.when_full", Kind::Choice(&["close-idle", "keep-polling", "pause"]), "pause"),
     option("limits.send_window_ms", Kind::Millis { min: 0, max: 1_000_000 }, "10000"),
 ];

@@ -51,91 +51,94 @@ macro_rules! counters {
 
 counters! {
     AcceptCalls "accept_calls" "count" Sum "Calls of `accept4`.";
-    AcceptOk "accept_ok" "count" Sum "Calls of `accept4` that brought a connection.";
+    AcceptOk "accept_ok" "count" Sum "Calls of `accept4` that returned a connection.";
     AcceptWouldBlock "accept_would_block" "count" Sum
         "Calls of `accept4` that found no connection waiting (`EAGAIN`).";
     AcceptFaults "accept_faults" "count" Sum
-        "Calls of `accept4` that failed otherwise, such as with `ECONNABORTED`.";
-    AcceptRefusedFull "accept_refused_full" "count" Sum
-        "Times that the worker was told of waiting connections and took none because it was full.";
+        "Calls of `accept4` that failed for another reason, such as `ECONNABORTED`.";
+    AcceptSkippedFull "accept_skipped_full" "count" Sum
+        "Times that a worker was notified of waiting connections and took none because it was \
+         full.";
     AcceptEmfilePauses "accept_emfile_pauses" "count" Sum
-        "Times that the listener was left alone for a while because descriptors had run out.";
+        "Times that accepting was paused because no descriptors were left.";
     AcceptOnClose "accept_on_close" "count" Sum
-        "Times that a connection closed and others were accepted at once, without a notification.";
+        "Times that a connection closed and others were accepted without a notification.";
     AcceptsPerNotificationMax "accepts_per_notification_max" "count" Max
         "The most connections accepted after one notification.";
 
-    ConnectionsOpened "connections_opened" "count" Sum "Connections taken on.";
+    ConnectionsOpened "connections_opened" "count" Sum "Connections accepted.";
     ConnectionsClosed "connections_closed" "count" Sum "Connections that have ended.";
     ConnectionsOpenMax "connections_open_max" "count" Max
         "The most connections that one worker had open at once.";
     ConnectionsOpenAtAcceptSum "connections_open_at_accept_sum" "count" Sum
-        "The worker's open connections, summed over its accepts: divided by `accept_ok`, the mean.";
+        "Open connections of the worker at each accept, summed: divided by `accept_ok`, the mean.";
     ClosedPeerClosed "closed_peer_closed" "count" Sum
-        "Connections that the peer closed between requests.";
+        "Connections that the client closed between requests.";
     ClosedPeerAborted "closed_peer_aborted" "count" Sum
-        "Connections that the peer closed in the middle of a request.";
-    ClosedReset "closed_reset" "count" Sum "Connections that broke.";
-    ClosedFinished "closed_finished" "count" Sum
-        "Connections closed after the last response that they were to carry.";
+        "Connections that the client closed in the middle of a request.";
+    ClosedReset "closed_reset" "count" Sum "Connections that were reset or broke otherwise.";
+    ClosedFinished "closed_finished" "count" Sum "Connections closed after their last response.";
     ClosedIdleDeadline "closed_idle_deadline" "count" Sum
         "Connections closed because no request came in time.";
     ClosedHeadDeadline "closed_head_deadline" "count" Sum
-        "Connections closed because a request head, or a body to discard, did not come in time.";
+        "Connections closed because a request head or body did not come in time.";
     ClosedSendDeadline "closed_send_deadline" "count" Sum
-        "Connections closed because the peer took a response too slowly.";
+        "Connections closed because the client received a response too slowly.";
     ClosedDiskDeadline "closed_disk_deadline" "count" Sum
         "Connections closed because the disk did not answer in time.";
     ClosedBadRequest "closed_bad_request" "count" Sum
-        "Connections closed after a malformed request had been answered.";
+        "Connections closed after a malformed request was answered.";
     ClosedTruncated "closed_truncated" "count" Sum
-        "Connections closed because the file behind a response shrank.";
+        "Connections closed because a file became shorter while it was sent.";
     ClosedDrained "closed_drained" "count" Sum
-        "Connections closed because the server was going away.";
-    ClosedFailed "closed_failed" "count" Sum "Connections closed because the system failed us.";
+        "Connections closed because the server was shutting down.";
+    ClosedFailed "closed_failed" "count" Sum "Connections closed because a system call failed.";
     ClosedDisplaced "closed_displaced" "count" Sum
-        "Connections closed while idle because another one had no room.";
+        "Idle connections closed to make room for a new one.";
     ClosedWorkerDied "closed_worker_died" "count" Sum
-        "Connections lost because their worker died; entered by the master.";
+        "Connections lost because their worker died; counted by the master.";
 
-    RecvCalls "recv_calls" "count" Sum "Calls that read from a peer.";
-    RecvBytes "recv_bytes" "bytes" Sum "Bytes read from peers.";
-    RecvWouldBlock "recv_would_block" "count" Sum
-        "Calls that found nothing to read from the peer (`EAGAIN`).";
-    RecvFaults "recv_faults" "count" Sum "Calls that read from a peer and failed otherwise.";
+    RecvCalls "recv_calls" "count" Sum "Calls that read from a client.";
+    RecvBytes "recv_bytes" "bytes" Sum "Bytes read from clients.";
+    RecvWouldBlock "recv_would_block" "count" Sum "Calls that found nothing to read (`EAGAIN`).";
+    RecvFaults "recv_faults" "count" Sum
+        "Calls that read from a client and failed for another reason.";
 
     SendCalls "send_calls" "count" Sum "Calls of `send` and `sendmsg`.";
-    SendBytes "send_bytes" "bytes" Sum "Bytes handed to the kernel by `send` and `sendmsg`.";
+    SendBytes "send_bytes" "bytes" Sum "Bytes that `send` and `sendmsg` gave to the kernel.";
     SendWouldBlock "send_would_block" "count" Sum
         "Calls of `send` and `sendmsg` that found the socket full (`EAGAIN`).";
-    SendFaults "send_faults" "count" Sum "Calls that write to a peer, by any means, and failed.";
+    SendFaults "send_faults" "count" Sum
+        "Calls of `send`, `sendmsg` and `sendfile` that failed for another reason than a full \
+         socket.";
     SendfileCalls "sendfile_calls" "count" Sum "Calls of `sendfile`.";
-    SendfileBytes "sendfile_bytes" "bytes" Sum "Bytes handed to the kernel by `sendfile`.";
+    SendfileBytes "sendfile_bytes" "bytes" Sum "Bytes that `sendfile` gave to the kernel.";
     SendfileWouldBlock "sendfile_would_block" "count" Sum
         "Calls of `sendfile` that found the socket full (`EAGAIN`).";
     SendfileNs "sendfile_ns" "ns" Sum
-        "Time inside `sendfile`: it waits for the disk, and for the peer where sends block.";
+        "Time inside `sendfile`, including waits for the disk and, with blocking sends, for \
+         clients.";
     BytesSent "bytes_sent" "bytes" Sum
-        "Bytes of heads and bodies handed to the kernel, by any means.";
+        "Bytes of heads and bodies given to the kernel, by any call.";
 
     WaitCalls "wait_calls" "count" Sum "Calls that wait for events.";
-    WaitEvents "wait_events" "count" Sum "Events that those calls returned.";
-    WaitZero "wait_zero" "count" Sum "Those calls that returned no event.";
+    WaitEvents "wait_events" "count" Sum "Events that these calls returned.";
+    WaitZero "wait_zero" "count" Sum "Of these calls, those that returned no event.";
     WaitTimedOut "wait_timed_out" "count" Sum
-        "Of those, the ones that did because their time was up, and not by a look or a signal.";
+        "Of those without an event, the ones whose time-out expired (not a poll with time-out 0 \
+         or a signal).";
     WaitInterestSum "wait_interest_sum" "count" Sum
-        "Descriptors waited for, summed over those calls: divided by `wait_calls`, the mean.";
+        "Descriptors watched, summed over these calls: divided by `wait_calls`, the mean.";
     WaitInterestMax "wait_interest_max" "count" Max
-        "The most descriptors that one worker waited for at once.";
+        "The most descriptors that one worker watched at once.";
     WaitChanges "wait_changes" "count" Sum
-        "Changes of the set of descriptors waited for; for epoll, calls of `epoll_ctl`.";
+        "Changes of the set of watched descriptors; with epoll, calls of `epoll_ctl`.";
     WaitNs "wait_ns" "ns" Sum "Time inside the calls that wait for events.";
 
-    Requests "requests" "count" Sum "Request heads that have come in full, well-formed or not.";
-    Replies "replies" "count" Sum
-        "Final responses whose last byte has been handed to the kernel.";
+    Requests "requests" "count" Sum "Request heads received in full, well-formed or not.";
+    Replies "replies" "count" Sum "Final responses whose last byte was given to the kernel.";
     RepliesCut "replies_cut" "count" Sum
-        "Final responses that ended early: cut short, or never begun because the connection ended.";
+        "Final responses that were cut short, or not begun because the connection ended.";
     Replies1xx "replies_1xx" "count" Sum "Interim responses.";
     Replies2xx "replies_2xx" "count" Sum "Of the replies, those with a status from 200 to 299.";
     Replies3xx "replies_3xx" "count" Sum "Of the replies, those with a status from 300 to 399.";
@@ -160,121 +163,117 @@ counters! {
     CacheHits "cache_hits" "count" Sum
         "Lookups that found an entry fresh enough to use, negative ones included.";
     CacheNegativeHits "cache_negative_hits" "count" Sum
-        "Of the hits, those that found that there is no such file.";
-    CacheFills "cache_fills" "count" Sum "Entries put in after a miss.";
+        "Of the hits, those for a file that does not exist.";
+    CacheFills "cache_fills" "count" Sum "Entries added after a miss.";
     CacheRevalidations "cache_revalidations" "count" Sum
-        "Entries found too old to use and opened again.";
-    CacheEvictions "cache_evictions" "count" Sum "Entries put out to make room.";
+        "Entries that were too old to use and were opened again.";
+    CacheEvictions "cache_evictions" "count" Sum "Entries removed to make room.";
     CacheInactive "cache_inactive" "count" Sum
-        "Entries forgotten because nobody had asked for them in cache.inactive_ms.";
-    CacheEntriesAdded "cache_entries_added" "count" Sum "Entries that have entered the cache.";
-    CacheEntriesRemoved "cache_entries_removed" "count" Sum "Entries that have left the cache.";
-    CacheFdsAdded "cache_fds_added" "count" Sum
-        "Open files that have entered the cache with their entries.";
+        "Entries removed because nobody had asked for them for `cache.inactive_ms`.";
+    CacheEntriesAdded "cache_entries_added" "count" Sum "Entries added to the cache.";
+    CacheEntriesRemoved "cache_entries_removed" "count" Sum "Entries removed from the cache.";
+    CacheFdsAdded "cache_fds_added" "count" Sum "Open files added to the cache with their entries.";
     CacheFdsRemoved "cache_fds_removed" "count" Sum
-        "Open files that have left the cache with their entries.";
-    CacheBytesAdded "cache_bytes_added" "bytes" Sum
-        "Bytes of heads and bodies that have entered the cache.";
+        "Open files removed from the cache with their entries.";
+    CacheBytesAdded "cache_bytes_added" "bytes" Sum "Bytes of heads and bodies added to the cache.";
     CacheBytesRemoved "cache_bytes_removed" "bytes" Sum
-        "Bytes of heads and bodies that have left the cache.";
+        "Bytes of heads and bodies removed from the cache.";
     CacheUnpacked "cache_unpacked" "count" Sum
-        "Copies that workers have made for themselves of files in a shared cache.";
+        "Files that workers have copied out of a shared cache for their own use.";
     CacheUnpackedBytesAdded "cache_unpacked_bytes_added" "bytes" Sum
         "Bytes of heads and bodies in those copies.";
     CacheUnpackedBytesRemoved "cache_unpacked_bytes_removed" "bytes" Sum
-        "Of those, bytes that workers have let go of.";
+        "Of those, bytes that have been freed.";
     CacheRepairs "cache_repairs" "count" Sum
-        "Times that a shared cache was emptied because a worker had died in a change of it.";
+        "Times that a shared cache was emptied because a worker died while changing it.";
 
     LockAcquisitions "lock_acquisitions" "count" Sum "Acquisitions of a lock shared by workers.";
     LockContended "lock_contended" "count" Sum "Of those, the ones that had to wait.";
-    LockWaitNs "lock_wait_ns" "ns" Sum "Time spent waiting for such locks.";
+    LockWaitNs "lock_wait_ns" "ns" Sum "Time spent waiting for these locks.";
     LockHoldersDied "lock_holders_died" "count" Sum
-        "Of the acquisitions, those that took the lock from a worker that had died with it.";
+        "Of the acquisitions, those of a lock whose holder had died.";
 
     Opens "opens" "count" Sum "Paths opened below the root, found or not.";
-    OpenSiblings "open_siblings" "count" Sum "Precompressed siblings looked for at those opens.";
-    OpensNs "opens_ns" "ns" Sum "Time that event loops themselves have spent opening paths.";
+    OpenSiblings "open_siblings" "count" Sum "Precompressed files looked for by these opens.";
+    OpensNs "opens_ns" "ns" Sum "Time that event loops spent opening paths themselves.";
     Reads "reads" "count" Sum "Reads of a file into memory.";
-    ReadBytes "read_bytes" "bytes" Sum "Bytes that those reads brought.";
-    ReadsNs "reads_ns" "ns" Sum
-        "Time that event loops themselves have spent reading files into memory.";
+    ReadBytes "read_bytes" "bytes" Sum "Bytes read by these reads.";
+    ReadsNs "reads_ns" "ns" Sum "Time that event loops spent reading files into memory themselves.";
 
     HelpersStarted "helpers_started" "count" Sum "Helpers started, as threads or as processes.";
     HelpersLost "helpers_lost" "count" Sum
-        "Helpers that ended unasked; what they were doing is given to another.";
-    HelpersDismissed "helpers_dismissed" "count" Sum
-        "Helpers let go because enough others had no errand, or gone with their worker.";
+        "Helpers that ended by themselves; another helper gets their task.";
+    HelpersStopped "helpers_stopped" "count" Sum
+        "Helpers stopped because enough others were idle, or because their worker ended.";
     HelpersOpenMax "helpers_open_max" "count" Max "The most helpers that one worker had at once.";
-    HelperErrandsOpen "helper_errands_open" "count" Sum "Errands to open a path.";
-    HelperErrandsRead "helper_errands_read" "count" Sum
-        "Errands to bring the range of a file in that is to be read into memory.";
-    HelperErrandsWarm "helper_errands_warm" "count" Sum
-        "Errands to bring the range of a file in that is to be sent.";
-    HelperErrandsSelf "helper_errands_self" "count" Sum
-        "Errands that the event loop ran itself because no helper could be had.";
-    HelperQueueMax "helper_queue_max" "count" Max "The most errands that waited for a helper.";
+    HelperTasksOpen "helper_tasks_open" "count" Sum "Tasks to open a path.";
+    HelperTasksRead "helper_tasks_read" "count" Sum
+        "Tasks to bring a range of a file into the page cache that will be read.";
+    HelperTasksPrefetch "helper_tasks_prefetch" "count" Sum
+        "Tasks to bring a range of a file into the page cache that will be sent.";
+    HelperTasksSelf "helper_tasks_self" "count" Sum
+        "Tasks that the event loop performed itself because no helper could be started.";
+    HelperQueueMax "helper_queue_max" "count" Max
+        "The most tasks that waited for a helper at once.";
     HelperQueueSum "helper_queue_sum" "count" Sum
-        "Errands that waited when one had come, summed: divided by all errands, the mean.";
-    HelperWaitNs "helper_wait_ns" "ns" Sum "Time that errands waited for a helper.";
+        "Tasks waiting when a task arrived, summed: divided by the number of tasks, the mean.";
+    HelperWaitNs "helper_wait_ns" "ns" Sum "Time that tasks waited for a helper.";
     HelperBusyNs "helper_busy_ns" "ns" Sum
-        "Time from giving an errand to a helper to hearing that it is done.";
+        "Time from giving a task to a helper until its completion is read.";
     HelperIdleNs "helper_idle_ns" "ns" Sum
-        "Time that helpers had no errand, entered when they get one or are let go.";
-    HelperReplies "helper_replies" "count" Sum "Notices from helpers that an errand is done.";
-    HelperReplyBytes "helper_reply_bytes" "bytes" Sum
-        "Bytes that came through the channels of helper processes with those notices.";
+        "Time that helpers had no task, added when they get one or are stopped.";
+    HelperCompletions "helper_completions" "count" Sum "Tasks that helpers reported as complete.";
+    HelperCompletionBytes "helper_completion_bytes" "bytes" Sum
+        "Bytes of these reports through the channels of helper processes.";
     HelperDescriptors "helper_descriptors" "count" Sum
-        "Open files that helper processes have passed to the event loop.";
-    DiskNewsDropped "disk_news_dropped" "count" Sum
-        "Outcomes of disk operations that came when their connection had gone.";
+        "Open files that helper processes passed to the event loop.";
+    DiskCompletionsDropped "disk_completions_dropped" "count" Sum
+        "Disk operations that completed after their connection had ended.";
 
-    ResidencyChecks "residency_checks" "count" Sum
-        "Tests whether the range of a file is in memory.";
+    ResidencyChecks "residency_checks" "count" Sum "Checks whether a range of a file is in memory.";
     ResidencyResident "residency_resident" "count" Sum "Of those, the ones that said yes.";
     ResidencyAbsent "residency_absent" "count" Sum "Of those, the ones that said no.";
     ResidencyUnknown "residency_unknown" "count" Sum
-        "Of those, the ones to which the system gave no answer; taken for no.";
+        "Of those, the ones that the system did not answer; treated as no.";
     ResidencyFalse "residency_false" "count" Sum
-        "Sends of a range said to be in memory that nevertheless took as long as a stall.";
+        "Sends of a range reported to be in memory that took as long as a stall.";
 
     LaioInline "laio_inline" "count" Sum
-        "Disk operations that completed in the call that began them.";
+        "Disk operations that completed in the call that submitted them.";
     LaioDeferred "laio_deferred" "count" Sum
         "Disk operations that would have blocked and were continued elsewhere.";
 
     StallOpen "stall_open" "count" Sum
-        "Turns in which files held up the worker for its stall limit, mostly in being opened.";
+        "Turns that spent `event.stall_us` or more on files, most of it on opening.";
     StallRead "stall_read" "count" Sum
-        "The same, mostly in being read into memory.";
+        "Turns that spent `event.stall_us` or more on files, most of it on reading into memory.";
     StallSend "stall_send" "count" Sum
-        "The same, mostly in being sent, as a cold one is.";
+        "Turns that spent `event.stall_us` or more on files, most of it on sending.";
     StallBudget "stall_budget" "count" Sum
-        "Turns that ended because the connection had used up its bytes or operations, long or not.";
-    StallLog "stall_log" "count" Sum
-        "Writes of log lines that held up the worker for longer than its stall limit.";
+        "Turns that ended because the connection had used up its bytes or operations, however \
+         long they took.";
+    StallLog "stall_log" "count" Sum "Writes of log lines that took longer than `event.stall_us`.";
     StallRound "stall_round" "count" Sum
-        "Rounds of a loop, all turns between two waits, that took its stall limit or longer.";
+        "Rounds (all turns between two waits) that took `event.stall_us` or longer.";
     StallOther "stall_other" "count" Sum
-        "Of those rounds, the ones that did so without what their turns spent on files.";
+        "Of those rounds, the ones that took that long even without the time spent on files.";
     StallOpenNs "stall_open_ns" "ns" Sum
-        "Time that the turns counted in `stall_open` spent on files, whatever they did with them.";
+        "Time that the turns counted in `stall_open` spent on files, for any operation.";
     StallReadNs "stall_read_ns" "ns" Sum
-        "Time that the turns counted in `stall_read` spent on files.";
+        "Time that the turns counted in `stall_read` spent on files, for any operation.";
     StallSendNs "stall_send_ns" "ns" Sum
-        "Time that the turns counted in `stall_send` spent on files.";
+        "Time that the turns counted in `stall_send` spent on files, for any operation.";
     StallBudgetNs "stall_budget_ns" "ns" Sum
-        "Time that the turns cut off by a budget spent on files.";
-    StallLogNs "stall_log_ns" "ns" Sum "Time inside the log writes that stalled.";
-    StallRoundNs "stall_round_ns" "ns" Sum "Time that the rounds in `stall_round` took.";
+        "Time that the turns counted in `stall_budget` spent on files.";
+    StallLogNs "stall_log_ns" "ns" Sum "Time inside the log writes counted in `stall_log`.";
+    StallRoundNs "stall_round_ns" "ns" Sum "Time that the rounds counted in `stall_round` took.";
     StallOtherNs "stall_other_ns" "ns" Sum
-        "Time that the rounds in `stall_other` took, without what their turns spent on files.";
+        "Time that the rounds counted in `stall_other` took, less the time spent on files.";
 
-    LogLines "log_lines" "count" Sum "Lines entered in the access log.";
-    LogBytes "log_bytes" "bytes" Sum "Bytes that the system took for the access log.";
+    LogLines "log_lines" "count" Sum "Lines added to the access log.";
+    LogBytes "log_bytes" "bytes" Sum "Bytes written to the access log.";
     LogWrites "log_writes" "count" Sum "Calls of `write` on the access log.";
-    LogDropped "log_dropped" "count" Sum
-        "Lines that did not reach the access log because a write failed.";
+    LogDropped "log_dropped" "count" Sum "Lines lost because a write to the access log failed.";
 }
 
 /// The number of counters.
@@ -395,20 +394,20 @@ macro_rules! gauges {
 
 gauges! {
     ConnectionsOpen "connections_open" "count" ConnectionsOpened - ConnectionsClosed,
-        "Connections that are open.";
+        "Open connections.";
     RequestsOpen "requests_open" "count" Requests - RepliesCut Replies,
         "Requests that are being answered.";
     CacheEntries "cache_entries" "count" CacheEntriesAdded - CacheEntriesRemoved,
         "Entries in the cache.";
     CacheFds "cache_fds" "count" CacheFdsAdded - CacheFdsRemoved,
-        "Open files that the cache holds.";
+        "Open files in the cache.";
     CacheBytes "cache_bytes" "bytes" CacheBytesAdded - CacheBytesRemoved,
-        "Bytes that the cache holds.";
+        "Bytes of heads and bodies in the cache.";
     CacheBytesUnpacked "cache_bytes_unpacked" "bytes"
         CacheUnpackedBytesAdded - CacheUnpackedBytesRemoved,
-        "Bytes in copies that workers have made for themselves of files in a shared cache.";
-    HelpersOpen "helpers_open" "count" HelpersStarted - HelpersDismissed HelpersLost,
-        "Helpers that there are, with an errand or without.";
+        "Bytes of files that workers have copied out of a shared cache for their own use.";
+    HelpersOpen "helpers_open" "count" HelpersStarted - HelpersStopped HelpersLost,
+        "Helpers, busy or idle.";
 }
 
 impl Gauge {

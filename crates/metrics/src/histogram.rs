@@ -36,10 +36,11 @@ macro_rules! histograms {
 
 histograms! {
     TurnNs "turn_ns" "ns"
-        "How long one turn of one connection took; an event loop times one turn in 64.";
-    LoopNs "loop_ns" "ns" "How long one round of the event loop took, waiting excluded.";
+        "Duration of one turn of one connection; an event loop times one turn in 64.";
+    LoopNs "loop_ns" "ns" "Duration of one round of the event loop, without the wait.";
     RequestNs "request_ns" "ns"
-        "From reading a request to handing its response over; one request in 64 is timed.";
+        "Time from reading a request to giving its whole response to the kernel; one request in \
+         64 is timed.";
     AcceptsPerNotification "accepts_per_notification" "count"
         "Connections accepted after one notification of the listener.";
     EventsPerWait "events_per_wait" "count" "Events returned by one call that waits for them.";

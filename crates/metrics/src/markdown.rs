@@ -15,13 +15,13 @@ fn write(out: &mut String) -> fmt::Result {
     out.push_str(
         "# Metrics\n\n\
          Generated from `crates/metrics` by `cargo xtask gen`; do not edit.\n\n\
-         Every worker keeps these numbers in shared memory, the same ones in every architecture.\n\
-         `regatta top` reads them without asking the server anything; `regatta top --json` prints\n\
-         them under these names. They are for root and for the user that started the server;\n\
-         without `--pid`, root is shown only servers that root has started.\n\
+         Every worker keeps these numbers in shared memory, the same in every architecture.\n\
+         `regatta top` reads them without a request to the server; `regatta top --json` prints\n\
+         them under these names. Only root and the user that started the server may read them;\n\
+         without `--pid`, `regatta top` shows root only servers that root has started.\n\
          Counters only grow, and go on growing when a worker is replaced.\n\
-         Numbers of several workers are added, except for marks (`max`), of which the largest\n\
-         counts. Readings of different words are not from one instant.\n\n\
+         Numbers of several workers are added up; of high-water marks (`max`) the largest is\n\
+         taken. Different counters are not read at the same instant.\n\n\
          ## Counters\n\n\
          | name | unit | merged by | what it counts |\n| --- | --- | --- | --- |\n",
     );
@@ -34,7 +34,7 @@ fn write(out: &mut String) -> fmt::Result {
         writeln!(out, "| `{name}` | {unit} | {merge} | {doc} |")?;
     }
     out.push_str(
-        "\n## Gauges\n\nDifferences of counters, made by the reader.\n\n\
+        "\n## Gauges\n\nDifferences of counters, calculated when they are read.\n\n\
          | name | unit | is | what it measures |\n| --- | --- | --- | --- |\n",
     );
     for gauge in Gauge::ALL {
@@ -47,10 +47,10 @@ fn write(out: &mut String) -> fmt::Result {
     writeln!(
         out,
         "\n## Histograms\n\n\
-         Log-linear: values below {SUB_BUCKETS} have a bucket each, then every power of two has\n\
-         {SUB_BUCKETS}, {BUCKETS} in all. So a quantile is known to within 1/{SUB_BUCKETS} of its \
-         value up to\n{VALUE_MAX}, above which values share the last bucket. Count, sum and \
-         maximum are exact.\n\n\
+         Log-linear: values below {SUB_BUCKETS} have a bucket each, every power of two\n\
+         above has {SUB_BUCKETS} buckets, {BUCKETS} in all. So a quantile is exact to\n\
+         1/{SUB_BUCKETS} of it up to {VALUE_MAX}; larger values share the last bucket.\n\
+         Count, sum and maximum are exact.\n\n\
          | name | unit | what it records |\n| --- | --- | --- |"
     )?;
     for histogram in Histogram::ALL {
@@ -59,15 +59,16 @@ fn write(out: &mut String) -> fmt::Result {
     }
     out.push_str(
         "\n## Not counted\n\n\
-         What follows from counters is left to the reader: accepts that succeed are `accept_ok`\n\
-         of `accept_calls`, connections open at an accept `connections_open_at_accept_sum` over\n\
-         `accept_ok`, bytes of a `sendfile` `sendfile_bytes` over `sendfile_calls`; a loop is\n\
-         idle for `wait_ns`, and of its rounds, the sum of `loop_ns`, files have taken at most\n\
-         `opens_ns`, `reads_ns` and `sendfile_ns`.\n\n\
-         `regatta top` adds what the kernel says of the memory of each worker's process\n\
+         What can be calculated from counters has none of its own: the share of accepts that\n\
+         succeed is `accept_ok` / `accept_calls`, the mean of connections open at accepts\n\
+         `connections_open_at_accept_sum` / `accept_ok`, the mean size of a `sendfile`\n\
+         `sendfile_bytes` / `sendfile_calls`. A loop is idle for `wait_ns`; of its rounds'\n\
+         duration (the sum of `loop_ns`), files have taken at most `opens_ns`, `reads_ns` and\n\
+         `sendfile_ns` together.\n\n\
+         `regatta top` adds the memory of each worker's process as the kernel reports it\n\
          (`memory` in `--json`, from `/proc/PID/status`): resident, anonymous and shared bytes,\n\
-         page tables, and kernel stacks, 16 KiB for each of its tasks. Helper processes have\n\
-         their own.\n",
+         page tables, and kernel stacks, 16 KiB for each of its tasks. Helper processes are not\n\
+         included.\n",
     );
     Ok(())
 }

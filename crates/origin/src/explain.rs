@@ -94,7 +94,7 @@ impl<F: File> Explainer<'_, F> {
         }
         let request = course.request(&head);
         if request.too_large {
-            self.say("content", "longer than limits.drain_body_bytes_max");
+            self.say("content", "longer than limits.discard_body_bytes_max");
         }
         if request.needs_file() {
             self.path(head.names);

@@ -63,7 +63,7 @@ pub struct Limits {
     pub fields_max: usize,
     /// Longest request body that is read and discarded, bytes, so that the connection can go on;
     /// more is 413 and the end of the connection.
-    pub drain_body_bytes_max: u64,
+    pub discard_body_bytes_max: u64,
     /// Requests answered on one connection before it is closed; 0 is no limit.
     pub requests_max: u32,
     /// Most ranges of a `Range` field; more, and the whole representation is sent.
@@ -78,7 +78,7 @@ impl Default for Limits {
             head_bytes_max: 16 << 10,
             target_bytes_max: 8 << 10,
             fields_max: 64,
-            drain_body_bytes_max: 64 << 10,
+            discard_body_bytes_max: 64 << 10,
             requests_max: 0,
             ranges_max: 16,
             linger_bytes_max: 4 << 20,

@@ -21,7 +21,7 @@ impl Full {
     pub(crate) fn line(&mut self, env: &Env, now: Tick) -> Option<String> {
         let slots = || (0..env.shares.len()).map(|worker| env.arena.slot(worker));
         let sum = |counter| slots().map(|slot: Slot<'_>| slot.get(counter)).sum();
-        let sums = [sum(Counter::ClosedDisplaced), sum(Counter::AcceptRefusedFull)];
+        let sums = [sum(Counter::ClosedDisplaced), sum(Counter::AcceptSkippedFull)];
         let [closed, waited] = self.news(sums, now)?;
         let most: usize = env.shares.iter().map(|share| share.connections_max).sum();
         let who = if env.shares.len() > 1 { "its part of " } else { "" };

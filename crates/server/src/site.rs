@@ -23,7 +23,7 @@ fn limits(settings: &Settings) -> Limits {
         head_bytes_max: settings.number_as("limits.head_bytes_max"),
         target_bytes_max: settings.number_as("limits.target_bytes_max"),
         fields_max: settings.number_as("limits.fields_max"),
-        drain_body_bytes_max: settings.number("limits.drain_body_bytes_max"),
+        discard_body_bytes_max: settings.number("limits.discard_body_bytes_max"),
         requests_max: settings.number_as("limits.requests_max"),
         ranges_max: settings.number_as("limits.ranges_max"),
         linger_bytes_max: settings.number_as("limits.linger_bytes_max"),

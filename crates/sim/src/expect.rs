@@ -351,7 +351,7 @@ pub(crate) fn content_faults(request: &Request, site: &Site) -> Vec<u16> {
     }
     match request.content {
         Content::Chunked { bytes, malformed } => {
-            let large = bytes > site.limits.drain_body_bytes_max;
+            let large = bytes > site.limits.discard_body_bytes_max;
             let faults = [(malformed, 400), (large, 413)];
             faults.into_iter().filter(|(is, _)| *is).map(|(_, status)| status).collect()
         }

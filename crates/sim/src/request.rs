@@ -127,7 +127,7 @@ impl Request {
 
     /// True if its content is announced to be more than is discarded.
     pub(crate) fn too_large(&self, limits: &Limits) -> bool {
-        matches!(self.content, Content::Length(n) if n > limits.drain_body_bytes_max)
+        matches!(self.content, Content::Length(n) if n > limits.discard_body_bytes_max)
     }
 
     /// True if there is to be content.
@@ -381,7 +381,7 @@ impl Maker<'_> {
     }
 
     fn content(&mut self, request: &mut Request, fields: &mut Vec<String>) {
-        let most = self.limits.drain_body_bytes_max;
+        let most = self.limits.discard_body_bytes_max;
         if self.dice.one_in(2) || request.http10 {
             let length = match self.dice.below(6) {
                 0 => 0,

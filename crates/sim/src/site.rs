@@ -37,7 +37,7 @@ fn limits(dice: &mut Dice) -> Limits {
         head_bytes_max: rarely(dice, 16 << 10, &[1_000, 300, 150]),
         target_bytes_max: rarely(dice, 8 << 10, &[12, 20]),
         fields_max: rarely(dice, 64, &[3, 5, 100]),
-        drain_body_bytes_max: rarely(dice, 64 << 10, &[200, 1, 0]),
+        discard_body_bytes_max: rarely(dice, 64 << 10, &[200, 1, 0]),
         requests_max: rarely(dice, 0, &[1, 3, 7]),
         ranges_max: rarely(dice, 16, &[3, 2, 1, 0]),
         linger_bytes_max: dice.pick(&[4 << 20, 4 << 20, 100]),

@@ -37,20 +37,20 @@ options! {
         key: "event.poller",
         kind: Kind::Choice(PollerKind::WORDS),
         default: "epoll-edge",
-        doc: "How the loop learns which sockets are ready.",
-        long: "`epoll-edge` is told of each change once; `epoll` (level-triggered) at every wait \
-               for as long as a socket is ready, and the kernel looks at each once more, which is \
-               2 % of the instructions of a small reply. `poll` and `select` cost time for every \
-               connection that is open at every wait; they are here because the papers used them.",
+        doc: "How the event loop learns which sockets are ready.",
+        long: "`epoll-edge` reports each change once. `epoll` (level-triggered) reports a socket \
+               at every wait for as long as it is ready; the kernel's extra check of each socket \
+               costs 2 % of the instructions of a small reply. `poll` and `select` spend time at \
+               every wait on every open connection; they are here because the papers used them.",
         since: "0.1",
     },
     wait_events_max: usize = OptionSpec {
         key: "event.wait_events_max",
         kind: Kind::Count { min: 1, max: 65536 },
         default: "512",
-        doc: "How many events one wait returns at most; more come with the next.",
-        long: "Of epoll: `poll` and `select` return all that there are. Few make the loop look for \
-               new connections more often, many spare waits ([G] tunes it).",
+        doc: "How many events one wait returns at most; the rest come with the next wait.",
+        long: "Only for epoll: `poll` and `select` return all events. Small values make the loop \
+               look for new connections more often; large ones need fewer waits ([G] tunes it).",
         since: "0.1",
     },
     send: SendMode = OptionSpec {
@@ -58,22 +58,24 @@ options! {
         kind: Kind::Choice(SendMode::WORDS),
         default: "nonblocking",
         doc: "Whether sockets are in non-blocking or blocking mode when a response is sent.",
-        long: "`blocking` sends each response with one call that may hold the whole process until \
-               the peer has taken it ([E] §4.3, `sendfile-b`); a peer that takes nothing is given \
-               up after a third of `limits.send_window_ms`, and after one and a half of them where \
-               its response has just begun. Not for servers with one process and real users.",
+        long: "`blocking` sends each response with one call, which may hold up the whole process \
+               until the client has taken it ([E] §4.3, `sendfile-b`). If a client takes nothing, \
+               the call is given up after a third of `limits.send_window_ms`, or after one and a \
+               half of them if the response has just begun. Not for a server with one process and \
+               real users.",
         since: "0.1",
     },
     processes: usize = OptionSpec {
         key: "event.processes",
         kind: Kind::Count { min: 0, max: WORKERS_MAX as u64 },
         default: "0",
-        doc: "How many processes serve; with several copies, in each of them.",
-        long: "0 takes one for each processor that the server may use: those of its affinity mask \
-               (taskset, cpuset), and no more than the quota of its control group keeps busy, \
-               rounded up (cpu.max; cpu.cfs_quota_us of version 1; the smallest of the groups \
-               that it is in). `regatta check` says which it is. limits.connections_max is split \
-               evenly among all of them. All copies together may have as many as one may.",
+        doc: "How many processes serve, in each copy of the server if there are several \
+              (event.copies).",
+        long: "0 means one for each processor that the server may use: the processors of its \
+               affinity mask (taskset, cpuset), but no more than the quota of its control group, \
+               rounded up (cpu.max; cpu.cfs_quota_us of version 1; the smallest of all groups \
+               that it is in). `regatta check` prints the number and why. All copies together may \
+               have 1000 processes; limits.connections_max is split evenly among all of them.",
         since: "0.1",
     },
     listen: Listen = OptionSpec {
@@ -82,29 +84,30 @@ options! {
         default: "shared",
         doc: "How the processes of a copy share an address.",
         long: "`shared`: they wait on the same socket, and a new connection wakes all that sleep. \
-               `exclusive`: the same, but it wakes one (EPOLLEXCLUSIVE; epoll only). `reuseport`: \
-               each has a socket of its own (SO_REUSEPORT), and the kernel picks one by hash, \
-               whether its process is busy or not.",
+               `exclusive`: the same, but a connection wakes one of them (EPOLLEXCLUSIVE; epoll \
+               only). `reuseport`: each process has its own socket (SO_REUSEPORT), and the kernel \
+               picks one by hash, whether its process is busy or not.",
         since: "0.1",
     },
     copies: usize = OptionSpec {
         key: "event.copies",
         kind: Kind::Count { min: 0, max: WORKERS_MAX as u64 },
         default: "1",
-        doc: "How many copies of the server there are, each with sockets of its own.",
-        long: "0 takes one for each processor that the server may use (event.processes says \
-               which) or, with event.partition=addresses, one for each address.",
+        doc: "How many copies of the server there are, each with its own sockets.",
+        long: "0 means one for each processor that the server may use (see event.processes) or, \
+               with event.partition=addresses, one for each address.",
         since: "0.1",
     },
     partition: Partition = OptionSpec {
         key: "event.partition",
         kind: Kind::Choice(Partition::WORDS),
         default: "ports",
-        doc: "What each of several copies listens on.",
-        long: "`ports`: copy i on the port i above that of server.listen, or, where that is 0, on \
-               one of the kernel's choice. `addresses`: on its part of server.listen. `steer-cpu`: \
-               all on the same port; the kernel hands a connection to the copy in whose share \
-               (event.pin) the processor is that handled its first packet.",
+        doc: "How several copies divide up the addresses.",
+        long: "`ports`: the first copy listens on the port of server.listen, and each further copy \
+               on the next port up; if the port is 0, the kernel chooses all of them. \
+               `addresses`: each copy has a part of server.listen. `steer-cpu`: all copies listen \
+               on the same port; the kernel gives a connection to the copy that owns (event.pin) \
+               the processor that received its first packet.",
         since: "0.1",
     },
     pin: Pin = OptionSpec {
@@ -112,27 +115,28 @@ options! {
         kind: Kind::Choice(Pin::WORDS),
         default: "none",
         doc: "Whether processes are bound to processors.",
-        long: "Each copy has a share of those that the server may use: neighbours (threads of a \
-               core, cores of a die, dies of a package), as many as the others have or one more. \
-               `cpu` binds each process to one of its copy's, on cores of their own if there are \
-               enough, or in turn; `share` binds each to all of them.",
+        long: "The processors that the server may use are divided evenly among the copies, so that \
+               those of one copy are neighbours (threads of a core, cores of a die, dies of a \
+               package). `cpu` binds each process to one processor of its copy, each on a core of \
+               its own if there are enough cores, otherwise in turn. `share` binds each process \
+               to all processors of its copy.",
         since: "0.1",
     },
     turn_bytes_max: u64 = OptionSpec {
         key: "event.turn_bytes_max",
         kind: Kind::Bytes { min: 4096, max: 1 << 30 },
         default: "2 MiB",
-        doc: "Bytes that one connection may send before others have their turn.",
-        long: "All turns between two waits share 16 times as much: where many connections are \
-               ready each sends less, 64 KiB at least, so that a small response does not wait \
-               for hundreds of large ones.",
+        doc: "How many bytes one connection may send before others have their turn.",
+        long: "All turns between two waits share 16 times as much. Where many connections are \
+               ready, each may send less, but 64 KiB at least, so that a small response does not \
+               wait for hundreds of large ones.",
         since: "0.1",
     },
     turn_ops_max: u32 = OptionSpec {
         key: "event.turn_ops_max",
         kind: Kind::Count { min: 2, max: 1_000_000 },
         default: "64",
-        doc: "Operations that one connection may perform before others have their turn.",
+        doc: "How many operations one connection may perform before others have their turn.",
         long: "A pipelined request costs one or two.",
         since: "0.1",
     },
@@ -140,11 +144,13 @@ options! {
         key: "event.stall_us",
         kind: Kind::Micros { min: 1, max: 3_600_000_000 },
         default: "10 ms",
-        doc: "From how long on a turn, or a round of turns, is counted as a stall.",
-        long: "A turn that spends so long on files is counted under what took most of it: \
-               `stall_open`, `stall_read` or `stall_send`. So is a round, which is all turns \
-               between two waits: `stall_round`, and `stall_other` if it was so long without its \
-               files. Turns that end because a budget is spent are all counted: `stall_budget`.",
+        doc: "How long a turn, or a round of turns, takes to be counted as a stall.",
+        long: "A turn that spends this long on files is counted by what took most of the time: \
+               `stall_open`, `stall_read` or `stall_send`. A round is all turns between two \
+               waits: one that takes this long is counted as `stall_round`, and also as \
+               `stall_other` if it takes this long without the time spent on files. Turns that \
+               end because they have used up their bytes or operations are counted as \
+               `stall_budget`, however long they took.",
         since: "0.1",
     },
 }

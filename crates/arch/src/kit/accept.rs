@@ -24,12 +24,12 @@ pub const LEAVE_MS: u64 = 20;
 choice! {
     /// What to do with new connections when as many are open as may be (`accept.when_full`).
     pub enum WhenFull {
-        /// Close the longest idle connection for a new one; stop if none is idle.
+        /// Close the longest idle connection for a new one; pause if none is idle.
         CloseIdle = "close-idle",
         /// Keep asking, as the servers of [H] do: each wait says that the listener is ready.
-        Leave = "leave",
+        KeepPolling = "keep-polling",
         /// Stop asking the poller about the listeners until a connection closes.
-        Stop = "stop",
+        Pause = "pause",
     }
 }
 
@@ -63,7 +63,7 @@ impl AcceptRules {
             when_full: match settings.choice("accept.when_full") {
                 // An exclusive wake is spent on whoever asks, also if there is no room: those who
                 // have some would sleep on, and the connection would wait until the next one comes.
-                WhenFull::Leave if exclusive => WhenFull::Stop,
+                WhenFull::KeepPolling if exclusive => WhenFull::Pause,
                 when_full => when_full,
             },
             connections_max,
@@ -195,7 +195,7 @@ impl<'a> Acceptor<'a> {
         match ended {
             // A listener is watched level-triggered: what is left in the queue is reported again.
             Ended::Drained | Ended::Limit => {}
-            Ended::Full if self.rules.when_full == WhenFull::Leave => {}
+            Ended::Full if self.rules.when_full == WhenFull::KeepPolling => {}
             Ended::Full if !has_idle => self.stopped = true,
             Ended::Full | Ended::Left => self.pause(now, LEAVE_MS),
             Ended::Exhausted => self.pause(now, PAUSE_MS),
@@ -225,7 +225,7 @@ impl<'a> Acceptor<'a> {
     ) -> Result<(Connection, SocketAddr), Ended> {
         // The cap is checked here and not where the loop decides to poll, as in [H] §2.1.
         if open >= self.rules.connections_max {
-            tally.add(Counter::AcceptRefusedFull, 1);
+            tally.add(Counter::AcceptSkippedFull, 1);
             return Err(Ended::Full);
         }
         if self.rules.count != 0 && taken >= self.rules.count {
@@ -278,7 +278,7 @@ mod tests {
                 count: u32::try_from(dice.below(5)).unwrap(),
                 eager_read: false,
                 on_close: false,
-                when_full: WhenFull::Leave,
+                when_full: WhenFull::KeepPolling,
                 connections_max: 1 + dice.below(6),
                 mode: Mode::Nonblocking,
                 exclusive: false,

@@ -222,7 +222,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         while let Some(Report { key, news, spent }) = disk.news() {
             let Some((slot, desk)) = self.worker.turn(key) else {
                 // The client has left; what was opened for it is closed here.
-                self.worker.around().cx.tally.add(Counter::DiskNewsDropped, 1);
+                self.worker.around().cx.tally.add(Counter::DiskCompletionsDropped, 1);
                 continue;
             };
             hear(slot, news, desk.now, &desk.around.cx);

@@ -70,7 +70,7 @@ impl<'a> Processes<'a> {
         let (mut notice, mut files) = ([0; NOTICE_BYTES], Vec::new());
         let outcome = match helper.channel.recv(&mut notice, &mut files, false) {
             Ok(NOTICE_BYTES) => {
-                self.tally.add(Counter::HelperReplyBytes, NOTICE_BYTES as u64);
+                self.tally.add(Counter::HelperCompletionBytes, NOTICE_BYTES as u64);
                 self.tally.add(Counter::HelperDescriptors, files.len() as u64);
                 outcome(notice, files)
             }

@@ -155,7 +155,7 @@ pub struct Limits {
     /// At once.
     pub helpers_max: usize,
     /// Without an errand.
-    pub helpers_idle: usize,
+    pub helpers_idle_max: usize,
 }
 
 /// The helpers of one loop, and the errands that wait for one. A connection has at most
@@ -195,9 +195,9 @@ impl<'a, C: Crew> Helpers<'a, C> {
     fn ask(&mut self, mut job: Job) -> Result<(), Job> {
         self.tally.add(
             match job.purpose {
-                Purpose::Open(_) => Counter::HelperErrandsOpen,
-                Purpose::Read(_) => Counter::HelperErrandsRead,
-                Purpose::Warm => Counter::HelperErrandsWarm,
+                Purpose::Open(_) => Counter::HelperTasksOpen,
+                Purpose::Read(_) => Counter::HelperTasksRead,
+                Purpose::Warm => Counter::HelperTasksPrefetch,
             },
             1,
         );
@@ -211,7 +211,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
             && let Some((_, job)) = self.queue.pop_last()
         {
             self.waiting.is_told(job.key, job.turn);
-            self.tally.add(Counter::HelperErrandsSelf, 1);
+            self.tally.add(Counter::HelperTasksSelf, 1);
             return Err(job);
         }
         Ok(())
@@ -229,7 +229,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
             let (job, outcome) = self.news()?;
             let key = job.key;
             if !self.waiting.is_told(key, job.turn) {
-                self.tally.add(Counter::DiskNewsDropped, 1);
+                self.tally.add(Counter::DiskCompletionsDropped, 1);
                 continue;
             }
             let (news, spent) = finish(job, outcome, below);
@@ -246,7 +246,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
             if self.count == 0
                 && let Some((_, job)) = self.queue.pop_first()
             {
-                self.tally.add(Counter::HelperErrandsSelf, 1);
+                self.tally.add(Counter::HelperTasksSelf, 1);
                 return Some((job, None));
             }
             let (helper, outcome) = self.crew.hear()?;
@@ -257,7 +257,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
                 }
                 continue;
             };
-            self.tally.add(Counter::HelperReplies, 1);
+            self.tally.add(Counter::HelperCompletions, 1);
             let now = clock::nanos();
             if std::mem::take(&mut self.leaves[helper]) {
                 self.dismiss((helper, now), now);
@@ -265,7 +265,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
                 self.idle.push((helper, now));
             }
             self.dispatch();
-            if self.idle.len() > self.limits.helpers_idle
+            if self.idle.len() > self.limits.helpers_idle_max
                 && let Some(idle) = self.idle.pop()
             {
                 self.dismiss(idle, now);
@@ -300,7 +300,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
     fn dismiss(&mut self, (helper, since): (usize, u64), now: u64) {
         self.count -= 1;
         self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
-        self.tally.add(Counter::HelpersDismissed, 1);
+        self.tally.add(Counter::HelpersStopped, 1);
         self.crew.dismiss(helper);
     }
 
@@ -324,12 +324,12 @@ impl<'a, C: Crew> Helpers<'a, C> {
                 // It is the oldest.
                 self.queue.insert(job.turn, job);
             } else {
-                self.tally.add(Counter::DiskNewsDropped, 1);
+                self.tally.add(Counter::DiskCompletionsDropped, 1);
             }
             self.dispatch();
             return None;
         }
-        self.tally.add(Counter::HelperErrandsSelf, 1);
+        self.tally.add(Counter::HelperTasksSelf, 1);
         Some(job)
     }
 
@@ -431,7 +431,7 @@ mod tests {
         Job::new(key, Purpose::Open(Ticket(0)), Errand::Open(req))
     }
 
-    const LIMITS: Limits = Limits { helpers_max: 2, helpers_idle: 1 };
+    const LIMITS: Limits = Limits { helpers_max: 2, helpers_idle_max: 1 };
 
     #[test]
     fn helpers_are_started_on_demand_and_kept_in_reserve() {
@@ -454,7 +454,7 @@ mod tests {
             assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "one is enough in reserve");
             assert!(helpers.news().is_none());
             let Tally::Owned(slot) = tally else { panic!("it is") };
-            assert_eq!(slot.get(Counter::HelpersDismissed), 1);
+            assert_eq!(slot.get(Counter::HelpersStopped), 1);
             assert_eq!(slot.gauge(Gauge::HelpersOpen), 1);
         });
     }
@@ -462,7 +462,7 @@ mod tests {
     /// systems.md §1.7: by role, and for each queue.
     #[test]
     fn time_is_busy_or_idle_and_the_queue_has_a_mean() {
-        with(Limits { helpers_max: 1, helpers_idle: 1 }, true, |mut helpers, tally| {
+        with(Limits { helpers_max: 1, helpers_idle_max: 1 }, true, |mut helpers, tally| {
             let at = |ns| hook::set_time(ns, 0);
             at(100);
             helpers.ask(job(0)).unwrap();
@@ -538,7 +538,7 @@ mod tests {
             assert_eq!(helpers.ask(job(1)).unwrap_err().key, 1);
             assert!(helpers.queue.is_empty());
             let Tally::Owned(slot) = tally else { return };
-            assert_eq!(slot.get(Counter::HelperErrandsSelf), 1);
+            assert_eq!(slot.get(Counter::HelperTasksSelf), 1);
         });
     }
 }

@@ -71,7 +71,7 @@ pub const VARIANTS: [Variant; 2] =
 const BLOCKING: [(&str, &str); 6] = [
     ("event.processes", "100"),
     ("event.send", "blocking"),
-    ("accept.when_full", "stop"),
+    ("accept.when_full", "pause"),
     ("cache.inactive_ms", "never"),
     ("cache.revalidate_ms", "never"),
     ("content.precompressed", "false"),

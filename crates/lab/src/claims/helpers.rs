@@ -133,7 +133,7 @@ pub(super) fn x5(run: &Evidence<'_>) -> Found<Finding> {
     let [helped, other] = run.tops([&target.name, &symped.name])?;
     let cost = run.ratio(&helped, &other, "cpu_us_per_reply")?;
     let errands = |record: &Record| {
-        let kinds = ["helper_errands_open", "helper_errands_read", "helper_errands_warm"];
+        let kinds = ["helper_tasks_open", "helper_tasks_read", "helper_tasks_prefetch"];
         let each = kinds.map(|kind| counted(record, kind).unwrap_or_default());
         Some(each.iter().sum::<f64>()).filter(|errands| *errands > 0.0)
     };
@@ -151,7 +151,7 @@ pub(super) fn x5(run: &Evidence<'_>) -> Found<Finding> {
         target.name,
         symped.name,
         show(&cost),
-        each("helper_replies", 1.0)?,
+        each("helper_completions", 1.0)?,
         each("helper_busy_ns", 1e6)?
     );
     let why = "at the highest rate; 5 % more processor time is seen";

@@ -623,9 +623,9 @@ fn helpers_on_a_disk() {
         "[targets.symped]\nprogram = \"regatta\"\nconfig.server.architecture = \"symped\"\n\
          config.event.processes = 4\n\
          [targets.passing]\nprogram = \"regatta\"\nconfig.server.architecture = \"amped\"\n\
-         config.amped.helpers_as = \"processes\"\n\
+         config.amped.helper_kind = \"processes\"\n\
          [targets.not]\nprogram = \"regatta\"\nconfig.server.architecture = \"amped\"\n\
-         config.amped.helpers_as = \"processes\"\nconfig.amped.pass_descriptors = false\n\
+         config.amped.helper_kind = \"processes\"\nconfig.amped.pass_descriptors = false\n\
          [targets.copies]\nprogram = \"regatta\"\nconfig.server.architecture = \"n-copy\"\n\
          config.event.copies = 2\n",
     );
@@ -635,8 +635,8 @@ fn helpers_on_a_disk() {
             ("disk_wait_s", 0.3),
             ("opens", 500.0),
             ("stall_open_ns", if arm == "not" { 1e8 } else { 1e6 }),
-            ("helper_errands_read", 300.0),
-            ("helper_replies", 300.0),
+            ("helper_tasks_read", 300.0),
+            ("helper_completions", 300.0),
             ("helper_busy_ns", 3e9),
             ("cpu_us_per_reply", if arm == "symped" { 100.0 } else { 120.0 }),
             ("good_per_s", if arm == "copies" { 700.0 } else { 1_000.0 }),
@@ -655,7 +655,7 @@ fn helpers_on_a_disk() {
             ("X-4", Cannot, nothing),
             ("X-5", Holds, cold),
             ("X-5", Fails, |_, _, cell| but(cell, &[("cpu_us_per_reply", 100.0)])),
-            ("X-5", Cannot, |_, _, cell| but(cell, &[("helper_errands_read", 10.0)])),
+            ("X-5", Cannot, |_, _, cell| but(cell, &[("helper_tasks_read", 10.0)])),
             ("X-5", Cannot, nothing),
             ("S-5", Holds, cold),
             ("S-5", Fails, |arm, _, cell| {

@@ -135,7 +135,7 @@ impl<F: File> Conn<F> {
         self.reason = if self.draining { CloseReason::Drained } else { CloseReason::Finished };
         if let Announced::Some(body) = course.content {
             self.set_state(State::Content, now.tick.after(cx.site.deadlines.head_ms_max));
-            let content = Content::new(body, cx.site.limits.drain_body_bytes_max);
+            let content = Content::new(body, cx.site.limits.discard_body_bytes_max);
             let work = self.work_mut(cx);
             (work.content, work.head_only) = (content, course.head_only);
         } else {

@@ -69,7 +69,7 @@ impl Course {
         let content = match head.body {
             _ if head.method == Method::Connect => Announced::Withheld,
             Body::None | Body::Length(0) => Announced::None,
-            Body::Length(length) if length > site.limits.drain_body_bytes_max => {
+            Body::Length(length) if length > site.limits.discard_body_bytes_max => {
                 Announced::TooLarge
             }
             _ if head.expectation == Expectation::Continue => Announced::Withheld,

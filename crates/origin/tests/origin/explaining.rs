@@ -45,7 +45,11 @@ fn the_explained_head_is_the_sent_one() {
         ("GET /a'\"", "", "request: GET /a'\""),
         ("GET /a'%22%0a%5c%ff%c3%a9", "", "path: \"a'\\\"\\n\\\\\\xff\u{e9}\""),
         ("GET /big.bin", "", "body: sent from the file"),
-        ("POST /", "Content-Length: 99999\r\n", "content: longer than limits.drain_body_bytes_max"),
+        (
+            "POST /",
+            "Content-Length: 99999\r\n",
+            "content: longer than limits.discard_body_bytes_max",
+        ),
         ("OPTIONS *", "", "connection: goes on after the response"),
         ("BREW /", "", "request: BREW /"),
         ("GET x", "", "request: refused, invalid request target; the connection ends"),

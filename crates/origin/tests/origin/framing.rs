@@ -159,8 +159,8 @@ fn heads_have_limits() {
     }
 }
 
-fn with_drain(drain_body_bytes_max: u64) -> Rig {
-    let limits = Limits { drain_body_bytes_max, ..Limits::default() };
+fn with_drain(discard_body_bytes_max: u64) -> Rig {
+    let limits = Limits { discard_body_bytes_max, ..Limits::default() };
     Rig::new(Site { limits, ..Site::default() })
 }
 

@@ -68,7 +68,7 @@ fn play(seed: u64) {
         ..CachingRules::default()
     };
     let limits = Limits {
-        drain_body_bytes_max: 40,
+        discard_body_bytes_max: 40,
         head_bytes_max: 300,
         linger_bytes_max: 500,
         requests_max: u32::try_from(dice.below(2) * 5).unwrap(),

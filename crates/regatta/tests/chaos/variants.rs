@@ -81,7 +81,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     of(
         "amped_processes",
         "amped",
-        &["event.poller=poll", "amped.helpers_as=processes", "amped.chunk_bytes=65536"],
+        &["event.poller=poll", "amped.helper_kind=processes", "amped.chunk_bytes=65536"],
         EVERYTHING,
     ),
     // A helper for each open, each read and each piece of a file, and too few of them.
@@ -90,9 +90,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "amped",
         &[
             "event.poller=epoll-edge",
-            "amped.helpers_as=processes",
+            "amped.helper_kind=processes",
             "amped.helpers_max=2",
-            "amped.helpers_idle=0",
+            "amped.helpers_idle_max=0",
             "amped.pass_descriptors=false",
             "amped.residency=always-ask",
             "amped.chunk_bytes=65536",
@@ -112,7 +112,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.eager_read=true",
             "accept.full_read=true",
             "accept.on_close=true",
-            "accept.when_full=leave",
+            "accept.when_full=keep-polling",
         ],
         EVERYTHING,
     ),

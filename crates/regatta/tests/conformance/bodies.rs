@@ -53,7 +53,7 @@ pub(crate) fn small_body_is_drained(variant: &Variant) {
 }
 
 pub(crate) fn body_at_the_limit(variant: &Variant) {
-    let server = serve_with(variant, &["limits.drain_body_bytes_max=10000"]);
+    let server = serve_with(variant, &["limits.discard_body_bytes_max=10000"]);
     let mut client = server.connect();
     let first = request("GET", "/small.txt", &[("Content-Length", "10000")]);
     client.send([first, pattern(10_000, 1), get("/a.txt")].concat());

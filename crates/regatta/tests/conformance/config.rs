@@ -29,7 +29,7 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
             ("send_window_ms", "10000"),
             ("send_rate_min", "256"),
             ("linger_ms_max", "2000"),
-            ("drain_body_bytes_max", "65536"),
+            ("discard_body_bytes_max", "65536"),
             ("requests_max", "0"),
             ("ranges_max", "16"),
         ],

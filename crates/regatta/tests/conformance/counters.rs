@@ -242,7 +242,7 @@ pub(crate) fn of_accepts(variant: &Variant) {
         client.get("/small.txt").expect(200);
     }
     let top = read(&server, "connections_open", 25);
-    expect(&top, &[("accept_ok", 25), ("accept_refused_full", 0)]);
+    expect(&top, &[("accept_ok", 25), ("accept_skipped_full", 0)]);
     let workers = top["workers"].as_array().expect("rows").iter();
     let most = workers.filter_map(|worker| worker["counters"]["connections_open_max"].as_u64());
     assert_eq!(most.sum::<u64>(), 25, "each of its own: {top}");

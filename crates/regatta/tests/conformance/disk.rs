@@ -42,7 +42,7 @@ fn ask_for_many(server: &Server) {
 /// One task runs the connections; the others are helpers, started on demand and no more than asked.
 pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
     let launch = Launch::new(variant, common()).sets(&UNCACHED);
-    let server = launch.sets(&["amped.helpers_max=3", "amped.helpers_idle=2"]).start();
+    let server = launch.sets(&["amped.helpers_max=3", "amped.helpers_idle_max=2"]).start();
     let main = worker(&server);
     assert_eq!((tasks(main).len(), children(main).len()), (1, 0), "none before they are needed");
     ask_for_many(&server);
@@ -53,15 +53,15 @@ pub(crate) fn helpers_are_the_other_tasks(variant: &Variant) {
     // A thread is gone a moment after it was let go.
     let open = || server.top()["total"]["gauges"]["helpers_open"].as_u64();
     assert!(eventually(PATIENCE, || open() == Some(idle() as u64)), "{:?}, {}", open(), idle());
-    if variant.has("amped.helpers_as=processes") {
+    if variant.has("amped.helper_kind=processes") {
         assert_eq!(tasks(main).len(), 1, "helpers are processes");
         assert!(children(main).iter().all(|pid| tasks(*pid).len() == 1));
     } else {
         assert!(children(main).is_empty(), "helpers are threads");
         assert_eq!(tasks(main).iter().filter(|name| *name == "helper").count(), idle());
     }
-    assert!(counter(&server, "helper_errands_open") >= 30);
-    assert_eq!(counter(&server, "helper_errands_self"), 0);
+    assert!(counter(&server, "helper_tasks_open") >= 30);
+    assert_eq!(counter(&server, "helper_tasks_self"), 0);
 }
 
 /// A helper says that it is done, in a record of fixed length: no content passes its channel.
@@ -71,15 +71,15 @@ pub(crate) fn helpers_pass_no_content(variant: &Variant) {
     let mut client = server.connect();
     assert_eq!(client.get("/size-5242880.bin").expect(200).body.len(), 5 << 20);
     client.get("/missing.txt").expect(404);
-    let replies = counter(&server, "helper_replies");
+    let replies = counter(&server, "helper_completions");
     assert!(replies > 20, "{replies} notices for 20 pieces");
-    let bytes = counter(&server, "helper_reply_bytes");
-    let processes = variant.has("amped.helpers_as=processes");
+    let bytes = counter(&server, "helper_completion_bytes");
+    let processes = variant.has("amped.helper_kind=processes");
     assert_eq!(bytes, if processes { 8 * replies } else { 0 });
     let passed = counter(&server, "helper_descriptors");
     let passes = processes && !variant.has("amped.pass_descriptors=false");
     assert_eq!(passed > 0, passes, "{passed} descriptors passed");
-    assert!(counter(&server, "helper_errands_warm") >= 20);
+    assert!(counter(&server, "helper_tasks_prefetch") >= 20);
     assert_eq!(counter(&server, "residency_checks"), 0);
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn a_killed_helper_is_replaced(variant: &Variant) {
         assert!(counter(&server, "helpers_lost") >= round);
     }
     assert_eq!(worker(&server), main, "the worker has survived");
-    let gone = counter(&server, "helpers_lost") + counter(&server, "helpers_dismissed");
+    let gone = counter(&server, "helpers_lost") + counter(&server, "helpers_stopped");
     assert!(counter(&server, "helpers_started") > gone);
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn only_what_would_block_is_deferred(variant: &Variant) {
     assert!(deferred <= before + 2, "{deferred} deferrals for two pieces");
     assert_eq!(client.get("/page.bin").expect(200).body, vec![7; 300_000]);
     assert_eq!(counter(&server, "laio_deferred"), deferred, "it is in memory again");
-    assert_eq!(counter(&server, "disk_news_dropped"), 0);
+    assert_eq!(counter(&server, "disk_completions_dropped"), 0);
 }
 
 /// Many wait for the disk at once, and each gets what it has asked for.

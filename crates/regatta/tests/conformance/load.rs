@@ -74,11 +74,11 @@ fn full(variant: &Variant, setting: &str) {
 }
 
 pub(crate) fn full_and_leaving_them(variant: &Variant) {
-    full(variant, "accept.when_full=leave");
+    full(variant, "accept.when_full=keep-polling");
 }
 
 pub(crate) fn full_and_not_listening(variant: &Variant) {
-    full(variant, "accept.when_full=stop");
+    full(variant, "accept.when_full=pause");
 }
 
 /// At the limit whoever has been idle for longest makes room: first those that have had an answer,
@@ -137,7 +137,7 @@ pub(crate) fn silent_newcomers_are_closed(variant: &Variant) {
 /// Waiting at the limit costs no processor time when the listener is not watched.
 pub(crate) fn full_is_free(variant: &Variant) {
     let launch = Launch::new(variant, common()).set("limits.connections_max=2");
-    let server = launch.set("accept.when_full=stop").start();
+    let server = launch.set("accept.when_full=pause").start();
     let mut inside: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     for client in &mut inside {
         client.get("/small.txt").expect(200);
@@ -153,7 +153,7 @@ pub(crate) fn full_is_free(variant: &Variant) {
 /// Fewer descriptors than clients: those inside are served, the others wait their turn.
 pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
     // Who is full and asks again and again has no rest.
-    let launch = Launch::new(variant, common()).set("accept.when_full=stop");
+    let launch = Launch::new(variant, common()).set("accept.when_full=pause");
     let server = launch.files_max(160).start();
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
     for client in &mut clients {

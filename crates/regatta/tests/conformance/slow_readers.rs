@@ -162,7 +162,7 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
     let launch = Launch::new(variant, &site.root()).files_max(reserved + 64);
     let launch = launch.sets(&["limits.connections_max=64", "cache.descriptors_max=0"]);
     // The kernel gives one worker more than its part: those that are not in yet wait.
-    let server = launch.set("accept.when_full=stop").start();
+    let server = launch.set("accept.when_full=pause").start();
     let mut clients: Vec<Client> =
         (0..CLIENTS).map(|_| Client::connect_narrow(server.address())).collect();
     for (number, client) in clients.iter_mut().enumerate() {

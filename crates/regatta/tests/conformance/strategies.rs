@@ -125,7 +125,7 @@ fn each_name_stands_for_its_row() {
         }
         assert_eq!(flag("cache", "enabled"), row.cache, "{}", row.name);
         assert_eq!(number("accept", "backlog"), 128);
-        assert_eq!(text("accept", "when_full"), "leave");
+        assert_eq!(text("accept", "when_full"), "keep-polling");
         assert_eq!(text("event", "poller"), "select");
         assert_eq!(number("event", "processes"), 1);
         assert!((1..=15_000).contains(&number("limits", "connections_max")));

@@ -58,7 +58,7 @@ pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
     let server = serve(variant);
     server.connect().get("/small.txt").expect(200);
     // Whoever has helper processes hears them by a set of its own.
-    let own = usize::from(variant.has("amped.helpers_as=processes"));
+    let own = usize::from(variant.has("amped.helper_kind=processes"));
     let asked = variant.settings.iter().any(|setting| setting.contains("poller=epoll"));
     for worker in server.workers() {
         // Another may have answered while this one begins.

@@ -110,7 +110,9 @@ fn sockets_of_their_own_share_one_port() {
 /// that come one after another each is served while there is room for it anywhere.
 #[test]
 fn an_exclusive_wake_goes_to_who_has_room() {
-    for when_full in ["leave", "stop", "close-idle"].map(|way| format!("accept.when_full={way}")) {
+    for when_full in
+        ["keep-polling", "pause", "close-idle"].map(|way| format!("accept.when_full={way}"))
+    {
         let room = ["event.processes=2", "limits.connections_max=4", "event.listen=exclusive"];
         let server = start(&[&room[..], &["event.poller=epoll", &when_full]].concat());
         let mut inside: Vec<Client> = Vec::new();
@@ -207,7 +209,7 @@ fn a_queue_outlives_its_process() {
 
 #[test]
 fn connections_are_split_evenly() {
-    let stop = "accept.when_full=stop";
+    let stop = "accept.when_full=pause";
     let server = start(&["event.processes=2", "limits.connections_max=6", stop]);
     let mut clients: Vec<_> = (0..6).map(|_| server.connect()).collect();
     for client in &mut clients {

@@ -1,11 +1,15 @@
 //! The one table of options: it makes the help texts, `docs/options.md`, `--print-config` and the
 //! names that a configuration file may use.
 use regatta_arch::{
-    ARCHITECTURES, Architecture,
+    ARCHITECTURES,
     kit::accept::WhenFull,
     options::{Choice as _, Kind, OptionSpec, Settings, Value},
 };
 use std::fmt::Write as _;
+
+mod markdown;
+
+pub use markdown::markdown;
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
@@ -24,13 +28,19 @@ pub struct Section {
 
 /// The sections, in the order in which they are shown; those of architectures come after them.
 pub const SECTIONS: &[Section] = &[
-    Section { name: "server", doc: "What is served, where, and by whom." },
-    Section { name: "limits", doc: "What a peer may ask for, and how long it may take." },
-    Section { name: "content", doc: "How a path becomes an answer." },
-    Section { name: "cache", doc: "What each worker keeps in memory." },
-    Section { name: "log", doc: "What is written down." },
-    Section { name: "accept", doc: "How connections are taken from the kernel." },
-    Section { name: "lab", doc: "A disk that is simulated, for tests and measurements." },
+    Section { name: "server", doc: "What is served, on which addresses, and as which user." },
+    Section {
+        name: "limits",
+        doc: "Limits on what a client may send and ask for, and on how long it may take.",
+    },
+    Section { name: "content", doc: "How a request path is answered with a file." },
+    Section {
+        name: "cache",
+        doc: "The cache of open files, their metadata and small bodies, one for each worker.",
+    },
+    Section { name: "log", doc: "The access log and the error log." },
+    Section { name: "accept", doc: "How connections are accepted." },
+    Section { name: "lab", doc: "A simulated disk, for tests and measurements." },
 ];
 
 /// Options that have a flag of their own, besides `--set`.
@@ -70,21 +80,21 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Text,
         ".",
         "The directory whose files are served.",
-        "The kernel keeps every request below it (openat2, RESOLVE_BENEATH). The path is looked at \
-         every second, and at once after SIGHUP: if it names another directory, by a link that \
-         leads elsewhere or by renaming, that is served within 2 seconds, and nothing of the old \
-         one stays open but what is being sent (docs/decisions/the-root-is-a-path.md). The \
-         serving user must be able to reach it by its path, which starts at the working directory \
-         if it is relative. Keep named pipes and \
-         devices out of it: they are not served, but a request for one opens it, which who waits \
-         at the other end may notice.",
+        "The kernel keeps every request below it (openat2, RESOLVE_BENEATH). The server looks the \
+         path up again every second, and at once after SIGHUP. If it then leads to another \
+         directory, because a link was changed or a directory was renamed, that directory is \
+         served within 2 seconds; of the old one, only files that are being sent stay open \
+         (docs/decisions/the-root-is-a-path.md). The serving user must be able to reach the \
+         directory by this path; a relative path starts at the working directory. Keep named \
+         pipes and devices out of the directory: they are not served, but a request for one opens \
+         it, which a process at the other end of a pipe may notice.",
     ),
     option(
         "server.listen",
         Kind::List,
         "127.0.0.1:8080",
         "Addresses to listen on, each as host:port.",
-        "Port 0 lets the kernel choose; the line on standard output says what it chose. IPv6 \
+        "Port 0 lets the kernel choose; the server prints the port on standard output. IPv6 \
          addresses are written in brackets: [::1]:8080. A host name is looked up once, at start, \
          and its first address is used.",
     ),
@@ -100,64 +110,64 @@ pub static OPTIONS: &[OptionSpec] = &[
         "server.user",
         Kind::Text,
         "nobody",
-        "The user, by name or number, that workers become if the server is started by root.",
-        "UID:GID needs no /etc/passwd. Addresses are bound and the root is opened before; what \
-         lies below the root must be readable to this user. Started by anyone else, the server \
-         stays that user.",
+        "The user, by name or number, that workers run as if root starts the server.",
+        "UID:GID works without /etc/passwd. The server binds its addresses and opens the root \
+         directory before it changes to this user; files below the root must be readable to it. \
+         If another user than root starts the server, it keeps running as that user.",
     ),
     option(
         "server.drain_ms_max",
         millis(0, HOUR_MS),
         "8000",
-        "How long exchanges in progress may take to finish after SIGTERM or SIGINT.",
+        "How long requests in progress may take to finish after SIGTERM or SIGINT.",
         "Then their connections are closed.",
     ),
     option(
         "server.pid_file",
         Kind::Path,
         "",
-        "A file to hold the number of the master process; removed at exit.",
-        "It replaces what has that name, but not a link, nor the file of a server that runs.",
+        "A file that holds the process ID of the master; removed at exit.",
+        "An existing file is replaced, but not a link, nor the file of a server that is running.",
     ),
     option(
         "limits.head_bytes_max",
         bytes(512, MIB),
         "16384",
-        "The longest request head.",
-        "A longer one is answered 431. No more is received at once either (64 KiB if this is \
-         longer), so of requests that a peer sends ahead of its answers a connection keeps at most \
-         twice as much; the rest waits in the kernel.",
+        "The longest request head: request line and header fields.",
+        "A longer one is answered with 431. No more than this is received at once (64 KiB if this \
+         is longer), so a connection keeps at most twice as much of pipelined requests; the rest \
+         stays in the kernel.",
     ),
     option(
         "limits.target_bytes_max",
         bytes(64, MIB),
         "8192",
-        "The longest request target.",
-        "A longer one is answered 414.",
+        "The longest request target: path and query.",
+        "A longer one is answered with 414.",
     ),
     option(
         "limits.fields_max",
         count(1, 1024),
         "64",
-        "The most field lines in a request head.",
-        "More are answered 431. Up to 64 take no memory but what is there anyway; raise \
-         limits.head_bytes_max if more are to fit.",
+        "The most header fields in a request.",
+        "More are answered with 431. Up to 64 take no additional memory. For many long fields, \
+         raise limits.head_bytes_max too.",
     ),
     option(
         "limits.head_ms_max",
         millis(1, DAY_MS),
         "10000",
         "How long a request head may take from its first byte to its last.",
-        "A slower one is answered 408; so is content that takes longer to come after it, all of \
-         which is discarded.",
+        "A slower one is answered with 408. The same limit holds for the request body, which is \
+         read and discarded.",
     ),
     option(
         "limits.first_request_ms_max",
         millis(1, DAY_MS),
         "10000",
-        "How long a new connection may be silent.",
-        "Then it is closed without a word. A load balancer that connects ahead of its requests may \
-         need more.",
+        "How long a new connection may send nothing.",
+        "Then it is closed without a response. Raise this for a load balancer that opens \
+         connections before it has requests for them.",
     ),
     option(
         "limits.idle_ms_max",
@@ -170,63 +180,67 @@ pub static OPTIONS: &[OptionSpec] = &[
         "limits.send_window_ms",
         millis(1, DAY_MS),
         "10000",
-        "How often it is checked that a peer takes its response fast enough.",
-        "In each such window the peer must take limits.send_rate_min times the window.",
+        "How often the server checks that a client receives its response fast enough.",
+        "In each such window the client must take at least limits.send_rate_min times the window.",
     ),
     option(
         "limits.send_rate_min",
         Kind::Rate { min: 0, max: GIB },
         "256",
-        "The slowest that a peer may take a response, bytes per second.",
-        "Measured over limits.send_window_ms. 0 asks only for progress.",
+        "The slowest rate at which a client may receive a response, bytes per second.",
+        "Measured over limits.send_window_ms. 0 requires only that something is received in each \
+         window.",
     ),
     option(
         "limits.disk_ms_max",
         millis(1, DAY_MS),
         "30000",
-        "How long the disk may take to open a file, or to bring a piece of one.",
-        "Then the request is answered 503, and the connection is closed; within a body it is \
-         closed at once. 30 s is when Linux itself takes a command to a disk for lost. A loop that \
-         waits for the disk itself (sped and its kin) cannot look at the time meanwhile.",
+        "How long the disk may take to open a file, or to read a piece of one.",
+        "Then the request is answered with 503 and the connection is closed; if the response has \
+         already begun, the connection is closed at once. Linux itself gives up a disk command \
+         after 30 s. Where the event loop itself waits for the disk (sped, symped and their \
+         variants), it cannot check this limit while it waits.",
     ),
     option(
         "limits.half_closed_ms_max",
         millis(0, DAY_MS),
         "500",
-        "How long a client is waited for that has closed its half, while the disk is asked for it.",
-        "It may have left, or only have sent all that it has to send: nobody can tell. If the disk \
-         answers in this time so does the server; if not the connection is closed. One that broke \
-         (RST) is closed at once, by an architecture that does not wait for the disk itself.",
+        "How long a request may wait for the disk after its client has closed its sending side.",
+        "The client may be gone, or may only have nothing more to send: the server cannot tell. If \
+         the disk answers within this time, the client gets its response; if not, the connection \
+         is closed. After a reset (RST) it is closed at once, unless the event loop itself waits \
+         for the disk.",
     ),
     option(
         "limits.linger_ms_max",
         millis(0, HOUR_MS),
         "2000",
-        "How long a closing connection waits for the peer to close too (RFC 9112 §9.6).",
-        "Without it the peer could lose the end of its last response.",
+        "How long a connection that the server closes waits for the client to close too (RFC 9112 \
+         §9.6).",
+        "Without this the client could lose the end of its last response.",
     ),
     option(
         "limits.drain_idle_ms",
         millis(0, HOUR_MS),
         "250",
-        "When the server is going away: how long an idle connection may still send a request.",
-        "It is answered and told that it is the last. A client whose request crosses the end of \
-         its connection would lose it. 0 closes idle connections as soon as what they have sent \
-         has been read.",
+        "How long an idle connection may still send a request while the server shuts down.",
+        "The response to such a request says that it is the last. Without this time, a request \
+         that is on its way when the server closes the connection is lost. 0 closes idle \
+         connections as soon as what they have already sent has been read.",
     ),
     option(
         "limits.linger_bytes_max",
         bytes(0, GIB),
         "4194304",
-        "How much a closing connection takes from its peer, and throws away, before it is closed.",
+        "How much a closing connection reads from the client and discards before it is closed.",
         "",
     ),
     option(
-        "limits.drain_body_bytes_max",
+        "limits.discard_body_bytes_max",
         bytes(0, GIB),
         "65536",
-        "The longest request body that is read and discarded, so that the connection can go on.",
-        "A longer one is answered 413, and the connection is closed.",
+        "The longest request body that is read and discarded so that the connection can stay open.",
+        "A longer one is answered with 413, and the connection is closed.",
     ),
     option(
         "limits.requests_max",
@@ -239,7 +253,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "limits.ranges_max",
         count(0, 64),
         "16",
-        "The most byte ranges that one response holds.",
+        "The most byte ranges in one response.",
         "A request for more gets the whole representation. 0 ignores all ranges.",
     ),
     option(
@@ -247,36 +261,38 @@ pub static OPTIONS: &[OptionSpec] = &[
         count(0, u32::MAX as u64),
         "0",
         "The most connections at once, split evenly among the workers.",
-        "One that has its part leaves new ones to the others. 0 gives each worker what the limit \
-         on descriptors (RLIMIT_NOFILE, raised as far as it may be) leaves beside the cache. Where \
-         many are sent large files that the cache does not keep, each needs a second descriptor: \
-         if there is none, the cache gives up some of its own, then the request waits for another \
-         to end, and after ten seconds it is answered 503. A peer that sends requests and takes no \
-         answers makes its connection keep up to twice limits.head_bytes_max of them.",
+        "A worker that has reached its share leaves new connections to the others. With 0, each \
+         worker takes as many as its limit on descriptors (RLIMIT_NOFILE, raised as far as \
+         allowed) leaves after those of the cache. A connection that is sent a file that is not \
+         in the cache needs a second descriptor. If none is left, the cache closes some of its \
+         files; if that does not help, the request waits until another one ends, and after ten \
+         seconds it is answered with 503. A client that sends requests but reads no responses \
+         makes its connection keep up to twice limits.head_bytes_max.",
     ),
     option(
         "content.index",
         Kind::List,
         "index.html",
-        "File names that answer for a directory; the first that exists does.",
-        "Without any, directories are answered 404. There are no listings.",
+        "File names tried for a directory, in this order.",
+        "The first that exists is served. If none does, the answer is 404: there are no directory \
+         listings.",
     ),
     option(
         "content.clean_urls",
         Kind::Bool,
         "false",
-        "Whether /page may be answered from page.html.",
+        "Whether /page may be answered with page.html.",
         "",
     ),
     option(
         "content.fallback",
         Kind::Path,
         "",
-        "A file below the root that answers, with 200, for pages that do not exist.",
-        "For applications that route in the browser: content.fallback=index.html. It \
-         answers who asks for a page (Sec-Fetch-Dest: document, or Accept with text/html; not curl \
-         with its */*), and never for a missing asset, that is, for a path whose last segment has \
-         an extension other than .html.",
+        "A file below the root that is sent, with 200, for pages that do not exist.",
+        "For applications that route in the browser: content.fallback=index.html. It is sent only \
+         if the request is for a page (Sec-Fetch-Dest: document, or Accept with text/html; not \
+         the */* of curl), and never for a missing asset, that is, for a path whose last segment \
+         has an extension other than .html.",
     ),
     option(
         "content.not_found",
@@ -289,26 +305,27 @@ pub static OPTIONS: &[OptionSpec] = &[
         "content.precompressed",
         Kind::Bool,
         "true",
-        "Whether name.br, name.zst and name.gz are sent for name to those who accept them.",
-        "One that is larger than name is not sent; one that is older is, as by nginx: compress \
-         again what you change (`regatta explain` names both). Who accepts none of them is sent \
-         name itself, also where Accept-Encoding refuses that too (identity;q=0): a server may \
-         disregard the field (RFC 9110 §12.4.1), and nginx and h2o do so. The presets that \
-         replicate a server of the papers have false by default: none of those looked for them.",
+        "Whether clients that accept it are sent name.br, name.zst or name.gz in place of name.",
+        "A compressed file that is larger than the original is not sent. One that is older is \
+         sent, as nginx does: compress again after each change (`regatta explain` points out both \
+         cases). A client that accepts none of them is sent the original, even if its \
+         Accept-Encoding excludes that too (identity;q=0): a server may disregard the field (RFC \
+         9110 §12.4.1), and nginx and h2o do so. Presets that replicate a server from the papers \
+         have false by default: those servers did not look for compressed files.",
     ),
     option(
         "content.dotfiles",
         Kind::Bool,
         "false",
         "Whether names that start with a dot are served.",
-        "What is in .well-known at the root (RFC 8615) is in any case, but for names in it that \
-         start with a dot themselves.",
+        "Files in /.well-known (RFC 8615) are always served, unless their own names start with a \
+         dot.",
     ),
     option(
         "content.symlinks",
         Kind::Bool,
         "false",
-        "Whether symbolic links are followed, as far as they stay below the root.",
+        "Whether symbolic links that stay below the root are followed.",
         "The kernel enforces it. A link out of the root is never followed.",
     ),
     option(
@@ -322,30 +339,30 @@ pub static OPTIONS: &[OptionSpec] = &[
         "content.types",
         Kind::List,
         "",
-        "Media types by extension, each as ext=type/subtype, that go before the built-in ones.",
-        "As in --set content.types=log=text/plain,dat=application/x-thing.",
+        "Media types by extension, each as ext=type/subtype; they override the built-in ones.",
+        "For example --set content.types=log=text/plain,dat=application/x-thing.",
     ),
     option(
         "content.cache_control_page",
         Kind::Text,
         "no-cache",
         "Cache-Control of HTML pages.",
-        "Empty for none. no-cache lets caches keep them but makes them ask each time.",
+        "Empty for none. no-cache lets caches keep a page but makes them revalidate it each time.",
     ),
     option(
         "content.cache_control_asset",
         Kind::Text,
         "public, max-age=31536000, immutable",
-        "Cache-Control of assets whose name has a hash of their content.",
+        "Cache-Control of assets that have a hash of their content in their name.",
         "Empty for none.",
     ),
     option(
         "content.cache_control_other",
         Kind::Text,
         "no-cache",
-        "Cache-Control of all else.",
-        "Empty for none. An unhashed script must match the page that names it, and asking costs a \
-         304.",
+        "Cache-Control of all other files.",
+        "Empty for none. The default makes caches revalidate, which costs a 304: a script without \
+         a hash in its name must match the page that loads it.",
     ),
     option(
         "content.nosniff",
@@ -358,44 +375,44 @@ pub static OPTIONS: &[OptionSpec] = &[
         "cache.enabled",
         Kind::Bool,
         "true",
-        "Whether open files, their facts and small bodies are kept between requests.",
+        "Whether open files, their metadata and small bodies are kept between requests.",
         "",
     ),
     option(
         "cache.entries_max",
         count(1, 1 << 24),
         "32768",
-        "The most names of files and directories that are remembered.",
+        "The most files and directories in a cache.",
         "",
     ),
     option(
         "cache.negatives_max",
         count(0, 1 << 24),
         "4096",
-        "The most names that are remembered not to exist.",
+        "The most names in a cache that are known not to exist.",
         "",
     ),
     option(
         "cache.descriptors_max",
         count(0, 1 << 20),
         "8192",
-        "The most files kept open.",
-        "Files whose body is kept in memory need none. Unless it is set, it is at most a quarter \
-         of the limit on descriptors (RLIMIT_NOFILE).",
+        "The most files that a cache keeps open.",
+        "Files whose body is kept in memory need no open descriptor. The default is lowered to a \
+         quarter of the limit on descriptors (RLIMIT_NOFILE) if that is less.",
     ),
     option(
         "cache.bytes_max",
         bytes(0, TIB),
         "256 MiB",
-        "The most memory for names, heads and bodies.",
-        "Each cache may take so much: each worker has one, or all share one, and what they unpack \
-         of that takes as much again at most. Unless it is set, it is less where memory is small: \
-         half of the memory, less 2 MiB for each worker, divided by the number of caches (two if \
-         it is shared), but 256 KiB at least. The memory is that of the machine, or less if a \
-         control group has a limit (memory.max, memory.high; memory.limit_in_bytes of version 1; \
-         the smallest of the groups that it is in). The other half is for sockets' buffers and \
-         bodies that are being sent. `regatta check` says what is chosen, and warns if what is \
-         set exceeds the memory.",
+        "The most memory that a cache uses for names, heads and bodies.",
+        "Each worker has a cache, or all workers share one; the copies that they unpack from a \
+         shared cache may take as much again. The default is lowered on a machine with little \
+         memory: to half of the memory, less 2 MiB for each worker, divided by the number of \
+         caches (a shared one counts twice), but to 256 KiB at least. The memory is that of the \
+         machine, or the limit of a control group if that is less (memory.max, memory.high; \
+         memory.limit_in_bytes of version 1; the smallest of all groups that the server is in). \
+         The other half is for socket buffers and for bodies that are being sent. `regatta check` \
+         prints the value in effect, and warns if a value that you set exceeds the memory.",
     ),
     option(
         "cache.body_bytes_max",
@@ -408,122 +425,126 @@ pub static OPTIONS: &[OptionSpec] = &[
         "cache.copy_bytes_max",
         bytes(0, MIB),
         "16384",
-        "The largest body that is copied behind its head, so that one plain write sends both.",
-        "Where head and body are not kept in one piece: for HTTP/1.0, say, or for error pages.",
+        "The largest body that is copied behind its head, so that one write sends both.",
+        "It matters where head and body are not cached in one piece, for example for HTTP/1.0 and \
+         for error pages.",
     ),
     option(
         "cache.revalidate_ms",
         Kind::MillisOrNever { min: 0, max: DAY_MS },
         "1000",
         "How long an entry is used before the file system is asked again.",
-        "Whatever changes on disk is seen after this time, if the file system answers at once. \
-         While it takes longer, one request waits for it and others are answered with what is \
-         known, for four times this long; then all wait. A file that changed within the last two \
-         seconds has a weak entity tag, because another change might not show in its facts; when \
-         it is looked at later it gets a strong one. never: until there is no room for it, \
-         as the servers of [E], [S] and [H] did; the presets that replicate one have it by default \
-         (`regatta check` says so), and whoever serves users with one sets 1000 again.",
+        "A change on disk is seen after this time if the file system answers at once. While it \
+         takes longer, one request waits for it and the others are sent the old entry, for four \
+         times this long; then all wait. A file that changed within the last two seconds has a \
+         weak entity tag, because one more change in that time might leave the same metadata; the \
+         next revalidation gives it a strong one. never: an entry is used until it is evicted, as \
+         in the servers of [E], [S] and [H]. Presets that replicate one of those have never by \
+         default (`regatta check` says so); set 1000 if one of them serves real users.",
     ),
     option(
         "cache.negative_ms",
         millis(0, DAY_MS),
         "1000",
-        "How long it is remembered that a file does not exist.",
+        "How long a cache remembers that a file does not exist.",
         "",
     ),
     option(
         "cache.inactive_ms",
         Kind::MillisOrNever { min: 100, max: DAY_MS },
         "10000",
-        "What nobody has asked for in this time is forgotten, and its files are closed.",
-        "It may take an eighth longer. A deleted file gives its room on the disk free when the \
-         last process has closed it: one that is still asked for, when it is looked at again \
-         (cache.revalidate_ms). never: when there is no room for it, as with cache.revalidate_ms.",
+        "How long an entry that nobody asks for stays in a cache; then its file is closed.",
+        "It may take an eighth longer. The disk space of a deleted file becomes free when the last \
+         process closes it: if clients still ask for the file, at the next revalidation \
+         (cache.revalidate_ms). never: entries are removed only to make room for others.",
     ),
     option(
         "log.access",
         Kind::Text,
         "off",
-        "Where finished exchanges are logged: a file, - for standard error, or off.",
-        "SIGUSR1 opens it anew.",
+        "Where requests are logged: a file, - for standard error, or off.",
+        "SIGUSR1 reopens the file.",
     ),
     option(
         "log.format",
         Kind::Choice(&["common", "combined", "json"]),
         "combined",
-        "The form of the access log.",
-        "common is that of Apache; combined is too, with two columns behind it, the outcome and \
-         the milliseconds; json is one object on each line.",
+        "The format of the access log.",
+        "common is the format of Apache, and so is combined, with two more columns at the end: the \
+         outcome and the milliseconds. json is one object on each line. docs/logging.md describes \
+         all three.",
     ),
     option(
         "log.error",
         Kind::Text,
         "-",
         "Where the server's own messages go: a file, - for standard error, or off.",
-        "SIGUSR1 opens it anew.",
+        "SIGUSR1 reopens the file.",
     ),
     option(
         "accept.count",
         count(0, 1 << 20),
         "0",
         "How many connections are accepted each time the listener is ready.",
-        "0 goes on until none is left (Accept-inf of Chandra and Mosberger; \
-         Brecht, Pariag and Gammo).",
+        "0 accepts until none is left (Accept-inf of Chandra and Mosberger; Brecht, Pariag and \
+         Gammo).",
     ),
     option(
         "accept.eager_read",
         Kind::Bool,
         "false",
-        "Whether a new connection is read at once, before it is known to be readable.",
+        "Whether a new connection is read at once, before the poller reports that it is readable.",
         "",
     ),
     option(
         "accept.eager_write",
         Kind::Bool,
         "true",
-        "Whether a response is written at once, before the socket is known to be writable.",
+        "Whether a response is sent at once, before the poller reports that the socket is \
+         writable.",
         "",
     ),
     option(
         "accept.on_close",
         Kind::Bool,
         "false",
-        "Whether a connection is accepted whenever one is closed.",
+        "Whether connections are accepted whenever one is closed.",
         "",
     ),
     option(
         "accept.full_read",
         Kind::Bool,
         "false",
-        "Whether a socket is read until it has no more, before the request is answered.",
+        "Whether a socket is read until nothing is left in it before the request is answered.",
         "",
     ),
     option(
         "accept.backlog",
         count(1, 65535),
         "1024",
-        "How many connections the kernel keeps waiting.",
-        "The kernel cuts it to net.core.somaxconn.",
+        "How many new connections the kernel queues until they are accepted.",
+        "The kernel lowers it to net.core.somaxconn.",
     ),
     option(
         "accept.when_full",
         Kind::Choice(WhenFull::WORDS),
         "close-idle",
-        "What happens at limits.connections_max.",
-        "close-idle closes the connection that has been idle for longest, after its last answer \
-         or else without a first request, and takes the new one; other workers that have room are \
-         given a moment to take it. While none is idle, new ones wait in the kernel's queue. With \
-         stop they always do, and the listener is not asked about until a connection closes; \
-         leave goes on asking, as the servers of [H] do, and every wait returns at once. With \
-         event.listen=exclusive leave is stop, and nobody who is full asks while others have room: \
-         it would be woken in their place. The error log says that connections are at their limit, \
-         once in 10 s.",
+        "What a worker does when it has reached its share of limits.connections_max.",
+        "close-idle closes an idle connection and accepts the new one: the one that has been idle \
+         longest after a response or, if there is none, the one that has waited longest without \
+         sending a request. Other workers that have room get a moment to accept the new one \
+         first. While no connection is idle, new ones wait in the backlog. With pause they always \
+         wait there, and the worker does not poll the listener until one of its connections \
+         closes. keep-polling goes on polling it, as the servers of [H] do, and every wait \
+         returns at once. With event.listen=exclusive, keep-polling acts as pause, and a full \
+         worker does not poll while others have room, because the kernel could wake it in their \
+         place. The error log reports that a worker is full, at most once in 10 s.",
     ),
     option(
         "accept.defer",
         Kind::Bool,
         "false",
-        "Whether the kernel keeps a connection until its first bytes are there.",
+        "Whether the kernel holds back a connection until its first bytes arrive.",
         "TCP_DEFER_ACCEPT, for ten seconds at most.",
     ),
     option(
@@ -531,40 +552,41 @@ pub static OPTIONS: &[OptionSpec] = &[
         bytes(0, GIB),
         "0",
         "The send buffer of each connection.",
-        "SO_SNDBUF. 0 leaves it to the kernel, which lets it grow as needed.",
+        "SO_SNDBUF. 0 leaves the size to the kernel, which lets it grow as needed.",
     ),
     option(
         "accept.pacing_rate",
         Kind::Rate { min: 0, max: TIB },
         "0",
-        "The fastest that a connection is sent to, bytes per second.",
+        "The fastest rate at which a connection is sent to, bytes per second.",
         "SO_MAX_PACING_RATE. 0 sets no limit.",
     ),
     option(
         "lab.disk_heads",
         count(0, 64),
         "0",
-        "How many heads the simulated disk has; 0: there is none.",
-        "Whoever opens a name, or reads or sends a range, that is not in memory gets the head that \
-         is free first and sleeps for as long as it takes, and then does it as always. All workers \
-         and helpers ask the same disk; io_uring waits likewise, and what must not block is \
-         refused. What is in memory the kernel tells (cachestat, mincore) to the owner of the \
-         files alone: workers must be that user, or root. Where the lab may not make a disk \
-         outside of the server it measures with this one, and says so (docs/environments.md).",
+        "How many heads the simulated disk has; 0 for no simulated disk.",
+        "When a worker or a helper opens a name, or reads or sends a range, that is not in memory, \
+         it waits until a head is free, sleeps for as long as the simulated disk takes, and then \
+         makes the real system call. All workers and helpers use the same disk; operations of \
+         io_uring wait in the same way, and calls that must not block are refused. The kernel \
+         tells only the owner of a file what is in memory (cachestat, mincore), so workers must \
+         run as that user or as root. The lab uses this disk, and says so, where it may not set \
+         up a slow disk outside the server (docs/environments.md).",
     ),
     option(
         "lab.disk_seek_us",
         Kind::Micros { min: 0, max: 3_600_000_000 },
         "3 ms",
-        "How long a head of the simulated disk is under way to what it reads.",
-        "Each request takes it once, whatever was read before.",
+        "How long a head of the simulated disk takes to reach what it reads.",
+        "Each request takes this once, whatever was read before.",
     ),
     option(
         "lab.disk_bandwidth",
         Kind::Rate { min: 0, max: TIB },
         "100 MB",
-        "What a head of the simulated disk reads, bytes per second.",
-        "Only what is not in memory is counted. 0 sets no limit.",
+        "How fast a head of the simulated disk reads, bytes per second.",
+        "Only bytes that are not in memory count. 0 sets no limit.",
     ),
 ];
 
@@ -639,81 +661,6 @@ pub fn help() -> String {
     text
 }
 
-/// The text of `docs/options.md`.
-#[must_use]
-pub fn markdown() -> String {
-    let mut text = String::from(MARKDOWN_HEAD);
-    for section in sections() {
-        let doc = SECTIONS.iter().find(|known| known.name == section);
-        let doc = doc.map_or_else(|| driver_doc(section), |known| known.doc.to_owned());
-        let _ = write!(text, "\n## `[{section}]`\n\n{}\n", wrapped(&doc));
-        for spec in all().filter(|spec| self::section(spec.key) == section) {
-            push_markdown(&mut text, spec);
-        }
-    }
-    text
-}
-
-fn driver_doc(section: &str) -> String {
-    let takes = |architecture: &&Architecture| {
-        architecture.driver.options.iter().any(|spec| self::section(spec.key) == section)
-    };
-    let names: Vec<_> = ARCHITECTURES.iter().filter(takes).map(|known| known.name).collect();
-    format!("Of the architectures {}.", names.join(", "))
-}
-
-const MARKDOWN_HEAD: &str = "\
-# Options
-
-Made from the table in `crates/server/src/config/options.rs` and those of the architectures; do not
-edit. `cargo test -p regatta-server` says when it is out of date, and with
-`cargo run --example options-doc -p regatta-server` it is written anew.
-
-An option is set on the command line, `regatta serve --set limits.idle_ms_max=30s`, or in a file
-that `--config` names:
-
-```toml
-[limits]
-idle_ms_max = \"30 s\"
-```
-
-Where one is set twice, `--set` wins over flags, flags win over the file, and the file wins over the
-default. Numbers are in the unit that the name ends in; as text they may carry another one: sizes B,
-KiB, MiB, GiB, TiB, kB, MB, GB, TB; durations us, ms, s, min, h, d; rates a size followed by `/s`.
-Lists are arrays in the file, and separated by commas on the command line. `regatta check` lists all
-that is wrong with a configuration; `regatta serve --print-config` prints the one in effect, with
-every option written out.
-";
-
-fn push_markdown(text: &mut String, spec: &OptionSpec) {
-    let name = spec.key.rsplit_once('.').map_or(spec.key, |(_, name)| name);
-    let value = spec.kind.parse(spec.default).map_or_else(|_| String::new(), |value| toml(&value));
-    let doc = wrapped(format!("{} {}", spec.doc, spec.long).trim_end());
-    let flag = FLAGS.iter().find(|(_, key)| *key == spec.key);
-    let flag = flag.map_or_else(String::new, |(flag, _)| format!(" Flag: `{flag}`."));
-    let takes = spec.kind.describe();
-    let takes = wrapped(&format!("Takes {takes}.{flag} Since {}.", spec.since));
-    let _ = write!(text, "\n### `{name} = {value}`\n\n{doc}\n\n{takes}\n");
-}
-
-/// The text in lines of at most 100 characters, as far as words are not longer.
-fn wrapped(text: &str) -> String {
-    let (mut lines, mut width) = (String::new(), 0);
-    for word in text.split(' ') {
-        let len = word.chars().count();
-        if width > 0 && width + 1 + len > 100 {
-            lines.push('\n');
-            width = 0;
-        } else if width > 0 {
-            lines.push(' ');
-            width += 1;
-        }
-        lines.push_str(word);
-        width += len;
-    }
-    lines
-}
-
 /// Settings as a configuration file in which every option is written out.
 #[must_use]
 pub fn print(settings: &Settings) -> String {
@@ -776,12 +723,5 @@ mod tests {
         for (flag, key) in FLAGS {
             assert!(find(key).is_some(), "{flag}");
         }
-    }
-
-    #[test]
-    fn the_committed_page_is_the_table() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/options.md");
-        let page = std::fs::read_to_string(page).unwrap();
-        assert!(page == markdown(), "run cargo run --example options-doc -p regatta-server");
     }
 }

@@ -472,7 +472,7 @@ clean_urls = true
 [server.listen]
 a = 1
 [accept]
-when_full = \"leaf\"
+when_full = \"paus\"
 ";
         let expect = [
             "r.toml:2:1: unknown option limits.idel_ms_max\n  hint: did you mean \
@@ -489,8 +489,8 @@ when_full = \"leaf\"
             "r.toml:16:1: unknown option server.clean_urls\n  hint: did you mean \
              content.clean_urls?",
             "r.toml:17:1: server.listen: expected a list of texts, got a section",
-            "r.toml:20:13: accept.when_full: expected one of close-idle, leave, stop, got \
-             \"leaf\" (did you mean \"leave\"?)",
+            "r.toml:20:13: accept.when_full: expected one of close-idle, keep-polling, pause, got \
+             \"paus\" (did you mean \"pause\"?)",
         ];
         assert_eq!(problems(text, &[]), expect);
     }

@@ -271,7 +271,7 @@ fn rows_show_the_rates_of_each_worker() {
     assert_eq!(row[14..], ["0", "-"]);
 }
 
-/// systems.md §2.10: helpers that there are, that are busy, and errands that wait for one.
+/// systems.md §2.10: how many helpers there are and are busy, and how many tasks wait for one.
 #[test]
 fn helpers_are_shown_with_their_queue() {
     let server = busy(1);
@@ -280,7 +280,7 @@ fn helpers_are_shown_with_their_queue() {
     now.at_ns = earlier.at_ns + 2_000_000_000;
     for (counter, more) in [
         (Counter::HelpersStarted, 5),
-        (Counter::HelpersDismissed, 2),
+        (Counter::HelpersStopped, 2),
         (Counter::HelpersLost, 1),
         (Counter::HelperBusyNs, 3_000_000_000),
         (Counter::HelperWaitNs, 9_000_000_000),

@@ -191,9 +191,9 @@ fn summary(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::Opens),
     ));
     lines.add(format!(
-        "accepts/s  {}   refused {}   paused {}   a notification p50 {}   p99 {}   most {}",
+        "accepts/s  {}   skipped {}   paused {}   a notification p50 {}   p99 {}   most {}",
         rate(Counter::AcceptOk),
-        rate(Counter::AcceptRefusedFull),
+        rate(Counter::AcceptSkippedFull),
         rate(Counter::AcceptEmfilePauses),
         count(since.histogram(Histogram::AcceptsPerNotification), 500_000),
         count(since.histogram(Histogram::AcceptsPerNotification), 990_000),
@@ -234,12 +234,11 @@ fn behind(lines: &mut Lines, now: &Sample, since: &Totals, seconds: f64) {
         rate(Counter::LockContended),
         short(per_second(since.get(Counter::LockWaitNs), seconds) / 1e6),
     ));
-    let errands =
-        [Counter::HelperErrandsOpen, Counter::HelperErrandsRead, Counter::HelperErrandsWarm];
-    let errands = errands.map(|counter| since.get(counter)).iter().sum();
+    let tasks = [Counter::HelperTasksOpen, Counter::HelperTasksRead, Counter::HelperTasksPrefetch];
+    let tasks = tasks.map(|counter| since.get(counter)).iter().sum();
     lines.add(format!(
-        "disk/s     errands {} ({} lost)   in memory {}   not {}   at once {}   later {}",
-        short(per_second(errands, seconds)),
+        "disk/s     tasks {} ({} lost)   in memory {}   not {}   inline {}   deferred {}",
+        short(per_second(tasks, seconds)),
         rate(Counter::HelpersLost),
         rate(Counter::ResidencyResident),
         rate(Counter::ResidencyAbsent),

@@ -195,7 +195,7 @@ fn every_errand_ends_once_whoever_dies() {
         let arena = Arena::create(&words, 1);
         let tally = Tally::Owned(arena.slot(0));
         let mut dice = Dice::new(seed);
-        let limits = Limits { helpers_max: 1 + dice.below(5), helpers_idle: dice.below(4) };
+        let limits = Limits { helpers_max: 1 + dice.below(5), helpers_idle_max: dice.below(4) };
         let mut helpers = Helpers::new(Moved::new(seed, None), limits, tally);
         let mut waiting = BTreeSet::new();
         let mut asks = 0;
@@ -238,12 +238,15 @@ fn every_errand_ends_once_whoever_dies() {
         hear(&mut helpers, &mut waiting, usize::MAX);
         check(&helpers, &waiting);
         assert!(waiting.is_empty(), "seed {seed}: {waiting:?} wait for ever");
-        assert!(helpers.idle.len() <= limits.helpers_idle.max(1), "seed {seed}: a larger reserve");
+        assert!(
+            helpers.idle.len() <= limits.helpers_idle_max.max(1),
+            "seed {seed}: a larger reserve"
+        );
         let slot = arena.slot(0);
-        assert_eq!(slot.get(Counter::HelperErrandsOpen), asks);
+        assert_eq!(slot.get(Counter::HelperTasksOpen), asks);
         assert_eq!(slot.gauge(Gauge::HelpersOpen), helpers.count as u64, "seed {seed}");
         asked += asks;
-        by_the_loop += slot.get(Counter::HelperErrandsSelf);
+        by_the_loop += slot.get(Counter::HelperTasksSelf);
         lost += slot.get(Counter::HelpersLost);
     }
     assert!(asked > 20_000 && by_the_loop > 100 && lost > 1000, "{asked} {by_the_loop} {lost}");

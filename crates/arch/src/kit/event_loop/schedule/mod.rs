@@ -213,7 +213,7 @@ fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
         count,
         eager_read,
         on_close,
-        when_full: [WhenFull::Stop, WhenFull::Leave, WhenFull::CloseIdle][dice.below(3)],
+        when_full: [WhenFull::Pause, WhenFull::KeepPolling, WhenFull::CloseIdle][dice.below(3)],
         connections_max: 1 + dice.below(6),
         mode: Mode::Nonblocking,
         exclusive: false,

@@ -49,15 +49,15 @@ const MARKS: [Counter; 25] = [
     Counter::Opens,
     Counter::Reads,
     Counter::CacheFills,
-    Counter::HelperErrandsOpen,
-    Counter::HelperErrandsRead,
-    Counter::HelperErrandsWarm,
-    Counter::HelperErrandsSelf,
-    Counter::HelperReplies,
+    Counter::HelperTasksOpen,
+    Counter::HelperTasksRead,
+    Counter::HelperTasksPrefetch,
+    Counter::HelperTasksSelf,
+    Counter::HelperCompletions,
     Counter::HelpersLost,
     Counter::LaioInline,
     Counter::LaioDeferred,
-    Counter::DiskNewsDropped,
+    Counter::DiskCompletionsDropped,
     Counter::ClosedDisplaced,
 ];
 
@@ -299,7 +299,7 @@ impl<'a> World<'a> {
     /// True if a notification of a listener will come to nothing, and comes all the same.
     pub(super) fn leaves_listeners(&self, me: usize) -> bool {
         let rules = self.sides[me].rules;
-        rules.when_full == WhenFull::Leave && self.open(me) >= rules.connections_max as u64
+        rules.when_full == WhenFull::KeepPolling && self.open(me) >= rules.connections_max as u64
     }
 
     /// True if the poller refuses to watch a listener of the loop again, which may happen whenever
@@ -517,14 +517,14 @@ impl<'a> World<'a> {
         sums.connections += get(Counter::ConnectionsOpened);
         sums.full_sockets += get(Counter::SendWouldBlock) + get(Counter::SendfileWouldBlock);
         sums.pauses += get(Counter::AcceptEmfilePauses);
-        sums.refused += get(Counter::AcceptRefusedFull);
+        sums.refused += get(Counter::AcceptSkippedFull);
         sums.displaced += get(Counter::ClosedDisplaced);
         sums.expired += get(Counter::ClosedIdleDeadline)
             + get(Counter::ClosedHeadDeadline)
             + get(Counter::ClosedSendDeadline);
         sums.given_up += get(Counter::ClosedDiskDeadline);
-        sums.later += get(Counter::HelperReplies) + get(Counter::LaioDeferred);
-        sums.dropped += get(Counter::DiskNewsDropped);
+        sums.later += get(Counter::HelperCompletions) + get(Counter::LaioDeferred);
+        sums.dropped += get(Counter::DiskCompletionsDropped);
     }
 }
 
