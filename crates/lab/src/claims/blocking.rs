@@ -1,7 +1,7 @@
 //! Claims on blocking and non-blocking `sendfile` ([E] §5.1, [S] §8): E-9 to E-12, S-6 to S-8b.
 
 use super::arms::{blocks, cap, processes};
-use super::evidence::{Blocks, Evidence, Found, Shown, number, option, quotient, show};
+use super::evidence::{Blocks, Evidence, Found, number, option, quotient, show};
 use super::processes::waits;
 use super::{Finding, Verdict};
 use crate::model;
@@ -280,7 +280,8 @@ pub(super) fn s8b(run: &Evidence<'_>) -> Found<Finding> {
         let [cell] = run.tops([&target.name])?;
         let values: Vec<f64> = index(run, &cell, &items)?.into_values().collect();
         told.push(format!("{} {:.2}", target.name, median(&values)));
-        let shown = Shown::of(&values)
+        let shown = run
+            .of_values(&values)
             .ok_or_else(|| format!("the index of {} in four blocks", cell.arm))?;
         let what = format!("the index of {}", target.name);
         asked.push(if blocks(target) { shown.below(1.05, what) } else { shown.above(1.07, what) });

@@ -1,11 +1,12 @@
 //! What several arms answer over the same rates.
 //!
-//! A trial that does not count leaves a hole, more often at high rates. The highest value of what
-//! is left would be compared with another arm's at a rate that the first was not seen at.
+//! A trial that does not count leaves a hole, more often at high rates. The peak of what is left
+//! would be compared with another arm's at a rate that the first was not seen at.
 
-use super::evidence::{Blocks, Evidence, Found, GOOD};
+use super::evidence::{Evidence, Found, GOOD};
+use super::shown::RATIO_MAX;
 use crate::analysis::by_block;
-use crate::stats::{BLOCKS_MIN, count, median};
+use crate::stats::{BLOCKS_MIN, Best, Blocks, mean, peak};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An arm among the cells that its evidence looks at.
@@ -57,65 +58,66 @@ impl Curves {
         each.reduce(|one, other| &one & &other).unwrap_or_default()
     }
 
-    /// In each block the rates at which all sides have a valid trial.
-    fn rates(&self) -> BTreeMap<u32, BTreeSet<u64>> {
-        let mut found: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
-        for rate in self.sides.first().into_iter().flat_map(BTreeMap::keys) {
-            for block in self.blocks_at(*rate) {
-                found.entry(block).or_default().insert(*rate);
-            }
-        }
-        found
+    /// The logarithms of what a side answers at each rate, in their order.
+    fn logs(&self, side: usize) -> Vec<Blocks> {
+        let all = self.sides.iter().flat_map(BTreeMap::values).flat_map(Blocks::values);
+        let least = all.copied().fold(0.0, f64::max) / RATIO_MAX;
+        let log = |(block, good): (&u32, &f64)| (*block, good.max(least).ln());
+        self.sides[side].values().map(|values| values.iter().map(log).collect()).collect()
     }
 
-    /// The rate at which each side usually answers the most.
-    fn best(&self) -> BTreeSet<u64> {
-        let middle = |values: &Blocks| median(&values.values().copied().collect::<Vec<_>>());
-        let best = |curve: &BTreeMap<u64, Blocks>| {
-            let by = curve.iter().map(|(rate, values)| (*rate, middle(values)));
-            by.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(rate, _)| rate)
+    /// The peak of some sides over the peak of others: who of them peaks where is not asked.
+    pub(super) fn peaks(&self, above: &[usize], below: &[usize]) -> Option<Best> {
+        let all = |sides: &[usize]| -> Vec<Blocks> {
+            sides.iter().flat_map(|side| self.logs(*side)).collect()
         };
-        self.sides.iter().filter_map(best).collect()
+        Best::of(&all(above), &all(below))
     }
 
-    /// For each side `of` its answers by rate, in the blocks in which all sides have the rates of
-    /// `needed`, and over the rates that all have there.
-    fn over(&self, needed: &BTreeSet<u64>, of: impl Fn(&BTreeMap<u64, f64>) -> f64) -> Vec<Blocks> {
-        let blocks: Vec<(u32, BTreeSet<u64>)> =
-            self.rates().into_iter().filter(|(_, rates)| needed.is_subset(rates)).collect();
-        let side = |curve: &BTreeMap<u64, Blocks>| -> Blocks {
-            let at = |(block, rates): &(u32, BTreeSet<u64>)| {
-                let good = |rate: &u64| Some((*rate, *curve.get(rate)?.get(block)?));
-                (*block, of(&rates.iter().filter_map(good).collect()))
+    /// The same of the first side over the second, over what is expected of that ratio.
+    pub(super) fn peaks_over(&self, expected: &Blocks) -> Option<Best> {
+        let over = |rate: Blocks| -> Blocks {
+            let here = |(block, log): (u32, f64)| Some((block, log - expected.get(&block)?.ln()));
+            rate.into_iter().filter_map(here).collect()
+        };
+        let above: Vec<Blocks> = self.logs(0).into_iter().map(over).collect();
+        Best::of(&above, &self.logs(1))
+    }
+
+    /// The logarithm of each side's peak in each block.
+    pub(super) fn each_peak(&self) -> Vec<Blocks> {
+        (0..self.sides.len()).map(|side| peak(&self.logs(side))).collect()
+    }
+
+    /// What the first side still answers at the highest rate, as a share of its peak, over the same
+    /// of the second: the second's peak over its last, over the same of the first.
+    pub(super) fn kept(&self) -> Option<Best> {
+        let over_last = |side: usize| -> Vec<Blocks> {
+            let rates = self.logs(side);
+            let Some(last) = rates.last().cloned() else { return Vec::new() };
+            let share = |rate: &Blocks| -> Blocks {
+                let here = |(block, good): (&u32, &f64)| Some((*block, good - last.get(block)?));
+                rate.iter().filter_map(here).collect()
             };
-            blocks.iter().map(at).collect()
+            rates.iter().map(share).collect()
+        };
+        Best::of(&over_last(1), &over_last(0))
+    }
+
+    /// Of each side the mean over all rates: the area under its curve, in the blocks in which all
+    /// sides have all of them.
+    pub(super) fn areas(&self) -> Vec<Blocks> {
+        let rates: Vec<u64> = self.sides.iter().flat_map(BTreeMap::keys).copied().collect();
+        let each = rates.iter().map(|rate| self.blocks_at(*rate));
+        let blocks = each.reduce(|one, other| &one & &other).unwrap_or_default();
+        let side = |curve: &BTreeMap<u64, Blocks>| -> Blocks {
+            let mean = |block: &u32| {
+                let goods: Vec<f64> =
+                    curve.values().filter_map(|good| good.get(block).copied()).collect();
+                (*block, mean(&goods))
+            };
+            blocks.iter().map(mean).collect()
         };
         self.sides.iter().map(side).collect()
     }
-
-    /// Of each side the most that it answers, block by block: over the same rates, those at which
-    /// the sides usually answer the most among them.
-    pub(super) fn peaks(&self) -> Vec<Blocks> {
-        self.over(&self.best(), most)
-    }
-
-    /// Of each side what it still answers at the highest rate, as a share of the most.
-    pub(super) fn kept(&self) -> Vec<Blocks> {
-        let mut needed = self.best();
-        needed.extend(self.sides.iter().filter_map(|curve| curve.keys().next_back()));
-        self.over(&needed, |good| {
-            let last = good.values().next_back().copied().unwrap_or_default();
-            last / most(good)
-        })
-    }
-
-    /// Of each side the mean over all rates: the area under its curve.
-    pub(super) fn areas(&self) -> Vec<Blocks> {
-        let all: BTreeSet<u64> = self.sides.iter().flat_map(BTreeMap::keys).copied().collect();
-        self.over(&all, |good| good.values().sum::<f64>() / count(good.len()))
-    }
-}
-
-fn most(good: &BTreeMap<u64, f64>) -> f64 {
-    good.values().copied().fold(0.0, f64::max)
 }

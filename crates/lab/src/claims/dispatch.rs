@@ -2,7 +2,7 @@
 //! ([H] §7, [E] §7 and §9): H-12, H-13, E-26, E-27.
 
 use super::Finding;
-use super::evidence::{Blocks, Evidence, Found, Shown, compared, number, option, show};
+use super::evidence::{Blocks, Evidence, Found, Shown, number, option, show};
 use super::shown::Asked;
 use crate::plan::Cell;
 use crate::spec::Target;
@@ -51,7 +51,8 @@ fn gain_ratio(run: &Evidence<'_>, arms: [&Target; 4]) -> Found<Shown> {
         let of = |(block, good): (&u32, &f64)| Some((*block, good / below.get(block)?));
         above.iter().filter_map(of).collect()
     };
-    compared((&cells[0].arm, &gain(&one, &two)), (&cells[2].arm, &gain(&other_one, &other_two)))
+    let gains = [gain(&one, &two), gain(&other_one, &other_two)];
+    run.compared((&cells[0].arm, &gains[0]), (&cells[2].arm, &gains[1]))
 }
 
 /// The best accept strategy depends on the architecture.

@@ -4,11 +4,11 @@ use super::curves::{Curves, Side};
 pub(crate) use super::shown::{Shown, percent, show};
 use crate::analysis::{by_block, of, pairs};
 use crate::journal::Run;
-use crate::plan::{Cell, cells};
+use crate::plan::{AGAIN, Cell, cells};
 use crate::record::Record;
 use crate::spec::{Machine, PROCESSORS, Program, Target};
-use crate::stats::{BLOCKS_MIN, count, median};
-use std::collections::BTreeMap;
+pub(crate) use crate::stats::Blocks;
+use crate::stats::{BLOCKS_MIN, count, median, peak};
 
 /// How far a level may lie from the multiple that a claim names, as a share.
 const NEAR: f64 = 0.12;
@@ -16,9 +16,6 @@ const NEAR: f64 = 0.12;
 const RATE: &str = "workload.rate";
 /// Good answers each second.
 pub(super) const GOOD: &str = "good_per_s";
-
-/// A number from each block.
-pub(crate) type Blocks = BTreeMap<u32, f64>;
 
 /// A metric of a trial.
 pub(super) fn number(record: &Record, name: &str) -> Option<f64> {
@@ -46,6 +43,8 @@ pub(super) const ONLY_MAX: usize = 6;
 pub(crate) struct Evidence<'a> {
     pub(crate) run: &'a Run,
     only: [Option<(&'a str, &'a str)>; ONLY_MAX],
+    /// So many looks at the run share the chance of a wrong verdict.
+    looks: usize,
 }
 
 /// A finding, or what is missing.
@@ -111,7 +110,7 @@ impl<'a> Evidence<'a> {
 
     /// Of a run with all of its cells.
     pub(crate) fn everywhere(run: &'a Run) -> Self {
-        Self { run, only: [None; ONLY_MAX] }
+        Self { run, only: [None; ONLY_MAX], looks: 1 }
     }
 
     /// Where its cells ran.
@@ -287,44 +286,62 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// In each block the highest value of a metric over the arm's rates.
+    /// In each block the arm's peak of a metric over its rates.
     pub(crate) fn peaks(&self, arm: &str, metric: &str) -> Found<Blocks> {
-        let mut peaks = Blocks::new();
-        for (_, cell) in self.rates(arm)? {
-            for (block, value) in by_block(self.run, &cell, metric) {
-                let peak = peaks.entry(block).or_default();
-                *peak = peak.max(value);
-            }
-        }
-        Ok(peaks)
+        let log = |(block, value): (u32, f64)| (value > 0.0).then(|| (block, value.ln()));
+        let of = |(_, cell): &(f64, Cell)| -> Blocks {
+            by_block(self.run, cell, metric).into_iter().filter_map(log).collect()
+        };
+        let rates: Vec<Blocks> = self.rates(arm)?.iter().map(of).collect();
+        Ok(peak(&rates).into_iter().map(|(block, log)| (block, log.exp())).collect())
     }
 
-    /// The peaks of two arms over equal rates, block by block.
-    pub(crate) fn peaks_of(&self, arm: &str, baseline: &str) -> Found<(Blocks, Blocks)> {
-        two(Curves::of(&self.sides(arm, baseline))?.peaks())
+    /// The peaks of two arms compared.
+    pub(crate) fn peak_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
+        let again = format!("{}{AGAIN}", self.run.experiment.baseline);
+        let of = |arm, baseline| Self::best_of(&[(*self, arm)], &[(*self, baseline)]);
+        let itself = of(&again, &self.run.experiment.baseline).ok();
+        Ok(of(arm, baseline)?.beside(itself.as_ref()).among(self.looks))
+    }
+
+    /// The peaks of two arms compared, over what is expected of that ratio in each block.
+    pub(super) fn peak_ratio_over(
+        &self,
+        arm: &str,
+        baseline: &str,
+        expected: &Blocks,
+    ) -> Found<Shown> {
+        let sides = self.sides(arm, baseline);
+        let best = Curves::of(&sides)?.peaks_over(expected);
+        Ok(Shown::best(best.ok_or_else(|| too_few(&sides))?).among(self.looks))
+    }
+
+    /// The best peak of some arms over the best of others, all over the same rates.
+    pub(crate) fn best_of(above: &[Side<'_, '_>], below: &[Side<'_, '_>]) -> Found<Shown> {
+        let sides: Vec<Side<'_, '_>> = above.iter().chain(below).copied().collect();
+        let places: Vec<usize> = (0..sides.len()).collect();
+        let (one, other) = places.split_at(above.len());
+        let best = Curves::of(&sides)?.peaks(one, other);
+        let best = best.ok_or_else(|| too_few(&sides))?;
+        Ok(Shown::best(best).among(above[0].0.looks))
     }
 
     fn sides<'s>(&self, arm: &'s str, baseline: &'s str) -> [Side<'a, 's>; 2] {
         [(*self, arm), (*self, baseline)]
     }
 
-    /// The peaks of two arms compared.
-    pub(crate) fn peak_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
-        let (above, below) = self.peaks_of(arm, baseline)?;
-        compared((arm, &above), (baseline, &below))
-    }
-
     /// What an arm still answers at the highest rate, as a share of its peak, over the same of
     /// another.
     pub(crate) fn kept_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
-        let (above, below) = two(Curves::of(&self.sides(arm, baseline))?.kept())?;
-        compared((arm, &above), (baseline, &below))
+        let sides = self.sides(arm, baseline);
+        let kept = Curves::of(&sides)?.kept().ok_or_else(|| too_few(&sides))?;
+        Ok(Shown::best(kept).among(self.looks))
     }
 
     /// The areas under the curves of two arms compared.
     pub(crate) fn area_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
         let (above, below) = two(Curves::of(&self.sides(arm, baseline))?.areas())?;
-        compared((arm, &above), (baseline, &below))
+        self.compared((arm, &above), (baseline, &below))
     }
 
     /// What a cell's trials show of something, block by block.
@@ -343,7 +360,7 @@ impl<'a> Evidence<'a> {
         of_trial: impl Fn(&Record) -> Option<f64>,
     ) -> Found<Shown> {
         let values: Vec<f64> = self.blocks(cell, of_trial).into_values().collect();
-        Shown::of(&values).ok_or_else(|| format!("{what} of {} in four blocks", cell.arm))
+        self.of_values(&values).ok_or_else(|| format!("{what} of {} in four blocks", cell.arm))
     }
 
     /// What two cells show of something, put together block by block.
@@ -356,7 +373,7 @@ impl<'a> Evidence<'a> {
     ) -> Found<Shown> {
         let both = pairs(&self.blocks(above, &of_trial), &self.blocks(below, &of_trial));
         let values: Vec<f64> = both.into_iter().map(|(a, b)| together(a, b)).collect();
-        Shown::of(&values).ok_or_else(|| {
+        self.of_values(&values).ok_or_else(|| {
             format!("{what} of {} and {} in the same four blocks", above.arm, below.arm)
         })
     }
@@ -367,8 +384,40 @@ impl<'a> Evidence<'a> {
         (above, below): (&Cell, &Cell),
         of_trial: impl Fn(&Record) -> Option<f64>,
     ) -> Found<Shown> {
-        let (a, b) = (self.blocks(above, &of_trial), self.blocks(below, &of_trial));
-        compared((&above.arm, &a), (&below.arm, &b))
+        let both = |above: &Cell, below: &Cell| {
+            let (a, b) = (self.blocks(above, &of_trial), self.blocks(below, &of_trial));
+            self.compared((&above.arm, &a), (&below.arm, &b))
+        };
+        let itself = self.twice(below).and_then(|[again, first]| both(&again, &first).ok());
+        Ok(both(above, below)?.beside(itself.as_ref()))
+    }
+
+    /// The cells of the program that runs twice, at the setting of another cell.
+    fn twice(&self, like: &Cell) -> Option<[Cell; 2]> {
+        let again = format!("{}{AGAIN}", self.run.experiment.baseline);
+        let all = cells(&self.run.experiment);
+        let same = |cell: &&Cell| setting(cell) == setting(like);
+        let again = all.iter().filter(|cell| cell.arm == again).find(same)?;
+        let is_first = |cell: &&Cell| cell.arm == again.target && cell.levels == again.levels;
+        let first = all.iter().find(is_first)?;
+        Some([again.clone(), first.clone()])
+    }
+
+    /// Of one value from each block; None below four.
+    pub(super) fn of_values(&self, values: &[f64]) -> Option<Shown> {
+        Shown::of(values).map(|shown| shown.among(self.looks))
+    }
+
+    /// Two arms compared by values of theirs, block by block.
+    pub(crate) fn compared(
+        &self,
+        (arm, above): (&str, &Blocks),
+        (baseline, below): (&str, &Blocks),
+    ) -> Found<Shown> {
+        let shown = Shown::ratio(&pairs(above, below)).ok_or_else(|| {
+            format!("blocks with valid trials of both {arm} and {baseline}: four at least")
+        })?;
+        Ok(shown.among(self.looks))
     }
 
     /// Two cells compared by a metric.
@@ -414,17 +463,12 @@ fn setting(cell: &Cell) -> Vec<(&String, &String)> {
     cell.levels.iter().filter(|(path, _)| !path.starts_with("targets.")).collect()
 }
 
+fn too_few(sides: &[Side<'_, '_>]) -> String {
+    let arms: Vec<&str> = sides.iter().map(|(_, arm)| *arm).collect();
+    format!("blocks with valid trials of {} at their best rates: four at least", arms.join(", "))
+}
+
 fn two(sides: Vec<Blocks>) -> Found<(Blocks, Blocks)> {
     let [above, below] = <[Blocks; 2]>::try_from(sides).map_err(|_| "two arms".to_owned())?;
     Ok((above, below))
-}
-
-/// Two arms compared by values of theirs, block by block.
-pub(crate) fn compared(
-    (arm, above): (&str, &Blocks),
-    (baseline, below): (&str, &Blocks),
-) -> Found<Shown> {
-    Shown::ratio(&pairs(above, below)).ok_or_else(|| {
-        format!("blocks with valid trials of both {arm} and {baseline}: four at least")
-    })
 }

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::arms::{blocks, cap, most_symped, one, processes};
-use super::evidence::{Blocks, Evidence, Found, compared, number, show};
+use super::evidence::{Blocks, Evidence, Found, Shown, number, show};
 use super::processes::waits;
 use super::shown::Asked;
 use crate::model;
@@ -20,17 +20,28 @@ struct Predictions {
 }
 
 impl Predictions {
-    fn add(&mut self, what: String, predicted: &Blocks, measured: &Blocks) -> Found<()> {
-        let middle = |all: &Blocks| median(&all.values().copied().collect::<Vec<_>>());
-        let ratio = compared((&what, measured), ("its prediction", predicted))?;
-        self.told.push(format!(
-            "{what}: predicted {:.2}, measured {:.2}",
-            middle(predicted),
-            middle(measured)
-        ));
-        self.asked.push(ratio.equal(WITHIN, format!("{what}, measured over predicted,")));
+    fn add(
+        &mut self,
+        run: &Evidence<'_>,
+        what: String,
+        predicted: &Blocks,
+        measured: &Blocks,
+    ) -> Found<()> {
+        let ratio = run.compared((&what, measured), ("its prediction", predicted))?;
+        self.take(what, predicted, middle(measured), &ratio);
         Ok(())
     }
+
+    /// The `ratio` is of what was measured to what was predicted.
+    fn take(&mut self, what: String, predicted: &Blocks, measured: f64, ratio: &Shown) {
+        let predicted = middle(predicted);
+        self.told.push(format!("{what}: predicted {predicted:.2}, measured {measured:.2}"));
+        self.asked.push(ratio.equal(WITHIN, format!("{what}, measured over predicted,")));
+    }
+}
+
+fn middle(all: &Blocks) -> f64 {
+    median(&all.values().copied().collect::<Vec<_>>())
 }
 
 /// `of` of what two say in each block that both have.
@@ -56,16 +67,16 @@ pub(super) fn p1(run: &Evidence<'_>) -> Found<Finding> {
     let left = run.left();
     let cpu_s = |record: &Record| Some(number(record, "cpu_us_per_reply")? / 1e6 / left);
     let (cpu, disk) = (run.blocks(&several, cpu_s), run.blocks(&cell, disk_s));
-    let (above, below) = run.peaks_of(&sped.name, &symped.name)?;
-    let measured = with(&above, &below, |sped, symped| sped / symped);
+    let peaks = run.peak_ratio(&sped.name, &symped.name)?;
     let predicted =
         with(&cpu, &disk, |cpu, disk| model::peak_ratio(1, processes(symped), cpu, disk));
-    all.add(format!("{} over {}", sped.name, symped.name), &predicted, &measured)?;
+    let ratio = run.peak_ratio_over(&sped.name, &symped.name, &predicted)?;
+    all.take(format!("{} over {}", sped.name, symped.name), &predicted, peaks.typical(), &ratio);
     if let Some(items) = model::items(workload)
         && let Ok(index) = super::blocking::index(run, &cell, &items)
     {
         let ideal: Blocks = index.keys().map(|block| (*block, 1.0)).collect();
-        all.add(format!("bytes that {} reads, over the model's", sped.name), &ideal, &index)?;
+        all.add(run, format!("bytes that {} reads, over the model's", sped.name), &ideal, &index)?;
     }
     if let Some(off_s) = model::off_s_per_request(workload) {
         let most = run.metric(&several, "good_per_s")?;
@@ -81,17 +92,16 @@ pub(super) fn p1(run: &Evidence<'_>) -> Found<Finding> {
             if run.middle("service_p50_ms", &top, rate)? < most {
                 let good = run.blocks(&top, |record| number(record, "good_per_s"));
                 let what = format!("{}'s plateau, replies a second", target.name);
-                all.add(what, &run.blocks(&top, rate), &good)?;
+                all.add(run, what, &run.blocks(&top, rate), &good)?;
             }
         }
     }
-    let middle = |all: &Blocks| 1e6 * median(&all.values().copied().collect::<Vec<_>>());
     let why = format!(
         "two queues with {:.0} us of processor and {:.0} us of disk for each request; peaks {}; \
          15 % either way are asked",
-        middle(&cpu),
-        middle(&disk),
-        show(&run.peak_ratio(&sped.name, &symped.name)?)
+        1e6 * middle(&cpu),
+        1e6 * middle(&disk),
+        show(&peaks)
     );
     Ok(Finding::all(all.told.join("; "), why, &all.asked))
 }

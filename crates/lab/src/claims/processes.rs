@@ -3,7 +3,6 @@
 use super::Finding;
 use super::arms::{cap, most_symped, one, one_with_few, processes, symped};
 use super::evidence::{Evidence, Found, number, percent, quotient, show};
-use super::shown::{all, any};
 use crate::record::Record;
 use crate::spec::Target;
 
@@ -51,29 +50,25 @@ pub(super) fn e1(run: &Evidence<'_>) -> Found<Finding> {
 pub(super) fn e2(run: &Evidence<'_>) -> Found<Finding> {
     let sped = one(run)?;
     let share = disk_wait(run, sped)?;
-    let (mut told, mut ratios) = (Vec::new(), Vec::new());
+    let (mut told, mut others) = (Vec::new(), Vec::new());
     // Of those that could be better: what is held to few connections is another question.
     for target in run.regattas().filter(|one| one.name != sped.name && cap(one) == cap(sped)) {
         let Ok(ratio) = run.peak_ratio(&sped.name, &target.name) else { continue };
         told.push(format!("{} of {}'s", show(&ratio), target.name));
-        ratios.push((ratio, format!("the ratio to {}", target.name)));
+        others.push((*run, target.name.as_str()));
     }
-    if ratios.is_empty() {
+    if others.is_empty() {
         return Err("an architecture beside sped".to_owned());
     }
     let ours = format!("{}'s peak is {}", sped.name, told.join(", "));
-    let above = |limit: f64| -> Vec<_> {
-        ratios.iter().map(|(ratio, what)| ratio.above(limit, what.clone())).collect()
-    };
+    let ratio = Evidence::best_of(&[(*run, sped.name.as_str())], &others)?;
+    let what = "its peak over the best of the others";
     if share < WAITS {
         let why = "all cached: no more than 5 % below any other is claimed";
-        return Ok(Finding::all(ours, why, &above(0.95)));
+        return Ok(Finding::all(ours, why, &[ratio.above(0.95, what)]));
     }
-    // The ratio to the best is the lowest of all: it lies below a limit if any does.
-    let below: Vec<_> =
-        ratios.iter().map(|(ratio, what)| ratio.below(0.75, what.clone())).collect();
     let why = format!("{} waits for the disk {:.0} % of the time", sped.name, 100.0 * share);
-    Ok(Finding::parts(ours, why, vec![all(&above(0.55)), any(&below)]))
+    Ok(Finding::all(ours, why, &[ratio.above(0.55, what), ratio.below(0.75, what)]))
 }
 
 /// A second process helps when the disk blocks.

@@ -2,25 +2,27 @@
 //! open.
 
 use super::{Finding, Verdict};
-use crate::stats::{Interval, Located, count};
+use crate::stats::{Best, Interval, LEVEL, Located, shared};
 
-/// How sure a verdict is: a true value lies outside its interval one time in twenty.
-const LEVEL: f64 = 0.95;
 /// Ratios are cut here, so that a block in which an arm answered nothing counts, and as one block.
-const RATIO_MAX: f64 = 1e3;
+pub(super) const RATIO_MAX: f64 = 1e3;
 
 /// What blocks show of a quantity.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shown {
-    located: Located,
+    best: Best,
     /// It is a ratio, located by its logarithm.
     is_ratio: bool,
+    /// How far the same of one program is apart that ran twice; NaN where that was not seen.
+    itself: f64,
+    /// Among so many looks at the same experiment it has to be sure.
+    looks: usize,
 }
 
 impl Shown {
     /// Of one value from each block; None below four.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
-        Some(Self { located: Located::of(values)?, is_ratio: false })
+        Some(Self::from(Located::of(values)?.into(), false))
     }
 
     /// Of a pair from each block, as a ratio; None below four. Pairs with a number below 0, or
@@ -31,17 +33,37 @@ impl Shown {
             usable.then(|| (above / below).clamp(1.0 / RATIO_MAX, RATIO_MAX).ln())
         };
         let logs: Vec<f64> = pairs.iter().filter_map(log).collect();
-        Some(Self { located: Located::of(&logs)?, is_ratio: true })
+        Some(Self::from(Located::of(&logs)?.into(), true))
+    }
+
+    /// Of the best of some over the best of others, by their logarithms.
+    pub(crate) fn best(best: Best) -> Self {
+        Self::from(best, true)
+    }
+
+    fn from(best: Best, is_ratio: bool) -> Self {
+        Self { best, is_ratio, itself: f64::NAN, looks: 1 }
+    }
+
+    /// The same, seen beside what one program shows that ran twice.
+    pub(crate) fn beside(self, itself: Option<&Self>) -> Self {
+        let apart = itself.map_or(f64::NAN, |itself| itself.best.middle().abs());
+        Self { itself: apart, ..self }
+    }
+
+    /// The same, as one of so many looks at a run that grows.
+    pub(crate) fn among(self, looks: usize) -> Self {
+        Self { looks, ..self }
     }
 
     /// Its middle.
     pub(crate) fn typical(&self) -> f64 {
-        self.outward(self.located.middle())
+        self.outward(self.best.middle())
     }
 
     /// Its interval, so wide that of `looks` such all hold the truth 19 times in 20.
     pub(crate) fn interval(&self, looks: usize) -> Interval {
-        self.located.interval(level(looks)).map(|end| self.outward(end))
+        self.best.interval(shared(LEVEL, looks * self.looks)).map(|end| self.outward(end))
     }
 
     fn outward(&self, value: f64) -> f64 {
@@ -51,36 +73,32 @@ impl Shown {
     /// About how many blocks would tell on which side of `limit` it is.
     fn enough(&self, limit: f64, looks: usize) -> Option<usize> {
         let limit = if self.is_ratio { limit.ln() } else { limit };
-        self.located.enough(limit, level(looks))
+        self.best.enough(limit, shared(LEVEL, looks * self.looks))
     }
 
     /// Asks for more than `limit`; `what` it is, in words.
-    pub(crate) fn above(self, limit: f64, what: impl Into<String>) -> Asked {
+    pub(crate) fn above(&self, limit: f64, what: impl Into<String>) -> Asked {
         self.asked(limit, f64::INFINITY, what)
     }
 
     /// Asks for less than `limit`.
-    pub(crate) fn below(self, limit: f64, what: impl Into<String>) -> Asked {
+    pub(crate) fn below(&self, limit: f64, what: impl Into<String>) -> Asked {
         self.asked(f64::NEG_INFINITY, limit, what)
     }
 
     /// Asks for 1 but for a share either way: from 1 / (1 + `share`) to 1 + `share`.
-    pub(crate) fn equal(self, share: f64, what: impl Into<String>) -> Asked {
+    pub(crate) fn equal(&self, share: f64, what: impl Into<String>) -> Asked {
         self.asked(1.0 / (1.0 + share), 1.0 + share, what)
     }
 
     /// Asks for less or more than that.
-    pub(crate) fn unequal(self, share: f64, what: impl Into<String>) -> Asked {
+    pub(crate) fn unequal(&self, share: f64, what: impl Into<String>) -> Asked {
         Asked { inside: false, ..self.equal(share, what) }
     }
 
-    fn asked(self, low: f64, high: f64, what: impl Into<String>) -> Asked {
-        Asked { what: what.into(), shown: self, low, high, inside: true }
+    fn asked(&self, low: f64, high: f64, what: impl Into<String>) -> Asked {
+        Asked { what: what.into(), shown: self.clone(), low, high, inside: true }
     }
-}
-
-fn level(looks: usize) -> f64 {
-    1.0 - (1.0 - LEVEL) / count(looks.max(1))
 }
 
 /// `0.74 (0.72 to 0.77)`.
@@ -113,6 +131,9 @@ impl Asked {
         let Interval { low, high } = self.shown.interval(looks);
         let inside = low > self.low && high < self.high;
         let outside = high < self.low || low > self.high;
+        if self.is_within_noise() {
+            return Verdict::CannotTell;
+        }
         match (inside, outside) {
             (true, _) if self.inside => Verdict::Holds,
             (true, _) => Verdict::Fails,
@@ -120,6 +141,14 @@ impl Asked {
             (_, true) => Verdict::Holds,
             _ => Verdict::CannotTell,
         }
+    }
+
+    /// Whether one program that ran twice is as far from itself as this is from a limit: then what
+    /// was seen may be the machine's.
+    fn is_within_noise(&self) -> bool {
+        let inward = |value: f64| if self.shown.is_ratio { value.ln() } else { value };
+        let far = |limit: f64| (self.shown.best.middle() - inward(limit)).abs();
+        self.limits().any(|limit| self.shown.itself > far(limit))
     }
 
     fn limits(&self) -> impl Iterator<Item = f64> {
@@ -152,6 +181,11 @@ impl Asked {
             return format!("{what} is not {range}");
         }
         let needs = match self.needs(looks) {
+            _ if self.is_within_noise() => format!(
+                "the same program ran twice and is {:.1} % from itself, which is more than this \
+                 is from that limit",
+                100.0 * shown.itself.exp_m1()
+            ),
             Some(blocks) => format!("about {blocks} blocks would tell"),
             None => "it lies on the limit, and a thousand blocks would not tell".to_owned(),
         };
@@ -199,7 +233,7 @@ impl Part {
             _ => vec![asked.told(verdict, looks)],
         };
         let needs = asked.needs(looks).unwrap_or(usize::MAX);
-        Self { verdict, told, needs, blocks: asked.shown.located.values() }
+        Self { verdict, told, needs, blocks: asked.shown.best.values() }
     }
 
     /// All of these are asked for: what is against it is told, else all that is open.

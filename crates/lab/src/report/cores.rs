@@ -24,9 +24,8 @@ impl Report<'_> {
                 let peaks: Vec<f64> = peaks(level)?.into_values().collect();
                 Some(show(median(&peaks)))
             };
-            let gain = peaks(last).zip(peaks(first)).and_then(|(last, first)| {
-                evidence::compared((&target.name, &last), (&target.name, &first)).ok()
-            });
+            let side = |level| [(all.with(path, level), target.name.as_str())];
+            let gain = Evidence::best_of(&side(last), &side(first)).ok();
             let mut row = vec![target.name.clone()];
             let each = levels.iter().map(|level| peak(level.as_str()));
             row.extend(each.map(|peak| peak.unwrap_or_else(|| "–".to_owned())));

@@ -4,6 +4,7 @@
 //! ([`paired`]), never between them. All of it is a pure function of the numbers, and [`Random`] is
 //! seeded, so a report can be made again.
 
+mod best;
 mod interval;
 mod located;
 mod paired;
@@ -12,17 +13,20 @@ mod random;
 mod rank;
 mod scaling;
 mod steady;
+mod variance;
 mod welch;
 
+pub use best::{Best, Blocks, peak, shared};
 pub use interval::Interval;
 pub use located::Located;
-pub(crate) use paired::BLOCKS_MIN;
+pub(crate) use paired::{BLOCKS_MIN, LEVEL};
 pub use paired::{Effect, Floor, Verdict, compare, holm, judge, judged};
 pub use quantile::order_statistic_interval;
 pub use random::Random;
 pub use rank::{Signed, hodges_lehmann, hodges_lehmann_interval, wilcoxon};
 pub use scaling::Scaling;
 pub use steady::{Steady, mser5, steady};
+pub use variance::of_rows_and_columns;
 pub use welch::{Apart, welch};
 
 /// The middle of `values`; NaN for none, which no comparison passes.

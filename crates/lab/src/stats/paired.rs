@@ -14,7 +14,7 @@ const TRIM_FROM: usize = 8;
 /// The share that is trimmed at each end.
 const TRIM: f64 = 0.2;
 /// The level of all intervals that are reported.
-const LEVEL: f64 = 0.95;
+pub(crate) const LEVEL: f64 = 0.95;
 
 /// How one arm compares with another over blocks, as a ratio: 1.05 is 5 % more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
