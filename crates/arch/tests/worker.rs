@@ -10,12 +10,13 @@ use regatta_arch::{
     },
     kit::{
         accept::{AcceptRules, Acceptor, Ended, WhenFull},
+        thread_cache::ThreadCache,
         worker::{Surroundings, Worker},
     },
 };
 use regatta_metrics::{Arena, Counter, Phase, Tally};
 use regatta_op::{CloseReason, Done, Op};
-use regatta_origin::{LocalCache, NoLog, Scratch, Site};
+use regatta_origin::{Cache, LocalCache, NoLog, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
     socket::{ListenSpec, Mode, listen, local_addr},
@@ -23,8 +24,9 @@ use regatta_sys::{
 use std::{
     fs,
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    os::fd::AsFd,
+    net::TcpStream,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
     sync::atomic::AtomicU64,
     thread,
     time::Duration,
@@ -146,12 +148,6 @@ impl Drop for Stop<'_> {
     }
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
-    let peer = TcpStream::connect(address).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
-    peer
-}
-
 /// Asks for a file, and reads as many bytes as its response has at the end.
 fn get(peer: &mut TcpStream, name: &str, bytes: usize) {
     peer.write_all(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
@@ -173,51 +169,91 @@ fn is_over(peer: &mut TcpStream) -> bool {
     peer.read(&mut [0]).is_ok_and(|n| n == 0)
 }
 
+/// What is served, a listener for each worker, and where they count.
+struct Place {
+    folder: PathBuf,
+    site: Site,
+    root: Root,
+    bell: Bell,
+    arena: Arena<'static>,
+    listeners: Vec<OwnedFd>,
+}
+
+impl Place {
+    fn new(name: &str, workers: usize) -> Self {
+        let folder = std::env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("small"), [b's'; 4096]).unwrap();
+        fs::write(folder.join("large"), vec![b'l'; LARGE_BYTES]).unwrap();
+        let words: Vec<AtomicU64> = (0..Arena::words(workers)).map(|_| AtomicU64::new(0)).collect();
+        let listener = |_| listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let mut site = Site::default();
+        site.deadlines.head_ms_max = 200;
+        Self {
+            root: Root::open(&folder).unwrap(),
+            folder,
+            site,
+            bell: Bell::new().unwrap(),
+            arena: Arena::create(Vec::leak(words), workers),
+            listeners: (0..workers).map(listener).collect(),
+        }
+    }
+
+    fn connect(&self, worker: usize) -> TcpStream {
+        let address = local_addr(self.listeners[worker].as_fd()).unwrap();
+        let peer = TcpStream::connect(address).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer
+    }
+
+    fn get(&self, worker: usize, counter: Counter) -> u64 {
+        self.arena.slot(worker).get(counter)
+    }
+
+    /// Is that worker, in this thread.
+    fn serve(&self, worker: usize, cache: &dyn Cache<StaticFile>) {
+        let (site, scratch, log) = (&self.site, &Scratch::new(7), &NoLog);
+        let slot = self.arena.slot(worker);
+        let around = Surroundings {
+            cx: FileCx { site, cache, tally: Tally::Owned(slot), log, scratch },
+            slot,
+            control: self.arena.control(),
+            bell: &self.bell,
+            log,
+            stall_ns: u64::MAX,
+            shared: None,
+            root: None,
+        };
+        let rules = AcceptRules {
+            count: 0,
+            eager_read: true,
+            on_close: false,
+            when_full: WhenFull::CloseIdle,
+            connections_max: 2,
+            mode: Mode::Nonblocking,
+            exclusive: false,
+        };
+        let below = Below { root: &self.root, rules: OpenRules::default() };
+        let acceptor = Acceptor::new(&self.listeners[worker..=worker], rules);
+        run(Worker::new(acceptor, around), below);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
 /// Requests that hit and miss, a response that waits for its peer, a deadline, an idle connection
 /// that is closed for another, and the drain.
 #[test]
 fn a_worker_needs_no_event_loop() {
-    let folder = std::env::temp_dir().join(format!("regatta-worker-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("small"), [b's'; 4096]).unwrap();
-    fs::write(folder.join("large"), vec![b'l'; LARGE_BYTES]).unwrap();
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-    let (arena, bell) = (Arena::create(&words, 1), Bell::new().unwrap());
-    let listeners = [listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap()];
-    let address = local_addr(listeners[0].as_fd()).unwrap();
-    let mut site = Site::default();
-    site.deadlines.head_ms_max = 200;
-    let root = Root::open(&folder).unwrap();
+    let place = Place::new("worker", 1);
     thread::scope(|scope| {
-        scope.spawn(|| {
-            let (cache, scratch) = (LocalCache::new(&site.caching, 7), Scratch::new(7));
-            let slot = arena.slot(0);
-            let tally = Tally::Owned(slot);
-            let (site, cache, log, scratch) = (&site, &cache, &NoLog, &scratch);
-            let around = Surroundings {
-                cx: FileCx { site, cache, tally, log, scratch },
-                slot,
-                control: arena.control(),
-                bell: &bell,
-                log,
-                stall_ns: u64::MAX,
-                shared: None,
-                root: None,
-            };
-            let rules = AcceptRules {
-                count: 0,
-                eager_read: true,
-                on_close: false,
-                when_full: WhenFull::CloseIdle,
-                connections_max: 2,
-                mode: Mode::Nonblocking,
-                exclusive: false,
-            };
-            let below = Below { root: &root, rules: OpenRules::default() };
-            run(Worker::new(Acceptor::new(&listeners, rules), around), below);
-        });
-        let _stop = Stop(arena);
-        let (mut first, mut second) = (connect(address), connect(address));
+        scope.spawn(|| place.serve(0, &LocalCache::new(&place.site.caching, 7)));
+        let _stop = Stop(place.arena);
+        let (mut first, mut second) = (place.connect(0), place.connect(0));
         for (name, bytes) in [("small", 4096), ("small", 4096), ("large", LARGE_BYTES)] {
             get(&mut first, name, bytes);
             get(&mut second, name, bytes);
@@ -225,19 +261,41 @@ fn a_worker_needs_no_event_loop() {
         // Whoever has not acknowledged its last response is not closed for another; the kernel does
         // so 40 ms late.
         thread::sleep(Duration::from_millis(200));
-        let mut third = connect(address);
+        let mut third = place.connect(0);
         get(&mut third, "small", 4096);
         assert!(is_over(&mut first), "it has been idle for longest");
         second.write_all(b"GET /small HTT").unwrap();
         let mut answer = String::new();
         second.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-        arena.control().drain(u64::MAX);
+        place.arena.control().drain(u64::MAX);
         assert!(is_over(&mut third));
     });
-    fs::remove_dir_all(&folder).unwrap();
-    let get = |counter| arena.slot(0).get(counter);
+    let get = |counter| place.get(0, counter);
     assert_eq!([get(Counter::ConnectionsOpened), get(Counter::ConnectionsClosed)], [3, 3]);
     assert_eq!([get(Counter::AcceptOk), get(Counter::ClosedDisplaced)], [3, 1]);
     assert_eq!(get(Counter::BytesSent), get(Counter::SendBytes) + get(Counter::SendfileBytes));
+}
+
+/// What one thread has opened the other finds.
+#[test]
+fn threads_share_a_cache() {
+    let place = &Place::new("threads", 2);
+    let cache = &ThreadCache::new(&place.site.caching, 7);
+    thread::scope(|scope| {
+        let _stop = Stop(place.arena);
+        (0..2).for_each(|worker| drop(scope.spawn(move || place.serve(worker, cache))));
+        for worker in [0, 1, 0] {
+            let mut peer = place.connect(worker);
+            for (name, bytes) in [("small", 4096), ("small", 4096), ("large", LARGE_BYTES)] {
+                get(&mut peer, name, bytes);
+            }
+        }
+    });
+    cache.check_invariants();
+    let get = |counter| [place.get(0, counter), place.get(1, counter)];
+    assert_eq!((get(Counter::CacheFills), cache.entries(), cache.descriptors()), ([2, 0], 2, 1));
+    assert_eq!(get(Counter::Replies), [6, 3]);
+    assert!(get(Counter::CacheHits)[1] + get(Counter::CacheRevalidations)[1] >= 3);
+    assert!(get(Counter::LockAcquisitions).iter().all(|taken| *taken > 0));
 }
