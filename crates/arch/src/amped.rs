@@ -11,6 +11,7 @@ use crate::{
         helpers::{Crew, Errand, Helpers, Job, Limits, Purpose},
     },
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
+    presets::ONE_SLOT,
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
@@ -21,7 +22,8 @@ use regatta_sys::{
 use std::os::fd::BorrowedFd;
 
 /// The driver.
-pub const DRIVER: Driver = Driver { options: &OPTIONS, workers: event::workers, work };
+pub const DRIVER: Driver =
+    Driver { options: &OPTIONS, processes: event::processes, slots: ONE_SLOT, work };
 
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 

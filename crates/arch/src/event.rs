@@ -16,6 +16,7 @@ use crate::{
     },
     layout::copies_and_processes,
     options::{OptionSpec, Settings, joined},
+    presets::ONE_SLOT,
     shared::{self, Leased, SharedDisk},
 };
 use regatta_metrics::Tally;
@@ -29,11 +30,11 @@ use regatta_sys::{
 use std::{io, time::Duration};
 
 /// The driver.
-pub const DRIVER: Driver = Driver { options: &ALL, workers, work };
+pub const DRIVER: Driver = Driver { options: &ALL, processes, slots: ONE_SLOT, work };
 
 const ALL: [OptionSpec; OPTIONS.len() + shared::OPTIONS.len()] = joined(OPTIONS, shared::OPTIONS);
 
-pub(crate) fn workers(settings: &Settings, processors: usize) -> usize {
+pub(crate) fn processes(settings: &Settings, processors: usize) -> usize {
     let (copies, processes) = copies_and_processes(settings, processors);
     copies * processes
 }

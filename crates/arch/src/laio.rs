@@ -11,6 +11,7 @@ use crate::{
         waiting::{Turn, Waiting},
     },
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
+    presets::ONE_SLOT,
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
@@ -26,7 +27,8 @@ use std::{
 };
 
 /// The driver.
-pub const DRIVER: Driver = Driver { options: &OPTIONS, workers: event::workers, work };
+pub const DRIVER: Driver =
+    Driver { options: &OPTIONS, processes: event::processes, slots: ONE_SLOT, work };
 
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 

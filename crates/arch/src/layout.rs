@@ -63,9 +63,11 @@ pub struct SocketPlan {
     pub port_of: Option<usize>,
 }
 
-/// What one worker gets.
+/// What one worker process gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
+    /// Its slots of counters.
+    pub slots: Range<usize>,
     /// Which of the sockets it accepts from.
     pub listeners: Range<usize>,
     /// Connections that it may have open at once.
@@ -145,7 +147,8 @@ impl Layout {
         };
         if !driver.takes("event.copies") {
             layout.listen(addresses, None);
-            layout.staff((driver.workers)(settings, processors).max(1), 0..addresses.len(), &[]);
+            layout.staff((driver.processes)(settings, processors).max(1), 0..addresses.len(), &[]);
+            layout.share_slots((driver.slots)(settings));
             return Ok(layout);
         }
         let options = EventOptions::read(settings);
@@ -184,6 +187,7 @@ impl Layout {
             layout.steered = (0..addresses.len()).collect();
             layout.places = places(cpus, copies);
         }
+        layout.share_slots((driver.slots)(settings));
         layout.no_port_twice()?;
         Ok(layout)
     }
@@ -200,8 +204,21 @@ impl Layout {
     }
 
     fn staff(&mut self, workers: usize, listeners: Range<usize>, cpus: &[usize]) {
-        let share = Share { listeners, connections_max: 0, cpus: cpus.to_vec() };
+        let share = Share { slots: 0..0, listeners, connections_max: 0, cpus: cpus.to_vec() };
         self.shares.extend(std::iter::repeat_n(share, workers));
+    }
+
+    /// Gives so many slots to each process.
+    fn share_slots(&mut self, each: usize) {
+        for (process, share) in self.shares.iter_mut().enumerate() {
+            share.slots = process * each..(process + 1) * each;
+        }
+    }
+
+    /// Slots of counters of all processes together.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.shares.last().map_or(0, |last| last.slots.end)
     }
 
     /// Two copies may have been given the same port by counting up from two others.

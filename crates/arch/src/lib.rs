@@ -18,17 +18,21 @@ pub use presets::{ABSENT, ARCHITECTURES, Architecture, Driver, absent, find};
 
 use layout::Share;
 use options::Settings;
-use regatta_metrics::Arena;
+use regatta_metrics::{Arena, Slot, Tally};
 use regatta_op::{Now, Op};
 use regatta_origin::{Conn, Exchange, Log, NoLog, Site};
 use regatta_sys::{Bell, OpenRules, Root, StaticFile, channel::Channel};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-// Connections, exchanges and operations may go from thread to thread.
+// Connections, exchanges, operations and slots may go from thread to thread; all threads of a
+// process are given the same surroundings.
 const fn assert_send<T: Send>() {}
+const fn assert_sync<T: Sync>() {}
 const _: () = assert_send::<(Conn<StaticFile>, Exchange<StaticFile>, Op<StaticFile>)>();
+const _: () = assert_send::<drive::step::ReadySlot>();
+const _: () = assert_sync::<Env>();
 
-/// A log that is written in batches and wants to be told the time. One per worker.
+/// A log that is written in batches and wants to be told the time. One per unit.
 pub trait WorkerLog: Log {
     /// Writes lines that have waited long enough, and reopens the files if the master asked for it.
     fn tick(&self, now: Now);
@@ -54,11 +58,11 @@ impl WorkerLog for NoLog {
 pub struct Env {
     /// Bound and listening sockets; each worker has its share of them.
     pub sockets: Vec<OwnedFd>,
-    /// What each worker gets.
+    /// What each worker process gets.
     pub shares: Vec<Share>,
     /// What is served when a worker starts.
     pub root: Root,
-    /// One per worker: where the master sends the root that takes the place of that.
+    /// One per process: where the master sends the root that takes the place of that.
     pub root_channels: Vec<Channel>,
     /// How paths below the root are resolved.
     pub rules: OpenRules,
@@ -66,23 +70,33 @@ pub struct Env {
     pub site: Site,
     /// Counters and the control words.
     pub arena: Arena<'static>,
-    /// One bell per worker.
+    /// One bell per process.
     pub bells: Vec<Bell>,
     /// Effective values of every option.
     pub settings: Settings,
     /// What the workers share besides the listeners, if they share anything.
     pub shared: Option<shared::Shared>,
-    /// Opens the log of worker number `n`.
-    pub open_log: Box<dyn Fn(usize) -> Box<dyn WorkerLog>>,
+    /// Opens the log of a unit that counts there.
+    pub open_log: Box<dyn Fn(Tally<'static>) -> Box<dyn WorkerLog> + Send + Sync>,
 }
 
 impl Env {
-    /// The sockets that a worker accepts from.
+    /// The sockets that a process accepts from.
     ///
     /// # Panics
-    /// If there is no such worker.
+    /// If there is no such process.
     #[must_use]
-    pub fn listeners(&self, worker: usize) -> &[OwnedFd] {
-        &self.sockets[self.shares[worker].listeners.clone()]
+    pub fn listeners(&self, process: usize) -> &[OwnedFd] {
+        &self.sockets[self.shares[process].listeners.clone()]
+    }
+
+    /// The slot of a process's first unit, where the process says that it goes on, and which root
+    /// it serves.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    #[must_use]
+    pub fn first_slot(&self, process: usize) -> Slot<'static> {
+        self.arena.slot(self.shares[process].slots.start)
     }
 }

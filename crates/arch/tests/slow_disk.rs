@@ -240,7 +240,12 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
         site,
         arena: Arena::create(shared.words(), 1),
         bells: vec![Bell::new().unwrap()],
-        shares: vec![Share { listeners: 0..1, connections_max: 100, cpus: Vec::new() }],
+        shares: vec![Share {
+            slots: 0..1,
+            listeners: 0..1,
+            connections_max: 100,
+            cpus: Vec::new(),
+        }],
         settings,
         shared: None,
         open_log: Box::new(|_| Box::new(NoLog)),

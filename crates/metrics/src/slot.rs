@@ -141,28 +141,33 @@ impl<'a> Slot<'a> {
         self.0.0[ROOT_GENERATION].store(generation, Relaxed);
     }
 
-    /// Settles the books of a worker that has ended: what it still had open is gone with it.
+    /// Settles the books of a process that has ended, of all its units together, because what one
+    /// opened another may have closed: what it still had open is gone with it.
     ///
     /// Counters keep their values, so that they only grow; every gauge becomes 0. To be called by
-    /// the master when no one writes to the slot any more, and before it is used again.
+    /// the master when no one writes to the slots any more, and before they are used again.
     ///
     /// Of a cache that outlives the worker, because others share it, say `cache_lives`: its gauges
     /// are then sums over all workers, and stay.
-    pub fn settle(&self, cache_lives: bool) {
+    pub fn settle(slots: &[Self], cache_lives: bool) {
+        let Some(first) = slots.first() else { return };
+        let sum = |counter| slots.iter().map(|slot| slot.get(counter)).fold(0, u64::wrapping_add);
         let cache = [Gauge::CacheEntries, Gauge::CacheFds, Gauge::CacheBytes];
         for &gauge in Gauge::ALL {
             if cache_lives && cache.contains(&gauge) {
                 continue;
             }
-            let left = self.gauge(gauge);
-            let down = self.counter(gauge.down()[0]);
+            let left = gauge.value(sum);
+            let down = first.counter(gauge.down()[0]);
             down.store(down.load(Relaxed).wrapping_add(left), Relaxed);
             if gauge == Gauge::ConnectionsOpen {
-                let died = self.counter(Counter::ClosedWorkerDied);
+                let died = first.counter(Counter::ClosedWorkerDied);
                 died.store(died.load(Relaxed).wrapping_add(left), Relaxed);
             }
         }
-        self.0.0[PID].store(0, Relaxed);
+        for slot in slots {
+            slot.0.0[PID].store(0, Relaxed);
+        }
     }
 }
 

@@ -154,13 +154,31 @@ fn settling_a_dead_workers_slot_empties_its_gauges() {
         tally.add(gauge.down()[0], 3);
     }
     assert!(Gauge::ALL.iter().all(|gauge| slot.gauge(*gauge) == 7));
-    slot.settle(false);
+    Slot::settle(&[slot], false);
     assert!(Gauge::ALL.iter().all(|gauge| slot.gauge(*gauge) == 0));
     assert_eq!(slot.get(Counter::ClosedWorkerDied), 7);
     assert_eq!(slot.get(Counter::ConnectionsClosed), 10);
     assert_eq!((slot.pid(), slot.incarnation(), slot.heartbeat_ms()), (0, 1, 99));
     slot.enter(8);
     assert_eq!((slot.pid(), slot.incarnation()), (8, 2));
+}
+
+/// One unit opens what another closes.
+#[test]
+fn units_of_a_dead_process_are_settled_together() {
+    let words = words(2);
+    let arena = Arena::create(&words, 2);
+    let slots = [arena.slot(0), arena.slot(1)];
+    for gauge in Gauge::ALL {
+        Tally::Owned(slots[1]).add(gauge.up(), 10);
+        Tally::Owned(slots[0]).add(gauge.down()[0], 4);
+    }
+    slots.iter().for_each(|slot| slot.enter(7));
+    Slot::settle(&slots, false);
+    let totals = Totals::of(arena.view().slots());
+    assert!(Gauge::ALL.iter().all(|gauge| totals.gauge(*gauge) == 0));
+    assert_eq!(totals.get(Counter::ClosedWorkerDied), 6);
+    assert_eq!(slots.map(|slot| slot.pid()), [0, 0]);
 }
 
 #[test]

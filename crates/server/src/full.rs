@@ -1,6 +1,6 @@
 //! Says in the error log that there are as many connections as there may be.
 use regatta_arch::Env;
-use regatta_metrics::{Counter, Slot};
+use regatta_metrics::Counter;
 use regatta_op::Tick;
 
 /// How often the master looks, milliseconds.
@@ -19,8 +19,7 @@ pub(crate) struct Full {
 impl Full {
     /// What is to be said now, if anything.
     pub(crate) fn line(&mut self, env: &Env, now: Tick) -> Option<String> {
-        let slots = || (0..env.shares.len()).map(|worker| env.arena.slot(worker));
-        let sum = |counter| slots().map(|slot: Slot<'_>| slot.get(counter)).sum();
+        let sum = |counter| env.arena.slots().map(|slot| slot.get(counter)).sum();
         let sums = [sum(Counter::ClosedDisplaced), sum(Counter::AcceptSkippedFull)];
         let [closed, waited] = self.news(sums, now)?;
         let most: usize = env.shares.iter().map(|share| share.connections_max).sum();

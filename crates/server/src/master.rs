@@ -20,7 +20,7 @@ use crate::{
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
 };
 use regatta_arch::{Architecture, Env, options::Settings, shared::Shared as Common};
-use regatta_metrics::{Arena, Tally};
+use regatta_metrics::{Arena, Slot};
 use regatta_sys::{
     Bell, OpenRules, clock,
     crew::Sweep,
@@ -39,7 +39,6 @@ use std::{
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     process,
-    rc::Rc,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -106,16 +105,17 @@ struct Prepared {
     /// The keeper's, if workers are to share a table of descriptors.
     keeper: Option<Bell>,
     errors: ErrorLog,
-    access: Rc<AccessLog>,
+    access: Arc<AccessLog>,
 }
 
 fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
     let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
     let settings = config.settings().clone();
     let workers = config.layout.shares.len();
-    let shared = shm::create(Arena::words(workers))
+    let slots = config.layout.slots();
+    let shared = shm::create(Arena::words(slots))
         .map_err(|error| failed("cannot make the shared counters", error))?;
-    let arena = Arena::create(shared.words(), workers);
+    let arena = Arena::create(shared.words(), slots);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let started_ms = u64::try_from(started.as_millis()).unwrap_or(0);
     arena.set_server(process::id(), started_ms, config.architecture.name);
@@ -138,7 +138,7 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
     let sockets = sockets(&config)?;
     let addresses =
         addresses(&sockets).map_err(|error| failed("cannot tell the address", error))?;
-    let opener = (Rc::clone(&access), errors.clone());
+    let (opener, log_errors) = (Arc::clone(&access), errors.clone());
     let site = site::build(&settings, config.types);
     // The last is the keeper's, if there is one.
     let takers = workers + usize::from(keeper.is_some());
@@ -156,10 +156,8 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
         arena,
         bells,
         settings,
-        open_log: Box::new(move |worker| {
-            let (access, errors) = &opener;
-            let (tally, control) = (Tally::Owned(arena.slot(worker)), *arena.control());
-            Box::new(access.sink(tally, control, errors.clone()))
+        open_log: Box::new(move |tally| {
+            Box::new(opener.sink(tally, *arena.control(), log_errors.clone()))
         }),
     };
     let (architecture, user) = (config.architecture, found.user);
@@ -194,7 +192,7 @@ fn logs(
     config: &Config,
     arena: Arena<'static>,
     user: Option<&User>,
-) -> Result<(Rc<AccessLog>, ErrorLog), Failure> {
+) -> Result<(Arc<AccessLog>, ErrorLog), Failure> {
     let settings = config.settings();
     let owner = user.map(|user| Owner { uid: user.uid, gid: user.gid });
     let errors = ErrorLog::open(settings.text("log.error").into(), owner, Some(*arena.control()));
@@ -206,7 +204,7 @@ fn logs(
     });
     match (access, errors) {
         (Ok(access), Ok(errors)) => match user.map_or(Ok(0), |user| unwritable(settings, user)) {
-            Ok(0) => Ok((Rc::new(access), errors)),
+            Ok(0) => Ok((Arc::new(access), errors)),
             Ok(which) => Err(Failure::Configuration(unwritten(config, which))),
             Err(error) => Err(Failure::Work(format!("cannot try the logs: {error}"))),
         },
@@ -374,7 +372,7 @@ impl Prepared {
         self.env.site.boundary_key = u128::from(random()) << 64 | u128::from(random());
         let Self { env, architecture, ready, errors, .. } = &*self;
         // It begins with the root that this process has.
-        env.arena.slot(worker).set_root_generation(self.root.generation());
+        env.first_slot(worker).set_root_generation(self.root.generation());
         let worker_life = || {
             if !self.is_keeper()
                 && let Err(code) = self.become_user(format_args!("worker {worker}"))
@@ -535,7 +533,7 @@ impl<'a> Master<'a> {
             return;
         }
         for (worker, child) in self.children.iter().enumerate() {
-            let slot = self.prepared.env.arena.slot(worker);
+            let slot = self.prepared.env.first_slot(worker);
             let heartbeat_ms = child.as_ref().map(|_| slot.heartbeat_ms());
             let pid = child.as_ref().map_or(0, Child::pid);
             match self.silence.hear(worker, heartbeat_ms, now) {
@@ -701,7 +699,11 @@ impl<'a> Master<'a> {
         } else {
             worker..worker + 1
         };
-        ended.for_each(|at| self.prepared.env.arena.slot(at).settle(shared.is_some()));
+        let env = &self.prepared.env;
+        for share in &env.shares[ended] {
+            let slots: Vec<Slot<'_>> = share.slots.clone().map(|at| env.arena.slot(at)).collect();
+            Slot::settle(&slots, shared.is_some());
+        }
         if let Some(shared) = shared {
             self.unswept |= shared.crew.bury(worker) == Sweep::Later;
         }

@@ -193,7 +193,7 @@ impl RootWatch {
     fn send(&self, env: &Env, may: impl Fn(&Channel) -> bool) {
         for (worker, bell) in env.bells.iter().enumerate() {
             let channel = &self.channels[worker];
-            if env.arena.slot(worker).root_generation() != self.generation && may(channel) {
+            if env.first_slot(worker).root_generation() != self.generation && may(channel) {
                 // What cannot be sent now is sent with the next look.
                 let _ = channel.send(&self.generation.to_ne_bytes(), &[env.root.as_fd()]);
                 bell.ring();

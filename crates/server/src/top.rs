@@ -15,6 +15,7 @@ use regatta_sys::clock;
 use std::{
     fs,
     io::{self, IsTerminal, Write},
+    mem,
     path::PathBuf,
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -153,12 +154,16 @@ impl Server {
         let control = self.arena.control();
         let slots: Vec<SlotView<'_>> = self.arena.slots().collect();
         let used = slots.iter().enumerate().filter(|(_, slot)| slot.incarnation() > 0);
+        let mut last = 0;
         let workers = used.map(|(index, slot)| Worker {
             slot: index,
             pid: slot.pid(),
             incarnation: slot.incarnation(),
             heartbeat_age_ms: (at_ns / 1_000_000).saturating_sub(slot.heartbeat_ms()),
-            memory: Memory::of(slot.pid()),
+            // Of units that are threads of one process, the first has it.
+            memory: (mem::replace(&mut last, slot.pid()) != slot.pid())
+                .then(|| Memory::of(slot.pid()))
+                .flatten(),
             totals: Totals::of([*slot]),
         });
         let workers: Vec<Worker> = workers.collect();

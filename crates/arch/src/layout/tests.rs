@@ -236,6 +236,18 @@ fn helpers_do_not_open_files_for_a_crew() {
 }
 
 #[test]
+fn every_process_has_slots_of_its_own_for_its_units() {
+    let driver = Driver { slots: |_| 3, ..event::DRIVER };
+    let mut settings = Settings::defaults(driver.options);
+    let spec = driver.options.iter().find(|spec| spec.key == "event.processes").unwrap();
+    settings.set(spec, spec.kind.parse("2").unwrap()).unwrap();
+    let listen = ["127.0.0.1:80".parse().unwrap()];
+    let layout = Layout::plan(&driver, &settings, &listen, &[0], 1).unwrap();
+    let slots: Vec<_> = layout.shares.iter().map(|share| share.slots.clone()).collect();
+    assert_eq!((slots, layout.slots()), (vec![0..3, 3..6], 6));
+}
+
+#[test]
 fn connections_are_split_evenly() {
     let mut layout = plan(&[("event.processes", "3")], &["127.0.0.1:80"], &[0]).unwrap();
     layout.share_connections(11);

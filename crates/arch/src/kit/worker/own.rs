@@ -1,4 +1,4 @@
-//! What a worker has of its own before it serves: processors, log, root, a place in the arena.
+//! What a worker has of its own before it serves: processors, log, root, a slot in the arena.
 use super::{RootSource, Surroundings, Worker};
 use crate::{
     Env, WorkerLog,
@@ -7,18 +7,21 @@ use crate::{
         accept::{AcceptRules, Acceptor},
         shared_cache::SharedCache,
     },
+    layout::Share,
 };
 use regatta_metrics::Tally;
 use regatta_origin::{Cache, Scratch};
 use regatta_sys::{Root, StaticFile, affinity, crew::Member};
 use std::{os::fd::AsFd, process};
 
-/// What a worker has of its own, in the process that it will be.
+/// What a worker has of its own: a process, or a thread that is one of its units.
 #[expect(missing_debug_implementations, reason = "holds a log that need not have one")]
 pub struct Own<'a> {
     env: &'a Env,
-    /// Which worker it is.
-    number: usize,
+    /// Which process it is, or is of.
+    process: usize,
+    /// Which of its units.
+    unit: usize,
     /// Its root, which it replaces when the master sends another.
     pub root: &'a Root,
     /// Its counters.
@@ -28,26 +31,45 @@ pub struct Own<'a> {
 }
 
 impl<'a> Own<'a> {
-    /// Of worker `number`, which may be one of a crew, in this process.
+    /// Of a process that is one unit, and may be one of a crew; in this process.
     ///
     /// # Errors
     /// It cannot run where it should, or there are no descriptors left.
     pub fn new(
         env: &'a Env,
-        number: usize,
+        process: usize,
         member: Option<&'static Member>,
     ) -> Result<Self, String> {
-        let cpus = &env.shares[number].cpus;
-        if !cpus.is_empty() {
+        Self::unit(env, process, (0, 1), member)
+    }
+
+    /// Of one unit of so many of a process, in its thread: the first when the others have not been
+    /// started yet. If they are more than the slots of the process, they share these.
+    ///
+    /// # Errors
+    /// As [`Own::new`].
+    pub fn unit(
+        env: &'a Env,
+        process: usize,
+        (unit, units): (usize, usize),
+        member: Option<&'static Member>,
+    ) -> Result<Self, String> {
+        let Share { cpus, slots, .. } = &env.shares[process];
+        // Threads run where the one runs that starts them.
+        if unit == 0 && !cpus.is_empty() {
             affinity::pin(cpus)
                 .map_err(|error| format!("cannot run on processors {cpus:?}: {error}"))?;
         }
-        let slot = env.arena.slot(number);
-        slot.enter(process::id());
+        let slot = env.arena.slot(slots.start + unit % slots.len());
+        let shares = units > slots.len();
+        let tally = if shares { Tally::Striped(slot) } else { Tally::Owned(slot) };
+        if unit < slots.len() {
+            slot.enter(process::id());
+        }
         let log = match member {
-            None => (env.open_log)(number),
+            None => (env.open_log)(tally),
             Some(member) => member.acquire(|| {
-                let log = (env.open_log)(number);
+                let log = (env.open_log)(tally);
                 log.each_own(&mut |fd| member.own(fd));
                 log
             }),
@@ -63,7 +85,7 @@ impl<'a> Own<'a> {
             }
         };
         let scratch = Scratch::new(env.site.boundary_key);
-        Ok(Self { env, number, root, tally: Tally::Owned(slot), log, scratch })
+        Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 
     /// The worker, which looks into this cache; if others share it, it is given in both ways.
@@ -73,24 +95,29 @@ impl<'a> Own<'a> {
         rules: AcceptRules,
         stall_ns: u64,
     ) -> Worker<'w, S> {
-        let Self { env, number, .. } = *self;
+        let Self { env, process, unit, .. } = *self;
         let (log, scratch) = (&*self.log, &self.scratch);
         let around = Surroundings {
             cx: FileCx { site: &env.site, cache, tally: self.tally, log, scratch },
-            slot: env.arena.slot(number),
+            slot: self.tally.slot(),
             control: env.arena.control(),
-            bell: &env.bells[number],
+            bell: &env.bells[process],
             log,
             stall_ns,
             shared,
-            root: Some(RootSource { root: self.root, channel: &env.root_channels[number] }),
+            // One unit replaces it for all of its process, and clears the cache that they share.
+            root: (unit == 0)
+                .then(|| RootSource { root: self.root, channel: &env.root_channels[process] }),
         };
-        let mut acceptor = Acceptor::new(env.listeners(number), rules);
-        let own = &env.shares[number].listeners;
+        let mut acceptor = Acceptor::new(env.listeners(process), rules);
+        let own = &env.shares[process].listeners;
         let others = env.shares.iter().enumerate();
-        let others = others.filter(|(at, share)| *at != number && share.listeners == *own);
-        acceptor.others =
-            others.map(|(at, share)| (env.arena.slot(at), share.connections_max)).collect();
+        let others = others.filter(|(at, share)| *at != process && share.listeners == *own);
+        let each = |Share { slots, connections_max, .. }: &Share| {
+            let most = connections_max / slots.len();
+            slots.clone().map(move |at| (env.arena.slot(at), most))
+        };
+        acceptor.others = others.flat_map(|(_, share)| each(share)).collect();
         Worker::new(acceptor, around)
     }
 }
