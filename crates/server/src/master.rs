@@ -201,6 +201,7 @@ fn logs(
         format: settings.text("log.format").parse().unwrap_or(Format::Combined),
         owner,
         stall_ns: settings.number("event.stall_us") * 1000,
+        has_units: config.layout.shares.iter().any(|share| share.slots.len() > 1),
     });
     match (access, errors) {
         (Ok(access), Ok(errors)) => match user.map_or(Ok(0), |user| unwritable(settings, user)) {

@@ -23,7 +23,8 @@ const PATH: &str = "REGATTA_TEST_LOG";
 
 fn sink<'a>(arena: &Arena<'a>, path: &Path, format: Format) -> LogSink<'a> {
     let destination = Destination::Path(path.into());
-    let options = AccessLogOptions { destination, format, owner: None, stall_ns: 10_000_000 };
+    let (stall_ns, has_units) = (10_000_000, false);
+    let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units };
     let errors = ErrorLog::open(Destination::Off, None, None).expect("off cannot fail");
     let log = AccessLog::open(options).expect("the folder can be written to");
     log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors)

@@ -1,4 +1,4 @@
-//! The access log: opened by the master, written by the workers.
+//! The access log: made by the master, opened once by each process, written by all of its units.
 use super::{
     ErrorLog, Format, Level,
     file::{Destination, LogFault, LogFile, Owner, Written},
@@ -13,7 +13,7 @@ use std::{
     cell::{Cell, RefCell},
     io, mem,
     os::fd::BorrowedFd,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 /// A buffer that holds as many bytes is written.
@@ -37,14 +37,18 @@ pub struct AccessLogOptions {
     pub owner: Option<Owner>,
     /// A write that takes longer counts as a stall, nanoseconds.
     pub stall_ns: u64,
+    /// Each process has units beside each other that write to it.
+    pub has_units: bool,
 }
 
 /// The access log as the master has it: made, so that workers which may not make it can open it.
 #[derive(Debug)]
 pub struct AccessLog {
     options: AccessLogOptions,
-    /// Standard error; a file is opened by each worker.
+    /// Standard error; a file is opened by each process.
     stderr: Option<Arc<LogFile>>,
+    /// In a worker process, what its units write to.
+    process: OnceLock<Arc<Mutex<Process>>>,
 }
 
 impl AccessLog {
@@ -56,7 +60,8 @@ impl AccessLog {
         match LogFile::open(&options.destination, options.owner) {
             Ok(file) => {
                 let stderr = file.filter(|_| options.destination == Destination::Stderr);
-                Ok(Self { stderr: stderr.map(Arc::new), options })
+                let (stderr, process) = (stderr.map(Arc::new), OnceLock::new());
+                Ok(Self { options, stderr, process })
             }
             Err(fault) => Err(fault_of(&options.destination, fault)),
         }
@@ -83,9 +88,9 @@ impl AccessLog {
         self.stderr.clone()
     }
 
-    /// The log of one worker, to be made in that worker, after it has changed its user.
+    /// The log of one unit, to be made in its process, after that has changed its user.
     ///
-    /// The lines of a worker that may not open the file are dropped and counted.
+    /// The lines of a process that may not open the file are dropped and counted.
     #[must_use]
     pub fn sink<'a>(
         &self,
@@ -93,13 +98,47 @@ impl AccessLog {
         control: ControlView<'a>,
         errors: ErrorLog,
     ) -> LogSink<'a> {
-        let options = &self.options;
-        errors.tick();
-        let file = match &options.destination {
-            Destination::Path(_) => match LogFile::open(&options.destination, None) {
+        let AccessLogOptions { destination, format, stall_ns, has_units, .. } = &self.options;
+        let wants = *destination != Destination::Off;
+        let keeps = !has_units && matches!(tally, Tally::Owned(_));
+        let process = self.process.get_or_init(|| {
+            errors.tick();
+            let (file, generation) = (self.file(&errors), control.log_generation());
+            let lines = Lines::with_room(file.as_deref(), wants && !keeps);
+            Arc::new(Mutex::new(Process { file, torn: false, dropped: 0, generation, lines }))
+        });
+        let process = Arc::clone(process);
+        let front = {
+            let Process { file, generation, .. } = &*lock(&process);
+            let limits = file.as_ref().map_or(Limits::FILE, |file| file.limits());
+            RefCell::new(Front {
+                formatter: Formatter::new(*format, limits),
+                lines: Lines::with_room(file.as_deref(), wants && keeps),
+                generation: *generation,
+            })
+        };
+        LogSink {
+            wants,
+            keep_bytes_max: if keeps { BUFFER_BYTES_MAX } else { 0 },
+            tally,
+            control,
+            errors,
+            stall_ns: *stall_ns,
+            destination: destination.clone(),
+            faults: Faults::default(),
+            front,
+            process,
+        }
+    }
+
+    /// What this process writes to, if it can be opened.
+    fn file(&self, errors: &ErrorLog) -> Option<Arc<LogFile>> {
+        let AccessLogOptions { destination, .. } = &self.options;
+        match destination {
+            Destination::Path(_) => match LogFile::open(destination, None) {
                 Ok(own) => own.map(Arc::new),
                 Err(fault) => {
-                    let fault = fault_of(&options.destination, fault);
+                    let fault = fault_of(destination, fault);
                     errors.note(
                         Level::Error,
                         format_args!("lines are dropped until SIGUSR1 comes: {fault}"),
@@ -108,28 +147,6 @@ impl AccessLog {
                 }
             },
             Destination::Off | Destination::Stderr => self.stderr.clone(),
-        };
-        let wants = options.destination != Destination::Off;
-        let limits = file.as_ref().map_or(Limits::FILE, |file| file.limits());
-        let buffer_bytes = if wants { BUFFER_BYTES_MAX + limits.line_bytes_max() } else { 0 };
-        LogSink {
-            wants,
-            tally,
-            control,
-            errors,
-            stall_ns: options.stall_ns,
-            destination: options.destination.clone(),
-            faults: Faults::default(),
-            state: RefCell::new(State {
-                file,
-                formatter: Formatter::new(options.format, limits),
-                buffer: Vec::with_capacity(buffer_bytes),
-                lines: 0,
-                since: None,
-                torn: false,
-                dropped: 0,
-                generation: control.log_generation(),
-            }),
         }
     }
 }
@@ -138,21 +155,27 @@ fn fault_of(destination: &Destination, fault: io::Error) -> LogFault {
     LogFault { option: "log.access", destination: destination.clone(), fault }
 }
 
-/// The access log of one worker.
+/// The access log of one unit.
 ///
 /// Lines are kept until they fill [`BUFFER_BYTES_MAX`], are [`BUFFER_AGE_MS_MAX`] old at a
 /// [`tick`](WorkerLog::tick), or are [`flush`](WorkerLog::flush)ed. What the system does not take
 /// is dropped and counted; it is never waited for or kept.
+///
+/// A unit that is alone in its process keeps its lines to itself. Others hand over each line when
+/// it is whole: they are kept together, and whoever fills the buffer writes it.
 #[derive(Debug)]
 pub struct LogSink<'a> {
     wants: bool,
+    /// So many bytes of lines are handed over; 0 does so with each line.
+    keep_bytes_max: usize,
     tally: Tally<'a>,
     control: ControlView<'a>,
     errors: ErrorLog,
     stall_ns: u64,
     destination: Destination,
     faults: Faults,
-    state: RefCell<State>,
+    front: RefCell<Front>,
+    process: Arc<Mutex<Process>>,
 }
 
 /// When a file's fault was said last, and how many have come since.
@@ -169,23 +192,57 @@ impl Faults {
     }
 }
 
+/// What a unit has of its own.
 #[derive(Debug)]
-struct State {
+struct Front {
+    formatter: Formatter,
+    lines: Lines,
+    /// The generation of the file that its lines go to.
+    generation: u64,
+}
+
+/// What the units of a process have in common.
+#[derive(Debug)]
+struct Process {
     /// None if it cannot be opened.
     file: Option<Arc<LogFile>>,
-    formatter: Formatter,
-    /// Whole lines; before them an empty one if the last write left off within a line.
-    buffer: Vec<u8>,
-    /// Lines in the buffer.
-    lines: u64,
-    /// The tick that first saw them.
-    since: Option<Tick>,
     /// The last write left off within a line.
     torn: bool,
     /// Lines dropped since the last write that went well.
     dropped: u64,
     /// The generation of the open file.
     generation: u64,
+    /// What units have handed over.
+    lines: Lines,
+}
+
+fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {
+    // Whoever panicked while holding it left whole lines.
+    process.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lines that wait to be written.
+#[derive(Debug, Default)]
+struct Lines {
+    /// Whole lines; before them an empty one if the last write left off within a line.
+    bytes: Vec<u8>,
+    /// Lines in there.
+    count: u64,
+    /// The tick that first saw them.
+    since: Option<Tick>,
+}
+
+impl Lines {
+    fn with_room(file: Option<&LogFile>, wanted: bool) -> Self {
+        let limits = file.map_or(Limits::FILE, LogFile::limits);
+        let room = if wanted { BUFFER_BYTES_MAX + limits.line_bytes_max() } else { 0 };
+        Self { bytes: Vec::with_capacity(room), ..Self::default() }
+    }
+
+    /// True if they have waited for long enough.
+    fn is_old(&mut self, now: Tick) -> bool {
+        self.count > 0 && now.since(*self.since.get_or_insert(now)) >= BUFFER_AGE_MS_MAX
+    }
 }
 
 impl Log for LogSink<'_> {
@@ -197,13 +254,12 @@ impl Log for LogSink<'_> {
         if !self.wants {
             return;
         }
-        let mut state = self.state.borrow_mut();
-        let State { formatter, buffer, lines, .. } = &mut *state;
-        formatter.write(buffer, record);
-        *lines += 1;
+        let Front { formatter, lines, .. } = &mut *self.front.borrow_mut();
+        formatter.write(&mut lines.bytes, record);
+        lines.count += 1;
         self.tally.add(Counter::LogLines, 1);
-        if buffer.len() >= BUFFER_BYTES_MAX {
-            self.write(&mut state);
+        if lines.bytes.len() >= self.keep_bytes_max {
+            self.hand_over(lines);
         }
     }
 
@@ -225,29 +281,33 @@ impl Log for LogSink<'_> {
 
 impl WorkerLog for LogSink<'_> {
     fn tick(&self, now: Now) {
-        let mut state = self.state.borrow_mut();
-        if self.control.log_generation() != state.generation {
-            self.reopen(&mut state);
+        let front = &mut *self.front.borrow_mut();
+        if self.control.log_generation() != front.generation {
+            self.reopen(front);
         }
-        if state.lines > 0 {
-            let since = *state.since.get_or_insert(now.tick);
-            if now.tick.since(since) >= BUFFER_AGE_MS_MAX {
-                self.write(&mut state);
+        if front.lines.is_old(now.tick) {
+            self.hand_over(&mut front.lines);
+        }
+        if self.keep_bytes_max == 0 {
+            let mut process = lock(&self.process);
+            if process.lines.is_old(now.tick) {
+                self.write_kept(&mut process);
             }
         }
     }
 
     fn flush(&self) {
-        self.write(&mut self.state.borrow_mut());
+        self.hand_over(&mut self.front.borrow_mut().lines);
+        self.write_kept(&mut lock(&self.process));
     }
 
     fn is_due(&self) -> bool {
-        self.control.log_generation() != self.state.borrow().generation
+        self.control.log_generation() != self.front.borrow().generation
     }
 
     fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>)) {
-        let state = self.state.borrow();
-        state.file.as_ref().and_then(|file| file.own()).into_iter().for_each(&mut *each);
+        let process = lock(&self.process);
+        process.file.as_ref().and_then(|file| file.own()).into_iter().for_each(&mut *each);
         self.errors.each_own(each);
     }
 }
@@ -259,22 +319,49 @@ impl Drop for LogSink<'_> {
 }
 
 impl LogSink<'_> {
-    /// What is in the buffer belongs to the old file.
-    fn reopen(&self, state: &mut State) {
-        self.write(state);
-        state.generation = self.control.log_generation();
-        self.errors.tick();
+    /// Has this unit's lines written: now if it has kept them, else with those of others.
+    fn hand_over(&self, lines: &mut Lines) {
+        let process = &mut *lock(&self.process);
+        if self.keep_bytes_max > 0 {
+            return self.write(process, lines);
+        }
+        process.lines.bytes.append(&mut lines.bytes);
+        process.lines.count += mem::take(&mut lines.count);
+        if process.lines.bytes.len() >= BUFFER_BYTES_MAX {
+            self.write_kept(process);
+        }
+    }
+
+    /// What is in the buffers belongs to the old file.
+    fn reopen(&self, front: &mut Front) {
+        self.hand_over(&mut front.lines);
+        let process = &mut *lock(&self.process);
+        let generation = self.control.log_generation();
+        if process.generation != generation {
+            self.write_kept(process);
+            process.generation = generation;
+            self.errors.tick();
+            self.renew(process);
+        }
+        if let Some(file) = &process.file {
+            front.formatter.set_limits(file.limits());
+        }
+        if !process.torn {
+            front.lines.bytes.clear();
+        }
+        front.generation = generation;
+    }
+
+    /// Opens the file anew.
+    fn renew(&self, process: &mut Process) {
         if !self.wants || !matches!(self.destination, Destination::Path(_)) {
             return;
         }
         match LogFile::open(&self.destination, None) {
             Ok(file) => {
-                if let Some(file) = &file {
-                    state.formatter.set_limits(file.limits());
-                }
-                state.file = file.map(Arc::new);
-                state.torn = false;
-                state.buffer.clear();
+                process.file = file.map(Arc::new);
+                process.torn = false;
+                process.lines.bytes.clear();
             }
             Err(fault) => {
                 let fault = fault_of(&self.destination, fault);
@@ -283,15 +370,21 @@ impl LogSink<'_> {
         }
     }
 
-    fn write(&self, state: &mut State) {
-        state.since = None;
-        let lines = mem::take(&mut state.lines);
-        if lines == 0 {
+    /// Writes what units have handed over.
+    fn write_kept(&self, process: &mut Process) {
+        let mut lines = mem::take(&mut process.lines);
+        self.write(process, &mut lines);
+        process.lines = lines;
+    }
+
+    fn write(&self, process: &mut Process, lines: &mut Lines) {
+        lines.since = None;
+        if mem::take(&mut lines.count) == 0 {
             return;
         }
         let start_ns = clock::nanos();
-        let written = match &state.file {
-            Some(file) => file.write(&state.buffer),
+        let written = match &process.file {
+            Some(file) => file.write(&lines.bytes),
             None => Written { bytes: 0, calls: 0, fault: Some(io::ErrorKind::NotFound.into()) },
         };
         let took_ns = clock::nanos().saturating_sub(start_ns);
@@ -301,14 +394,14 @@ impl LogSink<'_> {
             self.tally.add(Counter::StallLog, 1);
             self.tally.add(Counter::StallLogNs, took_ns);
         }
-        self.after(state, &written);
+        self.after(process, &mut lines.bytes, &written);
     }
 
     /// Drops what was not written, and says so once until writing goes well again.
-    fn after(&self, state: &mut State, written: &Written) {
+    fn after(&self, process: &mut Process, buffer: &mut Vec<u8>, written: &Written) {
         if let Some(fault) = &written.fault {
             // That it is not open has been said.
-            if state.dropped == 0 && state.file.is_some() {
+            if process.dropped == 0 && process.file.is_some() {
                 self.errors.note(
                     Level::Error,
                     format_args!(
@@ -317,23 +410,23 @@ impl LogSink<'_> {
                     ),
                 );
             }
-            let rest = &state.buffer[written.bytes..];
+            let rest = &buffer[written.bytes..];
             let mut dropped = rest.iter().filter(|&&byte| byte == b'\n').count() as u64;
             if written.bytes == 0 {
                 // The line feed that ends a torn line is no line.
-                dropped -= u64::from(state.torn);
+                dropped -= u64::from(process.torn);
             } else {
-                let lines = &state.buffer[..written.bytes];
+                let lines = &buffer[..written.bytes];
                 let whole = lines.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
                 let torn = (lines.len() - whole) as u64;
-                let file = state.file.as_ref();
-                state.torn = torn > 0 && !file.is_some_and(|file| file.take_back(torn));
+                let file = process.file.as_ref();
+                process.torn = torn > 0 && !file.is_some_and(|file| file.take_back(torn));
             }
-            state.dropped += dropped;
+            process.dropped += dropped;
             self.tally.add(Counter::LogDropped, dropped);
         } else {
-            state.torn = false;
-            let dropped = mem::take(&mut state.dropped);
+            process.torn = false;
+            let dropped = mem::take(&mut process.dropped);
             if dropped > 0 {
                 self.errors.note(
                     Level::Notice,
@@ -344,9 +437,9 @@ impl LogSink<'_> {
                 );
             }
         }
-        state.buffer.clear();
-        if state.torn {
-            state.buffer.push(b'\n');
+        buffer.clear();
+        if process.torn {
+            buffer.push(b'\n');
         }
     }
 }
@@ -375,15 +468,16 @@ mod tests {
             format: Format::Common,
             owner: None,
             stall_ns: 10_000_000,
+            has_units: false,
         };
         let log = AccessLog::open(options).expect("/dev/null exists");
         let sink = log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors);
-        let mut state = sink.state.borrow_mut();
+        let (mut process, mut buffer) = (lock(&sink.process), Vec::new());
         let mut write = |lines: &[u8], bytes| {
-            state.buffer.extend_from_slice(lines);
+            buffer.extend_from_slice(lines);
             let fault = Some(io::ErrorKind::StorageFull.into());
-            sink.after(&mut state, &Written { bytes, calls: 1, fault });
-            (state.buffer.clone(), state.dropped)
+            sink.after(&mut process, &mut buffer, &Written { bytes, calls: 1, fault });
+            (buffer.clone(), process.dropped)
         };
         assert_eq!(write(b"one\ntwo\nthree\n", 6), (b"\n".to_vec(), 2));
         assert_eq!(write(b"four\n", 0), (b"\n".to_vec(), 3));

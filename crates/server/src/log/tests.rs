@@ -16,6 +16,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::AtomicU64,
+    thread,
 };
 
 /// A folder of a test's own, gone with the value.
@@ -72,7 +73,8 @@ fn line(format: Format, record: &Record<'_>) -> String {
 
 fn options(path: &Path, format: Format) -> AccessLogOptions {
     let destination = Destination::Path(path.into());
-    AccessLogOptions { destination, format, owner: None, stall_ns: 10_000_000 }
+    let (stall_ns, has_units) = (10_000_000, false);
+    AccessLogOptions { destination, format, owner: None, stall_ns, has_units }
 }
 
 fn sink(arena: &Arena<'static>, path: &Path, errors: &Path) -> LogSink<'static> {
@@ -442,6 +444,90 @@ fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
     assert_eq!(fs::read_to_string(&path).unwrap(), line(Format::Combined, &record()));
     let said = fs::read_to_string(folder.file("error")).unwrap();
     assert!(said.ends_with("goes well again; 6 lines were dropped\n"), "{said}");
+}
+
+/// A log that several units of one process write to, and its errors.
+fn beside_each_other(arena: &Arena<'static>, path: &Path, errors: &Path) -> (AccessLog, ErrorLog) {
+    let control = arena.view().control();
+    let errors = ErrorLog::open(Destination::Path(errors.into()), None, Some(control)).unwrap();
+    let options = AccessLogOptions { has_units: true, ..options(path, Format::Combined) };
+    (AccessLog::open(options).unwrap(), errors)
+}
+
+#[test]
+fn lines_of_units_are_whole_in_one_file_also_when_it_is_opened_anew() {
+    const UNITS: usize = 8;
+    const LINES: usize = 2_000;
+    let (folder, arena) = (Folder::new("units"), arena());
+    let (path, old) = (folder.file("access"), folder.file("access.1"));
+    let (log, errors) = beside_each_other(&arena, &path, &folder.file("error"));
+    let unit = |unit: usize| {
+        let sink = log.sink(Tally::Striped(arena.slot(0)), arena.view().control(), errors.clone());
+        for number in 0..LINES {
+            let target = format!("/{unit}/{number}/{}", "x".repeat(number % 300));
+            sink.record(&Record { target: target.as_bytes(), ..record() });
+            if unit == 0 && number == LINES / 2 {
+                fs::rename(&path, &old).unwrap();
+                arena.control().reopen_logs();
+            }
+            sink.tick(at(1));
+        }
+    };
+    thread::scope(|scope| {
+        for number in 0..UNITS {
+            scope.spawn(move || unit(number));
+        }
+    });
+    let all = [&old, &path].map(|path| fs::read_to_string(path).unwrap()).concat();
+    let mut next = [0; UNITS];
+    for line in all.lines() {
+        let (head, rest) = line.split_once("\"GET /").unwrap();
+        assert!(head.starts_with("192.0.2.7 - - [") && rest.ends_with(" complete 3"), "{line}");
+        let mut parts = rest.split([' ', '/']);
+        let mut number = || parts.next().unwrap().parse::<usize>().unwrap();
+        let (unit, number) = (number(), number());
+        assert_eq!(parts.next().unwrap().len(), number % 300, "{line}");
+        assert_eq!(number, next[unit], "lines of a unit are in its order, and none is missing");
+        next[unit] += 1;
+    }
+    assert_eq!(next, [LINES; UNITS]);
+    assert!(!fs::read_to_string(&path).unwrap().is_empty());
+    let counters = counters(&arena);
+    assert_eq!(counters.get(Counter::LogLines), (UNITS * LINES) as u64);
+    assert_eq!(counters.get(Counter::LogBytes), all.len() as u64);
+    assert_eq!(counters.get(Counter::LogDropped), 0);
+    assert_eq!(fs::metadata(folder.file("error")).unwrap().len(), 0);
+}
+
+#[test]
+fn a_unit_that_says_nothing_does_not_keep_the_lines_of_another() {
+    let (folder, arena) = (Folder::new("beside"), arena());
+    let path = folder.file("access");
+    let (log, errors) = beside_each_other(&arena, &path, &folder.file("error"));
+    let unit = || log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors.clone());
+    let (one, other) = (unit(), unit());
+    one.record(&record());
+    other.tick(at(0));
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    other.tick(at(BUFFER_AGE_MS_MAX));
+    assert_eq!(fs::read_to_string(&path).unwrap(), line(Format::Combined, &record()));
+    assert_eq!(counters(&arena).get(Counter::LogWrites), 1);
+}
+
+#[test]
+fn a_full_disk_drops_the_lines_of_all_units_and_is_reported_once() {
+    let (folder, arena) = (Folder::new("full-units"), arena());
+    let disk = folder.file("disk");
+    symlink("/dev", &disk).unwrap();
+    let (log, errors) = beside_each_other(&arena, &disk.join("full"), &folder.file("error"));
+    let unit = || log.sink(Tally::Owned(arena.slot(0)), arena.view().control(), errors.clone());
+    let (one, other) = (unit(), unit());
+    for sink in [&one, &other, &one] {
+        sink.record(&record());
+        sink.flush();
+    }
+    assert_eq!(counters(&arena).get(Counter::LogDropped), 3);
+    assert_eq!(fs::read_to_string(folder.file("error")).unwrap().lines().count(), 1);
 }
 
 #[test]
