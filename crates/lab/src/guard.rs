@@ -107,7 +107,12 @@ machine.server_cpus = "0"
         assert!(check("", |_, _| {}).is_empty());
         broken("", "the generator was late (p99)", |found, _| found.lag.record(7_000_000));
         broken("", "the generator was busy: 95.00 %, over 90.00 %", |found, _| {
-            found.workers = vec![Health { wall_ns: 1_000, cpu_ns: 950, ..Health::default() }];
+            found.workers = vec![Health {
+                wall_ns: 1_000,
+                available_ns: 1_000,
+                cpu_ns: 950,
+                ..Health::default()
+            }];
         });
         broken("", "the hypervisor took time", |_, seen| seen.steal = 0.03);
         broken("", "others used the server's processor", |_, seen| seen.foreign = 0.2);

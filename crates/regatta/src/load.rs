@@ -111,6 +111,11 @@ pub(crate) struct Load {
     /// Take so many addresses of 127.0.0.0/8 as sources when the server is there; 0: decide.
     #[arg(long, default_value_t = 0)]
     spread: u32,
+    /// Hold this share of the processor: for a load on the server's own processor. It spins while
+    /// it has nothing to do, so that the server has exactly the rest; best with a real-time
+    /// priority (`chrt -f 1 regatta load ...`).
+    #[arg(long, value_name = "PERCENT")]
+    share: Option<u32>,
     /// Speed at which each connection reads, bit/s, 0 for no limit; the workload's, or none.
     #[arg(long, value_name = "BIT/S")]
     line: Option<u64>,
@@ -194,6 +199,7 @@ impl Load {
             pin: self.pin,
             sources: self.sources,
             spread: self.spread,
+            share: self.share,
             line_bits_per_s: self.line,
             seed: self.seed,
             slo: self.slo,

@@ -5,13 +5,10 @@
 
 use super::keeper::{die_with_keeper, is_abandoned, order, say};
 use super::simdisk::{now_ns, sleep_until};
+use regatta_load::engine::PERIOD_NS;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How often the share is taken, ns. No tick of the kernel (1, 3 1/3, 4 or 10 ms) is a multiple of
-/// it or nearly so: `/proc/stat` counts whoever runs at a tick, and with 0.5 ms that was for whole
-/// trials the task, or never.
-const PERIOD_NS: u64 = 514_137;
 /// How often the process looks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(200);
 

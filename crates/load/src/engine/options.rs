@@ -1,6 +1,7 @@
 //! What a load is asked to be: plain values, checked all at once.
 
 use super::arrivals::{Arrivals, Rate};
+use super::held::PERCENT;
 use super::slo::Slo;
 use crate::workload::alter::Altered;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -111,6 +112,10 @@ pub struct LoadOptions {
     pub sources: Vec<IpAddr>,
     /// Take so many addresses of 127.0.0.0/8 as sources when the server is there; 0: decide.
     pub spread: u32,
+    /// The share of its processor that each thread holds, per cent, for a load on the server's own
+    /// processor: it spins while it has nothing to do, and sleeps for the rest. `None`: it takes
+    /// what it needs.
+    pub share: Option<u32>,
     /// Speed at which each connection reads, bit/s; 0 and `None`: as fast as it comes. A session's
     /// own hint goes first.
     pub line_bits_per_s: Option<u64>,
@@ -168,6 +173,7 @@ impl LoadOptions {
             pin: Vec::new(),
             sources: Vec::new(),
             spread: 0,
+            share: None,
             line_bits_per_s: None,
             seed: 1,
             slo: None,
@@ -198,6 +204,10 @@ impl LoadOptions {
         }
         if self.idle.is_some_and(|idle| idle > CONNECTIONS_MAX) {
             problems.push(format!("idle connections are at most {CONNECTIONS_MAX}"));
+        }
+        if self.share.is_some_and(|share| !PERCENT.contains(&share)) {
+            let (least, most) = (PERCENT.start(), PERCENT.end());
+            problems.push(format!("a share is {least} to {most} per cent"));
         }
         if self.count == Some(0) {
             problems.push("a count is at least 1".to_owned());
@@ -344,7 +354,8 @@ mod tests {
         options.slo = Some("p99<x".to_owned());
         options.fields.push(("A\r\nB".to_owned(), String::new()));
         options.threads = 2_000;
-        assert_eq!(options.problems().len(), 7, "{:#?}", options.problems());
+        options.share = Some(100);
+        assert_eq!(options.problems().len(), 8, "{:#?}", options.problems());
         let rate = Rate::constant(1.0);
         let open = Model::Open { rate, connections_max: None };
         assert!(LoadOptions::new("http://127.0.0.1:1/", open).problems().is_empty());

@@ -283,8 +283,8 @@ impl Outcome {
     /// from one.
     pub fn busiest(&self) -> (f64, f64) {
         let shares = self.workers.iter().map(|health| {
-            let cpu = share(health.cpu_ns, health.wall_ns);
-            (cpu, share(health.cpu_ns + health.kept_ns, health.wall_ns))
+            let cpu = share(health.cpu_ns, health.available_ns);
+            (cpu, share(health.cpu_ns + health.kept_ns, health.available_ns))
         });
         shares.fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a })
     }

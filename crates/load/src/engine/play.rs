@@ -4,6 +4,7 @@ use super::arrivals::Arrival;
 use super::coming::Coming;
 use super::core::{Broken, ConnId, Core};
 use super::exchange::{Reply, Step};
+use super::held::Held;
 use super::number::NS_PER_S;
 use super::tally::Second;
 use super::timers::Alarm;
@@ -64,13 +65,12 @@ pub(super) fn run<P: Play>(
     std::thread::sleep(Duration::from_nanos(early));
     core.now = clock::nanos();
     (core.from, core.until) = (times.from, times.until);
-    let mut turn = Turn::new(times);
+    let mut turn = Turn::new(times, Held::new(core.plan.options.share));
     play.begin(core);
     while !turn.is_over(core, play, stop, tell) {
         let due = if core.ending { u64::MAX } else { due(play) };
         let next = due.min(core.timers.next()).min(turn.next(core));
-        let wait = next.saturating_sub(clock::nanos()).min(WAIT_NS_MAX);
-        let changes = core.poll.wait(Some(Duration::from_nanos(wait)))?;
+        let changes = turn.held.wait(&mut core.poll, next.min(core.now + WAIT_NS_MAX))?;
         core.now = clock::nanos();
         for at in 0..changes {
             let change = core.poll.change(at);
@@ -138,15 +138,16 @@ struct Turn {
     times: Times,
     drain_until: u64,
     second_end: u64,
-    /// Processor time and time kept from the processor at the measurement's start.
+    held: Held,
+    /// Processor time that was used and time kept from the processor at the measurement's start.
     before: Option<(u64, u64)>,
     cpu_told: u64,
 }
 
 impl Turn {
-    fn new(times: Times) -> Self {
+    fn new(times: Times, held: Held) -> Self {
         let second_end = times.start + NS_PER_S;
-        Self { times, drain_until: u64::MAX, second_end, before: None, cpu_told: 0 }
+        Self { times, drain_until: u64::MAX, second_end, held, before: None, cpu_told: 0 }
     }
 
     /// When it has something to do again.
@@ -154,6 +155,11 @@ impl Turn {
         let end = if core.ending { self.drain_until } else { core.until };
         let from = if self.before.is_none() { self.times.from } else { u64::MAX };
         self.second_end.min(end).min(from)
+    }
+
+    /// Processor time of this thread without that in which it held its share for nothing.
+    fn used_nanos(&self) -> u64 {
+        thread::cpu_nanos().saturating_sub(self.held.spun_ns)
     }
 
     /// Does what is due, and says whether the run is over.
@@ -166,7 +172,7 @@ impl Turn {
     ) -> bool {
         core.now = clock::nanos();
         if self.before.is_none() && core.now >= self.times.from {
-            self.before = Some((thread::cpu_nanos(), kept_nanos()));
+            self.before = Some((self.used_nanos(), kept_nanos()));
         }
         while core.now >= self.second_end {
             self.tell_second(core, play, tell);
@@ -196,10 +202,12 @@ impl Turn {
     fn end(&mut self, core: &mut Core<'_>) {
         core.ending = true;
         core.until = core.until.min(core.now);
+        let used = self.used_nanos();
         let health = &mut core.tally.health;
         health.wall_ns = core.until.saturating_sub(core.from);
+        health.available_ns = self.held.available_ns(health.wall_ns);
         if let Some((cpu, kept)) = self.before {
-            health.cpu_ns = thread::cpu_nanos() - cpu;
+            health.cpu_ns = used.saturating_sub(cpu);
             health.kept_ns = kept_nanos().saturating_sub(kept);
         }
     }
@@ -215,8 +223,9 @@ impl Turn {
         second.in_flight = core.in_flight;
         second.connections = core.open;
         second.sessions = play.sessions();
-        let cpu = thread::cpu_nanos();
-        second.cpu_ns = cpu - core::mem::replace(&mut self.cpu_told, cpu);
+        let cpu = self.used_nanos();
+        let told = core::mem::replace(&mut self.cpu_told, cpu);
+        second.cpu_ns = cpu.saturating_sub(told);
         self.second_end += NS_PER_S;
         tell(second);
     }

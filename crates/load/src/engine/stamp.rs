@@ -246,7 +246,8 @@ mod tests {
         (tally.offered, tally.verified) = (10_000, 10_000);
         tally.lag.record(20_000);
         let wall_ns = 10_000_000_000;
-        tally.health = Health { wall_ns, cpu_ns: wall_ns / 2, ..Health::default() };
+        tally.health =
+            Health { wall_ns, available_ns: wall_ns, cpu_ns: wall_ns / 2, ..Health::default() };
         let times = Times { start: 0, from: 0, until: wall_ns };
         let mut outcome = Outcome::new(&plan, &[tally], &[], times, Kernel::default(), false);
         let row = |second| Row {

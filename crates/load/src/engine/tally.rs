@@ -115,7 +115,9 @@ impl Lines {
 pub struct Health {
     /// Length of the measurement, nanoseconds.
     pub wall_ns: u64,
-    /// Processor time in it, nanoseconds.
+    /// What of it was the thread's, nanoseconds: all, or the share of its processor that it held.
+    pub available_ns: u64,
+    /// Processor time in it, nanoseconds, without that in which a held share was not needed.
     pub cpu_ns: u64,
     /// Time in it that the thread was ready to run and did not, nanoseconds.
     pub kept_ns: u64,
@@ -324,6 +326,7 @@ impl Sessions {
 impl Health {
     fn add(&mut self, other: &Self) {
         self.wall_ns += other.wall_ns;
+        self.available_ns += other.available_ns;
         self.cpu_ns += other.cpu_ns;
         self.kept_ns += other.kept_ns;
         self.descriptors_refused += other.descriptors_refused;

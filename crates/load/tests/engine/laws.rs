@@ -45,7 +45,7 @@ fn exponential(number: u64, mean_ms: f64) -> f64 {
 
 /// Poisson arrivals at a single server: times as Lindley's recursion gives them for this very
 /// schedule, so that no sampling error hides anything.
-fn queue_is_found_again(service_ms: fn(u64) -> f64) -> Result<(), String> {
+fn queue_is_found_again(service_ms: fn(u64) -> f64, share: Option<u32>) -> Result<(), String> {
     let queue = Queue::new();
     let server = Server::new(move |asked| {
         let service = Duration::from_secs_f64(service_ms(asked.number) / 1e3);
@@ -55,7 +55,7 @@ fn queue_is_found_again(service_ms: fn(u64) -> f64) -> Result<(), String> {
     let model = Model::Open { rate: rate.clone(), connections_max: None };
     let arrivals = Arrivals::Poisson;
     let duration = Some(ms(1_200));
-    let options = LoadOptions { arrivals, duration, ..options(&server.url("/"), model) };
+    let options = LoadOptions { arrivals, duration, share, ..options(&server.url("/"), model) };
     let expected = lindley(&options, &rate, service_ms);
     let outcome = load(&options);
     if outcome.offered != expected.len() as u64 {
@@ -67,8 +67,9 @@ fn queue_is_found_again(service_ms: fn(u64) -> f64) -> Result<(), String> {
 /// One after the other: each is enough for the machine.
 #[test]
 fn an_m_d_1_and_an_m_m_1_queue() {
-    attempts("M/D/1", || queue_is_found_again(|_| 10.0));
-    attempts("M/M/1", || queue_is_found_again(|number| exponential(number, 10.0)));
+    attempts("M/D/1", || queue_is_found_again(|_| 10.0, None));
+    attempts("M/D/1, a share held", || queue_is_found_again(|_| 10.0, Some(50)));
+    attempts("M/M/1", || queue_is_found_again(|number| exponential(number, 10.0), None));
 }
 
 /// The recursion itself, over 300,000 arrivals of the generator's schedule, against the formulas
