@@ -52,6 +52,9 @@ choice! {
     }
 }
 
+/// Addresses that a server listens on at most: a connection has one byte for its listener.
+pub const ADDRESSES_MAX: usize = 256;
+
 /// A listening socket to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketPlan {

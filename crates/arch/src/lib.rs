@@ -20,7 +20,7 @@ use layout::Share;
 use options::Settings;
 use regatta_metrics::{Arena, Slot, Tally};
 use regatta_op::{Now, Op};
-use regatta_origin::{Conn, Exchange, Log, NoLog, Site};
+use regatta_origin::{Exchange, Link, Links, Log, NoLog, Site};
 use regatta_sys::{Bell, OpenRules, Root, StaticFile, channel::Channel};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -28,7 +28,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 // process are given the same surroundings.
 const fn assert_send<T: Send>() {}
 const fn assert_sync<T: Sync>() {}
-const _: () = assert_send::<(Conn<StaticFile>, Exchange<StaticFile>, Op<StaticFile>)>();
+const _: () = assert_send::<(Link<StaticFile>, Exchange<StaticFile>, Op<StaticFile>)>();
 const _: () = assert_send::<drive::step::ReadySlot>();
 const _: () = assert_sync::<Env>();
 
@@ -68,6 +68,8 @@ pub struct Env {
     pub rules: OpenRules,
     /// The site: limits, deadlines, content and caching rules.
     pub site: Site,
+    /// What is spoken on which listener.
+    pub links: Box<dyn Links<StaticFile> + Sync>,
     /// Counters and the control words.
     pub arena: Arena<'static>,
     /// One bell per process.

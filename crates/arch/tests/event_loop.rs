@@ -13,7 +13,7 @@ use regatta_arch::{
 };
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::Now;
-use regatta_origin::{LocalCache, Log, NoLog, Record, Scratch, Site};
+use regatta_origin::{ClearHttp1, LocalCache, Log, NoLog, Record, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root,
     alloc_count::{Counting, allocations},
@@ -87,7 +87,8 @@ fn serve(
     let mut disk = InlineDisk(Below { root: &root, rules: OpenRules::default() });
     let (cache, scratch) = (LocalCache::new(&site.caching, 7), Scratch::new(7));
     let slot = arena.slot(0);
-    let cx = FileCx { site, cache: &cache, tally: Tally::Owned(slot), log, scratch: &scratch };
+    let (cache, tally, scratch) = (&cache, Tally::Owned(slot), &scratch);
+    let cx = FileCx { site, cache, tally, log, scratch, links: &ClearHttp1 };
     let around = Surroundings {
         cx,
         slot,

@@ -10,7 +10,7 @@ use regatta_arch::{
     options::{Kind, OptionSpec, Settings},
 };
 use regatta_metrics::{Arena, Counter};
-use regatta_origin::{NoLog, Site};
+use regatta_origin::{ClearHttp1, NoLog, Site};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
     channel::Channel,
@@ -238,6 +238,7 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
         root_channels: vec![Channel::pair().unwrap().0],
         rules: OpenRules::default(),
         site,
+        links: Box::new(ClearHttp1),
         arena: Arena::create(shared.words(), 1),
         bells: vec![Bell::new().unwrap()],
         shares: vec![Share {

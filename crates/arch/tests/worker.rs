@@ -16,7 +16,7 @@ use regatta_arch::{
 };
 use regatta_metrics::{Arena, Counter, Phase, Tally};
 use regatta_op::{CloseReason, Done, Op};
-use regatta_origin::{Cache, LocalCache, NoLog, Scratch, Site};
+use regatta_origin::{Cache, ClearHttp1, LocalCache, NoLog, Protocol as _, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
     socket::{ListenSpec, Mode, listen, local_addr},
@@ -215,7 +215,7 @@ impl Place {
         let (site, scratch, log) = (&self.site, &Scratch::new(7), &NoLog);
         let slot = self.arena.slot(worker);
         let around = Surroundings {
-            cx: FileCx { site, cache, tally: Tally::Owned(slot), log, scratch },
+            cx: FileCx { site, cache, tally: Tally::Owned(slot), log, scratch, links: &ClearHttp1 },
             slot,
             control: self.arena.control(),
             bell: &self.bell,

@@ -1,5 +1,5 @@
 //! What connections and exchanges may consult besides themselves.
-use crate::{Cache, Log, Scratch, Site};
+use crate::{Cache, Links, Log, Scratch, Site};
 use core::fmt;
 use regatta_metrics::Tally;
 
@@ -17,6 +17,8 @@ pub struct Cx<'a, F> {
     pub log: &'a dyn Log,
     /// The worker's buffers.
     pub scratch: &'a Scratch<F>,
+    /// What is spoken on which listener.
+    pub links: &'a dyn Links<F>,
 }
 
 impl<F> Clone for Cx<'_, F> {

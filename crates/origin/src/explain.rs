@@ -1,7 +1,7 @@
 //! The decisions behind one response, in words: for `regatta explain`.
 use crate::{
-    CachingRules, Cx, Exchange, FileReply, LocalCache, NoLog, Refusal, Reply, Request, Scratch,
-    Site, Step, Supply,
+    CachingRules, ClearHttp1, Cx, Exchange, FileReply, LocalCache, NoLog, Refusal, Reply, Request,
+    Scratch, Site, Step, Supply,
     h1::{
         course::{After, Announced, Course, head_limits},
         reply::{Persistence, Terms},
@@ -129,7 +129,14 @@ impl<F: File> Explainer<'_, F> {
         let site = Site { caching, ..self.site.clone() };
         let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
         let tally = Tally::Owned(Arena::create(&words, 1).slot(0));
-        let cx = Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: self.scratch };
+        let cx = Cx {
+            site: &site,
+            cache: &cache,
+            tally,
+            log: &NoLog,
+            scratch: self.scratch,
+            links: &ClearHttp1,
+        };
         let mut exchange = Exchange::default();
         let mut step = exchange.start(request, self.now, &cx);
         loop {

@@ -1,6 +1,6 @@
 //! One connection of a static origin server, without I/O.
 //!
-//! [`Conn`] hands out [`regatta_op::Op`] values and is told their outcome; it decides everything
+//! A [`Link`] hands out [`regatta_op::Op`] values and is told their outcome; it decides everything
 //! that HTTP has a say in, and performs nothing. Time enters as an argument and randomness as a
 //! seed, so the same input gives the same output.
 //!
@@ -17,6 +17,7 @@ mod entry;
 mod exchange;
 mod explain;
 mod h1;
+mod link;
 mod pack;
 mod plan;
 mod record;
@@ -24,7 +25,7 @@ mod refusal;
 mod request;
 mod resolve;
 mod scratch;
-mod sieve;
+pub mod sieve;
 mod site;
 mod sweep;
 mod table;
@@ -37,12 +38,13 @@ pub use entry::{Body, Coded, Representation};
 pub use exchange::{Exchange, FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
 pub use h1::conn::Conn;
+pub use link::{ClearHttp1, Link, Links, Protocol};
 pub use pack::{CODINGS, packed_alike};
 pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
 pub use refusal::Refusal;
 pub use request::{Destination, Request};
 pub use scratch::Scratch;
-pub use sieve::{Cost, Link, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Totals, Use};
+pub use sieve::{Cost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Totals, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, READ_BYTES_MAX, Site,
 };

@@ -6,11 +6,13 @@ use core::ops::Range;
 use regatta_http::h1::{RequestHead, Version};
 use regatta_op::{Now, Tick};
 
-/// Who is at the other end, in 18 bytes: an IPv4 address is kept in its IPv4-mapped form.
+/// Who is at the other end, and where it came in, in 19 bytes: an IPv4 address is kept in its
+/// IPv4-mapped form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     address: [u8; 16],
-    port: u16,
+    port: [u8; 2],
+    listener: u8,
 }
 
 impl From<SocketAddr> for Peer {
@@ -19,15 +21,27 @@ impl From<SocketAddr> for Peer {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
         };
-        Self { address: octets, port: address.port() }
+        Self { address: octets, port: address.port().to_ne_bytes(), listener: 0 }
     }
 }
 
 impl Peer {
+    /// The same, at another than the first of the worker's listeners.
+    #[must_use]
+    pub const fn at(self, listener: u8) -> Self {
+        Self { listener, ..self }
+    }
+
+    /// Which of the worker's listeners the connection came to.
+    #[must_use]
+    pub const fn listener(self) -> u8 {
+        self.listener
+    }
+
     /// The address; an IPv4-mapped one comes back as IPv4.
     #[must_use]
     pub fn address(self) -> SocketAddr {
-        SocketAddr::new(Ipv6Addr::from(self.address).to_canonical(), self.port)
+        SocketAddr::new(Ipv6Addr::from(self.address).to_canonical(), u16::from_ne_bytes(self.port))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a cache in memory of its own holds: a hash table of names, queues, and what all takes.
 use crate::{
-    CachingRules, Cost, Entry, Link, Lock, Locks, Lookup, Queue as _, Rank, Representation, Totals,
-    Use, sieve,
+    CachingRules, Cost, Entry, Lock, Locks, Lookup, Queue as _, Rank, Representation, Totals, Use,
+    sieve::{self, Link},
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::{mem, sync::atomic::AtomicU64};

@@ -3,7 +3,7 @@
 
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Coding, Done, File, FileId, Modified, Now, Op, OpenFault, OpenReq, Opened, Tick};
-use regatta_origin::{Conn, Cx, LocalCache, Log, Record, Scratch, Site};
+use regatta_origin::{ClearHttp1, Cx, Link, LocalCache, Log, Protocol as _, Record, Scratch, Site};
 use regatta_sys::alloc_count::{Counting, allocations};
 use std::{net::SocketAddr, sync::Arc, sync::atomic::AtomicU64};
 
@@ -51,7 +51,7 @@ fn open(req: &OpenReq) -> Result<Opened<FakeFile>, OpenFault> {
 }
 
 /// Feeds `request` and performs what follows, until the next request is awaited.
-fn exchange(conn: &mut Conn<FakeFile>, request: &[u8], now: Now, cx: &Cx<'_, FakeFile>) {
+fn exchange(conn: &mut Link<FakeFile>, request: &[u8], now: Now, cx: &Cx<'_, FakeFile>) {
     while let Some(op) = conn.next_op() {
         match op {
             Op::Recv => conn.complete(Done::Recv(Ok(request)), now, cx),
@@ -83,9 +83,10 @@ fn check(request: &str, log: &dyn Log) {
     let cache = LocalCache::new(&site.caching, 7);
     let scratch = Scratch::new(7);
     let tally = Tally::Owned(arena.slot(0));
-    let cx = Cx { site: &site, cache: &cache, tally, log, scratch: &scratch };
+    let (site, cache, scratch) = (&site, &cache, &scratch);
+    let cx = Cx { site, cache, tally, log, scratch, links: &ClearHttp1 };
     let peer = SocketAddr::from(([127, 0, 0, 1], 80)).into();
-    let mut conn = Conn::new(peer, NOW, &cx);
+    let mut conn = Link::new(peer, NOW, &cx);
     for _ in 0..3 {
         exchange(&mut conn, request.as_bytes(), NOW, &cx);
     }

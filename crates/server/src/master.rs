@@ -21,6 +21,7 @@ use crate::{
 };
 use regatta_arch::{Architecture, Env, options::Settings, shared::Shared as Common};
 use regatta_metrics::{Arena, Slot};
+use regatta_origin::ClearHttp1;
 use regatta_sys::{
     Bell, OpenRules, clock,
     crew::Sweep,
@@ -151,6 +152,7 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
         root_channels,
         rules: OpenRules { symlinks: settings.flag("content.symlinks") },
         site,
+        links: Box::new(ClearHttp1),
         // Made by the keeper.
         shared: None,
         arena,

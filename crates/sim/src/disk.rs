@@ -1,7 +1,13 @@
 //! A disk in memory whose every byte can be told from a file's number and an offset.
 use crate::dice::{Dice, mix};
 use regatta_op::{Coding, Codings, File, FileId, Modified, OpenFault, OpenReq, Opened, ReadReq};
-use std::{cell::Cell, collections::BTreeMap, rc::Rc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 /// The second at which virtual time starts.
 pub(crate) const UNIX: u64 = 1_700_000_000;
@@ -40,32 +46,25 @@ pub(crate) const NAMES: [&str; 28] = [
 
 /// One file's content, shared by all who have it open: it may shrink or grow under them.
 #[derive(Debug)]
-struct Inode {
-    number: u64,
-    len: Cell<u64>,
-    modified: Cell<Modified>,
-    changed: Cell<Modified>,
-}
+struct Inode(Mutex<FileId>);
 
 impl Inode {
     fn id(&self) -> FileId {
-        FileId {
-            device: 1,
-            inode: self.number,
-            len: self.len.get(),
-            modified: self.modified.get(),
-            changed: self.changed.get(),
-        }
+        *self.facts()
+    }
+
+    fn facts(&self) -> MutexGuard<'_, FileId> {
+        self.0.lock().expect("nobody panics with it")
     }
 }
 
 /// Counts the open descriptors: one for each open, however often it is cloned.
 #[derive(Debug)]
-struct Descriptor(Rc<Cell<u64>>);
+struct Descriptor(Arc<AtomicU64>);
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -73,8 +72,8 @@ impl Drop for Descriptor {
 #[derive(Clone, Debug)]
 pub(crate) struct SimFile {
     id: FileId,
-    inode: Rc<Inode>,
-    _descriptor: Rc<Descriptor>,
+    inode: Arc<Inode>,
+    _descriptor: Arc<Descriptor>,
 }
 
 impl File for SimFile {
@@ -91,7 +90,7 @@ impl SimFile {
 
     /// Appends the bytes that are there now of a range.
     pub(crate) fn read(&self, at: u64, len: u64, out: &mut Vec<u8>) {
-        let end = self.inode.len.get().min(at.saturating_add(len));
+        let end = self.stat().len.min(at.saturating_add(len));
         out.extend((at..end).map(|at| content(self.id.inode, at)));
     }
 }
@@ -112,7 +111,7 @@ pub(crate) enum Seen {
 }
 
 struct Node {
-    inode: Rc<Inode>,
+    inode: Arc<Inode>,
 }
 
 /// The disk.
@@ -121,7 +120,7 @@ pub(crate) struct Disk {
     pub(crate) hot: Vec<&'static str>,
     nodes: BTreeMap<Vec<u8>, Node>,
     faults: BTreeMap<Vec<u8>, OpenFault>,
-    live: Rc<Cell<u64>>,
+    live: Arc<AtomicU64>,
     /// How many files there have been.
     inodes: u64,
     /// Numbers times, so that no two changes have the same.
@@ -136,7 +135,7 @@ impl Disk {
             hot,
             nodes: BTreeMap::new(),
             faults: BTreeMap::new(),
-            live: Rc::default(),
+            live: Arc::default(),
             inodes: 0,
             changes: 0,
         };
@@ -150,7 +149,7 @@ impl Disk {
 
     /// Descriptors that somebody holds.
     pub(crate) fn live(&self) -> u64 {
-        self.live.get()
+        self.live.load(Relaxed)
     }
 
     /// Opens as the system would, now.
@@ -178,10 +177,10 @@ impl Disk {
     }
 
     fn descriptor(&self, node: &Node) -> SimFile {
-        self.live.set(self.live.get() + 1);
+        self.live.fetch_add(1, Relaxed);
         let id = node.inode.id();
-        let descriptor = Rc::new(Descriptor(Rc::clone(&self.live)));
-        SimFile { id, inode: Rc::clone(&node.inode), _descriptor: descriptor }
+        let descriptor = Arc::new(Descriptor(Arc::clone(&self.live)));
+        SimFile { id, inode: Arc::clone(&node.inode), _descriptor: descriptor }
     }
 
     /// Something happens to a file; says to which and what.
@@ -233,10 +232,10 @@ impl Disk {
         let (modified, changed) = self.times(tick, dice);
         let old = self.nodes.get(name.as_bytes());
         // It has one link less.
-        old.iter().for_each(|old| old.inode.changed.set(changed));
-        let (modified, changed) = (Cell::new(modified), Cell::new(changed));
-        let inode = Inode { number: self.inodes, len: Cell::new(len), modified, changed };
-        self.nodes.insert(name.into(), Node { inode: Rc::new(inode) });
+        old.iter().for_each(|old| old.inode.facts().changed = changed);
+        let id = FileId { device: 1, inode: self.inodes, len, modified, changed };
+        let inode = Inode(Mutex::new(id));
+        self.nodes.insert(name.into(), Node { inode: Arc::new(inode) });
     }
 
     /// Shortens or lengthens a file in its place.
@@ -244,19 +243,19 @@ impl Disk {
         let (modified, changed) = self.times(tick, dice);
         let Some(node) = self.nodes.get(name.as_bytes()) else { return };
         let len =
-            if dice.one_in(3) { length(name, dice) } else { dice.below(node.inode.len.get() + 1) };
-        node.inode.len.set(len);
-        node.inode.modified.set(modified);
-        node.inode.changed.set(changed);
+            if dice.one_in(3) { length(name, dice) } else { dice.below(node.inode.id().len + 1) };
+        let mut facts = node.inode.facts();
+        (facts.len, facts.modified, facts.changed) = (len, modified, changed);
     }
 
     /// Changes a file's times and nothing else.
     fn touch(&mut self, name: &str, tick: u64, dice: &mut Dice) {
         let (modified, changed) = self.times(tick, dice);
         if let Some(node) = self.nodes.get(name.as_bytes()) {
-            node.inode.changed.set(changed);
+            let mut facts = node.inode.facts();
+            facts.changed = changed;
             if dice.one_in(2) {
-                node.inode.modified.set(modified);
+                facts.modified = modified;
             }
         }
     }

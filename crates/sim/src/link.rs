@@ -7,7 +7,6 @@ use crate::{
     trace::Stamp,
 };
 use regatta_op::{CloseReason, Op, OpKind};
-use regatta_origin::Conn;
 
 /// A request and where it stands in the stream.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ pub(crate) struct Parked {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) number: usize,
-    pub(crate) conn: Option<Conn<SimFile>>,
+    pub(crate) conn: Option<regatta_origin::Link<SimFile>>,
     pub(crate) parked: Option<Parked>,
     pub(crate) pipe: Pipe,
     pub(crate) peer: Peer,

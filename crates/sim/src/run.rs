@@ -8,7 +8,7 @@ use crate::{
     world::World,
 };
 use regatta_metrics::{Arena, Tally};
-use regatta_origin::{Cx, LocalCache, Scratch};
+use regatta_origin::{ClearHttp1, Cx, LocalCache, Scratch};
 use std::{fmt, sync::atomic::AtomicU64};
 
 /// Lines of a trace that a violation shows.
@@ -109,6 +109,7 @@ fn schedule(seed: u64, mut dice: Dice, plant: Option<Plant>) -> Result<Report, V
         tally: Tally::Owned(arena.slot(0)),
         log: &log,
         scratch: &scratch,
+        links: &ClearHttp1,
     };
     let mut world = World::new(cx, dice, plant);
     let ended = world.run().and_then(|()| ledger::check(&world, arena.slot(0), &kept, &log));

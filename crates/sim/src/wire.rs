@@ -6,7 +6,9 @@ use crate::{
 };
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{CloseReason, Done, Now, Op, Segment, Tick};
-use regatta_origin::{Conn, Cx, LocalCache, Log, Outcome, Record, Scratch, Site};
+use regatta_origin::{
+    ClearHttp1, Cx, Link, LocalCache, Log, Outcome, Protocol as _, Record, Scratch, Site,
+};
 use std::{cell::RefCell, sync::atomic::AtomicU64};
 
 /// What the log was told of one exchange.
@@ -55,6 +57,7 @@ pub fn run_wire(bytes: &[u8]) -> Result<(), String> {
         tally: Tally::Owned(arena.slot(0)),
         log: &notes,
         scratch: &scratch,
+        links: &ClearHttp1,
     };
     let (sent, reason) = converse(bytes, usize::from(piece), &cx)?;
     let slot = arena.slot(0);
@@ -79,7 +82,7 @@ fn converse(
     let mut pieces = bytes.chunks(if piece == 0 { bytes.len().max(1) } else { piece });
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
     let now = Now { tick: Tick(1_000), unix: disk::UNIX };
-    let mut conn = Conn::new(address.into(), now, cx);
+    let mut conn = Link::new(address.into(), now, cx);
     let mut sent = Vec::new();
     for _ in 0..bytes.len() * 8 + 1_000 {
         let op = conn.next_op().ok_or("no operation is offered though none is out")?;

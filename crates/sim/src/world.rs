@@ -16,7 +16,7 @@ use regatta_op::{
     CloseReason, Done, Fault, File as _, Now, Op, OpKind, OpenReq, Outbox, ReadReq, Segment, Tick,
     Ticket,
 };
-use regatta_origin::{Conn, Cx};
+use regatta_origin::{Cx, Protocol as _};
 
 /// What one schedule did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,7 +196,7 @@ impl<'a> World<'a> {
 
     fn accept(&mut self, at: usize) -> Result<(), String> {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
-        let conn = Conn::new(address.into(), self.now(), &self.cx);
+        let conn = regatta_origin::Link::new(address.into(), self.now(), &self.cx);
         let link = &mut self.links[at];
         link.conn = Some(conn);
         (link.rested, link.active) = (self.stamp, self.stamp.tick);

@@ -3,10 +3,10 @@ pub mod ledger;
 pub mod perform;
 pub mod step;
 
-use regatta_origin::{Conn, Cx};
+use regatta_origin::{Cx, Link};
 use regatta_sys::StaticFile;
 
 /// A connection over real files.
-pub type FileConn = Conn<StaticFile>;
+pub type FileLink = Link<StaticFile>;
 /// What a connection over real files may consult.
 pub type FileCx<'a> = Cx<'a, StaticFile>;

@@ -9,6 +9,7 @@ use crate::kit::{
     worker::Slot,
 };
 use regatta_op::{Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, Outbox, Tick, Ticket};
+use regatta_origin::Protocol as _;
 use regatta_sys::{
     Read, StaticFile, clock, socket,
     wait::{Event, Interest},

@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{
     WorkerLog,
-    drive::{FileConn, FileCx},
+    drive::{FileCx, FileLink},
 };
 use regatta_metrics::{Control, Counter, Phase, Slot as TallySlot};
 use regatta_op::{Abandoned, CloseReason, Tick};
-use regatta_origin::Peer;
+use regatta_origin::{Peer, Protocol as _};
 use regatta_sys::{
     Bell, Root,
     channel::Channel,
@@ -27,7 +27,6 @@ use regatta_sys::{
 };
 use std::{
     collections::VecDeque,
-    net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
     time::Duration,
 };
@@ -89,7 +88,7 @@ impl RootSource<'_> {
 #[derive(Debug)]
 pub struct Slot<S> {
     /// The conversation.
-    pub conn: FileConn,
+    pub conn: FileLink,
     /// Its socket.
     pub socket: Connection,
     /// Operations that the disk has been asked for and has not answered.
@@ -108,7 +107,7 @@ pub struct Accepted {
     /// An idle connection that must be closed for it first.
     pub displaces: Option<u64>,
     socket: Connection,
-    peer: SocketAddr,
+    peer: Peer,
 }
 
 /// A wait that has begun.
@@ -332,7 +331,8 @@ impl<'a, S> Worker<'a, S> {
                 .member()
                 .acquire(|| take().inspect(|(socket, _)| shared.member().own(socket.as_fd()))),
         }?;
-        Ok(Accepted { displaces, socket, peer })
+        let listener = u8::try_from(at).expect("no more than `ADDRESSES_MAX`");
+        Ok(Accepted { displaces, socket, peer: Peer::from(peer).at(listener) })
     }
 
     /// The idle connection that is closed if there is another to accept: only where it has no room
@@ -359,7 +359,7 @@ impl<'a, S> Worker<'a, S> {
     pub fn admit(&mut self, accepted: Accepted, drive: S) -> u64 {
         let Accepted { socket, peer, .. } = accepted;
         let cx = &self.desk.around.cx;
-        let conn = FileConn::new(Peer::from(peer), self.desk.now, cx);
+        let conn = FileLink::new(peer, self.desk.now, cx);
         cx.tally.add(Counter::ConnectionsOpened, 1);
         cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.slots.len() as u64);
         cx.tally.max(Counter::ConnectionsOpenMax, self.slots.len() as u64 + 1);

@@ -1,6 +1,6 @@
-//! One client connection, from its first byte to its close, without doing any I/O.
+//! One HTTP/1 connection, from its first byte to its close, without doing any I/O.
 use crate::{
-    Cx, Deadlines, Outcome, Peer, Refusal, Supply,
+    Cx, Deadlines, Outcome, Peer, Protocol, Refusal, Supply,
     h1::{
         answer::Ongoing,
         course::After,
@@ -18,9 +18,7 @@ use regatta_op::{
 
 /// One connection.
 ///
-/// Call [`next_op`](Self::next_op) after [`new`](Self::new) and after every
-/// [`complete`](Self::complete), perform what it says, and tell the outcome. One operation is out
-/// at a time. After [`Op::Close`] the connection is not called again.
+/// It is driven as any [`Protocol`]; one operation is out at a time.
 ///
 /// An idle connection holds no memory but itself. The connection counts requests, replies, bytes
 /// sent, opens, reads, and why it closed; that it was opened and that it is gone
@@ -46,13 +44,12 @@ pub struct Conn<F> {
     status: u16,
     peer: Peer,
     state: State,
-    lent: Option<OpKind>,
+    lent: Lent,
     pub(crate) after: After,
     /// Why the connection will close, once it does.
     pub(crate) reason: CloseReason,
     size_class: u8,
     pub(crate) draining: bool,
-    abandoned: bool,
     /// The driver has said that the peer sends no more.
     ended: bool,
 }
@@ -62,6 +59,35 @@ const _: () = assert!(size_of::<Conn<u64>>() <= 144);
 
 const fn assert_send<T: Send>() {}
 const _: () = assert_send::<(Conn<u64>, crate::Exchange<u64>)>();
+
+/// What the driver has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Lent {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// An operation that has been given up.
+    Abandoned,
+    /// An operation.
+    Out(OpKind),
+}
+
+impl Lent {
+    const fn kind(self) -> Option<OpKind> {
+        match self {
+            Self::Out(kind) => Some(kind),
+            Self::Nothing | Self::Abandoned => None,
+        }
+    }
+
+    /// Gives up what is out, if anything is.
+    const fn abandon(&mut self) {
+        *self = match self {
+            Self::Out(_) => Self::Abandoned,
+            Self::Nothing | Self::Abandoned => Self::Nothing,
+        };
+    }
+}
 
 /// Which operation comes next, and what its outcome means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,23 +129,22 @@ impl<F: File> Conn<F> {
             status: 0,
             peer,
             state: State::Head,
-            lent: None,
+            lent: Lent::Nothing,
             after: After::KeepAlive,
             reason: CloseReason::PeerClosed,
             size_class: 0,
             draining: false,
-            abandoned: false,
             ended: false,
         }
     }
+}
 
-    /// The next operation to start, or `None` while one is out.
+impl<F: File> Protocol<F> for Conn<F> {
     #[inline]
-    pub fn next_op(&mut self) -> Option<Op<F>> {
-        if self.lent.is_some() {
+    fn next_op(&mut self) -> Option<Op<F>> {
+        if self.lent.kind().is_some() {
             return None;
         }
-        self.abandoned = false;
         let op = match self.state {
             State::Head | State::Content | State::Hold | State::Linger => Op::Recv,
             State::Send | State::Warm => Op::Send(mem::take(&mut self.out)),
@@ -127,17 +152,14 @@ impl<F: File> Conn<F> {
             State::Shut => Op::Shut,
             State::Close => Op::Close(self.reason),
         };
-        self.lent = Some(op.kind());
+        self.lent = Lent::Out(op.kind());
         Some(op)
     }
 
-    /// Takes the outcome of the operation that is out and moves on. Runs to the end; never waits.
-    ///
-    /// # Panics
-    /// If that operation is not out: only a driver that breaks rule 4 of the seam could do that.
     #[inline]
-    pub fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
-        assert_eq!(self.lent.take(), Some(done.kind()), "an operation is completed once, as it is");
+    fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
+        let lent = mem::take(&mut self.lent);
+        assert_eq!(lent, Lent::Out(done.kind()), "an operation is completed once, as it is");
         debug_assert!(self.state != State::Warm, "what waits for the disk is not performed");
         match done {
             Done::Recv(Ok(bytes)) if !bytes.is_empty() => self.on_recv(bytes, now, cx),
@@ -163,39 +185,12 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// When [`expire`](Self::expire) is to be called, if nothing else happens before;
-    /// [`Tick::NEVER`] when it is over.
-    #[must_use]
     #[inline]
-    pub const fn deadline(&self) -> Tick {
+    fn deadline(&self) -> Tick {
         self.deadline
     }
 
-    /// Time has passed: the connection looks at its deadline and decides. Before the deadline,
-    /// nothing happens.
-    ///
-    /// `queued` is how many bytes the kernel holds for this socket that the peer has not
-    /// acknowledged (`SIOCOUTQ`): what was sent less `queued` is what the peer has. 0 is the
-    /// lenient answer of a driver that cannot know.
-    ///
-    /// * Idle: the connection ends silently ([`CloseReason::IdleDeadline`]).
-    /// * Part of a head, or of content to be discarded: 408, then the end
-    ///   ([`CloseReason::HeadDeadline`]).
-    /// * A response is going out: if the peer took less than `send_rate_min` asks for since the
-    ///   last look, the connection ends ([`CloseReason::SendDeadline`]); otherwise another window
-    ///   begins. The same goes for what the kernel still holds of earlier responses when an idle
-    ///   or lingering connection expires: it is not cut off while the peer is taking it.
-    /// * Lingering: it is over.
-    /// * A file could not be opened: it is tried again.
-    /// * The disk was asked: 503, then the end; the end at once if a response is going out already
-    ///   ([`CloseReason::DiskDeadline`]), or if the peer had said that it sends no more
-    ///   ([`CloseReason::PeerAborted`]).
-    ///
-    /// Afterwards either the operation that was out still is, with a later deadline, or it counts
-    /// as dropped ([`abandoned`](Self::abandoned) says so, [`next_op`](Self::next_op) offers
-    /// another): the driver then forgets the operation that it had parked, or cancels it and waits
-    /// until the kernel has let go, and must not complete it.
-    pub fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
+    fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
         if now.tick < self.deadline {
             return;
         }
@@ -214,34 +209,28 @@ impl<F: File> Conn<F> {
             State::Linger => self.end(self.reason, now, cx),
             State::Shut => self.deadline = window,
             State::Hold => {
-                self.abandoned = self.lent.take().is_some();
+                self.lent.abandon();
                 self.resume(Supply::Again, now, cx);
             }
             State::Disk => {
-                self.abandoned = self.lent.take().is_some();
+                self.lent.abandon();
                 self.give_up_disk(now, cx);
             }
             State::Close => self.deadline = Tick::NEVER,
         }
     }
 
-    /// The `Send` that is out cannot be performed yet, because the disk is asked first: until
-    /// [`disk_answered`](Self::disk_answered) the peer is not the one who is slow.
-    pub fn wait_for_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
-        assert_eq!(self.lent, Some(OpKind::Send), "only a `Send` may have to wait like that");
+    fn wait_for_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
+        assert_eq!(self.lent, Lent::Out(OpKind::Send), "only a `Send` may have to wait like that");
         self.set_state(State::Warm, now.tick.after(cx.site.deadlines.disk_ms_max));
     }
 
-    /// The `Send` that waited for the disk can be performed: the peer has a whole window for it.
-    pub fn disk_answered(&mut self, now: Now, cx: &Cx<'_, F>) {
+    fn disk_answered(&mut self, now: Now, cx: &Cx<'_, F>) {
         assert_eq!(self.state, State::Warm, "it has been told that it waits");
         self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
     }
 
-    /// The peer sends no more, and what is out waits for the disk: the peer may have left. It is
-    /// waited for a little longer ([`crate::Deadlines::half_closed_ms_max`]). Of one that is surely
-    /// gone the driver says so with [`cut`](Self::cut).
-    pub fn peer_ended(&mut self, now: Now, cx: &Cx<'_, F>) {
+    fn peer_ended(&mut self, now: Now, cx: &Cx<'_, F>) {
         if self.awaits_disk() {
             self.ended = true;
             let until = now.tick.after(cx.site.deadlines.half_closed_ms_max);
@@ -249,84 +238,47 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// The disk held the driver up for so long, and the peer had nothing of that time: no deadline
-    /// that was set before runs meanwhile. For who performs disk operations itself.
-    pub fn held_up(&mut self, ms: u64) {
+    fn held_up(&mut self, ms: u64) {
         if self.deadline != Tick::NEVER {
             self.deadline = self.deadline.after(ms);
         }
     }
 
-    /// The server is going away: finish the exchange in progress, then close.
-    ///
-    /// A peer that was promised a persistent connection may have its next request on the way, and
-    /// would lose it: an idle connection has [`crate::Deadlines::drain_idle_ms`] left, and the
-    /// response to what comes meanwhile says that it is the last. Also where that is 0 it is for
-    /// [`expire`](Self::expire) to end it: what has come and not been read would otherwise be lost,
-    /// and with it what the peer has not taken yet (RFC 9112 §9.6).
-    pub fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
+    fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
         self.draining = true;
         if self.is_idle() {
             self.deadline = self.deadline.min(now.tick.after(cx.site.deadlines.drain_idle_ms));
         }
     }
 
-    /// The driver cannot go on with it: it ends now, whatever it was doing, for `reason`, and
-    /// counts and logs an exchange in progress as cut short. One that has said why it ends is left
-    /// alone.
-    ///
-    /// The operation that was out counts as dropped, as after [`expire`](Self::expire).
-    pub fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+    fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         if self.state != State::Close {
             self.end(reason, now, cx);
         }
     }
 
-    /// What [`expire`](Self::expire) dropped of what was out, if [`next_op`](Self::next_op) has not
-    /// been called since.
-    #[must_use]
-    pub const fn abandoned(&self) -> Option<Abandoned> {
-        if self.abandoned { Some(Abandoned::All) } else { None }
+    fn abandoned(&self) -> Option<Abandoned> {
+        (self.lent == Lent::Abandoned).then_some(Abandoned::All)
     }
 
-    /// True if no byte of a request has come since the last response.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.state == State::Head && !self.has_partial_head()
     }
 
-    /// True if a request is being answered, part of one has come, or the connection is ending.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        !self.is_idle()
-    }
-
-    /// Requests that have come.
-    #[must_use]
-    pub const fn requests(&self) -> u32 {
+    fn requests(&self) -> u32 {
         self.requests
     }
 
-    /// Who is at the other end.
-    #[must_use]
-    pub const fn peer(&self) -> Peer {
-        self.peer
-    }
-
-    /// Checks what must hold between calls; for tests.
-    ///
-    /// # Panics
-    /// If it does not.
-    pub fn check_invariants(&self) {
+    fn check_invariants(&self) {
         let work = self.work.as_deref();
         let ongoing = self.ongoing.as_deref();
         let asks = ongoing.is_some_and(|ongoing| ongoing.op.is_some());
-        let asked = self.state == State::Disk && self.lent.is_none();
+        let asked = self.state == State::Disk && self.lent.kind().is_none();
         assert_eq!(asks, asked, "what an exchange waits for is kept until it is out");
         assert!(ongoing.is_some() || !self.waits_for_disk(), "it is an exchange that waits");
         let holds = ongoing.is_some_and(|ongoing| ongoing.exchange.holds_file());
         assert!(!holds || self.state == State::Disk, "a file is pending while the disk is asked");
-        if self.state != State::Send || self.lent == Some(OpKind::Send) {
+        if self.state != State::Send || self.lent == Lent::Out(OpKind::Send) {
             assert!(self.out.is_empty() || self.state == State::Content, "{:?}", self.state);
         }
         let content = work.map_or(Content::None, |work| work.content);
@@ -335,7 +287,7 @@ impl<F: File> Conn<F> {
             let nothing = work.is_none() && ongoing.is_none();
             assert!(nothing, "an idle or closed connection holds nothing");
         }
-        if let Some(lent) = self.lent {
+        if let Some(lent) = self.lent.kind() {
             let expected: &[_] = match self.state {
                 State::Head | State::Content | State::Hold | State::Linger => &[OpKind::Recv],
                 State::Disk => &[OpKind::Open, OpKind::Read, OpKind::Stat],
@@ -345,7 +297,8 @@ impl<F: File> Conn<F> {
             };
             assert!(expected.contains(&lent), "what is out is what the state is about");
         }
-        assert!(self.state != State::Warm || self.lent.is_some(), "it is the `Send` that waits");
+        let waits = self.lent.kind().is_some();
+        assert!(self.state != State::Warm || waits, "it is the `Send` that waits");
         let over = self.state == State::Close;
         assert_eq!(self.deadline == Tick::NEVER, over, "all but the end has a deadline");
         assert!(self.delivered <= self.sent);
@@ -446,7 +399,7 @@ impl<F: File> Conn<F> {
     /// What was to come did not come in time: says so, then ends.
     fn time_out(&mut self, now: Now, cx: &Cx<'_, F>) {
         let reason = CloseReason::HeadDeadline;
-        self.abandoned = self.lent.take().is_some();
+        self.lent.abandon();
         if self.state == State::Content {
             self.drop_out(cx);
             let head_only = self.drop_content(cx);
@@ -460,7 +413,7 @@ impl<F: File> Conn<F> {
 
     /// Ends it now; the operation that was out counts as dropped.
     fn end(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
-        self.abandoned = self.lent.take().is_some();
+        self.lent.abandon();
         self.close(reason, now, cx);
     }
 

@@ -2,7 +2,7 @@
 use crate::rig::{Client, Expected, Rig, check};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Fault, OpKind};
-use regatta_origin::{CachingRules, Deadlines, Limits, Outcome, Site};
+use regatta_origin::{CachingRules, Deadlines, Limits, Outcome, Protocol as _, Site};
 
 const TEN: &[u8] = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 const BIG: &[u8] = b"GET /big.bin HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -5,7 +5,8 @@ use regatta_op::{
     Opened, Outbox, ReadReq, Segment, Tick,
 };
 use regatta_origin::{
-    Conn, Cx, FileFault, LocalCache, Log, Outcome, Record, Refusal, Scratch, Site, Wanted,
+    ClearHttp1, Cx, FileFault, Link, LocalCache, Log, Outcome, Protocol as _, Record, Refusal,
+    Scratch, Site, Wanted,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -199,6 +200,7 @@ impl Rig {
             tally: Tally::Owned(self.arena.slot(0)),
             log: &self.log,
             scratch: &self.scratch,
+            links: &ClearHttp1,
         }
     }
 
@@ -246,7 +248,7 @@ impl Rig {
     /// A new connection.
     pub(crate) fn connect(&self) -> Client<'_> {
         let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 4000)).into();
-        let conn = Conn::new(peer, self.now(), &self.cx());
+        let conn = Link::new(peer, self.now(), &self.cx());
         let mut client = Client {
             rig: self,
             conn,
@@ -279,7 +281,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
 /// One connection, driven.
 pub(crate) struct Client<'a> {
     pub(crate) rig: &'a Rig,
-    pub(crate) conn: Conn<FakeFile>,
+    pub(crate) conn: Link<FakeFile>,
     parked: Option<Op<FakeFile>>,
     pub(crate) kinds: Vec<OpKind>,
     pub(crate) output: Vec<u8>,
@@ -300,7 +302,7 @@ impl Client<'_> {
     }
 
     /// The connection itself, with a `Recv` out, for a test that drives it.
-    pub(crate) fn take_conn(&mut self) -> Conn<FakeFile> {
+    pub(crate) fn take_conn(&mut self) -> Link<FakeFile> {
         assert!(matches!(self.parked, Some(Op::Recv)));
         let fresh = self.rig.connect().conn;
         std::mem::replace(&mut self.conn, fresh)

@@ -7,7 +7,12 @@ use crate::{
     },
     media::{self, Types},
 };
-use regatta_arch::{Architecture, layout::Layout, options::Settings, shared::Shared};
+use regatta_arch::{
+    Architecture,
+    layout::{ADDRESSES_MAX, Layout},
+    options::Settings,
+    shared::Shared,
+};
 use std::{
     fmt,
     net::{SocketAddr, ToSocketAddrs},
@@ -116,6 +121,10 @@ fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
     let texts = said.settings.list(key);
     if texts.is_empty() {
         problems.push(said.problem(key, "there is no address to listen on"));
+    }
+    if texts.len() > ADDRESSES_MAX {
+        let message = format!("{} addresses, and there may be {ADDRESSES_MAX}", texts.len());
+        problems.push(said.problem(key, &message).hint("listen on fewer"));
     }
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for text in texts {
@@ -381,6 +390,16 @@ mod tests {
             assert_eq!(got.as_deref().map_err(String::as_str), expect, "{text}");
         }
         assert!(address("localhost:80").unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn there_are_only_so_many_addresses() {
+        let mut listen = format!("server.listen={}", ["127.0.0.1:0"; ADDRESSES_MAX].join(","));
+        assert!(config(&[&listen], 4096).is_ok());
+        listen.push_str(",127.0.0.1:0");
+        let problems = config(&[&listen], 4096).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:#?}");
+        assert!(problems[0].to_string().contains("257 addresses, and there may be 256"));
     }
 
     #[test]

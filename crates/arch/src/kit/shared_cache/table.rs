@@ -5,7 +5,7 @@ use super::layout::{
     RING_WORDS, SHELVES, SWEEP_AT, SWEEP_ON, VERSION,
 };
 use regatta_op::Tick;
-use regatta_origin::{CODINGS, Cost, Link, Queue, Rank, Sweep, Totals, Use};
+use regatta_origin::{CODINGS, Cost, Queue, Rank, Sweep, Totals, Use, sieve::Link};
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},

@@ -13,6 +13,7 @@ use crate::{
 };
 use regatta_metrics::{Counter, Histogram};
 use regatta_op::{CloseReason, Now, Tick};
+use regatta_origin::Protocol as _;
 use regatta_sys::{clock, socket};
 use std::{collections::VecDeque, os::fd::AsFd, time::Duration};
 

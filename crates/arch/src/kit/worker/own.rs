@@ -98,7 +98,14 @@ impl<'a> Own<'a> {
         let Self { env, process, unit, .. } = *self;
         let (log, scratch) = (&*self.log, &self.scratch);
         let around = Surroundings {
-            cx: FileCx { site: &env.site, cache, tally: self.tally, log, scratch },
+            cx: FileCx {
+                site: &env.site,
+                cache,
+                tally: self.tally,
+                log,
+                scratch,
+                links: &*env.links,
+            },
             slot: self.tally.slot(),
             control: env.arena.control(),
             bell: &env.bells[process],

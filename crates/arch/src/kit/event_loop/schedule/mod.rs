@@ -28,7 +28,9 @@ use crate::{
 };
 use place::{BEGIN_NS, Place, UNIX};
 use regatta_metrics::{Arena, Tally};
-use regatta_origin::{Cache, CachingRules, Deadlines, LocalCache, NoLog, Scratch, Site};
+use regatta_origin::{
+    Cache, CachingRules, ClearHttp1, Deadlines, LocalCache, NoLog, Scratch, Site,
+};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
     crew::{self, Crew, Member},
@@ -367,7 +369,14 @@ impl Scene<'_, '_> {
     ) {
         let slot = self.arena.slot(me);
         let (tally, scratch) = (Tally::Owned(slot), Scratch::new(self.seed.into()));
-        let cx = FileCx { site: self.site, cache, tally, log: &NoLog, scratch: &scratch };
+        let cx = FileCx {
+            site: self.site,
+            cache,
+            tally,
+            log: &NoLog,
+            scratch: &scratch,
+            links: &ClearHttp1,
+        };
         let around = Surroundings {
             cx,
             slot,

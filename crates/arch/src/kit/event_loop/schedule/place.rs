@@ -1,8 +1,8 @@
 //! What is served in schedules of whole loops, what is asked for, and what must come of it.
-use crate::drive::{FileConn, FileCx};
+use crate::drive::{FileCx, FileLink};
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Done, Now, Op, Outbox, ReadReq, Segment, Tick};
-use regatta_origin::{LocalCache, NoLog, Peer, Scratch, Site};
+use regatta_origin::{ClearHttp1, LocalCache, NoLog, Peer, Protocol as _, Scratch, Site};
 use regatta_sys::{OpenRules, Root, StaticFile, look_again, open_below, read_range};
 use std::{
     fs,
@@ -127,10 +127,17 @@ fn answer(root: &Root, request: &[u8]) -> Vec<u8> {
     let site = Site::default();
     let (cache, scratch) = (LocalCache::new(&site.caching, 1), Scratch::new(1));
     let tally = Tally::Owned(arena.slot(0));
-    let cx = FileCx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch };
+    let cx = FileCx {
+        site: &site,
+        cache: &cache,
+        tally,
+        log: &NoLog,
+        scratch: &scratch,
+        links: &ClearHttp1,
+    };
     let now = Now { tick: Tick(BEGIN_NS / 1_000_000), unix: UNIX };
     let peer = Peer::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
-    let mut conn = FileConn::new(peer, now, &cx);
+    let mut conn = FileLink::new(peer, now, &cx);
     let (mut request, mut out) = (Some(request), Vec::new());
     while let Some(op) = conn.next_op() {
         match op {

@@ -1,0 +1,129 @@
+//! What a driver holds of one connection: HTTP/1 in the clear, or anything else behind a pointer.
+mod protocol;
+
+pub use protocol::Protocol;
+
+use crate::{Conn, Cx, Peer};
+use alloc::boxed::Box;
+use core::fmt;
+use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
+
+/// One connection, whatever is spoken on it.
+///
+/// HTTP/1 in the clear costs one branch per call and no memory of its own.
+pub enum Link<F> {
+    /// HTTP/1, on the bytes as they are.
+    Http1(Conn<F>),
+    /// Another protocol.
+    Other(Box<dyn Protocol<F> + Send>),
+}
+
+impl<F: fmt::Debug> fmt::Debug for Link<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http1(conn) => f.debug_tuple("Http1").field(conn).finish(),
+            Self::Other(_) => f.write_str("Other"),
+        }
+    }
+}
+
+// The same as `Conn` alone.
+const _: () = assert!(size_of::<Link<u64>>() <= 144);
+
+/// Says what is spoken on a connection, by the listener that it came to ([`Peer::listener`]).
+///
+/// It is asked when a connection is accepted, and not after that.
+pub trait Links<F> {
+    /// The protocol of a connection that was accepted just now.
+    fn protocol(&self, peer: Peer, now: Now, cx: &Cx<'_, F>) -> Link<F>;
+}
+
+/// HTTP/1 in the clear, on every listener.
+#[derive(Clone, Copy, Debug)]
+pub struct ClearHttp1;
+
+impl<F: File> Links<F> for ClearHttp1 {
+    fn protocol(&self, peer: Peer, now: Now, cx: &Cx<'_, F>) -> Link<F> {
+        Link::Http1(Conn::new(peer, now, cx))
+    }
+}
+
+impl<F: File> Link<F> {
+    /// A connection that was accepted just now.
+    #[must_use]
+    pub fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
+        cx.links.protocol(peer, now, cx)
+    }
+}
+
+/// Calls a method of whatever a link is.
+macro_rules! of {
+    ($link:expr, $it:ident => $call:expr) => {
+        match $link {
+            Link::Http1($it) => $call,
+            Link::Other($it) => $call,
+        }
+    };
+}
+
+impl<F: File> Protocol<F> for Link<F> {
+    #[inline]
+    fn next_op(&mut self) -> Option<Op<F>> {
+        of!(self, it => it.next_op())
+    }
+
+    #[inline]
+    fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
+        of!(self, it => it.complete(done, now, cx));
+    }
+
+    #[inline]
+    fn deadline(&self) -> Tick {
+        of!(self, it => it.deadline())
+    }
+
+    fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
+        of!(self, it => it.expire(queued, now, cx));
+    }
+
+    fn wait_for_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
+        of!(self, it => it.wait_for_disk(now, cx));
+    }
+
+    fn disk_answered(&mut self, now: Now, cx: &Cx<'_, F>) {
+        of!(self, it => it.disk_answered(now, cx));
+    }
+
+    fn peer_ended(&mut self, now: Now, cx: &Cx<'_, F>) {
+        of!(self, it => it.peer_ended(now, cx));
+    }
+
+    fn held_up(&mut self, ms: u64) {
+        of!(self, it => it.held_up(ms));
+    }
+
+    fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
+        of!(self, it => it.drain(now, cx));
+    }
+
+    fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        of!(self, it => it.cut(reason, now, cx));
+    }
+
+    fn abandoned(&self) -> Option<Abandoned> {
+        of!(self, it => it.abandoned())
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        of!(self, it => it.is_idle())
+    }
+
+    fn requests(&self) -> u32 {
+        of!(self, it => it.requests())
+    }
+
+    fn check_invariants(&self) {
+        of!(self, it => it.check_invariants());
+    }
+}

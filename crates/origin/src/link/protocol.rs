@@ -1,0 +1,101 @@
+//! What is spoken on a connection, as its driver sees it.
+use crate::Cx;
+use regatta_op::{Abandoned, CloseReason, Done, Now, Op, Tick};
+
+/// One connection, from its first byte to its close, without doing any I/O.
+///
+/// Call [`next_op`](Self::next_op) at the beginning and after every [`complete`](Self::complete),
+/// perform what it says, and tell the outcome. After [`Op::Close`] the connection is not called
+/// again. `docs/seam.md` has the rules.
+pub trait Protocol<F> {
+    /// The next operation to start, or `None` while there is none until something is completed.
+    fn next_op(&mut self) -> Option<Op<F>>;
+
+    /// Takes the outcome of an operation that is out and moves on. Runs to the end; never waits.
+    ///
+    /// # Panics
+    /// If that operation is not out: only a driver that breaks rule 4 of the seam could do that.
+    fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>);
+
+    /// When [`expire`](Self::expire) is to be called, if nothing else happens before;
+    /// [`Tick::NEVER`] when it is over.
+    #[must_use]
+    fn deadline(&self) -> Tick;
+
+    /// Time has passed: the connection looks at its deadline and decides. Before the deadline,
+    /// nothing happens.
+    ///
+    /// `queued` is how many bytes the kernel holds for this socket that the peer has not
+    /// acknowledged (`SIOCOUTQ`): what was sent less `queued` is what the peer has. 0 is the
+    /// lenient answer of a driver that cannot know.
+    ///
+    /// * Idle: the connection ends silently ([`CloseReason::IdleDeadline`]).
+    /// * Part of a head, or of content to be discarded: 408, then the end
+    ///   ([`CloseReason::HeadDeadline`]).
+    /// * A response is going out: if the peer took less than `send_rate_min` asks for since the
+    ///   last look, the connection ends ([`CloseReason::SendDeadline`]); otherwise another window
+    ///   begins. The same goes for what the kernel still holds of earlier responses when an idle
+    ///   or lingering connection expires: it is not cut off while the peer is taking it.
+    /// * Lingering: it is over.
+    /// * A file could not be opened: it is tried again.
+    /// * The disk was asked: 503, then the end; the end at once if a response is going out already
+    ///   ([`CloseReason::DiskDeadline`]), or if the peer had said that it sends no more
+    ///   ([`CloseReason::PeerAborted`]).
+    ///
+    /// Afterwards either the operation that was out still is, with a later deadline, or it counts
+    /// as dropped ([`abandoned`](Self::abandoned) says so, [`next_op`](Self::next_op) offers
+    /// another): the driver then forgets the operation that it had parked, or cancels it and waits
+    /// until the kernel has let go, and must not complete it.
+    fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>);
+
+    /// The `Send` that is out cannot be performed yet, because the disk is asked first: until
+    /// [`disk_answered`](Self::disk_answered) the peer is not the one who is slow.
+    fn wait_for_disk(&mut self, now: Now, cx: &Cx<'_, F>);
+
+    /// The `Send` that waited for the disk can be performed: the peer has a whole window for it.
+    fn disk_answered(&mut self, now: Now, cx: &Cx<'_, F>);
+
+    /// The peer sends no more, and what is out waits for the disk: the peer may have left. It is
+    /// waited for a little longer ([`crate::Deadlines::half_closed_ms_max`]). Of one that is surely
+    /// gone the driver says so with [`cut`](Self::cut).
+    fn peer_ended(&mut self, now: Now, cx: &Cx<'_, F>);
+
+    /// The disk held the driver up for so long, and the peer had nothing of that time: no deadline
+    /// that was set before runs meanwhile. For who performs disk operations itself.
+    fn held_up(&mut self, ms: u64);
+
+    /// The server is going away: finish the exchange in progress, then close.
+    ///
+    /// A peer that was promised a persistent connection may have its next request on the way, and
+    /// would lose it: an idle connection has [`crate::Deadlines::drain_idle_ms`] left, and the
+    /// response to what comes meanwhile says that it is the last. Also where that is 0 it is for
+    /// [`expire`](Self::expire) to end it: what has come and not been read would otherwise be lost,
+    /// and with it what the peer has not taken yet (RFC 9112 §9.6).
+    fn drain(&mut self, now: Now, cx: &Cx<'_, F>);
+
+    /// The driver cannot go on with it: it ends now, whatever it was doing, for `reason`, and
+    /// counts and logs an exchange in progress as cut short. One that has said why it ends is left
+    /// alone.
+    ///
+    /// The operation that was out counts as dropped, as after [`expire`](Self::expire).
+    fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>);
+
+    /// What [`expire`](Self::expire) dropped of what was out, if [`next_op`](Self::next_op) has not
+    /// been called since.
+    #[must_use]
+    fn abandoned(&self) -> Option<Abandoned>;
+
+    /// True if no byte of a request has come since the last response.
+    #[must_use]
+    fn is_idle(&self) -> bool;
+
+    /// Requests that have come.
+    #[must_use]
+    fn requests(&self) -> u32;
+
+    /// Checks what must hold between calls; for tests.
+    ///
+    /// # Panics
+    /// If it does not.
+    fn check_invariants(&self);
+}
