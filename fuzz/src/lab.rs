@@ -3,15 +3,14 @@
 use regatta_lab::{
     analysis::Analysis,
     best::{self, BestOptions, Means, Settled, Site},
+    experiment::{self, CELLS_MAX, Scale, parse, plan},
     journal::{self, Run},
-    plan,
     profile::{
         Profile,
         categories::category,
         flame,
         script::{Folded, samples},
     },
-    spec::{CELLS_MAX, Scale, parse},
 };
 
 /// The experiment of the run whose records are made up.
@@ -48,7 +47,7 @@ pub fn experiment(bytes: &[u8]) {
         let seconds = plan::predicted_s(&experiment, cells.len());
         assert!(seconds.is_finite() && seconds > 0.0, "{seconds}");
         let json = serde_json::to_string(&experiment).expect("a report holds it");
-        serde_json::from_str::<regatta_lab::spec::Experiment>(&json).expect("and it is read again");
+        serde_json::from_str::<experiment::Experiment>(&json).expect("and it is read again");
     }
 }
 

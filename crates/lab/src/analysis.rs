@@ -2,12 +2,14 @@
 //!
 //! A pure function of the run's directory.
 
+pub mod rules;
+
+use crate::experiment::plan::{AGAIN, Cell, cells};
+use crate::experiment::{Loop, Mode};
 use crate::journal::Run;
 use crate::knee::{Found, Tried};
-use crate::knees;
-use crate::plan::{AGAIN, Cell, cells};
 use crate::record::Record;
-use crate::spec::{Loop, Mode};
+use crate::run::saturation;
 use crate::stats::{
     Effect, Floor, Interval, Verdict, compare, holm, judge, median, order_statistic_interval,
 };
@@ -26,7 +28,7 @@ pub struct Analysis {
     /// How each arm compares with the baseline at the same setting.
     pub effects: Vec<EffectRow>,
     /// What each arm's saturation search found; empty without one.
-    pub knees: Vec<knees::Row>,
+    pub knees: Vec<saturation::Row>,
     /// The noise floor of a comparison over all blocks, from the baseline's two runs at all
     /// settings together, as a share.
     pub floor: f64,
@@ -124,7 +126,7 @@ impl Analysis {
             } else {
                 (run.experiment.measure.blocks, whole_blocks(run))
             },
-            knees: if searched { knees::rows(run) } else { Vec::new() },
+            knees: if searched { saturation::rows(run) } else { Vec::new() },
             cells,
             effects,
             floor: floor.over(most),
@@ -184,7 +186,7 @@ impl Analysis {
             return "Nothing can be said: not one trial counts.".to_owned();
         }
         if !self.knees.is_empty() {
-            let told: Vec<String> = self.knees.iter().map(knees::words).collect();
+            let told: Vec<String> = self.knees.iter().map(saturation::words).collect();
             return format!("The highest rate at which the level holds: {}.", told.join("; "));
         }
         let others: Vec<&EffectRow> =
@@ -263,8 +265,8 @@ pub(crate) fn of<'a>(run: &'a Run, cell: &'a Cell) -> impl Iterator<Item = &'a R
 /// searches.
 fn rounds(run: &Run) -> (u32, u32) {
     let made = run.records.iter().map(|record| record.block + 1).max().unwrap_or_default();
-    let searches = |row: &knees::Row| row.knee.found == Found::Interrupted;
-    (made + u32::from(made == 0 || knees::rows(run).iter().any(searches)), made)
+    let searches = |row: &saturation::Row| row.knee.found == Found::Interrupted;
+    (made + u32::from(made == 0 || saturation::rows(run).iter().any(searches)), made)
 }
 
 fn summary(run: &Run, cell: Cell) -> CellSummary {

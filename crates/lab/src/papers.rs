@@ -179,11 +179,11 @@ pub fn all() -> Vec<Paper> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::CLAIMS;
-    use crate::library;
+    use crate::experiment::claim_index::CLAIMS;
+    use crate::experiment::library;
+    use crate::experiment::{Scale, parse};
     use crate::profile::categories::Category;
     use crate::profile::shares::PLACES;
-    use crate::spec::{Scale, parse};
 
     /// Servers of the papers that are not built yet.
     const NOT_HERE: [&str; 5] = ["knot-b", "knot-nb", "knot-c", "watpipe", "knot"];

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use regatta_lab::{
     best::{self, BestOptions},
     cli::{self, Form, RunOptions},
-    spec,
+    experiment,
 };
 use regatta_load::engine::parse_time;
 use regatta_server::{
@@ -218,9 +218,9 @@ impl Run {
             Err(why) => return failed(&why),
         };
         let scale = match self.scale {
-            Scale::Quick => spec::Scale::Quick,
-            Scale::Replica => spec::Scale::Replica,
-            Scale::Full => spec::Scale::Full,
+            Scale::Quick => experiment::Scale::Quick,
+            Scale::Replica => experiment::Scale::Replica,
+            Scale::Full => experiment::Scale::Full,
         };
         let Self { which, out, plan, json, .. } = self;
         let form = form(json);
@@ -230,7 +230,7 @@ impl Run {
 }
 
 /// What this program says of the options in an experiment.
-const RULES: spec::Rules = spec::Rules { fault: option_fault, refused };
+const RULES: experiment::Rules = experiment::Rules { fault: option_fault, refused };
 
 fn option_fault(key: &str, value: &str) -> Option<String> {
     let sets = vec![format!("{key}={value}")];
@@ -277,9 +277,9 @@ mod tests {
 
     #[test]
     fn the_options_of_every_experiment_are_options() {
-        for (name, text) in regatta_lab::library::EXPERIMENTS {
-            for scale in spec::Scale::ALL {
-                if let Err(problems) = spec::parse_by(RULES, name, text, scale) {
+        for (name, text) in experiment::library::EXPERIMENTS {
+            for scale in experiment::Scale::ALL {
+                if let Err(problems) = experiment::parse_by(RULES, name, text, scale) {
                     panic!("{problems:#?}");
                 }
             }

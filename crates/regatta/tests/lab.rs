@@ -119,7 +119,7 @@ fn a_run_is_made_and_goes_on_where_it_was() {
         assert!(record["metrics"]["good_per_s"].as_f64().unwrap() > 0.0, "{record}");
         assert!(record["counters"]["replies"].is_number(), "{record}");
         for name in record["metrics"].as_object().unwrap().keys() {
-            assert!(regatta_lab::spec::is_metric(name), "experiments cannot ask for {name}");
+            assert!(regatta_lab::experiment::is_metric(name), "experiments cannot ask for {name}");
         }
         assert_eq!(record["cell"]["levels"]["workload.connections"], "2");
         let rules = record["rules"].as_array().unwrap();

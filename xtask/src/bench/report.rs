@@ -2,8 +2,8 @@
 
 use super::counters::Event;
 use super::machine::Machine;
-use regatta_lab::cores::Distances;
 use regatta_lab::stats::{Effect, compare, median};
+use regatta_lab::watch::cores::Distances;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

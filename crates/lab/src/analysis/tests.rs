@@ -1,9 +1,9 @@
 //! Runs made up of numbers whose truth is known.
 
 use super::*;
-use crate::manifest::Manifest;
-use crate::plan::order;
-use crate::spec::{Scale, parse};
+use crate::experiment::plan::order;
+use crate::experiment::{Scale, parse};
+use crate::journal::manifest::Manifest;
 use crate::stats::Random;
 
 /// A run of `experiment` in which `value` says what each cell shows, before 1 % of noise and a

@@ -3,9 +3,9 @@
 
 use super::{BestOptions, Settled, experiment, text};
 use crate::cli::{self, FAILED, USAGE};
-use crate::plan::cells;
+use crate::experiment::Scale;
+use crate::experiment::plan::cells;
 use crate::run::{self, Ended, Options};
-use crate::spec::Scale;
 use crate::stats::{count, index};
 use std::fs;
 use std::path::Path;
@@ -132,7 +132,7 @@ fn set(all: &mut Table, table: &str, key: &str, value: Value) {
 mod tests {
     use super::super::{Means, Site};
     use super::*;
-    use crate::spec::parse;
+    use crate::experiment::parse;
 
     #[test]
     fn every_preset_is_an_experiment() {

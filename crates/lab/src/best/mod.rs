@@ -12,11 +12,11 @@ pub use site::Site;
 pub use space::{Candidate, DEFAULT, Means, Space};
 
 use crate::cli::{FAILED, Form, USAGE};
+use crate::experiment::{Experiment, Scale, parse};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
-use crate::manifest::Manifest;
+use crate::journal::manifest::Manifest;
 use crate::run::Options;
-use crate::spec::{Experiment, Scale, parse};
 use crate::{cli, report};
 use race::{Budget, Decision, Rung, race};
 use serde::{Deserialize, Serialize};

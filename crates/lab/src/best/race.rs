@@ -5,7 +5,7 @@
 //! scores and the seed alone, so an interrupted race goes on where it was.
 
 use super::space::{Candidate, DEFAULT, Space};
-use crate::plan::AGAIN;
+use crate::experiment::plan::AGAIN;
 use crate::stats::{self, Effect, Floor, Random, Verdict, count, holm, index, judge, judged};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,12 +3,12 @@
 use super::race::{Decision, Field, Finalist, Met, Phase, Rung, Turn, Verified};
 use super::space::{Candidate, DEFAULT};
 use super::{DECISION, RUNGS, SETTLED, Settled, save, text};
+use crate::experiment::plan::{Cell, Planned};
+use crate::experiment::{Experiment, Scale, parse};
 use crate::journal::Run;
-use crate::plan::{Cell, Planned};
 use crate::record::Record;
-use crate::rooms::Rooms;
 use crate::run::{self, Options, Progress};
-use crate::spec::{Experiment, Scale, parse};
+use crate::servers::environments::Rooms;
 use crate::stats::{Random, median};
 use crate::trial::{Attempt, Bench};
 use regatta_load::engine::{Fate, Outcome};

@@ -1,7 +1,7 @@
 //! The arms that a claim is about, found by their options.
 
 use super::evidence::{Evidence, Found, option};
-use crate::spec::Target;
+use crate::experiment::Target;
 
 /// Whether `sendfile` blocks.
 pub(super) fn blocks(target: &Target) -> bool {

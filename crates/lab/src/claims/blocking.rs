@@ -4,10 +4,10 @@ use super::arms::{blocks, cap, processes};
 use super::evidence::{Blocks, Evidence, Found, number, option, quotient, show};
 use super::processes::waits;
 use super::{Finding, Verdict};
-use crate::model;
-use crate::plan::Cell;
+use crate::claims::model;
+use crate::experiment::Target;
+use crate::experiment::plan::Cell;
 use crate::record::Record;
-use crate::spec::Target;
 use crate::stats::median;
 
 /// Peaks this much below another's are equal to it.

@@ -2,7 +2,7 @@
 
 use super::rows::{World, check_text, nothing, run_in, text};
 use super::*;
-use crate::plan::Cell;
+use crate::experiment::plan::Cell;
 use Verdict::{CannotTell as Cannot, Fails, Holds};
 
 #[test]

@@ -4,8 +4,8 @@
 use super::Finding;
 use super::evidence::{Blocks, Evidence, Found, Shown, number, option, show};
 use super::shown::Asked;
-use crate::plan::Cell;
-use crate::spec::Target;
+use crate::experiment::Target;
+use crate::experiment::plan::Cell;
 
 /// A limit of 25 accepts helps an epoll server in overload.
 pub(super) fn h12(run: &Evidence<'_>) -> Found<Finding> {

@@ -3,10 +3,11 @@
 use super::curves::{Curves, Side};
 pub(crate) use super::shown::{Shown, percent, show};
 use crate::analysis::{by_block, of, pairs};
+use crate::experiment::plan::AGAIN;
+use crate::experiment::plan::{Cell, cells};
+use crate::experiment::{Machine, PROCESSORS, Program, Target};
 use crate::journal::Run;
-use crate::plan::{AGAIN, Cell, cells};
 use crate::record::Record;
-use crate::spec::{Machine, PROCESSORS, Program, Target};
 pub(crate) use crate::stats::Blocks;
 use crate::stats::{BLOCKS_MIN, count, median, peak};
 
@@ -199,7 +200,7 @@ impl<'a> Evidence<'a> {
     pub(crate) fn rates(&self, arm: &str) -> Found<Vec<(f64, Cell)>> {
         let multiple = |cell: &Cell| {
             let level =
-                cell.levels.get(RATE).map_or(Some((0.0, true)), |l| crate::spec::rate(l))?;
+                cell.levels.get(RATE).map_or(Some((0.0, true)), |l| crate::experiment::rate(l))?;
             match (level, self.run.manifest.unit) {
                 ((rate, true), _) => Some(rate),
                 ((rate, false), Some(unit)) => Some(rate / unit),

@@ -5,8 +5,8 @@ use super::Finding;
 use super::arms::{blocks, one, processes};
 use super::evidence::{Evidence, Found, Shown, counted, number, show};
 use super::processes::waits;
+use crate::experiment::Target;
 use crate::record::Record;
-use crate::spec::Target;
 
 /// The first arm of an architecture that has an option so, or as it comes.
 fn arm<'a>(run: &Evidence<'a>, architecture: &str, key: &str, value: &str) -> Found<&'a Target> {

@@ -11,20 +11,20 @@ mod curves;
 mod dispatch;
 pub(crate) mod evidence;
 mod helpers;
+pub mod model;
 mod others;
 mod predicted;
 mod processes;
 mod response;
 mod sharing;
 mod shown;
-mod table;
 mod tuned;
 
+pub use crate::experiment::claim_index::{CLAIMS, Claim};
 pub use evidence::{VARIANTS, Variant};
-pub use table::{CLAIMS, Claim};
 
+use crate::analysis::rules::{self, PAPERS};
 use crate::journal::Run;
-use crate::rules::{self, PAPERS};
 use evidence::Evidence;
 use serde::{Deserialize, Serialize};
 

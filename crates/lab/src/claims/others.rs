@@ -5,10 +5,10 @@ use super::curves::{Curves, Side};
 use super::evidence::{Blocks, Evidence, Found, Shown, number, option, percent, show};
 use super::shown::{Asked, all_among};
 use super::{Finding, Verdict};
-use crate::plan::Cell;
+use crate::experiment::plan::Cell;
+use crate::experiment::{Program, Target};
 use crate::programs::Other;
 use crate::record::Record;
-use crate::spec::{Program, Target};
 use crate::stats::{median, of_rows_and_columns};
 
 /// Our best against nginx and lighttpd, all cached.

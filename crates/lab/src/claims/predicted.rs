@@ -5,7 +5,7 @@ use super::arms::{blocks, cap, most_symped, one, processes};
 use super::evidence::{Blocks, Evidence, Found, Shown, number, show};
 use super::processes::waits;
 use super::shown::Asked;
-use crate::model;
+use crate::claims::model;
 use crate::record::Record;
 use crate::stats::median;
 

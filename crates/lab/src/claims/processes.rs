@@ -3,8 +3,8 @@
 use super::Finding;
 use super::arms::{cap, most_symped, one, one_with_few, processes, symped};
 use super::evidence::{Evidence, Found, number, percent, quotient, show};
+use crate::experiment::Target;
 use crate::record::Record;
-use crate::spec::Target;
 
 /// The share of the time in which one process waits for the disk, by the kernel's account; where
 /// several wait, of which that account is wrong, that in which the processors idle for it.

@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::analysis::tests::made_up_at;
-use crate::library;
-use crate::plan::Cell;
-use crate::spec::Scale;
+use crate::experiment::Scale;
+use crate::experiment::library;
+use crate::experiment::plan::Cell;
 use crate::stats::Random;
 use std::collections::BTreeMap;
 
@@ -246,7 +246,7 @@ fn blocking_on_several_processors() {
             if blocks { (1.15, 120.0, 50.0, 0.9) } else { (1.0, 60.0, 100.0, 1.3) };
         let good = 1_000.0 * rate.min(peak);
         // 84 MiB for 60 directories miss about 2.3 kB for each request.
-        let predicted = crate::model::inefficiency(&items(), 84.0, good, 1.0).unwrap().recip();
+        let predicted = model::inefficiency(&items(), 84.0, good, 1.0).unwrap().recip();
         vec![
             ("good_per_s", good),
             ("disk_wait_s", 3.0),
@@ -260,10 +260,10 @@ fn blocking_on_several_processors() {
             if arm.ends_with("-b") { arm.replace("-b", "-nb") } else { arm.replace("-nb", "-b") };
         better(&other, rate, cell)
     }
-    fn items() -> Vec<crate::model::Item> {
+    fn items() -> Vec<model::Item> {
         let text = library::find("systor12-fig4").unwrap();
-        let experiment = crate::spec::parse("x", text, Scale::Replica).unwrap();
-        crate::model::items(&experiment.workload).unwrap()
+        let experiment = crate::experiment::parse("x", text, Scale::Replica).unwrap();
+        model::items(&experiment.workload).unwrap()
     }
     check(
         "systor12-fig4",
@@ -549,14 +549,14 @@ fn predictions() {
         let most = regatta_load::workload::model::processes(4, cpu_s, disk_s).requests_per_s;
         let one = regatta_load::workload::model::processes(1, cpu_s, disk_s).requests_per_s;
         let text = library::find("eurosys07-fig4").unwrap();
-        let workload = crate::spec::parse("x", text, Scale::Replica).unwrap().workload;
-        let items = crate::model::items(&workload).unwrap();
-        let off_s = crate::model::off_s_per_request(&workload).unwrap();
+        let workload = crate::experiment::parse("x", text, Scale::Replica).unwrap().workload;
+        let items = model::items(&workload).unwrap();
+        let off_s = model::off_s_per_request(&workload).unwrap();
         let peak = if arm.starts_with("sped") { one * measured } else { most };
         // Six hundred connections, each in use for a request's time and its think time.
         let peak = if arm.ends_with("-few") { peak.min(600.0 / (off_s + 0.002)) } else { peak };
         let good = most * rate.min(peak / most);
-        let bytes = crate::model::inefficiency(&items, 84.0, good, 1.0).unwrap().recip();
+        let bytes = model::inefficiency(&items, 84.0, good, 1.0).unwrap().recip();
         vec![
             ("good_per_s", good),
             ("cpu_us_per_reply", 160.0),
@@ -592,7 +592,7 @@ fn without_a_valid_trial_nothing_can_be_told() {
 #[test]
 fn every_claim_of_an_experiment_is_in_the_index() {
     for (name, text) in library::EXPERIMENTS {
-        let experiment = crate::spec::parse(name, text, Scale::Quick).unwrap();
+        let experiment = crate::experiment::parse(name, text, Scale::Quick).unwrap();
         for id in &experiment.claims {
             assert!(CLAIMS.iter().any(|claim| claim.id == id), "{name}: {id}");
         }

@@ -5,7 +5,7 @@ use super::arms::{blocks, processes};
 use super::evidence::{Blocks, Evidence, Found, Shown, number, option, show};
 use super::processes::waits;
 use super::shown::Asked;
-use crate::spec::Target;
+use crate::experiment::Target;
 use crate::stats::median;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::analysis::tests::made_up;
-use crate::plan::Cell;
+use crate::experiment::plan::Cell;
 use std::collections::BTreeMap;
 
 const TEXT: &str = r#"

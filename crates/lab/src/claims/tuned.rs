@@ -3,7 +3,7 @@
 use super::Finding;
 use super::curves::{Curves, Side};
 use super::evidence::{Blocks, Evidence, Found, ONLY_MAX, option, show};
-use crate::spec::Target;
+use crate::experiment::Target;
 use crate::stats::median;
 
 /// By so much the best versions may differ.

@@ -9,11 +9,11 @@ mod perf;
 pub mod script;
 pub(crate) mod shares;
 
+use crate::experiment::plan::{AGAIN, Cell};
+use crate::experiment::{Experiment, Measure};
 use crate::group::INTERRUPTED;
 use crate::journal::{Run, write_whole};
-use crate::plan::{AGAIN, Cell};
 use crate::record::metrics;
-use crate::spec::{Experiment, Measure};
 use crate::trial::Bench;
 use crate::watch::{Numbers, Seen};
 use categories::{Category, Part, category};
@@ -146,7 +146,7 @@ pub(crate) fn cells(experiment: &Experiment, all: &[Cell]) -> Vec<Cell> {
 /// How long the profiles of an experiment take, seconds.
 pub(crate) fn predicted_s(experiment: &Experiment) -> f64 {
     let measure = &experiment.measure;
-    let profiles = cells(experiment, &crate::plan::cells(experiment)).len();
+    let profiles = cells(experiment, &crate::experiment::plan::cells(experiment)).len();
     crate::stats::count(profiles) * (measure.warm_s + measure.window_s + AROUND_S)
 }
 
@@ -342,8 +342,8 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan;
-    use crate::spec::{Scale, parse};
+    use crate::experiment::plan;
+    use crate::experiment::{Scale, parse};
 
     const TEXT: &str = r#"
 experiment = { name = "x", question = "?", expect = "!", baseline = "a" }
@@ -356,7 +356,7 @@ measure.warm_s = 1
 measure.window_s = 2
 "#;
 
-    fn read(more: &str) -> Result<Experiment, Vec<crate::spec::Problem>> {
+    fn read(more: &str) -> Result<Experiment, Vec<crate::experiment::Problem>> {
         parse("x", &format!("{TEXT}{more}"), Scale::Quick)
     }
 

@@ -1,13 +1,13 @@
 //! Runs `perf record` beside a trial and `perf script` after it.
 
 use super::script::{Sample, samples};
-use crate::calls::SystemCalls;
+use crate::experiment::Machine;
+use crate::experiment::plan::Cell;
 use crate::group::INTERRUPTED;
-use crate::plan::Cell;
-use crate::process::{Launch, Priority, Running, sleep_until};
 use crate::programs;
-use crate::spec::Machine;
+use crate::servers::process::{Launch, Priority, Running, sleep_until};
 use crate::trial::Bench;
+use crate::watch::system_calls::SystemCalls;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};

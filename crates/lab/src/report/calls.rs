@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::figures::{Figure, RATE, Section, rate};
-use crate::plan::Cell;
+use crate::experiment::plan::Cell;
 use crate::profile::Profile;
 use crate::profile::shares::{PLACES, shares};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use super::figures::{Figure, Section};
 use super::tables::Table;
 use super::{Report, show};
 use crate::claims::evidence::{self, Evidence};
-use crate::spec::PROCESSORS;
+use crate::experiment::PROCESSORS;
 use crate::stats::median;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
@@ -50,8 +50,8 @@ impl Report<'_> {
 mod tests {
     use super::*;
     use crate::analysis::tests::made_up_at;
-    use crate::plan::Cell;
-    use crate::spec::Scale;
+    use crate::experiment::Scale;
+    use crate::experiment::plan::Cell;
     use std::collections::BTreeMap;
 
     #[test]
@@ -61,7 +61,7 @@ mod tests {
             let peak = if several { 900.0 } else { 500.0 };
             BTreeMap::from([("good_per_s".to_owned(), peak)])
         };
-        let text = crate::library::find("geneves-cores").unwrap();
+        let text = crate::experiment::library::find("geneves-cores").unwrap();
         let mut run = made_up_at(text, Scale::Replica, &value);
         for record in run.records.iter_mut().filter(|record| record.cell.target == "nginx") {
             record.valid = record.cell.levels[PROCESSORS] == "2";
@@ -73,7 +73,8 @@ mod tests {
         let gain: f64 = of("symped")[3].split(' ').next().unwrap().parse().unwrap();
         assert!((1.75..1.85).contains(&gain), "{table:?}");
         assert_eq!((of("nginx")[1].as_str(), of("nginx")[3].as_str()), ("–", "–"));
-        let other = made_up_at(crate::library::find("hpl01").unwrap(), Scale::Quick, &value);
+        let other =
+            made_up_at(crate::experiment::library::find("hpl01").unwrap(), Scale::Quick, &value);
         assert!(Report::of(&other).cores().is_none());
     }
 }

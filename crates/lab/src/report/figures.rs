@@ -10,7 +10,7 @@ use super::{
     paired, papers, profiles, quality, rules, scaling, seconds, spectrum, tuning, verified,
 };
 use crate::analysis::CellSummary;
-use crate::plan::Cell;
+use crate::experiment::plan::Cell;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -287,7 +287,7 @@ impl Report<'_> {
 /// The rate of a cell, absolute or as a multiple; 0 where none varies.
 pub(super) fn rate(cell: &Cell) -> f64 {
     let level = cell.levels.get(RATE).map(String::as_str);
-    level.and_then(crate::spec::rate).map_or(0.0, |(rate, _)| rate)
+    level.and_then(crate::experiment::rate).map_or(0.0, |(rate, _)| rate)
 }
 
 /// Whether there is more to see than one point of each line.

@@ -4,7 +4,7 @@ use super::figures::{Figure, Section, Setting, name};
 use super::overload::points;
 use super::{Report, show};
 use crate::analysis::{CellSummary, words};
-use crate::spec::Program;
+use crate::experiment::Program;
 use serde_json::{Value, json};
 
 /// More arms than this are not told one by one in a caption.

@@ -5,8 +5,8 @@ use super::figures::{Figure, Section};
 use super::tables::Table;
 use super::{Report, show};
 use crate::knee::{Found, Tried};
-use crate::knees::Row;
 use crate::run::levels;
+use crate::run::saturation::Row;
 use serde_json::{Value, json};
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {

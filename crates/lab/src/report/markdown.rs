@@ -5,8 +5,8 @@ use super::figures::{Figure, Section, figures};
 use super::page::{claim_words, effect_words};
 use super::tables::{Table, numbers};
 use crate::analysis::words;
-use crate::date::date;
 use crate::run::levels;
+use crate::units::date::date;
 use std::fmt::{self, Write};
 
 /// Trials that do not count and are named; `trials.csv` has all.

@@ -33,8 +33,8 @@ mod verified;
 
 use crate::analysis::Analysis;
 use crate::claims::{self, Judged};
+use crate::experiment::plan::{AGAIN, Cell};
 use crate::journal::{Run, write_whole};
-use crate::plan::{AGAIN, Cell};
 use crate::profile::Profile;
 use crate::run::levels;
 pub(crate) use markdown::escaped;

@@ -3,7 +3,7 @@
 use super::Report;
 use super::figures::{Figure, Section};
 use crate::analysis::words;
-use crate::plan::AGAIN;
+use crate::experiment::plan::AGAIN;
 use serde_json::{Value, json};
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {

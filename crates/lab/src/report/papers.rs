@@ -193,7 +193,7 @@ impl Report<'_> {
 /// The rate that was asked for as a multiple of the calibrated one.
 fn rate(one: &CellSummary, unit: f64) -> Option<f64> {
     let level = one.cell.levels.get(super::figures::RATE)?;
-    let (rate, multiple) = crate::spec::rate(level)?;
+    let (rate, multiple) = crate::experiment::rate(level)?;
     Some(if multiple { rate } else { rate / unit })
 }
 
@@ -217,9 +217,9 @@ fn id(title: &str) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::made_up_at;
-    use crate::plan::Cell;
+    use crate::experiment::Scale;
+    use crate::experiment::plan::Cell;
     use crate::report::tests::profiled::profiled;
-    use crate::spec::Scale;
     use std::collections::BTreeMap;
 
     /// A run of an experiment in which `symped` is as fast as the paper's, and sped is not.
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_papers_points_lie_beside_ours() {
-        let text = crate::library::find("eurosys07-fig4").unwrap();
+        let text = crate::experiment::library::find("eurosys07-fig4").unwrap();
         let run = made_up_at(text, Scale::Replica, &metrics);
         let report = Report::of(&run);
         let figures = figures(&report);
@@ -270,7 +270,11 @@ mod tests {
                 all.insert("connections_open".to_owned(), open);
                 all
             };
-            let run = made_up_at(crate::library::find("eurosys07-fig8").unwrap(), scale, &value);
+            let run = made_up_at(
+                crate::experiment::library::find("eurosys07-fig8").unwrap(),
+                scale,
+                &value,
+            );
             let figures = figures(&Report::of(&run));
             let numbers = figures.iter().find(|figure| figure.title.ends_with("in numbers"));
             let rows = &numbers.unwrap().table.as_ref().unwrap().rows;
@@ -281,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_table_of_a_paper_gets_our_columns() {
-        let text = crate::library::find("systor12-fig4").unwrap();
+        let text = crate::experiment::library::find("systor12-fig4").unwrap();
         let run = made_up_at(text, Scale::Replica, &metrics);
         let figures = figures(&Report::of(&run));
         let printed = figures.iter().find(|figure| figure.title.contains("table 3")).unwrap();
@@ -349,7 +353,7 @@ mod tests {
             all.insert("cycles_per_instruction".to_owned(), 2.2);
             all
         };
-        let text = crate::library::find("geneves-fig4").unwrap();
+        let text = crate::experiment::library::find("geneves-fig4").unwrap();
         let run = made_up_at(text, Scale::Replica, &value);
         let figures = figures(&Report::of(&run));
         let column = |table: &str| -> Vec<String> {
@@ -370,8 +374,9 @@ mod tests {
 
     #[test]
     fn a_run_of_ones_own_has_nothing_of_papers() {
-        let text =
-            crate::library::find("hpl01").unwrap().replace("name = \"hpl01\"", "name = \"x\"");
+        let text = crate::experiment::library::find("hpl01")
+            .unwrap()
+            .replace("name = \"hpl01\"", "name = \"x\"");
         let run = made_up_at(&text, Scale::Quick, &metrics);
         assert!(figures(&Report::of(&run)).is_empty());
     }

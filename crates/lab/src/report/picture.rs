@@ -3,7 +3,7 @@
 
 use super::{Report, show};
 use crate::analysis::{CellSummary, EffectRow, Summary, words};
-use crate::date::date;
+use crate::units::date::date;
 use std::fmt::{self, Write};
 
 const WIDTH: f64 = 840.0;
@@ -138,7 +138,7 @@ fn text(out: &mut String, class: &str, (x, y): (f64, f64), words: &str) -> fmt::
 mod tests {
     use super::*;
     use crate::analysis::tests::made_up;
-    use crate::plan::Cell;
+    use crate::experiment::plan::Cell;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"

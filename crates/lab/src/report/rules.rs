@@ -4,8 +4,8 @@ use super::Report;
 use super::figures::{Figure, Section};
 use super::tables::Table;
 use crate::analysis;
-use crate::plan::Cell;
-use crate::rules::{self, PAPERS, Together};
+use crate::analysis::rules::{self, PAPERS, Together};
+use crate::experiment::plan::Cell;
 
 /// What the rules are.
 const RULES: &str = "A paper publishes a line only if every rate of it keeps its rules. [E] §3.4: \
@@ -102,9 +102,9 @@ const VERIFIES: &str = "verifies";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::rules::tests::ruled;
     use crate::analysis::tests::made_up;
     use crate::report::figures::RATE;
-    use crate::rules::tests::ruled;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"

@@ -4,7 +4,7 @@ use super::figures::{Figure, Section};
 use super::tables::Table;
 use super::{Report, show};
 use crate::analysis::{CellSummary, by_block};
-use crate::spec::Loop;
+use crate::experiment::Loop;
 use crate::stats::{Scaling, count};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

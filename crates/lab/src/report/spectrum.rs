@@ -167,7 +167,7 @@ impl Report<'_> {
     /// What the times of this run are.
     pub(super) fn clock(&self) -> &'static str {
         match self.run.experiment.workload.model {
-            crate::spec::Loop::Closed => "Service time",
+            crate::experiment::Loop::Closed => "Service time",
             _ => "Response time",
         }
     }

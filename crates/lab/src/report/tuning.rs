@@ -6,8 +6,8 @@ use super::{Report, show};
 use crate::analysis::{by_block, pairs, words};
 use crate::best::race::{Finalist, Phase, Rung};
 use crate::best::{self, Candidate, DEFAULT, Told};
-use crate::plan::Cell;
-use crate::spec::Factor;
+use crate::experiment::Factor;
+use crate::experiment::plan::Cell;
 use crate::stats::{compare, judged};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -331,7 +331,7 @@ impl Report<'_> {
                 let level = one.cell.levels.get(&factor.path)?;
                 factor.levels.iter().position(|known| known == level)
             };
-            let again = one.cell.arm.ends_with(crate::plan::AGAIN);
+            let again = one.cell.arm.ends_with(crate::experiment::plan::AGAIN);
             let (Some(x), Some(y), false) = (place(across), place(up), again) else { continue };
             let Some(value) = one.metrics.get(&self.analysis.metric) else { continue };
             let others = rest.iter().filter_map(|factor| {
@@ -355,10 +355,10 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::rules::tests::ruled;
     use crate::analysis::tests::made_up;
     use crate::best::race::{Decision, Standing};
     use crate::best::{BestOptions, Means, Settled, Site};
-    use crate::rules::tests::ruled;
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }

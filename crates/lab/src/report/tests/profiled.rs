@@ -1,10 +1,10 @@
 //! Runs made up with profiles beside them.
 
 use crate::analysis::tests::made_up_at;
+use crate::experiment::Scale;
+use crate::experiment::plan::{Cell, cells};
 use crate::journal::Run;
-use crate::plan::{Cell, cells};
 use crate::profile::{self, Profile, Source};
-use crate::spec::Scale;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +31,8 @@ pub(crate) fn profiled(
     stacks: &dyn Fn(&Cell) -> String,
     categories: &[(&str, f64)],
 ) -> (Run, Folder) {
-    let mut run = made_up_at(crate::library::find(name).unwrap(), Scale::Replica, value);
+    let mut run =
+        made_up_at(crate::experiment::library::find(name).unwrap(), Scale::Replica, value);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = format!("regatta-profiled-{name}-{}-{number}", std::process::id());
     let folder = std::env::temp_dir().join(folder);

@@ -67,7 +67,7 @@ fn capacity(cell: &Cell) -> f64 {
 }
 
 fn offered(cell: &Cell) -> f64 {
-    crate::spec::rate(&cell.levels["workload.rate"]).unwrap().0 * 1_000.0
+    crate::experiment::rate(&cell.levels["workload.rate"]).unwrap().0 * 1_000.0
 }
 
 fn good(cell: &Cell) -> f64 {

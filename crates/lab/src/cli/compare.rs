@@ -1,0 +1,537 @@
+//! Two runs side by side. They were not interleaved, so the machine's drift between them is in
+//! every difference; the work that a reply takes (instructions) hardly drifts.
+
+use crate::analysis::{self, Analysis, CellSummary, words};
+use crate::experiment::Mode;
+use crate::experiment::plan::{AGAIN, Cell};
+use crate::journal::Run;
+use crate::knee::Found;
+use crate::report::{escaped, show};
+use crate::run::saturation;
+use crate::stats::{Floor, Interval, Verdict, holm, mean, welch};
+use serde::Serialize;
+use serde_json::Value;
+use statrs::distribution::{ContinuousCDF, Normal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write};
+
+/// Fewer trials of a cell than this say nothing about the next one.
+const TRIALS_MIN: usize = 4;
+/// The level of intervals and verdicts.
+const LEVEL: f64 = 0.95;
+/// Digits of a program's hash that people can tell apart.
+const HASH_DIGITS: usize = 12;
+/// Cells that are named where no two are the same.
+const NAMED_MAX: usize = 4;
+/// The numbers compared besides the one that decides.
+const BESIDE: [&str; 3] =
+    ["user_instructions_per_reply", "kernel_instructions_per_reply", "cpu_us_per_reply"];
+
+/// What two runs show of the cells that both have.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Comparison {
+    /// The directory of the run to compare with.
+    before: String,
+    /// The directory of the run that is compared.
+    after: String,
+    /// Where not the same was asked for: scale, workload, environment, where and how it ran.
+    asked: Vec<Difference>,
+    /// What was asked for in the same way and was another all the same: machine, programs.
+    found: Vec<Difference>,
+    /// Cells that only one of the two has: left out.
+    unpaired: [usize; 2],
+    /// Arms of two saturation searches of which one found no knee, and what each found.
+    kneeless: Vec<String>,
+    rows: Vec<Row>,
+}
+
+/// Something that the runs do not have alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Difference {
+    what: String,
+    /// None: there is no such thing.
+    before: Option<String>,
+    after: Option<String>,
+}
+
+/// One number of one cell in both runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Row {
+    cell: Cell,
+    metric: String,
+    /// Medians of the trials that count.
+    before: f64,
+    after: f64,
+    /// After over before: the means of the logarithms.
+    ratio: f64,
+    /// None below four trials on a side.
+    interval: Option<Interval>,
+    /// Two-sided p of Welch's t test on the logarithms; 1 below four trials.
+    p: f64,
+    /// The same after Holm's correction over all rows.
+    corrected: f64,
+    /// The larger of the runs' noise floors, as a share.
+    floor: f64,
+    verdict: Verdict,
+}
+
+/// Compares two runs.
+///
+/// # Errors
+/// If they have no cell in common, or nothing that both counted there; says what to do.
+pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
+    let (a, b) = (Analysis::of(before), Analysis::of(after));
+    let usable = |analysis: &Analysis| -> BTreeSet<Cell> {
+        let usable = analysis.cells.iter().filter(|one| one.trials > 0);
+        usable.map(|one| one.cell.clone()).collect()
+    };
+    let (mine, theirs) = (usable(&a), usable(&b));
+    let common = mine.intersection(&theirs).count();
+    let asked = differences(&asked(before), &asked(after));
+    let searched = |run: &Run| run.experiment.measure.mode == Mode::Knee;
+    let (mut rows, mut kneeless) = (Vec::new(), Vec::new());
+    // The trials of a search are at rates of its own choice: what it found can be compared alone.
+    if searched(before) && searched(after) {
+        (rows, kneeless) = knees_of([&a, &b]);
+    }
+    let mut metrics = vec![a.metric.as_str()];
+    metrics.extend(BESIDE.iter().filter(|name| **name != a.metric));
+    metrics.retain(|_| !searched(before) && !searched(after));
+    for metric in metrics {
+        let floors = [(before, &a), (after, &b)]
+            .map(|(run, analysis)| analysis::floor(run, &analysis.cells, metric));
+        let cells = a.cells.iter().filter(|one| one.trials > 0);
+        rows.extend(cells.filter_map(|cell| row(cell, &b, [before, after], metric, floors)));
+    }
+    if rows.is_empty() && kneeless.is_empty() {
+        return Err(nothing_in_common([before, after], [&mine, &theirs], common, &asked));
+    }
+    let corrected = holm(&rows.iter().map(|row| row.p).collect::<Vec<f64>>());
+    for (row, corrected) in rows.iter_mut().zip(corrected) {
+        row.corrected = corrected;
+        row.verdict = row.judge();
+    }
+    Ok(Comparison {
+        before: before.directory.display().to_string(),
+        after: after.directory.display().to_string(),
+        asked,
+        found: differences(&found(before), &found(after)),
+        unpaired: [mine.len() - common, theirs.len() - common],
+        kneeless,
+        rows,
+    })
+}
+
+/// Why nothing can be compared, and what to do about it.
+fn nothing_in_common(
+    runs: [&Run; 2],
+    cells: [&BTreeSet<Cell>; 2],
+    common: usize,
+    asked: &[Difference],
+) -> String {
+    let metric = &runs[0].experiment.measure.metric;
+    let mut out = if common > 0 {
+        format!("no trial that counts has {metric} in both runs")
+    } else {
+        "the two runs have no cell in common".to_owned()
+    };
+    for (run, cells) in runs.iter().zip(cells) {
+        let names: Vec<String> = cells.iter().take(NAMED_MAX).map(Cell::name).collect();
+        let more = if cells.len() > NAMED_MAX { ", ..." } else { "" };
+        let named =
+            if names.is_empty() { "not one trial that counts".into() } else { names.join(", ") };
+        // Writing to a String cannot fail.
+        let _ = write!(out, "\n  {} has {named}{more}", run.directory.display());
+    }
+    for one in asked {
+        let _ = write!(out, "\n  {one}");
+    }
+    out.push_str(
+        "\nRun the same experiment at the same scale with both programs, or put both into one \
+         experiment, each as a target with its `binary` (`regatta lab list template-builds`).",
+    );
+    out
+}
+
+/// What was asked for, by the experiment's own keys.
+fn asked(run: &Run) -> BTreeMap<String, String> {
+    let experiment = &run.experiment;
+    let mut all = BTreeMap::new();
+    all.insert("experiment".to_owned(), experiment.name.clone());
+    all.insert("scale".to_owned(), run.manifest.scale.name().to_owned());
+    all.insert("baseline".to_owned(), experiment.baseline.clone());
+    if let Some(unit) = run.manifest.unit {
+        all.insert("what 1x is, requests per second".to_owned(), show(unit));
+    }
+    for (name, part) in [
+        ("workload", serde_json::to_value(&experiment.workload)),
+        ("calibrate", serde_json::to_value(&experiment.calibrate)),
+        ("machine", serde_json::to_value(&experiment.machine)),
+        ("environment", serde_json::to_value(&experiment.environment)),
+        ("measure", serde_json::to_value(&experiment.measure)),
+        ("guards", serde_json::to_value(&experiment.guards)),
+        ("knee", serde_json::to_value(&experiment.knee)),
+    ] {
+        flatten(name, &part.unwrap_or_default(), &mut all);
+    }
+    for target in &experiment.targets {
+        let path = format!("targets.{}", target.name);
+        flatten(&path, &serde_json::to_value(target).unwrap_or_default(), &mut all);
+    }
+    for factor in &experiment.factors {
+        all.insert(format!("factors.{}", factor.path), factor.levels.join(", "));
+    }
+    all
+}
+
+/// What it was made with.
+fn found(run: &Run) -> BTreeMap<String, String> {
+    let manifest = &run.manifest;
+    let passing = |name: &str| name.starts_with("load average");
+    let mut all: BTreeMap<String, String> =
+        manifest.machine.iter().filter(|(name, _)| !passing(name)).map(owned).collect();
+    for (name, version) in &manifest.versions {
+        all.insert(format!("program of {name}"), version.clone());
+    }
+    for (name, why) in &manifest.left_out {
+        all.insert(format!("program of {name}"), format!("left out: {why}"));
+    }
+    let hash: String = manifest.regatta_sha256.chars().take(HASH_DIGITS).collect();
+    all.insert("SHA-256 of regatta".to_owned(), hash);
+    all.insert("not possible".to_owned(), manifest.lacks.join("; "));
+    all.extend(manifest.label.iter().map(|label| ("label".to_owned(), label.clone())));
+    all
+}
+
+fn owned((name, value): (&String, &String)) -> (String, String) {
+    (name.clone(), value.clone())
+}
+
+fn flatten(path: &str, value: &Value, out: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Null => {}
+        Value::Object(keys) => {
+            keys.iter().for_each(|(key, value)| flatten(&format!("{path}.{key}"), value, out));
+        }
+        Value::String(text) => drop(out.insert(path.to_owned(), text.clone())),
+        other => drop(out.insert(path.to_owned(), other.to_string())),
+    }
+}
+
+fn differences(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<Difference> {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let difference = |name: &String| {
+        let (before, after) = (before.get(name).cloned(), after.get(name).cloned());
+        (before != after).then(|| Difference { what: name.clone(), before, after })
+    };
+    names.into_iter().filter_map(difference).collect()
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = |value: &Option<String>| match value.as_deref() {
+            None | Some("") => "nothing".to_owned(),
+            Some(value) => value.to_owned(),
+        };
+        write!(f, "{}: {} before, {} after", self.what, said(&self.before), said(&self.after))
+    }
+}
+
+/// What a row about knees is about.
+const KNEE: &str = "knee_per_s";
+
+/// The knees that both searches found, and what was found where one of them has none.
+fn knees_of(runs: [&Analysis; 2]) -> (Vec<Row>, Vec<String>) {
+    let reach = Normal::standard().inverse_cdf((1.0 + LEVEL) / 2.0);
+    let known = |row: &saturation::Row| match &row.knee.found {
+        // Its posterior, as a deviation of the logarithm.
+        Found::Knee { rate, interval, .. } => {
+            Some((*rate, (interval.high / interval.low).ln() / (2.0 * reach)))
+        }
+        _ => None,
+    };
+    let floor = runs.map(|run| again(run, &known)).into_iter().fold(0.0, f64::max);
+    let (mut rows, mut kneeless) = (Vec::new(), Vec::new());
+    for old in &runs[0].knees {
+        let Some(new) = runs[1].knees.iter().find(|new| new.cell == old.cell) else { continue };
+        let (Some((before, from)), Some((after, to))) = (known(old), known(new)) else {
+            kneeless.push(format!(
+                "before, {}; after, {}",
+                saturation::words(old),
+                saturation::words(new)
+            ));
+            continue;
+        };
+        let (difference, error) = ((after / before).ln(), from.hypot(to));
+        let at = |reach: f64| (difference + reach * error).exp();
+        rows.push(Row {
+            cell: old.cell.clone(),
+            metric: KNEE.to_owned(),
+            before,
+            after,
+            ratio: difference.exp(),
+            interval: Some(Interval { low: at(-reach), high: at(reach) }),
+            p: 2.0 * Normal::standard().cdf(-(difference / error).abs()),
+            corrected: 1.0,
+            floor,
+            verdict: Verdict::CannotTell,
+        });
+    }
+    (rows, kneeless)
+}
+
+/// How far the knees of the baseline and of the baseline again lie apart, as a share.
+fn again(run: &Analysis, known: &dyn Fn(&saturation::Row) -> Option<(f64, f64)>) -> f64 {
+    let apart = run.knees.iter().filter_map(|row| {
+        let name = row.cell.arm.strip_suffix(AGAIN)?;
+        let is_first =
+            |one: &&saturation::Row| one.cell.arm == name && one.cell.levels == row.cell.levels;
+        let first = run.knees.iter().find(is_first)?;
+        let ((one, _), (other, _)) = (known(first)?, known(row)?);
+        Some((one / other).ln().abs().exp() - 1.0)
+    });
+    apart.fold(0.0, f64::max)
+}
+
+fn row(
+    cell: &CellSummary,
+    other: &Analysis,
+    runs: [&Run; 2],
+    metric: &str,
+    floors: [Floor; 2],
+) -> Option<Row> {
+    let same = other.cell(&cell.cell.arm, &cell.cell.levels)?;
+    let (old, new) = (cell.metrics.get(metric)?, same.metrics.get(metric)?);
+    let [below, above] = runs.map(|run| -> Vec<f64> {
+        let trials = run.valid().filter(|record| record.cell == cell.cell);
+        let values = trials.filter_map(|record| record.metrics.get(metric).copied());
+        values.filter(|value| *value > 0.0 && value.is_finite()).map(f64::ln).collect()
+    });
+    let least = above.len().min(below.len());
+    if least == 0 {
+        return None;
+    }
+    let apart = welch(&above, &below, LEVEL).filter(|_| least >= TRIALS_MIN);
+    Some(Row {
+        cell: cell.cell.clone(),
+        metric: metric.to_owned(),
+        before: old.median,
+        after: new.median,
+        ratio: (mean(&above) - mean(&below)).exp(),
+        interval: apart.map(|apart| apart.interval.map(f64::exp)),
+        p: apart.map_or(1.0, |apart| apart.p),
+        corrected: 1.0,
+        floor: floors.map(|floor| floor.over(least)).into_iter().fold(0.0, f64::max),
+        verdict: Verdict::CannotTell,
+    })
+}
+
+impl Row {
+    fn judge(&self) -> Verdict {
+        let Some(interval) = self.interval else { return Verdict::CannotTell };
+        let outside = self.ratio.ln().abs() > self.floor.ln_1p();
+        match () {
+            () if self.corrected >= 1.0 - LEVEL || !outside => Verdict::NoDifference,
+            () if interval.low > 1.0 => Verdict::More,
+            () if interval.high < 1.0 => Verdict::Less,
+            () => Verdict::NoDifference,
+        }
+    }
+
+    fn words(&self) -> String {
+        let ratio = match self.interval {
+            None => format!("{:.3}", self.ratio),
+            Some(Interval { low, high }) => format!("{:.3} ({low:.3} to {high:.3})", self.ratio),
+        };
+        let told = match self.verdict {
+            Verdict::More => "more",
+            Verdict::Less => "less",
+            Verdict::NoDifference => "no difference seen",
+            Verdict::CannotTell => "too few trials",
+        };
+        let (old, new) = (show(self.before), show(self.after));
+        let name = escaped(&self.cell.name());
+        format!("| {name} | {old} | {new} | {ratio} | {:.4} | {told} |", self.corrected)
+    }
+}
+
+impl Comparison {
+    /// As Markdown.
+    pub(crate) fn markdown(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "{} and {}\n\nRuns made at different times: what the machine did in between is in \
+             these differences. For a sure answer run both in one experiment, each with its \
+             `binary`.",
+            self.before, self.after
+        )?;
+        let differ = "\n**Not the same was asked of the two**, so that a difference below may be \
+                      that of what was asked:\n";
+        for (heading, differences) in [(differ, &self.asked), ("\nMade with:\n", &self.found)] {
+            if !differences.is_empty() {
+                writeln!(out, "{heading}")?;
+            }
+            for one in differences {
+                writeln!(out, "* {}", one.to_string().replace('\n', " "))?;
+            }
+        }
+        let [before, after] = self.unpaired;
+        if before + after > 0 {
+            writeln!(
+                out,
+                "\nLeft out: {before} cells that only the first has, {after} of the second."
+            )?;
+        }
+        for one in &self.kneeless {
+            writeln!(out, "\nNo knee in one of them: {one}.")?;
+        }
+        let mut metric = "";
+        for row in &self.rows {
+            if row.metric != metric {
+                metric = &row.metric;
+                let floor = 100.0 * row.floor;
+                let words = words(metric);
+                writeln!(out, "\n{words} (noise floor ±{floor:.1} %)\n")?;
+                writeln!(out, "| arm | before | after | ratio | p (Holm) | |")?;
+                writeln!(out, "|---|---:|---:|---|---:|---|")?;
+            }
+            writeln!(out, "{}", row.words())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::{made_up, made_up_at};
+    use crate::experiment::Scale;
+    use crate::run::saturation::tests::searched_at;
+
+    const TEXT: &str = r#"
+experiment = { name = "made-up", question = "?", expect = "!" }
+targets.a.program = "regatta"
+workload.root = "."
+measure.blocks = 12
+scale.full.measure.window_s = 60
+"#;
+
+    fn work(text: &str, scale: Scale, instructions: f64) -> Run {
+        made_up_at(text, scale, &move |_| {
+            BTreeMap::from([
+                ("good_per_s".to_owned(), 1_000.0),
+                ("user_instructions_per_reply".to_owned(), instructions),
+            ])
+        })
+    }
+
+    #[test]
+    fn what_changed_is_told_with_its_interval() {
+        let [before, after] =
+            [2_000.0, 2_200.0].map(|instructions| work(TEXT, Scale::Quick, instructions));
+        let compared = compare(&before, &after).unwrap();
+        let text = compared.markdown();
+        let row = "| a | 2,000 | 2,200 | 1.100 (1.100 to 1.100) | 0.0000 | more |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("no difference seen"), "{text}");
+        assert!(text.contains("different times"), "{text}");
+        assert!(!text.contains("Not the same was asked"), "{text}");
+        let json = serde_json::to_value(&compared).unwrap();
+        assert_eq!(json["rows"].as_array().unwrap().len(), 4, "two arms, two numbers");
+        assert!(json["rows"].as_array().unwrap().iter().any(|row| row["verdict"] == "more"));
+    }
+
+    #[test]
+    fn what_was_not_asked_alike_is_said_first() {
+        let before = work(TEXT, Scale::Quick, 2_000.0);
+        let other = TEXT.replace("workload.root", "workload.connections = 8\nworkload.root");
+        let mut after = work(&other, Scale::Full, 2_000.0);
+        after.manifest.scale = Scale::Full;
+        after.manifest.unit = Some(3_000.0);
+        after.manifest.machine.insert("processors".to_owned(), "2".to_owned());
+        let text = compare(&before, &after).unwrap().markdown();
+        for line in [
+            "* scale: quick before, full after",
+            "* what 1x is, requests per second: 1,000 before, 3,000 after",
+            "* workload.connections: 64 before, 8 after",
+            "* measure.window_s: 5.0 before, 60.0 after",
+            "* processors: nothing before, 2 after",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        let at = |part: &str| text.find(part).unwrap();
+        assert!(at("Not the same was asked") < at("Made with") && at("Made with") < at("| arm |"));
+    }
+
+    /// The trials of a search are at rates of its own choice, so only what it found is compared.
+    #[test]
+    fn of_searches_the_knees_are_compared() {
+        let [before, mut after] = [(800.0, 9), (640.0, 10)].map(|(b, seed)| searched_at(b, seed));
+        let compared = compare(&before, &after).unwrap();
+        assert!(compared.rows.iter().all(|row| row.metric == KNEE), "{compared:?}");
+        let told: Vec<(&str, Verdict)> =
+            compared.rows.iter().map(|row| (row.cell.arm.as_str(), row.verdict)).collect();
+        let same = Verdict::NoDifference;
+        assert_eq!(told, [("a", same), ("a (again)", same), ("b", Verdict::Less)]);
+        assert!((compared.rows[2].ratio / 0.8 - 1.0).abs() < 0.05, "{compared:?}");
+        assert!(compared.markdown().contains("highest rate at which"), "{}", compared.markdown());
+        after.records.truncate(5);
+        let text = compare(&before, &after).unwrap().markdown();
+        assert!(text.contains("No knee in one of them: before, b: "), "{text}");
+    }
+
+    #[test]
+    fn runs_without_a_common_cell_are_not_compared() {
+        let before = work(TEXT, Scale::Quick, 2_000.0);
+        let after = work(&TEXT.replace("targets.a", "targets.b"), Scale::Quick, 2_000.0);
+        let why = compare(&before, &after).unwrap_err();
+        assert!(why.contains("no cell in common") && why.contains("has a, a (again)"), "{why}");
+        assert!(why.contains("baseline: a before, b after"), "{why}");
+        assert!(why.contains("each as a target with its `binary`"), "{why}");
+        let mut after = work(TEXT, Scale::Quick, 2_000.0);
+        after.records.iter_mut().for_each(|record| record.valid = false);
+        let why = compare(&before, &after).unwrap_err();
+        assert!(why.contains("not one trial that counts"), "{why}");
+    }
+
+    /// 60 pairs of runs of the same program: hardly one finds a difference anywhere, although each
+    /// looks at eight rows.
+    #[test]
+    fn chance_is_told_as_a_difference_no_more_often_than_is_promised() {
+        let text = format!("{TEXT}[factors]\n\"workload.connections\" = [1, 2, 3, 4]\n");
+        let mut runs = Vec::new();
+        let quiet = made_up(&text, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
+        let mut random = crate::stats::Random::new(11);
+        for _ in 0..120 {
+            let mut run = Run {
+                directory: "x".into(),
+                records: quiet.records.clone(),
+                experiment: quiet.experiment.clone(),
+                manifest: quiet.manifest.clone(),
+            };
+            for record in &mut run.records {
+                let value = 1_000.0 * (0.02 * random.normal()).exp();
+                record.metrics.insert("good_per_s".to_owned(), value);
+            }
+            runs.push(run);
+        }
+        let wrong = runs
+            .chunks(2)
+            .filter(|pair| {
+                let found = compare(&pair[0], &pair[1]).unwrap();
+                found.rows.iter().any(|row| row.verdict != Verdict::NoDifference)
+            })
+            .count();
+        assert!(wrong <= 6, "{wrong} of 60");
+    }
+}

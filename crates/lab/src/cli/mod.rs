@@ -1,0 +1,614 @@
+//! `regatta lab`: options in, a run and what it says out, an exit code.
+
+mod compare;
+mod spinner;
+
+use crate::analysis::Analysis;
+use crate::cli::spinner::Working;
+use crate::env::Spec;
+use crate::experiment::library;
+use crate::experiment::plan::{cells, order, predicted_s};
+use crate::experiment::{Experiment, KneeSearch, Mode, Rules, Scale, parse, parse_by};
+use crate::journal::Run;
+use crate::journal::machine_lacks;
+use crate::journal::manifest::Manifest;
+use crate::profile::{self, Profile};
+use crate::run::{self, Ended, Options, Progress};
+use crate::units::date;
+use crate::{claims, report};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Everything was done.
+pub const DONE: u8 = 0;
+/// Something failed, or it was interrupted.
+pub const FAILED: u8 = 1;
+/// Bad usage, or a file with problems; all were listed.
+pub const USAGE: u8 = 2;
+
+/// What a run's label says where it has one.
+pub(crate) const STANDS_IN: &str =
+    "regatta's servers simulate the disk in their own process (docs/environments.md)";
+
+/// What `regatta lab run` was told.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The name of an experiment that comes with the program, or a file.
+    pub which: String,
+    /// The scale.
+    pub scale: Scale,
+    /// The run's directory; None: a new one here. One that has this experiment's run goes on.
+    pub out: Option<PathBuf>,
+    /// Only say what would be done.
+    pub plan: bool,
+    /// The regatta program.
+    pub regatta: PathBuf,
+    /// What it says of its options.
+    pub rules: Rules,
+    /// How plan or result are printed.
+    pub form: Form,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one JSON value.
+    Json,
+}
+
+/// An experiment in the list of them.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    question: String,
+    papers: Vec<String>,
+    claims: Vec<String>,
+    /// How long it takes at each scale, by its name.
+    seconds: BTreeMap<&'static str, f64>,
+}
+
+impl Listed {
+    fn of((name, text): &(&'static str, &'static str)) -> Self {
+        // The scales differ in time alone.
+        let at = |scale| parse(name, text, scale).expect("a test reads every one of them");
+        let seconds = |scale: Scale| {
+            let experiment = at(scale);
+            let trials = order(&experiment, cells(&experiment).len()).len();
+            (scale.name(), predicted_s(&experiment, trials))
+        };
+        let Experiment { question, papers, claims, .. } = at(Scale::Quick);
+        Self { name: *name, question, papers, claims, seconds: Scale::ALL.map(seconds).into() }
+    }
+
+    fn words(&self) -> String {
+        let time =
+            |scale: Scale| format!("{} {}", scale.name(), minutes(self.seconds[scale.name()]));
+        let times = Scale::ALL.map(time).join(", ");
+        let mut out = format!("{}\n  {}\n  {times}\n", self.name, self.question);
+        if !self.papers.is_empty() {
+            let _ = writeln!(out, "  {}", self.papers.join(", "));
+        }
+        if !self.claims.is_empty() {
+            let _ = writeln!(out, "  claims {}", self.claims.join(", "));
+        }
+        out
+    }
+}
+
+/// Prints the experiments that come with the program.
+pub fn list(form: Form) -> u8 {
+    let all: Vec<Listed> = library::EXPERIMENTS.iter().map(Listed::of).collect();
+    match form {
+        Form::Text => print(&all.iter().map(Listed::words).collect::<String>()),
+        Form::Json => print_json(&all),
+    }
+}
+
+/// Prints the file of an experiment that comes with the program.
+pub fn print_file(name: &str) -> u8 {
+    match library::find(name) {
+        Some(text) => print(text),
+        None => {
+            say(&format!("{name} is no experiment; `regatta lab list` shows those that there are"));
+            USAGE
+        }
+    }
+}
+
+/// Runs an experiment, or goes on with it.
+pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
+    match try_run(options, stop) {
+        Ok(code) => code,
+        Err((code, why)) => {
+            say(&why);
+            code
+        }
+    }
+}
+
+fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
+    let (text, experiment) = experiment(&options.which, options.scale, options.rules)?;
+    let refused = machine_lacks::refused(&experiment, options.rules);
+    if options.plan {
+        let mut manifest = Manifest::take(&experiment, options.scale, &options.regatta);
+        manifest.lacks.extend(refused);
+        return Ok(match options.form {
+            Form::Json => print_json(&plan_json(&experiment, &manifest)),
+            Form::Text => {
+                warn(&manifest);
+                if let Some(why) = manifest.refusal(&experiment) {
+                    say(&format!("would not be begun: {why}"));
+                }
+                print(&plan(&experiment))
+            }
+        });
+    }
+    let directory = options.out.clone().unwrap_or_else(|| fresh(&experiment.name));
+    let bar = progress_bar();
+    let tell = |progress: &Progress<'_>| show(&bar, progress);
+    let asked = Options { regatta: &options.regatta, stop, tell: &tell };
+    let failed = |why: String| (FAILED, why);
+    let opened = run::open(&directory, &text, experiment, options.scale, &asked);
+    let mut run = opened.map_err(failed)?;
+    if refused.iter().any(|why| !run.manifest.lacks.contains(why)) {
+        run.manifest.lacks.retain(|lack| !refused.contains(lack));
+        run.manifest.lacks.extend(refused);
+        run.save_manifest().map_err(failed)?;
+    }
+    warn(&run.manifest);
+    let ended = run::perform(&mut run, &asked);
+    bar.finish_and_clear();
+    match ended {
+        Ok(Ended::Done) => publish(&run, options.form).map_err(failed),
+        Ok(Ended::Interrupted) => {
+            // What there is can be read already.
+            publish(&run, options.form).map_err(failed)?;
+            let again = format!(
+                "interrupted after {} trials; the same command with --out {} goes on",
+                run.records.len(),
+                directory.display()
+            );
+            Err((FAILED, again))
+        }
+        Err(why) => Err((FAILED, why)),
+    }
+}
+
+/// Says what this machine lacks.
+pub(crate) fn warn(manifest: &Manifest) {
+    if let Some(label) = &manifest.label {
+        say(&format!("{label}: {STANDS_IN}"));
+    }
+    for (name, why) in &manifest.left_out {
+        say(&format!("{name} is left out: {why}"));
+    }
+    for lack in &manifest.lacks {
+        say(&format!("not possible here: {lack}"));
+    }
+}
+
+/// Reads an experiment by name or from a file.
+fn experiment(
+    which: &str,
+    scale: Scale,
+    rules: Rules,
+) -> Result<(String, Experiment), (u8, String)> {
+    let text = match library::find(which) {
+        Some(text) => text.to_owned(),
+        None => fs::read_to_string(which).map_err(|error| {
+            let hint = "`regatta lab list` shows those that come with the program";
+            (USAGE, format!("{which} is no experiment, and as a file: {error}; {hint}"))
+        })?,
+    };
+    let read = parse_by(rules, which, &text, scale);
+    let experiment = read.map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        (USAGE, lines.join("\n"))
+    })?;
+    Ok((text, experiment))
+}
+
+/// What would be done, in words.
+fn plan(experiment: &Experiment) -> String {
+    let cells = cells(experiment);
+    let trials = order(experiment, cells.len()).len();
+    let mut out = format!("{}\n  expected: {}\n", experiment.question, experiment.expect);
+    let time = minutes(predicted_s(experiment, trials));
+    let (count, blocks) = (cells.len(), experiment.measure.blocks);
+    let _ = match experiment.measure.mode {
+        Mode::Trials => writeln!(out, "{count} cells in {blocks} blocks: {trials} trials, {time}"),
+        Mode::Knee => {
+            let search = search_words(&experiment.knee);
+            writeln!(out, "{count} cells, {search}: at most {trials} trials, {time}")
+        }
+    };
+    for cell in &cells {
+        let _ = writeln!(out, "  {} {}", cell.arm, run::levels(cell));
+    }
+    // Those that only the processors tell apart are one place to be told.
+    let mut places: Vec<String> = Vec::new();
+    for spec in experiment.specs() {
+        let parts = spec.words().into_iter().map(|(part, what)| format!("{part} {what}"));
+        let place = parts.collect::<Vec<_>>().join("; ");
+        if !places.contains(&place) {
+            let _ = writeln!(out, "in: {place}");
+            places.push(place);
+        }
+    }
+    out
+}
+
+/// What a search makes of each cell.
+fn search_words(knee: &KneeSearch) -> String {
+    let probes = format!(
+        "each searched by up to {} probes until its knee is known within {} %",
+        knee.trials_max,
+        report::show(100.0 * knee.goal)
+    );
+    let times: Vec<String> = knee.overload.iter().map(f64::to_string).collect();
+    match times.as_slice() {
+        [] => probes,
+        times => format!("{probes}, then loaded to {} times that", times.join(", ")),
+    }
+}
+
+/// The same for programs, with what this machine lacks.
+fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
+    let cells = cells(experiment);
+    let trials = order(experiment, cells.len()).len();
+    // A search has rounds until it is done, and no blocks.
+    let (blocks, search) = match experiment.measure.mode {
+        Mode::Trials => (Some(experiment.measure.blocks), None),
+        Mode::Knee => (None, Some(&experiment.knee)),
+    };
+    let words =
+        |spec: &Spec| -> BTreeMap<&'static str, String> { spec.words().into_iter().collect() };
+    json!({
+        "name": experiment.name,
+        "scale": manifest.scale,
+        "question": experiment.question,
+        "expect": experiment.expect,
+        "baseline": experiment.baseline,
+        "seconds": predicted_s(experiment, trials),
+        "blocks": blocks,
+        "search": search,
+        "trials": trials,
+        "cells": cells,
+        "environments": experiment.specs().iter().map(words).collect::<Vec<_>>(),
+        "left_out": manifest.left_out,
+        "lacks": manifest.lacks,
+        "lacking": manifest.lacking,
+        "label": manifest.label,
+        "refusal": manifest.refusal(experiment),
+    })
+}
+
+/// Writes the report of a run, whole or partial, and says what it says.
+pub fn report(directory: &Path, form: Form) -> u8 {
+    let working = Working::on(REPORTING);
+    let told = Run::open(directory).map_err(|why| (USAGE, why));
+    let published =
+        told.and_then(|run| publish_after(working, &run, form).map_err(|why| (FAILED, why)));
+    match published {
+        Ok(code) => code,
+        Err((code, why)) => {
+            say(&why);
+            code
+        }
+    }
+}
+
+/// Prints what differs between two runs: first in what was asked of them, then in what they show.
+/// Without a cell that both have, it fails.
+pub fn compare(before: &Path, after: &Path, form: Form) -> u8 {
+    let working = Working::on("comparing the runs");
+    let opened = (Run::open(before), Run::open(after));
+    let compared = match &opened {
+        (Ok(before), Ok(after)) => {
+            compare::compare(before, after).map_err(|why| (FAILED, vec![why]))
+        }
+        (before, after) => {
+            let whys = [before.as_ref().err(), after.as_ref().err()].into_iter().flatten();
+            Err((USAGE, whys.cloned().collect()))
+        }
+    };
+    drop(working);
+    match compared {
+        Ok(compared) if form == Form::Json => print_json(&compared),
+        Ok(compared) => print(&compared.markdown()),
+        Err((code, whys)) => {
+            whys.iter().for_each(|why| say(why));
+            code
+        }
+    }
+}
+
+/// A profiled arm.
+#[derive(Debug, PartialEq, Serialize)]
+struct Flame {
+    arm: String,
+    /// The path of its flame graph; none without stacks.
+    flame: Option<String>,
+    /// What is to be known of it.
+    notes: Vec<String>,
+}
+
+impl Flame {
+    fn of(profile: &Profile, directory: &Path) -> Self {
+        let path = |path: &String| directory.join(path).display().to_string();
+        let flame = profile.flame.as_ref().map(path);
+        Self { arm: profile.cell.arm.clone(), flame, notes: profile.notes.clone() }
+    }
+
+    fn path(&self) -> &str {
+        self.flame.as_deref().unwrap_or("-")
+    }
+}
+
+/// The flame graphs that were asked for.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum Flames {
+    /// Which there are.
+    All(Vec<Flame>),
+    One(Flame),
+    Difference {
+        before: String,
+        after: String,
+        flame: String,
+    },
+}
+
+impl Flames {
+    fn words(&self) -> String {
+        match self {
+            Self::All(all) => {
+                all.iter().map(|one| format!("{}  {}\n", one.arm, one.path())).collect()
+            }
+            Self::One(one) => format!("{}\n", one.path()),
+            Self::Difference { flame, .. } => format!("{flame}\n"),
+        }
+    }
+}
+
+/// Draws flame graphs of a run's profiles: of one arm, or of the difference between two; without
+/// arms, says which there are.
+pub fn flame(directory: &Path, arms: &[String], form: Form) -> u8 {
+    match flames(directory, arms) {
+        Ok(flames) if form == Form::Json => print_json(&flames),
+        Ok(flames) => print(&flames.words()),
+        Err(why) => {
+            say(&why);
+            USAGE
+        }
+    }
+}
+
+fn flames(directory: &Path, arms: &[String]) -> Result<Flames, String> {
+    let profiles = Profile::all(directory);
+    let find = |arm: &String| {
+        let found = profiles.iter().find(|profile| profile.cell.arm == *arm);
+        let names: Vec<&str> = profiles.iter().map(|one| one.cell.arm.as_str()).collect();
+        found.ok_or_else(|| format!("no profile of {arm}; there are: {}", names.join(", ")))
+    };
+    match arms {
+        [] if profiles.is_empty() => {
+            let why = "has no profiles: give the experiment `measure.profile = true`";
+            Err(format!("{} {why}", directory.display()))
+        }
+        [] => Ok(Flames::All(profiles.iter().map(|one| Flame::of(one, directory)).collect())),
+        [arm] => match Flame::of(find(arm)?, directory) {
+            Flame { flame: None, notes, .. } => {
+                Err(format!("{arm} has no stacks: {}", notes.join("; ")))
+            }
+            one => Ok(Flames::One(one)),
+        },
+        [before, after, ..] => {
+            let path = profile::difference(directory, find(before)?, find(after)?)?;
+            let flame = directory.join(path).display().to_string();
+            Ok(Flames::Difference { before: before.clone(), after: after.clone(), flame })
+        }
+    }
+}
+
+/// What a terminal is told that waits for a report.
+const REPORTING: &str = "reading the trials and drawing the report";
+
+/// Writes the report's files; prints the answer and where they are.
+pub(crate) fn publish(run: &Run, form: Form) -> Result<u8, String> {
+    publish_after(Working::on(REPORTING), run, form)
+}
+
+fn publish_after(working: Working, run: &Run, form: Form) -> Result<u8, String> {
+    let paths = report::write(run)?;
+    let analysis = Analysis::of(run);
+    let claims = claims::judge(run);
+    drop(working);
+    if form == Form::Json {
+        let files: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Ok(print_json(&json!({
+            "directory": run.directory.display().to_string(),
+            "files": files,
+            "left_out": run.manifest.left_out,
+            "lacks": run.manifest.lacks,
+            "label": run.manifest.label,
+            "analysis": analysis,
+            "claims": claims,
+        })));
+    }
+    let label = run.manifest.label.as_ref().map(|label| format!("{label}: "));
+    let mut out = format!("{}{}\n", label.unwrap_or_default(), analysis.answer);
+    for judged in claims {
+        let verdict = match judged.verdict {
+            claims::Verdict::Holds => "holds",
+            claims::Verdict::Fails => "fails here",
+            claims::Verdict::CannotTell => "cannot be told here",
+        };
+        let _ = writeln!(out, "{} {verdict}: {} ({})", judged.id, judged.ours, judged.why);
+    }
+    if let Some(page) = paths.first() {
+        let _ = writeln!(out, "{}", page.display());
+    }
+    Ok(print(&out))
+}
+
+/// A directory for a run that was given none.
+pub(crate) fn fresh(name: &str) -> PathBuf {
+    let stamp: String = date::date(date::unix_ms())
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | ':' => None,
+            c => Some(c),
+        })
+        .take(13)
+        .collect();
+    let mut path = PathBuf::from(format!("lab-{name}-{stamp}"));
+    for number in 2.. {
+        if !path.exists() {
+            break;
+        }
+        path = PathBuf::from(format!("lab-{name}-{stamp}-{number}"));
+    }
+    path
+}
+
+pub(crate) fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {msg}");
+    bar.set_style(style.expect("the template is constant"));
+    bar
+}
+
+pub(crate) fn show(bar: &ProgressBar, progress: &Progress<'_>) {
+    bar.set_length(crate::record::whole(progress.all));
+    bar.set_position(crate::record::whole(progress.done));
+    let left = minutes(progress.left_s);
+    bar.set_message(format!("{left} left  {}", progress.what));
+    if bar.is_hidden() && (progress.done.is_multiple_of(20) || progress.done == progress.all) {
+        say(&format!("{}/{} {left} left: {}", progress.done, progress.all, progress.what));
+    }
+}
+
+fn minutes(seconds: f64) -> String {
+    match seconds {
+        few if few < 90.0 => format!("{few:.0} s"),
+        more if more < 7_200.0 => format!("{:.0} min", more / 60.0),
+        many => format!("{:.0} h", many / 3_600.0),
+    }
+}
+
+pub(crate) fn print(text: &str) -> u8 {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&error.to_string());
+            FAILED
+        }
+        _ => DONE,
+    }
+}
+
+pub(crate) fn print_json(value: &impl Serialize) -> u8 {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => print(&format!("{text}\n")),
+        Err(error) => {
+            say(&error.to_string());
+            FAILED
+        }
+    }
+}
+
+pub(crate) fn say(problem: &str) {
+    // Nobody may be there to read it.
+    let _ = writeln!(io::stderr(), "regatta lab: {problem}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::made_up;
+    use crate::experiment::plan::Cell;
+    use crate::report::tests::profiled::profiled;
+
+    #[test]
+    fn every_experiment_can_be_planned_at_every_scale() {
+        for (name, text) in library::EXPERIMENTS {
+            for scale in Scale::ALL {
+                let experiment = parse(name, text, scale).unwrap();
+                let plan = plan(&experiment);
+                assert!(plan.starts_with(&experiment.question), "{name}: {plan}");
+                for target in &experiment.targets {
+                    assert!(plan.contains(&format!("\n  {} ", target.name)), "{name}: {plan}");
+                }
+            }
+        }
+    }
+
+    /// A search does not use `measure.blocks`, which are six unless the file says otherwise.
+    #[test]
+    fn the_plan_of_a_search_says_what_a_search_does() {
+        let planned = |name| {
+            let run = made_up(library::find(name).unwrap(), &|_| BTreeMap::new());
+            (plan(&run.experiment), plan_json(&run.experiment, &run.manifest))
+        };
+        let (words, json) = planned("knee");
+        let line = "\n3 cells, each searched by up to 24 probes until its knee is known within \
+                    3.00 %, then loaded to 1.5, 2 times that: at most 78 trials, ";
+        assert!(words.contains(line), "{words}");
+        assert!(!words.contains("blocks") && json["blocks"].is_null(), "{words}{json}");
+        assert_eq!((&json["search"]["trials_max"], &json["trials"]), (&json!(24), &json!(78)));
+        let (words, json) = planned("quick");
+        assert!(words.contains("blocks: ") && json["blocks"].is_number(), "{words}{json}");
+        assert!(json["search"].is_null(), "{json}");
+    }
+
+    #[test]
+    fn flame_graphs_are_told_of_in_text_and_json() {
+        let metrics = |_: &Cell| BTreeMap::<String, f64>::new();
+        let stacks = |_: &Cell| "regatta;serve 7\n".to_owned();
+        let (run, _folder) = profiled("systor12-table2", &metrics, &stacks, &[]);
+        let directory = run.directory.as_path();
+        let told = |arms: &[String]| {
+            let flames = flames(directory, arms).unwrap();
+            (serde_json::to_value(&flames).unwrap(), flames.words())
+        };
+        let (all, words) = told(&[]);
+        let all = all.as_array().unwrap();
+        assert!(all.len() > 1 && words.lines().count() == all.len(), "{words}");
+        let arms = [&all[0], &all[1]].map(|one| one["arm"].as_str().unwrap().to_owned());
+        let (one, words) = told(&arms[..1]);
+        assert_eq!(one, all[0]);
+        assert_eq!(words.trim_end(), directory.join("profiles/00.svg").display().to_string());
+        let (difference, words) = told(&arms);
+        assert_eq!(difference["after"], *arms[1]);
+        assert_eq!(difference["flame"], *words.trim_end());
+        assert!(Path::new(words.trim_end()).exists());
+        assert!(flames(directory, &["nobody".to_owned()]).unwrap_err().contains(&arms[1]));
+    }
+
+    #[test]
+    fn the_documentation_lists_every_experiment_with_its_claims() {
+        let page = include_str!("../../../../docs/lab.md");
+        for (name, text) in library::EXPERIMENTS {
+            let claims = parse(name, text, Scale::Quick).unwrap().claims.join(", ");
+            let start = format!("| `{name}` |");
+            let row = page.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
+            assert!(row.contains(&format!("| {claims} |")), "{name}: {row:?}, claims {claims}");
+        }
+    }
+
+    #[test]
+    fn times_are_said_in_what_suits_them() {
+        assert_eq!([45.0, 600.0, 10_800.0].map(minutes), ["45 s", "10 min", "3 h"]);
+    }
+}

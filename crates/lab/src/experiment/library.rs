@@ -1,0 +1,147 @@
+//! The experiments that come with the program.
+
+/// Each by its name and its file's text, in the order in which they are listed.
+pub const EXPERIMENTS: &[(&str, &str)] = &[
+    ("quick", include_str!("../../../../experiments/quick.toml")),
+    ("knee", include_str!("../../../../experiments/knee.toml")),
+    ("processes", include_str!("../../../../experiments/processes.toml")),
+    ("disk", include_str!("../../../../experiments/disk.toml")),
+    ("eurosys07-fig4", include_str!("../../../../experiments/eurosys07-fig4.toml")),
+    ("eurosys07-fig5", include_str!("../../../../experiments/eurosys07-fig5.toml")),
+    ("eurosys07-fig7", include_str!("../../../../experiments/eurosys07-fig7.toml")),
+    ("eurosys07-fig8", include_str!("../../../../experiments/eurosys07-fig8.toml")),
+    ("eurosys07-table1", include_str!("../../../../experiments/eurosys07-table1.toml")),
+    ("profile", include_str!("../../../../experiments/profile.toml")),
+    ("hpl01", include_str!("../../../../experiments/hpl01.toml")),
+    ("hpl01-fig4", include_str!("../../../../experiments/hpl01-fig4.toml")),
+    ("hpl01-limits", include_str!("../../../../experiments/hpl01-limits.toml")),
+    ("hpl01-fig13", include_str!("../../../../experiments/hpl01-fig13.toml")),
+    ("hpl01-fig13-2k", include_str!("../../../../experiments/hpl01-fig13-2k.toml")),
+    ("systor12-fig1", include_str!("../../../../experiments/systor12-fig1.toml")),
+    ("systor12-fig2", include_str!("../../../../experiments/systor12-fig2.toml")),
+    ("systor12-fig3", include_str!("../../../../experiments/systor12-fig3.toml")),
+    ("systor12-fig4", include_str!("../../../../experiments/systor12-fig4.toml")),
+    ("systor12-fig5", include_str!("../../../../experiments/systor12-fig5.toml")),
+    ("systor12-table2", include_str!("../../../../experiments/systor12-table2.toml")),
+    ("systor12-table3", include_str!("../../../../experiments/systor12-table3.toml")),
+    ("geneves-cores", include_str!("../../../../experiments/geneves-cores.toml")),
+    ("geneves-fig1", include_str!("../../../../experiments/geneves-fig1.toml")),
+    ("geneves-fig2", include_str!("../../../../experiments/geneves-fig2.toml")),
+    ("geneves-fig4", include_str!("../../../../experiments/geneves-fig4.toml")),
+    ("geneves-table1", include_str!("../../../../experiments/geneves-table1.toml")),
+    ("geneves-backlog", include_str!("../../../../experiments/geneves-backlog.toml")),
+    ("accept-strategies", include_str!("../../../../experiments/accept-strategies.toml")),
+    ("think-times", include_str!("../../../../experiments/think-times.toml")),
+    ("pollers", include_str!("../../../../experiments/pollers.toml")),
+    ("residency", include_str!("../../../../experiments/residency.toml")),
+    ("memory", include_str!("../../../../experiments/memory.toml")),
+    ("template-builds", include_str!("../../../../experiments/template-builds.toml")),
+    (
+        "template-configurations",
+        include_str!("../../../../experiments/template-configurations.toml"),
+    ),
+    ("template-site", include_str!("../../../../experiments/template-site.toml")),
+];
+
+/// The text of the experiment `name`.
+pub fn find(name: &str) -> Option<&'static str> {
+    EXPERIMENTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::plan;
+    use crate::experiment::{Mode, Program, Scale, Warm, parse};
+    use crate::programs::Other;
+    use crate::stats::{Verdict, compare, judge};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_experiment_is_listed_and_right_at_every_scale() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
+        let files: BTreeSet<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        let listed: BTreeSet<String> = EXPERIMENTS.iter().map(|(n, _)| (*n).to_owned()).collect();
+        assert_eq!(files, listed);
+        for (name, text) in EXPERIMENTS {
+            for scale in Scale::ALL {
+                let experiment = parse(name, text, scale).unwrap();
+                assert_eq!(experiment.name, *name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_scale_has_blocks_enough_to_tell_something() {
+        let tells = |blocks: u32| {
+            let pair = |block| (10.0 + f64::from(block), 10.0);
+            let pairs: Vec<(f64, f64)> = (0..blocks).map(pair).collect();
+            compare(&pairs).is_some_and(|one| judge(&one, one.p, 0.0) != Verdict::CannotTell)
+        };
+        for (name, text) in EXPERIMENTS {
+            for scale in Scale::ALL {
+                let measure = parse(name, text, scale).unwrap().measure;
+                // What takes hours does not hang on one trial that does not count.
+                let lost = if scale == Scale::Full { 2 } else { 0 };
+                let enough = measure.mode == Mode::Knee || tells(measure.blocks - lost);
+                assert!(enough, "{name} at {}: {} blocks", scale.name(), measure.blocks);
+            }
+        }
+    }
+
+    /// How long a page cache takes to fill is not known before.
+    #[test]
+    fn warm_up_is_found_where_there_is_a_disk_and_time_to_tell() {
+        let mut found = 0;
+        for (name, text) in EXPERIMENTS {
+            for scale in Scale::ALL {
+                let experiment = parse(name, text, scale).unwrap();
+                let disk = experiment.specs().iter().any(|spec| spec.disk.is_some());
+                let measure = &experiment.measure;
+                let long = measure.warm_s + measure.window_s >= 20.0;
+                let finds = measure.warm == Warm::Found;
+                assert_eq!(finds, disk && long, "{name} at {}", scale.name());
+                found += u32::from(finds);
+            }
+        }
+        assert!(found > 10, "{found}");
+    }
+
+    /// Beside a server with thousands of threads, counters would be a burden of each arm's own.
+    #[test]
+    fn nobody_is_counted_beside_a_thread_for_each_connection() {
+        let mut found = 0;
+        for (name, text) in EXPERIMENTS {
+            let experiment = parse(name, text, Scale::Replica).unwrap();
+            let threads = Program::Other(Other::ApacheWorker);
+            if experiment.targets.iter().any(|target| target.program == threads) {
+                assert!(!experiment.measure.counters, "{name}");
+                found += 1;
+            }
+        }
+        assert_eq!(found, 2, "[S] figure 3 and [G] figure 1");
+    }
+
+    #[test]
+    fn quick_is_quick() {
+        for (name, text) in EXPERIMENTS {
+            let experiment = parse(name, text, Scale::Quick).unwrap();
+            let trials = plan::order(&experiment, plan::cells(&experiment).len()).len();
+            let minutes = plan::predicted_s(&experiment, trials) / 60.0;
+            assert!(minutes < 14.0, "{name}: {minutes}");
+        }
+    }
+
+    #[test]
+    fn a_replica_is_done_within_half_an_hour() {
+        for (name, text) in EXPERIMENTS {
+            let experiment = parse(name, text, Scale::Replica).unwrap();
+            let trials = plan::order(&experiment, plan::cells(&experiment).len()).len();
+            let minutes = plan::predicted_s(&experiment, trials) / 60.0;
+            assert!(minutes <= 30.0, "{name}: {minutes}");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Experiments as data: a question, what is expected, and how it will be answered.
+//!
+//! One TOML file each; docs/lab.md describes it. `[scale.quick]`, `[scale.replica]` and
+//! `[scale.full]` hold what differs at that scale and are laid over the rest before it is read.
+
+pub mod claim_index;
+mod environment;
+mod fields;
+pub mod library;
+mod metrics;
+mod parse;
+pub mod plan;
+mod scale;
+mod search;
+#[cfg(test)]
+mod tests;
+
+pub use environment::{Environment, Memory};
+pub use metrics::is_metric;
+pub(crate) use parse::rate;
+pub use parse::{CELLS_MAX, parse, parse_by};
+pub use search::{KneeSearch, Mode, Warm};
+
+use crate::programs::Other;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Something wrong with an experiment's file, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem(pub String);
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What the program that is measured says of its options. The lab itself knows none.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// What is wrong with an option (`section.key`) and its value alone; None: nothing.
+    pub fault: fn(&str, &str) -> Option<String>,
+    /// Why the program would not start here with all of these options: they do not go together, or
+    /// this machine has too little of something. Empty: it would.
+    pub refused: fn(&BTreeMap<String, String>) -> Vec<String>,
+}
+
+/// How much time an experiment takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Minutes.
+    #[default]
+    Quick,
+    /// The papers' set-up, scaled to this machine (systems.md §5.2).
+    Replica,
+    /// The papers' own sizes.
+    Full,
+}
+
+impl Scale {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Quick, Self::Replica, Self::Full];
+
+    /// Its name in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Replica => "replica",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// An experiment at one scale.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// What is to be found out.
+    pub question: String,
+    /// What is expected, written before the run.
+    pub expect: String,
+    /// The figures and tables it stands for, such as `[H] figure 3`.
+    pub papers: Vec<String>,
+    /// The claims to judge afterwards, such as `H-1`.
+    pub claims: Vec<String>,
+    /// What is compared, in the order of the file.
+    pub targets: Vec<Target>,
+    /// The target that the others are compared with, and that runs twice.
+    pub baseline: String,
+    /// What varies.
+    pub factors: Vec<Factor>,
+    /// What is asked of them.
+    pub workload: Workload,
+    /// How rates written as multiples (`1.5x`) become rates.
+    pub calibrate: Option<Calibrate>,
+    /// Where they run.
+    pub machine: Machine,
+    /// What the servers run in.
+    pub environment: Environment,
+    /// How long and how often.
+    pub measure: Measure,
+    /// What makes a trial worthless.
+    pub guards: Guards,
+    /// How a saturation search goes, where one is made.
+    pub knee: KneeSearch,
+}
+
+/// A server under one configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// Its name in the results.
+    pub name: String,
+    /// Which program.
+    pub program: Program,
+    /// Regatta's options (`section.key`), in order.
+    pub config: BTreeMap<String, String>,
+    /// The program's file instead of the usual one, such as of another build.
+    pub binary: Option<String>,
+}
+
+impl Target {
+    /// Whether it is regatta as it runs here, and no other build of it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.program == Program::Regatta && self.binary.is_none()
+    }
+}
+
+/// The programs that the lab knows how to start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Program {
+    /// This server.
+    Regatta,
+    /// Its bare loop, `regatta null`: the ceiling.
+    Null,
+    /// Any command; `{host}`, `{port}` and `{root}` are filled in.
+    Command(Vec<String>),
+    /// Another server with a template of ours.
+    #[serde(untagged)]
+    Other(Other),
+}
+
+/// The target and the option that the path of a factor names; None if it is no target's.
+pub(crate) fn target_option(path: &str) -> Option<(&str, &str)> {
+    path.strip_prefix("targets.")?.split_once(".config.")
+}
+
+/// The factor that says how many of its processors the server gets.
+pub(crate) const PROCESSORS: &str = "machine.processors";
+
+/// Something that varies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Factor {
+    /// What: `workload.rate`, `workload.connections`, `machine.processors`, `environment.KEY`, or
+    /// `targets.NAME.config.section.key`.
+    pub path: String,
+    /// Its levels as written.
+    pub levels: Vec<String>,
+}
+
+impl Factor {
+    /// The target that it belongs to and the option it sets; None if it is everybody's.
+    pub fn of_target(&self) -> Option<(&str, &str)> {
+        target_option(&self.path)
+    }
+
+    /// Its last words, for axes and headings.
+    pub fn label(&self) -> &str {
+        match self.of_target() {
+            Some((_, key)) => key,
+            None => ["workload.", "environment.", "machine."]
+                .iter()
+                .find_map(|part| self.path.strip_prefix(part))
+                .unwrap_or(&self.path),
+        }
+    }
+}
+
+/// Who waits for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loop {
+    /// Connections that wait for their replies.
+    Closed,
+    /// Requests that arrive on their own.
+    Open,
+    /// Sessions that arrive on their own.
+    PartlyOpen,
+}
+
+/// With a directory of one's own: what is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ask {
+    /// `workload.target`, always.
+    #[default]
+    Target,
+    /// Every file, the popular ones more often (Zipf).
+    Files,
+    /// What `workload.log` asked for.
+    Log,
+}
+
+/// What is asked of the servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// The preset of `regatta workload` whose files are served and asked for.
+    pub preset: Option<String>,
+    /// Directories of its file set, instead of the preset's.
+    pub dirs: Option<u32>,
+    /// Requests in each of its logs, instead of the preset's.
+    pub requests: Option<u32>,
+    /// A directory to serve instead of a preset.
+    pub root: Option<String>,
+    /// With `root`: whether one target is asked for, or all files.
+    pub ask: Ask,
+    /// The access log that says what is asked for, and how often.
+    pub log: Option<String>,
+    /// With `root` and one target: that.
+    pub target: String,
+    /// The load model.
+    pub model: Loop,
+    /// Requests (or sessions) per second: a number, or a multiple of the calibrated rate (`1.5x`).
+    pub rate: String,
+    /// `constant`, `poisson` or `uniform`.
+    pub arrivals: String,
+    /// Connections of the closed model.
+    pub connections: u32,
+    /// Requests on one connection; 0: no limit.
+    pub requests_per_connection: u32,
+    /// Whether sessions have their think times, `kept`, or none.
+    pub think: String,
+    /// Time-out on the wire, such as `900ms`.
+    pub timeout: String,
+    /// The service level, such as `p99<50ms,errors<1%`.
+    pub slo: Option<String>,
+    /// Whether every byte of every reply is compared.
+    pub verify: bool,
+}
+
+/// A rate found before the trials, that others are multiples of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibrate {
+    /// The target whose highest closed-loop rate it is.
+    pub target: String,
+    /// Connections of that load.
+    pub connections: u32,
+    /// Length of each try, seconds.
+    pub seconds: f64,
+    /// Tries; the median counts.
+    pub tries: u32,
+}
+
+/// Where servers and clients run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Processors of the server.
+    pub server_cpus: Vec<usize>,
+    /// Processors of the load generator.
+    pub client_cpus: Vec<usize>,
+    /// Run the load before everything else on the machine (`chrt -f`), and the server before all
+    /// ordinary work (nice -20), if we are root.
+    pub realtime: bool,
+    /// What is left of each of the server's processors, per cent, so that one generator can offer
+    /// more than the server can answer ([`crate::env::spec::Cpu::left_percent`]); 100: all.
+    pub server_left: u32,
+    /// Drop the page cache before each trial (takes root).
+    pub drop_caches: bool,
+}
+
+impl Machine {
+    /// With the processors that a cell's levels give the server: the first of its own.
+    #[must_use]
+    pub fn at(&self, levels: &BTreeMap<String, String>) -> Self {
+        let mut at = self.clone();
+        let processors = levels.get(PROCESSORS).and_then(|level| level.parse().ok());
+        at.server_cpus.truncate(processors.unwrap_or(usize::MAX));
+        at
+    }
+}
+
+impl Default for Machine {
+    /// All of it, as it is.
+    fn default() -> Self {
+        Self {
+            server_cpus: Vec::new(),
+            client_cpus: Vec::new(),
+            realtime: false,
+            server_left: 100,
+            drop_caches: false,
+        }
+    }
+}
+
+/// How long and how often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    /// What is made of each cell: trials, or a saturation search.
+    pub mode: Mode,
+    /// Where the measurement starts.
+    pub warm: Warm,
+    /// Time before the measurement, seconds.
+    pub warm_s: f64,
+    /// Length of the measurement, seconds.
+    pub window_s: f64,
+    /// Blocks: every cell once in each, in random order.
+    pub blocks: u32,
+    /// Seed of the order, and of the loads: the same for all arms of a block.
+    pub seed: u64,
+    /// The number that decides, by its name in the results.
+    pub metric: String,
+    /// Whether the baseline runs twice (the A/A arm).
+    pub again: bool,
+    /// Whether the processor's and the kernel's counters are read of each of the server's tasks.
+    /// They cost each switch from one task to another something, on virtual machines much.
+    pub counters: bool,
+    /// Whether the cycles in which the processor stood still are counted, by cause. They take turns
+    /// with the other counters.
+    pub stalls: bool,
+    /// Whether each arm is profiled in a trial more.
+    pub profile: bool,
+    /// At which level of factors that is, or levels with commas between them; of others at their
+    /// last level.
+    pub profile_at: BTreeMap<String, String>,
+}
+
+impl Measure {
+    /// Every level that an entry of `profile_at` names.
+    pub(crate) fn each_level(asked: &str) -> impl Iterator<Item = &str> {
+        asked.split(',')
+    }
+}
+
+/// What makes a trial invalid. It is kept on record with its reasons and made once more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Guards {
+    /// The most schedule lag (99th percentile) of the generator, ms.
+    pub lag_p99_ms_max: f64,
+    /// The most of a generator thread's time on its processor.
+    pub client_busy_max: f64,
+    /// The most that others may use of the server's processors.
+    pub foreign_max: f64,
+    /// The most processor time that the hypervisor may take.
+    pub steal_max: f64,
+    /// The most requests that may fail; 1 allows all (for overload).
+    pub errors_max: f64,
+    /// The most connections that the server's listeners may drop, as a share of what was offered;
+    /// 1 allows all (for overload).
+    pub syn_drops_max: f64,
+    /// The most replies that may go without the comparison that `workload.verify` asks for.
+    pub unverified_max: f64,
+    /// How many times farther apart, or nearer, the server's and the client's processors may be
+    /// than before the block's first trial ([`crate::watch::cores`]); None: wherever they are.
+    #[serde(default)]
+    pub moved_max: Option<f64>,
+    /// How often an invalid trial is made again.
+    pub retries: u32,
+}
+
+impl Guards {
+    /// The same for a load that may be more than the server can answer: what fails then, and what
+    /// its queues drop, is what is measured.
+    #[must_use]
+    pub fn overloaded(&self) -> Self {
+        Self { errors_max: 1.0, syn_drops_max: 1.0, ..self.clone() }
+    }
+}

@@ -1,0 +1,191 @@
+//! What will be run, in which order, and how long that takes.
+
+use crate::env::{Spec, spec::Pages};
+use crate::experiment::{Experiment, Factor, Measure, Mode, target_option};
+use crate::stats::{Random, count};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is added to the baseline's name in the arm that runs it a second time.
+pub const AGAIN: &str = " (again)";
+/// Starting, settling and stopping, seconds for each trial.
+const AROUND_S: f64 = 0.9;
+/// Making and undoing an environment, and reading a file set from a simulated disk into the page
+/// cache (that of the preset `quick`), seconds for each trial.
+const ENVIRONMENT_S: f64 = 0.6;
+const WARMING_S: f64 = 2.0;
+
+/// The shortest stretch of an overload, seconds.
+const STRETCH_S_MIN: f64 = 6.0;
+
+/// One arm at one setting of the factors.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cell {
+    /// The target's name, for the second baseline with [`AGAIN`].
+    pub arm: String,
+    /// The target's name.
+    pub target: String,
+    /// Each factor that concerns it: path to level.
+    pub levels: BTreeMap<String, String>,
+}
+
+impl Cell {
+    /// Its name for people: the arm and its levels.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.arm, crate::run::levels(self)).trim_end().to_owned()
+    }
+
+    /// The options of its target that its levels set.
+    pub(crate) fn options(&self) -> BTreeMap<String, String> {
+        let of = |(path, level): (&String, &String)| {
+            let (name, key) = target_option(path)?;
+            (name == self.target).then(|| (key.to_owned(), level.clone()))
+        };
+        self.levels.iter().filter_map(of).collect()
+    }
+}
+
+/// A trial to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Planned {
+    /// Its place in the order.
+    pub trial: u32,
+    /// Its block.
+    pub block: u32,
+    /// Which of [`cells`].
+    pub cell: usize,
+    /// Seed of its load: the same for all arms of a block, another in the next.
+    pub seed: u64,
+}
+
+/// Every arm at every setting of the factors that concern it, in the order of the file.
+pub fn cells(experiment: &Experiment) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for target in &experiment.targets {
+        let concerns =
+            |factor: &&Factor| factor.of_target().is_none_or(|(name, _)| name == target.name);
+        let mut settings = vec![BTreeMap::new()];
+        for factor in experiment.factors.iter().filter(concerns) {
+            settings = cross(&settings, factor);
+        }
+        let cell = |arm: String, levels: &BTreeMap<String, String>| Cell {
+            arm,
+            target: target.name.clone(),
+            levels: levels.clone(),
+        };
+        cells.extend(settings.iter().map(|levels| cell(target.name.clone(), levels)));
+        if experiment.measure.again && target.name == experiment.baseline {
+            let again = format!("{}{AGAIN}", target.name);
+            cells.extend(settings.iter().map(|levels| cell(again.clone(), levels)));
+        }
+    }
+    cells
+}
+
+fn cross(settings: &[BTreeMap<String, String>], factor: &Factor) -> Vec<BTreeMap<String, String>> {
+    let with = |levels: &BTreeMap<String, String>, level: &String| {
+        let mut levels = levels.clone();
+        levels.insert(factor.path.clone(), level.clone());
+        levels
+    };
+    settings.iter().flat_map(|have| factor.levels.iter().map(|level| with(have, level))).collect()
+}
+
+/// Blocks of every cell once, each block in an order of its own. A pure function of the
+/// experiment, so that an interrupted run goes on where it was.
+pub fn order(experiment: &Experiment, cells: usize) -> Vec<Planned> {
+    let mut random = Random::new(experiment.measure.seed);
+    let mut planned = Vec::new();
+    for block in 0..rounds(experiment) {
+        let mut turns: Vec<usize> = (0..cells).collect();
+        random.shuffle(&mut turns);
+        // JSON readers hold whole numbers up to 2^53.
+        let seed = random.bits() >> 12;
+        for cell in turns {
+            let trial = u32::try_from(planned.len()).unwrap_or(u32::MAX);
+            planned.push(Planned { trial, block, cell, seed });
+        }
+    }
+    planned
+}
+
+/// Blocks of a plan. A saturation search goes in rounds of one probe of each cell, as many as it
+/// may take at most, and then a round for each overload.
+fn rounds(experiment: &Experiment) -> u32 {
+    match experiment.measure.mode {
+        Mode::Trials => experiment.measure.blocks,
+        Mode::Knee => {
+            let overload = u32::try_from(experiment.knee.overload.len()).unwrap_or(u32::MAX);
+            experiment.knee.trials_max.saturating_add(overload)
+        }
+    }
+}
+
+/// How long `trials` trials take, seconds; of a saturation search at most.
+pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
+    let measure = &experiment.measure;
+    let specs = experiment.specs();
+    let warm = |spec: &Spec| spec.disk.is_some() && spec.pages == Pages::Warm;
+    let around = match specs.is_empty() {
+        true => AROUND_S,
+        false if specs.iter().any(warm) => AROUND_S + ENVIRONMENT_S + WARMING_S,
+        false => AROUND_S + ENVIRONMENT_S,
+    };
+    let trial = measure.warm_s + measure.window_s + around;
+    let each = match measure.mode {
+        Mode::Trials => trial,
+        Mode::Knee => {
+            let overloads = count(experiment.knee.overload.len());
+            let all = overloads + f64::from(experiment.knee.trials_max);
+            let more = 3.0 * stretch_s(measure) - measure.warm_s - measure.window_s;
+            trial + more * overloads / all
+        }
+    };
+    let before = experiment
+        .calibrate
+        .as_ref()
+        .map_or(0.0, |calibrate| f64::from(calibrate.tries) * (calibrate.seconds + around));
+    each * count(trials) + before + crate::profile::predicted_s(experiment)
+}
+
+/// Length of each stretch of an overload, whole seconds: long enough to see it settle again.
+pub(crate) fn stretch_s(measure: &Measure) -> f64 {
+    measure.window_s.max(STRETCH_S_MIN).ceil()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Scale, parse};
+
+    const TEXT: &str = r#"
+experiment = { name = "x", question = "?", expect = "!", baseline = "b" }
+targets.a = { program = "nginx" }
+targets.b = { program = "regatta" }
+workload = { root = "." }
+measure = { blocks = 5, seed = 7, warm_s = 1, window_s = 2 }
+[factors]
+"workload.connections" = [1, 8]
+"targets.b.config.event.processes" = [1, 2, 4]
+"#;
+
+    #[test]
+    fn every_cell_once_in_each_block_and_the_baseline_twice() {
+        let experiment = parse("x", TEXT, Scale::Quick).unwrap();
+        let cells = cells(&experiment);
+        let of = |arm: &str| cells.iter().filter(|cell| cell.arm == arm).count();
+        assert_eq!((of("a"), of("b"), of("b (again)"), cells.len()), (2, 6, 6, 14));
+        let order = order(&experiment, cells.len());
+        assert_eq!(order.len(), 70);
+        for block in order.chunks(14) {
+            let mut seen: Vec<usize> = block.iter().map(|planned| planned.cell).collect();
+            assert!(block.iter().all(|planned| planned.seed == block[0].seed));
+            seen.sort_unstable();
+            assert_eq!(seen, (0..14).collect::<Vec<_>>());
+        }
+        let turns = |block: usize| order[block * 14..][..14].iter().map(|p| p.cell);
+        assert!(turns(0).ne(turns(1)) && order[0].seed != order[14].seed);
+        assert_eq!(super::order(&experiment, 14), order, "a pure function");
+        assert!((predicted_s(&experiment, 70) - 70.0 * 3.9).abs() < 1e-9);
+    }
+}

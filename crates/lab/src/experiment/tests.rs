@@ -1,0 +1,260 @@
+//! What a file may say, and how it is told what it may not.
+
+use super::*;
+
+const GOOD: &str = r#"
+[experiment]
+name = "accept"
+question = "Which accept strategy peaks highest?"
+expect = "AcceptInf."
+claims = ["H-1"]
+
+[targets.acceptinf]
+program = "regatta"
+config.server.architecture = "acceptinf"
+[targets.accept25]
+program = "regatta"
+config.server.architecture = "accept25"
+config.accept.backlog = 128
+[regatta]
+config.accept.backlog = 64
+config.cache.enabled = false
+[targets.mine]
+program = "command"
+command = ["server", "{port}"]
+
+[factors]
+"workload.rate" = ["0.5x", "1.5x", 2000]
+"targets.accept25.config.accept.count" = [10, 25]
+
+[workload]
+preset = "onebyte"
+loop = "open"
+requests_per_connection = 1
+timeout = "900ms"
+
+[calibrate]
+target = "acceptinf"
+
+[machine]
+server_cpus = "0"
+client_cpus = "1-2"
+
+[measure]
+blocks = 7
+
+[scale.quick]
+measure.blocks = 3
+factors."workload.rate" = ["1x"]
+"#;
+
+#[test]
+fn a_file_is_read_at_a_scale() {
+    let full = parse("a.toml", GOOD, Scale::Full).unwrap();
+    assert_eq!(full.baseline, "acceptinf");
+    assert_eq!(full.targets[0].config["accept.backlog"], "64", "what all have");
+    assert_eq!(full.targets[1].config["accept.backlog"], "128", "its own goes first");
+    assert_eq!(full.targets[1].config["cache.enabled"], "false");
+    assert!(full.targets[2].config.is_empty(), "only of programs that take options");
+    assert_eq!(full.targets[2].program, Program::Command(vec!["server".into(), "{port}".into()]));
+    assert_eq!(full.factors[0].levels, ["0.5x", "1.5x", "2000"]);
+    assert_eq!(full.factors[1].of_target(), Some(("accept25", "accept.count")));
+    assert_eq!(full.factors[1].label(), "accept.count");
+    assert_eq!((full.measure.blocks, full.machine.client_cpus.as_slice()), (7, &[1, 2][..]));
+    let quick = parse("a.toml", GOOD, Scale::Quick).unwrap();
+    assert_eq!(quick.measure.blocks, 3);
+    let rates = quick.factors.iter().find(|factor| factor.path == "workload.rate").unwrap();
+    assert_eq!(rates.levels, ["1x"]);
+    assert_eq!(quick.factors.len(), 2, "the other factor stays");
+    let text = serde_json::to_string(&full).unwrap();
+    assert_eq!(serde_json::from_str::<Experiment>(&text).unwrap(), full);
+}
+
+#[test]
+fn a_claim_that_there_is_not_is_said_with_its_place() {
+    let text = GOOD.replace("[\"H-1\"]", "[\"H-1\", \"S-8B\", \"nothing\"]");
+    let problems = parse("e.toml", &text, Scale::Quick).unwrap_err();
+    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "e.toml:6:18: experiment.claims: \"S-8B\" is no claim of the papers; did you mean S-8?",
+            "e.toml:6:26: experiment.claims: \"nothing\" is no claim of the papers",
+        ]
+    );
+}
+
+#[test]
+fn everything_wrong_is_said_at_once_with_its_place() {
+    let text = r#"[experiment]
+name = "a b"
+question = 3
+colour = "red"
+[targets.x]
+program = "apachee"
+[targets.y]
+program = "nginx"
+config.a = 1
+[factors]
+"workload.size" = [1, 1]
+"workload.rate" = ["1.5x", "fast"]
+"workload.think" = ["kept", "slow"]
+[workload]
+preset = "nosuch"
+rate = -1
+timeout = "soon"
+slo = "p99<x"
+[measure]
+blocks = 0
+window_s = "long"
+metric = "good_per_sec"
+[scale.tiny]
+[guard]
+"#;
+    let problems = parse("e.toml", text, Scale::Quick).unwrap_err();
+    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    for part in [
+        "e.toml:1:1: experiment.expect is missing",
+        "e.toml:1:1: a rate such as \"1.5x\" needs [calibrate]",
+        "e.toml:1:1: experiment.name takes letters",
+        "e.toml:3:12: experiment.question: expected a text in quotes",
+        "e.toml:4:1: unknown key experiment.colour",
+        "e.toml:5:1: targets.x: program \"apachee\" is none of",
+        "e.toml:7:1: targets.y: only the program `regatta` takes `config`",
+        "e.toml:11:19: factors.workload.size: not a factor",
+        "e.toml:11:19: factors.workload.size: levels are single values",
+        "e.toml:12:19: factors.workload.rate: a rate is a number",
+        "e.toml:13:20: factors.workload.think: think times are",
+        "e.toml:15:10: workload.preset: no such preset",
+        "e.toml:16:8: workload.rate: expected a number above 0",
+        "e.toml:17:11: workload.timeout: \"soon\" is not a time",
+        "e.toml:18:7: workload.slo:",
+        "e.toml:20:10: measure.blocks: expected a whole number from 1 to 1000",
+        "e.toml:21:12: measure.window_s: expected a number",
+        "e.toml:22:10: measure.metric: no trial has a number \"good_per_sec\"; did",
+        "e.toml:23:8: no such scale",
+        "e.toml:24:2: unknown key guard",
+    ] {
+        assert!(said.iter().any(|line| line.starts_with(part)), "{part} is not in {said:#?}");
+    }
+    assert_eq!(said.len(), 20, "{said:#?}");
+    let problems = parse("e.toml", "[experiment\nname = ", Scale::Quick).unwrap_err();
+    assert!(problems.iter().any(|problem| problem.0.starts_with("e.toml:1:")), "{problems:?}");
+}
+
+#[test]
+fn processors_are_a_factor_up_to_those_of_the_server() {
+    let read = |cpus: &str, levels: &str| {
+        let text = format!(
+            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+             targets.a.program = \"nginx\"\nworkload.root = \".\"\n\
+             machine = {{ {cpus} }}\nenvironment.network.mtu = 1500\n\
+             factors.\"machine.processors\" = {levels}\n"
+        );
+        parse("e.toml", &text, Scale::Quick).map_err(|problems| problems[0].to_string())
+    };
+    let own = "server_cpus = \"2-3,5\", client_cpus = \"0\"";
+    let experiment = read(own, "[3, 1]").unwrap();
+    let placed = |cell: &plan::Cell| experiment.machine.at(&cell.levels).server_cpus;
+    let cells = plan::cells(&experiment);
+    let all: Vec<Vec<usize>> = cells.iter().filter(|c| c.arm == "a").map(placed).collect();
+    assert_eq!(all, [vec![2, 3, 5], vec![2]]);
+    assert_eq!(experiment.machine.at(&BTreeMap::new()), experiment.machine);
+    // So are the environments that they run in.
+    let specs: Vec<Vec<usize>> = experiment.specs().into_iter().map(|s| s.cpu.server).collect();
+    assert_eq!(specs, all);
+    assert_eq!(experiment.factors[0].label(), "processors");
+    for (cpus, levels) in [(own, "[0]"), (own, "[4]"), (own, "[\"all\"]"), ("", "[1]")] {
+        let why = read(cpus, levels).unwrap_err();
+        assert!(why.contains("machine.processors: ") && why.contains("is not from 1 to"), "{why}");
+    }
+}
+
+#[test]
+fn options_are_held_against_the_rules_of_the_program() {
+    let rules = Rules {
+        fault: |key, value| match (key, value) {
+            ("event.processes", "2" | "4") | ("server.architecture", _) => None,
+            ("event.processes", _) => Some(format!("expected 2 or 4, got {value}")),
+            _ => Some(format!("unknown option {key}")),
+        },
+        refused: |_| Vec::new(),
+    };
+    let text = r#"experiment = { name = "x", question = "?", expect = "!" }
+workload.root = "."
+[targets.a]
+program = "regatta"
+config.server.architecture = "symped"
+config.event.processes = 3
+[targets.b]
+program = "regatta"
+binary = "./other"
+config.event.other = 3
+[targets.c]
+program = "nginx"
+[regatta]
+config.event.procesess = 2
+[factors]
+"targets.a.config.event.processes" = [2, 4, 5]
+"targets.b.config.event.processes" = [7]
+"targets.c.config.event.processes" = [2]
+"#;
+    let problems = parse_by(rules, "o.toml", text, Scale::Quick).unwrap_err();
+    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let wanted = [
+        "o.toml:6:26: targets.a.config.event.processes: expected 2 or 4, got 3",
+        "o.toml:14:26: regatta.config.event.procesess: unknown option event.procesess",
+        "o.toml:16:38: factors.targets.a.config.event.processes: expected 2 or 4, got 5",
+        "o.toml:18:38: factors.targets.c.config.event.processes: only the program `regatta` takes \
+         options",
+    ];
+    assert_eq!(said, wanted);
+    let problems = parse("o.toml", text, Scale::Quick).unwrap_err();
+    assert_eq!(problems.len(), 1, "without rules options are taken as they are: {problems:?}");
+}
+
+#[test]
+fn a_preset_that_changes_over_time_is_offered_whole_or_not_at_all() {
+    let read = |preset: &str, model: &str, measure: &str| {
+        let text = format!(
+            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+             targets.a.program = \"regatta\"\nmeasure = {{ {measure} }}\n\
+             workload = {{ preset = \"{preset}\", loop = \"{model}\", rate = 50 }}\n"
+        );
+        parse("e.toml", &text, Scale::Quick)
+            .map(|experiment| experiment.measure.warm_s)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<String>())
+    };
+    let refused = read("spike", "closed", "window_s = 400").unwrap_err();
+    assert!(refused.contains("give workload.loop = \"open\""), "{refused}");
+    let refused = read("spike", "open", "window_s = 300").unwrap_err();
+    assert!(refused.contains("give measure.window_s = 360"), "{refused}");
+    assert_eq!(read("spike", "partly-open", "warm_s = 0, window_s = 360"), Ok(0.0));
+    // What a preset asks for by way of a warm-up it gets, unless the file says otherwise.
+    assert_eq!(read("haboob", "closed", ""), Ok(20.0));
+    assert_eq!(read("haboob", "closed", "warm_s = 3"), Ok(3.0));
+    assert_eq!(read("smoke", "closed", ""), Ok(1.0));
+}
+
+#[test]
+fn processors_and_crossings_have_bounds() {
+    let said = |more: &str| -> Vec<String> {
+        let text = format!(
+            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+             workload.root = \".\"\ntargets.a.program = \"nginx\"\n{more}"
+        );
+        let read = parse("e.toml", &text, Scale::Quick);
+        read.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(said("machine.server_cpus = \"0-3, 6\""), Vec::<String>::new());
+    for cpus in ["5-1", "4096", "0-4095,0", "1-", ""] {
+        let found = said(&format!("machine.server_cpus = {cpus:?}"));
+        let wanted = "e.toml:4:23: machine.server_cpus: expected processors such as";
+        assert!(found.len() == 1 && found[0].starts_with(wanted), "{cpus}: {found:?}");
+    }
+    let levels = |path: &str| format!("factors.\"{path}\" = {:?}\n", (1..=64).collect::<Vec<_>>());
+    let all = ["workload.rate", "workload.connections", "environment.memory_share"].map(levels);
+    assert_eq!(said(&all[..2].concat()), Vec::<String>::new(), "4,096");
+    let found = said(&all.concat());
+    assert!(found.iter().any(|line| line.contains("over 4096 cells")), "{found:?}");
+}

@@ -1,0 +1,306 @@
+//! What a run was made with: programs, machine, settings. Kept beside the results.
+
+use crate::env::spec::IN_PROCESS;
+use crate::env::{Lack, Record, Spec, lacks};
+use crate::experiment::{Experiment, Program, Scale};
+use crate::journal::machine_lacks;
+use crate::servers;
+use crate::units::date::unix_ms;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// The version of the run directory's format.
+pub(crate) const FORMAT: u32 = 1;
+
+/// What a run was made with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// 1.
+    pub format: u32,
+    /// The scale.
+    pub scale: Scale,
+    /// When it began, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// The command that makes it again.
+    pub command: String,
+    /// SHA-256 of the regatta program.
+    pub regatta_sha256: String,
+    /// Each target's program in its own words.
+    pub versions: BTreeMap<String, String>,
+    /// Targets that cannot be run here, and why.
+    pub left_out: BTreeMap<String, String>,
+    /// The calibrated rate, requests per second.
+    pub unit: Option<f64>,
+    /// Machine and settings, by name.
+    pub machine: BTreeMap<String, String>,
+    /// What the experiment asks for and this machine does not allow.
+    pub lacks: Vec<String>,
+    /// The parts of its environments among that: they are done without.
+    #[serde(default)]
+    pub lacking: Vec<Lack>,
+    /// What all its numbers are to be labelled with; None: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What the environments turned out to be: the first of each setting, by its levels.
+    #[serde(default)]
+    pub environments: BTreeMap<String, Record>,
+}
+
+/// Factors that mean nothing where the server simulates the disk itself.
+const DEVICE_ONLY: [&str; 3] =
+    ["environment.disk.seek", "environment.disk.queue", "environment.disk.read_ahead_kb"];
+
+/// Kernel settings that change what is measured.
+const SETTINGS: [&str; 14] = [
+    "kernel/osrelease",
+    "kernel/randomize_va_space",
+    "kernel/perf_event_paranoid",
+    "kernel/sched_rt_runtime_us",
+    "net/core/somaxconn",
+    "net/core/rmem_max",
+    "net/core/wmem_max",
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_wmem",
+    "net/ipv4/tcp_max_syn_backlog",
+    "net/ipv4/tcp_tw_reuse",
+    "net/ipv4/ip_local_port_range",
+    "net/ipv4/tcp_congestion_control",
+    "fs/nr_open",
+];
+
+impl Manifest {
+    /// Looks at programs and machine.
+    pub(crate) fn take(experiment: &Experiment, scale: Scale, regatta: &Path) -> Self {
+        let (mut versions, mut left_out) = (BTreeMap::new(), BTreeMap::new());
+        for target in &experiment.targets {
+            match servers::version(target, regatta) {
+                Some(version) => versions.insert(target.name.clone(), version),
+                None => {
+                    let program = servers::binary(target, regatta);
+                    let why = match target.program {
+                        Program::Other(other) if target.binary.is_none() => other.needs(),
+                        _ => format!("{} cannot be run here", program.display()),
+                    };
+                    left_out.insert(target.name.clone(), why)
+                }
+            };
+        }
+        let lacking = lacking(experiment);
+        let simulates = |mut spec: Spec| spec.take_stand_in(&lacking).is_some();
+        let label = experiment.specs().into_iter().any(simulates).then(|| IN_PROCESS.to_owned());
+        if label.is_some() {
+            left_out.extend(without_disk(experiment));
+        }
+        Self {
+            format: FORMAT,
+            scale,
+            started_unix_ms: unix_ms(),
+            command: String::new(),
+            regatta_sha256: sha256(regatta),
+            versions,
+            left_out,
+            unit: None,
+            machine: machine(),
+            lacks: impossible(experiment, &lacking),
+            lacking,
+            label,
+            environments: BTreeMap::new(),
+        }
+    }
+
+    /// Refuses to go on with a run that another build of regatta has begun.
+    ///
+    /// # Errors
+    /// What to do instead.
+    pub(crate) fn same_program(&self, regatta: &Path) -> Result<(), String> {
+        let (then, now) = (&self.regatta_sha256, sha256(regatta));
+        if *then == now {
+            return Ok(());
+        }
+        let short = |hash: &str| hash.chars().take(12).collect::<String>();
+        Err(format!(
+            "the trials so far are of another build of regatta ({}, and this is {}): go on with \
+             that one, or begin anew with another --out",
+            short(then),
+            short(&now)
+        ))
+    }
+
+    /// Why a run of the experiment is not begun here; None: it is. Other than a lack, what is
+    /// missing would leave nothing of its question.
+    pub(crate) fn refusal(&self, experiment: &Experiment) -> Option<String> {
+        let Experiment { name, baseline, .. } = experiment;
+        if let Some(why) = self.left_out.get(baseline) {
+            return Some(format!("the baseline {baseline} cannot run here: {why}"));
+        }
+        let mut paths = experiment.factors.iter().map(|factor| factor.path.as_str());
+        if let Some(label) = &self.label
+            && let Some(path) = paths.find(|path| DEVICE_ONLY.contains(path))
+        {
+            return Some(format!("{label}: a disk in the server's process has no {path} to vary"));
+        }
+        let lost = |mut spec: Spec| {
+            let asked = spec.disk.is_some() && spec.take_stand_in(&self.lacking).is_none();
+            asked && spec.without(&self.lacking).is_none_or(|left| left.disk.is_none())
+        };
+        experiment.specs().into_iter().any(lost).then(|| {
+            let why: Vec<String> = self.lacking.iter().map(ToString::to_string).collect();
+            format!(
+                "no simulated disk is possible here ({}), and from memory alone the experiment \
+                 would answer another question. Run it where it is possible: as root, with \
+                 /dev/fuse and loop devices (docs/environments.md). Or ask what there is without a \
+                 disk: `regatta lab list {name} > mine.toml`, and take [environment.disk] and its \
+                 factors out of the file.",
+                why.join("; ")
+            )
+        })
+    }
+}
+
+/// Targets that would read from the machine's own disk where ours simulate one themselves.
+fn without_disk(experiment: &Experiment) -> impl Iterator<Item = (String, String)> {
+    let others = experiment.targets.iter().filter(|target| {
+        // What serves one answer from memory asks no disk.
+        !matches!(target.program, Program::Regatta | Program::Null)
+    });
+    let why = format!("no disk can be {IN_PROCESS} in a program that is not regatta");
+    others.map(move |target| (target.name.clone(), why.clone()))
+}
+
+fn sha256(program: &Path) -> String {
+    regatta_load::workload::sha256_hex(&fs::read(program).unwrap_or_default())
+}
+
+fn machine() -> BTreeMap<String, String> {
+    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let mut all = BTreeMap::new();
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            all.insert(name.to_owned(), value);
+        }
+    };
+    let cpus = read("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    put("processor", model.map(|(_, name)| name.to_owned()));
+    let threads = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    put("processors", Some(threads.to_string()));
+    let memory = read("/proc/meminfo").unwrap_or_default();
+    put("memory", memory.lines().next().map(|line| line.replace("MemTotal:", "").trim().into()));
+    put("load average at the start", read("/proc/loadavg"));
+    put("clock source", read("/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    put("governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+    put("huge pages", read("/sys/kernel/mm/transparent_hugepage/enabled"));
+    for name in SETTINGS {
+        put(&name.replace('/', "."), read(&format!("/proc/sys/{name}")));
+    }
+    let folder = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").into_iter().flatten();
+    for entry in folder.flatten() {
+        let path = entry.path();
+        let name = format!("vulnerability {}", entry.file_name().display());
+        put(&name, path.to_str().and_then(read));
+    }
+    let limits = read("/proc/self/limits").unwrap_or_default();
+    let files = limits.lines().find(|line| line.starts_with("Max open files"));
+    put("open files", files.map(|line| line.replace("Max open files", "").trim().to_owned()));
+    all
+}
+
+/// Parts of the experiment's environments that this machine does not allow, each once.
+fn lacking(experiment: &Experiment) -> Vec<Lack> {
+    let mut all: Vec<Lack> = Vec::new();
+    for spec in experiment.specs() {
+        for lack in lacks(&spec) {
+            if !all.contains(&lack) {
+                all.push(lack);
+            }
+        }
+    }
+    all
+}
+
+/// What cannot be done here, said before anything runs.
+fn impossible(experiment: &Experiment, lacking: &[Lack]) -> Vec<String> {
+    let mut lacks: Vec<String> = lacking.iter().map(ToString::to_string).collect();
+    lacks.extend(machine_lacks::lacks(experiment));
+    lacks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Manifest;
+    use crate::analysis::tests::made_up;
+    use crate::env::Lack;
+    use crate::experiment::{Scale, parse};
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    const TEXT: &str = r#"
+experiment = { name = "x", question = "?", expect = "!" }
+targets.a.program = "regatta"
+targets.b.program = "nginx"
+workload.root = "."
+machine = { server_cpus = "0", client_cpus = "1" }
+[environment]
+memory = "84MiB"
+"#;
+
+    #[test]
+    fn a_run_goes_on_with_the_build_that_began_it() {
+        let program = std::env::temp_dir().join(format!("regatta-build-{}", std::process::id()));
+        std::fs::write(&program, "one build").unwrap();
+        let mut run = made_up(TEXT, &|_| BTreeMap::new());
+        run.manifest.regatta_sha256 = super::sha256(&program);
+        assert_eq!(run.manifest.same_program(&program), Ok(()));
+        std::fs::write(&program, "another").unwrap();
+        let said = run.manifest.same_program(&program).unwrap_err();
+        std::fs::remove_file(&program).unwrap();
+        assert!(said.contains("another build") && said.contains("--out"), "{said}");
+    }
+
+    #[test]
+    fn without_its_baseline_or_its_disk_a_run_is_not_begun() {
+        let lack = |part: &str| Lack {
+            part: part.to_owned(),
+            needs: "root".to_owned(),
+            instead: String::new(),
+        };
+        let refusal = |text: &str, lacking: &[Lack], left_out: &[&str]| {
+            let mut run = made_up(text, &|_| BTreeMap::new());
+            let out = |name: &&str| ((*name).to_owned(), "it is not there".to_owned());
+            run.manifest.left_out = left_out.iter().map(out).collect();
+            run.manifest.lacking = lacking.to_vec();
+            run.manifest.refusal(&run.experiment)
+        };
+        let disk = format!("{TEXT}[environment.disk]\n");
+        let inside = format!("{disk}kind = \"in-process\"\n");
+        assert_eq!(refusal(&inside, &[lack("groups")], &[]), None, "the server simulates it");
+        assert_eq!(refusal(&disk, &[], &["b"]), None);
+        assert_eq!(refusal(TEXT, &[lack("memory"), lack("disk")], &[]), None, "it asks for none");
+        let said = refusal(TEXT, &[], &["a"]).unwrap();
+        assert!(said.contains("the baseline a") && said.contains("not there"), "{said}");
+        for part in ["disk", "groups"] {
+            let said = refusal(&disk, &[lack(part)], &[]).unwrap();
+            for words in ["simulated disk", "root", "regatta lab list x", "[environment.disk]"] {
+                assert!(said.contains(words), "{words}: {said}");
+            }
+        }
+        // One level of a factor is enough.
+        let factor = format!("{TEXT}[factors]\n\"environment.disk.heads\" = [1, 2]\n");
+        assert!(refusal(&factor, &[lack("disk")], &[]).is_some());
+        let taken = |text: &str| {
+            let experiment = parse("x", text, Scale::Quick).unwrap();
+            Manifest::take(&experiment, Scale::Quick, Path::new("/nowhere/regatta"))
+        };
+        let manifest = taken(&inside);
+        assert_eq!(manifest.label.as_deref(), Some("simulated-in-process"));
+        assert!(manifest.left_out["b"].contains("not regatta"), "{:?}", manifest.left_out);
+        assert_eq!(taken(TEXT).label, None);
+        let ahead = format!("{inside}[factors]\n\"environment.disk.read_ahead_kb\" = [0, 128]\n");
+        let mut manifest = taken(&ahead);
+        manifest.left_out.clear();
+        let said = manifest.refusal(&parse("x", &ahead, Scale::Quick).unwrap()).unwrap();
+        assert!(said.contains("simulated-in-process") && said.contains("read_ahead"), "{said}");
+    }
+}

@@ -1,0 +1,162 @@
+//! The run directory: what was asked, what it was made with, and a line for each trial.
+//!
+//! `experiment.toml` as it was read, `manifest.json`, `results.jsonl` (only ever added to),
+//! `outcomes/` with the whole result of every load, `workload/` while it runs.
+
+pub(crate) mod machine_lacks;
+pub mod manifest;
+
+use crate::experiment::{Experiment, parse};
+use crate::journal::manifest::{FORMAT, Manifest};
+use crate::record::{APART, Record};
+use regatta_load::engine::Outcome;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Of one run.
+#[derive(Debug)]
+pub struct Run {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The experiment at the run's scale.
+    pub experiment: Experiment,
+    /// What it was made with.
+    pub manifest: Manifest,
+    /// Its trials so far, in the order in which they ended.
+    pub records: Vec<Record>,
+}
+
+const EXPERIMENT: &str = "experiment.toml";
+const MANIFEST: &str = "manifest.json";
+const RESULTS: &str = "results.jsonl";
+
+impl Run {
+    /// Begins a run in an empty or new directory.
+    ///
+    /// # Errors
+    /// If the directory has a run already, or cannot be written.
+    pub(crate) fn begin(
+        directory: &Path,
+        text: &str,
+        experiment: Experiment,
+        manifest: Manifest,
+    ) -> Result<Self, String> {
+        if directory.join(MANIFEST).exists() {
+            return Err(format!("{} has a run already", directory.display()));
+        }
+        let named = |error: std::io::Error| format!("{}: {error}", directory.display());
+        fs::create_dir_all(directory.join("outcomes")).map_err(named)?;
+        fs::write(directory.join(EXPERIMENT), text).map_err(named)?;
+        let directory = directory.to_owned();
+        let run = Self { directory, experiment, manifest, records: Vec::new() };
+        run.save_manifest()?;
+        Ok(run)
+    }
+
+    /// Reads a run, whole or interrupted. A last line that a crash cut short is left out.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn open(directory: &Path) -> Result<Self, String> {
+        let read = |name: &str| {
+            let path = directory.join(name);
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let manifest: Manifest = serde_json::from_str(&read(MANIFEST)?)
+            .map_err(|error| format!("{}: {error}", directory.join(MANIFEST).display()))?;
+        if manifest.format != FORMAT {
+            return Err(format!("format {} is not known here", manifest.format));
+        }
+        let experiment = parse(EXPERIMENT, &read(EXPERIMENT)?, manifest.scale)
+            .map_err(|problems| problems.iter().map(|p| format!("{p}\n")).collect::<String>())?;
+        // There is none before the first trial has ended.
+        let results = directory.join(RESULTS);
+        let text = if results.exists() { read(RESULTS)? } else { String::new() };
+        let records = records(&results.display().to_string(), &text)?;
+        Ok(Self { directory: directory.to_owned(), experiment, manifest, records })
+    }
+
+    pub(crate) fn save_manifest(&self) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(&self.manifest).map_err(|e| e.to_string())?;
+        write_whole(&self.directory.join(MANIFEST), &text)
+    }
+
+    /// Adds a trial, on disk before in memory.
+    pub(crate) fn add(&mut self, record: Record) -> Result<(), String> {
+        let path = self.directory.join(RESULTS);
+        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut line = serde_json::to_string(&record).map_err(|error| error.to_string())?;
+        line.push('\n');
+        let mut file = File::options().append(true).create(true).open(&path).map_err(named)?;
+        file.write_all(line.as_bytes()).map_err(named)?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// Cuts off what a crash left of a line, so that lines can be added again.
+    pub(crate) fn mend(&self) -> Result<(), String> {
+        let path = self.directory.join(RESULTS);
+        let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        let file = File::options().write(true).open(&path).map_err(named)?;
+        file.set_len(u64::try_from(whole).unwrap_or(u64::MAX)).map_err(named)
+    }
+
+    /// The name of the file that holds the whole result of a trial's load.
+    pub(crate) fn outcome_name(trial: u32, attempt: u32) -> String {
+        format!("{trial:05}-{attempt}.json")
+    }
+
+    /// The whole result of a trial's load; None where it had none.
+    pub fn outcome(&self, record: &Record) -> Option<Outcome> {
+        let name = Self::outcome_name(record.trial, record.attempt);
+        let text = fs::read(self.directory.join("outcomes").join(name)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// The valid records.
+    pub fn valid(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(|record| record.valid)
+    }
+
+    /// How far apart the processors were before the first trial of a block that counts,
+    /// nanoseconds.
+    pub(crate) fn apart_in(&self, block: u32) -> Option<f64> {
+        let mut here = self.valid().filter(|record| record.block == block);
+        here.find_map(|record| record.metrics.get(APART[0]).copied())
+    }
+}
+
+/// Writes a file whole or not at all: who reads it finds what it was or what it is to be, also if
+/// we end in the middle.
+///
+/// # Errors
+/// What could not be written.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&part);
+        format!("{}: {error}", path.display())
+    })
+}
+
+/// The records in the text of a `results.jsonl`. A last line that a crash cut short is left out.
+///
+/// # Errors
+/// The first other line that cannot be read, as `name:line`.
+pub fn records(name: &str, text: &str) -> Result<Vec<Record>, String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut records = Vec::with_capacity(lines.len());
+    for (at, line) in lines.iter().enumerate() {
+        match serde_json::from_str(line) {
+            Ok(record) => records.push(record),
+            Err(_) if at + 1 == lines.len() => {}
+            Err(error) => return Err(format!("{name}:{}: {error}", at + 1)),
+        }
+    }
+    Ok(records)
+}

@@ -1,0 +1,378 @@
+//! Runs an experiment: what is missing of it, in its order, until done or told to stop.
+
+pub(crate) mod own_files;
+pub(crate) mod saturation;
+
+use crate::experiment::plan::{Planned, cells, order, predicted_s};
+use crate::experiment::{Experiment, Mode, Scale, Workload};
+use crate::group::INTERRUPTED;
+use crate::journal::Run;
+use crate::journal::manifest::Manifest;
+use crate::profile;
+use crate::servers::environments::Rooms;
+use crate::servers::process::{Launch, Priority, Running};
+use crate::trial::load_command::NO_THINK;
+use crate::trial::{Attempt, Bench};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// How long making a workload may take.
+const WORKLOAD_MAX: Duration = Duration::from_secs(3_600);
+
+/// What [`perform`] needs besides the experiment.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// The regatta program, which is server and load generator.
+    pub regatta: &'a Path,
+    /// Becomes true when the user or the system asks to stop.
+    pub stop: &'a AtomicBool,
+    /// Called before each trial and at the end.
+    pub tell: &'a dyn Fn(&Progress<'_>),
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("regatta", &self.regatta).finish_non_exhaustive()
+    }
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Trials made, of those planned.
+    pub done: usize,
+    /// Trials planned.
+    pub all: usize,
+    /// Time left, seconds, if nothing has to be made again.
+    pub left_s: f64,
+    /// What happens now, in a few words.
+    pub what: &'a str,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything is there.
+    Done,
+    /// It was told to stop; what it has is usable, and the same command goes on.
+    Interrupted,
+}
+
+/// Begins a run in `directory`, or goes on with the one that is there.
+///
+/// # Errors
+/// Why it cannot: another experiment is there, the baseline's program is missing, or the machine
+/// allows no simulated disk where one is asked for.
+pub fn open(
+    directory: &Path,
+    text: &str,
+    experiment: Experiment,
+    scale: Scale,
+    options: &Options<'_>,
+) -> Result<Run, String> {
+    if directory.join("manifest.json").exists() {
+        let run = Run::open(directory)?;
+        if run.experiment != experiment || run.manifest.scale != scale {
+            return Err(format!("{} has another experiment's run", directory.display()));
+        }
+        run.manifest.same_program(options.regatta)?;
+        run.mend()?;
+        return Ok(run);
+    }
+    let mut manifest = Manifest::take(&experiment, scale, options.regatta);
+    manifest.command = format!("regatta lab run {} --scale {}", experiment.name, scale.name());
+    if let Some(why) = manifest.refusal(&experiment) {
+        return Err(why);
+    }
+    Run::begin(directory, text, experiment, manifest)
+}
+
+/// Makes the trials that are missing.
+///
+/// # Errors
+/// What made going on impossible. What was measured is kept.
+pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
+    let experiment = run.experiment.clone();
+    let cells = cells(&experiment);
+    let possible =
+        |planned: &Planned| !run.manifest.left_out.contains_key(&cells[planned.cell].target);
+    let planned: Vec<Planned> =
+        order(&experiment, cells.len()).into_iter().filter(possible).collect();
+    // Servers have working directories of their own.
+    let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
+    let scratch = directory.join("scratch");
+    // Servers that become `nobody` enter it too.
+    make_open(&scratch)?;
+    let tell = |done: usize, what: &str| {
+        let left_s = predicted_s(&experiment, planned.len() - done.min(planned.len()));
+        (options.tell)(&Progress { done, all: planned.len(), left_s, what });
+    };
+    tell(0, "making the workload");
+    let lacking = run.manifest.lacking.clone();
+    let made = workload(run, &experiment.workload, options).and_then(|(root, workload)| {
+        let rooms = Rooms::new(&experiment, &lacking, root.clone(), &directory)?;
+        rooms.build(options.stop).map(|()| (root, workload, rooms))
+    });
+    let (root, workload, rooms) = match made {
+        Ok(made) => made,
+        Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
+        Err(why) => return Err(why),
+    };
+    let mut bench = Bench {
+        experiment: &experiment,
+        regatta: options.regatta,
+        requests_per_session: requests_per_session(workload.as_deref())?,
+        root,
+        workload,
+        scratch,
+        rooms,
+        unit: run.manifest.unit,
+        stop: options.stop,
+    };
+    let outcomes = directory.join("outcomes");
+    if bench.unit.is_none() {
+        tell(0, "calibrating");
+        bench.unit = match bench.calibrate(&outcomes.join("calibration.json")) {
+            Ok(unit) => unit,
+            Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
+            Err(why) => return Err(why),
+        };
+        run.manifest.unit = bench.unit;
+        run.save_manifest()?;
+    }
+    let mut ended = match experiment.measure.mode {
+        Mode::Trials => trials(run, &planned, &cells, &bench, &tell),
+        Mode::Knee => saturation::perform(run, &planned, &cells, &bench, &tell),
+    };
+    if ended == Ok(Ended::Done) {
+        ended = profiles(run, &planned, &cells, &bench, &tell);
+    }
+    // Left behind only where the run will go on.
+    if ended == Ok(Ended::Done) {
+        let _ = fs::remove_dir_all(&bench.scratch);
+        let _ = fs::remove_dir_all(run.directory.join("workload"));
+        bench.rooms.clear();
+        tell(planned.len(), "done");
+    }
+    ended
+}
+
+/// Writes down what environments turned out to be that were made for the first time.
+pub(crate) fn note_environments(run: &mut Run, bench: &Bench<'_>) -> Result<(), String> {
+    let known = run.manifest.environments.len();
+    for (levels, record) in bench.rooms.found() {
+        run.manifest.environments.entry(levels).or_insert(record);
+    }
+    if run.manifest.environments.len() > known { run.save_manifest() } else { Ok(()) }
+}
+
+fn trials(
+    run: &mut Run,
+    planned: &[Planned],
+    cells: &[crate::experiment::plan::Cell],
+    bench: &Bench<'_>,
+    tell: &dyn Fn(usize, &str),
+) -> Result<Ended, String> {
+    let retries = bench.experiment.guards.retries;
+    for (at, next) in planned.iter().enumerate() {
+        let cell = &cells[next.cell];
+        loop {
+            let tried: Vec<_> = run.records.iter().filter(|r| r.trial == next.trial).collect();
+            let attempt = u32::try_from(tried.len()).unwrap_or(u32::MAX);
+            if attempt > retries || tried.iter().any(|record| record.valid) {
+                break;
+            }
+            tell(at, &format!("{} {}", cell.arm, levels(cell)));
+            let name = Run::outcome_name(next.trial, attempt);
+            let outcome = run.directory.join("outcomes").join(name);
+            let attempt = Attempt { number: attempt, like: run.apart_in(next.block) };
+            match bench.trial(next, cell, attempt, &outcome) {
+                Ok(record) => run.add(record)?,
+                Err(_) => return Ok(Ended::Interrupted),
+            }
+            note_environments(run, bench)?;
+        }
+    }
+    Ok(Ended::Done)
+}
+
+/// Profiles every arm that can run, after all that counts.
+fn profiles(
+    run: &Run,
+    planned: &[Planned],
+    cells: &[crate::experiment::plan::Cell],
+    bench: &Bench<'_>,
+    tell: &dyn Fn(usize, &str),
+) -> Result<Ended, String> {
+    for cell in profile::cells(bench.experiment, cells) {
+        let Some(next) = planned.iter().find(|planned| cells[planned.cell] == cell) else {
+            continue;
+        };
+        tell(planned.len(), &format!("profile of {} {}", cell.arm, levels(&cell)));
+        match profile::take(run, bench, &cell, next.seed) {
+            Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
+            done => done?,
+        }
+    }
+    profile::differences(run)?;
+    Ok(Ended::Done)
+}
+
+/// The levels of a cell in words.
+pub(crate) fn levels(cell: &crate::experiment::plan::Cell) -> String {
+    let word = |(path, level): (&String, &String)| {
+        let name = path.rsplit(['.']).next().unwrap_or(path).to_owned();
+        format!("{name}={level}")
+    };
+    cell.levels.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Makes the preset's files and logs, unless they are there: what is served, and the workload.
+pub(crate) fn workload(
+    run: &Run,
+    asked: &Workload,
+    options: &Options<'_>,
+) -> Result<(PathBuf, Option<PathBuf>), String> {
+    let Some(preset) = &asked.preset else {
+        let root = PathBuf::from(asked.root.as_deref().unwrap_or("."));
+        let root =
+            fs::canonicalize(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let made = own_files::make(&run.directory, &root, asked, options)?;
+        return Ok((root, made));
+    };
+    let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
+    let out = directory.join("workload");
+    if !out.exists() {
+        remove_partial(&directory);
+        let mut words: Vec<OsString> =
+            vec![options.regatta.into(), "workload".into(), "new".into(), preset.into()];
+        words.push(out.clone().into());
+        for (flag, value) in [("--dirs", asked.dirs), ("--requests", asked.requests)] {
+            if let Some(value) = value {
+                words.extend([flag.into(), value.to_string().into()]);
+            }
+        }
+        let errors = directory.join("scratch/workload.err");
+        let launch = Launch {
+            words,
+            cpus: &[],
+            priority: Priority::Usual,
+            inside: None,
+            as_nobody: false,
+            out: Path::new("/dev/null"),
+            errors: &errors,
+        };
+        let code = Running::start(&launch)?.wait(WORKLOAD_MAX, options.stop)?;
+        // 1: a small log misses an acceptance rule, which the file set does not.
+        if !matches!(code, Some(0 | 1)) || !out.exists() {
+            let said = fs::read_to_string(&errors).unwrap_or_default();
+            return Err(format!("the workload {preset} could not be made: {}", said.trim()));
+        }
+    }
+    without_think(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    Ok((out.join("root"), Some(out)))
+}
+
+/// Makes a second set of logs, whole or not at all: the same sessions without think times, for
+/// those who ask for it.
+fn without_think(workload: &Path) -> std::io::Result<()> {
+    let (logs, out) = (workload.join("logs"), workload.join(NO_THINK));
+    if out.exists() || !logs.exists() {
+        return Ok(());
+    }
+    let part = out.with_extension("part");
+    if part.exists() {
+        fs::remove_dir_all(&part)?;
+    }
+    fs::create_dir(&part)?;
+    for log in fs::read_dir(&logs)? {
+        let log = log?;
+        let text = fs::read_to_string(log.path())?;
+        let lines = text.lines().map(thoughtless);
+        fs::write(part.join(log.file_name()), lines.map(|line| line + "\n").collect::<String>())?;
+    }
+    fs::rename(part, out)
+}
+
+/// A line of a log that the lab made itself, without its think time.
+fn thoughtless(line: &str) -> String {
+    if line.starts_with('#') {
+        return line.to_owned();
+    }
+    let target = line.trim_start();
+    let burst = &line[..line.len() - target.len()];
+    let words = target.split(' ').filter(|word| !word.starts_with("think="));
+    format!("{burst}{}", words.collect::<Vec<_>>().join(" "))
+}
+
+/// How many requests a session of the workload's logs has on average.
+pub(crate) fn requests_per_session(workload: Option<&Path>) -> Result<f64, String> {
+    let Some(directory) = workload else { return Ok(1.0) };
+    let logs = regatta_load::workload::manifest::Workload::read(directory)
+        .map_err(|fault| fault.to_string())?
+        .logs;
+    let requests: u64 = logs.iter().map(|log| log.requests).sum();
+    let sessions: u64 = logs.iter().map(|log| log.sessions).sum();
+    if sessions == 0 {
+        return Ok(1.0);
+    }
+    Ok(crate::record::real(requests) / crate::record::real(sessions))
+}
+
+/// Removes what a run that was killed had made of a workload.
+fn remove_partial(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("workload.partial-") {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Makes a directory that everybody may enter.
+pub(crate) fn make_open(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let named = |error: std::io::Error| format!("{}: {error}", path.display());
+    fs::create_dir_all(path).map_err(named)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).map_err(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NO_THINK, thoughtless, without_think};
+    use std::fs;
+
+    /// What ends in the middle leaves nothing that is taken for the whole.
+    #[test]
+    fn logs_without_think_times_are_there_whole_or_not_at_all() {
+        let place = std::env::temp_dir().join(format!("regatta-thoughts-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        let logs = place.join("logs");
+        fs::create_dir_all(logs.join("no-log")).unwrap();
+        fs::write(logs.join("a.log"), "/a think=1\n\n/b\n").unwrap();
+        without_think(&place).unwrap_err();
+        assert!(!place.join(NO_THINK).exists());
+        fs::remove_dir(logs.join("no-log")).unwrap();
+        fs::write(logs.join("b.log"), "/c think=2\n").unwrap();
+        without_think(&place).unwrap();
+        let read = |name: &str| fs::read_to_string(place.join(NO_THINK).join(name)).unwrap();
+        assert_eq!((read("a.log"), read("b.log")), ("/a\n\n/b\n".into(), "/c\n".into()));
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 2, "the logs, with and without");
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn think_times_leave_a_log_and_nothing_else_does() {
+        for (line, without) in [
+            ("/a think=0.343", "/a"),
+            (" /b method=HEAD think=3", " /b method=HEAD"),
+            ("/think=3", "/think=3"),
+            ("#! at=12.5 line=400000", "#! at=12.5 line=400000"),
+            ("", ""),
+        ] {
+            assert_eq!(thoughtless(line), without);
+        }
+    }
+}

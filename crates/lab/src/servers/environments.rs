@@ -1,0 +1,305 @@
+//! Where trials take place: on the machine itself, or in an environment made for them.
+
+use crate::env::spec::{Disk, IN_PROCESS, Pages};
+use crate::env::{self, Environment, Glance, Lack, Place, Record, Spec};
+use crate::experiment::Experiment;
+use crate::experiment::plan::Cell;
+use crate::servers::listen_drops;
+use crate::servers::out_of_memory;
+use crate::servers::process::{Launch, Priority, Running};
+use crate::watch::{Numbers, Seen};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// How long making a disk's image may take.
+const IMAGE_MAX: Duration = Duration::from_secs(3_600);
+/// The port at which servers listen in a network of their own, which nobody else uses.
+const PORT: u16 = 8_080;
+
+/// Makes the places of a run's trials.
+#[derive(Debug)]
+pub(crate) struct Rooms<'a> {
+    experiment: &'a Experiment,
+    /// What this machine does not allow: done without.
+    lacking: &'a [Lack],
+    /// The directory that is served.
+    root: PathBuf,
+    /// Its size in whole pages, bytes, if any limit is a share of it.
+    bytes: u64,
+    /// The image of the simulated disk, as all trials begin with it.
+    image: PathBuf,
+    /// Where the disk writes its requests down.
+    log: PathBuf,
+    /// An environment that the next trial can use, too.
+    kept: RefCell<Option<(Spec, Rc<Environment>)>>,
+    /// What environments turned out to be since somebody asked, by their levels.
+    found: RefCell<BTreeMap<String, Record>>,
+}
+
+/// Where one trial takes place.
+#[derive(Debug)]
+pub(crate) struct Room {
+    environment: Option<Rc<Environment>>,
+    /// The directory that is served, as the server sees it.
+    pub(crate) root: PathBuf,
+    /// The disk that the server is to simulate itself.
+    pub(crate) stand_in: Option<Disk>,
+}
+
+impl<'a> Rooms<'a> {
+    /// For the trials of a run in `directory`, which serve `root`.
+    ///
+    /// # Errors
+    /// If the files cannot be looked at.
+    pub(crate) fn new(
+        experiment: &'a Experiment,
+        lacking: &'a [Lack],
+        root: PathBuf,
+        directory: &Path,
+    ) -> Result<Self, String> {
+        let cells = crate::experiment::plan::cells(experiment);
+        let of_files = |cell: &Cell| experiment.environment.at(&cell.levels).is_share();
+        let bytes = if cells.iter().any(of_files) { env::space(&root) } else { Ok(0) }
+            .map_err(|error| format!("{}: {error}", root.display()))?;
+        Ok(Self {
+            experiment,
+            lacking,
+            root,
+            bytes,
+            image: directory.join("disk.ext4"),
+            log: directory.join("scratch/disk.tsv"),
+            kept: RefCell::default(),
+            found: RefCell::default(),
+        })
+    }
+
+    /// Makes the disk's image, if any trial needs one and it is not there.
+    ///
+    /// # Errors
+    /// Why it cannot be made, or that it was interrupted.
+    pub(crate) fn build(&self, stop: &AtomicBool) -> Result<(), String> {
+        let cells = crate::experiment::plan::cells(self.experiment);
+        let has_disk = |spec: Option<Spec>| spec.is_some_and(|spec| spec.disk.is_some());
+        let wanted = cells.iter().any(|cell| has_disk(self.spec(cell).0));
+        if !wanted || self.image.exists() {
+            return Ok(());
+        }
+        let part = self.image.with_extension("part");
+        let errors = self.log.with_file_name("image.err");
+        let launch = Launch {
+            words: env::image_words(Some(&self.root), 0, &part)?,
+            cpus: &[],
+            priority: Priority::Usual,
+            inside: None,
+            as_nobody: false,
+            out: Path::new("/dev/null"),
+            errors: &errors,
+        };
+        match Running::start(&launch)?.wait(IMAGE_MAX, stop)? {
+            Some(0) => fs::rename(&part, &self.image)
+                .map_err(|error| format!("{}: {error}", self.image.display())),
+            code => {
+                let said = fs::read_to_string(&errors).unwrap_or_default();
+                Err(format!("the disk's image could not be made ({code:?}): {}", said.trim()))
+            }
+        }
+    }
+
+    /// Removes what only an unfinished run needs.
+    pub(crate) fn clear(&self) {
+        let _ = fs::remove_file(&self.image);
+    }
+
+    /// What a cell's trials run in (None: the machine itself), and the disk that their servers are
+    /// to simulate themselves.
+    fn spec(&self, cell: &Cell) -> (Option<Spec>, Option<Disk>) {
+        let Experiment { environment, machine, .. } = self.experiment;
+        let machine = machine.at(&cell.levels);
+        let asked = environment.at(&cell.levels).spec(&machine, &self.root, self.bytes);
+        let Some(mut asked) = asked else { return (None, None) };
+        let stand_in = asked.take_stand_in(self.lacking);
+        let mut spec = asked.without(self.lacking);
+        if let Some(disk) = spec.as_mut().and_then(|spec| spec.disk.as_mut()) {
+            (disk.image, disk.log) = (Some(self.image.clone()), Some(self.log.clone()));
+        }
+        (spec, stand_in)
+    }
+
+    /// What is to be known of every trial of a cell.
+    pub(crate) fn note(&self, cell: &Cell) -> Option<String> {
+        self.spec(cell).1.map(|_| format!("note: {IN_PROCESS}"))
+    }
+
+    /// A place for a trial of a cell. Each trial gets a new one, unless nothing of it wears out.
+    ///
+    /// # Errors
+    /// Why there is none, in a sentence.
+    pub(crate) fn enter(&self, cell: &Cell) -> Result<Room, String> {
+        let (spec, stand_in) = self.spec(cell);
+        let Some(spec) = spec else {
+            if stand_in.is_some() {
+                let pages = self.experiment.environment.at(&cell.levels).pages;
+                env::settle_pages(&self.root, pages)?;
+            }
+            return Ok(Room { environment: None, root: self.root.clone(), stand_in });
+        };
+        let mut kept = self.kept.borrow_mut();
+        let same = kept.take_if(|(of, _)| *of == spec).map(|(_, environment)| environment);
+        // Two at a time would be in each other's way.
+        *kept = None;
+        let environment = match same {
+            Some(environment) => environment,
+            None => Rc::new(Environment::make(&spec).map_err(|fault| fault.to_string())?),
+        };
+        let about = cell.levels.iter().filter(|(path, _)| path.starts_with("environment."));
+        let about = Cell {
+            levels: about.map(|(path, level)| (path.clone(), level.clone())).collect(),
+            ..cell.clone()
+        };
+        let record = environment.record().clone();
+        self.found.borrow_mut().entry(crate::run::levels(&about)).or_insert(record);
+        let root = environment.root().unwrap_or(&self.root).to_owned();
+        if spec.disk.is_none() && spec.memory_bytes == 0 && spec.pages == Pages::AsIs {
+            *kept = Some((spec, Rc::clone(&environment)));
+        }
+        Ok(Room { environment: Some(environment), root, stand_in })
+    }
+
+    /// What environments turned out to be since this was called last, by their levels.
+    pub(crate) fn found(&self) -> BTreeMap<String, Record> {
+        self.found.take()
+    }
+}
+
+impl Room {
+    /// The environment, if it is not the machine itself.
+    pub(crate) fn inside(&self, place: Place) -> Option<(&Environment, Place)> {
+        self.environment.as_deref().map(|environment| (environment, place))
+    }
+
+    /// Where the server is to listen, if that is given: at every address of a network of its own.
+    pub(crate) fn addresses(&self) -> Option<Vec<SocketAddr>> {
+        let network = self.environment.as_deref()?.record().network.as_ref()?;
+        u8::try_from(network.addresses.len()).ok().map(addresses)
+    }
+
+    /// Whether somebody takes connections at an address.
+    pub(crate) fn listens(&self, address: SocketAddr) -> bool {
+        let Some((environment, _)) = self.addresses().and(self.inside(Place::Server)) else {
+            return TcpStream::connect(address).is_ok();
+        };
+        // The keeper's network is the server's, and not to be reached from here.
+        let keeper = environment.record().keeper;
+        ["tcp", "tcp6"].iter().any(|table| {
+            let table = fs::read_to_string(format!("/proc/{keeper}/net/{table}"));
+            table.is_ok_and(|table| listening(&table, address.port()))
+        })
+    }
+
+    /// Tells of what was seen what is the server's, and not the environment's on purpose.
+    pub(crate) fn correct(&self, seen: &mut Seen) {
+        seen.leave_out(self.taken());
+        if self.stand_in.is_some() {
+            seen.stand_in();
+        }
+    }
+
+    /// What the environment takes of each of the server's processors on purpose, as a share.
+    fn taken(&self) -> f64 {
+        let left = self.environment.as_deref().map(|one| one.record().spec.cpu.left_percent);
+        left.filter(|left| *left > 0).map_or(0.0, |left| 1.0 - f64::from(left) / 100.0)
+    }
+
+    /// Connections that listeners at these ports have dropped so far; None: nobody can tell.
+    pub(crate) fn drops(&self, ports: &BTreeSet<u16>) -> Option<u64> {
+        let keeper = self.environment.as_deref().map(|one| one.record().keeper);
+        match keeper.filter(|_| self.addresses().is_some()) {
+            // All that listens in the network is the server's.
+            Some(keeper) => listen_drops::so_far(Some(keeper), PORT),
+            None => ports.iter().map(|port| listen_drops::so_far(None, *port)).sum(),
+        }
+    }
+
+    /// The control group that holds the server and nothing else, if there is one.
+    pub(crate) fn server_group(&self) -> Option<PathBuf> {
+        let groups = &self.environment.as_deref()?.record().groups;
+        groups.server.iter().find(|group| !groups.client.contains(group)).cloned()
+    }
+
+    /// Processes that the kernel has killed for want of memory: of the server's where its memory is
+    /// limited, else of the machine's; None: nobody can tell.
+    pub(crate) fn out_of_memory(&self) -> Option<u64> {
+        let record = self.environment.as_deref().map(Environment::record);
+        out_of_memory::out_of_memory(record.and_then(|record| record.groups.memory.as_deref()))
+    }
+
+    /// Looks at the environment.
+    pub(crate) fn look(&self) -> Option<Glance> {
+        self.environment.as_deref().map(|environment| Glance::at(environment.record()))
+    }
+
+    /// What the environment counted between two looks.
+    ///
+    /// # Errors
+    /// If the disk's log cannot be read.
+    pub(crate) fn numbers(
+        &self,
+        before: Option<Glance>,
+        after: Option<Glance>,
+    ) -> Result<Numbers, String> {
+        match (self.environment.as_deref(), before, after) {
+            (Some(environment), Some(before), Some(after)) => {
+                env::numbers(environment.record(), &before, &after)
+            }
+            _ => Ok(Numbers::new()),
+        }
+    }
+
+    /// Undoes the environment, unless another trial will use it.
+    ///
+    /// # Errors
+    /// If something could not be undone.
+    pub(crate) fn leave(mut self) -> Result<(), String> {
+        match self.environment.take().map(Rc::try_unwrap) {
+            Some(Ok(environment)) => environment.end(),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where servers listen in a network of so many addresses: each is in a subnet of its own.
+pub(crate) fn addresses(count: u8) -> Vec<SocketAddr> {
+    let address = |subnet| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, subnet, 1)), PORT);
+    (1..=count).map(address).collect()
+}
+
+/// Whether a table of connections (`/proc/net/tcp`) has a listener at a port.
+fn listening(table: &str, port: u16) -> bool {
+    let at = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let local = words.next().is_some_and(|local| local.ends_with(&at));
+        // 0A: TCP_LISTEN.
+        local && words.nth(1) == Some("0A")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::listening;
+
+    #[test]
+    fn listeners_are_found_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
+                     0: 0101090A:1F90 00000000:0000 0A 00000000:00000000 00:00000000\n   \
+                     1: 0101090A:1F91 0101090A:1F90 01 00000000:00000000 00:00000000\n";
+        assert!(listening(table, 8_080));
+        assert!(!listening(table, 8_081) && !listening("", 8_080));
+    }
+}

@@ -1,0 +1,282 @@
+//! The programs that the lab starts as servers: how each is told what to serve and where.
+
+pub(crate) mod environments;
+mod listen_drops;
+mod out_of_memory;
+pub(crate) mod process;
+
+use crate::env::{self, spec::Disk};
+use crate::experiment::{Machine, Program, Target};
+use crate::group::{INTERRUPTED, STEP};
+use crate::programs::{self, Sendfile, Serving};
+use crate::servers::environments::Room;
+use crate::servers::process::{Launch, Priority, Running, output_of};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often free ports are looked for.
+const FREE_TRIES: usize = 100;
+/// How long a server has to start.
+const START_MAX: Duration = Duration::from_secs(15);
+
+/// A server that answers.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Its processes.
+    pub(crate) running: Running,
+    /// Where it listens first.
+    address: SocketAddr,
+    /// Where else it is to be asked.
+    also: Vec<SocketAddr>,
+}
+
+impl Server {
+    /// `http://HOST:PORT`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every port at which it listens.
+    pub(crate) fn ports(&self) -> BTreeSet<u16> {
+        self.also.iter().chain([&self.address]).map(SocketAddr::port).collect()
+    }
+
+    /// What a load's command line says of its further addresses.
+    pub(crate) fn also(&self) -> Vec<OsString> {
+        let flag = |address: &SocketAddr| ["--also".into(), address.to_string().into()];
+        self.also.iter().flat_map(flag).collect()
+    }
+}
+
+/// What a server is to serve, and where its own files may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// Where it runs, with the directory that is served.
+    pub(crate) room: &'a Room,
+    /// Its own files.
+    pub(crate) scratch: &'a Path,
+    /// The regatta program.
+    pub(crate) regatta: &'a Path,
+    /// On which processors.
+    pub(crate) machine: &'a Machine,
+}
+
+/// The program's file.
+pub(crate) fn binary(target: &Target, regatta: &Path) -> PathBuf {
+    let usual = || match &target.program {
+        Program::Regatta | Program::Null => regatta.to_owned(),
+        Program::Other(other) => {
+            programs::find(other.program()).unwrap_or_else(|| other.program().into())
+        }
+        Program::Command(words) => words.first().map(PathBuf::from).unwrap_or_default(),
+    };
+    target.binary.as_ref().map_or_else(usual, PathBuf::from)
+}
+
+/// The program's own word for its version; None if it cannot be run.
+pub(crate) fn version(target: &Target, regatta: &Path) -> Option<String> {
+    let program = binary(target, regatta);
+    match target.program {
+        Program::Regatta | Program::Null => {
+            let said = output_of(&[program.to_str()?, "--version"])?;
+            said.lines().next().map(|line| line.trim().to_owned())
+        }
+        Program::Other(other) => other.version(&program),
+        Program::Command(_) => Some("a command".to_owned()),
+    }
+}
+
+/// Starts `target` with further options, and waits until it takes connections.
+///
+/// # Errors
+/// Why it does not serve, in one sentence.
+pub(crate) fn start(
+    target: &Target,
+    more: &BTreeMap<String, String>,
+    place: &Place<'_>,
+    stop: &AtomicBool,
+) -> Result<Server, String> {
+    let copies = copies_with_ports(target, more, place.machine);
+    let addresses = match place.room.addresses() {
+        Some(addresses) => addresses,
+        None => vec![free_address(copies)?],
+    };
+    let address = *addresses.first().ok_or("its network has no address")?;
+    let words = words(target, more, place, &addresses)?;
+    let (out, errors) = (place.scratch.join("server.out"), place.scratch.join("server.err"));
+    let launch = Launch {
+        words,
+        cpus: &place.machine.server_cpus,
+        priority: Priority::Ordinary.if_asked(place.machine.realtime),
+        inside: place.room.inside(env::Place::Server),
+        as_nobody: matches!(target.program, Program::Other(other) if other.as_nobody()),
+        out: &out,
+        errors: &errors,
+    };
+    let mut running = Running::start(&launch)?;
+    let start = Instant::now();
+    // Regatta listens before it forks; the others are asked until they answer.
+    while !place.room.listens(address) {
+        if stop.load(Ordering::Relaxed) {
+            return Err(INTERRUPTED.to_owned());
+        }
+        if running.has_ended() || start.elapsed() > START_MAX {
+            let said = fs::read_to_string(&errors).unwrap_or_default();
+            let said = said.lines().last().unwrap_or("it said nothing").to_owned();
+            return Err(format!("{} does not serve: {said}", target.name));
+        }
+        std::thread::sleep(STEP);
+    }
+    let also = asked_at(&addresses, copies).into_iter().skip(1).collect();
+    Ok(Server { running, address, also })
+}
+
+/// How many copies of a server there are that listen on a port each, counted up from the one that
+/// it is given ([G]); 1 where all are behind the same.
+fn copies_with_ports(target: &Target, more: &BTreeMap<String, String>, machine: &Machine) -> u16 {
+    let option = |key: &str| more.get(key).or_else(|| target.config.get(key)).map(String::as_str);
+    let ports = option("event.partition").is_none_or(|partition| partition == "ports");
+    if target.program != Program::Regatta || !ports {
+        return 1;
+    }
+    let usual = if option("server.architecture") == Some("n-copy") { "0" } else { "1" };
+    match (option("event.copies").unwrap_or(usual).parse().unwrap_or(1), &machine.server_cpus) {
+        // One for each processor.
+        (0, cpus) if !cpus.is_empty() => u16::try_from(cpus.len()).unwrap_or(u16::MAX),
+        (0, _) => {
+            let all = std::thread::available_parallelism().map_or(1, usize::from);
+            u16::try_from(all).unwrap_or(u16::MAX)
+        }
+        (copies, _) => copies,
+    }
+}
+
+/// Where a server is to be asked: every copy's port at every address.
+fn asked_at(addresses: &[SocketAddr], copies: u16) -> Vec<SocketAddr> {
+    let of = |address: &SocketAddr| {
+        let (ip, port) = (address.ip(), address.port());
+        (0..copies).filter_map(move |up| Some(SocketAddr::new(ip, port.checked_add(up)?)))
+    };
+    addresses.iter().flat_map(of).collect()
+}
+
+/// The first of so many ports in a row that nobody listens on now. Another program may take one
+/// before ours does; the trial is then invalid and made again.
+fn free_address(ports: u16) -> Result<SocketAddr, String> {
+    let bind = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    for _ in 0..FREE_TRIES {
+        let first = bind(0).map_err(|error| error.to_string())?;
+        let address = first.local_addr().map_err(|error| error.to_string())?;
+        let mut others = asked_at(&[address], ports).into_iter().skip(1);
+        if others.all(|other| bind(other.port()).is_ok()) {
+            return Ok(address);
+        }
+    }
+    Err(format!("no {ports} free ports in a row"))
+}
+
+fn words(
+    target: &Target,
+    more: &BTreeMap<String, String>,
+    place: &Place<'_>,
+    addresses: &[SocketAddr],
+) -> Result<Vec<OsString>, String> {
+    let program = binary(target, place.regatta);
+    let root = place.room.root.as_path();
+    // Others than ours take one address: of several in a network of their own, all.
+    let address = match addresses {
+        [address] => *address,
+        _ => SocketAddr::new(
+            Ipv4Addr::UNSPECIFIED.into(),
+            addresses.first().map_or(0, SocketAddr::port),
+        ),
+    };
+    let mut words = vec![program.clone().into_os_string()];
+    let os = |word: &str| OsString::from(word);
+    match &target.program {
+        Program::Regatta => {
+            words.extend([os("serve"), root.into()]);
+            let listen = |address: &SocketAddr| [os("--listen"), address.to_string().into()];
+            words.extend(addresses.iter().flat_map(listen));
+            let mut config = target.config.clone();
+            config.extend(more.iter().map(|(key, value)| (key.clone(), value.clone())));
+            for (key, value) in place.room.stand_in.iter().flat_map(Disk::options) {
+                config.entry(key.to_owned()).or_insert(value);
+            }
+            let sets = config
+                .iter()
+                .flat_map(|(key, value)| [os("--set"), OsString::from(format!("{key}={value}"))]);
+            words.extend(sets);
+        }
+        Program::Null => words.extend([os("null"), os("--listen"), address.to_string().into()]),
+        Program::Command(given) => {
+            let (host, port) = (address.ip().to_string(), address.port().to_string());
+            let root = root.to_string_lossy();
+            let fill = |word: &String| {
+                let word = word.replace("{host}", &host).replace("{port}", &port);
+                OsString::from(word.replace("{root}", &root))
+            };
+            words.extend(given.iter().skip(1).map(fill));
+        }
+        Program::Other(other) => {
+            words = other.command(
+                &program,
+                &Serving {
+                    address,
+                    root,
+                    scratch: place.scratch,
+                    workers: place.machine.server_cpus.len().max(1),
+                    sendfile: Sendfile::On,
+                },
+            )?;
+        }
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Scale, parse};
+
+    #[test]
+    fn a_load_goes_to_every_address_and_to_every_copys_port() {
+        let text = r#"
+experiment = { name = "x", question = "?", expect = "!" }
+workload.root = "."
+machine.server_cpus = "0-2"
+targets.plain.program = "regatta"
+targets.ports.program = "regatta"
+targets.ports.config.event.copies = 2
+targets.copy.program = "regatta"
+targets.copy.config.server.architecture = "n-copy"
+targets.steered.program = "regatta"
+targets.steered.config.event = { partition = "steer-cpu", copies = 2 }
+targets.other.program = "nginx"
+"#;
+        let experiment = parse("x", text, Scale::Quick).unwrap();
+        let copies = |name: &str, more: &[(&str, &str)]| {
+            let target = experiment.targets.iter().find(|target| target.name == name).unwrap();
+            let more = more.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            copies_with_ports(target, &more.collect(), &experiment.machine)
+        };
+        let names = ["plain", "ports", "copy", "steered", "other"];
+        assert_eq!(names.map(|name| copies(name, &[])), [1, 2, 3, 1, 1]);
+        assert_eq!(copies("ports", &[("event.copies", "4")]), 4, "a level goes first");
+        assert_eq!(copies("copy", &[("event.partition", "addresses")]), 1);
+        let all = |addresses: u8, copies: u16| -> String {
+            let all = asked_at(&environments::addresses(addresses), copies);
+            all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(all(1, 1), "10.9.1.1:8080");
+        assert_eq!(all(2, 1), "10.9.1.1:8080 10.9.2.1:8080");
+        assert_eq!(all(2, 2), "10.9.1.1:8080 10.9.1.1:8081 10.9.2.1:8080 10.9.2.1:8081");
+        let first = free_address(3).unwrap();
+        assert!(asked_at(&[first], 3).len() == 3 && first.port() > 0);
+    }
+}

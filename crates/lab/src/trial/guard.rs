@@ -1,0 +1,178 @@
+//! What makes a trial worthless. It stays on record with the reasons, and is made again.
+
+use crate::experiment::{Guards, Machine};
+use crate::watch::Numbers;
+use regatta_load::engine::{Fate, Outcome};
+
+/// The reason of a trial in which the server answered nothing well.
+pub(crate) const SILENT: &str = "not one good answer";
+
+/// Every reason why a trial does not count; none: it does.
+pub(crate) fn reasons(
+    outcome: &Outcome,
+    metrics: &Numbers,
+    guards: &Guards,
+    machine: &Machine,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let number = |name: &str| metrics.get(name).copied().unwrap_or_default();
+    let mut over = |name: &str, limit: f64, what: &str, factor: f64, unit: &str| {
+        let value = number(name);
+        if value > limit {
+            let (value, limit) = (value * factor, limit * factor);
+            reasons.push(format!("{what}: {value:.2}{unit}, over {limit:.2}{unit}"));
+        }
+    };
+    over("lag_p99_ms", guards.lag_p99_ms_max, "the generator was late (p99)", 1.0, " ms");
+    over("client_cpu", guards.client_busy_max, "the generator was busy", 100.0, " %");
+    over("steal", guards.steal_max, "the hypervisor took time", 100.0, " %");
+    over("error_share", guards.errors_max, "requests failed", 100.0, " %");
+    // A connection that tries again is dropped again, so that the share may be above one.
+    let drops_max = if guards.syn_drops_max < 1.0 { guards.syn_drops_max } else { f64::INFINITY };
+    over("syn_drop_share", drops_max, "queues dropped connections", 100.0, " %");
+    over("unverified_share", guards.unverified_max, "replies were not compared", 100.0, " %");
+    if !machine.server_cpus.is_empty() {
+        over("foreign", guards.foreign_max, "others used the server's processor", 100.0, " %");
+        over("kept", guards.foreign_max, "others kept the server from its processor", 100.0, " %");
+    }
+    for (name, what) in [
+        ("out_of_memory", "processes that the kernel killed for want of memory"),
+        ("workers_replaced", "workers that ended and that the master replaced"),
+        ("processes_gone", "processes of the server that ended"),
+    ] {
+        let ended = number(name);
+        if ended > 0.0 {
+            reasons.push(format!("{what}: {ended:.0}"));
+        }
+    }
+    for fate in [Fate::NoDescriptor, Fate::NoAddress] {
+        let refused = outcome.fates.get(fate);
+        if refused > 0 {
+            reasons.push(format!("the generator ran out: {refused} requests {}", fate.name()));
+        }
+    }
+    let wrong: u64 =
+        Fate::ALL.into_iter().filter(|fate| fate.is_lie()).map(|f| outcome.fates.get(f)).sum();
+    if wrong > 0 {
+        reasons.push(format!("{wrong} replies were wrong"));
+    }
+    if outcome.fates.get(Fate::Good) == 0 {
+        reasons.push(SILENT.to_owned());
+    }
+    if outcome.interrupted {
+        reasons.push("interrupted".to_owned());
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Scale, parse};
+    use crate::record::metrics;
+    use crate::record::tests::outcome;
+    use crate::watch::Seen;
+    use regatta_load::engine::Health;
+
+    const TEXT: &str = r#"
+experiment = { name = "x", question = "?", expect = "!" }
+targets.a.program = "regatta"
+workload.root = "."
+machine.server_cpus = "0"
+"#;
+
+    /// What is wrong with a second of 1,000 good answers, every one compared, once `change` has
+    /// been at it, under guards as they come with `more` lines.
+    fn check(more: &str, change: impl Fn(&mut Outcome, &mut Seen)) -> Vec<String> {
+        let experiment = parse("x", &format!("{TEXT}{more}"), Scale::Quick).unwrap();
+        let mut found = outcome();
+        (0..1_000).for_each(|_| found.fates.count(Fate::Good));
+        (found.offered, found.connects, found.verified) = (1_000, 100, 1_000);
+        (found.offered_per_s, found.good_per_s) = (1_000.0, 1_000.0);
+        let mut seen = Seen { seconds: 1.0, compares: true, kept: Some(0.0), ..Seen::default() };
+        change(&mut found, &mut seen);
+        let metrics = metrics(&found, &seen);
+        reasons(&found, &metrics, &experiment.guards, &experiment.machine)
+    }
+
+    #[track_caller]
+    fn broken(more: &str, why: &str, change: impl Fn(&mut Outcome, &mut Seen)) {
+        let reasons = check(more, change);
+        assert_eq!(reasons.len(), 1, "{why}: {reasons:?}");
+        assert!(reasons[0].starts_with(why), "{reasons:?}");
+    }
+
+    #[test]
+    fn each_guard_has_its_reason() {
+        assert!(check("", |_, _| {}).is_empty());
+        broken("", "the generator was late (p99)", |found, _| found.lag.record(7_000_000));
+        broken("", "the generator was busy: 95.00 %, over 90.00 %", |found, _| {
+            found.workers = vec![Health {
+                wall_ns: 1_000,
+                available_ns: 1_000,
+                cpu_ns: 950,
+                ..Health::default()
+            }];
+        });
+        broken("", "the hypervisor took time", |_, seen| seen.steal = 0.03);
+        broken("", "others used the server's processor", |_, seen| seen.foreign = 0.2);
+        broken("", "others kept the server", |_, seen| seen.kept = Some(0.2));
+        broken("", "requests failed", |found, _| {
+            (0..20).for_each(|_| found.fates.count(Fate::Timeout));
+            found.offered = 1_020;
+        });
+        broken("", "the generator ran out: 1 requests no-address", |found, _| {
+            found.fates.count(Fate::NoAddress);
+        });
+        broken("", "1 replies were wrong", |found, _| found.fates.count(Fate::Stale));
+        broken("", "interrupted", |found, _| found.interrupted = true);
+    }
+
+    #[test]
+    fn dropped_connections_make_a_trial_invalid_unless_that_is_what_is_measured() {
+        let drops = |_: &mut Outcome, seen: &mut Seen| seen.drops = Some(5);
+        broken("", "queues dropped connections: 0.50 %, over 0.10 %", drops);
+        broken("guards.syn_drops_max = 0.004", "queues dropped connections", drops);
+        assert!(check("guards.syn_drops_max = 0.005", drops).is_empty());
+        assert!(check("guards.errors_max = 1", drops).is_empty(), "an overload");
+        // Each was dropped several times.
+        let more = |_: &mut Outcome, seen: &mut Seen| seen.drops = Some(5_000);
+        assert!(check("guards.errors_max = 1", more).is_empty());
+        broken("guards = { errors_max = 1, syn_drops_max = 0 }", "queues dropped", drops);
+        // One of a hundred connections for a thousand requests is a thousandth of what was asked.
+        assert!(check("", |_, seen| seen.drops = Some(1)).is_empty());
+        // The machine's counters are of everybody's connections.
+        assert!(check("", |found, _| found.kernel.listen_drops = 500).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_ends_makes_a_trial_invalid_also_in_overload() {
+        let overload = "guards.errors_max = 1";
+        broken(overload, "processes that the kernel killed for want of memory: 2", |_, seen| {
+            seen.out_of_memory = Some(2);
+        });
+        broken(overload, "workers that ended and that the master replaced: 1", |_, seen| {
+            seen.replaced = Some(1);
+        });
+        broken(overload, "processes of the server that ended: 1", |_, seen| seen.gone = 1);
+        let alive = |_: &mut Outcome, seen: &mut Seen| {
+            (seen.out_of_memory, seen.replaced) = (Some(0), Some(0));
+        };
+        assert!(check(overload, alive).is_empty());
+    }
+
+    #[test]
+    fn replies_that_nobody_compared_make_a_trial_invalid_where_they_were_to_be() {
+        let half = |found: &mut Outcome, _: &mut Seen| found.verified = 500;
+        broken("", "replies were not compared: 50.00 %, over 1.00 %", half);
+        assert!(check("guards.unverified_max = 0.5", half).is_empty());
+        let nobody_asked = |found: &mut Outcome, seen: &mut Seen| {
+            (found.verified, seen.compares) = (0, false);
+        };
+        assert!(check("", nobody_asked).is_empty(), "the bare loop, or verify = false");
+        broken("", SILENT, |found, _| {
+            found.fates = regatta_load::engine::Fates::default();
+            found.verified = 0;
+        });
+    }
+}

@@ -1,0 +1,498 @@
+//! One trial: a fresh server, a load, what both say, and whether it counts.
+
+mod guard;
+pub(crate) mod load_command;
+mod warm_up;
+
+use crate::analysis::rules;
+use crate::env::{self, Glance};
+use crate::experiment::plan::{Cell, Planned};
+use crate::experiment::{Experiment, Guards, Loop, Measure, Program, Target, Warm};
+use crate::group::INTERRUPTED;
+use crate::knee::{Overload, Tried};
+use crate::profile::{Recorder, TAIL_S};
+use crate::record::{Probe, Record, metrics, series, spectrum};
+use crate::servers::environments::Rooms;
+use crate::servers::process::{Launch, Priority, Running};
+use crate::servers::{self, Place, Server};
+use crate::trial::load_command::Asked;
+use crate::units::date::unix_ms;
+use crate::watch::cores;
+use crate::watch::sample::Samples;
+use crate::watch::{Counting, Numbers, Seen, Watch};
+use regatta_load::engine::Outcome;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How much longer than planned a load may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Which attempt at a trial it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    /// How often it has been tried before.
+    pub(crate) number: u32,
+    /// How far apart the processors are to be: as before the block's first trial that counts.
+    pub(crate) like: Option<f64>,
+}
+
+impl Attempt {
+    /// The only one, wherever the processors are.
+    pub(crate) const ONLY: Self = Self { number: 0, like: None };
+}
+
+/// Everything that trials have in common.
+#[derive(Debug)]
+pub(crate) struct Bench<'a> {
+    /// The experiment.
+    pub(crate) experiment: &'a Experiment,
+    /// The regatta program.
+    pub(crate) regatta: &'a Path,
+    /// The directory that is served.
+    pub(crate) root: PathBuf,
+    /// The workload's directory, if it was made from a preset.
+    pub(crate) workload: Option<PathBuf>,
+    /// Where servers keep their files.
+    pub(crate) scratch: PathBuf,
+    /// Where servers and loads run.
+    pub(crate) rooms: Rooms<'a>,
+    /// The calibrated rate, requests per second.
+    pub(crate) unit: Option<f64>,
+    /// Requests of a session, on average; 1 where there are none.
+    pub(crate) requests_per_session: f64,
+    /// Becomes true when the user or the system asks us to stop.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl Bench<'_> {
+    /// Makes a planned trial. What went wrong makes it invalid and is its reason.
+    ///
+    /// # Errors
+    /// Only that it was interrupted.
+    pub(crate) fn trial(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        attempt: Attempt,
+        outcome: &Path,
+    ) -> Result<Record, String> {
+        let asked = self.asked(cell, planned.seed);
+        let guards = &self.experiment.guards;
+        let made = self.made(planned, cell, attempt, (asked, guards), outcome);
+        made.map(|(record, _)| record)
+    }
+
+    /// Makes a trial with a window of so many usual ones. Where a service level is asked for, the
+    /// metric `level_met` says whether it was met.
+    ///
+    /// # Errors
+    /// Only that it was interrupted.
+    pub(crate) fn lasting(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        attempt: Attempt,
+        windows: f64,
+        outcome: &Path,
+    ) -> Result<Record, String> {
+        let asked = self.asked(cell, planned.seed);
+        let asked = asked.map(|asked| Asked { window_s: asked.window_s * windows, ..asked });
+        let guards = &self.experiment.guards;
+        let (mut record, found) = self.made(planned, cell, attempt, (asked, guards), outcome)?;
+        if let Some(found) = found.filter(|found| !found.slo.is_empty()) {
+            let met = found.slo.iter().all(|term| term.met);
+            record.metrics.insert("level_met".to_owned(), if met { 1.0 } else { 0.0 });
+        }
+        Ok(record)
+    }
+
+    /// The first rate of a cell's saturation search.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn first_rate(&self, cell: &Cell) -> Result<f64, String> {
+        let asked = self.asked(cell, 0)?;
+        asked.rate.parse().map_err(|_| format!("{} is no rate", asked.rate))
+    }
+
+    /// Offers a rate for one trial of a saturation search: what the service level says of it.
+    /// Requests that fail break the level, and do not make the trial worthless.
+    ///
+    /// # Errors
+    /// Only that it was interrupted.
+    pub(crate) fn probe(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        rate: f64,
+        outcome: &Path,
+    ) -> Result<Record, String> {
+        let asked = self.asked(cell, planned.seed);
+        let asked = asked.map(|asked| Asked { rate: format!("{rate:.3}"), ..asked });
+        let guards = self.experiment.guards.overloaded();
+        let (mut record, found) =
+            self.made(planned, cell, Attempt::ONLY, (asked, &guards), outcome)?;
+        let errors_max = self.experiment.guards.errors_max;
+        let shown = shown(&record, found.as_ref(), errors_max);
+        record.probe = Some(Probe { rate, times: None, shown });
+        Ok(record)
+    }
+
+    /// Offers a load that goes beyond the knee and comes back.
+    ///
+    /// # Errors
+    /// Only that it was interrupted.
+    pub(crate) fn beyond(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        overload: &Overload,
+        outcome: &Path,
+    ) -> Result<Record, String> {
+        let asked = self.asked(cell, planned.seed).map(|asked| Asked {
+            rate: overload.rates(),
+            warm_s: 0.0,
+            window_s: 3.0 * overload.stretch_s,
+            ..asked
+        });
+        let guards = self.experiment.guards.overloaded();
+        let (mut record, _) = self.made(planned, cell, Attempt::ONLY, (asked, &guards), outcome)?;
+        let shown =
+            if record.valid { Tried::Met } else { Tried::Invalid(record.reasons.join("; ")) };
+        record.probe = Some(Probe { rate: overload.knee, times: Some(overload.times), shown });
+        Ok(record)
+    }
+
+    /// Makes a trial of a load, and gives the load's own result beside the record if there is one.
+    fn made(
+        &self,
+        planned: &Planned,
+        cell: &Cell,
+        Attempt { number: attempt, like }: Attempt,
+        (asked, guards): (Result<Asked, String>, &Guards),
+        outcome: &Path,
+    ) -> Result<(Record, Option<Outcome>), String> {
+        let mut record = Record {
+            trial: planned.trial,
+            attempt,
+            block: planned.block,
+            cell: cell.clone(),
+            seed: planned.seed,
+            started_unix_ms: unix_ms(),
+            valid: false,
+            reasons: Vec::new(),
+            metrics: Numbers::new(),
+            counters: Numbers::new(),
+            spectrum: Vec::new(),
+            series: Vec::new(),
+            rules: Vec::new(),
+            probe: None,
+        };
+        let planned_s = asked.as_ref().map_or(0.0, |asked| asked.warm_s + asked.window_s);
+        let machine = self.experiment.machine.at(&cell.levels);
+        if let (Some(like), Some(most)) = (like, guards.moved_max) {
+            let stop = || self.stop.load(Ordering::Relaxed);
+            cores::wait(like, most, || cores::between(&machine), stop);
+        }
+        match asked.and_then(|asked| self.measure(cell, &asked, outcome, None)) {
+            Err(why) if why == INTERRUPTED => Err(why),
+            Err(why) => {
+                record.reasons.push(why);
+                record.reasons.extend(self.rooms.note(cell));
+                Ok((record, None))
+            }
+            Ok((found, seen)) => {
+                record.metrics = metrics(&found, &seen);
+                record.rules = rules::kept(&found.rules);
+                let Experiment { machine, measure, .. } = self.experiment;
+                record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
+                let most = guards.moved_max.unwrap_or(cores::MOVED_MIN);
+                let (refused, noted) = match cores::moved(seen.apart_ns, like, most) {
+                    Some(_) if guards.moved_max.is_none() => (None, Some(cores::MOVED.to_owned())),
+                    moved => (moved, None),
+                };
+                record.reasons.extend(refused);
+                (record.spectrum, record.series) =
+                    (spectrum(&found), series(&found, planned_s, &seen.seconds_sampled));
+                let settled = match measure.warm {
+                    Warm::Found => warm_up::settle(&mut record, measure.warm_s),
+                    Warm::Fixed => Ok(None),
+                };
+                record.reasons.extend(settled.as_ref().err().cloned());
+                record.valid = record.reasons.is_empty();
+                let notes = settled.ok().flatten().into_iter().chain(seen.missing).chain(noted);
+                record.reasons.extend(notes.map(|what| format!("note: {what}")));
+                record.reasons.extend(self.rooms.note(cell));
+                record.counters = seen.counters;
+                Ok((record, Some(found)))
+            }
+        }
+    }
+
+    /// A trial that never counts, with `recorder` beside it: what the load and the machine say.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn profile(
+        &self,
+        cell: &Cell,
+        seed: u64,
+        outcome: &Path,
+        recorder: &mut Recorder<'_>,
+    ) -> Result<(Outcome, Seen), String> {
+        let mut asked = self.asked(cell, seed)?;
+        asked.window_s += TAIL_S;
+        self.measure(cell, &asked, outcome, Some(recorder))
+    }
+
+    /// Finds the rate that others are multiples of: the median of a few closed loops.
+    ///
+    /// # Errors
+    /// Why it could not be found.
+    pub(crate) fn calibrate(&self, outcome: &Path) -> Result<Option<f64>, String> {
+        let Some(calibrate) = &self.experiment.calibrate else { return Ok(None) };
+        let cell = Cell {
+            arm: calibrate.target.clone(),
+            target: calibrate.target.clone(),
+            levels: BTreeMap::new(),
+        };
+        let mut rates = Vec::new();
+        for seed in 1..=u64::from(calibrate.tries) {
+            let asked = Asked {
+                model: Loop::Closed,
+                rate: String::new(),
+                connections: calibrate.connections,
+                warm_s: 0.5,
+                window_s: calibrate.seconds,
+                seed,
+                without_think: false,
+            };
+            rates.push(self.measure(&cell, &asked, outcome, None)?.0.good_per_s);
+        }
+        match crate::stats::median(&rates) {
+            rate if rate > 0.0 => Ok(Some(rate)),
+            _ => Err(format!("{} gave no good answer while calibrating", calibrate.target)),
+        }
+    }
+
+    /// The load of a cell, its factors applied.
+    fn asked(&self, cell: &Cell, seed: u64) -> Result<Asked, String> {
+        let Experiment { workload, measure, .. } = self.experiment;
+        let level = |path: &str| cell.levels.get(path);
+        let connections = level("workload.connections").and_then(|level| level.parse().ok());
+        let rate = level("workload.rate").unwrap_or(&workload.rate);
+        let (rate, multiple) = crate::experiment::rate(rate).ok_or("a rate that is none")?;
+        // What was calibrated are requests; sessions arrive as often as brings that many.
+        let per_arrival =
+            if workload.model == Loop::PartlyOpen { self.requests_per_session } else { 1.0 };
+        let unit = match (multiple, self.unit) {
+            (true, Some(unit)) => unit / per_arrival,
+            (true, None) => return Err("nothing was calibrated".to_owned()),
+            (false, _) => 1.0,
+        };
+        Ok(Asked {
+            model: workload.model,
+            rate: format!("{:.3}", rate * unit),
+            connections: connections.unwrap_or(workload.connections),
+            without_think: level("workload.think").unwrap_or(&workload.think) == "none",
+            warm_s: measure.warm_s,
+            window_s: measure.window_s,
+            seed,
+        })
+    }
+
+    fn target(&self, cell: &Cell) -> Result<(&Target, BTreeMap<String, String>), String> {
+        let all = &self.experiment.targets;
+        let target = all.iter().find(|target| target.name == cell.target);
+        Ok((target.ok_or("no such target")?, cell.options()))
+    }
+
+    fn measure(
+        &self,
+        cell: &Cell,
+        asked: &Asked,
+        outcome: &Path,
+        recorder: Option<&mut Recorder<'_>>,
+    ) -> Result<(Outcome, Seen), String> {
+        let machine = &self.experiment.machine.at(&cell.levels);
+        if machine.drop_caches {
+            rustix::fs::sync();
+            fs::write("/proc/sys/vm/drop_caches", "1")
+                .map_err(|error| format!("cannot drop the page cache: {error}"))?;
+        }
+        let (target, options) = self.target(cell)?;
+        let room = self.rooms.enter(cell)?;
+        let place = Place { room: &room, scratch: &self.scratch, regatta: self.regatta, machine };
+        let killed = room.out_of_memory();
+        let server = servers::start(target, &options, &place, self.stop)?;
+        let mut words = self.words(&server.url(), asked, target.program != Program::Null);
+        words.extend(server.also());
+        let apart_before = cores::between(machine);
+        let errors = self.scratch.join("load.err");
+        let launch = Launch {
+            words,
+            cpus: &machine.client_cpus,
+            priority: Priority::Everything.if_asked(machine.realtime),
+            inside: room.inside(env::Place::Client),
+            as_nobody: false,
+            out: outcome,
+            errors: &errors,
+        };
+        let dropped = room.drops(&server.ports());
+        let load = Running::start(&launch)?;
+        let ours = (target.program == Program::Regatta).then_some(self.regatta);
+        let (mut seen, [before, after]) = self.watch(&server, &place, ours, asked, recorder)?;
+        let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
+        let drops = room.drops(&server.ports());
+        seen.drops = drops.zip(dropped).map(|(now, before)| now.saturating_sub(before));
+        if !matches!(target.program, Program::Other(_)) {
+            // A command may end processes as it likes, regatta helpers; its workers are counted.
+            seen.gone = 0;
+        }
+        seen.compares = self.experiment.workload.verify && target.program != Program::Null;
+        seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
+        room.correct(&mut seen);
+        let limit = Duration::from_secs_f64(asked.window_s) + PATIENCE;
+        let code = load.wait(limit, self.stop)?;
+        let grown = |now: u64| killed.map(|before| now.saturating_sub(before));
+        seen.out_of_memory = room.out_of_memory().and_then(grown);
+        let mut server = server;
+        if server.running.has_ended() {
+            let killed = seen.out_of_memory.filter(|killed| *killed > 0);
+            let why = killed.map_or("", |_| ": the kernel killed processes for want of memory");
+            return Err(format!("{} ended in the middle{why}", cell.arm));
+        }
+        // The load has ended, and the server has nothing to do.
+        seen.apart_ns = [apart_before, cores::between(machine)];
+        drop(server);
+        seen.environment = room.numbers(before, after)?;
+        room.leave()?;
+        Ok((said(outcome, &errors, code)?, seen))
+    }
+
+    /// Watches a server while a load is on, from the load's start: what was seen of it, and of its
+    /// environment at the measurement's two ends. With `ours`, that program reads its counters.
+    fn watch(
+        &self,
+        server: &Server,
+        place: &Place<'_>,
+        ours: Option<&Path>,
+        asked: &Asked,
+        mut recorder: Option<&mut Recorder<'_>>,
+    ) -> Result<(Seen, [Option<Glance>; 2]), String> {
+        let start = Instant::now();
+        let seconds = Duration::from_secs_f64;
+        let pids = || server.running.pids();
+        let mut samples = Samples::start(pids(), start);
+        if !samples.sleep_until(start + seconds(asked.warm_s), self.stop, &mut |_| {}) {
+            return Err(INTERRUPTED.to_owned());
+        }
+        let window_s = asked.window_s - recorder.as_ref().map_or(0.0, |_| TAIL_S);
+        if let Some(recorder) = &mut recorder {
+            recorder.start(&pids(), window_s);
+        }
+        let before = place.room.look();
+        let now = pids();
+        let Measure { counters, stalls, .. } = self.experiment.measure;
+        let counting = Counting { counters, stalls };
+        let mut watch = Watch::start(&now, ours, place.room.server_group(), counting);
+        samples.follow(now);
+        let end = start + seconds(asked.warm_s + window_s);
+        if !samples.sleep_until(end, self.stop, &mut |used| watch.saw(used)) {
+            return Err(INTERRUPTED.to_owned());
+        }
+        let mut seen = watch.stop(&pids(), &place.machine.server_cpus);
+        let after = place.room.look();
+        seen.seconds_sampled = samples.seconds;
+        if let Some(recorder) = recorder {
+            recorder.finish(&pids())?;
+        }
+        Ok((seen, [before, after]))
+    }
+}
+
+/// What a load that ended with `code` said of itself.
+///
+/// # Errors
+/// That it did not, and its last word on standard error.
+fn said(outcome: &Path, errors: &Path, code: Option<i32>) -> Result<Outcome, String> {
+    let text = fs::read_to_string(outcome).unwrap_or_default();
+    serde_json::from_str(&text).map_err(|error| {
+        let said = fs::read_to_string(errors).unwrap_or_default();
+        let said = said.lines().last().unwrap_or_default();
+        format!("the load ended with {code:?} and no result ({error}): {said}")
+    })
+}
+
+/// What a probe of a saturation search says.
+fn shown(record: &Record, found: Option<&Outcome>, errors_max: f64) -> Tried {
+    let Some(found) = found else { return Tried::Invalid(record.reasons.join("; ")) };
+    let mut broken: Vec<String> =
+        found.slo.iter().filter(|term| !term.met).map(|term| term.term.clone()).collect();
+    if found.error_share() > errors_max {
+        broken.push(format!("errors<={}%", 100.0 * errors_max));
+    }
+    // A server that answers nothing well breaks every level.
+    let silent = record.reasons.iter().all(|why| why == guard::SILENT || why.starts_with("note: "));
+    match broken.is_empty() {
+        _ if !record.valid && !silent => Tried::Invalid(record.reasons.join("; ")),
+        true => Tried::Met,
+        false => Tried::Broken(broken),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bench;
+    use crate::experiment::plan::cells;
+    use crate::experiment::{Scale, parse};
+    use crate::servers::environments::Rooms;
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_multiple_is_of_requests_and_a_number_of_arrivals() {
+        for (model, level, rate) in [
+            ("open", "\"1.5x\"", "1500.000"),
+            ("partly-open", "\"1.5x\"", "150.000"),
+            ("partly-open", "40", "40.000"),
+        ] {
+            let text = format!(
+                "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+                 targets.a.program = \"regatta\"\ncalibrate.target = \"a\"\n\
+                 workload = {{ preset = \"smoke\", loop = \"{model}\" }}\n\
+                 factors.\"workload.rate\" = [{level}]\n"
+            );
+            let experiment = parse("x", &text, Scale::Quick).unwrap();
+            let bench = Bench {
+                experiment: &experiment,
+                regatta: Path::new("regatta"),
+                root: PathBuf::new(),
+                workload: None,
+                scratch: PathBuf::new(),
+                rooms: Rooms::new(&experiment, &[], PathBuf::new(), Path::new("")).unwrap(),
+                unit: Some(1_000.0),
+                requests_per_session: 10.0,
+                stop: &AtomicBool::new(false),
+            };
+            let asked = bench.asked(&cells(&experiment)[0], 1).unwrap();
+            assert_eq!(asked.rate, rate);
+            // Connections that calibrate for sessions last as long as those.
+            let closed = super::Asked { model: crate::experiment::Loop::Closed, ..asked.clone() };
+            let requests = |asked| {
+                let words = bench.words("http://x", asked, true);
+                let at = words.iter().position(|word| word == "--requests-per-connection")?;
+                words[at + 1].to_str().map(str::to_owned)
+            };
+            let (own, calibrating) = match model {
+                "open" => (Some("0"), Some("0")),
+                _ => (None, Some("10")),
+            };
+            assert_eq!(requests(&asked).as_deref(), own);
+            assert_eq!(requests(&closed).as_deref(), calibrating);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Numbers and times as people and files have them.
+
+pub(crate) mod date;

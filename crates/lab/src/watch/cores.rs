@@ -1,0 +1,236 @@
+//! How far apart two processors are: core-to-core latency.
+//!
+//! Everything that a server and its client share moves between their processors. Where a hypervisor
+//! moves a guest's processors, that takes 90 ns in one minute, within one cache, and 450 ns in the
+//! next, and the same server needs twice the cycles for a reply. Nothing else tells: no time is
+//! stolen, and instructions are the same. So it is measured before and after each trial. Where they
+//! did not stay where they were when its block began, that is noted, or the trial does not count
+//! ([`crate::experiment::Guards::moved_max`]).
+
+use crate::experiment::Machine;
+use crate::group::run_on;
+use rustix::thread::CpuSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Round trips that are timed together.
+const BATCH: u32 = 400;
+/// Timings, of which the shortest counts: in the others something else may have run.
+const BATCHES: usize = 15;
+/// How long it may take in all, where somebody else has one of the processors.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Says that there will be no further round trip.
+const OVER: u32 = u32::MAX;
+/// How long a trial waits for processors that have moved to come back, and between two looks.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_STEP: Duration = Duration::from_millis(250);
+/// Distances of one class differ less from the next one of it. Those of one place scatter by a few
+/// tenths; within a cache, across caches and across sockets are each two times the one before.
+const CLASS_STEP: f64 = 1.7;
+/// So many times farther apart, or nearer, processors have moved. Within one cache 59 to 152 ns
+/// were met, across caches 340 to 630.
+pub const MOVED_MIN: f64 = 2.2;
+
+/// What is noted of a trial that counts though they moved.
+pub(crate) const MOVED: &str = "the processors moved, or were elsewhere than when the block began \
+     (core_to_core_ns, core_to_core_after_ns): its times and cycles are not those of the others; \
+     guards.moved_max would have refused it";
+
+/// A word alone in its cache lines, of which some processors fetch two at once.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line(AtomicU32);
+
+/// How long a cache line takes from one processor to another and back, nanoseconds: the mean of
+/// 400, in the shortest of 15 times. It takes some milliseconds in which both should have little
+/// else to do. None if they are one, if we may not run on both, or if it takes longer than 200 ms.
+pub fn round_trip_ns(one: usize, other: usize) -> Option<f64> {
+    if one == other || one.max(other) >= CpuSet::MAX_CPU {
+        return None;
+    }
+    let line = Line::default();
+    let deadline = Instant::now() + PATIENCE;
+    thread::scope(|scope| {
+        let answers = thread::Builder::new().spawn_scoped(scope, || {
+            if run_on(&[other]).is_ok() {
+                answer(&line.0, deadline);
+            }
+        });
+        let asks = thread::Builder::new().spawn_scoped(scope, || {
+            let shortest = run_on(&[one]).ok().and_then(|()| ask(&line.0, deadline));
+            line.0.store(OVER, Ordering::Release);
+            shortest
+        });
+        answers.ok()?;
+        asks.ok()?.join().ok()?
+    })
+}
+
+/// Writes odd numbers and waits for the even one behind each: nanoseconds of a round trip.
+fn ask(line: &AtomicU32, deadline: Instant) -> Option<f64> {
+    let mut next = 0;
+    let mut batch = || {
+        let start = Instant::now();
+        for _ in 0..BATCH {
+            line.store(next + 1, Ordering::Release);
+            next += 2;
+            if spin(line, deadline, |seen| seen == next).is_break() {
+                return None;
+            }
+        }
+        Some(1e9 * start.elapsed().as_secs_f64() / f64::from(BATCH))
+    };
+    (0..BATCHES).try_fold(f64::INFINITY, |shortest, _| Some(shortest.min(batch()?)))
+}
+
+/// Answers each odd number with the next even one, until it is over.
+fn answer(line: &AtomicU32, deadline: Instant) {
+    while spin(line, deadline, |seen| seen % 2 == 1).is_continue() {
+        let seen = line.load(Ordering::Relaxed);
+        if seen == OVER {
+            return;
+        }
+        line.store(seen + 1, Ordering::Release);
+    }
+}
+
+/// Looks until the line holds what is wanted, or gives up.
+fn spin(line: &AtomicU32, deadline: Instant, wanted: impl Fn(u32) -> bool) -> ControlFlow<()> {
+    let mut looks = 0_u32;
+    // Without a spin-loop hint, which takes as long as what is measured.
+    while !wanted(line.load(Ordering::Acquire)) {
+        looks += 1;
+        if looks.is_multiple_of(4096) && Instant::now() > deadline {
+            return ControlFlow::Break(());
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Distances that were met, in classes: what a machine whose processors do not move has one of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distances {
+    /// The nearest and the farthest of each class, nanoseconds, in ascending order.
+    classes: Vec<(f64, f64)>,
+}
+
+impl Distances {
+    /// Sorts distances into classes: another one begins where the next distance is 1.7 times
+    /// greater than the one before.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values.into_iter().filter(|ns| *ns > 0.0).collect();
+        sorted.sort_by(f64::total_cmp);
+        let mut classes: Vec<(f64, f64)> = Vec::new();
+        for ns in sorted {
+            match classes.last_mut() {
+                Some((_, farthest)) if ns <= *farthest * CLASS_STEP => *farthest = ns,
+                _ => classes.push((ns, ns)),
+            }
+        }
+        Self { classes }
+    }
+
+    /// The nearest and the farthest of each class, nanoseconds.
+    pub fn classes(&self) -> &[(f64, f64)] {
+        &self.classes
+    }
+
+    /// The class that a distance is in, from 0, the nearest; 0 also for one that is unknown.
+    pub fn class(&self, ns: Option<f64>) -> usize {
+        let Some(ns) = ns else { return 0 };
+        self.classes.iter().rposition(|(nearest, _)| *nearest <= ns).unwrap_or(0)
+    }
+}
+
+/// How far apart the first of the server's processors and the first of the client's are; None where
+/// they have none of their own.
+pub(crate) fn between(machine: &Machine) -> Option<f64> {
+    round_trip_ns(*machine.server_cpus.first()?, *machine.client_cpus.first()?)
+}
+
+/// Waits until two processors are as far apart as is asked for, give or take `most` times, for ten
+/// seconds at the most or until told to stop. A hypervisor is more likely to move those that have
+/// nothing to do.
+pub fn wait(like: f64, most: f64, apart: impl Fn() -> Option<f64>, stop: impl Fn() -> bool) {
+    let end = Instant::now() + WAIT_MAX;
+    let far = || apart().is_some_and(|ns| !alike(ns, like, most));
+    while Instant::now() < end && !stop() && far() {
+        thread::sleep(WAIT_STEP);
+    }
+}
+
+/// Why a trial is not to be compared with others, if the processors were so far apart before it and
+/// after it, and the others began with them `like` that.
+pub fn moved(apart_ns: [Option<f64>; 2], like: Option<f64>, most: f64) -> Option<String> {
+    let [before, after] = [apart_ns[0]?, apart_ns[1]?];
+    let whole = |why: &str| {
+        let now = format!("a cache line took {before:.0} ns there and back, then {after:.0} ns");
+        Some(format!("the processors moved{why}: {now}"))
+    };
+    match like {
+        _ if !alike(before, after, most) => whole(""),
+        Some(like) if !alike(before, like, most) => {
+            whole(&format!(" since the block began ({like:.0} ns)"))
+        }
+        _ => None,
+    }
+}
+
+/// Whether one distance is at most so many times the other.
+fn alike(one: f64, other: f64, most: f64) -> bool {
+    one.max(other) <= one.min(other) * most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skips::skip;
+    use rustix::thread::sched_getaffinity;
+
+    #[test]
+    fn a_line_takes_its_time_between_two_processors() {
+        let set = sched_getaffinity(None).unwrap();
+        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+        let [one, other, ..] = cpus[..] else { return skip("needs two processors") };
+        let before = sched_getaffinity(None).unwrap();
+        // Something else may have one of them for long.
+        let ns = (0..20).find_map(|_| round_trip_ns(one, other)).expect("they are ours");
+        assert!((5.0..100_000.0).contains(&ns), "{ns}");
+        assert_eq!(sched_getaffinity(None).unwrap(), before, "the caller may run where it could");
+        assert_eq!(round_trip_ns(one, one), None);
+        assert_eq!(round_trip_ns(one, CpuSet::MAX_CPU), None);
+        assert_eq!(round_trip_ns(one, CpuSet::MAX_CPU - 1), None, "there are not so many");
+    }
+
+    #[test]
+    fn distances_fall_into_classes() {
+        let all = Distances::of([450.0, 86.0, 376.0, f64::NAN, 122.0, 547.0, 90.0]);
+        assert_eq!(all.classes(), [(86.0, 122.0), (376.0, 547.0)]);
+        let classes = [86.0, 122.0, 130.0, 376.0, 900.0].map(|ns| all.class(Some(ns)));
+        assert_eq!(classes, [0, 0, 0, 1, 1]);
+        assert_eq!(all.class(None), 0);
+        assert_eq!(Distances::of([]).classes(), []);
+    }
+
+    #[test]
+    fn a_trial_counts_where_the_block_began() {
+        let moved = |before, after, like| moved([Some(before), Some(after)], like, MOVED_MIN);
+        assert_eq!(moved(63.0, 124.0, None), None);
+        assert_eq!(moved(80.0, 120.0, Some(100.0)), None);
+        let why = moved(90.0, 400.0, None).unwrap();
+        assert!(
+            why.ends_with("moved: a cache line took 90 ns there and back, then 400 ns"),
+            "{why}"
+        );
+        let why = moved(420.0, 400.0, Some(90.0)).unwrap();
+        assert!(why.starts_with("the processors moved since the block began (90 ns)"), "{why}");
+        assert_eq!(
+            super::moved([Some(90.0), None], Some(400.0), MOVED_MIN),
+            None,
+            "nobody can tell"
+        );
+        assert_eq!(super::moved([Some(90.0), Some(400.0)], None, 1e6), None, "nobody asked");
+    }
+}

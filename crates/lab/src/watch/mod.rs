@@ -1,0 +1,455 @@
+//! What servers and the machine say of a stretch of time: processor time, counters, instructions.
+
+pub mod cores;
+mod memory;
+pub(crate) mod processors;
+mod run_delay;
+pub(crate) mod sample;
+pub(crate) mod stalls;
+pub mod system_calls;
+mod usage;
+
+use crate::servers::process::{GONE, TASKS_MAX, output_of, threads};
+use crate::stats::count;
+use crate::watch::processors::Processors;
+use crate::watch::run_delay::Tasks;
+use crate::watch::usage::Used;
+use perf_event::events::{Hardware, Software};
+use perf_event::{Builder, Counter, ReadFormat};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Named numbers.
+pub(crate) type Numbers = BTreeMap<String, f64>;
+
+/// The clock ticks of `/proc`, per second (`USER_HZ`, 100 on every Linux that we run on).
+pub(crate) const TICKS: f64 = 100.0;
+
+/// What a measurement in which tasks ended cannot say.
+const ENDED: &str = "voluntary_switches, involuntary_switches, disk_wait_s: tasks ended meanwhile";
+
+/// One reading: of what takes no time to read, so that all of it is of one moment.
+#[derive(Debug)]
+struct Reading {
+    at: Instant,
+    /// What the server's processes used; with its tasks', once they are read.
+    used: Used,
+    /// Processor time of its control group, seconds; None: it has none of its own.
+    group_s: Option<f64>,
+    processors: Processors,
+    counters: Numbers,
+    /// Workers that have been replaced; None: it has no counters.
+    replaced: Option<u64>,
+}
+
+/// Counters of the processor and the kernel.
+const HARDWARE: [&str; 5] =
+    ["user_instructions", "kernel_instructions", "cycles", "task_ns", "switches"];
+
+/// What the processor and the kernel are asked to count of each task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counting {
+    /// [`HARDWARE`]; without it, nothing.
+    pub(crate) counters: bool,
+    /// [`stalls::NAMES`], too.
+    pub(crate) stalls: bool,
+}
+
+/// A stretch of time that is being watched.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    regatta: Option<&'a Path>,
+    group: Option<PathBuf>,
+    first: Reading,
+    /// How long each task had run and waited, and when that was read.
+    tasks: (Instant, Tasks),
+    /// What every process and task had used when it was last seen, ended ones included.
+    used: Used,
+    hardware: Vec<(&'static str, Counter)>,
+    missing: Vec<String>,
+}
+
+/// What it held.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// The server's processor time, switches and hardware counters.
+    pub(crate) server: Numbers,
+    /// Its processor time as its control group has it, seconds; None: it has none of its own.
+    pub(crate) group_s: Option<f64>,
+    /// The server's own counters: what they grew by.
+    pub(crate) counters: Numbers,
+    /// What the server held at its end, however it grew: memory, files, connections.
+    pub(crate) held: Numbers,
+    /// Connections that its listeners dropped, from the load's start; None: nobody can tell.
+    pub(crate) drops: Option<u64>,
+    /// Processes that the kernel killed for want of memory, from the server's start; None: nobody
+    /// can tell.
+    pub(crate) out_of_memory: Option<u64>,
+    /// Workers that its master has replaced since it started; None: it has no counters.
+    pub(crate) replaced: Option<u64>,
+    /// Processes that it had at the beginning and not at the end.
+    pub(crate) gone: usize,
+    /// Whether replies were to be compared with what they should be.
+    pub(crate) compares: bool,
+    /// Whether each of its `wait_changes` is a system call: it is with epoll.
+    pub(crate) changes_are_calls: bool,
+    /// What its environment counted.
+    pub(crate) environment: Numbers,
+    /// How far apart the server's and the client's processors were before the load and after it:
+    /// the round trip of a cache line, nanoseconds; None: nobody can tell.
+    pub(crate) apart_ns: [Option<f64>; 2],
+    /// Its length, seconds.
+    pub(crate) seconds: f64,
+    /// Second by second, if it was sampled ([`crate::watch::sample::Samples::seconds`]).
+    pub(crate) seconds_sampled: Vec<(f64, f64)>,
+    /// Share of the server's processors that other tasks used, at least.
+    pub(crate) foreign: f64,
+    /// Share of the time for which others kept the server from its processors, at least.
+    pub(crate) kept: Option<f64>,
+    /// Share of all processors that the hypervisor took.
+    pub(crate) steal: f64,
+    /// What the server's processors did, as shares of their time.
+    pub(crate) shares: Vec<(&'static str, f64)>,
+    /// What cannot be counted here, and why.
+    pub(crate) missing: Vec<String>,
+}
+
+impl Seen {
+    /// Leaves out what the environment's own task took on purpose: it ran as a program for this
+    /// share of the time of each of the server's processors.
+    pub(crate) fn leave_out(&mut self, taken: f64) {
+        self.foreign = (self.foreign - taken).max(0.0);
+        self.kept = self.kept.map(|kept| (kept - taken).max(0.0));
+        self.shares = processors::without(&self.shares, taken);
+    }
+
+    /// Takes the server's word for how long its loops waited for a disk that it simulates itself:
+    /// to the kernel that is sleep.
+    pub(crate) fn stand_in(&mut self) {
+        const WAITS: [&str; 3] = ["stall_open_ns", "stall_read_ns", "stall_send_ns"];
+        let waits = WAITS.iter().filter_map(|name| self.counters.get(*name));
+        self.server.insert("disk_wait_s".to_owned(), waits.sum::<f64>() / 1e9);
+        self.shares.retain(|(name, _)| *name != "waiting_share");
+    }
+}
+
+impl<'a> Watch<'a> {
+    /// Starts to watch the processes `pids`, of which the first is the server's master. With
+    /// `regatta`, its counters are read as `regatta top` reads them; `group` holds the server and
+    /// nothing else.
+    pub(crate) fn start(
+        pids: &[u32],
+        regatta: Option<&'a Path>,
+        group: Option<PathBuf>,
+        counting: Counting,
+    ) -> Self {
+        // What takes its time is read before the stretch, and at its end after it.
+        let (mut hardware, missing) = attach(pids, counting);
+        let used = Used::of_tasks(pids);
+        let tasks = (Instant::now(), Tasks::of(pids));
+        let mut first = Reading::take(pids, regatta, group.as_deref());
+        first.used.saw(&used);
+        for (_, counter) in &mut hardware {
+            // One that cannot be enabled reads 0 and is left out then.
+            let _ = counter.enable();
+        }
+        let used = first.used.clone();
+        Self { regatta, group, first, tasks, used, hardware, missing }
+    }
+
+    /// Takes note of a look in between: of tasks that will not be there at the end.
+    pub(crate) fn saw(&mut self, used: &Used) {
+        self.used.saw(used);
+    }
+
+    /// Ends the stretch. `pids` are those of now, and `cpus` the server's.
+    pub(crate) fn stop(self, pids: &[u32], cpus: &[usize]) -> Seen {
+        let Self { regatta, group, first, tasks, mut used, mut hardware, mut missing } = self;
+        let mut last = Reading::take(pids, regatta, group.as_deref());
+        for (_, counter) in &mut hardware {
+            let _ = counter.disable();
+        }
+        last.used.saw(&Used::of_tasks(pids));
+        used.saw(&last.used);
+        let (tasks_at, tasks) = tasks;
+        let kept = tasks.kept(&Tasks::of(pids), tasks_at.elapsed().as_secs_f64(), cpus.len());
+        let (mut server, ended) = used.since(&first.used, &last.used);
+        let mut counted = Numbers::new();
+        for (name, mut counter) in hardware {
+            if let Some(total) = read(&mut counter) {
+                *counted.entry(name.to_owned()).or_default() += total;
+            }
+        }
+        // What both know, the processor's and the kernel's counters know better.
+        server.extend(counted);
+        if ended > 0 {
+            missing.push(ENDED.to_owned());
+        }
+        let seconds = (last.at - first.at).as_secs_f64();
+        let group_s = last.group_s.zip(first.group_s).map(|(last, first)| last - first);
+        let own = group_s.or_else(|| server.get("cpu_s").copied()).unwrap_or_default();
+        let (mut used, mut stolen) = (0.0, 0.0);
+        for (cpu, ticks) in &last.processors {
+            let before = first.processors.get(cpu).copied().unwrap_or_default();
+            stolen += ticks.steal - before.steal;
+            if cpus.contains(cpu) {
+                used += ticks.busy() - before.busy();
+            }
+        }
+        if !server.contains_key("read_bytes") {
+            missing.push("blocks_in: /proc/PID/io cannot be read".to_owned());
+        }
+        let all = seconds * TICKS;
+        let mut held = gauges(&last.counters);
+        held.extend(memory::held(pids));
+        Seen {
+            held,
+            counters: grown(&first.counters, &last.counters),
+            group_s,
+            drops: None,
+            out_of_memory: None,
+            replaced: last.replaced,
+            gone: first.used.gone(&last.used),
+            compares: false,
+            changes_are_calls: true,
+            environment: Numbers::new(),
+            foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),
+            kept,
+            steal: stolen / (all * count(last.processors.len().max(1))),
+            shares: processors::shares(&first.processors, &last.processors, cpus),
+            server,
+            apart_ns: [None; 2],
+            seconds,
+            seconds_sampled: Vec::new(),
+            missing,
+        }
+    }
+}
+
+impl Reading {
+    fn take(pids: &[u32], regatta: Option<&Path>, group: Option<&Path>) -> Self {
+        let (counters, replaced) = match (regatta, pids.first()) {
+            (Some(regatta), Some(pid)) => counters(regatta, *pid),
+            _ => (Numbers::new(), None),
+        };
+        let (used, group_s) = (Used::of_processes(pids), group.and_then(usage::of_group));
+        let processors = processors::now();
+        Self { at: Instant::now(), used, group_s, processors, counters, replaced }
+    }
+}
+
+/// By how much counters grew.
+fn grown(before: &Numbers, after: &Numbers) -> Numbers {
+    let by = |(name, value): (&String, &f64)| {
+        // Marks do not grow: their last value counts.
+        let before = if name.ends_with("_max") { 0.0 } else { *before.get(name)? };
+        Some((name.clone(), value - before))
+    };
+    after.iter().filter_map(by).collect()
+}
+
+/// The server's own counters, as `regatta top` shows them, and how many workers have been replaced.
+fn counters(regatta: &Path, pid: u32) -> (Numbers, Option<u64>) {
+    let pid = pid.to_string();
+    let told = regatta.to_str().and_then(|program| {
+        output_of(&[program, "top", "--pid", &pid, "--once", "--interval", "0", "--json"])
+    });
+    let value: Value = serde_json::from_str(&told.unwrap_or_default()).unwrap_or_default();
+    let counters = value["total"]["counters"].as_object();
+    let number = |(name, value): (&String, &Value)| Some((name.clone(), value.as_f64()?));
+    (counters.into_iter().flatten().filter_map(number).collect(), replaced(&value))
+}
+
+/// Workers beyond the first in each slot of what `regatta top` says; None: it says nothing.
+fn replaced(top: &Value) -> Option<u64> {
+    let workers = top["workers"].as_array()?;
+    Some(workers.iter().filter_map(|one| one["incarnation"].as_u64()?.checked_sub(1)).sum())
+}
+
+/// What a fresh server's counters say that it holds.
+fn gauges(counters: &Numbers) -> Numbers {
+    let gauges = [
+        ("cache_fds", "cache_fds_added", "cache_fds_removed"),
+        ("cache_entries", "cache_entries_added", "cache_entries_removed"),
+        ("connections_open", "connections_opened", "connections_closed"),
+    ];
+    let held = |(name, more, less): (&str, &str, &str)| {
+        Some((name.to_owned(), counters.get(more)? - counters.get(less)?))
+    };
+    gauges.into_iter().filter_map(held).collect()
+}
+
+/// Counters of the processor on every thread of `pids`; what the machine lacks is said once. At
+/// most three hardware events at a time, so that they need not take turns, unless stalls are asked
+/// for.
+fn attach(pids: &[u32], counting: Counting) -> (Vec<(&'static str, Counter)>, Vec<String>) {
+    let (mut all, mut missing) = (Vec::new(), Vec::new());
+    if !counting.counters {
+        return (all, missing);
+    }
+    let tasks = threads(pids);
+    if tasks.len() > TASKS_MAX {
+        let (names, tasks) = (HARDWARE.join(", "), tasks.len());
+        missing.push(format!("{names}: {tasks} tasks are more than are counted ({TASKS_MAX})"));
+        return (all, missing);
+    }
+    let memory = counting.stalls.then(stalls::memory).flatten();
+    let stalled = stalls::NAMES.into_iter().filter(|_| counting.stalls);
+    for name in HARDWARE.into_iter().chain(stalled) {
+        let open = |thread: i32| -> io::Result<Counter> {
+            let mut builder = match name {
+                _ if stalls::NAMES.contains(&name) => stalls::counter(name, memory)
+                    .ok_or_else(|| io::Error::other(stalls::NO_EVENT))?,
+                "cycles" => Builder::new(Hardware::CPU_CYCLES),
+                "task_ns" => Builder::new(Software::TASK_CLOCK),
+                // Of tasks that start and end meanwhile, too: a child's count is its parent's.
+                "switches" => Builder::new(Software::CONTEXT_SWITCHES),
+                _ => Builder::new(Hardware::INSTRUCTIONS),
+            };
+            builder.exclude_user(name == "kernel_instructions");
+            builder.exclude_kernel(name == "user_instructions").exclude_hv(true);
+            builder.observe_pid(thread).any_cpu().inherit(true);
+            let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+            builder.read_format(times).build()
+        };
+        // A task that has just ended has nothing more to count.
+        let opened = tasks.iter().copied().map(open);
+        let opened =
+            opened.filter(|one| !matches!(one, Err(why) if why.raw_os_error() == Some(GONE)));
+        match opened.collect::<Result<Vec<Counter>, _>>() {
+            Ok(counters) => all.extend(counters.into_iter().map(|counter| (name, counter))),
+            Err(error) => missing.push(format!("{name}: {error}")),
+        }
+    }
+    (all, missing)
+}
+
+/// A counter's total, scaled up if it took turns with others.
+fn read(counter: &mut Counter) -> Option<f64> {
+    let read = counter.read_full().ok()?;
+    let enabled = read.time_enabled()?.as_secs_f64();
+    let running = read.time_running()?.as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "counts of a trial are far below 2^53")]
+    let counted = read.count() as f64;
+    Some(if running > 0.0 { counted * enabled / running } else { 0.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    const USUAL: Counting = Counting { counters: true, stalls: false };
+    const ALL: Counting = Counting { stalls: true, ..USUAL };
+
+    /// A program that does nothing until its input ends.
+    fn quiet() -> Child {
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    #[test]
+    fn waits_for_a_disk_in_the_server_are_the_servers_own_count() {
+        let counters = [("stall_open_ns", 1e9), ("stall_send_ns", 5e8), ("stall_round_ns", 9e9)];
+        let mut seen = Seen {
+            server: Numbers::from([("disk_wait_s".to_owned(), 0.25)]),
+            counters: counters.map(|(name, value)| (name.to_owned(), value)).into(),
+            shares: vec![("idle_share", 0.3), ("waiting_share", 0.1)],
+            ..Seen::default()
+        };
+        seen.stand_in();
+        assert_eq!(seen.server, Numbers::from([("disk_wait_s".to_owned(), 1.5)]));
+        assert_eq!(seen.shares, [("idle_share", 0.3)]);
+    }
+
+    #[test]
+    fn our_own_work_is_seen() {
+        let me = [std::process::id()];
+        let watch = Watch::start(&me, None, None, ALL);
+        let sum: u64 = std::hint::black_box((0..3_000_000_u64).map(std::hint::black_box).sum());
+        assert!(sum > 0);
+        let seen = watch.stop(&me, &[]);
+        assert!(seen.seconds > 0.0 && seen.server.contains_key("cpu_s"), "{seen:?}");
+        assert!(seen.held.get("pss_mib").is_none_or(|mib| *mib > 0.5), "{seen:?}");
+        for name in ["user_instructions", "cycles"] {
+            let missing = seen.missing.iter().any(|line| line.starts_with(name));
+            assert_ne!(missing, seen.server.get(name).is_some_and(|n| *n > 1e6), "{seen:?}");
+        }
+        for name in stalls::NAMES {
+            let missing = seen.missing.iter().any(|line| line.starts_with(name));
+            assert_ne!(missing, seen.server.contains_key(name), "{name}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn without_counters_there_is_what_the_kernel_tells_of_processes() {
+        let mut child = quiet();
+        let pids = [child.id()];
+        let none = Counting { counters: false, ..USUAL };
+        let seen = Watch::start(&pids, None, None, none).stop(&pids, &[]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        for name in ["cpu_s", "switches", "disk_wait_s"] {
+            assert!(seen.server.contains_key(name), "{name}: {seen:?}");
+        }
+        for name in ["user_instructions", "cycles", "task_ns"] {
+            assert!(!seen.server.contains_key(name), "{name}: {seen:?}");
+            assert!(!seen.missing.iter().any(|line| line.contains(name)), "nobody asked: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn workers_after_the_first_of_their_slot_are_replaced_ones() {
+        let top = serde_json::json!({ "workers": [
+            { "slot": 0, "incarnation": 1 }, { "slot": 1, "incarnation": 3 },
+        ] });
+        assert_eq!((replaced(&top), replaced(&Value::Null)), (Some(2), None));
+    }
+
+    #[test]
+    fn every_switch_is_one_of_two_kinds() {
+        let mut child = quiet();
+        let pids = [child.id()];
+        let seen = Watch::start(&pids, None, None, USUAL).stop(&pids, &[]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        for name in ["switches", "voluntary_switches", "involuntary_switches", "disk_wait_s"] {
+            assert!(seen.server[name] >= 0.0, "{name}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_ends_takes_no_switches_along() {
+        // Each sleep is a switch, give or take some that are over before they begin.
+        let sleep = || (0..1_000).for_each(|_| thread::sleep(Duration::from_micros(50)));
+        let (go, wait) = mpsc::channel::<()>();
+        let (told, ready) = mpsc::channel();
+        let sleeper = thread::spawn(move || {
+            // Before the measurement: what the sums of the living lose with it.
+            sleep();
+            told.send(()).unwrap();
+            wait.recv().unwrap();
+            sleep();
+        });
+        ready.recv().unwrap();
+        let me = [std::process::id()];
+        let watch = Watch::start(&me, None, None, USUAL);
+        go.send(()).unwrap();
+        sleeper.join().unwrap();
+        let seen = watch.stop(&me, &[]);
+        assert!(!seen.server.contains_key("voluntary_switches"), "{seen:?}");
+        assert!(seen.missing.iter().any(|line| line == ENDED), "{seen:?}");
+        match seen.server.get("switches") {
+            Some(switches) => assert!(*switches >= 500.0, "{seen:?}"),
+            None => {
+                let why = seen.missing.iter().any(|line| line.starts_with("switches: "));
+                assert!(why, "{seen:?}");
+            }
+        }
+    }
+}
