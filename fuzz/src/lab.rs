@@ -2,15 +2,12 @@
 //! somebody else has made.
 use regatta_lab::{
     analysis::Analysis,
-    best::{self, BestOptions, Means, Settled, Site},
+    best::{self, BestOptions},
     experiment::{self, CELLS_MAX, Scale, parse, plan},
     journal::{self, Run},
-    profile::{
-        Profile,
-        categories::category,
-        flame,
-        script::{Folded, samples},
-    },
+    profile::{Profile, categories::category, flame},
+    race::{Settled, Site, space::Means},
+    watch::perf_script::{Folded, samples},
 };
 
 /// The experiment of the run whose records are made up.

@@ -4,11 +4,11 @@
 
 pub mod rules;
 
-use crate::experiment::plan::{AGAIN, Cell, cells};
+use crate::experiment::plan::cells;
 use crate::experiment::{Loop, Mode};
 use crate::journal::Run;
 use crate::knee::{Found, Tried};
-use crate::record::Record;
+use crate::record::{AGAIN, Cell, Record};
 use crate::run::saturation;
 use crate::stats::{
     Effect, Floor, Interval, Verdict, compare, holm, judge, median, order_statistic_interval,
@@ -134,7 +134,7 @@ impl Analysis {
             answer: String::new(),
         };
         analysis.answer = analysis.answer(&run.experiment.baseline);
-        if let Some(race) = crate::best::told(run) {
+        if let Some(race) = crate::race::told(run) {
             // Who was in which block is the race's matter.
             analysis.blocks.0 = analysis.blocks.1;
             analysis.answer = race.answer();
@@ -201,7 +201,7 @@ impl Analysis {
         if others.iter().all(|row| row.verdict == Verdict::CannotTell) {
             return "Too few blocks to tell anything: give it at least four.".to_owned();
         }
-        let name = words(&self.metric);
+        let name = crate::units::words(&self.metric);
         let mut told = Vec::new();
         for row in others.iter().filter(|_| settings <= 8) {
             told.push(sentence(row));
@@ -218,7 +218,7 @@ impl Analysis {
 
 /// `sped: 3.1 % more (1.0 to 5.2 %)`.
 fn sentence(row: &EffectRow) -> String {
-    let levels = crate::run::levels(&row.cell);
+    let levels = crate::record::levels(&row.cell);
     let at = if levels.is_empty() { String::new() } else { format!(" at {levels}") };
     let arm = &row.cell.arm;
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
@@ -231,17 +231,6 @@ fn sentence(row: &EffectRow) -> String {
         }
         Verdict::NoDifference => format!("{arm}{at}: no difference seen{range}"),
         Verdict::CannotTell => format!("{arm}{at}: too few blocks"),
-    }
-}
-
-/// `good_per_s` as people say it.
-pub fn words(metric: &str) -> String {
-    match metric {
-        "good_per_s" => "good answers per second".to_owned(),
-        "knee_per_s" => "highest rate at which the level holds, per second".to_owned(),
-        "cpu_us_per_reply" => "processor time per reply".to_owned(),
-        "mean_ms" => "mean time".to_owned(),
-        other => other.replace('_', " "),
     }
 }
 

@@ -4,8 +4,8 @@
 //! Its floors, from the top; a module uses those below it, and of its own floor those to its right
 //! (`cargo xtask tidy` checks it):
 //!
-//! * What the user asks for: [`cli`], [`best`], [`report`].
-//! * What the data say: [`claims`], [`papers`], [`analysis`].
+//! * What the user asks for: [`cli`], [`best`], `terminal`, [`report`].
+//! * What the data say: [`claims`], [`papers`], [`analysis`], [`race`].
 //! * Doing it: [`run`], [`profile`], `trial`, [`journal`].
 //! * What is to be done, and with what: [`watch`], `servers`, [`experiment`], [`programs`],
 //!   [`env`], [`group`].
@@ -24,6 +24,7 @@ pub mod knee;
 pub mod papers;
 pub mod profile;
 pub mod programs;
+pub mod race;
 pub mod record;
 pub mod report;
 pub mod run;
@@ -32,6 +33,7 @@ mod servers;
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 pub mod stats;
+mod terminal;
 mod trial;
 mod units;
 pub mod watch;

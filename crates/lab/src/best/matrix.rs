@@ -1,12 +1,13 @@
 //! The papers' way to tune: the full crossing of two or three options ([E] §3.3, [S] §5), as an
 //! ordinary experiment. The report draws it as a heat map with its plateau outlined.
 
-use super::{BestOptions, Settled, experiment, text};
-use crate::cli::{self, FAILED, USAGE};
+use super::{BestOptions, experiment, text};
 use crate::experiment::Scale;
 use crate::experiment::plan::cells;
+use crate::race::Settled;
 use crate::run::{self, Ended, Options};
 use crate::stats::{count, index};
+use crate::terminal::{self, FAILED, USAGE};
 use std::fs;
 use std::path::Path;
 use toml::{Table, Value};
@@ -50,9 +51,9 @@ pub(super) fn run(
     let mut run = run::open(directory, &text, experiment, Scale::Quick, asked).map_err(failed)?;
     run.manifest.command = format!("regatta lab best {} --matrix {which}", settled.root);
     run.save_manifest().map_err(failed)?;
-    cli::warn(&run.manifest);
+    terminal::warn(&run.manifest);
     let ended = run::perform(&mut run, asked).map_err(failed)?;
-    let code = cli::publish(&run, options.form).map_err(failed)?;
+    let code = terminal::publish(&run, options.form).map_err(failed)?;
     match ended {
         Ended::Done => Ok(code),
         Ended::Interrupted => {
@@ -130,9 +131,10 @@ fn set(all: &mut Table, table: &str, key: &str, value: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Means, Site};
     use super::*;
     use crate::experiment::parse;
+    use crate::race::Site;
+    use crate::race::space::Means;
 
     #[test]
     fn every_preset_is_an_experiment() {

@@ -1,25 +1,21 @@
 //! `regatta lab best`: the best settings for a site on this machine, found by racing them.
 
 mod matrix;
-pub mod race;
-mod site;
-mod space;
 mod stage;
 mod text;
 
-pub use matrix::crossing;
-pub use site::Site;
-pub use space::{Candidate, DEFAULT, Means, Space};
-
-use crate::cli::{FAILED, Form, USAGE};
+use crate::env::spec::STANDS_IN;
 use crate::experiment::{Experiment, Scale, parse};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::journal::manifest::Manifest;
+use crate::race::space::{Means, Space};
+use crate::race::{Budget, CONFIGURATION, Decision, SETTLED, Settled, Site, race, sentences};
+use crate::report;
 use crate::run::Options;
-use crate::{cli, report};
-use race::{Budget, Decision, Rung, race};
-use serde::{Deserialize, Serialize};
+use crate::terminal::{self, FAILED, Form, USAGE};
+pub use matrix::crossing;
+use serde::Serialize;
 use serde_json::json;
 use stage::Stage;
 use std::fs;
@@ -90,49 +86,6 @@ impl BestOptions {
     }
 }
 
-/// What is settled before the race: `best.json` in the run's directory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Settled {
-    /// The directory that is served.
-    pub root: String,
-    /// What is in it.
-    pub site: Site,
-    /// What the server may use.
-    pub means: Means,
-    /// Seconds that it may take.
-    pub budget_s: f64,
-    /// Seed of order and loads.
-    pub seed: u32,
-    /// The server's processors.
-    pub server_cpus: String,
-    /// The load's processors.
-    pub client_cpus: String,
-    /// Whether both run before everything else.
-    pub realtime: bool,
-    /// The number that decides.
-    pub metric: String,
-    /// Whether `metric` has been found out.
-    pub scouted: bool,
-    /// Time before each measurement, seconds.
-    pub warm_s: f64,
-    /// Length of each measurement, seconds.
-    pub window_s: f64,
-    /// What a trial costs besides its window, seconds.
-    pub around_s: f64,
-    /// The text of `[environment]`.
-    pub environment: Option<String>,
-    /// The service level.
-    pub slo: Option<String>,
-    /// The access log that says what is asked for.
-    pub log: Option<PathBuf>,
-    /// Connections of the load.
-    pub connections: u32,
-    /// Requests on each connection; 0: no limit.
-    pub requests_per_connection: u32,
-    /// The most that others may use of the server's processors.
-    pub foreign_max: f64,
-}
-
 impl Settled {
     /// What `options` leave open, for the site at `root` on a machine that has `all`: half of the
     /// processors for each side, and throughput until something else is found to decide.
@@ -177,17 +130,12 @@ impl Settled {
 
 /// The share of the budget that the race itself gets.
 const RACING: f64 = 0.92;
-const SETTLED: &str = "best.json";
-const RUNGS: &str = "race.jsonl";
-const DECISION: &str = "decision.json";
-const CONFIGURATION: &str = "best.toml";
-
 /// Races the settings, or goes on with it; prints the configuration.
 pub fn best(options: &BestOptions, stop: &AtomicBool) -> u8 {
     match try_best(options, stop) {
         Ok(code) => code,
         Err((code, why)) => {
-            cli::say(&why);
+            terminal::say(&why);
             code
         }
     }
@@ -195,33 +143,33 @@ pub fn best(options: &BestOptions, stop: &AtomicBool) -> u8 {
 
 fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
     let settled = settle(options).map_err(|why| (USAGE, why))?;
-    let directory = options.out.clone().unwrap_or_else(|| cli::fresh("best"));
-    let bar = cli::progress_bar();
-    let tell = |progress: &crate::run::Progress<'_>| cli::show(&bar, progress);
+    let directory = options.out.clone().unwrap_or_else(|| terminal::fresh("best"));
+    let bar = terminal::progress_bar();
+    let tell = |progress: &crate::run::Progress<'_>| terminal::show(&bar, progress);
     let asked = Options { regatta: &options.regatta, stop, tell: &tell };
     if let Some(which) = &options.matrix {
         return matrix::run(which, options, &settled, &directory, &asked);
     }
     let (mut run, settled) = open(options, settled, &directory)?;
-    cli::warn(&run.manifest);
+    terminal::warn(&run.manifest);
     let raced = raced(settled, &mut run, &asked);
     bar.finish_and_clear();
     match raced {
         Ok((settled, decision)) => {
-            let mut lines = text::told(&settled, &decision);
+            let mut lines = sentences(&settled, &decision);
             let label = run.manifest.label.iter();
-            lines.extend(label.map(|label| format!("{label}: {}.", cli::STANDS_IN)));
+            lines.extend(label.map(|label| format!("{label}: {}.", STANDS_IN)));
             let text = text::configuration(&settled.root, decision.advice.as_ref(), &lines);
             let written = fs::write(run.directory.join(CONFIGURATION), &text)
                 .map_err(|error| error.to_string())
                 .and_then(|()| report::write(&run));
             let paths = written.map_err(|why| (FAILED, why))?;
             if let Some(page) = paths.first() {
-                cli::say(&format!("the whole race: {}", page.display()));
+                terminal::say(&format!("the whole race: {}", page.display()));
             }
             Ok(match options.form {
-                Form::Text => cli::print(&text),
-                Form::Json => cli::print_json(&json!({
+                Form::Text => terminal::print(&text),
+                Form::Json => terminal::print_json(&json!({
                     "directory": run.directory.display().to_string(),
                     "answer": lines,
                     "configuration": text,
@@ -355,50 +303,4 @@ fn save(path: &Path, value: &impl Serialize) -> Result<(), String> {
     let part = path.with_extension("part");
     let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
     written.map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// A race, as far as it has come, for its report.
-#[derive(Clone, Debug)]
-pub struct Told {
-    /// What was settled before it.
-    pub settled: Settled,
-    /// Its rungs.
-    pub rungs: Vec<Rung>,
-    /// Its result, if it has ended.
-    pub decision: Option<Decision>,
-    /// The configuration that it ended with.
-    pub configuration: Option<String>,
-}
-
-/// Reads the race of a run; None if it is no race.
-pub fn told(run: &Run) -> Option<Told> {
-    let read = |name: &str| fs::read_to_string(run.directory.join(name)).ok();
-    let settled: Settled = serde_json::from_str(&read(SETTLED)?).ok()?;
-    let rungs = read(RUNGS).unwrap_or_default();
-    Some(Told {
-        settled,
-        rungs: rungs.lines().filter_map(|line| serde_json::from_str(line).ok()).collect(),
-        decision: read(DECISION).and_then(|text| serde_json::from_str(&text).ok()),
-        configuration: read(CONFIGURATION),
-    })
-}
-
-impl Told {
-    /// What its comparison of replies with the files found.
-    pub fn verified(&self) -> Option<&race::Verified> {
-        self.decision.as_ref()?.verified.as_ref()
-    }
-
-    /// The same in a sentence.
-    pub fn compared(&self) -> Option<String> {
-        self.verified().map(text::verified)
-    }
-
-    /// What it says, in sentences.
-    pub fn answer(&self) -> String {
-        match &self.decision {
-            Some(decision) => text::told(&self.settled, decision)[2..].join(" "),
-            None => format!("The race has not ended: {} rungs were made.", self.rungs.len()),
-        }
-    }
 }

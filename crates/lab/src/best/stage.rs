@@ -1,12 +1,15 @@
 //! Where the race takes place: trials of `regatta serve`, each with a fresh server, kept on record.
 
-use super::race::{Decision, Field, Finalist, Met, Phase, Rung, Turn, Verified};
-use super::space::{Candidate, DEFAULT};
-use super::{DECISION, RUNGS, SETTLED, Settled, save, text};
-use crate::experiment::plan::{Cell, Planned};
+use super::{save, text};
+use crate::experiment::plan::Planned;
 use crate::experiment::{Experiment, Scale, parse};
 use crate::journal::Run;
-use crate::record::Record;
+use crate::race::space::{Candidate, DEFAULT};
+use crate::race::{
+    DECISION, Decision, Field, Finalist, Met, Phase, RUNGS_FILE, Rung, SETTLED, Settled, Turn,
+    Verified,
+};
+use crate::record::{Cell, Record};
 use crate::run::{self, Options, Progress};
 use crate::servers::environments::Rooms;
 use crate::stats::{Random, median};
@@ -55,7 +58,7 @@ impl<'a> Stage<'a> {
         (asked.tell)(&Progress { done: 0, all: 1, left_s, what: "looking at the site" });
         let (root, workload) = run::workload(run, &run.experiment.workload.clone(), asked)?;
         // Rungs are written again as the race goes over what is on record.
-        let _ = fs::remove_file(directory.join(RUNGS));
+        let _ = fs::remove_file(directory.join(RUNGS_FILE));
         let arms = Vec::new();
         let (done, spent_s) = (0, 0.0);
         Ok(Self { settled, run, asked, directory, root, workload, arms, done, spent_s })
@@ -169,7 +172,7 @@ impl<'a> Stage<'a> {
             let outcome = self.directory.join("outcomes").join(name);
             let attempt = Attempt { number: attempt, like: self.run.apart_in(block) };
             let record = bench.lasting(&planned, &cell, attempt, windows, &outcome)?;
-            run::note_environments(self.run, &bench)?;
+            bench.note_environments(self.run)?;
             self.run.add(record)?;
         }
     }
@@ -260,7 +263,7 @@ impl Field for Stage<'_> {
     }
 
     fn ended(&mut self, rung: &Rung) -> Result<(), String> {
-        let path = self.directory.join(RUNGS);
+        let path = self.directory.join(RUNGS_FILE);
         let named = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut line = serde_json::to_string(rung).map_err(|error| error.to_string())?;
         line.push('\n');
@@ -296,7 +299,7 @@ fn compared(arm: &str, found: Option<&Outcome>, reasons: &[String]) -> Result<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::outcome;
+    use crate::trial::numbers::tests::outcome;
 
     #[test]
     fn a_comparison_says_what_it_saw() {

@@ -5,8 +5,7 @@ use super::arms::{limited, preset};
 use super::evidence::{Evidence, Found, Shown, counted, number, quotient, show};
 use super::shown::{all, all_among, any, any_part};
 use super::{Finding, Verdict};
-use crate::experiment::plan::Cell;
-use crate::record::Record;
+use crate::record::{Cell, Record};
 
 /// Accept1 saturates below AcceptInf.
 pub(super) fn h1(run: &Evidence<'_>) -> Found<Finding> {

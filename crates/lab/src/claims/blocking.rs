@@ -6,8 +6,7 @@ use super::processes::waits;
 use super::{Finding, Verdict};
 use crate::claims::model;
 use crate::experiment::Target;
-use crate::experiment::plan::Cell;
-use crate::record::Record;
+use crate::record::{Cell, Record};
 use crate::stats::median;
 
 /// Peaks this much below another's are equal to it.

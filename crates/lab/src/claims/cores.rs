@@ -2,7 +2,7 @@
 
 use super::rows::{World, check_text, nothing, run_in, text};
 use super::*;
-use crate::experiment::plan::Cell;
+use crate::record::Cell;
 use Verdict::{CannotTell as Cannot, Fails, Holds};
 
 #[test]

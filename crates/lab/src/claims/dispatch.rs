@@ -5,7 +5,7 @@ use super::Finding;
 use super::evidence::{Blocks, Evidence, Found, Shown, number, option, show};
 use super::shown::Asked;
 use crate::experiment::Target;
-use crate::experiment::plan::Cell;
+use crate::record::Cell;
 
 /// A limit of 25 accepts helps an epoll server in overload.
 pub(super) fn h12(run: &Evidence<'_>) -> Found<Finding> {

@@ -3,11 +3,10 @@
 use super::curves::{Curves, Side};
 pub(crate) use super::shown::{Shown, percent, show};
 use crate::analysis::{by_block, of, pairs};
-use crate::experiment::plan::AGAIN;
-use crate::experiment::plan::{Cell, cells};
+use crate::experiment::plan::cells;
 use crate::experiment::{Machine, PROCESSORS, Program, Target};
 use crate::journal::Run;
-use crate::record::Record;
+use crate::record::{AGAIN, Cell, Record};
 pub(crate) use crate::stats::Blocks;
 use crate::stats::{BLOCKS_MIN, count, median, peak};
 

@@ -23,8 +23,9 @@ mod tuned;
 pub use crate::experiment::claim_index::{CLAIMS, Claim};
 pub use evidence::{VARIANTS, Variant};
 
-use crate::analysis::rules::{self, PAPERS};
+use crate::analysis::rules;
 use crate::journal::Run;
+use crate::record::PAPERS;
 use evidence::Evidence;
 use serde::{Deserialize, Serialize};
 

@@ -5,10 +5,9 @@ use super::curves::{Curves, Side};
 use super::evidence::{Blocks, Evidence, Found, Shown, number, option, percent, show};
 use super::shown::{Asked, all_among};
 use super::{Finding, Verdict};
-use crate::experiment::plan::Cell;
 use crate::experiment::{Program, Target};
 use crate::programs::Other;
-use crate::record::Record;
+use crate::record::{Cell, Record};
 use crate::stats::{median, of_rows_and_columns};
 
 /// Our best against nginx and lighttpd, all cached.

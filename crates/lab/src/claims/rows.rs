@@ -3,9 +3,8 @@
 
 use super::*;
 use crate::analysis::tests::made_up_at;
-use crate::experiment::Scale;
-use crate::experiment::library;
-use crate::experiment::plan::Cell;
+use crate::experiment::{Scale, library};
+use crate::record::Cell;
 use crate::stats::Random;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::analysis::tests::made_up;
-use crate::experiment::plan::Cell;
+use crate::record::Cell;
 use std::collections::BTreeMap;
 
 const TEXT: &str = r#"
@@ -195,7 +195,7 @@ fn a_verdict_says_which_lines_its_paper_would_not_have_published() {
             let breaks = record.cell.levels["workload.rate"] == rate && record.block > 0;
             let breach = "E-1: 12.00 % timed out, not 10.00 (12/100)";
             let breaches: &[&str] = if breaks { &[breach] } else { &[] };
-            record.rules = rules::tests::ruled("eurosys07", breaches);
+            record.rules = crate::record::ruled::tests::ruled("eurosys07", breaches);
         }
     };
     let mut run = made_up(TEXT, &|cell| world(cell, false));

@@ -1,14 +1,15 @@
 //! Two runs side by side. They were not interleaved, so the machine's drift between them is in
 //! every difference; the work that a reply takes (instructions) hardly drifts.
 
-use crate::analysis::{self, Analysis, CellSummary, words};
+use crate::analysis::{self, Analysis, CellSummary};
 use crate::experiment::Mode;
-use crate::experiment::plan::{AGAIN, Cell};
 use crate::journal::Run;
 use crate::knee::Found;
-use crate::report::{escaped, show};
+use crate::record::{AGAIN, Cell};
+use crate::report::escaped;
 use crate::run::saturation;
 use crate::stats::{Floor, Interval, Verdict, holm, mean, welch};
+use crate::units::{show, words};
 use serde::Serialize;
 use serde_json::Value;
 use statrs::distribution::{ContinuousCDF, Normal};

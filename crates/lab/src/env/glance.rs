@@ -4,7 +4,7 @@ use super::disklog::{self, Summary};
 use super::simdisk::now_ns;
 use super::spec::Layout;
 use super::{Groups, Record};
-use crate::record::real;
+use crate::units::real;
 use regatta_load::engine::Kernel;
 use std::collections::BTreeMap;
 use std::path::Path;

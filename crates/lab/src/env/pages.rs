@@ -93,7 +93,7 @@ fn popularity(path: &Path, bytes: u64) -> f64 {
         Some((folder, class, file)) => {
             specweb::size_share(class, file) / f64::from(folder.saturating_add(1))
         }
-        None => 1.0 / crate::record::real(bytes.max(1)),
+        None => 1.0 / crate::units::real(bytes.max(1)),
     }
 }
 

@@ -72,7 +72,7 @@ mod tests {
                     let ticks =
                         (0..ticks_per_s).map(|tick| start + tick * 1_000_000_000 / ticks_per_s);
                     let seen = ticks.filter(|at| at % PERIOD_NS < taken).count();
-                    let per_cent = 100 * crate::record::whole(seen) / ticks_per_s;
+                    let per_cent = 100 * crate::units::whole(seen) / ticks_per_s;
                     let off = per_cent.abs_diff(u64::from(100 - left_percent));
                     assert!(off <= 2, "{left_percent} % left, {ticks_per_s} Hz: {per_cent} % seen");
                 }

@@ -5,6 +5,11 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What a run's label says where it has one.
+pub(crate) const STANDS_IN: &str =
+    "regatta's servers simulate the disk in their own process (docs/environments.md)";
+/// The real-time priority of loads that run before everything else.
+pub(crate) const REALTIME: u32 = 10;
 /// What numbers are labelled with that were measured with a disk of [`Kind::InProcess`].
 pub const IN_PROCESS: &str = "simulated-in-process";
 

@@ -3,8 +3,7 @@
 use super::fields::{At, Fields, nearest, word};
 use super::{Experiment, Factor, Machine};
 use crate::env::Spec;
-use crate::env::spec::{Cpu, Disk, Network, Pages, Profile, size};
-use crate::servers::process::REALTIME;
+use crate::env::spec::{Cpu, Disk, Network, Pages, Profile, REALTIME, size};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -22,6 +22,7 @@ pub use parse::{CELLS_MAX, parse, parse_by};
 pub use search::{KneeSearch, Mode, Warm};
 
 use crate::programs::Other;
+use crate::record::target_option;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -141,11 +142,6 @@ pub enum Program {
     /// Another server with a template of ours.
     #[serde(untagged)]
     Other(Other),
-}
-
-/// The target and the option that the path of a factor names; None if it is no target's.
-pub(crate) fn target_option(path: &str) -> Option<(&str, &str)> {
-    path.strip_prefix("targets.")?.split_once(".config.")
 }
 
 /// The factor that says how many of its processors the server gets.

@@ -1,13 +1,12 @@
 //! What will be run, in which order, and how long that takes.
 
 use crate::env::{Spec, spec::Pages};
-use crate::experiment::{Experiment, Factor, Measure, Mode, target_option};
+use crate::experiment::{Experiment, Factor, Measure, Mode};
+use crate::record::{AGAIN, Cell};
 use crate::stats::{Random, count};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is added to the baseline's name in the arm that runs it a second time.
-pub const AGAIN: &str = " (again)";
 /// Starting, settling and stopping, seconds for each trial.
 const AROUND_S: f64 = 0.9;
 /// Making and undoing an environment, and reading a file set from a simulated disk into the page
@@ -15,35 +14,11 @@ const AROUND_S: f64 = 0.9;
 const ENVIRONMENT_S: f64 = 0.6;
 const WARMING_S: f64 = 2.0;
 
+/// Time around a profile's window, seconds: perf's start and end, its unwinding.
+pub(crate) const PROFILE_S: f64 = 8.0;
+
 /// The shortest stretch of an overload, seconds.
 const STRETCH_S_MIN: f64 = 6.0;
-
-/// One arm at one setting of the factors.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Cell {
-    /// The target's name, for the second baseline with [`AGAIN`].
-    pub arm: String,
-    /// The target's name.
-    pub target: String,
-    /// Each factor that concerns it: path to level.
-    pub levels: BTreeMap<String, String>,
-}
-
-impl Cell {
-    /// Its name for people: the arm and its levels.
-    pub(crate) fn name(&self) -> String {
-        format!("{} {}", self.arm, crate::run::levels(self)).trim_end().to_owned()
-    }
-
-    /// The options of its target that its levels set.
-    pub(crate) fn options(&self) -> BTreeMap<String, String> {
-        let of = |(path, level): (&String, &String)| {
-            let (name, key) = target_option(path)?;
-            (name == self.target).then(|| (key.to_owned(), level.clone()))
-        };
-        self.levels.iter().filter_map(of).collect()
-    }
-}
 
 /// A trial to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,12 +120,36 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
         .calibrate
         .as_ref()
         .map_or(0.0, |calibrate| f64::from(calibrate.tries) * (calibrate.seconds + around));
-    each * count(trials) + before + crate::profile::predicted_s(experiment)
+    each * count(trials) + before + profiles_s(experiment)
 }
 
 /// Length of each stretch of an overload, whole seconds: long enough to see it settle again.
 pub(crate) fn stretch_s(measure: &Measure) -> f64 {
     measure.window_s.max(STRETCH_S_MIN).ceil()
+}
+
+/// The cells that are profiled: each arm at the levels that `measure.profile_at` names, at the
+/// last level of other factors, the baseline once.
+pub(crate) fn profiled(experiment: &Experiment, all: &[Cell]) -> Vec<Cell> {
+    if !experiment.measure.profile {
+        return Vec::new();
+    }
+    let at = |(path, level): (&String, &String)| {
+        if let Some(asked) = experiment.measure.profile_at.get(path) {
+            return Measure::each_level(asked).any(|one| one == level);
+        }
+        let factor = experiment.factors.iter().find(|factor| factor.path == *path);
+        factor.is_some_and(|factor| factor.levels.last() == Some(level))
+    };
+    let here = |cell: &&Cell| !cell.arm.ends_with(AGAIN) && cell.levels.iter().all(at);
+    all.iter().filter(here).cloned().collect()
+}
+
+/// How long the profiles of an experiment take, seconds.
+pub(crate) fn profiles_s(experiment: &Experiment) -> f64 {
+    let measure = &experiment.measure;
+    let profiles = profiled(experiment, &cells(experiment)).len();
+    count(profiles) * (measure.warm_s + measure.window_s + PROFILE_S)
 }
 
 #[cfg(test)]

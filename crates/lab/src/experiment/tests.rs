@@ -155,7 +155,7 @@ fn processors_are_a_factor_up_to_those_of_the_server() {
     };
     let own = "server_cpus = \"2-3,5\", client_cpus = \"0\"";
     let experiment = read(own, "[3, 1]").unwrap();
-    let placed = |cell: &plan::Cell| experiment.machine.at(&cell.levels).server_cpus;
+    let placed = |cell: &crate::record::Cell| experiment.machine.at(&cell.levels).server_cpus;
     let cells = plan::cells(&experiment);
     let all: Vec<Vec<usize>> = cells.iter().filter(|c| c.arm == "a").map(placed).collect();
     assert_eq!(all, [vec![2, 3, 5], vec![2]]);

@@ -4,9 +4,9 @@
 use crate::experiment::claim_index::CLAIMS;
 use crate::experiment::plan::cells;
 use crate::experiment::{Experiment, Loop, Rules};
-use crate::profile::may_see_all;
 use crate::programs;
 use crate::servers::environments;
+use crate::watch::perf::may_see_all;
 use crate::watch::stalls;
 use perf_event::Builder;
 use perf_event::events::Hardware;

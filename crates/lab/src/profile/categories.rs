@@ -4,7 +4,7 @@
 //! kernel are sorted here by how they begin: the longest beginning wins. Our own are sorted by
 //! module.
 
-use super::script::{Frame, Place};
+use crate::watch::perf_script::{Frame, Place};
 use serde::{Deserialize, Serialize};
 
 /// A category of [E] table 1 (systems.md §6.1).

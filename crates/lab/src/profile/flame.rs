@@ -3,8 +3,8 @@
 //! The root stands at the bottom, a frame's width is its share of all samples, and order means
 //! nothing. Frames below a thousandth are left out.
 
-use super::script::{Folded, KERNEL};
-use crate::record::real;
+use crate::units::real;
+use crate::watch::perf_script::{Folded, KERNEL};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 

@@ -5,21 +5,16 @@
 
 pub mod categories;
 pub mod flame;
-mod perf;
-pub mod script;
 pub(crate) mod shares;
 
-use crate::experiment::plan::{AGAIN, Cell};
-use crate::experiment::{Experiment, Measure};
 use crate::group::INTERRUPTED;
 use crate::journal::{Run, write_whole};
-use crate::record::metrics;
-use crate::trial::Bench;
-use crate::watch::{Numbers, Seen};
+use crate::record::{Cell, Numbers};
+use crate::trial::{Bench, metrics};
+use crate::watch::Seen;
+use crate::watch::perf::Recorder;
+use crate::watch::perf_script::{Folded, Sample};
 use categories::{Category, Part, category};
-pub(crate) use perf::{Recorder, TAIL_S, may_see_all};
-pub(crate) use script::Folded;
-use script::Sample;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -31,9 +26,6 @@ const FOLDER: &str = "profiles";
 const INDEX: &str = "profiles/index.jsonl";
 /// With fewer samples than this, shares of a per cent mean nothing.
 const SAMPLES_MIN: u64 = 500;
-/// Time around a profile's window, seconds: perf's start and end, its unwinding.
-const AROUND_S: f64 = 8.0;
-
 /// What a profile was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -126,30 +118,6 @@ impl Profile {
     }
 }
 
-/// The cells that are profiled: each arm at the levels that `measure.profile_at` names, at the
-/// last level of other factors, the baseline once.
-pub(crate) fn cells(experiment: &Experiment, all: &[Cell]) -> Vec<Cell> {
-    if !experiment.measure.profile {
-        return Vec::new();
-    }
-    let at = |(path, level): (&String, &String)| {
-        if let Some(asked) = experiment.measure.profile_at.get(path) {
-            return Measure::each_level(asked).any(|one| one == level);
-        }
-        let factor = experiment.factors.iter().find(|factor| factor.path == *path);
-        factor.is_some_and(|factor| factor.levels.last() == Some(level))
-    };
-    let here = |cell: &&Cell| !cell.arm.ends_with(AGAIN) && cell.levels.iter().all(at);
-    all.iter().filter(here).cloned().collect()
-}
-
-/// How long the profiles of an experiment take, seconds.
-pub(crate) fn predicted_s(experiment: &Experiment) -> f64 {
-    let measure = &experiment.measure;
-    let profiles = cells(experiment, &crate::experiment::plan::cells(experiment)).len();
-    crate::stats::count(profiles) * (measure.warm_s + measure.window_s + AROUND_S)
-}
-
 /// Writes how each arm's stacks differ from the baseline's: where an arm has several, its last.
 ///
 /// # Errors
@@ -190,7 +158,8 @@ pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Resu
     }
     let folder = run.directory.join(FOLDER);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut recorder = Recorder::new(bench, cell);
+    let machine = bench.experiment.machine.at(&cell.levels);
+    let mut recorder = Recorder::new(machine, bench.scratch.clone(), bench.stop);
     let outcome = folder.join("outcome.json");
     let measured = bench.profile(cell, seed, &outcome, &mut recorder);
     let _ = fs::remove_file(&outcome);
@@ -326,7 +295,7 @@ impl Tally {
     }
 
     fn enter(&self, profile: &mut Profile, notes: &mut Vec<String>) {
-        let share = |count: u64| crate::record::real(count) / crate::record::real(self.total);
+        let share = |count: u64| crate::units::real(count) / crate::units::real(self.total);
         profile.source = Source::Perf;
         profile.samples = self.total;
         profile.unknown_share = share(self.unknown);
@@ -342,7 +311,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::plan;
+    use crate::experiment::{Experiment, plan};
     use crate::experiment::{Scale, parse};
 
     const TEXT: &str = r#"
@@ -362,9 +331,9 @@ measure.window_s = 2
 
     fn chosen(more: &str) -> Vec<Cell> {
         let experiment = read(more).unwrap();
-        let cells = cells(&experiment, &plan::cells(&experiment));
-        let seconds = crate::stats::count(cells.len()) * (1.0 + 2.0 + AROUND_S);
-        assert!((predicted_s(&experiment) - seconds).abs() < 1e-9);
+        let cells = plan::profiled(&experiment, &plan::cells(&experiment));
+        let seconds = crate::stats::count(cells.len()) * (1.0 + 2.0 + plan::PROFILE_S);
+        assert!((plan::profiles_s(&experiment) - seconds).abs() < 1e-9);
         cells
     }
 

@@ -1,7 +1,7 @@
 //! Shares of a profile by the system call that its samples were taken in, as gprof showed [H] them.
 
-use super::script::{Folded, KERNEL};
-use crate::record::real;
+use crate::units::real;
+use crate::watch::perf_script::{Folded, KERNEL};
 use std::collections::BTreeMap;
 
 /// What the samples are divided among, in the order in which it is drawn. The first six are the

@@ -2,9 +2,9 @@
 
 use super::Report;
 use super::figures::{Figure, RATE, Section, rate};
-use crate::experiment::plan::Cell;
 use crate::profile::Profile;
 use crate::profile::shares::{PLACES, shares};
+use crate::record::Cell;
 use serde_json::{Value, json};
 
 /// The shares of a profile's samples by place; none without stacks.
@@ -73,7 +73,7 @@ impl Report<'_> {
 fn label(cell: &Cell) -> String {
     match cell.levels.get(RATE) {
         Some(rate) if cell.levels.len() == 1 => rate.clone(),
-        _ => crate::run::levels(cell),
+        _ => crate::record::levels(cell),
     }
 }
 

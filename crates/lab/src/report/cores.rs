@@ -1,11 +1,12 @@
 //! What each processor brings that the server gets: [G] figures 4 and 6.
 
+use super::Report;
 use super::figures::{Figure, Section};
 use super::tables::Table;
-use super::{Report, show};
 use crate::claims::evidence::{self, Evidence};
 use crate::experiment::PROCESSORS;
 use crate::stats::median;
+use crate::units::show;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     report.cores().into_iter().collect()
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
     use crate::analysis::tests::made_up_at;
     use crate::experiment::Scale;
-    use crate::experiment::plan::Cell;
+    use crate::record::Cell;
     use std::collections::BTreeMap;
 
     #[test]

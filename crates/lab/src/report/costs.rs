@@ -1,8 +1,9 @@
 //! What a reply costs the server.
 
+use super::Report;
 use super::figures::{Figure, Section, name};
-use super::{Report, show};
 use crate::analysis::CellSummary;
+use crate::units::show;
 use serde_json::json;
 
 /// What a reply costs in one currency: its two metrics, a factor, place, title, axis, what to see.

@@ -1,9 +1,10 @@
 //! What servers ask of a simulated disk, and what the page cache spares it (systems.md §6.4).
 
+use super::Report;
 use super::figures::{Figure, Section, Setting, name};
 use super::tables::Table;
-use super::{Report, show};
 use crate::analysis::CellSummary;
+use crate::units::show;
 use serde_json::{Value, json};
 
 /// A number of the disk: metric, factor, the figure's place, title, unit, caption.
@@ -144,7 +145,7 @@ impl Report<'_> {
 mod tests {
     use super::*;
     use crate::analysis::tests::made_up;
-    use crate::experiment::plan::Cell;
+    use crate::record::Cell;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"

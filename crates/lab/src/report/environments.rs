@@ -3,8 +3,8 @@
 use super::Report;
 use super::figures::{Figure, Section};
 use super::tables::Table;
-use crate::cli;
 use crate::env::Record;
+use crate::env::spec::STANDS_IN;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     let manifest = &report.run.manifest;
@@ -13,7 +13,7 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
         rows.extend(parts(levels, record));
     }
     for lack in &manifest.lacking {
-        let instead = if lack.has_stand_in() { cli::STANDS_IN } else { "done without" };
+        let instead = if lack.has_stand_in() { STANDS_IN } else { "done without" };
         let needs = format!("needs {}", lack.needs);
         rows.push(vec![
             String::new(),
@@ -52,7 +52,7 @@ impl Report<'_> {
     /// What its numbers are labelled with, and why; None: nothing.
     pub(super) fn label(&self) -> Option<String> {
         let label = self.run.manifest.label.as_ref()?;
-        Some(format!("{label}: {}", cli::STANDS_IN))
+        Some(format!("{label}: {}", STANDS_IN))
     }
 
     /// The environment in a sentence; empty: the machine itself.

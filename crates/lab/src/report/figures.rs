@@ -10,7 +10,7 @@ use super::{
     paired, papers, profiles, quality, rules, scaling, seconds, spectrum, tuning, verified,
 };
 use crate::analysis::CellSummary;
-use crate::experiment::plan::Cell;
+use crate::record::Cell;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,9 +1,8 @@
 //! What the loads of each cell say together: histograms added up, failures by kind, what was
 //! compared. Read from the whole results in `outcomes/`, one at a time.
 
-use crate::experiment::plan::Cell;
 use crate::journal::Run;
-use crate::record::Record;
+use crate::record::{Cell, Record};
 use regatta_load::engine::{Class, Fate, Fates, Outcome, Row, Sessions, Spectrum};
 use std::collections::BTreeMap;
 

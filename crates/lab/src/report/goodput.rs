@@ -1,10 +1,11 @@
 //! What was asked against what was answered: the report's main figure.
 
+use super::Report;
 use super::figures::{Figure, Section, Setting, name};
 use super::overload::points;
-use super::{Report, show};
-use crate::analysis::{CellSummary, words};
+use crate::analysis::CellSummary;
 use crate::experiment::Program;
+use crate::units::{show, words};
 use serde_json::{Value, json};
 
 /// More arms than this are not told one by one in a caption.

@@ -1,12 +1,13 @@
 //! Saturation searches: the knees with their intervals, what is served beyond, how long it takes to
 //! come back.
 
+use super::Report;
 use super::figures::{Figure, Section};
 use super::tables::Table;
-use super::{Report, show};
 use crate::knee::{Found, Tried};
-use crate::run::levels;
+use crate::record::levels;
 use crate::run::saturation::Row;
+use crate::units::show;
 use serde_json::{Value, json};
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {

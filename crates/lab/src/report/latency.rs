@@ -1,7 +1,8 @@
 //! Times over the load, and over the throughput.
 
+use super::Report;
 use super::figures::{Figure, Section, Setting, is_curve};
-use super::{Report, show};
+use crate::units::show;
 use regatta_load::engine::parse_time;
 use serde_json::json;
 

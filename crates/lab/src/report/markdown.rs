@@ -4,9 +4,9 @@ use super::Report;
 use super::figures::{Figure, Section, figures};
 use super::page::{claim_words, effect_words};
 use super::tables::{Table, numbers};
-use crate::analysis::words;
-use crate::run::levels;
+use crate::record::levels;
 use crate::units::date::date;
+use crate::units::words;
 use std::fmt::{self, Write};
 
 /// Trials that do not count and are named; `trials.csv` has all.

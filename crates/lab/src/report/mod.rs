@@ -33,10 +33,9 @@ mod verified;
 
 use crate::analysis::Analysis;
 use crate::claims::{self, Judged};
-use crate::experiment::plan::{AGAIN, Cell};
 use crate::journal::{Run, write_whole};
 use crate::profile::Profile;
-use crate::run::levels;
+use crate::record::{AGAIN, Cell, levels};
 pub(crate) use markdown::escaped;
 use serde::Serialize;
 use std::cell::OnceCell;
@@ -145,35 +144,4 @@ fn arm_name(cell: &Cell) -> String {
     let own = own.map(|(path, level)| (path.clone(), level.clone())).collect();
     let own = Cell { levels: own, ..cell.clone() };
     format!("{} {}", own.arm, levels(&own)).trim_end().to_owned()
-}
-
-/// A number with three or four digits that mean something.
-pub(crate) fn show(value: f64) -> String {
-    match value.abs() {
-        size if !value.is_finite() || size == 0.0 => {
-            if value == 0.0 {
-                "0".to_owned()
-            } else {
-                "–".to_owned()
-            }
-        }
-        size if size >= 1_000.0 => grouped(value),
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 0.1 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    }
-}
-
-/// `12345.6` as `12,346`.
-fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0.0 { format!("-{text}") } else { text }
 }

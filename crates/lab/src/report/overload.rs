@@ -1,7 +1,8 @@
 //! What is left of the peak when more is asked than can be answered.
 
+use super::Report;
 use super::figures::{Figure, Section, Setting};
-use super::{Report, show};
+use crate::units::show;
 use serde_json::{Value, json};
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {

@@ -1,13 +1,14 @@
 //! The page: one HTML file with everything in it.
 
+use super::Report;
 use super::figures::{Figure, Section, figures};
 use super::tables::numbers;
-use super::{Report, show};
-use crate::analysis::{EffectRow, words};
-use crate::best;
+use crate::analysis::EffectRow;
 use crate::claims;
+use crate::race;
 use crate::stats;
 use crate::units::date::date;
+use crate::units::{show, words};
 use minijinja::{Environment, value::Serde};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -99,7 +100,7 @@ fn effect(row: &EffectRow) -> Value {
     } else {
         "–".to_owned()
     };
-    let levels = crate::run::levels(&row.cell);
+    let levels = crate::record::levels(&row.cell);
     json!({ "name": format!("{} {levels}", row.cell.arm).trim_end(),
         "ratio": format!("{:.3}", effect.ratio), "interval": interval,
         "p": format!("{:.4}", row.corrected), "p_rank": format!("{:.4}", effect.p_rank),
@@ -163,8 +164,8 @@ impl Report<'_> {
                 told(claims::Verdict::CannotTell)
             ));
         }
-        let race = best::told(self.run);
-        if race.as_ref().and_then(best::Told::verified).is_some_and(|found| found.is_whole()) {
+        let race = race::told(self.run);
+        if race.as_ref().and_then(race::Told::verified).is_some_and(|found| found.is_whole()) {
             badges.push("the replies of the advice were compared".to_owned());
         } else if !self.run.experiment.workload.verify {
             badges.push("UNVERIFIED: replies were not compared".to_owned());
@@ -208,7 +209,7 @@ impl Report<'_> {
         if self.run.experiment.workload.verify {
             format!("Every byte of every reply was compared: {good} right, {} wrong.", show(wrong))
         } else {
-            let race = best::told(self.run).and_then(|race| race.compared());
+            let race = race::told(self.run).and_then(|race| race.compared());
             let rest = race.map_or(String::new(), |words| format!(" {words}"));
             format!("Replies were not compared; status and length of {good} were right.{rest}")
         }
@@ -218,7 +219,7 @@ impl Report<'_> {
         let records = self.run.records.iter().filter(|record| !record.valid);
         records
             .map(|record| {
-                let levels = crate::run::levels(&record.cell);
+                let levels = crate::record::levels(&record.cell);
                 json!({ "trial": record.trial, "attempt": record.attempt,
                     "name": format!("{} {levels}", record.cell.arm).trim_end(),
                     "why": record.reasons.join("; ") })

@@ -2,8 +2,8 @@
 
 use super::Report;
 use super::figures::{Figure, Section};
-use crate::analysis::words;
-use crate::experiment::plan::AGAIN;
+use crate::record::AGAIN;
+use crate::units::words;
 use serde_json::{Value, json};
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
@@ -19,7 +19,7 @@ impl Report<'_> {
             .iter()
             .filter_map(|row| {
                 let interval = row.effect.interval?;
-                let levels = crate::run::levels(&row.cell);
+                let levels = crate::record::levels(&row.cell);
                 let name = format!("{} {levels}", row.cell.arm).trim_end().to_owned();
                 Some(json!([
                     name,

@@ -1,13 +1,14 @@
 //! The papers' numbers beside ours: points in our curves, ratios, single numbers, tables.
 
+use super::Report;
 use super::figures::{Figure, Section, Setting};
 use super::tables::Table;
-use super::{Report, show};
 use crate::analysis::CellSummary;
 use crate::claims::Verdict;
 use crate::claims::evidence::{self, Evidence};
 use crate::papers::{self, Drawn, Paper, Printed, Row};
 use crate::stats::median;
+use crate::units::show;
 use serde_json::{Value, json};
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
     use crate::analysis::tests::made_up_at;
     use crate::experiment::Scale;
-    use crate::experiment::plan::Cell;
+    use crate::record::Cell;
     use crate::report::tests::profiled::profiled;
     use std::collections::BTreeMap;
 

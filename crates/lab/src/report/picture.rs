@@ -1,9 +1,10 @@
 //! One picture of a run for a page that is not the report: a bar for each arm, as SVG that needs
 //! nothing else and follows the reader's light or dark theme. The same bytes for the same run.
 
-use super::{Report, show};
-use crate::analysis::{CellSummary, EffectRow, Summary, words};
+use super::Report;
+use crate::analysis::{CellSummary, EffectRow, Summary};
 use crate::units::date::date;
+use crate::units::{show, words};
 use std::fmt::{self, Write};
 
 const WIDTH: f64 = 840.0;
@@ -138,7 +139,7 @@ fn text(out: &mut String, class: &str, (x, y): (f64, f64), words: &str) -> fmt::
 mod tests {
     use super::*;
     use crate::analysis::tests::made_up;
-    use crate::experiment::plan::Cell;
+    use crate::record::Cell;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"

@@ -1,10 +1,11 @@
 //! Where the processor time goes, by the categories of [E] table 1, and what a machine shows of it.
 
+use super::Report;
 use super::figures::{Figure, Section};
 use super::tables::Table;
-use super::{Report, show};
 use crate::profile::categories::{Category, Part};
 use crate::profile::{self, Profile, Source};
+use crate::units::show;
 use serde_json::json;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
@@ -213,7 +214,7 @@ impl Report<'_> {
 /// What a profile is called: its arm, with the levels where there are others of that arm.
 fn label(one: &Profile, all: &[Profile]) -> String {
     let same = all.iter().filter(|other| other.cell.arm == one.cell.arm).count();
-    let levels = if same > 1 { crate::run::levels(&one.cell) } else { String::new() };
+    let levels = if same > 1 { crate::record::levels(&one.cell) } else { String::new() };
     format!("{} {levels}", one.cell.arm).trim_end().to_owned()
 }
 

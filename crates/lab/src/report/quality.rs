@@ -1,13 +1,13 @@
 //! Quality of service: who failed, in which phase, whether all clients and sizes fare alike.
 
+use super::Report;
 use super::figures::{Figure, Section, name, rate};
 use super::gathered::Valid;
 use super::spectrum::CLASSES;
 use super::tables::Table;
-use super::{Report, show};
 use crate::analysis::CellSummary;
-use crate::record::real;
 use crate::stats::{count, median};
+use crate::units::{real, show};
 use regatta_load::engine::{Fate, Sessions};
 use serde_json::json;
 

@@ -4,8 +4,8 @@ use super::Report;
 use super::figures::{Figure, Section};
 use super::tables::Table;
 use crate::analysis;
-use crate::analysis::rules::{self, PAPERS, Together};
-use crate::experiment::plan::Cell;
+use crate::analysis::rules::{self, Together};
+use crate::record::{Cell, PAPERS};
 
 /// What the rules are.
 const RULES: &str = "A paper publishes a line only if every rate of it keeps its rules. [E] §3.4: \
@@ -102,8 +102,8 @@ const VERIFIES: &str = "verifies";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::rules::tests::ruled;
     use crate::analysis::tests::made_up;
+    use crate::record::ruled::tests::ruled;
     use crate::report::figures::RATE;
     use std::collections::BTreeMap;
 

@@ -1,11 +1,12 @@
 //! Throughput over concurrency, and the law that it follows.
 
+use super::Report;
 use super::figures::{Figure, Section};
 use super::tables::Table;
-use super::{Report, show};
 use crate::analysis::{CellSummary, by_block};
 use crate::experiment::Loop;
 use crate::stats::{Scaling, count};
+use crate::units::show;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -2,7 +2,8 @@
 
 use super::Report;
 use super::figures::{Figure, Section, name};
-use crate::record::{Record, Second, real};
+use crate::record::{Record, Second};
+use crate::units::real;
 use regatta_load::engine::Row;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -1,11 +1,11 @@
 //! Times at every percentile: of all requests, by size of file, and by which clock.
 
+use super::Report;
 use super::figures::{Figure, RATE, Section, name, rate};
 use super::gathered::Valid;
-use super::{Report, show};
 use crate::analysis::CellSummary;
-use crate::record::real;
 use crate::stats::count;
+use crate::units::{real, show};
 use regatta_load::engine::Spectrum;
 use serde_json::{Value, json};
 

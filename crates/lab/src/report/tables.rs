@@ -1,9 +1,9 @@
 //! Tables: the numbers as text and as CSV.
 
 use super::figures::name;
-use super::show;
 use crate::analysis::{Analysis, CellSummary};
 use crate::journal::Run;
+use crate::units::show;
 use std::collections::BTreeSet;
 
 /// The columns of the table of numbers: metric, heading, factor.

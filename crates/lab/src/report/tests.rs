@@ -172,6 +172,6 @@ fn numbers_are_rounded_to_what_they_mean() {
         (-1_234.0, "-1,234"),
         (f64::NAN, "–"),
     ] {
-        assert_eq!(show(value), text);
+        assert_eq!(crate::units::show(value), text);
     }
 }

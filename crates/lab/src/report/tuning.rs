@@ -1,14 +1,15 @@
 //! Tuning: the race and what its options do, and the papers' matrices.
 
+use super::Report;
 use super::figures::{Figure, Section};
 use super::tables::Table;
-use super::{Report, show};
-use crate::analysis::{by_block, pairs, words};
-use crate::best::race::{Finalist, Phase, Rung};
-use crate::best::{self, Candidate, DEFAULT, Told};
+use crate::analysis::{by_block, pairs};
 use crate::experiment::Factor;
-use crate::experiment::plan::Cell;
+use crate::race::space::{Candidate, DEFAULT};
+use crate::race::{self, Finalist, Phase, Rung, Told};
+use crate::record::Cell;
 use crate::stats::{compare, judged};
+use crate::units::{show, words};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ const MOVES_MAX: usize = 40;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     let mut figures: Vec<Figure> = report.matrix().into_iter().collect();
-    if let Some(race) = best::told(report.run) {
+    if let Some(race) = race::told(report.run) {
         figures.extend(report.advice(&race));
         figures.extend(report.course(&race));
         figures.extend(report.moves(&race));
@@ -331,7 +332,7 @@ impl Report<'_> {
                 let level = one.cell.levels.get(&factor.path)?;
                 factor.levels.iter().position(|known| known == level)
             };
-            let again = one.cell.arm.ends_with(crate::experiment::plan::AGAIN);
+            let again = one.cell.arm.ends_with(crate::record::AGAIN);
             let (Some(x), Some(y), false) = (place(across), place(up), again) else { continue };
             let Some(value) = one.metrics.get(&self.analysis.metric) else { continue };
             let others = rest.iter().filter_map(|factor| {
@@ -355,10 +356,12 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::rules::tests::ruled;
     use crate::analysis::tests::made_up;
-    use crate::best::race::{Decision, Standing};
-    use crate::best::{BestOptions, Means, Settled, Site};
+    use crate::best::BestOptions;
+    use crate::race::space::Means;
+    use crate::race::{Decision, Standing};
+    use crate::race::{Settled, Site};
+    use crate::record::ruled::tests::ruled;
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }

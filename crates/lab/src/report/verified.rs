@@ -1,9 +1,9 @@
 //! What was compared of the replies.
 
+use super::Report;
 use super::figures::{Figure, Section, name};
 use super::tables::Table;
-use super::{Report, show};
-use crate::record::real;
+use crate::units::{real, show};
 use regatta_load::engine::Fate;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {

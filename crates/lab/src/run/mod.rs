@@ -1,14 +1,18 @@
 //! Runs an experiment: what is missing of it, in its order, until done or told to stop.
 
+mod options;
 pub(crate) mod own_files;
 pub(crate) mod saturation;
 
-use crate::experiment::plan::{Planned, cells, order, predicted_s};
+pub use options::{Ended, Options, Progress};
+
+use crate::experiment::plan::{Planned, cells, order, predicted_s, profiled};
 use crate::experiment::{Experiment, Mode, Scale, Workload};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::journal::manifest::Manifest;
 use crate::profile;
+use crate::record::levels;
 use crate::servers::environments::Rooms;
 use crate::servers::process::{Launch, Priority, Running};
 use crate::trial::load_command::NO_THINK;
@@ -16,50 +20,10 @@ use crate::trial::{Attempt, Bench};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How long making a workload may take.
 const WORKLOAD_MAX: Duration = Duration::from_secs(3_600);
-
-/// What [`perform`] needs besides the experiment.
-#[derive(Clone, Copy)]
-pub struct Options<'a> {
-    /// The regatta program, which is server and load generator.
-    pub regatta: &'a Path,
-    /// Becomes true when the user or the system asks to stop.
-    pub stop: &'a AtomicBool,
-    /// Called before each trial and at the end.
-    pub tell: &'a dyn Fn(&Progress<'_>),
-}
-
-impl std::fmt::Debug for Options<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("regatta", &self.regatta).finish_non_exhaustive()
-    }
-}
-
-/// How far a run has come.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
-    /// Trials made, of those planned.
-    pub done: usize,
-    /// Trials planned.
-    pub all: usize,
-    /// Time left, seconds, if nothing has to be made again.
-    pub left_s: f64,
-    /// What happens now, in a few words.
-    pub what: &'a str,
-}
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Everything is there.
-    Done,
-    /// It was told to stop; what it has is usable, and the same command goes on.
-    Interrupted,
-}
 
 /// Begins a run in `directory`, or goes on with the one that is there.
 ///
@@ -160,19 +124,10 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
     ended
 }
 
-/// Writes down what environments turned out to be that were made for the first time.
-pub(crate) fn note_environments(run: &mut Run, bench: &Bench<'_>) -> Result<(), String> {
-    let known = run.manifest.environments.len();
-    for (levels, record) in bench.rooms.found() {
-        run.manifest.environments.entry(levels).or_insert(record);
-    }
-    if run.manifest.environments.len() > known { run.save_manifest() } else { Ok(()) }
-}
-
 fn trials(
     run: &mut Run,
     planned: &[Planned],
-    cells: &[crate::experiment::plan::Cell],
+    cells: &[crate::record::Cell],
     bench: &Bench<'_>,
     tell: &dyn Fn(usize, &str),
 ) -> Result<Ended, String> {
@@ -193,7 +148,7 @@ fn trials(
                 Ok(record) => run.add(record)?,
                 Err(_) => return Ok(Ended::Interrupted),
             }
-            note_environments(run, bench)?;
+            bench.note_environments(run)?;
         }
     }
     Ok(Ended::Done)
@@ -203,11 +158,11 @@ fn trials(
 fn profiles(
     run: &Run,
     planned: &[Planned],
-    cells: &[crate::experiment::plan::Cell],
+    cells: &[crate::record::Cell],
     bench: &Bench<'_>,
     tell: &dyn Fn(usize, &str),
 ) -> Result<Ended, String> {
-    for cell in profile::cells(bench.experiment, cells) {
+    for cell in profiled(bench.experiment, cells) {
         let Some(next) = planned.iter().find(|planned| cells[planned.cell] == cell) else {
             continue;
         };
@@ -219,15 +174,6 @@ fn profiles(
     }
     profile::differences(run)?;
     Ok(Ended::Done)
-}
-
-/// The levels of a cell in words.
-pub(crate) fn levels(cell: &crate::experiment::plan::Cell) -> String {
-    let word = |(path, level): (&String, &String)| {
-        let name = path.rsplit(['.']).next().unwrap_or(path).to_owned();
-        format!("{name}={level}")
-    };
-    cell.levels.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Makes the preset's files and logs, unless they are there: what is served, and the workload.
@@ -319,7 +265,7 @@ pub(crate) fn requests_per_session(workload: Option<&Path>) -> Result<f64, Strin
     if sessions == 0 {
         return Ok(1.0);
     }
-    Ok(crate::record::real(requests) / crate::record::real(sessions))
+    Ok(crate::units::real(requests) / crate::units::real(sessions))
 }
 
 /// Removes what a run that was killed had made of a workload.

@@ -2,8 +2,9 @@
 //! log asked for.
 
 use crate::experiment::{Ask, Workload};
-use crate::run::Options;
+use crate::run::options::Options;
 use crate::servers::process::{Launch, Priority, Running};
+use crate::trial::load_command::log;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -14,11 +15,6 @@ use std::time::Duration;
 const MAKING_MAX: Duration = Duration::from_secs(3_600);
 /// Requests in the log, which is asked for again from its start.
 const REQUESTS: u32 = 100_000;
-
-/// The log of a workload that was made from an access log.
-pub(crate) fn log(workload: &Path) -> PathBuf {
-    workload.join("asked.log")
-}
 
 /// Makes the workload over the files of `root`, unless it is there. None: one target is asked for.
 ///

@@ -5,13 +5,14 @@
 //! interrupted search goes on where it was.
 
 use crate::experiment::Experiment;
-use crate::experiment::plan::{Cell, Planned, cells, stretch_s};
+use crate::experiment::plan::{Planned, cells, stretch_s};
 use crate::journal::{Run, write_whole};
 use crate::knee::{Found, Knee, Overload, Search, Step, Tried, recovery_s, step};
-use crate::record::{Probe, Record, real};
-use crate::run::{Ended, levels, note_environments};
+use crate::record::{Cell, Probe, Record, levels};
+use crate::run::options::Ended;
 use crate::stats::{count, index, mean};
 use crate::trial::Bench;
+use crate::units::{real, show};
 use serde::{Deserialize, Serialize};
 
 /// The file with a line for each arm.
@@ -90,7 +91,7 @@ pub(crate) fn perform(
             Ok(record) => run.add(record)?,
             Err(_) => return Ok(Ended::Interrupted),
         }
-        note_environments(run, bench)?;
+        bench.note_environments(run)?;
     }
     let mut text = String::new();
     for row in rows(run) {
@@ -169,7 +170,6 @@ fn offered(seconds: &[crate::record::Second]) -> f64 {
 /// What was found of an arm, in words.
 pub(crate) fn words(row: &Row) -> String {
     let name = format!("{} {}", row.cell.arm, levels(&row.cell));
-    let show = crate::report::show;
     let found = match &row.knee.found {
         Found::Knee { rate, interval, broken } => format!(
             "{} a second ({} to {}), then {broken} breaks",
@@ -237,7 +237,7 @@ knee = { trials_max = 40, overload = [1.5, 2] }
                         let offered = [0.7, times, 0.7][index(real(phase))] * rate;
                         let late = if second == 12 { 0.5 } else { 1.0 };
                         let good = offered.min(knee / times.sqrt()) * late;
-                        let whole = |x: f64| crate::record::whole(index(x));
+                        let whole = |x: f64| crate::units::whole(index(x));
                         Second {
                             second,
                             counts: true,

@@ -3,11 +3,9 @@
 use crate::env::spec::{Disk, IN_PROCESS, Pages};
 use crate::env::{self, Environment, Glance, Lack, Place, Record, Spec};
 use crate::experiment::Experiment;
-use crate::experiment::plan::Cell;
-use crate::servers::listen_drops;
-use crate::servers::out_of_memory;
+use crate::record::{Cell, Numbers};
 use crate::servers::process::{Launch, Priority, Running};
-use crate::watch::{Numbers, Seen};
+use crate::servers::{listen_drops, out_of_memory};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -163,7 +161,7 @@ impl<'a> Rooms<'a> {
             ..cell.clone()
         };
         let record = environment.record().clone();
-        self.found.borrow_mut().entry(crate::run::levels(&about)).or_insert(record);
+        self.found.borrow_mut().entry(crate::record::levels(&about)).or_insert(record);
         let root = environment.root().unwrap_or(&self.root).to_owned();
         if spec.disk.is_none() && spec.memory_bytes == 0 && spec.pages == Pages::AsIs {
             *kept = Some((spec, Rc::clone(&environment)));
@@ -202,16 +200,8 @@ impl Room {
         })
     }
 
-    /// Tells of what was seen what is the server's, and not the environment's on purpose.
-    pub(crate) fn correct(&self, seen: &mut Seen) {
-        seen.leave_out(self.taken());
-        if self.stand_in.is_some() {
-            seen.stand_in();
-        }
-    }
-
     /// What the environment takes of each of the server's processors on purpose, as a share.
-    fn taken(&self) -> f64 {
+    pub(crate) fn taken(&self) -> f64 {
         let left = self.environment.as_deref().map(|one| one.record().spec.cpu.left_percent);
         left.filter(|left| *left > 0).map_or(0.0, |left| 1.0 - f64::from(left) / 100.0)
     }

@@ -1,5 +1,6 @@
 //! Programs that never outlive the trial that started them.
 
+use crate::env::spec::REALTIME;
 use crate::env::{self, Environment, Place};
 use crate::group::Group;
 use std::collections::BTreeSet;
@@ -41,8 +42,6 @@ pub(crate) fn threads(pids: &[u32]) -> BTreeSet<i32> {
     all.filter_map(|(number, _)| number.try_into().ok()).collect()
 }
 
-/// The real-time priority of loads that run before everything else.
-pub(crate) const REALTIME: u32 = 10;
 /// How long a program has to leave before it is killed.
 const LEAVE_MAX: Duration = Duration::from_millis(2_000);
 

@@ -1,7 +1,7 @@
 //! What makes a trial worthless. It stays on record with the reasons, and is made again.
 
 use crate::experiment::{Guards, Machine};
-use crate::watch::Numbers;
+use crate::record::Numbers;
 use regatta_load::engine::{Fate, Outcome};
 
 /// The reason of a trial in which the server answered nothing well.
@@ -69,8 +69,8 @@ pub(crate) fn reasons(
 mod tests {
     use super::*;
     use crate::experiment::{Scale, parse};
-    use crate::record::metrics;
-    use crate::record::tests::outcome;
+    use crate::trial::metrics;
+    use crate::trial::numbers::tests::outcome;
     use crate::watch::Seen;
     use regatta_load::engine::Health;
 

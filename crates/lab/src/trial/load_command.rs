@@ -1,16 +1,20 @@
 //! The load of a trial: what is offered, and the command line of `regatta load` that says so.
 
 use crate::experiment::Loop;
-use crate::run::own_files;
 use crate::trial::Bench;
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Beside a workload's `logs`: the same sessions without think times.
 pub(crate) const NO_THINK: &str = "logs-without-think-times";
 /// How long requests in flight at a load's end are waited for.
 const DRAIN_S: f64 = 0.5;
+
+/// The log of a workload that was made from an access log.
+pub(crate) fn log(workload: &Path) -> PathBuf {
+    workload.join("asked.log")
+}
 
 /// How a load differs from what the experiment says.
 #[derive(Clone, Debug)]
@@ -70,7 +74,7 @@ impl Bench<'_> {
         }
         if let Some(directory) = &self.workload {
             flag("--workload", directory.into());
-            let log = own_files::log(directory);
+            let log = log(directory);
             if log.exists() {
                 flag("--requests-from", log.into());
             }

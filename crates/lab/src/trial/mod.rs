@@ -2,24 +2,27 @@
 
 mod guard;
 pub(crate) mod load_command;
+pub(crate) mod numbers;
 mod warm_up;
 
-use crate::analysis::rules;
+pub(crate) use numbers::metrics;
+
 use crate::env::{self, Glance};
-use crate::experiment::plan::{Cell, Planned};
+use crate::experiment::plan::Planned;
 use crate::experiment::{Experiment, Guards, Loop, Measure, Program, Target, Warm};
 use crate::group::INTERRUPTED;
+use crate::journal::Run;
 use crate::knee::{Overload, Tried};
-use crate::profile::{Recorder, TAIL_S};
-use crate::record::{Probe, Record, metrics, series, spectrum};
+use crate::record::{self, Cell, Numbers, Probe, Record};
 use crate::servers::environments::Rooms;
 use crate::servers::process::{Launch, Priority, Running};
 use crate::servers::{self, Place, Server};
 use crate::trial::load_command::Asked;
 use crate::units::date::unix_ms;
-use crate::watch::cores;
+use crate::watch::perf::{Recorder, TAIL_S};
 use crate::watch::sample::Samples;
-use crate::watch::{Counting, Numbers, Seen, Watch};
+use crate::watch::{Counting, Seen, Watch, cores};
+use numbers::{series, spectrum};
 use regatta_load::engine::Outcome;
 use std::collections::BTreeMap;
 use std::fs;
@@ -107,6 +110,15 @@ impl Bench<'_> {
             record.metrics.insert("level_met".to_owned(), if met { 1.0 } else { 0.0 });
         }
         Ok(record)
+    }
+
+    /// Writes down what environments turned out to be that were made for the first time.
+    pub(crate) fn note_environments(&self, run: &mut Run) -> Result<(), String> {
+        let known = run.manifest.environments.len();
+        for (levels, record) in self.rooms.found() {
+            run.manifest.environments.entry(levels).or_insert(record);
+        }
+        if run.manifest.environments.len() > known { run.save_manifest() } else { Ok(()) }
     }
 
     /// The first rate of a cell's saturation search.
@@ -206,7 +218,7 @@ impl Bench<'_> {
             }
             Ok((found, seen)) => {
                 record.metrics = metrics(&found, &seen);
-                record.rules = rules::kept(&found.rules);
+                record.rules = record::kept(&found.rules);
                 let Experiment { machine, measure, .. } = self.experiment;
                 record.reasons = guard::reasons(&found, &record.metrics, guards, machine);
                 let most = guards.moved_max.unwrap_or(cores::MOVED_MIN);
@@ -354,7 +366,11 @@ impl Bench<'_> {
         }
         seen.compares = self.experiment.workload.verify && target.program != Program::Null;
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
-        room.correct(&mut seen);
+        // What is the server's, and not the environment's on purpose.
+        seen.leave_out(room.taken());
+        if room.stand_in.is_some() {
+            seen.stand_in();
+        }
         let limit = Duration::from_secs_f64(asked.window_s) + PATIENCE;
         let code = load.wait(limit, self.stop)?;
         let grown = |now: u64| killed.map(|before| now.saturating_sub(before));

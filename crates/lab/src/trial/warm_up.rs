@@ -1,7 +1,8 @@
 //! Warm-up that is found instead of assumed: what a trial's seconds say of when it had settled.
 
-use crate::record::{Record, Second, real};
+use crate::record::{Record, Second};
 use crate::stats::{Steady, count, mean, steady};
+use crate::units::real;
 
 /// Finds where a trial settled (MSER-5 over the good answers of each second) and takes its rates
 /// from there, if that is later than `warm_s`: a note that says so.

@@ -1,3 +1,57 @@
 //! Numbers and times as people and files have them.
 
 pub(crate) mod date;
+
+use crate::stats::count;
+
+/// A count as a real.
+pub(crate) fn real(value: u64) -> f64 {
+    usize::try_from(value).map_or(f64::MAX, count)
+}
+
+/// A number of things as JSON has it.
+pub(crate) fn whole(things: usize) -> u64 {
+    u64::try_from(things).unwrap_or(u64::MAX)
+}
+
+/// A number with three or four digits that mean something.
+pub(crate) fn show(value: f64) -> String {
+    match value.abs() {
+        size if !value.is_finite() || size == 0.0 => {
+            if value == 0.0 {
+                "0".to_owned()
+            } else {
+                "–".to_owned()
+            }
+        }
+        size if size >= 1_000.0 => grouped(value),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// `12345.6` as `12,346`.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
+}
+
+/// `good_per_s` as people say it.
+pub(crate) fn words(metric: &str) -> String {
+    match metric {
+        "good_per_s" => "good answers per second".to_owned(),
+        "knee_per_s" => "highest rate at which the level holds, per second".to_owned(),
+        "cpu_us_per_reply" => "processor time per reply".to_owned(),
+        "mean_ms" => "mean time".to_owned(),
+        other => other.replace('_', " "),
+    }
+}

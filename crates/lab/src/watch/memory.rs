@@ -1,6 +1,6 @@
 //! Memory of a server's processes, as the kernel tells it in `/proc`.
 
-use crate::watch::Numbers;
+use crate::record::Numbers;
 use crate::watch::usage::numbered;
 use std::fs;
 

@@ -2,6 +2,8 @@
 
 pub mod cores;
 mod memory;
+pub(crate) mod perf;
+pub mod perf_script;
 pub(crate) mod processors;
 mod run_delay;
 pub(crate) mod sample;
@@ -9,6 +11,7 @@ pub(crate) mod stalls;
 pub mod system_calls;
 mod usage;
 
+use crate::record::Numbers;
 use crate::servers::process::{GONE, TASKS_MAX, output_of, threads};
 use crate::stats::count;
 use crate::watch::processors::Processors;
@@ -17,13 +20,9 @@ use crate::watch::usage::Used;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// Named numbers.
-pub(crate) type Numbers = BTreeMap<String, f64>;
 
 /// The clock ticks of `/proc`, per second (`USER_HZ`, 100 on every Linux that we run on).
 pub(crate) const TICKS: f64 = 100.0;

@@ -1,9 +1,8 @@
 //! Once a second during a trial: how busy the server is, and what the hypervisor took.
 
 use crate::servers::process::sleep_until;
-use crate::watch::TICKS;
-use crate::watch::processors;
 use crate::watch::usage::Used;
+use crate::watch::{TICKS, processors};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 

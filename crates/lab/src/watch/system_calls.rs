@@ -46,7 +46,7 @@ impl SystemCalls {
         let counts = self.0.iter_mut().map(|counter| {
             // One that cannot be stopped or read has counted nothing.
             let _ = counter.disable();
-            counter.read().map(crate::record::real).unwrap_or_default()
+            counter.read().map(crate::units::real).unwrap_or_default()
         });
         counts.sum()
     }

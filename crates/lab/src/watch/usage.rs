@@ -1,8 +1,9 @@
 //! What a server's processes and tasks have used, each on its own: one that ends takes nothing of
 //! the sums along, and is known to have ended.
 
+use crate::record::Numbers;
 use crate::servers::process;
-use crate::watch::{Numbers, TICKS};
+use crate::watch::TICKS;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -184,7 +185,7 @@ impl Stat {
     }
 
     fn ticks(&self, number: usize) -> f64 {
-        crate::record::real(self.field(number))
+        crate::units::real(self.field(number))
     }
 
     fn started(&self) -> u64 {

@@ -2,9 +2,10 @@
 
 use crate::analysis::tests::made_up_at;
 use crate::experiment::Scale;
-use crate::experiment::plan::{Cell, cells};
+use crate::experiment::plan::{cells, profiled as profiled_cells};
 use crate::journal::Run;
-use crate::profile::{self, Profile, Source};
+use crate::profile::{Profile, Source};
+use crate::record::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ pub(crate) fn profiled(
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("profiles")).unwrap();
     let mut index = String::new();
-    for (at, cell) in profile::cells(&run.experiment, &cells(&run.experiment)).iter().enumerate() {
+    for (at, cell) in profiled_cells(&run.experiment, &cells(&run.experiment)).iter().enumerate() {
         let folded = format!("profiles/{at:02}.folded");
         fs::write(folder.join(&folded), stacks(cell)).unwrap();
         let categories = categories.iter().map(|(name, share)| ((*name).to_owned(), *share));

@@ -1,10 +1,11 @@
 //! A whole run directory made up, its report, and what a browser says of the page.
 
 use super::*;
-use crate::record::{Second, real};
+use crate::record::Second;
 use crate::report::figures::Section;
 use crate::skips::skip;
 use crate::stats::{Random, index};
+use crate::units::real;
 use regatta_load::engine::{Fate, Hdr, Outcome, Spectrum};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -111,7 +112,7 @@ fn numbers(cell: &Cell) -> BTreeMap<String, f64> {
 fn spectrum(mean_ms: f64, samples: usize, censored: u64, random: &mut Random) -> Value {
     let mut times = Hdr::coarse();
     for _ in 0..samples {
-        times.record(crate::record::whole(index(1e6 * mean_ms * random.exponential())));
+        times.record(crate::units::whole(index(1e6 * mean_ms * random.exponential())));
     }
     json!(Spectrum { times, censored, waited_ns: 900_000_000 })
 }
@@ -120,7 +121,7 @@ fn spectrum(mean_ms: f64, samples: usize, censored: u64, random: &mut Random) ->
 fn outcome(cell: &Cell, seed: u64) -> Outcome {
     let mut random = Random::new(seed);
     let (offered, good, mean) = (offered(cell), good(cell), mean_ms(cell));
-    let whole = |per_s: f64| crate::record::whole(index(8.0 * per_s));
+    let whole = |per_s: f64| crate::units::whole(index(8.0 * per_s));
     let late = whole(offered) - whole(good);
     let empty = || json!(Hdr::coarse());
     let class = |factor: f64, random: &mut Random| {
@@ -130,8 +131,7 @@ fn outcome(cell: &Cell, seed: u64) -> Outcome {
     let classes: Vec<Value> =
         [0.5, 1.0, 2.0, 5.0].into_iter().map(|factor| class(factor, &mut random)).collect();
     let mut latency = Hdr::coarse();
-    (0..1_000)
-        .for_each(|_| latency.record(crate::record::whole(index(1e6 * random.exponential()))));
+    (0..1_000).for_each(|_| latency.record(crate::units::whole(index(1e6 * random.exponential()))));
     let row = |second: u64, random: &mut Random| {
         let mut per_s = |rate: f64| index(rate * (0.05 * random.normal()).exp());
         let (offered, good) = (per_s(offered), per_s(good));

@@ -1,13 +1,11 @@
 //! Runs `perf record` beside a trial and `perf script` after it.
 
-use super::script::{Sample, samples};
+use super::perf_script::{Sample, samples};
+use super::system_calls::SystemCalls;
 use crate::experiment::Machine;
-use crate::experiment::plan::Cell;
 use crate::group::INTERRUPTED;
 use crate::programs;
 use crate::servers::process::{Launch, Priority, Running, sleep_until};
-use crate::trial::Bench;
-use crate::watch::system_calls::SystemCalls;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -41,11 +39,12 @@ pub(crate) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    pub(crate) fn new(bench: &Bench<'a>, cell: &Cell) -> Self {
+    /// For a server on this machine; its files go to `scratch`.
+    pub(crate) fn new(machine: Machine, scratch: PathBuf, stop: &'a AtomicBool) -> Self {
         Self {
-            machine: bench.experiment.machine.at(&cell.levels),
-            stop: bench.stop,
-            scratch: bench.scratch.clone(),
+            machine,
+            stop,
+            scratch,
             perf: Err("perf was not started".to_owned()),
             own: BTreeSet::new(),
             calls_per_s: Err("system calls were not counted".to_owned()),

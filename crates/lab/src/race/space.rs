@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The option that names the architecture.
-pub(super) const ARCHITECTURE: &str = "server.architecture";
+pub(crate) const ARCHITECTURE: &str = "server.architecture";
 const PROCESSES: &str = "event.processes";
 /// The largest body that is kept in memory unless told otherwise, bytes (docs/options.md).
 const BODY_BYTES_MAX: u64 = 65_536;
@@ -25,7 +25,7 @@ pub struct Candidate {
 pub const DEFAULT: &str = "default";
 
 impl Candidate {
-    pub(super) fn of(options: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(options: &[(&str, &str)]) -> Self {
         let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         Self { config: options.iter().map(pair).collect() }
     }
@@ -52,7 +52,7 @@ impl Candidate {
     }
 
     /// Whether it says how many processes there are, and not how many for each processor.
-    pub(super) fn counts_processes(&self) -> bool {
+    pub(crate) fn counts_processes(&self) -> bool {
         self.config.contains_key(PROCESSES)
     }
 
@@ -115,7 +115,7 @@ impl Space {
     }
 
     /// A candidate with everything that each of `moves` changes in it, if there are two or more.
-    pub(super) fn combined(of: &Candidate, moves: &[Candidate]) -> Option<Candidate> {
+    pub(crate) fn combined(of: &Candidate, moves: &[Candidate]) -> Option<Candidate> {
         let mut all = of.clone();
         for one in moves {
             for key in one.differs(of) {

@@ -4,10 +4,18 @@
 //! It knows nothing of servers: a [`Field`] runs the blocks. What happens next follows from the
 //! scores and the seed alone, so an interrupted race goes on where it was.
 
-use super::space::{Candidate, DEFAULT, Space};
-use crate::experiment::plan::AGAIN;
+mod site;
+pub mod space;
+mod told;
+
+pub use site::Site;
+pub(crate) use told::{CONFIGURATION, DECISION, RUNGS_FILE, SETTLED, sentences};
+pub use told::{Settled, Told, told};
+
+use crate::record::AGAIN;
 use crate::stats::{self, Effect, Floor, Random, Verdict, count, holm, index, judge, judged};
 use serde::{Deserialize, Serialize};
+use space::{Candidate, DEFAULT, Space};
 use std::collections::BTreeMap;
 
 /// Where a race takes place.
@@ -410,8 +418,8 @@ impl Race<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::site::Site;
-    use super::super::space::Means;
+    use super::site::Site;
+    use super::space::Means;
     use super::*;
 
     /// A machine that drifts and strays by 3 %, now and then by a third.
@@ -524,7 +532,7 @@ mod tests {
             wins.extend(result.advice.is_some().then_some(seed));
             assert!(result.finalists.len() <= KEPT && result.blocks >= 4, "{result:?}");
         }
-        assert!(FALSE_ONCE_IN * crate::record::whole(wins.len()) <= RACES, "{wins:?}");
+        assert!(FALSE_ONCE_IN * crate::units::whole(wins.len()) <= RACES, "{wins:?}");
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Site {
             .filter(|(files, _)| **files > 0)
             .map(|(files, name)| format!("{files} {name}"))
             .collect();
-        let mib = crate::record::real(self.bytes) / f64::from(1 << 20);
+        let mib = crate::units::real(self.bytes) / f64::from(1 << 20);
         format!("{} files, {mib:.1} MiB: {}", self.files, sizes.join(", "))
     }
 }

@@ -1,0 +1,43 @@
+//! What a run is told, and what it tells.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// What [`perform`](super::perform) needs besides the experiment.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// The regatta program, which is server and load generator.
+    pub regatta: &'a Path,
+    /// Becomes true when the user or the system asks to stop.
+    pub stop: &'a AtomicBool,
+    /// Called before each trial and at the end.
+    pub tell: &'a dyn Fn(&Progress<'_>),
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("regatta", &self.regatta).finish_non_exhaustive()
+    }
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Trials made, of those planned.
+    pub done: usize,
+    /// Trials planned.
+    pub all: usize,
+    /// Time left, seconds, if nothing has to be made again.
+    pub left_s: f64,
+    /// What happens now, in a few words.
+    pub what: &'a str,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything is there.
+    Done,
+    /// It was told to stop; what it has is usable, and the same command goes on.
+    Interrupted,
+}

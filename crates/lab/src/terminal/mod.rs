@@ -1,0 +1,170 @@
+//! What `regatta lab` prints, and with which code it ends.
+
+mod spinner;
+
+use crate::analysis::Analysis;
+use crate::env::spec::STANDS_IN;
+use crate::journal::Run;
+use crate::journal::manifest::Manifest;
+use crate::run::Progress;
+use crate::units::{date, whole};
+use crate::{claims, report};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::json;
+pub(crate) use spinner::Working;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Everything was done.
+pub const DONE: u8 = 0;
+/// Something failed, or it was interrupted.
+pub const FAILED: u8 = 1;
+/// Bad usage, or a file with problems; all were listed.
+pub const USAGE: u8 = 2;
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one JSON value.
+    Json,
+}
+
+/// What a terminal is told that waits for a report.
+pub(crate) const REPORTING: &str = "reading the trials and drawing the report";
+
+/// Says what this machine lacks.
+pub(crate) fn warn(manifest: &Manifest) {
+    if let Some(label) = &manifest.label {
+        say(&format!("{label}: {STANDS_IN}"));
+    }
+    for (name, why) in &manifest.left_out {
+        say(&format!("{name} is left out: {why}"));
+    }
+    for lack in &manifest.lacks {
+        say(&format!("not possible here: {lack}"));
+    }
+}
+
+/// Writes the report's files; prints the answer and where they are.
+pub(crate) fn publish(run: &Run, form: Form) -> Result<u8, String> {
+    publish_after(Working::on(REPORTING), run, form)
+}
+
+pub(crate) fn publish_after(working: Working, run: &Run, form: Form) -> Result<u8, String> {
+    let paths = report::write(run)?;
+    let analysis = Analysis::of(run);
+    let claims = claims::judge(run);
+    drop(working);
+    if form == Form::Json {
+        let files: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Ok(print_json(&json!({
+            "directory": run.directory.display().to_string(),
+            "files": files,
+            "left_out": run.manifest.left_out,
+            "lacks": run.manifest.lacks,
+            "label": run.manifest.label,
+            "analysis": analysis,
+            "claims": claims,
+        })));
+    }
+    let label = run.manifest.label.as_ref().map(|label| format!("{label}: "));
+    let mut out = format!("{}{}\n", label.unwrap_or_default(), analysis.answer);
+    for judged in claims {
+        let verdict = match judged.verdict {
+            claims::Verdict::Holds => "holds",
+            claims::Verdict::Fails => "fails here",
+            claims::Verdict::CannotTell => "cannot be told here",
+        };
+        let _ = writeln!(out, "{} {verdict}: {} ({})", judged.id, judged.ours, judged.why);
+    }
+    if let Some(page) = paths.first() {
+        let _ = writeln!(out, "{}", page.display());
+    }
+    Ok(print(&out))
+}
+
+/// A directory for a run that was given none.
+pub(crate) fn fresh(name: &str) -> PathBuf {
+    let stamp: String = date::date(date::unix_ms())
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | ':' => None,
+            c => Some(c),
+        })
+        .take(13)
+        .collect();
+    let mut path = PathBuf::from(format!("lab-{name}-{stamp}"));
+    for number in 2.. {
+        if !path.exists() {
+            break;
+        }
+        path = PathBuf::from(format!("lab-{name}-{stamp}-{number}"));
+    }
+    path
+}
+
+pub(crate) fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {msg}");
+    bar.set_style(style.expect("the template is constant"));
+    bar
+}
+
+pub(crate) fn show(bar: &ProgressBar, progress: &Progress<'_>) {
+    bar.set_length(whole(progress.all));
+    bar.set_position(whole(progress.done));
+    let left = minutes(progress.left_s);
+    bar.set_message(format!("{left} left  {}", progress.what));
+    if bar.is_hidden() && (progress.done.is_multiple_of(20) || progress.done == progress.all) {
+        say(&format!("{}/{} {left} left: {}", progress.done, progress.all, progress.what));
+    }
+}
+
+pub(crate) fn minutes(seconds: f64) -> String {
+    match seconds {
+        few if few < 90.0 => format!("{few:.0} s"),
+        more if more < 7_200.0 => format!("{:.0} min", more / 60.0),
+        many => format!("{:.0} h", many / 3_600.0),
+    }
+}
+
+pub(crate) fn print(text: &str) -> u8 {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&error.to_string());
+            FAILED
+        }
+        _ => DONE,
+    }
+}
+
+pub(crate) fn print_json(value: &impl Serialize) -> u8 {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => print(&format!("{text}\n")),
+        Err(error) => {
+            say(&error.to_string());
+            FAILED
+        }
+    }
+}
+
+pub(crate) fn say(problem: &str) {
+    // Nobody may be there to read it.
+    let _ = writeln!(io::stderr(), "regatta lab: {problem}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::minutes;
+
+    #[test]
+    fn times_are_said_in_what_suits_them() {
+        assert_eq!([45.0, 600.0, 10_800.0].map(minutes), ["45 s", "10 min", "3 h"]);
+    }
+}
