@@ -3,7 +3,6 @@ use crate::Refusal;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
-use regatta_http::h1::{RequestHead, Version};
 use regatta_op::{Now, Tick};
 
 /// Who is at the other end, and where it came in, in 19 bytes: an IPv4 address is kept in its
@@ -162,13 +161,23 @@ pub(crate) struct Note {
     target: Range<usize>,
     referer: Option<Range<usize>>,
     user_agent: Option<Range<usize>>,
-    version: Option<Version>,
+    version: &'static str,
     refused: Option<Refusal>,
     taken: bool,
     started: Tick,
     sent_before: u64,
     head_bytes: u64,
     body_bytes: u64,
+}
+
+/// What a [`Record`] says of the request, as it was sent; nothing, if it could not be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RequestText<'a> {
+    pub(crate) method: &'a [u8],
+    pub(crate) target: &'a [u8],
+    pub(crate) version: &'static str,
+    pub(crate) referer: Option<&'a [u8]>,
+    pub(crate) user_agent: Option<&'a [u8]>,
 }
 
 /// What a [`Record`] says of the response.
@@ -182,19 +191,15 @@ pub(crate) struct Ending {
 }
 
 impl Note {
-    /// Keeps what the log will want of a request; `None` if its head could not be read. `sent` is
-    /// how much the connection has sent before.
-    pub(crate) fn take(&mut self, head: Option<&RequestHead<'_>>, sent: u64, now: Now) {
+    /// Keeps what the log will want of a request. `sent`: what the connection has sent before.
+    pub(crate) fn take(&mut self, asked: &RequestText<'_>, sent: u64, now: Now) {
         self.clear();
         (self.taken, self.started, self.sent_before) = (true, now.tick, sent);
-        let Some(head) = head else {
-            return;
-        };
-        self.method = self.keep(head.method_text.as_bytes());
-        self.target = self.keep(head.target);
-        self.referer = head.referer.map(|text| self.keep(text));
-        self.user_agent = head.user_agent.map(|text| self.keep(text));
-        self.version = Some(head.version);
+        self.version = asked.version;
+        self.method = self.keep(asked.method);
+        self.target = self.keep(asked.target);
+        self.referer = asked.referer.map(|text| self.keep(text));
+        self.user_agent = asked.user_agent.map(|text| self.keep(text));
     }
 
     /// Keeps how long the response's head is, and how long its body will be.
@@ -232,7 +237,7 @@ impl Note {
             peer: ending.peer,
             method: text(&self.method),
             target: text(&self.target),
-            version: self.version.map_or("", Version::name),
+            version: self.version,
             status: ending.status,
             body_bytes: self.body_bytes,
             sent_bytes,

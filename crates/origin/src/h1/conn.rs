@@ -6,7 +6,7 @@ use crate::{
         course::After,
         work::{Content, Work},
     },
-    record::Ending,
+    record::{Ending, RequestText},
 };
 use alloc::boxed::Box;
 use core::mem;
@@ -518,9 +518,15 @@ impl<F: File> Conn<F> {
     #[inline]
     pub(crate) fn take_note(&mut self, head: Option<&RequestHead<'_>>, now: Now, cx: &Cx<'_, F>) {
         if cx.log.wants() {
-            let sent = self.sent;
+            let asked = head.map_or_else(RequestText::default, |head| RequestText {
+                method: head.method_text.as_bytes(),
+                target: head.target,
+                version: head.version.name(),
+                referer: head.referer,
+                user_agent: head.user_agent,
+            });
             let ongoing = self.ongoing.get_or_insert_with(|| cx.scratch.take_ongoing());
-            ongoing.exchange.note.take(head, sent, now);
+            ongoing.exchange.note.take(&asked, self.sent, now);
         }
     }
 
