@@ -193,6 +193,11 @@ impl<P: Poller> Poller for Leased<P> {
         self.poller_mut().remove(fd)
     }
 
+    /// All have one table of descriptors, so each open file of it has one: closing that is enough.
+    fn forget(&mut self, fd: BorrowedFd<'_>) {
+        self.poller_mut().forget(fd);
+    }
+
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         self.poller_mut().wait(events, timeout)
     }

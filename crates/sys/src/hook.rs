@@ -14,11 +14,13 @@ pub use injected::{KEYS, Plan, die_locked, inject, inject_as_told, struck};
 #[cfg(feature = "test-hooks")]
 pub(crate) use injected::{blocks, edge_triggered, fault, shorten};
 #[cfg(feature = "test-hooks")]
-pub(crate) use made_up::{accept_fault, nanos, now, stranger};
+pub(crate) use made_up::{accept_fault, accepted, nanos, now, stranger};
 #[cfg(feature = "test-hooks")]
-pub use made_up::{clear, fail_next_accept, set_time};
+pub use made_up::{clear, fail_next_accept, set_room, set_time};
 #[cfg(not(feature = "test-hooks"))]
-pub(crate) use none::{accept_fault, blocks, edge_triggered, fault, nanos, now, shorten, stranger};
+pub(crate) use none::{
+    accept_fault, accepted, blocks, edge_triggered, fault, nanos, now, shorten, stranger,
+};
 #[cfg(not(feature = "test-hooks"))]
 pub use none::{die_locked, inject_as_told};
 
@@ -110,7 +112,10 @@ mod none {
     use super::Call;
     use regatta_op::Now;
     use rustix::io::Errno;
-    use std::net::SocketAddr;
+    use std::{net::SocketAddr, os::fd::OwnedFd};
+
+    #[inline]
+    pub(crate) const fn accepted(_: &OwnedFd) {}
 
     #[inline]
     pub(crate) const fn fault(_: Call) -> Option<Errno> {

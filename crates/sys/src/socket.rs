@@ -185,6 +185,7 @@ pub fn accept(listener: BorrowedFd<'_>, mode: Mode) -> io::Result<(Connection, S
         return Err(errno.into());
     }
     let (fd, peer) = again(Call::Accept, || rustix::net::acceptfrom_with(listener, flags))?;
+    hook::accepted(&fd);
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
     let peer = peer.or_else(hook::stranger);
     Ok((Connection(fd), peer.ok_or(Errno::AFNOSUPPORT)?))

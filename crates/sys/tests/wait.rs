@@ -188,6 +188,23 @@ fn a_removed_descriptor_is_silent_and_its_number_can_come_back_with_another_key(
     }
 }
 
+/// Its number may be another's at once. Epoll spares the call, and the kernel forgets by itself.
+#[test]
+fn a_descriptor_is_forgotten_when_it_is_closed() {
+    for mut poller in pollers() {
+        let (ours, mut theirs) = pair();
+        theirs.write_all(b"x").unwrap();
+        poller.add(ours.as_fd(), 12, Interest::READ).unwrap();
+        let changes = poller.changes();
+        poller.forget(ours.as_fd());
+        drop(ours);
+        assert_eq!(wait(&mut *poller, NOW), [], "{}", poller.name());
+        assert!(poller.is_empty());
+        let calls = u64::from(!poller.name().starts_with("epoll"));
+        assert_eq!(poller.changes() - changes, calls, "{}", poller.name());
+    }
+}
+
 #[test]
 fn misuse_is_an_error_and_changes_are_counted() {
     for mut poller in pollers() {

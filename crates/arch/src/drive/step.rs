@@ -23,8 +23,8 @@ pub type ReadySlot = Slot<Readiness>;
 /// known of its socket.
 #[derive(Debug)]
 pub struct Readiness {
-    /// What the poller has been asked for.
-    pub interest: Interest,
+    /// What the poller has been asked for; `None` if it does not watch the socket yet.
+    pub interest: Option<Interest>,
     /// It waits for another turn, which comes whatever the poller says.
     pub queued: bool,
     /// A `Recv` that has been offered and not performed.
@@ -53,7 +53,7 @@ impl Readiness {
     #[must_use]
     pub const fn new(readable: bool) -> Self {
         Self {
-            interest: Interest::NONE,
+            interest: None,
             queued: false,
             recv: false,
             send: None,

@@ -201,11 +201,6 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             // Without it a peer that takes nothing would hold the process in `send` for ever.
             let _ = socket::set_timeouts(slot.socket.as_fd(), None, Some(patience));
         }
-        slot.drive.interest = Interest::READ;
-        if self.poller.add(slot.socket.as_fd(), key, Interest::READ).is_err() {
-            self.worker.around().cx.tally.add(Counter::AcceptFaults, 1);
-            return self.close(key, CloseReason::Failed, disk);
-        }
         self.turn(key, disk);
     }
 
@@ -279,8 +274,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         if slot.pending > 0 {
             disk.forget(key, Abandoned::All);
         }
-        // Closing the socket removes it from an epoll set in any case.
-        let _ = self.poller.remove(slot.socket.as_fd());
+        if slot.drive.interest.is_some() {
+            self.poller.forget(slot.socket.as_fd());
+        }
         self.worker.close(key, reason);
     }
 
@@ -310,17 +306,24 @@ impl<'a, P: Poller> EventLoop<'a, P> {
 /// Tells the poller what a connection waits for; false if that cannot be watched.
 #[inline]
 fn watch<P: Poller>(slot: &mut ReadySlot, key: u64, wanted: Interest, poller: &mut P) -> bool {
-    slot.drive.interest == wanted || ask(slot, key, wanted, poller)
+    slot.drive.interest == Some(wanted) || ask(slot, key, wanted, poller)
 }
 
 #[cold]
 fn ask<P: Poller>(slot: &mut ReadySlot, key: u64, wanted: Interest, poller: &mut P) -> bool {
-    // Who is told of a change once can leave asked for what it has asked for.
-    let interest = slot.drive.interest;
-    let wanted = if poller.edge() { interest.and(wanted) } else { wanted };
-    if interest == wanted {
-        return true;
+    // Who is told of a change once can leave asked for what it has asked for, and is always told
+    // of what can be received.
+    let before = slot.drive.interest;
+    let wanted =
+        if poller.edge() { before.unwrap_or(Interest::READ).and(wanted) } else { wanted };
+    let asked = match before {
+        // It ends with its first turn or not at all: until then nobody need watch it.
+        None => poller.add(slot.socket.as_fd(), key, wanted),
+        Some(before) if before == wanted => Ok(()),
+        Some(_) => poller.set(slot.socket.as_fd(), key, wanted),
+    };
+    if asked.is_ok() {
+        slot.drive.interest = Some(wanted);
     }
-    slot.drive.interest = wanted;
-    poller.set(slot.socket.as_fd(), key, wanted).is_ok()
+    asked.is_ok()
 }

@@ -1,10 +1,11 @@
-//! What a test makes up for its thread in place of the machine's: the time, and how an accept
-//! fails. For tests.
+//! What a test makes up for its thread in place of the machine's: the time, how an accept fails,
+//! and how much sockets have room for. For tests.
 use regatta_op::{Now, Tick};
-use rustix::io::Errno;
+use rustix::{io::Errno, net::sockopt};
 use std::{
     cell::Cell,
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    os::fd::OwnedFd,
 };
 
 /// Where all connections over sockets that are not the network's seem to come from.
@@ -13,6 +14,7 @@ const STRANGER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOS
 thread_local! {
     static TIME: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
     static ACCEPT_FAULT: Cell<Option<Errno>> = const { Cell::new(None) };
+    static ROOM: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// From now on the clocks of this thread stand at so many nanoseconds, and at this second since
@@ -25,6 +27,12 @@ pub fn set_time(nanos: u64, unix: u64) {
 pub fn clear() {
     TIME.set(None);
     ACCEPT_FAULT.set(None);
+    ROOM.set(None);
+}
+
+/// Sockets that this thread accepts from now on have room for so many bytes to be sent.
+pub fn set_room(bytes: usize) {
+    ROOM.set(Some(bytes));
 }
 
 /// The next accept of this thread fails with this error number, and nobody has been accepted.
@@ -42,6 +50,13 @@ pub(crate) fn nanos() -> Option<u64> {
 
 pub(crate) fn accept_fault() -> Option<Errno> {
     ACCEPT_FAULT.take()
+}
+
+pub(crate) fn accepted(socket: &OwnedFd) {
+    if let Some(bytes) = ROOM.get() {
+        let set = sockopt::set_socket_send_buffer_size(socket, bytes);
+        set.expect("a socket has a send buffer");
+    }
 }
 
 pub(crate) fn stranger() -> Option<SocketAddr> {

@@ -134,6 +134,10 @@ impl Poller for Epoll {
         Ok(())
     }
 
+    fn forget(&mut self, _: BorrowedFd<'_>) {
+        self.len -= 1;
+    }
+
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
         events.clear();
         self.ready.clear();

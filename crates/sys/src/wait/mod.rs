@@ -58,8 +58,8 @@ pub struct Event {
 /// A wait mechanism.
 ///
 /// Unless [`Poller::edge`] says otherwise an event comes again for as long as its cause lasts. A
-/// descriptor is removed before it is closed: what happens to the events of one that is closed
-/// first depends on the mechanism.
+/// descriptor is removed or forgotten before it is closed: what happens to the events of one that
+/// is closed first depends on the mechanism.
 pub trait Poller: fmt::Debug {
     /// What it is called in options and results.
     fn name(&self) -> &'static str;
@@ -109,6 +109,14 @@ pub trait Poller: fmt::Debug {
     /// # Errors
     /// It is not being watched.
     fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Stops watching a descriptor that is about to be closed. Where a call can be spared by leaving
+    /// that to the kernel, it is: epoll forgets an open file when the last descriptor of it is
+    /// closed. While another process has one (a child that was forked a moment ago and has not
+    /// closed it yet) its events may still come, so their key must not name anybody else by then.
+    fn forget(&mut self, fd: BorrowedFd<'_>) {
+        let _ = self.remove(fd);
+    }
 
     /// Waits until something is ready or the time is up (`None`: never), replaces `events` by what
     /// is ready, and returns how many that is. 0 if a signal arrived.

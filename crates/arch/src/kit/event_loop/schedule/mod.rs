@@ -398,7 +398,7 @@ impl Scene<'_, '_> {
             let other = |at| (self.arena.slot(at), self.accepts.connections_max);
             acceptor.others = others.map(other).collect();
         }
-        let poller = poller::Moved::new(self.stage, me, poller);
+        let poller = poller::Moved::new(self.stage, me, self.seed, poller);
         EventLoop::new(poller, Worker::new(acceptor, around), self.turns).run(&mut *disk).unwrap();
     }
 }

@@ -6,11 +6,11 @@ use super::{
     place::UNIX,
     world::{Stage, World},
 };
+use crate::kit::dice::Dice;
 use regatta_sys::{
     clock, hook,
     wait::{Event, Interest, Poller},
 };
-use rustix::net::sockopt;
 use std::{
     fmt, io,
     os::fd::{AsRawFd, BorrowedFd, RawFd},
@@ -19,6 +19,8 @@ use std::{
 
 /// What sockets have room for, bytes. Linux makes of 1 the least that it allows.
 const ROOMS: [usize; 3] = [1, 8 << 10, 200 << 10];
+/// What the dice for that begin with.
+const ROOMS_STREAM: u64 = 0x0072_6f6f_6d73;
 
 /// A poller that the dice move.
 pub(super) struct Moved<'s, 'a, P> {
@@ -33,6 +35,8 @@ pub(super) struct Moved<'s, 'a, P> {
     fresh: Vec<Event>,
     /// If it tells of edges.
     edges: Option<Edges>,
+    /// Says what sockets have room for.
+    rooms: Dice,
 }
 
 impl<P: Poller> fmt::Debug for Moved<'_, '_, P> {
@@ -42,11 +46,12 @@ impl<P: Poller> fmt::Debug for Moved<'_, '_, P> {
 }
 
 impl<'s, 'a, P: Poller> Moved<'s, 'a, P> {
-    /// The poller of loop `me`.
-    pub(super) fn new(stage: &'s Stage<'a>, me: usize, poller: P) -> Self {
+    /// The poller of loop `me` in the schedule of this seed.
+    pub(super) fn new(stage: &'s Stage<'a>, me: usize, seed: u64, poller: P) -> Self {
         let (keys, held, fresh) = (Vec::new(), Vec::new(), Vec::new());
         let edges = poller.edge().then(Edges::default);
-        Self { stage, me, poller, keys, held, fresh, edges }
+        let rooms = Dice::new(seed ^ ROOMS_STREAM ^ me as u64);
+        Self { stage, me, poller, keys, held, fresh, edges, rooms }
     }
 
     /// Looks what is there, and tells some of it; true if that is something which the loop has to
@@ -89,6 +94,16 @@ impl<'s, 'a, P: Poller> Moved<'s, 'a, P> {
         Ok(pushed)
     }
 
+    /// Does not tell of a descriptor any more.
+    fn keep_silent(&mut self, fd: BorrowedFd<'_>) {
+        let number = fd.as_raw_fd();
+        if let Some(at) = self.keys.iter().position(|(of, _)| *of == number) {
+            let (_, key) = self.keys.remove(at);
+            self.held.retain(|event| event.key != key);
+            self.edges.iter_mut().for_each(|edges| edges.remove(key));
+        }
+    }
+
     /// Tells of what is not there, and of what is there twice.
     fn lie(&self, world: &mut World<'_>, events: &mut Vec<Event>) {
         let has_disk = self.keys.iter().any(|(_, key)| *key == DISK);
@@ -122,8 +137,6 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
     }
 
     fn add(&mut self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
-        let room = ROOMS[self.stage.world().dice.below(ROOMS.len())];
-        sockopt::set_socket_send_buffer_size(fd, room)?;
         self.keys.push((fd.as_raw_fd(), key));
         if let Some(edges) = &mut self.edges {
             edges.add(fd, key)?;
@@ -150,14 +163,13 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
     }
 
     fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        let number = fd.as_raw_fd();
-        if let Some(at) = self.keys.iter().position(|(of, _)| *of == number) {
-            let (_, key) = self.keys.remove(at);
-            // What has not been told of it is not told any more.
-            self.held.retain(|event| event.key != key);
-            self.edges.iter_mut().for_each(|edges| edges.remove(key));
-        }
+        self.keep_silent(fd);
         self.poller.remove(fd)
+    }
+
+    fn forget(&mut self, fd: BorrowedFd<'_>) {
+        self.keep_silent(fd);
+        self.poller.forget(fd);
     }
 
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<usize> {
@@ -195,6 +207,7 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
         let timed_out = events.is_empty() && patience > 0 && world.now >= until;
         world.enter_round(me, notified, pushed, timed_out);
         hook::set_time(world.now, UNIX);
+        hook::set_room(ROOMS[self.rooms.below(ROOMS.len())]);
         Ok(events.len())
     }
 
