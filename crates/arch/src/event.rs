@@ -8,7 +8,7 @@ use crate::{
     Driver, Env,
     drive::{perform::Below, step::Rules},
     kit::{
-        accept::AcceptRules,
+        accept::{AcceptOptions, AcceptRules},
         disk::{Disk, InlineDisk},
         event_loop::EventLoop,
         shared_cache::SharedCache,
@@ -113,23 +113,25 @@ fn run<'a, P: Poller>(
     let mut disk = disk(own.root, own.tally, shared.map(SharedCache::member))?;
     let connections_max = env.shares[worker].connections_max;
     let (mode, exclusive) = (options.mode(), options.is_exclusive());
-    let accepts = AcceptRules::read(&env.settings, connections_max, mode, exclusive);
+    let accept = AcceptOptions::read(&env.settings);
+    let accepts = AcceptRules::new(&accept, connections_max, mode, exclusive);
     let worker = own.worker((cache, shared), accepts, options.stall_ns());
-    EventLoop::new(poller, worker, rules(&env.settings, options))
+    let window_ms = env.site.deadlines.send_window_ms;
+    EventLoop::new(poller, worker, rules(&accept, options, window_ms))
         .run(&mut *disk)
         .map_err(|error| format!("the event loop cannot go on: {error}"))
 }
 
-fn rules(settings: &Settings, options: &EventOptions) -> Rules {
+fn rules(accept: &AcceptOptions, options: &EventOptions, send_window_ms: u64) -> Rules {
     Rules {
         bytes_max: options.turn_bytes_max,
         ops_max: options.turn_ops_max,
-        full_read: settings.flag("accept.full_read"),
-        eager_write: settings.flag("accept.eager_write"),
+        full_read: accept.full_read,
+        eager_write: accept.eager_write,
         edge: false,
         // The kernel waits so long for each piece of a call: a call that fills the socket returns
         // after two such waits, and so may the next. All four end within a window and a half.
         patience: (options.mode() == Mode::Blocking)
-            .then(|| Duration::from_millis(settings.number("limits.send_window_ms").div_ceil(3))),
+            .then(|| Duration::from_millis(send_window_ms.div_ceil(3))),
     }
 }

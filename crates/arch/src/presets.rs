@@ -46,7 +46,8 @@ pub struct Architecture {
 
 /// A replica: by default it does what the server of its paper did and no more, also in what is not
 /// an axis. Neither [H]'s server nor [E]'s and [S]'s looks at a file again once it is cached,
-/// forgets one for which there is room, or looks for precompressed siblings. The other rows are
+/// forgets one for which there is room, or looks for precompressed siblings; and each accepts as many
+/// as its strategy says, whatever else there is to do. The other rows are
 /// architectures: what is best for those who use them is their default.
 macro_rules! replica {
     ($($key:literal = $value:expr),* $(,)?) => {
@@ -54,6 +55,7 @@ macro_rules! replica {
             ("cache.revalidate_ms", "never"),
             ("cache.inactive_ms", "never"),
             ("content.precompressed", "false"),
+            ("accept.events_per_accept", "0"),
             $(($key, $value)),*
         ]
     };
@@ -115,6 +117,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         axes: replica!(
             "event.processes" = BLOCKING_PROCESSES,
             "event.send" = "blocking",
+            "accept.eager_read" = "false",
             "accept.when_full" = "pause",
         ),
     },
@@ -127,6 +130,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
             "event.processes" = BLOCKING_PROCESSES,
             "event.send" = "blocking",
             "event.share" = "descriptors-and-cache",
+            "accept.eager_read" = "false",
             "accept.when_full" = "pause",
         ),
     },
@@ -156,28 +160,44 @@ pub const ARCHITECTURES: &[Architecture] = &[
         summary: "select server that accepts one connection at a time",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: uncached_server!("accept.eager_write" = "false", "accept.count" = "1"),
+        axes: uncached_server!(
+            "accept.eager_read" = "false",
+            "accept.eager_write" = "false",
+            "accept.count" = "1"
+        ),
     },
     Architecture {
         name: "acceptinf",
         summary: "select server that accepts until nobody waits",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: uncached_server!("accept.eager_write" = "false", "accept.count" = "0"),
+        axes: uncached_server!(
+            "accept.eager_read" = "false",
+            "accept.eager_write" = "false",
+            "accept.count" = "0"
+        ),
     },
     Architecture {
         name: "accept25",
         summary: "select server that accepts up to 25 connections at a time",
         paper: "[H] §2.1",
         driver: &event::DRIVER,
-        axes: uncached_server!("accept.eager_write" = "false", "accept.count" = "25"),
+        axes: uncached_server!(
+            "accept.eager_read" = "false",
+            "accept.eager_write" = "false",
+            "accept.count" = "25"
+        ),
     },
     Architecture {
         name: "accept25+$",
         summary: "accept25 with a cache, as compared with TUX",
         paper: "[H] §7",
         driver: &event::DRIVER,
-        axes: select_server!("accept.eager_write" = "false", "accept.count" = "25"),
+        axes: select_server!(
+            "accept.eager_read" = "false",
+            "accept.eager_write" = "false",
+            "accept.count" = "25"
+        ),
     },
     Architecture {
         name: "eager",
@@ -259,8 +279,8 @@ mod tests {
     /// one, and an architecture that people run must not lose what they rely on.
     #[test]
     fn every_name_sets_what_it_stands_for() {
-        const REPLICA: &str =
-            "cache.revalidate_ms=never cache.inactive_ms=never content.precompressed=false";
+        const REPLICA: &str = "cache.revalidate_ms=never cache.inactive_ms=never \
+                               content.precompressed=false accept.events_per_accept=0";
         const SELECT: &str = "event.processes=1 event.poller=select limits.connections_max=15000 \
                               accept.backlog=128 accept.when_full=keep-polling";
         let select = |rest: &str| format!("{REPLICA} {SELECT} {rest}");
@@ -272,7 +292,8 @@ mod tests {
         };
         let shared = "event.share=descriptors-and-cache";
         let blocking = format!("{REPLICA} event.processes=100 event.send=blocking");
-        let stop = "accept.when_full=pause";
+        let patient = "accept.eager_read=false accept.eager_write=false";
+        let stop = "accept.eager_read=false accept.when_full=pause";
         let expect = [
             ("sped", "event.processes=1".to_owned()),
             ("symped", String::new()),
@@ -282,10 +303,10 @@ mod tests {
             ("n-copy", "event.copies=0 event.processes=1 event.pin=cpu".to_owned()),
             ("amped", "event.processes=1".to_owned()),
             ("laio", "event.processes=1".to_owned()),
-            ("accept1", uncached("accept.eager_write=false accept.count=1")),
-            ("acceptinf", uncached("accept.eager_write=false accept.count=0")),
-            ("accept25", uncached("accept.eager_write=false accept.count=25")),
-            ("accept25+$", select("accept.eager_write=false accept.count=25")),
+            ("accept1", uncached(&format!("{patient} accept.count=1"))),
+            ("acceptinf", uncached(&format!("{patient} accept.count=0"))),
+            ("accept25", uncached(&format!("{patient} accept.count=25"))),
+            ("accept25+$", select(&format!("{patient} accept.count=25"))),
             ("eager", eager("")),
             ("eager+full", eager(" accept.full_read=true")),
             ("eager+close", eager(" accept.on_close=true")),

@@ -102,7 +102,8 @@ fn serve(
     let listeners = [listener];
     let accepting = AcceptRules {
         count: 0,
-        eager_read: false,
+        events_per_accept: 16,
+        eager_read: true,
         on_close: false,
         when_full: WhenFull::Pause,
         connections_max: 100,
@@ -185,6 +186,78 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
             assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
         }
     });
+}
+
+/// What a connection of one request costs, in calls that the counters count: nothing is asked of
+/// the poller for one that is over with its first turn, and nobody looks for a second newcomer.
+fn short(poller: impl Poller, closes: bool) {
+    const CONNECTIONS: u64 = 50;
+    let name = format!("short-{}-{closes}", poller.name());
+    let folder = Folder::new(&name);
+    // Watching and changes are calls of epoll only; the others do as much in memory.
+    let listener = listen(&ListenSpec {
+        // The first request is there when its connection is accepted.
+        defer_accept_s: 10,
+        ..ListenSpec::new("127.0.0.1:0".parse().unwrap())
+    });
+    let listener = listener.unwrap();
+    let address = local_addr(listener.as_fd()).unwrap();
+    let site = Site::default();
+    serve(poller, listener, (&site, folder.0.as_path(), &NoLog), |arena| {
+        let all = [
+            Counter::AcceptCalls,
+            Counter::RecvCalls,
+            Counter::SendCalls,
+            Counter::WaitChanges,
+            Counter::ConnectionsClosed,
+            Counter::WaitCalls,
+        ];
+        let read = || all.map(|counter| arena.slot(0).get(counter));
+        let closed = |count: u64| {
+            let begin = Instant::now();
+            // `WaitChanges` is counted when the next wait ends.
+            while arena.slot(0).get(Counter::ConnectionsClosed) < count {
+                assert!(begin.elapsed() < PATIENCE, "{name}: it is closed");
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let ask = || {
+            let mut peer = BufReader::new(TcpStream::connect(address).unwrap());
+            let close = if closes { "Connection: close\r\n" } else { "" };
+            let request = format!("GET /small HTTP/1.1\r\nHost: a\r\n{close}\r\n");
+            peer.get_mut().write_all(request.as_bytes()).unwrap();
+            assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
+            assert!(!closes || peer.read(&mut [0]).unwrap() == 0, "{name}: it is over");
+        };
+        // The second finds the changes of the first counted.
+        ask();
+        ask();
+        closed(2);
+        let before = read();
+        for count in 0..CONNECTIONS {
+            ask();
+            closed(3 + count);
+        }
+        let mut calls: Vec<u64> = read().iter().zip(before).map(|(now, then)| now - then).collect();
+        let waits = calls.pop().unwrap();
+        // Kept alive: it is watched, and the end of the stream is received.
+        let (recvs, changes) = if closes { (1, 0) } else { (2, 1) };
+        let forgets = if name.contains("epoll") { 0 } else { changes };
+        let expect = [1, recvs, 1, changes + forgets, 1].map(|calls| calls * CONNECTIONS);
+        assert_eq!(calls, expect, "{name}: accepts, receives, sends, changes, closes");
+        // One for each time that something comes; a few end because a timer fires.
+        assert!(waits <= recvs * CONNECTIONS + CONNECTIONS / 2, "{name}: {waits} waits");
+    });
+}
+
+#[test]
+fn a_short_connection_costs_no_call_that_it_does_not_need() {
+    for closes in [true, false] {
+        short(Epoll::new(Trigger::Level).unwrap(), closes);
+        short(Epoll::new(Trigger::Edge).unwrap(), closes);
+        short(Poll::new(), closes);
+        short(Select::new(), closes);
+    }
 }
 
 /// A log that notes how often its thread, which is the loop's, has allocated.

@@ -4,11 +4,7 @@
 //!
 //! Slow are injected faults, and the stand-in of a disk once the page cache has lost the files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use regatta_arch::{
-    ARCHITECTURES, Env, find,
-    layout::Share,
-    options::{Kind, OptionSpec, Settings},
-};
+use regatta_arch::{ARCHITECTURES, Env, find, kit::accept, layout::Share, options::Settings};
 use regatta_metrics::{Arena, Counter};
 use regatta_origin::{ClearHttp1, NoLog, Site};
 use regatta_sys::{
@@ -223,7 +219,7 @@ impl Server {
 fn env(path: &Path, options: &[(&str, &str)]) -> Env {
     let shared = Box::leak(Box::new(shm::create(Arena::words(1)).unwrap()));
     let mut specs: Vec<_> = ARCHITECTURES.iter().flat_map(|one| one.driver.options).collect();
-    specs.extend(SERVER);
+    specs.extend(accept::OPTIONS);
     let mut settings = Settings::defaults(specs.iter().copied());
     // A machine that is busy with other things is not to look like a slow disk.
     for (key, value) in options.iter().chain(&[("event.stall_us", "500 ms")]) {
@@ -280,18 +276,3 @@ fn answer(client: &mut TcpStream) -> Vec<u8> {
     client.read_exact(&mut body).unwrap();
     body
 }
-
-const fn option(key: &'static str, kind: Kind, default: &'static str) -> OptionSpec {
-    OptionSpec { key, kind, default, doc: "", long: "", since: "0.1" }
-}
-
-/// The server's options that the event loop reads.
-const SERVER: &[OptionSpec] = &[
-    option("accept.count", Kind::Count { min: 0, max: 1000 }, "0"),
-    option("accept.eager_read", Kind::Bool, "false"),
-    option("accept.eager_write", Kind::Bool, "true"),
-    option("accept.full_read", Kind::Bool, "false"),
-    option("accept.on_close", Kind::Bool, "false"),
-    option("accept.when_full", Kind::Choice(&["close-idle", "keep-polling", "pause"]), "pause"),
-    option("limits.send_window_ms", Kind::Millis { min: 0, max: 1_000_000 }, "10000"),
-];

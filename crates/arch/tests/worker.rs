@@ -226,6 +226,7 @@ impl Place {
         };
         let rules = AcceptRules {
             count: 0,
+            events_per_accept: 0,
             eager_read: true,
             on_close: false,
             when_full: WhenFull::CloseIdle,

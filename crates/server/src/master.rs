@@ -19,7 +19,9 @@ use crate::{
     site,
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
 };
-use regatta_arch::{Architecture, Env, options::Settings, shared::Shared as Common};
+use regatta_arch::{
+    Architecture, Env, kit::accept::AcceptOptions, options::Settings, shared::Shared as Common,
+};
 use regatta_metrics::{Arena, Slot};
 use regatta_origin::ClearHttp1;
 use regatta_sys::{
@@ -309,12 +311,13 @@ fn sockets(config: &Config) -> Result<Vec<OwnedFd>, Failure> {
 }
 
 fn listen_spec(settings: &Settings, address: SocketAddr, reuse_port: bool) -> ListenSpec {
+    let options = AcceptOptions::read(settings);
     ListenSpec {
-        backlog: settings.number_as("accept.backlog"),
+        backlog: options.backlog,
         reuse_port,
-        defer_accept_s: if settings.flag("accept.defer") { DEFER_ACCEPT_S } else { 0 },
-        send_buffer_bytes: settings.number_as("accept.send_buffer_bytes"),
-        pacing_rate: settings.number("accept.pacing_rate"),
+        defer_accept_s: if options.defer { DEFER_ACCEPT_S } else { 0 },
+        send_buffer_bytes: options.send_buffer_bytes,
+        pacing_rate: options.pacing_rate,
         ..ListenSpec::new(address)
     }
 }

@@ -251,8 +251,8 @@ pub fn set_mode(fd: impl AsFd, mode: Mode) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, mode == Mode::Nonblocking)?)
 }
 
-/// How long a blocking receive or send may last before it fails with `WouldBlock`; `None` is
-/// forever.
+/// How long a blocking receive or send may last before it fails with `WouldBlock`; `None` leaves it
+/// as it is, which is forever where nothing else has been said.
 ///
 /// # Errors
 /// The duration is too long for the kernel.
@@ -261,8 +261,11 @@ pub fn set_timeouts(
     recv: Option<Duration>,
     send: Option<Duration>,
 ) -> io::Result<()> {
-    sockopt::set_socket_timeout(fd, sockopt::Timeout::Recv, recv)?;
-    Ok(sockopt::set_socket_timeout(fd, sockopt::Timeout::Send, send)?)
+    let both = [(sockopt::Timeout::Recv, recv), (sockopt::Timeout::Send, send)];
+    for (of, time) in both.into_iter().filter(|(_, time)| time.is_some()) {
+        sockopt::set_socket_timeout(fd, of, time)?;
+    }
+    Ok(())
 }
 
 /// Sends nothing more: the peer sees the end of our stream (RFC 9112 §9.6).

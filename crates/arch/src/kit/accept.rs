@@ -2,10 +2,11 @@
 //!
 //! One component for every architecture, because the accept strategy confounds every comparison in
 //! which it is not the same on both sides.
-use crate::{
-    drive::perform,
-    options::{Settings, choice},
-};
+mod options;
+
+pub use options::{AcceptOptions, OPTIONS};
+
+use crate::{drive::perform, options::choice};
 use regatta_metrics::{Counter, Gauge, Histogram, Slot, Tally};
 use regatta_op::Tick;
 use regatta_sys::socket::{self, AcceptFault, Connection, Mode};
@@ -38,6 +39,8 @@ choice! {
 pub struct AcceptRules {
     /// Consecutive accepts per notification; 0: until there are no more (`accept-count`).
     pub count: u32,
+    /// For so many events of a round one more after the first; 0: however many there were.
+    pub events_per_accept: u32,
     /// Read a new connection right after it was accepted (`eager-read`).
     pub eager_read: bool,
     /// Accept whenever a connection is closed (`accept-on-close`).
@@ -53,14 +56,20 @@ pub struct AcceptRules {
 }
 
 impl AcceptRules {
-    /// The strategy that `settings` name, for a worker that may have so many connections.
+    /// The strategy that the options name, for a worker that may have so many connections.
     #[must_use]
-    pub fn read(settings: &Settings, connections_max: usize, mode: Mode, exclusive: bool) -> Self {
+    pub const fn new(
+        options: &AcceptOptions,
+        connections_max: usize,
+        mode: Mode,
+        exclusive: bool,
+    ) -> Self {
         Self {
-            count: settings.number_as("accept.count"),
-            eager_read: settings.flag("accept.eager_read"),
-            on_close: settings.flag("accept.on_close"),
-            when_full: match settings.choice("accept.when_full") {
+            count: options.count,
+            events_per_accept: options.events_per_accept,
+            eager_read: options.eager_read,
+            on_close: options.on_close,
+            when_full: match options.when_full {
                 // An exclusive wake is spent on whoever asks, also if there is no room: those who
                 // have some would sleep on, and the connection would wait until the next one comes.
                 WhenFull::KeepPolling if exclusive => WhenFull::Pause,
@@ -70,6 +79,13 @@ impl AcceptRules {
             mode,
             exclusive,
         }
+    }
+
+    /// The most that a run of accepts takes in a round of so many events.
+    fn most(&self, events: usize) -> u32 {
+        let all = if self.count == 0 { u32::MAX } else { self.count };
+        let Some(more) = events.checked_div(self.events_per_accept as usize) else { return all };
+        all.min(u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1))
     }
 }
 
@@ -95,6 +111,8 @@ pub struct Acceptor<'a> {
     pub listeners: &'a [OwnedFd],
     /// The strategy.
     pub rules: AcceptRules,
+    /// Events of this round.
+    pub events: usize,
     /// Accepting is paused until then.
     pub paused_until: Option<Tick>,
     /// That is only for [`LEAVE_MS`], and over when a connection closes.
@@ -118,6 +136,7 @@ impl<'a> Acceptor<'a> {
         Self {
             listeners,
             rules,
+            events: 0,
             paused_until: None,
             briefly: false,
             stopped: false,
@@ -228,7 +247,7 @@ impl<'a> Acceptor<'a> {
             tally.add(Counter::AcceptSkippedFull, 1);
             return Err(Ended::Full);
         }
-        if self.rules.count != 0 && taken >= self.rules.count {
+        if taken >= self.rules.most(self.events) {
             return Err(Ended::Limit);
         }
         loop {
@@ -248,7 +267,10 @@ impl<'a> Acceptor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::dice::{Dice, SEEDS};
+    use crate::{
+        kit::dice::{Dice, SEEDS},
+        options::Settings,
+    };
     use regatta_metrics::Arena;
     use regatta_sys::{
         socket::{ListenSpec, listen, local_addr},
@@ -256,10 +278,33 @@ mod tests {
     };
     use std::{net::TcpStream, sync::atomic::AtomicU64, time::Duration};
 
+    fn defaults() -> Settings {
+        Settings::defaults(OPTIONS)
+    }
+
     fn wait(listener: &OwnedFd) {
         let (mut poller, mut events) = (Poll::new(), Vec::new());
         poller.add(listener.as_fd(), 1, Interest::READ).unwrap();
         assert!(poller.wait(&mut events, Some(Duration::from_secs(60))).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_run_takes_its_share_of_a_round() {
+        for (count, events_per_accept, events, most) in [
+            (0, 0, 1, u32::MAX),
+            (25, 0, 1, 25),
+            (0, 16, 1, 1),
+            (0, 16, 15, 1),
+            (0, 16, 16, 2),
+            (0, 16, 512, 33),
+            (25, 16, 512, 25),
+            (25, 1, 8, 9),
+        ] {
+            let options =
+                AcceptOptions { count, events_per_accept, ..AcceptOptions::read(&defaults()) };
+            let rules = AcceptRules::new(&options, 1, Mode::Nonblocking, false);
+            assert_eq!(rules.most(events), most, "{count} {events_per_accept} {events}");
+        }
     }
 
     /// Clients come and go, connections close, and each strategy takes what it says.
@@ -276,6 +321,7 @@ mod tests {
             let mut dice = Dice::new(seed);
             let rules = AcceptRules {
                 count: u32::try_from(dice.below(5)).unwrap(),
+                events_per_accept: 0,
                 eager_read: false,
                 on_close: false,
                 when_full: WhenFull::KeepPolling,

@@ -314,8 +314,7 @@ fn ask<P: Poller>(slot: &mut ReadySlot, key: u64, wanted: Interest, poller: &mut
     // Who is told of a change once can leave asked for what it has asked for, and is always told
     // of what can be received.
     let before = slot.drive.interest;
-    let wanted =
-        if poller.edge() { before.unwrap_or(Interest::READ).and(wanted) } else { wanted };
+    let wanted = if poller.edge() { before.unwrap_or(Interest::READ).and(wanted) } else { wanted };
     let asked = match before {
         // It ends with its first turn or not at all: until then nobody need watch it.
         None => poller.add(slot.socket.as_fd(), key, wanted),

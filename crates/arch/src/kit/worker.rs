@@ -182,6 +182,7 @@ impl<'a, S> Worker<'a, S> {
     /// from now on: whoever opens files must know.
     pub fn end_wait(&mut self, wait: Wait, events: usize) -> bool {
         self.desk.begin_round(wait.since, wait.timeout, events);
+        self.desk.acceptor.events = events;
         self.renew_root()
     }
 

@@ -50,7 +50,10 @@ macro_rules! options {
         $(#[$about])*
         #[derive(Clone, Copy, Debug)]
         $vis struct $name {
-            $($vis $field: $type),+
+            $(
+                /// What the option is set to.
+                $vis $field: $type
+            ),+
         }
 
         impl $name {

@@ -67,9 +67,11 @@ const DEFAULTS: [(&str, &str); 8] = [
 /// Names that stand for another architecture with these options.
 pub const VARIANTS: [Variant; 2] =
     [("symped-b", "symped", &BLOCKING), ("shared-symped-b", "shared-symped", &BLOCKING)];
-const BLOCKING: [(&str, &str); 6] = [
+const BLOCKING: [(&str, &str); 8] = [
     ("event.processes", "100"),
     ("event.send", "blocking"),
+    ("accept.eager_read", "false"),
+    ("accept.events_per_accept", "0"),
     ("accept.when_full", "pause"),
     ("cache.inactive_ms", "never"),
     ("cache.revalidate_ms", "never"),

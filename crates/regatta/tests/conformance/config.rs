@@ -52,7 +52,8 @@ const OPTIONS: &[(&str, &[(&str, &str)])] = &[
         "accept",
         &[
             ("count", "0"),
-            ("eager_read", "false"),
+            ("events_per_accept", "16"),
+            ("eager_read", "true"),
             ("eager_write", "true"),
             ("on_close", "false"),
             ("full_read", "false"),

@@ -2,8 +2,8 @@
 //! names that a configuration file may use.
 use regatta_arch::{
     ARCHITECTURES,
-    kit::accept::WhenFull,
-    options::{Choice as _, Kind, OptionSpec, Settings, Value},
+    kit::accept,
+    options::{Kind, OptionSpec, Settings, Value},
 };
 use std::fmt::Write as _;
 
@@ -39,8 +39,8 @@ pub const SECTIONS: &[Section] = &[
         doc: "The cache of open files, their metadata and small bodies, one for each worker.",
     },
     Section { name: "log", doc: "The access log and the error log." },
-    Section { name: "accept", doc: "How connections are accepted." },
     Section { name: "lab", doc: "A simulated disk, for tests and measurements." },
+    Section { name: "accept", doc: "How connections are accepted." },
 ];
 
 /// Options that have a flag of their own, besides `--set`.
@@ -482,86 +482,6 @@ pub static OPTIONS: &[OptionSpec] = &[
         "SIGUSR1 reopens the file.",
     ),
     option(
-        "accept.count",
-        count(0, 1 << 20),
-        "0",
-        "How many connections are accepted each time the listener is ready.",
-        "0 accepts until none is left (Accept-inf of Chandra and Mosberger; Brecht, Pariag and \
-         Gammo).",
-    ),
-    option(
-        "accept.eager_read",
-        Kind::Bool,
-        "false",
-        "Whether a new connection is read at once, before the poller reports that it is readable.",
-        "",
-    ),
-    option(
-        "accept.eager_write",
-        Kind::Bool,
-        "true",
-        "Whether a response is sent at once, before the poller reports that the socket is \
-         writable.",
-        "",
-    ),
-    option(
-        "accept.on_close",
-        Kind::Bool,
-        "false",
-        "Whether connections are accepted whenever one is closed.",
-        "",
-    ),
-    option(
-        "accept.full_read",
-        Kind::Bool,
-        "false",
-        "Whether a socket is read until nothing is left in it before the request is answered.",
-        "",
-    ),
-    option(
-        "accept.backlog",
-        count(1, 65535),
-        "1024",
-        "How many new connections the kernel queues until they are accepted.",
-        "The kernel lowers it to net.core.somaxconn.",
-    ),
-    option(
-        "accept.when_full",
-        Kind::Choice(WhenFull::WORDS),
-        "close-idle",
-        "What a worker does when it has reached its share of limits.connections_max.",
-        "close-idle closes an idle connection and accepts the new one: the one that has been idle \
-         longest after a response or, if there is none, the one that has waited longest without \
-         sending a request. Other workers that have room get a moment to accept the new one \
-         first. While no connection is idle, new ones wait in the backlog. With pause they always \
-         wait there, and the worker does not poll the listener until one of its connections \
-         closes. keep-polling goes on polling it, as the servers of [H] do, and every wait \
-         returns at once. With event.listen=exclusive, keep-polling acts as pause, and a full \
-         worker does not poll while others have room, because the kernel could wake it in their \
-         place. The error log reports that a worker is full, at most once in 10 s.",
-    ),
-    option(
-        "accept.defer",
-        Kind::Bool,
-        "false",
-        "Whether the kernel holds back a connection until its first bytes arrive.",
-        "TCP_DEFER_ACCEPT, for ten seconds at most.",
-    ),
-    option(
-        "accept.send_buffer_bytes",
-        bytes(0, GIB),
-        "0",
-        "The send buffer of each connection.",
-        "SO_SNDBUF. 0 leaves the size to the kernel, which lets it grow as needed.",
-    ),
-    option(
-        "accept.pacing_rate",
-        Kind::Rate { min: 0, max: TIB },
-        "0",
-        "The fastest rate at which a connection is sent to, bytes per second.",
-        "SO_MAX_PACING_RATE. 0 sets no limit.",
-    ),
-    option(
         "lab.disk_heads",
         count(0, 64),
         "0",
@@ -590,6 +510,11 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
 ];
 
+/// The options that are there whatever the architecture.
+fn ours() -> impl Iterator<Item = &'static OptionSpec> {
+    OPTIONS.iter().chain(accept::OPTIONS)
+}
+
 /// All options: the server's, then each architecture's.
 ///
 /// Drivers may take the same options, which are listed once.
@@ -602,7 +527,7 @@ pub fn all() -> impl Iterator<Item = &'static OptionSpec> {
         };
         architecture.driver.options.iter().filter(move |spec| !listed(spec))
     });
-    OPTIONS.iter().chain(theirs)
+    ours().chain(theirs)
 }
 
 /// Looks an option up by its full name.
@@ -709,7 +634,7 @@ mod tests {
             assert!(spec.long.is_empty() || spec.long.ends_with('.'), "{}", spec.key);
             let section = section(spec.key);
             let known = SECTIONS.iter().any(|known| known.name == section);
-            let ours = OPTIONS.iter().any(|ours| std::ptr::eq(ours, spec));
+            let ours = ours().any(|ours| std::ptr::eq(ours, spec));
             assert_eq!(known, ours, "{}", spec.key);
         }
         keys.sort_unstable();

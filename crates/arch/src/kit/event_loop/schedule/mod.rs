@@ -203,16 +203,22 @@ const NAMED: [(u32, [bool; 4]); 7] = [
     (0, [true, true, true, true]),     // CM
 ];
 
+/// Events of a round for each accept beyond the first, and what the dice for that begin with.
+const EVENTS_EACH: [u32; 3] = [0, 2, 16];
+const EVENTS_STREAM: u64 = 0x6576_656e_7473;
+
 /// These, and what is between them: seeds take turns.
 const STRATEGIES: u64 = NAMED.len() as u64 + 1;
 
 /// The strategy of a seed, in the circumstances that the dice make.
 fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
+    let mut of_events = Dice::new(seed ^ EVENTS_STREAM);
     let any = (u32::try_from(dice.below(4)).unwrap(), [(); 4].map(|()| dice.once_in(2)));
     let named = usize::try_from(seed % STRATEGIES).ok().and_then(|at| NAMED.get(at));
     let (count, [eager_read, eager_write, full_read, on_close]) = *named.unwrap_or(&any);
     let accepts = AcceptRules {
         count,
+        events_per_accept: EVENTS_EACH[of_events.below(EVENTS_EACH.len())],
         eager_read,
         on_close,
         when_full: [WhenFull::Pause, WhenFull::KeepPolling, WhenFull::CloseIdle][dice.below(3)],

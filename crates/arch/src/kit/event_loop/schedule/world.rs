@@ -97,6 +97,8 @@ struct Side {
     there: bool,
     /// Events of listeners that it was told of when its wait ended.
     notified: u64,
+    /// Events of any kind.
+    events: u64,
     /// Its wait ended because of what was truly there, or because it wanted no wait.
     pushed: bool,
     /// What had changed by then.
@@ -213,6 +215,7 @@ impl<'a> World<'a> {
             listeners: listeners as u64,
             there: true,
             notified: 0,
+            events: 0,
             pushed: false,
             changes: 0,
             same: 0,
@@ -399,7 +402,7 @@ impl<'a> World<'a> {
         self.sums.waits += 1;
         let slot = self.arena.slot(me);
         let side = &self.sides[me];
-        let AcceptRules { count, connections_max, .. } = side.rules;
+        let AcceptRules { count, events_per_accept, connections_max, .. } = side.rules;
         let most = connections_max as u64;
         let open = self.open(me).max(slot.get(Counter::ConnectionsOpenMax));
         self.must(open <= most, || format!("{open} connections, and {most} may be open"));
@@ -407,11 +410,14 @@ impl<'a> World<'a> {
         let accepted = marks[0] - side.marks[0];
         let on_close = slot.get(Counter::AcceptOnClose);
         let runs = side.notified + (on_close - side.accepts_on_close) * side.listeners;
-        let may = if count == 0 { u64::MAX } else { runs * u64::from(count) };
+        let share =
+            side.events.checked_div(events_per_accept.into()).map_or(u64::MAX, |more| more + 1);
+        let each = if count == 0 { share } else { share.min(count.into()) };
+        let may = runs.saturating_mul(each);
         let runs_free = side.ran && self.phase() == Phase::Run;
         let drained = self.phase() == Phase::Drain;
         self.must(drained || accepted <= may && (runs > 0 || accepted == 0), || {
-            format!("{accepted} accepted after {runs} notifications of {count} each")
+            format!("{accepted} accepted after {runs} notifications of {each} each")
         });
         let calls = slot.get(Counter::AcceptCalls);
         let paused = side.paused_until > self.now / MS && runs_free;
@@ -441,15 +447,22 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The wait of loop `me` ends, with so many notifications of its listeners.
-    pub(super) fn enter_round(&mut self, me: usize, notified: u64, pushed: bool, timed_out: bool) {
+    /// The wait of loop `me` ends, with so many notifications of its listeners among its events.
+    pub(super) fn enter_round(
+        &mut self,
+        me: usize,
+        (notified, events): (u64, u64),
+        pushed: bool,
+        timed_out: bool,
+    ) {
         if self.phase() == Phase::Run && self.dice.once_in(40) {
             let accidents = [Errno::MFILE, Errno::NFILE, Errno::CONNABORTED, Errno::NOBUFS];
             hook::fail_next_accept(accidents[self.dice.below(4)].raw_os_error());
         }
         let (changes, ran) = (self.changes, self.phase() == Phase::Run);
         let side = &mut self.sides[me];
-        (side.notified, side.pushed, side.changes, side.ran) = (notified, pushed, changes, ran);
+        (side.notified, side.events) = (notified, events);
+        (side.pushed, side.changes, side.ran) = (pushed, changes, ran);
         side.timed_out += u64::from(timed_out);
     }
 
