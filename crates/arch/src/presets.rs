@@ -46,9 +46,9 @@ pub struct Architecture {
 
 /// A replica: by default it does what the server of its paper did and no more, also in what is not
 /// an axis. Neither [H]'s server nor [E]'s and [S]'s looks at a file again once it is cached,
-/// forgets one for which there is room, or looks for precompressed siblings; and each accepts as many
-/// as its strategy says, whatever else there is to do. The other rows are
-/// architectures: what is best for those who use them is their default.
+/// forgets one for which there is room, or looks for precompressed siblings; and each accepts as
+/// many as its strategy says, whatever else there is to do. The other rows are architectures: what
+/// is best for those who use them is their default.
 macro_rules! replica {
     ($($key:literal = $value:expr),* $(,)?) => {
         &[

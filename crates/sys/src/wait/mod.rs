@@ -110,10 +110,10 @@ pub trait Poller: fmt::Debug {
     /// It is not being watched.
     fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Stops watching a descriptor that is about to be closed. Where a call can be spared by leaving
-    /// that to the kernel, it is: epoll forgets an open file when the last descriptor of it is
-    /// closed. While another process has one (a child that was forked a moment ago and has not
-    /// closed it yet) its events may still come, so their key must not name anybody else by then.
+    /// Stops watching a descriptor that is about to be closed, without a call where the kernel does
+    /// so by itself: epoll forgets an open file when its last descriptor is closed. While another
+    /// process has one (a child that was forked a moment ago and has not closed it yet) its events
+    /// may still come, so their key must not name anybody else by then.
     fn forget(&mut self, fd: BorrowedFd<'_>) {
         let _ = self.remove(fd);
     }
