@@ -24,20 +24,20 @@ pub(crate) enum Lab {
     /// List the experiments that come with the program, or print the file of one.
     #[command(after_help = "Example: regatta lab list template-site > mine.toml")]
     List {
-        /// Print this one's file, to be changed and run.
+        /// Print the file of this experiment, to change it and run that.
         name: Option<String>,
         /// Print a JSON array.
         #[arg(long, conflicts_with = "name")]
         json: bool,
     },
-    /// Run an experiment, or go on with one that was interrupted.
+    /// Run an experiment, or continue one that was interrupted.
     #[command(after_help = "Example: regatta lab run quick --out ./first")]
     Run(Run),
     /// Find the best settings for the files of a directory on this machine: architectures and
-    /// options are raced, and a configuration file is printed, or "keep the default".
+    /// options are raced against each other; prints a configuration file, or "keep the default".
     #[command(after_help = BEST_HELP)]
     Best(Box<Best>),
-    /// Write the report of a run, whole or interrupted: a page, Markdown, CSV, JSON.
+    /// Write the report of a run, finished or interrupted: a page, Markdown, CSV, JSON.
     #[command(after_help = "Example: regatta lab report ./first")]
     Report {
         /// The run's directory.
@@ -46,24 +46,24 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
-    /// Find the flame graph of an arm that was profiled, or draw how two arms differ.
+    /// Show the flame graph of a profiled arm, or draw the difference between two arms.
     #[command(after_help = "Example: regatta lab flame ./first sped symped-2")]
     Flame {
         /// The run's directory.
         run: PathBuf,
-        /// None: which there are. One: its graph. Two: what the second does more or less of.
+        /// Without any, list the arms; with one, its graph; with two, how the second differs.
         #[arg(num_args = 0..=2)]
         arms: Vec<String>,
         /// Print a JSON object with the graph's path, or an array of all arms.
         #[arg(long)]
         json: bool,
     },
-    /// Say what differs between two runs.
+    /// Show the differences between two runs.
     #[command(after_help = "Example: regatta lab compare ./before ./after")]
     Compare {
         /// The run to compare with.
         before: PathBuf,
-        /// The run that is compared.
+        /// The run to compare with the first.
         after: PathBuf,
         /// Print a JSON object.
         #[arg(long)]
@@ -80,13 +80,13 @@ const BEST_HELP: &str = "Example: regatta lab best ./public --budget 20m > regat
 pub(crate) struct Best {
     /// The directory whose files are to be served.
     site: PathBuf,
-    /// How long it may take.
+    /// The most time that it may take.
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = parse_time)]
     budget: Duration,
-    /// A service level: trials that break it count half.
+    /// A service level: trials that miss it count half.
     #[arg(long, value_name = "p99<50ms,errors<0.1%")]
     slo: Option<String>,
-    /// An access log that says what is asked for, and how often.
+    /// An access log, from which the load takes the requested files and their frequency.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// A file whose [environment] the servers run in (docs/lab.md): a limit on memory, a disk.
@@ -95,52 +95,52 @@ pub(crate) struct Best {
     /// Cross options instead of racing: processes, cache, helpers, or a file with [matrix].
     #[arg(long, value_name = "NAME|FILE")]
     matrix: Option<String>,
-    /// Connections of the load, each of which waits for its replies.
+    /// Connections of the load; each waits for a reply before its next request.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
     /// Requests on each connection; 0: no limit.
     #[arg(long, default_value_t = 10)]
     requests_per_connection: u32,
-    /// The server's processors, such as 0-3; half of them.
+    /// The server's processors, such as 0-3; by default half of all.
     #[arg(long, value_name = "LIST")]
     server_cpus: Option<String>,
-    /// The load's processors; the other half.
+    /// The load's processors; by default the other half.
     #[arg(long, value_name = "LIST")]
     client_cpus: Option<String>,
-    /// The number that decides; good_per_s, or cpu_us_per_reply where the load generator is slower
-    /// than the server.
+    /// The metric that decides: by default good_per_s, or cpu_us_per_reply if the load generator is
+    /// slower than the server.
     #[arg(long, value_name = "NAME", value_parser = ["good_per_s", "mbit_per_s",
         "cpu_us_per_reply", "p99_ms"])]
     metric: Option<String>,
-    /// Length of a measurement; 1s, in an environment 3s.
+    /// Length of a measurement: by default 1s, in an environment 3s.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     window: Option<Duration>,
-    /// The most that other work may use of the server's processors, as a share, before a trial
+    /// The largest share of the server's processors that other programs may use; beyond it a trial
     /// does not count.
     #[arg(long, value_name = "SHARE", default_value_t = 0.25)]
     foreign_max: f64,
     /// Seed of the order and of the loads.
     #[arg(long, default_value_t = 1)]
     seed: u32,
-    /// The run's directory. One that has this race already goes on.
+    /// The run's directory. If it has this race already, the race is continued.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print a JSON object: the configuration, what it is worth, who was in the final.
+    /// Print a JSON object: the configuration, its gain, and the finalists.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The name of an experiment, or a file that holds one (docs/lab.md).
+    /// The name of an experiment, or the file of one (docs/lab.md).
     which: String,
-    /// How long it may take: minutes, the papers' scaled to this machine, or the papers' own.
+    /// The size: minutes, the papers' set-up scaled to this machine, or the papers' own sizes.
     #[arg(long, value_enum, default_value = "quick")]
     scale: Scale,
-    /// The run's directory. One that has this experiment's run already goes on.
+    /// The run's directory. If it has a run of this experiment already, that is continued.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only say what would be done, and how long it takes.
+    /// Only print what would be done, and how long it would take.
     #[arg(long)]
     plan: bool,
     /// Print the answer with every number and claim, or the plan, as a JSON object.

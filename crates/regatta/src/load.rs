@@ -15,115 +15,119 @@ use std::{
 #[command(group = clap::ArgGroup::new("model").required(true).multiple(true)
     .args(["closed", "rate", "sessions", "workload"]))]
 pub(crate) struct Load {
-    /// What to ask for: `http://HOST[:PORT][/TARGET]`.
+    /// The URL to request: `http://HOST[:PORT][/TARGET]`.
     url: String,
-    /// Further addresses of the server, to which connections go in turn; may be repeated.
+    /// Another address of the server; connections use all addresses in turn; may be repeated.
     #[arg(long, value_name = "ADDR")]
     also: Vec<SocketAddr>,
-    /// Closed model: so many connections, each of which waits for its reply and asks again.
+    /// Closed model: the number of connections; each waits for a reply before its next request.
     #[arg(long, value_name = "CONNECTIONS", conflicts_with_all = ["rate", "sessions"])]
     closed: Option<u32>,
-    /// Open model: requests per second that do not wait for each other: `R`, `FROM:TO` (a ramp
+    /// Open model: requests per second, which do not wait for replies: `R`, `FROM:TO` (a ramp
     /// over the duration), or `R@SECONDS,R@SECONDS...`.
     #[arg(long, value_name = "RATE", conflicts_with = "sessions")]
     rate: Option<String>,
-    /// Partly-open model: session logs in httperf's format, one per client; may be repeated. The
-    /// workload's without it.
+    /// Partly-open model: session logs in httperf's format, one per client; may be repeated. By
+    /// default those of the workload.
     #[arg(long, value_name = "LOG")]
     sessions: Vec<PathBuf>,
-    /// Partly-open model: sessions per second, as --rate; without it, the times that the logs give.
+    /// Partly-open model: sessions per second, as --rate; by default the times in the logs.
     #[arg(long, value_name = "RATE", conflicts_with_all = ["closed", "rate"])]
     session_rate: Option<String>,
-    /// How arrivals are spread.
+    /// How arrivals are distributed in time.
     #[arg(long, value_enum, default_value = "constant", conflicts_with = "closed")]
     arrivals: ArrivalsArg,
-    /// Connections at most, in the open model.
+    /// The most connections, in the open model.
     #[arg(long, requires = "rate")]
     connections_max: Option<u32>,
-    /// Time between a reply and the next request, where no log says; the workload's, or none.
+    /// Time between a reply and the next request, if no log has it; by default the workload's, or
+    /// none.
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "rate")]
     think: Option<Duration>,
-    /// Length of the measurement; with --count, or at the times of a log, until that is done, else
-    /// the workload's, or 10s.
+    /// Length of the measurement; by default until --count or the log is done, else the workload's,
+    /// or 10s.
     #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_time)]
     duration: Option<Duration>,
     /// Requests (or sessions) after which the load ends.
     #[arg(long)]
     count: Option<u64>,
-    /// Time before the measurement; the workload's, or none.
+    /// Time of load before the measurement; by default the workload's, or none.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     warm_up: Option<Duration>,
-    /// How long requests in flight at the end are waited for; the time-out, 5s at most.
+    /// How long to wait at the end for requests in flight; by default the time-out, but at most 5s.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     drain: Option<Duration>,
-    /// Requests after which a connection is closed, 0 for never; the workload's, or never.
+    /// Requests after which a connection is closed, 0 for never; by default the workload's, or
+    /// never.
     #[arg(long, value_name = "COUNT")]
     requests_per_connection: Option<u64>,
-    /// Closed and open: ask for what these session logs ask for, in order and again.
+    /// Closed and open model: send the requests of these session logs, in order and repeatedly.
     #[arg(long, value_name = "LOG", conflicts_with_all = ["sessions", "session_rate"])]
     requests_from: Vec<PathBuf>,
-    /// A directory that `regatta workload` made: its logs, sizes and contents, and what it says
-    /// about the load where no option does.
+    /// A directory made by `regatta workload`: its logs, sizes and contents, and defaults for the
+    /// load.
     #[arg(long, value_name = "DIR")]
     workload: Option<PathBuf>,
-    /// A field line of every request; may be repeated.
+    /// A header field for every request; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     headers: Vec<(String, String)>,
-    /// Ask with HEAD.
+    /// Send HEAD requests.
     #[arg(long)]
     head: bool,
-    /// Time-out on the wire; the workload's, or 10s.
+    /// Time-out of a request; by default the workload's, or 10s.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     timeout: Option<Duration>,
-    /// Partly-open model: added to the time-out while waiting for the first byte; none.
+    /// Partly-open model: added to the time-out while waiting for the first byte; by default none.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     #[arg(conflicts_with_all = ["closed", "rate"])]
     think_timeout: Option<Duration>,
-    /// An answer later than this after the request was due does not count as good.
+    /// A reply later than this after its request was due does not count as good.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     deadline: Option<Duration>,
-    /// Compare the bytes of every reply: off, generated, altered, hash, or a local directory; with
-    /// a workload what that knows, else off.
+    /// Compare the bytes of every reply: off, generated, altered, hash, or a local directory; by
+    /// default what the workload allows, else off.
     #[arg(long, value_name = "HOW|DIR")]
     verify: Option<String>,
-    /// How long a server may go on serving a file that changed, with --verify DIR.
+    /// How long a server may serve the old version of a changed file, with --verify DIR.
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "2s")]
     stale_after: Duration,
-    /// Idle connections that are held open meanwhile, asked once each; the workload's, or none.
+    /// Idle connections that are kept open, after one request each; by default the workload's, or
+    /// none.
     #[arg(long, value_name = "CONNECTIONS")]
     idle: Option<u32>,
-    /// Rewrite the workload's one file meanwhile: off, or literal, renamed or forced, with @TIME
-    /// between versions; the workload's, or off.
+    /// Rewrite the workload's single file during the load: off, or literal, renamed or forced, with
+    /// @TIME between versions; by default the workload's, or off.
     #[arg(long, value_name = "WAY@TIME", value_parser = offered_alter)]
     alter: Option<Alter>,
     /// Client processes.
     #[arg(long, default_value_t = 1)]
     processes: u32,
-    /// Threads of each process; 0: one per processor that is pinned to, else one.
+    /// Threads of each process; 0: one for each processor of --pin, else one.
     #[arg(long, default_value_t = 0)]
     threads: u32,
     /// Processors to pin threads to, in turn.
     #[arg(long, value_delimiter = ',')]
     pin: Vec<usize>,
-    /// Addresses that connections come from, in turn.
+    /// Source addresses of connections, used in turn.
     #[arg(long = "source")]
     sources: Vec<IpAddr>,
-    /// Take so many addresses of 127.0.0.0/8 as sources when the server is there; 0: decide.
+    /// How many addresses of 127.0.0.0/8 to use as sources if the server is there; 0: automatic.
     #[arg(long, default_value_t = 0)]
     spread: u32,
-    /// Hold this share of the processor: for a load on the server's own processor. It spins while
-    /// it has nothing to do, so that the server has exactly the rest; best with a real-time
-    /// priority (`chrt -f 1 regatta load ...`).
+    /// Use exactly this share of the processor, for a load on the server's own processor: it spins
+    /// while it has nothing to do, so that the server has the rest. Best with a real-time priority
+    /// (`chrt -f 1 regatta load ...`).
     #[arg(long, value_name = "PERCENT")]
     share: Option<u32>,
-    /// Speed at which each connection reads, bit/s, 0 for no limit; the workload's, or none.
+    /// Speed at which each connection reads, bit/s, 0 for no limit; by default the workload's, or
+    /// none.
     #[arg(long, value_name = "BIT/S")]
     line: Option<u64>,
-    /// Seed of every random stream.
+    /// Random seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The service level: pNN, max, mean with a time, errors, goodput with %, rate; not meeting it
-    /// is exit code 1.
+    /// The service level: pNN, max, mean with a time, errors, goodput with %, rate. If it is
+    /// missed, the exit code is 1.
     #[arg(long, value_name = "p99<50ms,errors<0.1%")]
     slo: Option<String>,
     /// Print the result as JSON.

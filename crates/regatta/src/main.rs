@@ -49,7 +49,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// List everything that is wrong with a configuration; start nothing.
+    /// Check a configuration and list everything that is wrong with it.
     #[command(after_help = "Example: regatta check --config /etc/regatta.toml")]
     Check {
         #[command(flatten)]
@@ -58,7 +58,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Tell what would be answered to a request, and why.
+    /// Show how a request would be answered, and why.
     #[command(after_help = "Example: regatta explain GET /docs/ -H 'accept-encoding: br' ./public")]
     Explain {
         /// The method.
@@ -76,8 +76,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Watch a running server: what its counters say, without asking it anything. They are for
-    /// root and for the user that started the server.
+    /// Show the counters of a running server, live, without a request to it. Only root and the
+    /// user that started the server may read them.
     #[command(after_help = "Example: regatta top --once --json")]
     Top {
         /// The server's process; without it, the only one that this user has started.
@@ -93,25 +93,25 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Run the bare loop: the same bytes for every request, unparsed. What servers are measured
-    /// against; not for serving anything.
+    /// Run the bare loop, the baseline of measurements: it sends the same bytes for every request,
+    /// without parsing it.
     #[command(after_help = "Example: regatta null --listen 127.0.0.1:0 --body 4096")]
     Null {
         /// The address to listen on.
         #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
         listen: String,
-        /// How many bytes to answer, from memory.
+        /// How many bytes to send, from memory.
         #[arg(long, value_name = "BYTES", default_value = "4096", conflicts_with = "file")]
         body: u64,
-        /// A file to answer, with sendfile.
+        /// A file to send, with sendfile.
         #[arg(long, value_name = "PATH")]
         file: Option<PathBuf>,
     },
-    /// Offer a load to any HTTP server, and say what became of it.
+    /// Send load to any HTTP server, and report how it did.
     #[command(after_help = "Example: regatta load http://127.0.0.1:8080/ --rate 2000 -d 30s \
                             --slo 'p99<50ms'")]
     Load(Box<load::Load>),
-    /// Run experiments: servers compared on this machine, with how sure it is.
+    /// Run experiments: compare servers on this machine, with confidence intervals.
     #[command(subcommand, after_help = "Example: regatta lab run quick")]
     Lab(lab::Lab),
     /// Make, inspect and predict workloads: file sets and session logs.

@@ -29,14 +29,14 @@ const SILENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workload {
-    /// Make a workload from a preset: files, session logs, and what they are.
+    /// Make a workload from a preset: files, session logs and a manifest.
     #[command(after_help = "Example: regatta workload new quick ./w && regatta serve ./w/root")]
     New(New),
-    /// Say what is in a workload, a directory or a log, and predict what a server will do with it.
+    /// Describe a workload, a directory or a log, and predict how a server will do with it.
     #[command(after_help = "Example: regatta workload inspect ./w --rate 2000 --connections 1000")]
     Inspect(Inspect),
-    /// Rewrite the one file of a workload, version after version, until Ctrl-C: for where the files
-    /// are, when `regatta load` runs elsewhere (with --alter off).
+    /// Rewrite the single file of a workload, version after version, until Ctrl-C. Run this where
+    /// the files are if `regatta load --alter off` runs on another machine.
     #[command(after_help = "Example: regatta workload alter ./w --way renamed@10ms -d 30s")]
     Alter(Alter),
     /// Make a workload over your own content.
@@ -49,11 +49,11 @@ pub(crate) enum Workload {
 
 #[derive(Debug, Args)]
 pub(crate) struct New {
-    /// Which preset; a name that is none lists them.
+    /// The preset; any other name lists them.
     preset: String,
     /// The directory to make.
     out: PathBuf,
-    /// Where randomness starts: the same seed makes the same bytes.
+    /// Random seed: the same seed makes the same bytes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Directories of a SPECweb99-like set.
@@ -62,7 +62,7 @@ pub(crate) struct New {
     /// SPEC's load, which gives the directories by SPEC's formula.
     #[arg(long, conflicts_with = "dirs")]
     load: Option<u64>,
-    /// Prefix of the directories; several take turns.
+    /// Prefix of the directories; several are used in turn.
     #[arg(long = "prefix")]
     prefixes: Vec<String>,
     /// Load generators, each with its own session log.
@@ -71,7 +71,7 @@ pub(crate) struct New {
     /// Requests in each log.
     #[arg(long)]
     requests: Option<u64>,
-    /// Sessions in each log at most, 0 for no bound; httperf as packaged takes 1000.
+    /// The most sessions in each log, 0 for no limit; httperf as packaged takes 1000.
     #[arg(long, default_value_t = 0)]
     sessions_max: u64,
     /// Session pattern: p10 or spec.
@@ -80,7 +80,7 @@ pub(crate) struct New {
     /// Think times: constant (the papers'), surge (Pareto and Weibull) or none.
     #[arg(long, value_parser = think)]
     think: Option<Think>,
-    /// Factor on think times.
+    /// Factor by which think times are multiplied.
     #[arg(long, allow_negative_numbers = true)]
     scale: Option<f64>,
     /// How classes are drawn.
@@ -92,7 +92,7 @@ pub(crate) struct New {
     /// Make only logs and manifest, no files.
     #[arg(long)]
     without_files: bool,
-    /// Refuse to make more bytes than this.
+    /// The most bytes to write; more is refused.
     #[arg(long, default_value_t = BYTES_MAX)]
     bytes_max: u64,
     /// Print the report as JSON.
@@ -137,7 +137,7 @@ pub(crate) struct Inspect {
     /// Mean response time, seconds.
     #[arg(long, default_value_t = 0.0)]
     response: f64,
-    /// Off time per request, seconds; the logs' own when absent.
+    /// Off time per request, seconds; by default that of the logs.
     #[arg(long)]
     off: Option<f64>,
     /// Processor time of a request, seconds.
@@ -149,13 +149,13 @@ pub(crate) struct Inspect {
     /// Blocking event loops that share processor and disk.
     #[arg(long)]
     processes: Option<u32>,
-    /// Requests in all logs; those of the logs when absent.
+    /// Requests in all logs; by default as many as the logs have.
     #[arg(long)]
     requests: Option<u64>,
-    /// Load generators; the number of logs when absent.
+    /// Load generators; by default one for each log.
     #[arg(long)]
     generators: Option<u32>,
-    /// Read every file and compare it with what it should hold.
+    /// Read every file and compare it with its expected content.
     #[arg(long)]
     check: bool,
     /// Print JSON.
@@ -167,10 +167,10 @@ pub(crate) struct Inspect {
 pub(crate) struct Alter {
     /// The directory of a workload of one file, such as 10k-altered.
     workload: PathBuf,
-    /// How: literal, renamed or forced, with @TIME between versions; as the workload says without.
+    /// How: literal, renamed or forced, with @TIME between versions; by default the workload's way.
     #[arg(long, value_name = "WAY@TIME", value_parser = way)]
     way: Option<Altered>,
-    /// How long; until Ctrl-C without.
+    /// How long; by default until Ctrl-C.
     #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_time)]
     duration: Option<Duration>,
 }
@@ -182,17 +182,17 @@ fn way(text: &str) -> Result<Altered, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct FromDir {
-    /// The directory whose files are asked for.
+    /// The directory that has the files to request.
     root: PathBuf,
     /// The directory to make.
     out: PathBuf,
-    /// Exponent of Zipf's law; 0 asks for all files alike.
+    /// Exponent of Zipf's law; 0 requests all files equally often.
     #[arg(long)]
     exponent: Option<f64>,
     /// Which files are the popular ones.
     #[arg(long)]
     ranks: Option<RanksArg>,
-    /// Where randomness starts.
+    /// Random seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Load generators, each with its own session log.
@@ -204,7 +204,7 @@ pub(crate) struct FromDir {
     /// Session pattern: p10 or spec.
     #[arg(long, value_parser = pattern)]
     pattern: Option<Pattern>,
-    /// Do not read the files for their SHA-256: replies can then be verified only where they are.
+    /// Do not compute the files' SHA-256; replies can then be verified only where the files are.
     #[arg(long)]
     without_hashes: bool,
     /// Print the report as JSON.
@@ -230,16 +230,16 @@ pub(crate) struct FromLog {
     /// Seed of the times within a second, when the log has whole seconds.
     #[arg(long)]
     seed: Option<u64>,
-    /// Distinct files kept at most.
+    /// The most distinct files.
     #[arg(long)]
     files_max: Option<usize>,
-    /// Load generators: sessions are dealt out in turn.
+    /// Load generators, among which sessions are divided in turn.
     #[arg(long, default_value_t = 1)]
     clients: u32,
     /// Do not make files with the names and sizes of the log.
     #[arg(long)]
     without_files: bool,
-    /// Refuse to make more bytes than this.
+    /// The most bytes to write; more is refused.
     #[arg(long, default_value_t = BYTES_MAX)]
     bytes_max: u64,
     /// Print the report as JSON.

@@ -192,7 +192,7 @@ fn a_worker_that_dies_is_replaced_at_once() {
     server.signal("TERM");
     let (code, said, _) = server.end();
     assert_eq!(code, Some(0));
-    let expect = format!("worker 0 (process {first}) was ended by signal 9; another in 0 ms");
+    let expect = format!("worker 0 (process {first}) was killed by signal 9; replaced in 0 ms");
     assert!(said.contains(&expect), "{said}");
 }
 
@@ -258,7 +258,7 @@ fn a_worker_that_hangs_is_killed_at_the_end() {
     server.signal("TERM");
     let (code, said, _) = server.end();
     assert_eq!(code, Some(0));
-    assert!(said.contains("worker 0 does not leave: killed"), "{said}");
+    assert!(said.contains("worker 0 did not end in time: killed"), "{said}");
     assert!(is_gone(worker));
 }
 
@@ -421,9 +421,10 @@ fn a_hostile_folder_of_logs_gains_nothing() {
     let _ = server.get();
     server.signal("TERM");
     let (_, said, _) = server.end();
-    let expect = format!("still the old file: log.access: cannot open {log} for appending: ");
+    let expect =
+        format!("still logging to the old file: log.access: cannot open {log} for appending: ");
     assert!(said.contains(&expect), "{said}");
-    assert!(said.contains("lines are dropped until SIGUSR1 comes"), "{said}");
+    assert!(said.contains("lines are dropped until SIGUSR1"), "{said}");
     assert!(untouched());
 }
 

@@ -23,13 +23,13 @@ impl Full {
         let sums = [sum(Counter::ClosedDisplaced), sum(Counter::AcceptSkippedFull)];
         let [closed, waited] = self.news(sums, now)?;
         let most: usize = env.shares.iter().map(|share| share.connections_max).sum();
-        let who = if env.shares.len() > 1 { "its part of " } else { "" };
+        let who = if env.shares.len() > 1 { "its share of " } else { "" };
         let raise = match env.settings.number("limits.connections_max") {
             0 => "the limit on descriptors (ulimit -n, LimitNOFILE=)",
             _ => "limits.connections_max",
         };
         Some(format!(
-            "it has {who}{most} connections; {closed} idle ones were closed for \
+            "it has {who}{most} connections; {closed} idle connections were closed for \
              new ones, and {waited} times new ones had to wait. Raise {raise}, or lower \
              limits.idle_ms_max"
         ))

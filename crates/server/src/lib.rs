@@ -118,7 +118,7 @@ fn proc_is_there() -> Result<(), Failure> {
     if Path::new("/proc/self/fd").exists() {
         return Ok(());
     }
-    let why = "/proc is not mounted, and serving takes it: `mount -t proc proc /proc`";
+    let why = "/proc is not mounted, and the server needs it: `mount -t proc proc /proc`";
     Err(Failure::Work(why.to_owned()))
 }
 

@@ -87,7 +87,7 @@ fn untold(said: &Said, user: Option<&User>) -> Option<Problem> {
     let worker = user.map_or_else(effective_user, |user| user.uid);
     let files = owner(said.settings.text("server.root"))?;
     (worker != 0 && worker != files).then(|| {
-        let message = "the kernel says what is in memory to the owner of the files alone";
+        let message = "the kernel tells only the owner of the files what is in memory";
         said.problem(key, message).hint("serve as that user, or as root, with --user")
     })
 }

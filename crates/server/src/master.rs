@@ -134,7 +134,9 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
     if found.user.as_ref().is_some_and(|user| user.uid == 0) {
         errors.note(
             Level::Warning,
-            format_args!("serving as root: who breaks into a worker has the machine; use --user"),
+            format_args!(
+                "serving as root: an attacker in a worker would control the machine; use --user"
+            ),
         );
     }
     simulate(&settings, &errors).map_err(|error| failed("cannot simulate a disk", error))?;
@@ -185,7 +187,7 @@ fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
 fn tell(config: &Config, errors: &ErrorLog) {
     let chosen: Vec<String> = config.chosen.iter().map(ToString::to_string).collect();
     let (name, chosen) = (config.architecture.name, chosen.join(", "));
-    errors.note(Level::Notice, format_args!("{name} begins with {chosen}"));
+    errors.note(Level::Notice, format_args!("{name} starts with {chosen}"));
     for Problem { place, message, hint } in &config.warnings {
         let hint = hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
         errors.note(Level::Warning, format_args!("{place}: {message}{hint}"));
@@ -341,7 +343,7 @@ pub(crate) fn listen_fault(address: &SocketAddr, error: &io::Error) -> String {
             format!("another process has it: `ss -ltnp sport = :{port}` shows which")
         }
         io::ErrorKind::PermissionDenied => {
-            "ports below net.ipv4.ip_unprivileged_port_start take root, or CAP_NET_BIND_SERVICE"
+            "ports below net.ipv4.ip_unprivileged_port_start need root, or CAP_NET_BIND_SERVICE"
                 .to_owned()
         }
         io::ErrorKind::AddrNotAvailable => {
@@ -366,7 +368,7 @@ impl Prepared {
     fn start(&mut self, worker: usize) -> io::Result<Child> {
         if let Err(fault) = self.access.renew() {
             let name = self.name(worker);
-            self.errors.note(Level::Warning, format_args!("{name} will not log: {fault}"));
+            self.errors.note(Level::Warning, format_args!("{name} cannot log: {fault}"));
         }
         if self.has_keeper() {
             return self.start_keeper();
@@ -619,7 +621,7 @@ impl<'a> Master<'a> {
                 | Received::Other(_) => {
                     self.note(
                         Level::Warning,
-                        format_args!("{received}: it has no meaning here, and is ignored"),
+                        format_args!("{received} has no meaning here and was ignored"),
                     );
                     continue;
                 }
@@ -643,7 +645,7 @@ impl<'a> Master<'a> {
             Order::Stop => control.stop(),
             Order::Kill(worker) => {
                 let name = self.prepared.name(worker);
-                self.note(Level::Warning, format_args!("{name} does not leave: killed"));
+                self.note(Level::Warning, format_args!("{name} did not end in time: killed"));
                 if let Some(child) = &self.children[worker] {
                     // It may have ended meanwhile.
                     let _ = child.kill(signal::Signal::Kill);
@@ -651,7 +653,10 @@ impl<'a> Master<'a> {
             }
             Order::ReopenLogs => {
                 if let Err(fault) = self.prepared.access.renew() {
-                    self.note(Level::Warning, format_args!("still the old file: {fault}"));
+                    self.note(
+                        Level::Warning,
+                        format_args!("still logging to the old file: {fault}"),
+                    );
                 }
                 self.prepared.errors.make();
                 control.reopen_logs();
@@ -682,7 +687,7 @@ impl<'a> Master<'a> {
                 let name = self.prepared.name(worker);
                 self.note(
                     Level::Error,
-                    format_args!("cannot start {name}: {error}; again in {wait} ms"),
+                    format_args!("cannot start {name}: {error}; next attempt in {wait} ms"),
                 );
             }
         }
@@ -714,19 +719,19 @@ impl<'a> Master<'a> {
             self.unswept |= shared.crew.bury(worker) == Sweep::Later;
         }
         let (how, what) = match exit {
-            Exit::Code(0) => (Gone::Left, "left".to_owned()),
+            Exit::Code(0) => (Gone::Left, "exited".to_owned()),
             Exit::Code(code @ (EXIT_CANNOT_WORK | regatta_sys::process::EXIT_UNSTARTED)) => {
                 (Gone::Failed, format!("cannot work (exit code {code})"))
             }
-            Exit::Code(code) => (Gone::Crashed, format!("left with exit code {code}")),
-            Exit::Signal(signal) => (Gone::Crashed, format!("was ended by signal {signal}")),
+            Exit::Code(code) => (Gone::Crashed, format!("exited with code {code}")),
+            Exit::Signal(signal) => (Gone::Crashed, format!("was killed by signal {signal}")),
         };
         let wait = self.staff.gone(worker, how, clock::now().tick);
         let name = self.prepared.name(worker);
         match (wait, how) {
             (Some(ms), _) => self.note(
                 Level::Error,
-                format_args!("{name} (process {pid}) {what}; another in {ms} ms"),
+                format_args!("{name} (process {pid}) {what}; replaced in {ms} ms"),
             ),
             (None, Gone::Left) => {}
             (None, Gone::Failed | Gone::Crashed) => {

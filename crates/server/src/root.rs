@@ -114,9 +114,9 @@ impl RootWatch {
             }
             scout.late = true;
             return Some(Report::Warning(format!(
-                "whoever looks what \"{}\" names waits for its disk or file server: {}",
+                "looking up \"{}\" takes long, its disk or file server does not answer: {}",
                 self.path.display(),
-                "the directory that is open is served on"
+                "the directory that is open is still served"
             )));
         }
         if !self.asked && env.root.named() == Named::Same {
@@ -126,7 +126,7 @@ impl RootWatch {
         let sent = self.send_scout(user, now);
         sent.err().and_then(|error| {
             let asked = std::mem::take(&mut self.asked);
-            self.complain(&format!("cannot look: {error}"), asked)
+            self.complain(&format!("cannot look it up: {error}"), asked)
         })
     }
 
@@ -149,7 +149,7 @@ impl RootWatch {
         let Some(found) = roots.pop() else {
             let why = match heard {
                 Ok(4) => io::Error::from_raw_os_error(i32::from_ne_bytes(errno)).to_string(),
-                _ => format!("whoever was to look ended with {exit:?}"),
+                _ => format!("the process that looked it up ended with {exit:?}"),
             };
             return self.complain(&why, asked);
         };
@@ -179,9 +179,11 @@ impl RootWatch {
         };
         let text = match (asked, changed) {
             (false, false) => return None,
-            (false, true) => format!("serving another directory by the name \"{path}\"{there}"),
+            (false, true) => format!("\"{path}\" is another directory now, which is served{there}"),
             (true, true) => {
-                format!("SIGHUP: serving another directory by the name \"{path}\"{there}; {STAY}")
+                format!(
+                    "SIGHUP: \"{path}\" is another directory now, which is served{there}; {STAY}"
+                )
             }
             (true, false) => format!("SIGHUP: serving \"{path}\"{there} as before; {STAY}"),
         };
@@ -229,7 +231,7 @@ impl RootWatch {
         self.fault = Some((why.to_owned(), says || said));
         says.then(|| {
             Report::Warning(format!(
-                "{}\"{}\": {why}: the directory that is open is served on; put one there \
+                "{}\"{}\": {why}: the directory that is open is still served; put one there \
                  that the serving user may search",
                 if asked { "SIGHUP: " } else { "" },
                 self.path.display(),

@@ -258,7 +258,7 @@ fn check_says_that_all_is_well() {
         assert!(line.is_some_and(|line| line.ends_with(')')), "{key}: {said:?}");
     }
     let server = Launch::new(&SYMPED, common()).start();
-    let begins = format!("symped begins with {}", chosen.join(", "));
+    let begins = format!("symped starts with {}", chosen.join(", "));
     // It has its own limit on descriptors.
     let until = begins.find("cache.descriptors_max=").expect("it is there");
     assert!(server.stderr().contains(&begins[..until]), "{begins}: {}", server.stderr());

@@ -236,9 +236,9 @@ pub(crate) fn a_missing_root_is_said_once(variant: &Variant) {
     let server = linked(variant, &site);
     fs::remove_file(site.beside("current")).expect("a link");
     let said = |what: &str| server.stderr().matches(what).count();
-    assert!(eventually(PATIENCE, || said("is served on") == 1), "{}", server.stderr());
+    assert!(eventually(PATIENCE, || said("is still served") == 1), "{}", server.stderr());
     std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(said("is served on"), 1, "{}", server.stderr());
+    assert_eq!(said("is still served"), 1, "{}", server.stderr());
     assert_eq!(ask(&mut server.connect(), "small.txt", "identity"), 1);
     fs::write(site.beside("current"), "no directory").expect("a file");
     server.signal(Signal::HUP);

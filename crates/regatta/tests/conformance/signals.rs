@@ -142,7 +142,7 @@ pub(crate) fn other_signals_end_nothing(variant: &Variant) {
     for signal in others {
         server.signal(signal);
     }
-    let said = "warning: SIGUSR2: it has no meaning here, and is ignored";
+    let said = "warning: SIGUSR2 has no meaning here and was ignored";
     assert!(eventually(PATIENCE, || server.stderr().contains(said)), "{}", server.stderr());
     server.connect().get("/small.txt").expect(200);
     assert!(server.exit_within(Duration::ZERO).is_none());

@@ -223,7 +223,7 @@ fn line_of_what_the_end_cuts_short(
             return (line.to_owned(), stuck.drain());
         }
         // What it said is read by a thread that may come after its end.
-        let killed = || server.stderr().contains("does not leave: killed");
+        let killed = || server.stderr().contains("did not end in time: killed");
         assert!(eventually(PATIENCE, killed), "no line: {text:?}");
     }
     panic!("five workers were killed that had 300 ms to leave");

@@ -171,11 +171,11 @@ pub(super) fn cache(
     let all = each.saturating_mul(caches);
     let warning = (all > memory).then(|| {
         let message = format!(
-            "{all_caches} of {} exceed {from}: a worker that takes so much is killed",
+            "{all_caches} of {} exceed {from}: a worker that uses so much is killed",
             show_bytes(each)
         );
         let default = show_bytes(default);
-        said.problem(CACHE_KEY, &message).hint(format!("it would be {default} if it were not set"))
+        said.problem(CACHE_KEY, &message).hint(format!("the default here is {default}"))
     });
     (None, warning)
 }
@@ -261,8 +261,8 @@ mod tests {
         assert_eq!(
             warnings,
             ["--set cache.bytes_max=64MiB: cache.bytes_max: 2 caches of 64 MiB exceed \
- memory.max 120 MiB in /g/a: a worker that takes so much is killed\n  \
-              hint: it would be 28 MiB if it were not set"]
+ memory.max 120 MiB in /g/a: a worker that uses so much is killed\n  \
+              hint: the default here is 28 MiB"]
         );
         assert_eq!(config(&sets, Some(128), None).warnings, []);
     }

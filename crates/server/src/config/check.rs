@@ -130,7 +130,7 @@ fn addresses(said: &Said, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
     for text in texts {
         match address(text) {
             Ok(address) if address.port() != 0 && addresses.contains(&address) => {
-                problems.push(said.problem(key, &format!("{address} is there twice")));
+                problems.push(said.problem(key, &format!("{address} is listed twice")));
             }
             Ok(address) => addresses.push(address),
             Err(fault) => {
@@ -182,7 +182,7 @@ pub fn address(text: &str) -> Result<SocketAddr, AddressFault> {
         return Err(fault("the port is missing", Some(format!("as in {hint}"))));
     }
     if text.contains('/') || text.starts_with("unix:") {
-        let hint = "as in 127.0.0.1:8080; it is no URL, and sockets of unix(7) are not served";
+        let hint = "as in 127.0.0.1:8080; URLs and unix sockets are not supported";
         return Err(fault("an address has a host and a port", Some(hint.to_owned())));
     }
     let Some((host, port)) = text.rsplit_once(':') else {
@@ -210,7 +210,7 @@ fn content(said: &Said, problems: &mut Vec<Problem>) {
     for name in said.settings.list("content.index") {
         if name.contains('/') || matches!(name.as_str(), "." | "..") {
             let found = said.problem("content.index", &format!("\"{name}\" is not a file name"));
-            problems.push(found.hint("it is looked for in the directory that was asked for"));
+            problems.push(found.hint("it is looked up in the requested directory"));
         }
     }
     for key in ["content.fallback", "content.not_found"] {
@@ -363,8 +363,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read_or_explained() {
-        const NO_ADDRESS: &str =
-            "as in 127.0.0.1:8080; it is no URL, and sockets of unix(7) are not served";
+        const NO_ADDRESS: &str = "as in 127.0.0.1:8080; URLs and unix sockets are not supported";
         for (text, expect) in [
             ("127.0.0.1:8080", Ok("127.0.0.1:8080")),
             ("[::1]:0", Ok("[::1]:0")),
@@ -420,7 +419,7 @@ mod tests {
         .unwrap_err();
         let starts = [
             "--set server.listen=127.0.0.1:1,127.0.0.1:1,127.0.0.1:0,127.0.0.1:0,nope: \
-             server.listen: 127.0.0.1:1 is there twice",
+             server.listen: 127.0.0.1:1 is listed twice",
             "--set server.listen=",
             "--set content.index=a/b,..: content.index: \"a/b\"",
             "--set content.index=a/b,..: content.index: \"..\"",

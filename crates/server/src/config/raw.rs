@@ -330,16 +330,16 @@ fn twice(file: FileText<'_>, table: &DeTable<'_>, again: Range<usize>) -> String
     let line = file.text[start..].lines().next().unwrap_or_default().trim();
     if line.starts_with('[') {
         let first = file.text.lines().position(|other| other.trim() == line).unwrap_or(0) + 1;
-        return format!("section {line} is there twice, first in line {first}");
+        return format!("section {line} appears twice, first in line {first}");
     }
     let mut before = Vec::new();
     keys_before(table, "", again.start, name.trim_matches(['"', '\'']), &mut before);
     match before.as_slice() {
         [(key, at)] => {
             let line = file.text[..*at].matches('\n').count() + 1;
-            format!("{key} is there twice, first in line {line}")
+            format!("{key} appears twice, first in line {line}")
         }
-        _ => format!("{name} is there twice"),
+        _ => format!("{name} appears twice"),
     }
 }
 
@@ -373,7 +373,7 @@ fn unknown(place: Place, key: &str, is_table: bool) -> Problem {
         return match nearest(key, sections.iter().copied()) {
             Some(section) => problem.hint(format!("did you mean [{section}]?")),
             None if key == "arch" || key.starts_with("arch.") => problem.hint(
-                "options of architectures stand in sections of their own; \
+                "options of architectures have sections of their own; \
                  `regatta architectures` lists them",
             ),
             None => problem.hint(format!("the sections are {}", sections.join(", "))),
@@ -504,12 +504,12 @@ when_full = \"paus\"
             assert!(found.starts_with(start), "{found}");
         }
         let twice = problems("[cache]\nenabled = true\nenabled = false\n", &[]);
-        assert_eq!(twice, ["r.toml:3:1: cache.enabled is there twice, first in line 2"]);
+        assert_eq!(twice, ["r.toml:3:1: cache.enabled appears twice, first in line 2"]);
         let section = problems("[cache]\n[log]\n[cache]\nentries_max = 1\n", &[]);
-        assert_eq!(section, ["r.toml:3:2: section [cache] is there twice, first in line 1"]);
+        assert_eq!(section, ["r.toml:3:2: section [cache] appears twice, first in line 1"]);
         let text = "[cache]\na.enabled = 1\nenabled = true\n\"enabled\" = false\n";
         let unclear = problems(text, &[]);
-        assert!(unclear.iter().any(|found| found == "r.toml:4:1: \"enabled\" is there twice"));
+        assert!(unclear.iter().any(|found| found == "r.toml:4:1: \"enabled\" appears twice"));
     }
 
     #[test]

@@ -134,7 +134,11 @@ impl ErrorLog {
         match LogFile::open(&self.destination, self.owner) {
             Ok(file) => open.file = file.map(Arc::new),
             Err(fault) => {
-                let instead = if is_own { "still the old file" } else { "standard error instead" };
+                let instead = if is_own {
+                    "still logging to the old file"
+                } else {
+                    "logging to standard error instead"
+                };
                 if !is_own {
                     let stderr = LogFile::open(&Destination::Stderr, None);
                     open.file = stderr.ok().flatten().map(Arc::new);

@@ -69,7 +69,7 @@ impl fmt::Display for LogFault {
         let Self { option, destination, fault } = self;
         write!(f, "{option}: cannot open {destination} for appending: {fault}; ")?;
         f.write_str(match fault.raw_os_error() {
-            Some(libc::ENXIO) => "it is a pipe that nobody reads: start its reader first",
+            Some(libc::ENXIO) => "it is a pipe without a reader: start the reader first",
             Some(libc::ENOENT) => "its directory must exist",
             Some(libc::EACCES | libc::EPERM) => {
                 "the server's user must be allowed to search its directory and to write to it"

@@ -141,7 +141,7 @@ impl AccessLog {
                     let fault = fault_of(destination, fault);
                     errors.note(
                         Level::Error,
-                        format_args!("lines are dropped until SIGUSR1 comes: {fault}"),
+                        format_args!("lines are dropped until SIGUSR1: {fault}"),
                     );
                     None
                 }
@@ -365,7 +365,8 @@ impl LogSink<'_> {
             }
             Err(fault) => {
                 let fault = fault_of(&self.destination, fault);
-                self.errors.note(Level::Error, format_args!("still the old file: {fault}"));
+                self.errors
+                    .note(Level::Error, format_args!("still logging to the old file: {fault}"));
             }
         }
     }
@@ -431,7 +432,7 @@ impl LogSink<'_> {
                 self.errors.note(
                     Level::Notice,
                     format_args!(
-                        "log.access: writing to {} goes well again; {dropped} lines were dropped",
+                        "log.access: writing to {} works again; {dropped} lines were dropped",
                         self.destination
                     ),
                 );

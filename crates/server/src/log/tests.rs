@@ -413,7 +413,7 @@ fn a_file_that_cannot_be_opened_anew_stays_in_use_and_is_reported() {
     sink.flush();
     assert_eq!(fs::read_to_string(moved.join("access")).unwrap().lines().count(), 1);
     let said = fs::read_to_string(folder.file("error")).unwrap();
-    assert!(said.contains("still the old file: log.access: cannot open"), "{said}");
+    assert!(said.contains("still logging to the old file: log.access: cannot open"), "{said}");
     assert_eq!(said.lines().count(), 1);
 }
 
@@ -443,7 +443,7 @@ fn a_full_disk_drops_lines_counts_them_and_is_reported_once() {
     sink.flush();
     assert_eq!(fs::read_to_string(&path).unwrap(), line(Format::Combined, &record()));
     let said = fs::read_to_string(folder.file("error")).unwrap();
-    assert!(said.ends_with("goes well again; 6 lines were dropped\n"), "{said}");
+    assert!(said.ends_with("works again; 6 lines were dropped\n"), "{said}");
 }
 
 /// A log that several units of one process write to, and its errors.
@@ -554,7 +554,7 @@ fn a_pipe_that_nobody_empties_stops_no_worker_and_tears_no_line() {
     let (path, arena) = (folder.file("pipe"), arena());
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let fault = AccessLog::open(options(&path, Format::Combined)).unwrap_err();
-    assert!(fault.to_string().contains("it is a pipe that nobody reads"), "{fault}");
+    assert!(fault.to_string().contains("it is a pipe without a reader"), "{fault}");
 
     let mut reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
     let sink = sink(&arena, &path, &folder.file("error"));
@@ -620,7 +620,7 @@ fn a_name_in_a_hostile_folder_leads_nowhere() {
     refused("dangling", "symbolic links are not followed here");
     refused("hard", "it has another name too (a hard link)");
     refused("folder", "Is a directory");
-    refused("pipe", "it is a pipe that nobody reads");
+    refused("pipe", "it is a pipe without a reader");
     refused("socket", "No such device or address");
     // The rest takes somebody else.
     let somebody = |name| std::os::unix::fs::lchown(folder.file(name), Some(4711), None);
