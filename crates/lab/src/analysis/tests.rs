@@ -60,6 +60,7 @@ pub(crate) fn made_up_at(
         versions: BTreeMap::new(),
         left_out: BTreeMap::new(),
         unit: Some(1_000.0),
+        connections_per_s: Some(1_000.0),
         machine: BTreeMap::new(),
         lacks: Vec::new(),
         lacking: Vec::new(),

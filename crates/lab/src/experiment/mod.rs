@@ -8,6 +8,7 @@ mod environment;
 mod fields;
 pub mod library;
 mod metrics;
+pub(crate) mod multiples;
 mod parse;
 pub mod plan;
 mod scale;

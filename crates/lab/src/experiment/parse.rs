@@ -1,6 +1,7 @@
 //! Reads an experiment's file.
 
 use super::fields::{At, Fields, Report, nearest, number, word};
+use super::multiples;
 use super::search::{self, Mode, Warm};
 use super::{
     Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, PROCESSORS, Problem,
@@ -215,6 +216,7 @@ fn flatten(
                 flatten(&inner, &path, rules, out);
             }
         } else if let Some(word) = word(value.get_ref()) {
+            let rules = rules.filter(|_| !multiples::is_multiple(&path, &word));
             if let Some(fault) = rules.and_then(|rules| (rules.fault)(&path, &word)) {
                 table.wrong(value, &key, &fault);
             }
@@ -257,7 +259,8 @@ fn option_faults(factor: &Factor, targets: &[Target], rules: Option<Rules>) -> V
             vec!["only the program `regatta` takes options".to_owned()]
         }
         (Some(target), Some(rules)) if target.is_ours() => {
-            factor.levels.iter().filter_map(|level| (rules.fault)(key, level)).collect()
+            let levels = factor.levels.iter().filter(|level| !multiples::is_multiple(key, level));
+            levels.filter_map(|level| (rules.fault)(key, level)).collect()
         }
         _ => Vec::new(),
     }
@@ -548,6 +551,7 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
         complain("measure.stalls takes measure.counters".to_owned());
     }
     phases(experiment).into_iter().for_each(&complain);
+    multiples::fault(experiment).into_iter().for_each(&complain);
     if experiment.measure.mode == Mode::Knee {
         if experiment.workload.slo.is_none() {
             complain("a saturation search needs workload.slo, such as \"p99<50ms\"".to_owned());

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const GOOD: &str = r#"
+pub(super) const GOOD: &str = r#"
 [experiment]
 name = "accept"
 question = "Which accept strategy peaks highest?"

@@ -2,6 +2,7 @@
 //! anything runs.
 
 use crate::experiment::claim_index::CLAIMS;
+use crate::experiment::multiples;
 use crate::experiment::plan::cells;
 use crate::experiment::{Experiment, Loop, Rules};
 use crate::programs;
@@ -135,6 +136,7 @@ pub(crate) fn refused(experiment: &Experiment, rules: Rules) -> Vec<String> {
         let Some(target) = target.filter(|target| target.is_ours()) else { continue };
         let mut options = target.config.clone();
         options.extend(cell.options());
+        multiples::resolve(&mut options, None);
         let network = experiment.environment.at(&cell.levels).network;
         let listen = environments::addresses(network.map_or(1, |network| network.addresses));
         let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();

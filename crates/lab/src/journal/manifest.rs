@@ -33,6 +33,9 @@ pub struct Manifest {
     pub left_out: BTreeMap<String, String>,
     /// The calibrated rate, requests per second.
     pub unit: Option<f64>,
+    /// Connections that are opened in a second at that rate.
+    #[serde(default)]
+    pub connections_per_s: Option<f64>,
     /// Machine and settings, by name.
     pub machine: BTreeMap<String, String>,
     /// What the experiment asks for and this machine does not allow.
@@ -102,6 +105,7 @@ impl Manifest {
             versions,
             left_out,
             unit: None,
+            connections_per_s: None,
             machine: machine(),
             lacks: impossible(experiment, &lacking),
             lacking,

@@ -5,6 +5,7 @@ use super::figures::{Figure, Section, Setting, name};
 use super::overload::points;
 use crate::analysis::CellSummary;
 use crate::experiment::Program;
+use crate::experiment::multiples;
 use crate::units::{show, words};
 use serde_json::{Value, json};
 
@@ -34,6 +35,10 @@ impl Report<'_> {
         let unit = self.run.manifest.unit.map_or(String::new(), |unit| {
             format!(" 1x is {} a second, the calibrated rate.", show(unit))
         });
+        let per_s = self.run.manifest.connections_per_s;
+        let set = per_s.map(|per_s| multiples::told(&self.run.experiment, per_s));
+        let set = set.filter(|set| !set.is_empty());
+        let unit = unit + &set.map_or(String::new(), |set| format!(" So {set}."));
         let client = match ceiling {
             Some(most) => format!(
                 " The client's ceiling, {} a second, is what it gets from a server that does next \

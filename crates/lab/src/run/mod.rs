@@ -105,6 +105,7 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
             Err(why) => return Err(why),
         };
         run.manifest.unit = bench.unit;
+        run.manifest.connections_per_s = bench.connections_per_s();
         run.save_manifest()?;
     }
     let mut ended = match experiment.measure.mode {

@@ -8,6 +8,7 @@ mod warm_up;
 pub(crate) use numbers::metrics;
 
 use crate::env::{self, Glance};
+use crate::experiment::multiples;
 use crate::experiment::plan::Planned;
 use crate::experiment::{Experiment, Guards, Loop, Measure, Program, Target, Warm};
 use crate::group::INTERRUPTED;
@@ -316,10 +317,21 @@ impl Bench<'_> {
         })
     }
 
-    fn target(&self, cell: &Cell) -> Result<(&Target, BTreeMap<String, String>), String> {
+    /// Connections that the load opens in a second at the calibrated rate, if they have an end.
+    pub(crate) fn connections_per_s(&self) -> Option<f64> {
+        let each = multiples::requests_per_connection(self.experiment, self.requests_per_session);
+        Some(self.unit? / each?)
+    }
+
+    /// The target of a cell, and what the cell's levels set, with numbers for multiples.
+    fn target(&self, cell: &Cell) -> Result<(Target, BTreeMap<String, String>), String> {
         let all = &self.experiment.targets;
         let target = all.iter().find(|target| target.name == cell.target);
-        Ok((target.ok_or("no such target")?, cell.options()))
+        let (mut target, mut options) = (target.ok_or("no such target")?.clone(), cell.options());
+        let unit = self.connections_per_s();
+        multiples::resolve(&mut target.config, unit);
+        multiples::resolve(&mut options, unit);
+        Ok((target, options))
     }
 
     fn measure(
@@ -339,7 +351,7 @@ impl Bench<'_> {
         let room = self.rooms.enter(cell)?;
         let place = Place { room: &room, scratch: &self.scratch, regatta: self.regatta, machine };
         let killed = room.out_of_memory();
-        let server = servers::start(target, &options, &place, self.stop)?;
+        let server = servers::start(&target, &options, &place, self.stop)?;
         let mut words = self.words(&server.url(), asked, target.program != Program::Null);
         words.extend(server.also());
         let apart_before = cores::between(machine);
@@ -476,8 +488,11 @@ mod tests {
             ("partly-open", "\"1.5x\"", "150.000"),
             ("partly-open", "40", "40.000"),
         ] {
+            // Of sessions: they are what opens connections.
+            let few = if model == "partly-open" { "\"0.5x\"" } else { "128" };
             let text = format!(
                 "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+                 targets.a.config.limits.connections_max = {few}\n\
                  targets.a.program = \"regatta\"\ncalibrate.target = \"a\"\n\
                  workload = {{ preset = \"smoke\", loop = \"{model}\" }}\n\
                  factors.\"workload.rate\" = [{level}]\n"
@@ -496,6 +511,9 @@ mod tests {
             };
             let asked = bench.asked(&cells(&experiment)[0], 1).unwrap();
             assert_eq!(asked.rate, rate);
+            let (target, _) = bench.target(&cells(&experiment)[0]).unwrap();
+            let expect = if model == "partly-open" { "50" } else { "128" };
+            assert_eq!(target.config["limits.connections_max"], expect);
             // Connections that calibrate for sessions last as long as those.
             let closed = super::Asked { model: crate::experiment::Loop::Closed, ..asked.clone() };
             let requests = |asked| {
