@@ -40,6 +40,10 @@ pub struct ListenSpec {
     pub pacing_rate: u64,
     /// Send small segments at once (`TCP_NODELAY`).
     pub nodelay: bool,
+    /// The listener blocks: `accept` waits for at most so long before it fails with `WouldBlock`,
+    /// and so does each call on a connection that blocks, unless [`set_timeouts`] says otherwise
+    /// (`SO_RCVTIMEO`, `SO_SNDTIMEO`). `None`: it does not block.
+    pub wait_max: Option<Duration>,
 }
 
 impl ListenSpec {
@@ -55,11 +59,12 @@ impl ListenSpec {
             send_buffer_bytes: 0,
             pacing_rate: 0,
             nodelay: true,
+            wait_max: None,
         }
     }
 }
 
-/// A non-blocking listening socket.
+/// A listening socket.
 ///
 /// # Errors
 /// The address is in use, not ours, or not permitted; or an option is refused.
@@ -100,7 +105,10 @@ impl AsFd for Connection {
 
 fn bound(spec: &ListenSpec) -> io::Result<OwnedFd> {
     let family = if spec.addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let flags = match spec.wait_max {
+        None => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        Some(_) => SocketFlags::CLOEXEC,
+    };
     let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if spec.reuse_port {
@@ -128,7 +136,10 @@ fn set_inherited(fd: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
     if spec.pacing_rate > 0 {
         set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &spec.pacing_rate)?;
     }
-    Ok(())
+    match spec.wait_max {
+        None => Ok(()),
+        wait_max => set_timeouts(fd, wait_max, wait_max),
+    }
 }
 
 /// Has the kernel choose among the sockets of a port by the processor that handles a connection's
@@ -196,6 +207,8 @@ pub fn accept(listener: BorrowedFd<'_>, mode: Mode) -> io::Result<(Connection, S
 pub enum AcceptFault {
     /// Nobody is waiting.
     WouldBlock,
+    /// The socket does not listen any more: somebody has called [`stop_listening`].
+    Closed,
     /// That connection was gone before it was accepted; try the next one (accept(2)).
     Aborted,
     /// No descriptors or memory left: the connection stays in the queue, so stop accepting for a
@@ -211,6 +224,7 @@ pub fn accept_fault(error: &io::Error) -> AcceptFault {
     let errno = error.raw_os_error().unwrap_or(0);
     match errno {
         libc::EAGAIN => AcceptFault::WouldBlock,
+        libc::EINVAL => AcceptFault::Closed,
         libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => AcceptFault::Exhausted,
         libc::ECONNABORTED
         | libc::EPERM
@@ -266,6 +280,14 @@ pub fn set_timeouts(
         sockopt::set_socket_timeout(fd, of, time)?;
     }
     Ok(())
+}
+
+/// How long `accept` on a listener waits: [`ListenSpec::wait_max`].
+///
+/// # Errors
+/// None that a valid socket could have.
+pub fn wait_max(listener: BorrowedFd<'_>) -> io::Result<Option<Duration>> {
+    Ok(sockopt::socket_timeout(listener, sockopt::Timeout::Recv)?)
 }
 
 /// Sends nothing more: the peer sees the end of our stream (RFC 9112 §9.6).

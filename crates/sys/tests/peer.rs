@@ -11,7 +11,7 @@ use regatta_sys::{
     recv_now, send, send_last, send_more, send_range,
     socket::{
         AcceptFault, Connection, ListenSpec, Mode, accept, accept_fault, listen, local_addr,
-        prepare, queued_bytes, set_mode, set_timeouts, shutdown_write,
+        prepare, queued_bytes, set_mode, set_timeouts, shutdown_write, stop_listening, wait_max,
     },
 };
 use rustix::net::sockopt;
@@ -175,9 +175,38 @@ fn a_deferred_connection_is_offered_with_its_first_bytes() {
 }
 
 #[test]
+fn a_listener_that_blocks_waits_in_steps_as_do_its_connections_until_it_is_closed() {
+    let step = Duration::from_millis(60);
+    let listener = listen(&ListenSpec { wait_max: Some(step), ..local() }).unwrap();
+    assert!(wait_max(listener.as_fd()).unwrap().is_some_and(|max| max >= step));
+    assert_eq!(wait_max(listen(&local()).unwrap().as_fd()).unwrap(), None);
+    let since = Instant::now();
+    let error = accept(listener.as_fd(), Mode::Blocking).unwrap_err();
+    assert_eq!(accept_fault(&error), AcceptFault::WouldBlock);
+    let _client = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+    let (fd, _) = accept(listener.as_fd(), Mode::Blocking).unwrap();
+    assert_eq!(recv(fd.as_fd(), &mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert!(since.elapsed() >= 2 * step);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            loop {
+                let error = accept(listener.as_fd(), Mode::Blocking).unwrap_err();
+                match accept_fault(&error) {
+                    AcceptFault::WouldBlock => {}
+                    fault => break fault,
+                }
+            }
+        });
+        stop_listening(listener.as_fd()).unwrap();
+        assert_eq!(waits.join().unwrap(), AcceptFault::Closed);
+    });
+}
+
+#[test]
 fn what_failed_accepts_mean() {
     let rows = [
         (libc::EAGAIN, AcceptFault::WouldBlock),
+        (libc::EINVAL, AcceptFault::Closed),
         (libc::ECONNABORTED, AcceptFault::Aborted),
         (libc::ENETUNREACH, AcceptFault::Aborted),
         (libc::EMFILE, AcceptFault::Exhausted),

@@ -1,6 +1,7 @@
 //! The ways to execute operations. An architecture is one of these plus a topology.
 pub mod ledger;
 pub mod perform;
+pub mod serve;
 pub mod step;
 
 use regatta_origin::{Cx, Link};

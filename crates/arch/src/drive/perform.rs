@@ -55,7 +55,7 @@ pub fn accept(
     tally.add(
         match accepted {
             Ok(_) => Counter::AcceptOk,
-            Err(AcceptFault::WouldBlock) => Counter::AcceptWouldBlock,
+            Err(AcceptFault::WouldBlock | AcceptFault::Closed) => Counter::AcceptWouldBlock,
             Err(AcceptFault::Exhausted) => Counter::AcceptEmfilePauses,
             Err(AcceptFault::Aborted | AcceptFault::Other(_)) => Counter::AcceptFaults,
         },
@@ -71,8 +71,25 @@ pub fn accept(
 /// Nothing is there, or the connection failed.
 #[inline]
 pub fn recv(socket: &Connection, buffer: &mut [u8], tally: Tally<'_>) -> Result<usize, Failure> {
+    received(regatta_sys::recv_now(socket.as_fd(), buffer), tally)
+}
+
+/// Receives into `buffer` from a socket that blocks: waits for as long as that allows.
+///
+/// # Errors
+/// Nothing has come, or the connection failed.
+pub fn recv_waiting(
+    socket: &Connection,
+    buffer: &mut [u8],
+    tally: Tally<'_>,
+) -> Result<usize, Failure> {
+    received(regatta_sys::recv(socket.as_fd(), buffer), tally)
+}
+
+#[inline]
+fn received(result: io::Result<usize>, tally: Tally<'_>) -> Result<usize, Failure> {
     tally.add(Counter::RecvCalls, 1);
-    match regatta_sys::recv_now(socket.as_fd(), buffer) {
+    match result {
         Ok(n) => {
             tally.add(Counter::RecvBytes, n as u64);
             Ok(n)

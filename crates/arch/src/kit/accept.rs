@@ -253,7 +253,7 @@ impl<'a> Acceptor<'a> {
         loop {
             match perform::accept(&self.listeners[at], self.rules.mode, tally) {
                 Ok(accepted) => return Ok(accepted),
-                Err(AcceptFault::WouldBlock) => return Err(Ended::Drained),
+                Err(AcceptFault::WouldBlock | AcceptFault::Closed) => return Err(Ended::Drained),
                 // The peer gave up while it was in the queue: the next may not have.
                 Err(AcceptFault::Aborted) => {}
                 Err(AcceptFault::Exhausted | AcceptFault::Other(_)) => {

@@ -11,6 +11,8 @@ pub struct Slab<T> {
     chunks: Vec<Box<[Place<T>]>>,
     free: Vec<u32>,
     len: usize,
+    /// As many are expected.
+    most: usize,
 }
 
 #[derive(Debug)]
@@ -21,13 +23,19 @@ struct Place<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
+        Self::expecting(usize::MAX)
     }
 }
 
 impl<T> Slab<T> {
     /// What a slot takes, bytes, with its generation and its place among those that are free.
     pub const SLOT_BYTES: usize = size_of::<Place<T>>() + size_of::<u32>();
+
+    /// No slots yet; it takes memory for `most` at first, and for more if they come.
+    #[must_use]
+    pub const fn expecting(most: usize) -> Self {
+        Self { chunks: Vec::new(), free: Vec::new(), len: 0, most }
+    }
 
     /// Slots in use.
     #[must_use]
@@ -77,15 +85,17 @@ impl<T> Slab<T> {
     /// The keys of all slots in use, in no particular order.
     #[must_use]
     pub fn keys(&self) -> Vec<u64> {
-        let places = self.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0u32..);
+        let chunks = self.chunks.iter().zip((0u32..).step_by(CHUNK));
+        let places = chunks.flat_map(|(chunk, start)| chunk.iter().zip(start..));
         places.filter(|(p, _)| p.slot.is_some()).map(|(p, at)| key(p.generation, at)).collect()
     }
 
     fn grow(&mut self) -> u32 {
         let start = u32::try_from(self.chunks.len() * CHUNK).expect("fewer than 2^32 places");
-        self.chunks.push((0..CHUNK).map(|_| Place { generation: 0, slot: None }).collect());
-        let last = start + u32::try_from(CHUNK).expect("small") - 1;
-        self.free.extend((start + 1..=last).rev());
+        let len = self.most.saturating_sub(self.len).clamp(1, CHUNK);
+        self.chunks.push((0..len).map(|_| Place { generation: 0, slot: None }).collect());
+        let end = start + u32::try_from(len).expect("small");
+        self.free.extend((start + 1..end).rev());
         start
     }
 }
@@ -111,7 +121,9 @@ mod tests {
     fn random_schedules_find_what_is_there_and_nothing_else() {
         for seed in 0..SEEDS {
             let mut dice = Dice::new(seed);
-            let (mut slab, mut there, mut gone) = (Slab::default(), HashMap::new(), Vec::new());
+            let most = if seed % 2 == 0 { usize::MAX } else { usize::try_from(seed).unwrap() };
+            let mut slab = Slab::expecting(most);
+            let (mut there, mut gone) = (HashMap::new(), Vec::new());
             for step in 0..400 {
                 let keys: Vec<u64> = there.keys().copied().collect();
                 match keys.get(dice.below(keys.len() + 1)) {
@@ -154,5 +166,20 @@ mod tests {
         assert_eq!(slab.get_mut(keys[300]), None);
         assert_eq!(slab.keys().len(), 1000);
         assert_eq!(slab.get_mut(u64::MAX), None);
+    }
+
+    #[test]
+    fn few_that_are_expected_take_little_memory_and_more_have_room() {
+        let mut slab = Slab::expecting(3);
+        let mut keys: Vec<u64> = (0..3).map(|n| slab.insert(n)).collect();
+        assert_eq!(slab.chunks.iter().map(|chunk| chunk.len()).sum::<usize>(), 3);
+        keys.extend((3..6).map(|n| slab.insert(n)));
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(slab.get_mut(*key), Some(&mut n.clone()));
+        }
+        let mut all = slab.keys();
+        all.sort_unstable();
+        keys.sort_unstable();
+        assert_eq!(all, keys);
     }
 }

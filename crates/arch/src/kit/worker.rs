@@ -138,7 +138,7 @@ impl<'a, S> Worker<'a, S> {
     /// A worker without connections.
     pub fn new(acceptor: Acceptor<'a>, around: Surroundings<'a>) -> Self {
         Self {
-            slots: Slab::default(),
+            slots: Slab::expecting(acceptor.rules.connections_max),
             desk: Desk::new(acceptor, around),
             fired: VecDeque::with_capacity(EXPIRIES_MAX),
             expiries: 0,
@@ -187,12 +187,31 @@ impl<'a, S> Worker<'a, S> {
     }
 
     fn timeout(&self) -> Duration {
-        let Self { desk, sweep_on, .. } = self;
-        let leave = desk.acceptor.draining.then(|| Tick(desk.around.control.drain_deadline_ms()));
-        let due = desk.next_timer().into_iter().chain(desk.acceptor.paused_until);
-        let due = due.chain(leave).chain(*sweep_on).min();
-        let ms = due.map_or(WAIT_MS_MAX, |due| due.since(desk.now.tick) + 1).min(WAIT_MS_MAX);
-        Duration::from_millis(ms)
+        let most = Duration::from_millis(WAIT_MS_MAX);
+        match self.sweep_on {
+            Some(on) => self.patience(most).min(self.until(on)),
+            None => self.patience(most),
+        }
+    }
+
+    /// How long a thread may wait for the one connection that it serves, or for another: until a
+    /// deadline, the end of a pause or that of the drain, and no longer than `most`.
+    pub fn patience(&self, most: Duration) -> Duration {
+        let Desk { acceptor, around, .. } = &self.desk;
+        let leave = acceptor.draining.then(|| Tick(around.control.drain_deadline_ms()));
+        let due = self.desk.next_timer().into_iter().chain(acceptor.paused_until).chain(leave);
+        due.min().map_or(most, |due| most.min(self.until(due)))
+    }
+
+    fn until(&self, due: Tick) -> Duration {
+        Duration::from_millis(due.since(self.desk.now.tick).saturating_add(1))
+    }
+
+    /// Looks at the time after a call that may have waited. True if the root is another from now
+    /// on, as after [`Worker::end_wait`].
+    pub fn look(&mut self) -> bool {
+        self.desk.look();
+        self.renew_root()
     }
 
     /// Takes the new root if the master has sent one, and forgets all that is known of the old one.
@@ -270,6 +289,7 @@ impl<'a, S> Worker<'a, S> {
         for key in &keys {
             if let Some(slot) = self.slots.get_mut(*key) {
                 slot.conn.drain(self.desk.now, &self.desk.around.cx);
+                self.desk.file(*key, slot);
             }
         }
         keys

@@ -184,8 +184,8 @@ impl<'a> Desk<'a> {
         end
     }
 
-    /// Reads the clocks after a wait, and counts that.
-    pub(super) fn begin_round(&mut self, since: u64, timeout: Duration, events: usize) {
+    /// Reads the clocks.
+    pub fn look(&mut self) {
         self.stamp = clock::nanos();
         let tick = Tick(self.stamp / 1_000_000);
         if tick.0 / DATE_MS != self.now.tick.0 / DATE_MS {
@@ -193,6 +193,11 @@ impl<'a> Desk<'a> {
             self.now.unix = clock::now().unix;
         }
         self.now.tick = tick;
+    }
+
+    /// Reads the clocks after a wait, and counts that.
+    pub(super) fn begin_round(&mut self, since: u64, timeout: Duration, events: usize) {
+        self.look();
         let tally = self.around.cx.tally;
         let (waited, events) = (self.stamp - since, events as u64);
         tally.add(Counter::WaitCalls, 1);

@@ -1,0 +1,390 @@
+//! A kernel thread a connection: a driver over `drive::serve`, and what it must keep although its
+//! threads block: right bytes, deadlines, drain, counters, and whole lines in the log.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+/// The driver.
+mod driver {
+    use regatta_arch::{
+        Env,
+        drive::{
+            perform::Below,
+            serve::{Blocking, Means, serve},
+        },
+        kit::{
+            accept::{AcceptRules, WhenFull},
+            thread_cache::ThreadCache,
+            worker::{Own, Worker},
+        },
+    };
+    use regatta_metrics::Phase;
+    use regatta_sys::{
+        socket::Mode,
+        wait::{Interest, Poll, Poller},
+    };
+    use std::{io, os::fd::AsFd, thread};
+
+    /// The stack of a thread, bytes.
+    const STACK_BYTES: usize = 128 << 10;
+    /// A turn at least this long is a stall, nanoseconds.
+    const STALL_NS: u64 = 500_000_000;
+
+    /// One process: so many threads serve a connection each. The first thread serves none: it
+    /// hears the master, takes a new root, and writes the log of those that wait.
+    pub(super) fn work(env: &Env, process: usize, threads: usize) -> Result<(), String> {
+        let cache = ThreadCache::new(&env.site.caching, env.site.seed);
+        let own = Own::unit(env, process, (0, threads + 1), None)?;
+        let failed = |error: io::Error| format!("threads: {error}");
+        thread::scope(|scope| {
+            for unit in 1..=threads {
+                let (cache, of) = (&cache, (unit, threads + 1));
+                let thread = thread::Builder::new().stack_size(STACK_BYTES);
+                let unit = move || connections(env, process, of, cache).unwrap();
+                thread.spawn_scoped(scope, unit).map_err(failed)?;
+            }
+            let worker = own.worker((&cache, None), rules(), STALL_NS);
+            hear(worker).map_err(failed)
+        })
+    }
+
+    fn rules() -> AcceptRules {
+        AcceptRules {
+            count: 1,
+            eager_read: true,
+            on_close: false,
+            when_full: WhenFull::Pause,
+            connections_max: 1,
+            mode: Mode::Blocking,
+            exclusive: false,
+            events_per_accept: 0,
+        }
+    }
+
+    /// The life of a thread that serves.
+    fn connections(
+        env: &Env,
+        process: usize,
+        of: (usize, usize),
+        cache: &ThreadCache,
+    ) -> Result<(), String> {
+        let own = Own::unit(env, process, of, None)?;
+        let mut worker: Worker<'_, Blocking> = own.worker((cache, None), rules(), STALL_NS);
+        let below = Below { root: own.root, rules: env.rules };
+        let buffer = vec![0; env.site.limits.head_bytes_max].into();
+        let mut means = Means { below, buffer, bytes_max: 256 << 10, listener: 0 };
+        serve(&mut worker, &mut means).map_err(|error| format!("thread {}: {error}", of.0))
+    }
+
+    /// The life of the first thread.
+    fn hear(mut worker: Worker<'_, ()>) -> io::Result<()> {
+        let (mut poller, mut events) = (Poll::new(), Vec::new());
+        poller.add(worker.around().bell.as_fd(), 0, Interest::READ)?;
+        loop {
+            let wait = worker.begin_wait(false);
+            poller.wait(&mut events, Some(wait.timeout))?;
+            let _same_root_for_all = worker.end_wait(wait, events.len());
+            if events.drain(..).count() > 0 {
+                worker.around().bell.clear();
+            }
+            worker.tick();
+            match worker.heed() {
+                Phase::Run => {}
+                Phase::Drain => drop(worker.drain()),
+                Phase::Stop => break,
+            }
+        }
+        // Wakes those that wait for a connection.
+        let _nobody = worker.drain();
+        Ok(())
+    }
+}
+
+use regatta_arch::{Env, layout::Share, options::Settings};
+use regatta_metrics::{Arena, Counter, Gauge, Totals};
+use regatta_origin::{ClearHttp1, Deadlines, Site};
+use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format};
+use regatta_sys::{
+    Bell, OpenRules, Root,
+    channel::Channel,
+    clock, shm,
+    socket::{ListenSpec, listen, local_addr},
+};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// How long the machine may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Files: one that the cache keeps in memory, one that is sent from its descriptor, and one of
+/// which a peer that does not read takes only a part.
+const FILES: [(&str, usize); 3] = [("small", 4096), ("large", 3 << 20), ("huge", 64 << 20)];
+/// Slots of counters, which the threads share.
+const SLOTS: usize = 3;
+
+/// A server in this process.
+struct Server {
+    env: &'static Env,
+    address: SocketAddr,
+    folder: PathBuf,
+    work: Option<JoinHandle<Result<(), String>>>,
+}
+
+impl Server {
+    /// `step`: how long a call waits.
+    fn new(name: &str, threads: usize, step: Duration, deadlines: Deadlines) -> Self {
+        let folder = format!("regatta-threads-{}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        fs::create_dir_all(folder.join("root")).unwrap();
+        for (name, bytes) in FILES {
+            fs::write(folder.join("root").join(name), body(name, bytes)).unwrap();
+        }
+        let env: &'static Env = Box::leak(Box::new(env(&folder, step, deadlines)));
+        let address = local_addr(env.sockets[0].as_fd()).unwrap();
+        let work = Some(thread::spawn(move || driver::work(env, 0, threads)));
+        Self { env, address, folder, work }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let peer = TcpStream::connect(self.address).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer
+    }
+
+    fn totals(&self) -> Totals {
+        Totals::of(self.env.arena.view().slots())
+    }
+
+    /// Waits until so many connections have been accepted.
+    fn has_accepted(&self, connections: u64) {
+        let since = Instant::now();
+        while self.totals().get(Counter::AcceptOk) < connections {
+            assert!(since.elapsed() < PATIENCE, "accepted: {connections}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Drains for so long at most; how long that took.
+    fn drain(&mut self, ms: u64) -> Duration {
+        let since = Instant::now();
+        self.env.arena.control().drain(clock::now().tick.0 + ms);
+        self.env.bells[0].ring();
+        self.work.take().unwrap().join().unwrap().unwrap();
+        since.elapsed()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.env.arena.control().stop();
+        self.env.bells[0].ring();
+        if let Some(work) = self.work.take() {
+            let _it_fails_with_the_test = work.join();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn env(folder: &Path, step: Duration, deadlines: Deadlines) -> Env {
+    let shared = Box::leak(Box::new(shm::create(Arena::words(SLOTS)).unwrap()));
+    let arena = Arena::create(shared.words(), SLOTS);
+    let errors = ErrorLog::open(Destination::Stderr, None, None).unwrap();
+    let destination = Destination::Path(folder.join("access"));
+    let (format, stall_ns) = (Format::Common, u64::MAX);
+    let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units: true };
+    let log = AccessLog::open(options).unwrap();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let spec = ListenSpec { wait_max: Some(step), ..ListenSpec::new(address) };
+    Env {
+        sockets: vec![listen(&spec).unwrap()],
+        root: Root::open(&folder.join("root")).unwrap(),
+        root_channels: vec![Channel::pair().unwrap().0],
+        rules: OpenRules::default(),
+        site: Site { deadlines, ..Site::default() },
+        links: Box::new(ClearHttp1),
+        arena,
+        bells: vec![Bell::new().unwrap()],
+        shares: vec![Share {
+            slots: 0..SLOTS,
+            listeners: 0..1,
+            connections_max: 100,
+            cpus: Vec::new(),
+        }],
+        settings: Settings::defaults([]),
+        shared: None,
+        open_log: Box::new(move |tally| {
+            Box::new(log.sink(tally, *arena.control(), errors.clone()))
+        }),
+    }
+}
+
+fn body(name: &str, bytes: usize) -> Vec<u8> {
+    let salt = name.len();
+    (0..bytes).map(|at| u8::try_from((at / 3 + salt) % 251).unwrap()).collect()
+}
+
+fn ask(peer: &mut TcpStream, name: &str) {
+    write!(peer, "GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+}
+
+fn get(peer: &mut TcpStream, file: (&str, usize)) {
+    ask(peer, file.0);
+    answer(peer, file);
+}
+
+/// Reads all of the response that has this file.
+fn answer(peer: &mut TcpStream, (name, bytes): (&str, usize)) {
+    let (mut response, mut piece) = (Vec::new(), vec![0; 64 << 10]);
+    let head = loop {
+        let n = peer.read(&mut piece).unwrap();
+        assert!(n > 0, "{name}: the end after {} bytes", response.len());
+        response.extend_from_slice(&piece[..n]);
+        let head = response.windows(4).position(|end| end == b"\r\n\r\n");
+        if let Some(head) = head.filter(|head| response.len() == head + 4 + bytes) {
+            break head + 4;
+        }
+    };
+    assert!(response.starts_with(b"HTTP/1.1 200 "));
+    assert!(response[head..] == body(name, bytes), "{name}: other bytes");
+}
+
+/// What comes until the end, and when that was.
+fn rest(peer: &mut TcpStream) -> (String, Duration) {
+    let (since, mut rest) = (Instant::now(), Vec::new());
+    // A connection that is cut off is reset.
+    let _cut_or_closed = peer.read_to_end(&mut rest);
+    (String::from_utf8_lossy(&rest).into_owned(), since.elapsed())
+}
+
+#[test]
+fn many_connections_at_once_get_the_right_bytes_and_are_counted_and_logged() {
+    const THREADS: usize = 24;
+    const CLIENTS: usize = 32;
+    const ROUNDS: usize = 20;
+    let step = Duration::from_millis(100);
+    let mut server = Server::new("bytes", THREADS, step, Deadlines::default());
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut peer = server.connect();
+                for round in 0..ROUNDS {
+                    get(&mut peer, FILES[usize::from((client + round) % 16 == 0)]);
+                }
+            });
+        }
+    });
+    server.drain(30_000);
+    let totals = server.totals();
+    let (all, clients) = ((CLIENTS * ROUNDS) as u64, CLIENTS as u64);
+    let get = |counter| totals.get(counter);
+    assert_eq!([get(Counter::Requests), get(Counter::Replies200)], [all, all]);
+    assert_eq!([get(Counter::AcceptOk), get(Counter::ConnectionsOpened)], [clients, clients]);
+    assert_eq!(get(Counter::ConnectionsClosed), clients);
+    assert_eq!(get(Counter::AcceptFaults), 0);
+    assert!(get(Counter::SendfileCalls) > 0);
+    assert_eq!(get(Counter::BytesSent), get(Counter::SendBytes) + get(Counter::SendfileBytes));
+    assert_eq!(totals.gauge(Gauge::ConnectionsOpen), 0);
+    let log = fs::read_to_string(server.folder.join("access")).unwrap();
+    let (mut lines, mut bytes) = (0, 0);
+    for line in log.lines() {
+        let rest = line.split_once("] \"GET /").unwrap().1.split_once(" HTTP/1.1\" 200 ").unwrap();
+        let file = FILES.iter().find(|(name, _)| *name == rest.0).unwrap();
+        assert_eq!(rest.1, file.1.to_string(), "{line}");
+        (lines, bytes) = (lines + 1, bytes + line.len() as u64 + 1);
+    }
+    let logged = [Counter::LogLines, Counter::LogBytes, Counter::LogDropped].map(get);
+    assert_eq!(logged, [lines, bytes, 0]);
+    assert_eq!(lines, all);
+}
+
+/// Steps are much longer than what they are cut short for.
+#[test]
+fn deadlines_are_kept_by_threads_that_block() {
+    let deadlines = Deadlines {
+        head_ms_max: 400,
+        first_request_ms_max: 500,
+        idle_ms_max: 600,
+        send_window_ms: 300,
+        linger_ms_max: 100,
+        ..Deadlines::default()
+    };
+    let server = Server::new("deadlines", 4, PATIENCE, deadlines);
+    let peers = [(); 4].map(|()| server.connect());
+    server.has_accepted(4);
+    let [mut fresh, mut head, mut idle, mut slow] = peers;
+    get(&mut idle, FILES[0]);
+    head.write_all(b"GET /small HTT").unwrap();
+    ask(&mut slow, "huge");
+    let least = |ms: u64| Duration::from_millis(ms)..PATIENCE / 2;
+    let (said, took) = rest(&mut fresh);
+    assert!(said.is_empty() && took < PATIENCE / 2, "{said} {took:?}");
+    let (said, _) = rest(&mut head);
+    assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
+    let (said, took) = rest(&mut idle);
+    assert!(said.is_empty() && took < PATIENCE / 2, "{said} {took:?}");
+    // Each thread has a connection again that is idle from now on.
+    let mut next = server.connect();
+    get(&mut next, FILES[0]);
+    let (_, took) = rest(&mut next);
+    assert!(least(500).contains(&took), "{took:?}");
+    let since = Instant::now();
+    while server.totals().get(Counter::ClosedSendDeadline) == 0 {
+        assert!(since.elapsed() < PATIENCE / 2, "who does not read is cut off");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let get = |counter| server.totals().get(counter);
+    assert_eq!([get(Counter::ClosedHeadDeadline), get(Counter::ClosedIdleDeadline)], [1, 3]);
+}
+
+#[test]
+fn a_drain_ends_in_time_while_threads_block() {
+    let step = Duration::from_millis(200);
+    let deadlines = Deadlines { drain_idle_ms: 100, ..Deadlines::default() };
+    let mut server = Server::new("drain", 6, step, deadlines);
+    let (mut idle, mut large) = (server.connect(), server.connect());
+    get(&mut idle, FILES[0]);
+    ask(&mut large, "large");
+    // Two wait for a connection, two for the rest of a head.
+    let mut heads = [(); 2].map(|()| server.connect());
+    heads.iter_mut().for_each(|peer| peer.write_all(b"GET /small HTTP/1.1\r\n").unwrap());
+    server.has_accepted(4);
+    let finish = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        heads[0].write_all(b"Host: a\r\n\r\n").unwrap();
+        (rest(&mut heads[0]).0, rest(&mut large).0.len(), rest(&mut idle).0, heads)
+    });
+    let took = server.drain(3_000);
+    let (said, bytes, idle, _) = finish.join().unwrap();
+    assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("onnection: close"), "{said}");
+    assert!(bytes > FILES[1].1, "{bytes}");
+    assert!(idle.is_empty());
+    // The other head never comes.
+    assert!((Duration::from_millis(2_900)..PATIENCE / 2).contains(&took), "{took:?}");
+    let totals = server.totals();
+    assert_eq!(totals.get(Counter::ConnectionsClosed), 4);
+    assert_eq!(totals.get(Counter::AcceptFaults), 0, "the end of listening is no fault");
+    assert!(TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn an_idle_server_leaves_at_once_and_who_has_no_thread_waits_in_the_queue() {
+    let mut server = Server::new("queue", 2, Duration::from_millis(100), Deadlines::default());
+    let (mut first, mut second) = (server.connect(), server.connect());
+    get(&mut first, FILES[0]);
+    get(&mut second, FILES[0]);
+    let mut third = server.connect();
+    ask(&mut third, "small");
+    third.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(third.read(&mut [0]).is_err(), "both threads have a connection");
+    assert_eq!(server.totals().gauge(Gauge::ConnectionsOpen), 2);
+    drop(first);
+    third.set_read_timeout(Some(PATIENCE)).unwrap();
+    answer(&mut third, FILES[0]);
+    drop((second, third));
+    assert!(server.drain(60_000) < PATIENCE / 2);
+}
