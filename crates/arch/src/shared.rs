@@ -59,7 +59,7 @@ pub struct Shared {
     pub crew: Crew,
     /// The cache.
     pub place: Place,
-    _memory: shm::Shared,
+    _memory: shm::SharedWords,
 }
 
 impl Shared {

@@ -3,7 +3,7 @@ use crate::{
     Failure, Sources,
     config::{
         allowance::Chosen,
-        raw::{Place, Problem},
+        raw::{Location, Problem},
     },
     examine, site,
 };
@@ -90,7 +90,7 @@ fn head_text(explained: &Explanation) -> String {
 fn bytes_of(request: &Request) -> Result<Vec<u8>, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut wrong = |what: &str, text: &str, hint: &str| {
-        let place = Place::Argument(format!("{what} {text:?}"));
+        let place = Location::Argument(format!("{what} {text:?}"));
         problems.push(Problem::new(place, "cannot be sent").hint(hint));
     };
     let control = |text: &str| text.contains(|c: char| c.is_control() || c == ' ');

@@ -1,4 +1,4 @@
-//! Says in the error log that there are as many connections as there may be.
+//! Reports in the error log that workers are full.
 use regatta_arch::Env;
 use regatta_metrics::Counter;
 use regatta_op::Tick;
@@ -8,7 +8,7 @@ pub(crate) const LOOK_MS: u64 = 1_000;
 /// The time between two lines, milliseconds.
 const QUIET_MS: u64 = 10_000;
 
-/// What has been said of it.
+/// What has been reported.
 #[derive(Debug, Default)]
 pub(crate) struct Full {
     /// Idle connections that were closed for others, and times that others had to wait.
@@ -17,11 +17,11 @@ pub(crate) struct Full {
 }
 
 impl Full {
-    /// What is to be said now, if anything.
+    /// The line to write now, if any.
     pub(crate) fn line(&mut self, env: &Env, now: Tick) -> Option<String> {
         let sum = |counter| env.arena.slots().map(|slot| slot.get(counter)).sum();
         let sums = [sum(Counter::ClosedDisplaced), sum(Counter::AcceptSkippedFull)];
-        let [closed, waited] = self.news(sums, now)?;
+        let [closed, waited] = self.since_last(sums, now)?;
         let most: usize = env.shares.iter().map(|share| share.connections_max).sum();
         let who = if env.shares.len() > 1 { "its share of " } else { "" };
         let raise = match env.settings.number("limits.connections_max") {
@@ -36,7 +36,7 @@ impl Full {
     }
 
     /// What has happened since the last line, if there is to be one.
-    fn news(&mut self, sums: [u64; 2], now: Tick) -> Option<[u64; 2]> {
+    fn since_last(&mut self, sums: [u64; 2], now: Tick) -> Option<[u64; 2]> {
         if now < self.quiet_until || sums == self.said {
             return None;
         }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn it_is_said_at_once_and_then_at_most_every_ten_seconds() {
         let mut full = Full::default();
-        let mut at = |ms, sums| full.news(sums, Tick(ms));
+        let mut at = |ms, sums| full.since_last(sums, Tick(ms));
         assert_eq!(at(5, [0, 0]), None);
         assert_eq!(at(1_000, [3, 0]), Some([3, 0]));
         assert_eq!(at(2_000, [9, 1]), None);

@@ -4,6 +4,7 @@
 pub mod config;
 pub mod explain;
 mod full;
+mod heartbeat;
 pub mod log;
 pub mod machine;
 mod master;
@@ -11,7 +12,6 @@ pub mod media;
 pub mod null;
 mod pid_file;
 mod root;
-mod silence;
 pub mod site;
 pub mod supervise;
 pub mod top;
@@ -20,9 +20,9 @@ use config::{
     allowance::{Allowance, Chosen},
     check::{self, Config},
     options,
-    raw::{self, Arguments, FILE_BYTES_MAX, FileText, Place, Problem, Said},
+    raw::{self, Arguments, FILE_BYTES_MAX, FileText, Location, Problem, Said},
 };
-use machine::Found;
+use machine::RootAndUser;
 use regatta_arch::{ABSENT, ARCHITECTURES};
 use regatta_sys::limits;
 use std::{
@@ -164,7 +164,7 @@ pub fn check_json(found: Result<&Checked, &[Problem]>) -> String {
 }
 
 /// Understands a configuration and looks whether the machine has what it asks for.
-fn examine(sources: &Sources<'_>) -> Result<(Config, Found), Failure> {
+fn examine(sources: &Sources<'_>) -> Result<(Config, RootAndUser), Failure> {
     match understand(sources) {
         Ok(config) => match machine::find(&config.said) {
             Ok(found) => Ok((config, found)),
@@ -198,7 +198,7 @@ fn read(sources: &Sources<'_>) -> (Said, Vec<Problem>) {
         }
         Some((name, Err(error))) => {
             let (said, mut problems) = raw::read(None, &sources.arguments);
-            let place = Place::Argument(format!("--config {name}"));
+            let place = Location::Argument(format!("--config {name}"));
             problems.insert(0, Problem::new(place, format!("cannot read the file: {error}")));
             (said, problems)
         }

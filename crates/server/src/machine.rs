@@ -16,7 +16,7 @@ use std::{
 
 /// What was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct RootAndUser {
     /// Whom the workers become; `None` if they stay who they are.
     pub user: Option<User>,
     /// The root, open.
@@ -28,7 +28,7 @@ pub struct Found {
 ///
 /// # Errors
 /// All that is wrong.
-pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
+pub fn find(said: &Said) -> Result<RootAndUser, Vec<Problem>> {
     let mut problems = Vec::new();
     let user = user(said).unwrap_or_else(|problem| {
         problems.push(problem);
@@ -38,7 +38,7 @@ pub fn find(said: &Said) -> Result<Found, Vec<Problem>> {
     let root = root(said).map_err(|problem| problems.push(problem));
     match root {
         Ok(root) if problems.is_empty() => match readable(said, &root, user.as_ref()) {
-            Ok(()) => Ok(Found { user, root }),
+            Ok(()) => Ok(RootAndUser { user, root }),
             Err(problem) => Err(vec![problem]),
         },
         _ => Err(problems),

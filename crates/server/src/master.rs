@@ -6,16 +6,16 @@ use crate::{
     Failure, announce,
     config::{
         check::Config,
-        raw::{Place, Problem},
+        raw::{Location, Problem},
     },
     full::{Full, LOOK_MS},
+    heartbeat::{Change, Heartbeats},
     log::{
         self, AccessLog, AccessLogOptions, Destination, ErrorLog, Format, Level, LogFile, Owner,
     },
-    machine::Found,
+    machine::RootAndUser,
     pid_file::PidFile,
     root::{Report, RootWatch},
-    silence::{Heard, Silence},
     site,
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
 };
@@ -29,7 +29,7 @@ use regatta_sys::{
     crew::Sweep,
     hook,
     process::{Child, Exit, User, clone_worker, fork_worker, set_user},
-    shm::{self, Shared},
+    shm::{self, SharedWords},
     signal::{self, Received, Signals},
     simulated_disk::{self, Model},
     socket::{self, ListenSpec},
@@ -68,7 +68,7 @@ const KEEPER_LEAVE_MS_MAX: u64 = 2 * LEAVE_MS_MAX;
 ///
 /// # Errors
 /// What is wrong with the configuration, or why serving failed.
-pub(crate) fn run(config: Config, found: Found) -> Result<(), Failure> {
+pub(crate) fn run(config: Config, found: RootAndUser) -> Result<(), Failure> {
     // Before anything is forked: children inherit what is blocked.
     let signals = Signals::block_with_meaningless(&[
         signal::Signal::Terminate,
@@ -100,7 +100,7 @@ struct Prepared {
     workers: usize,
     user: Option<User>,
     /// Kept open: others find the counters by this descriptor.
-    _shared: Shared,
+    _shared: SharedWords,
     addresses: Vec<SocketAddr>,
     root: RootWatch,
     /// Each is rung by its worker once that is who it should be and about to serve.
@@ -111,7 +111,7 @@ struct Prepared {
     access: Arc<AccessLog>,
 }
 
-fn prepare(config: Config, found: Found) -> Result<Prepared, Failure> {
+fn prepare(config: Config, found: RootAndUser) -> Result<Prepared, Failure> {
     let failed = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
     let settings = config.settings().clone();
     let workers = config.layout.shares.len();
@@ -356,7 +356,7 @@ pub(crate) fn listen_fault(address: &SocketAddr, error: &io::Error) -> String {
 
 impl Prepared {
     /// `place`: where it was said.
-    fn pid_file(&self, place: Place) -> Result<Option<PidFile>, Failure> {
+    fn pid_file(&self, place: Location) -> Result<Option<PidFile>, Failure> {
         let Some(path) = self.env.settings.path(PID_FILE) else { return Ok(None) };
         PidFile::write(path).map(Some).map_err(|error| {
             let message = format!("{PID_FILE}: cannot write \"{}\": {error}", path.display());
@@ -429,11 +429,11 @@ fn work(env: &Env, architecture: &Architecture, worker: usize, errors: &ErrorLog
 }
 
 /// Keys of the master's poller: children by number, their bells by number and this bit, signals,
-/// the keeper's bell, who looks what the root's path names.
+/// the keeper's bell, the lookup of the root.
 const READY: u64 = 1 << 32;
 const SIGNALS: u64 = u64::MAX;
 const TOLD: u64 = u64::MAX - 1;
-const SCOUT: u64 = u64::MAX - 2;
+const LOOKUP: u64 = u64::MAX - 2;
 
 /// The master, and the keeper: each has children that it starts and outlives.
 struct Master<'a> {
@@ -448,7 +448,7 @@ struct Master<'a> {
     /// Descriptors of a worker that has ended may still be open in the table that all share.
     unswept: bool,
     full: Full,
-    silence: Silence,
+    heartbeats: Heartbeats,
 }
 
 impl<'a> Master<'a> {
@@ -473,8 +473,8 @@ impl<'a> Master<'a> {
         let children = (0..posts).map(|_| None).collect();
         let awaited = prepared.workers;
         let (full, unswept) = (Full::default(), false);
-        let silence = Silence::new(prepared.workers, now);
-        Ok(Self { signals, poller, prepared, staff, children, awaited, unswept, full, silence })
+        let heartbeats = Heartbeats::new(prepared.workers, now);
+        Ok(Self { signals, poller, prepared, staff, children, awaited, unswept, full, heartbeats })
     }
 
     fn run(&mut self) -> io::Result<Ending> {
@@ -507,10 +507,10 @@ impl<'a> Master<'a> {
             for event in &events {
                 let worker = usize::try_from(event.key & !READY).unwrap_or(usize::MAX);
                 match event.key {
-                    SIGNALS => self.heed()?,
-                    TOLD => self.obey(),
-                    SCOUT => self.hear_scout()?,
-                    key if key & READY != 0 => self.greet(worker)?,
+                    SIGNALS => self.read_signals()?,
+                    TOLD => self.follow_master(),
+                    LOOKUP => self.on_lookup_exit()?,
+                    key if key & READY != 0 => self.on_ready(worker)?,
                     _ => self.reap(worker)?,
                 }
             }
@@ -519,7 +519,7 @@ impl<'a> Master<'a> {
             {
                 self.unswept = shared.crew.sweep() == Sweep::Later;
             }
-            self.listen();
+            self.check_heartbeats();
             self.orders()?;
         }
     }
@@ -534,25 +534,25 @@ impl<'a> Master<'a> {
     }
 
     /// Looks whether all workers go on.
-    fn listen(&mut self) {
+    fn check_heartbeats(&mut self) {
         let now = clock::now().tick;
         // Of a keeper's workers the keeper says so.
-        if self.prepared.has_keeper() || !self.silence.is_due(now) {
+        if self.prepared.has_keeper() || !self.heartbeats.is_due(now) {
             return;
         }
         for (worker, child) in self.children.iter().enumerate() {
             let slot = self.prepared.env.first_slot(worker);
             let heartbeat_ms = child.as_ref().map(|_| slot.heartbeat_ms());
             let pid = child.as_ref().map_or(0, Child::pid);
-            match self.silence.hear(worker, heartbeat_ms, now) {
-                Some(Heard::Silent(ms)) => self.note(
+            match self.heartbeats.check(worker, heartbeat_ms, now) {
+                Some(Change::Silent(ms)) => self.note(
                     Level::Error,
                     format_args!(
                         "worker {worker} (process {pid}) has not answered for {ms} ms: it is \
                          stopped, or something that it waits for hangs"
                     ),
                 ),
-                Some(Heard::Again(ms)) => self.note(
+                Some(Change::Again(ms)) => self.note(
                     Level::Notice,
                     format_args!("worker {worker} (process {pid}) answers again after {ms} ms"),
                 ),
@@ -567,20 +567,20 @@ impl<'a> Master<'a> {
         if now < root.look_at() {
             return Ok(());
         }
-        let away = root.scout().is_some();
+        let away = root.lookup().is_some();
         let report = root.look(env, user.as_ref(), now);
-        if !away && let Some(scout) = root.scout() {
-            self.poller.add(scout, SCOUT, Interest::READ)?;
+        if !away && let Some(lookup) = root.lookup() {
+            self.poller.add(lookup, LOOKUP, Interest::READ)?;
         }
         self.tell(report);
         Ok(())
     }
 
-    /// Who was sent to look has ended.
-    fn hear_scout(&mut self) -> io::Result<()> {
+    /// The lookup of the root has ended.
+    fn on_lookup_exit(&mut self) -> io::Result<()> {
         let Prepared { root, env, .. } = &mut self.prepared;
-        if let Some(scout) = root.scout() {
-            self.poller.remove(scout)?;
+        if let Some(lookup) = root.lookup() {
+            self.poller.remove(lookup)?;
         }
         let report = root.hear(env);
         if let Some(bell) = &self.prepared.keeper {
@@ -599,7 +599,7 @@ impl<'a> Master<'a> {
     }
 
     /// A worker is ready. Once all are, the world may know.
-    fn greet(&mut self, worker: usize) -> io::Result<()> {
+    fn on_ready(&mut self, worker: usize) -> io::Result<()> {
         self.poller.remove(self.prepared.ready[worker].as_fd())?;
         self.awaited -= 1;
         if self.awaited == 0 {
@@ -609,7 +609,7 @@ impl<'a> Master<'a> {
     }
 
     /// Reads the signals that have come.
-    fn heed(&mut self) -> io::Result<()> {
+    fn read_signals(&mut self) -> io::Result<()> {
         while let Some(received) = self.signals.as_ref().map_or(Ok(None), Signals::read)? {
             let signal = match received {
                 Received::Known(signal::Signal::Terminate) => Signal::Terminate,

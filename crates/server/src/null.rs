@@ -6,7 +6,7 @@ use crate::{
     Failure, announce,
     config::{
         check,
-        raw::{Place, Problem},
+        raw::{Location, Problem},
     },
     master::listen_fault,
 };
@@ -56,7 +56,7 @@ pub const BODY_BYTES_MAX: u64 = 1 << 30;
 /// What is wrong with the options, or what failed.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let wrong = |name: &str, message: String| {
-        Failure::Configuration(vec![Problem::new(Place::Argument(name.to_owned()), message)])
+        Failure::Configuration(vec![Problem::new(Location::Argument(name.to_owned()), message)])
     };
     let address = check::address(&options.listen)
         .map_err(|fault| wrong("--listen", format!("\"{}\": {fault}", options.listen)))?;

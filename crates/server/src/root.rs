@@ -1,7 +1,7 @@
 //! The root is a path: sees when it names another directory, and hands that to the workers.
 //!
-//! The master looks in memory only. Whatever may wait for a disk is done by a scout, a process that
-//! becomes the serving user, opens the path, and passes on what it has found.
+//! The master looks in memory only. What may wait for a disk is done by a lookup: a process that
+//! becomes the serving user, opens the path, and sends back what it has found.
 use crate::full::LOOK_MS;
 use regatta_arch::{Env, kit::worker::RootSource};
 use regatta_op::Tick;
@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// From when on a scout that has not come back is spoken of, milliseconds.
+/// A lookup that takes longer is reported, milliseconds.
 const LATE_MS: u64 = 5000;
 
 /// What SIGHUP does not change.
@@ -41,7 +41,7 @@ pub(crate) struct RootWatch {
     /// Which root this process has.
     generation: u64,
     look_at: Tick,
-    scout: Option<Scout>,
+    lookup: Option<Lookup>,
     /// Somebody wants to be told what is served.
     asked: bool,
     /// What was wrong at the last look, and whether that has been said.
@@ -49,7 +49,7 @@ pub(crate) struct RootWatch {
 }
 
 #[derive(Debug)]
-struct Scout {
+struct Lookup {
     child: Child,
     channel: Channel,
     since: Tick,
@@ -67,8 +67,8 @@ impl RootWatch {
         let pairs: io::Result<Vec<_>> = (0..takers).map(|_| Channel::pair()).collect();
         let (channels, theirs) = pairs?.into_iter().unzip();
         let (look_at, path) = (Tick::default(), path.to_owned());
-        let (generation, scout, asked, fault) = (0, None, false, None);
-        let this = Self { path, channels, generation, look_at, scout, asked, fault };
+        let (generation, lookup, asked, fault) = (0, None, false, None);
+        let this = Self { path, channels, generation, look_at, lookup, asked, fault };
         Ok((this, theirs))
     }
 
@@ -96,23 +96,23 @@ impl RootWatch {
         self.look_at
     }
 
-    /// Somebody wants to know what is served: the next look is due now, and a scout is sent.
+    /// Somebody wants to know what is served: the next look is due now, and starts a lookup.
     pub(crate) const fn ask(&mut self) {
         self.asked = true;
         self.look_at = Tick(0);
     }
 
     /// Looks what the path names. If that is not what is served, or cannot be told without a disk,
-    /// sends a scout, whose end is to be awaited; one at a time.
+    /// starts a lookup and returns; one at a time.
     pub(crate) fn look(&mut self, env: &Env, user: Option<&User>, now: Tick) -> Option<Report> {
         self.look_at = now.after(LOOK_MS);
         // A worker that stands still has it waiting already.
         self.send(env, |channel| queued_bytes(channel.as_fd()).is_ok_and(|bytes| bytes == 0));
-        if let Some(scout) = &mut self.scout {
-            if scout.late || now.since(scout.since) < LATE_MS {
+        if let Some(lookup) = &mut self.lookup {
+            if lookup.late || now.since(lookup.since) < LATE_MS {
                 return None;
             }
-            scout.late = true;
+            lookup.late = true;
             return Some(Report::Warning(format!(
                 "looking up \"{}\" takes long, its disk or file server does not answer: {}",
                 self.path.display(),
@@ -123,21 +123,21 @@ impl RootWatch {
             self.fault = None;
             return None;
         }
-        let sent = self.send_scout(user, now);
+        let sent = self.start_lookup(user, now);
         sent.err().and_then(|error| {
             let asked = std::mem::take(&mut self.asked);
             self.complain(&format!("cannot look it up: {error}"), asked)
         })
     }
 
-    /// The descriptor that is readable when the scout has ended.
-    pub(crate) fn scout(&self) -> Option<BorrowedFd<'_>> {
-        self.scout.as_ref().map(|scout| scout.child.as_fd())
+    /// The descriptor that is readable when the lookup has ended.
+    pub(crate) fn lookup(&self) -> Option<BorrowedFd<'_>> {
+        self.lookup.as_ref().map(|lookup| lookup.child.as_fd())
     }
 
-    /// The scout has ended: if it has found another directory, all serve that from now on.
+    /// The lookup has ended: if it has found another directory, all serve that from now on.
     pub(crate) fn hear(&mut self, env: &Env) -> Option<Report> {
-        let Scout { child, channel, asked, .. } = self.scout.take()?;
+        let Lookup { child, channel, asked, .. } = self.lookup.take()?;
         if self.asked {
             // It may have looked before that.
             self.look_at = Tick(0);
@@ -203,7 +203,7 @@ impl RootWatch {
         }
     }
 
-    fn send_scout(&mut self, user: Option<&User>, since: Tick) -> io::Result<()> {
+    fn start_lookup(&mut self, user: Option<&User>, since: Tick) -> io::Result<()> {
         let (channel, theirs) = Channel::pair()?;
         let path = &self.path;
         let child = fork_worker(&[theirs.as_fd()], || {
@@ -216,7 +216,7 @@ impl RootWatch {
             0
         })?;
         let asked = std::mem::take(&mut self.asked);
-        self.scout = Some(Scout { child, channel, since, asked, late: false });
+        self.lookup = Some(Lookup { child, channel, since, asked, late: false });
         Ok(())
     }
 

@@ -78,7 +78,7 @@ impl Crew {
 
     /// Books for `workers` over numbers below `numbers`, in words that are all 0. What this
     /// process has open now stays out of them. The processors that it may use now are those of the
-    /// whole crew: if there is but one, who waits for a lock sleeps at once, because its holder
+    /// whole crew: if there is only one, a waiter for a lock sleeps at once, because its holder
     /// does not run meanwhile.
     ///
     /// # Errors
@@ -165,6 +165,6 @@ fn low(word: &AtomicU64, order: std::sync::atomic::Ordering) -> u32 {
 ///
 /// # Errors
 /// As [`shm::create`].
-pub fn words(count: usize) -> io::Result<shm::Shared> {
+pub fn words(count: usize) -> io::Result<shm::SharedWords> {
     shm::create_named("regatta-cache", count)
 }

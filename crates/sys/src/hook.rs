@@ -7,22 +7,22 @@
 #[cfg(feature = "test-hooks")]
 mod injected;
 #[cfg(feature = "test-hooks")]
-mod made_up;
+mod per_thread;
 
 #[cfg(feature = "test-hooks")]
 pub use injected::{KEYS, Plan, die_locked, inject, inject_as_told, struck};
 #[cfg(feature = "test-hooks")]
 pub(crate) use injected::{blocks, edge_triggered, fault, shorten};
-#[cfg(feature = "test-hooks")]
-pub(crate) use made_up::{accept_fault, accepted, nanos, now, stranger};
-#[cfg(feature = "test-hooks")]
-pub use made_up::{clear, fail_next_accept, set_room, set_time};
 #[cfg(not(feature = "test-hooks"))]
 pub(crate) use none::{
     accept_fault, accepted, blocks, edge_triggered, fault, nanos, now, shorten, stranger,
 };
 #[cfg(not(feature = "test-hooks"))]
 pub use none::{die_locked, inject_as_told};
+#[cfg(feature = "test-hooks")]
+pub(crate) use per_thread::{accept_fault, accepted, nanos, now, stranger};
+#[cfg(feature = "test-hooks")]
+pub use per_thread::{clear, fail_next_accept, set_room, set_time};
 
 #[cfg(not(feature = "test-hooks"))]
 use none as injected;

@@ -19,12 +19,12 @@ const FOREIGN_BYTES_MAX: usize = 256 << 20;
 /// Zeroed words that every process forked from here on shares. The mapping lasts as long as the
 /// process; others find it as long as this value keeps the descriptor open.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedWords {
     fd: OwnedFd,
     words: &'static [AtomicU64],
 }
 
-impl Shared {
+impl SharedWords {
     /// The words.
     #[must_use]
     pub const fn words(&self) -> &'static [AtomicU64] {
@@ -32,7 +32,7 @@ impl Shared {
     }
 }
 
-impl AsFd for Shared {
+impl AsFd for SharedWords {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -42,7 +42,7 @@ impl AsFd for Shared {
 ///
 /// # Errors
 /// No memory or descriptors left.
-pub fn create(count: usize) -> io::Result<Shared> {
+pub fn create(count: usize) -> io::Result<SharedWords> {
     create_named(NAME, count)
 }
 
@@ -50,13 +50,13 @@ pub fn create(count: usize) -> io::Result<Shared> {
 ///
 /// # Errors
 /// As [`create`].
-pub fn create_named(name: &str, count: usize) -> io::Result<Shared> {
+pub fn create_named(name: &str, count: usize) -> io::Result<SharedWords> {
     let bytes = count.checked_mul(8).ok_or(io::ErrorKind::OutOfMemory)?;
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, bytes as u64)?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let words = map(fd.as_fd(), bytes, MapFlags::SHARED)?;
-    Ok(Shared { fd, words })
+    Ok(SharedWords { fd, words })
 }
 
 fn map(fd: BorrowedFd<'_>, bytes: usize, flags: MapFlags) -> io::Result<&'static [AtomicU64]> {

@@ -13,7 +13,7 @@ pub const PLACES: usize = 32;
 /// to 700.
 pub const SECTION_BYTES_MAX: usize = 1024;
 
-/// Heads that are looked at in vain, one after another, until one in [`SELDOM`] is.
+/// Heads looked up without success, one after another, until only one in [`SELDOM`] is.
 const PATIENCE: u32 = 64;
 /// Where nothing repeats, one head in so many is looked at.
 const SELDOM: u32 = 8;
@@ -33,16 +33,16 @@ const SECRETS: [&str; 3] = ["Cookie", "Authorization", "Proxy-Authorization"];
 /// what never comes again puts out nothing that does.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    places: Vec<Place>,
+    places: Vec<KeptSection>,
     /// The place of the section that was recalled last.
     recalled: usize,
     /// Heads since then.
-    vain: u32,
+    misses: u32,
 }
 
 /// Room for a field section.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct KeptSection {
     /// The section with its blank line; empty if there is none.
     section: Vec<u8>,
     facts: Facts,
@@ -74,7 +74,7 @@ impl Seen {
     /// Nothing has been seen.
     #[must_use]
     pub fn new() -> Self {
-        Self { places: alloc::vec![Place::default(); PLACES], recalled: 0, vain: 0 }
+        Self { places: alloc::vec![KeptSection::default(); PLACES], recalled: 0, misses: 0 }
     }
 
     /// [`parse_into`], quicker where the field section has been seen: most of all, last.
@@ -93,11 +93,11 @@ impl Seen {
             && let Some(line) = bytes.strip_suffix(&*place.section)
             && place.facts.recall(line, &bytes[line.len()..], limits, head)
         {
-            self.vain = 0;
+            self.misses = 0;
             return Ok(true);
         }
-        self.vain = self.vain.wrapping_add(1);
-        if self.vain > PATIENCE && !self.vain.is_multiple_of(SELDOM) {
+        self.misses = self.misses.wrapping_add(1);
+        if self.misses > PATIENCE && !self.misses.is_multiple_of(SELDOM) {
             return parse_into(bytes, limits, head);
         }
         self.look(bytes, limits, head)
@@ -120,7 +120,7 @@ impl Seen {
             return parse_into(bytes, limits, head);
         };
         if place.section == section && place.facts.recall(line, section, limits, head) {
-            (self.recalled, self.vain) = (at, 0);
+            (self.recalled, self.misses) = (at, 0);
             return Ok(true);
         }
         let complete = parse_into(bytes, limits, head)?;
@@ -160,7 +160,7 @@ fn place_of(mark: u64) -> usize {
     usize::from(mark.to_be_bytes()[0]) % PLACES
 }
 
-impl Place {
+impl KeptSection {
     /// Notes what `head` says, whose field section is `section`.
     #[inline(never)]
     fn learn(&mut self, mark: u64, section: &[u8], head: &RequestHead<'_>) {

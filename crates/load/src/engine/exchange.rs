@@ -2,7 +2,7 @@
 //! record of the exchange. One receive for a reply that comes whole; nothing is allocated.
 
 use super::core::{Broken, Conn, ConnId, Core, Flight, Order};
-use super::expect::{Check, Found};
+use super::expect::{Check, Comparison};
 use super::fate::Fate;
 use super::head::{self, Head, Read};
 use super::number::index;
@@ -310,26 +310,28 @@ impl Core<'_> {
         }
         let found = if target.method == Method::Head {
             match (target.size, head.stated) {
-                (Some(size), Some(stated)) if size != stated => Found::Wrong(Fate::WrongLength),
-                (Some(_), Some(_)) => Found::Right,
-                _ => Found::Nothing,
+                (Some(size), Some(stated)) if size != stated => {
+                    Comparison::Wrong(Fate::WrongLength)
+                }
+                (Some(_), Some(_)) => Comparison::Right,
+                _ => Comparison::Nothing,
             }
         } else if head.status == 200
             && target.expect.length(target.size).is_some_and(|length| length != bytes)
         {
-            Found::Wrong(Fate::WrongLength)
+            Comparison::Wrong(Fate::WrongLength)
         } else {
             target.expect.end(check, flight.start, self.plan.stale_after_ns)
         };
         let counts = (self.from..self.until).contains(&flight.order.due);
         match found {
-            Found::Right => self.tally.verified += u64::from(counts),
-            Found::Wrong(fate) => {
+            Comparison::Right => self.tally.verified += u64::from(counts),
+            Comparison::Wrong(fate) => {
                 self.tally.verified += u64::from(counts);
                 return fate;
             }
-            Found::Changed => self.tally.changed += u64::from(counts),
-            Found::Nothing => {}
+            Comparison::Changed => self.tally.changed += u64::from(counts),
+            Comparison::Nothing => {}
         }
         let late = self.now.saturating_sub(flight.order.due) > self.plan.deadline_ns;
         if late { Fate::Late } else { Fate::Good }

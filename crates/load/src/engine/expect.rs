@@ -131,7 +131,7 @@ pub(super) struct Held(Copies);
 
 /// What a comparison found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Comparison {
     /// The right bytes.
     Right,
     /// A fault of the reply.
@@ -197,40 +197,40 @@ impl Expect {
     }
 
     /// The verdict at the content's end, for a request that was sent at `sent_ns`.
-    pub(super) fn end(&self, check: &Check, sent_ns: u64, stale_after_ns: u64) -> Found {
+    pub(super) fn end(&self, check: &Check, sent_ns: u64, stale_after_ns: u64) -> Comparison {
         match (self, check) {
-            (Self::Generated(_), Check::Generated { wrong: false, .. }) => Found::Right,
+            (Self::Generated(_), Check::Generated { wrong: false, .. }) => Comparison::Right,
             (Self::Generated(_), Check::Generated { wrong: true, .. }) => {
-                Found::Wrong(Fate::WrongBytes)
+                Comparison::Wrong(Fate::WrongBytes)
             }
             (Self::Hash(expected), Check::Hash(hash)) => {
                 let same = hash.clone().finalize()[..] == expected[..];
-                if same { Found::Right } else { Found::Wrong(Fate::WrongBytes) }
+                if same { Comparison::Right } else { Comparison::Wrong(Fate::WrongBytes) }
             }
             (Self::Altered { path, highest, .. }, Check::Altered { held, floor, long: false }) => {
                 let Some(version) = version_of(path, held) else {
-                    return Found::Wrong(Fate::WrongBytes);
+                    return Comparison::Wrong(Fate::WrongBytes);
                 };
                 if Content::at_version(path, version).check(0, held).is_err() {
-                    return Found::Wrong(Fate::WrongBytes);
+                    return Comparison::Wrong(Fate::WrongBytes);
                 }
                 highest.fetch_max(version, Ordering::Relaxed);
-                if version < *floor { Found::Wrong(Fate::Stale) } else { Found::Right }
+                if version < *floor { Comparison::Wrong(Fate::Stale) } else { Comparison::Right }
             }
-            (Self::Altered { .. }, Check::Altered { long: true, .. }) => Found::Nothing,
+            (Self::Altered { .. }, Check::Altered { long: true, .. }) => Comparison::Nothing,
             (Self::File(local), Check::File { copies, offset, now, before }) => {
                 let whole = |copy: &Copy| copy.bytes.len() == *offset;
                 if *now && whole(&copies.0.now) {
-                    return Found::Right;
+                    return Comparison::Right;
                 }
                 if *before && copies.0.before.as_deref().is_some_and(whole) {
                     let late = sent_ns > copies.0.since_ns.saturating_add(stale_after_ns);
-                    return if late { Found::Wrong(Fate::Stale) } else { Found::Right };
+                    return if late { Comparison::Wrong(Fate::Stale) } else { Comparison::Right };
                 }
                 let changed = local.refresh() || local.copies().now != copies.0.now;
-                if changed { Found::Changed } else { Found::Wrong(Fate::WrongBytes) }
+                if changed { Comparison::Changed } else { Comparison::Wrong(Fate::WrongBytes) }
             }
-            _ => Found::Nothing,
+            _ => Comparison::Nothing,
         }
     }
 
@@ -248,7 +248,7 @@ impl Expect {
 mod tests {
     use super::*;
 
-    fn verdict(expect: &Expect, pieces: &[&[u8]], floor: u64, sent_ns: u64) -> Found {
+    fn verdict(expect: &Expect, pieces: &[&[u8]], floor: u64, sent_ns: u64) -> Comparison {
         let mut check = expect.check(floor);
         pieces.iter().for_each(|piece| expect.feed(&mut check, piece));
         expect.end(&check, sent_ns, 1_000)
@@ -259,18 +259,18 @@ mod tests {
         let expect = Expect::Generated(Content::new("a/b"));
         let mut bytes = [0; 300];
         Content::new("a/b").fill(0, &mut bytes);
-        assert_eq!(verdict(&expect, &[&bytes[..10], &bytes[10..]], 0, 0), Found::Right);
+        assert_eq!(verdict(&expect, &[&bytes[..10], &bytes[10..]], 0, 0), Comparison::Right);
         let lie = verdict(&expect, &[&bytes[..10], &bytes[11..]], 0, 0);
-        assert_eq!(lie, Found::Wrong(Fate::WrongBytes));
-        assert_eq!(verdict(&Expect::Unknown, &[&bytes], 0, 0), Found::Nothing);
+        assert_eq!(lie, Comparison::Wrong(Fate::WrongBytes));
+        assert_eq!(verdict(&Expect::Unknown, &[&bytes], 0, 0), Comparison::Nothing);
     }
 
     #[test]
     fn contents_are_known_by_their_hash() {
         let expect = Expect::Hash(Sha256::digest("hello").into());
-        assert_eq!(verdict(&expect, &[b"hel", b"lo"], 0, 0), Found::Right);
+        assert_eq!(verdict(&expect, &[b"hel", b"lo"], 0, 0), Comparison::Right);
         for wrong in [&b"hello "[..], b"hell", b""] {
-            assert_eq!(verdict(&expect, &[wrong], 0, 0), Found::Wrong(Fate::WrongBytes));
+            assert_eq!(verdict(&expect, &[wrong], 0, 0), Comparison::Wrong(Fate::WrongBytes));
         }
     }
 
@@ -284,13 +284,16 @@ mod tests {
             bytes
         };
         let (three, five) = (version(3), version(5));
-        assert_eq!(verdict(&expect, &[&three], expect.floor(0), 0), Found::Right);
-        assert_eq!(verdict(&expect, &[&five[..70], &five[70..]], expect.floor(0), 0), Found::Right);
-        assert_eq!(verdict(&expect, &[&three], 4, 0), Found::Wrong(Fate::Stale));
+        assert_eq!(verdict(&expect, &[&three], expect.floor(0), 0), Comparison::Right);
+        assert_eq!(
+            verdict(&expect, &[&five[..70], &five[70..]], expect.floor(0), 0),
+            Comparison::Right
+        );
+        assert_eq!(verdict(&expect, &[&three], 4, 0), Comparison::Wrong(Fate::Stale));
         assert_eq!(expect.floor(0), 5);
         let torn = verdict(&expect, &[&five[..128], &three[128..]], 5, 0);
-        assert_eq!(torn, Found::Wrong(Fate::WrongBytes));
-        assert_eq!(verdict(&expect, &[b"hello"], 5, 0), Found::Wrong(Fate::WrongBytes));
+        assert_eq!(torn, Comparison::Wrong(Fate::WrongBytes));
+        assert_eq!(verdict(&expect, &[b"hello"], 5, 0), Comparison::Wrong(Fate::WrongBytes));
         // Whoever writes the versions knows which is the oldest that may still come.
         let (first, started_ns, period_ns, stale_after_ns) = (3, 1_000, 10, 200);
         written.set(Written { first, started_ns, period_ns, stale_after_ns }).unwrap();
@@ -302,19 +305,19 @@ mod tests {
         let path = std::env::temp_dir().join(format!("regatta-local-{}", std::process::id()));
         fs::write(&path, "one").unwrap();
         let expect = Expect::File(Box::new(Local::load(&path).unwrap()));
-        assert_eq!(verdict(&expect, &[b"on", b"e"], 0, 0), Found::Right);
+        assert_eq!(verdict(&expect, &[b"on", b"e"], 0, 0), Comparison::Right);
         for short in ["", "on", "onee", "two"] {
             let found = verdict(&expect, &[short.as_bytes()], 0, 0);
-            assert_eq!(found, Found::Wrong(Fate::WrongBytes), "{short}");
+            assert_eq!(found, Comparison::Wrong(Fate::WrongBytes), "{short}");
         }
         fs::write(&path, "three").unwrap();
         let later = SystemTime::now() + std::time::Duration::from_secs(5);
         fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
         // Not yet known to have changed: nothing can be said.
-        assert_eq!(verdict(&expect, &[b"three"], 0, 0), Found::Changed);
-        assert_eq!(verdict(&expect, &[b"three"], 0, 0), Found::Right);
-        assert_eq!(verdict(&expect, &[b"one"], 0, 0), Found::Right, "in its time of grace");
-        assert_eq!(verdict(&expect, &[b"one"], 0, u64::MAX), Found::Wrong(Fate::Stale));
+        assert_eq!(verdict(&expect, &[b"three"], 0, 0), Comparison::Changed);
+        assert_eq!(verdict(&expect, &[b"three"], 0, 0), Comparison::Right);
+        assert_eq!(verdict(&expect, &[b"one"], 0, 0), Comparison::Right, "in its time of grace");
+        assert_eq!(verdict(&expect, &[b"one"], 0, u64::MAX), Comparison::Wrong(Fate::Stale));
         fs::remove_file(&path).unwrap();
     }
 }

@@ -27,7 +27,7 @@ pub struct Idled {
 }
 
 #[derive(Debug, Default)]
-enum Place {
+enum IdleState {
     /// No connection.
     #[default]
     Empty,
@@ -44,7 +44,7 @@ enum Place {
 pub(super) struct Idle<'p> {
     plan: &'p Plan,
     poll: Exact,
-    places: Vec<Place>,
+    places: Vec<IdleState>,
     empty: Vec<usize>,
     connecting: usize,
     held: u32,
@@ -70,7 +70,7 @@ impl<'p> Idle<'p> {
         let mut idle = Self {
             plan,
             poll,
-            places: (0..count).map(|_| Place::Empty).collect(),
+            places: (0..count).map(|_| IdleState::Empty).collect(),
             empty: (0..count).collect(),
             connecting: 0,
             held: 0,
@@ -129,7 +129,7 @@ impl<'p> Idle<'p> {
         self.sources += 1;
         let fd = connect(&ConnectSpec { to, from, recv_buffer_bytes: 0 })?;
         self.poll.add(fd.as_fd(), at as u64)?;
-        self.places[at] = Place::Connecting(fd);
+        self.places[at] = IdleState::Connecting(fd);
         self.connecting += 1;
         Ok(())
     }
@@ -138,24 +138,24 @@ impl<'p> Idle<'p> {
         let at = usize::try_from(change.key).unwrap_or(usize::MAX);
         let place = core::mem::take(&mut self.places[at]);
         let next = match place {
-            Place::Empty => return,
-            Place::Connecting(fd) if !change.writable => Ok(Place::Connecting(fd)),
-            Place::Connecting(fd) => {
+            IdleState::Empty => return,
+            IdleState::Connecting(fd) if !change.writable => Ok(IdleState::Connecting(fd)),
+            IdleState::Connecting(fd) => {
                 self.connecting -= 1;
                 self.ask(fd)
             }
-            Place::Asked(fd) => match drain(&fd) {
+            IdleState::Asked(fd) => match drain(&fd) {
                 Ok(true) => {
                     self.held += 1;
-                    Ok(Place::Held(fd))
+                    Ok(IdleState::Held(fd))
                 }
-                Ok(false) => Ok(Place::Asked(fd)),
+                Ok(false) => Ok(IdleState::Asked(fd)),
                 Err(error) => {
                     self.done.again += 1;
                     Err(error)
                 }
             },
-            Place::Held(fd) => drain(&fd).map(|_| Place::Held(fd)).inspect_err(|_| {
+            IdleState::Held(fd) => drain(&fd).map(|_| IdleState::Held(fd)).inspect_err(|_| {
                 self.held -= 1;
                 self.done.again += 1;
             }),
@@ -172,12 +172,12 @@ impl<'p> Idle<'p> {
         self.empty.push(at);
     }
 
-    fn ask(&self, fd: OwnedFd) -> io::Result<Place> {
+    fn ask(&self, fd: OwnedFd) -> io::Result<IdleState> {
         connected(fd.as_fd())?;
         let request = &self.plan.script.targets[0].bytes;
         // A request that does not fit in an empty send buffer is none.
         send_last(fd.as_fd(), request)?;
-        Ok(Place::Asked(fd))
+        Ok(IdleState::Asked(fd))
     }
 }
 

@@ -346,7 +346,7 @@ pub fn inspect(
     print(&report::inspect(&subject, &questions)?, options.json, out)
 }
 
-struct Found {
+struct Inspected {
     name: String,
     set: FileSet,
     popularity: Popularity,
@@ -354,7 +354,7 @@ struct Found {
     logs: Option<(Tally, u64)>,
 }
 
-impl Found {
+impl Inspected {
     /// The page cache that the workload wants, bytes.
     fn cache_bytes(&self) -> Option<u64> {
         let ratio = self.workload.as_ref()?.offer.cache_ratio?;
@@ -362,16 +362,16 @@ impl Found {
     }
 }
 
-fn find_preset(name: &str, dirs: Option<u32>) -> Result<Found, Fault> {
+fn find_preset(name: &str, dirs: Option<u32>) -> Result<Inspected, Fault> {
     let options = NewOptions { dirs, ..NewOptions::new(name, Path::new("-")) };
     let preset = options.preset()?;
     let set = preset.shape.file_set(options.seed, &options.prefixes())?;
     let workload = options.workload(&preset);
     let popularity = workload.popularity(&set)?;
-    Ok(Found { name: name.to_owned(), set, popularity, workload: Some(workload), logs: None })
+    Ok(Inspected { name: name.to_owned(), set, popularity, workload: Some(workload), logs: None })
 }
 
-fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Found, Fault> {
+fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Inspected, Fault> {
     let workload = Workload::read(dir)?;
     let set = workload.file_set(dir)?;
     let popularity = workload.popularity(&set)?;
@@ -389,18 +389,18 @@ fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Found, Fault> {
         }
     }
     let logs = (!workload.logs.is_empty()).then_some((tally, workload.logs.len() as u64));
-    Ok(Found { name: workload.name.clone(), set, popularity, workload: Some(workload), logs })
+    Ok(Inspected { name: workload.name.clone(), set, popularity, workload: Some(workload), logs })
 }
 
 /// A directory without a manifest: SPECweb99-like when its names say so, uniform otherwise.
-fn find_root(root: &Path, watch: Watch<'_>) -> Result<Found, Fault> {
+fn find_root(root: &Path, watch: Watch<'_>) -> Result<Inspected, Fault> {
     let (listed, _) = from_dir::scan(root, Ranks::ByName, false, 0, watch)?;
     let (set, law) = match as_specweb(&listed) {
         Some(set) => (set, Law::Specweb { mix: Mix::Iid }),
         None => (listed, Law::Uniform),
     };
     let popularity = manifest::popularity(law, &set)?;
-    Ok(Found { name: root.display().to_string(), set, popularity, workload: None, logs: None })
+    Ok(Inspected { name: root.display().to_string(), set, popularity, workload: None, logs: None })
 }
 
 /// The SPECweb99-like set that has exactly these files, if there is one with a single prefix.
@@ -417,7 +417,7 @@ fn as_specweb(listed: &FileSet) -> Option<FileSet> {
 }
 
 /// A session log on its own: the files it asks for, with the sizes that names or hints tell.
-fn find_log(path: &Path) -> Result<Found, Fault> {
+fn find_log(path: &Path) -> Result<Inspected, Fault> {
     let open = || -> Result<_, Fault> {
         Ok(Reader::new(BufReader::new(File::open(path).at(path)?), path))
     };
@@ -442,11 +442,11 @@ fn find_log(path: &Path) -> Result<Found, Fault> {
         tally.add(&set, &session);
     }
     let name = path.display().to_string();
-    Ok(Found { name, set, popularity, workload: None, logs: Some((tally, 1)) })
+    Ok(Inspected { name, set, popularity, workload: None, logs: Some((tally, 1)) })
 }
 
 /// Compares files with their contents, and logs with their hashes.
-fn check(found: &Found, path: &Path, watch: Watch<'_>) -> Result<(), Fault> {
+fn check(found: &Inspected, path: &Path, watch: Watch<'_>) -> Result<(), Fault> {
     let Some(workload) = &found.workload else {
         return if path.is_dir() { found.set.verify(path, watch) } else { Ok(()) };
     };

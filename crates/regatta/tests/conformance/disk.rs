@@ -1,4 +1,4 @@
-//! systems.md §8.6, AMPED and LAIO: who waits for the disk, and what passes between them.
+//! systems.md §8.6, AMPED and LAIO: which task waits for the disk, and what passes between tasks.
 
 use crate::client::get;
 use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually, kill};

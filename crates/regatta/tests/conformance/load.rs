@@ -164,7 +164,7 @@ pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
     std::thread::sleep(Duration::from_millis(300));
     let used = server.cpu() - before;
     assert!(used < Duration::from_millis(100), "{used:?} without a descriptor");
-    // In any order: who waits is let in when one inside leaves.
+    // In any order: a waiting client is let in when one inside leaves.
     for mut client in clients {
         assert!(client.answer("GET").expect(200).body == sized(4096));
     }

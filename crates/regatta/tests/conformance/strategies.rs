@@ -145,7 +145,8 @@ fn a_notification_brings_as_many_as_the_strategy_takes() {
     }
 }
 
-/// A new connection that is silent is read once, in vain, before the next wait, or not at all.
+/// A new connection that is silent is read once before the next wait, which finds nothing, or
+/// not at all.
 #[test]
 fn eager_reads_come_before_the_next_wait() {
     for row in ROWS {
@@ -159,7 +160,8 @@ fn eager_reads_come_before_the_next_wait() {
     }
 }
 
-/// Who reads in full reads once more after each request, in vain if the next is not there yet.
+/// Reading in full means one more read after each request, which finds nothing if the next is
+/// not there yet.
 #[test]
 fn full_reads_go_on_until_one_fails() {
     for row in ROWS {

@@ -15,7 +15,7 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where something was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// Nowhere: the default of the option of this name, or what its architecture sets it to.
     Default(String),
     /// In a file; line and column (in characters) count from 1.
@@ -31,7 +31,7 @@ pub enum Place {
     Argument(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default(_) => f.write_str("by default"),
@@ -45,7 +45,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where it was said.
-    pub place: Place,
+    pub place: Location,
     /// What is wrong.
     pub message: String,
     /// What to do about it, if that is known.
@@ -54,7 +54,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem without a hint.
-    pub fn new(place: Place, message: impl Into<String>) -> Self {
+    pub fn new(place: Location, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), hint: None }
     }
 
@@ -70,8 +70,8 @@ impl Problem {
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         let (file, line, column) = match &self.place {
-            Place::File { name, line, column } => (Some(name), Some(line), Some(column)),
-            Place::Default(_) | Place::Argument(_) => (None, None, None),
+            Location::File { name, line, column } => (Some(name), Some(line), Some(column)),
+            Location::Default(_) | Location::Argument(_) => (None, None, None),
         };
         serde_json::json!({
             "place": self.place.to_string(),
@@ -128,14 +128,14 @@ pub struct Flag {
 pub struct Said {
     /// Every option.
     pub settings: Settings,
-    places: BTreeMap<&'static str, Place>,
+    places: BTreeMap<&'static str, Location>,
 }
 
 impl Said {
     /// Where the value of an option was said.
     #[must_use]
-    pub fn place(&self, key: &str) -> Place {
-        self.places.get(key).cloned().unwrap_or_else(|| Place::Default(key.to_owned()))
+    pub fn place(&self, key: &str) -> Location {
+        self.places.get(key).cloned().unwrap_or_else(|| Location::Default(key.to_owned()))
     }
 
     /// A problem with an option, where its value was said.
@@ -196,7 +196,7 @@ impl Reader {
         let (table, faults) = DeTable::parse_recoverable(file.text);
         for fault in faults {
             let place = place(file, fault.span().unwrap_or(0..0));
-            if let Place::File { line, .. } = place
+            if let Location::File { line, .. } = place
                 && !self.wrong_lines.insert(line)
             {
                 continue;
@@ -209,8 +209,8 @@ impl Reader {
         }
         self.table(file, "", table.get_ref());
         self.problems.sort_by_key(|problem| match problem.place {
-            Place::File { line, column, .. } => (line, column),
-            Place::Default(_) | Place::Argument(_) => (0, 0),
+            Location::File { line, column, .. } => (line, column),
+            Location::Default(_) | Location::Argument(_) => (0, 0),
         });
     }
 
@@ -238,7 +238,7 @@ impl Reader {
 
     fn flag(&mut self, flag: &Flag) {
         let spec = options::find(flag.key).expect("flags are in the table of options");
-        let place = Place::Argument(flag.name.to_owned());
+        let place = Location::Argument(flag.name.to_owned());
         let value = match (spec.kind, flag.values.as_slice()) {
             (Kind::List, values) => spec.kind.list(values.to_vec()),
             (_, [.., last]) => spec.kind.parse(last),
@@ -248,7 +248,7 @@ impl Reader {
     }
 
     fn set(&mut self, set: &str) {
-        let place = Place::Argument(format!("--set {set}"));
+        let place = Location::Argument(format!("--set {set}"));
         let Some((key, text)) = set.split_once('=') else {
             let problem = Problem::new(place, "expected key=value");
             self.report(problem.hint("as in --set limits.idle_ms_max=30s"));
@@ -297,7 +297,12 @@ impl Reader {
         }
     }
 
-    fn put(&mut self, spec: &'static OptionSpec, value: Result<Value, ValueFault>, place: Place) {
+    fn put(
+        &mut self,
+        spec: &'static OptionSpec,
+        value: Result<Value, ValueFault>,
+        place: Location,
+    ) {
         match value.and_then(|value| self.said.settings.set(spec, value)) {
             Ok(()) => {
                 self.said.places.insert(spec.key, place);
@@ -307,7 +312,7 @@ impl Reader {
     }
 
     fn report(&mut self, problem: Problem) {
-        if let Place::File { line, .. } = problem.place
+        if let Location::File { line, .. } = problem.place
             && self.wrong_lines.contains(&line)
         {
             return;
@@ -366,7 +371,7 @@ fn keys_before(
     }
 }
 
-fn unknown(place: Place, key: &str, is_table: bool) -> Problem {
+fn unknown(place: Location, key: &str, is_table: bool) -> Problem {
     if is_table {
         let problem = Problem::new(place, format!("unknown section [{key}]"));
         let sections = options::sections();
@@ -429,10 +434,10 @@ fn mismatch(kind: Kind, got: &DeValue<'_>) -> ValueFault {
     ValueFault(format!("expected {}, got {got}", kind.describe()))
 }
 
-fn place(file: FileText<'_>, span: Range<usize>) -> Place {
+fn place(file: FileText<'_>, span: Range<usize>) -> Location {
     let before = file.text.get(..span.start).unwrap_or(file.text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    Place::File {
+    Location::File {
         name: file.name.to_owned(),
         line: before.matches('\n').count() + 1,
         column: before[line_start..].chars().count() + 1,

@@ -1,5 +1,5 @@
 //! Where lines go: files and standard error, opened for appending, written in whole lines.
-use super::format::Limits;
+use super::format::LineLimits;
 pub use regatta_sys::guarded::Owner;
 use regatta_sys::{
     guarded::{Absent, Spot},
@@ -179,10 +179,10 @@ impl LogFile {
     }
 
     /// How long lines may be.
-    pub(super) fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> LineLimits {
         match self.kind {
-            Kind::Regular => Limits::FILE,
-            Kind::Stream | Kind::Shared => Limits::PIPE,
+            Kind::Regular => LineLimits::FILE,
+            Kind::Stream | Kind::Shared => LineLimits::PIPE,
         }
     }
 

@@ -46,13 +46,13 @@ impl Limit {
 
 /// The limits of a line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct LineLimits {
     method: Limit,
     target: Limit,
     field: Limit,
 }
 
-impl Limits {
+impl LineLimits {
     /// Those of a file.
     pub(super) const FILE: Self = Self::with_room(
         METHOD_BYTES_MAX * ESCAPED_BYTES_MAX + DOTS.len(),
@@ -76,7 +76,7 @@ impl Limits {
     }
 }
 
-const _: () = assert!(Limits::PIPE.line_bytes_max() <= PIPE_WRITE_BYTES_MAX);
+const _: () = assert!(LineLimits::PIPE.line_bytes_max() <= PIPE_WRITE_BYTES_MAX);
 
 const METHOD_BYTES_MAX: usize = 32;
 const TARGET_BYTES_MAX: usize = 8192;
@@ -103,21 +103,21 @@ const PLAIN: [bool; 256] = {
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: Format,
-    limits: Limits,
+    limits: LineLimits,
     unix: u64,
     stamp: [u8; 26],
     stamp_bytes: usize,
 }
 
 impl Formatter {
-    pub(super) fn new(format: Format, limits: Limits) -> Self {
+    pub(super) fn new(format: Format, limits: LineLimits) -> Self {
         let mut formatter = Self { format, limits, unix: 0, stamp: [0; 26], stamp_bytes: 0 };
         formatter.set_stamp(0);
         formatter
     }
 
     /// From now on lines go elsewhere.
-    pub(super) const fn set_limits(&mut self, limits: Limits) {
+    pub(super) const fn set_limits(&mut self, limits: LineLimits) {
         self.limits = limits;
     }
 

@@ -2,7 +2,7 @@
 use super::{
     ErrorLog, Format, Level,
     file::{Destination, LogFault, LogFile, Owner, Written},
-    format::{Formatter, Limits},
+    format::{Formatter, LineLimits},
 };
 use regatta_arch::WorkerLog;
 use regatta_metrics::{ControlView, Counter, Tally};
@@ -110,7 +110,7 @@ impl AccessLog {
         let process = Arc::clone(process);
         let front = {
             let Process { file, generation, .. } = &*lock(&process);
-            let limits = file.as_ref().map_or(Limits::FILE, |file| file.limits());
+            let limits = file.as_ref().map_or(LineLimits::FILE, |file| file.limits());
             RefCell::new(Front {
                 formatter: Formatter::new(*format, limits),
                 lines: Lines::with_room(file.as_deref(), wants && keeps),
@@ -234,7 +234,7 @@ struct Lines {
 
 impl Lines {
     fn with_room(file: Option<&LogFile>, wanted: bool) -> Self {
-        let limits = file.map_or(Limits::FILE, LogFile::limits);
+        let limits = file.map_or(LineLimits::FILE, LogFile::limits);
         let room = if wanted { BUFFER_BYTES_MAX + limits.line_bytes_max() } else { 0 };
         Self { bytes: Vec::with_capacity(room), ..Self::default() }
     }

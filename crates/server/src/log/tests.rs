@@ -67,7 +67,7 @@ fn record() -> Record<'static> {
 
 fn line(format: Format, record: &Record<'_>) -> String {
     let mut out = Vec::new();
-    Formatter::new(format, Limits::FILE).write(&mut out, record);
+    Formatter::new(format, LineLimits::FILE).write(&mut out, record);
     String::from_utf8(out).unwrap()
 }
 
@@ -166,7 +166,7 @@ fn a_response_cut_short_is_logged_as_such() {
 #[test]
 fn the_stamp_follows_the_second() {
     let mut out = Vec::new();
-    let mut formatter = Formatter::new(Format::Common, Limits::FILE);
+    let mut formatter = Formatter::new(Format::Common, LineLimits::FILE);
     for unix in [784_111_777, 784_111_777, 784_111_778, 0, 784_111_777] {
         formatter.write(&mut out, &Record { unix, ..record() });
     }
@@ -273,7 +273,7 @@ fn long_texts_are_cut_and_no_line_is_too_long() {
         ..record()
     };
     for format in [Format::Common, Format::Combined, Format::Json] {
-        for limits in [Limits::FILE, Limits::PIPE] {
+        for limits in [LineLimits::FILE, LineLimits::PIPE] {
             let mut line = Vec::new();
             Formatter::new(format, limits).write(&mut line, &record);
             let line = String::from_utf8(line).unwrap();
@@ -291,13 +291,13 @@ fn a_text_that_just_fits_is_not_cut() {
     let plain = vec![b'x'; 2048];
     let record = Record { target: &plain, ..record() };
     let mut line = Vec::new();
-    Formatter::new(Format::Common, Limits::PIPE).write(&mut line, &record);
+    Formatter::new(Format::Common, LineLimits::PIPE).write(&mut line, &record);
     assert!(!String::from_utf8(line).unwrap().contains("..."));
     for (bytes, ends) in [(2049, "xxx... HTTP"), (8193, "xxx... HTTP")] {
         let plain = vec![b'x'; bytes];
         let record = Record { target: &plain, ..record };
         let mut line = Vec::new();
-        Formatter::new(Format::Common, Limits::PIPE).write(&mut line, &record);
+        Formatter::new(Format::Common, LineLimits::PIPE).write(&mut line, &record);
         let line = String::from_utf8(line).unwrap();
         assert!(line.contains(ends) && line.len() < 2300, "{}", line.len());
     }

@@ -70,7 +70,7 @@ impl Prepared {
 
 impl Master<'_> {
     /// The keeper's part of what the master has told everybody: workers see it for themselves.
-    pub(super) fn obey(&mut self) {
+    pub(super) fn follow_master(&mut self) {
         if let Some(bell) = &self.prepared.keeper {
             bell.clear();
         }

@@ -1,7 +1,7 @@
 //! Locks over shared words that outlive whoever holds them.
 //!
-//! A lock's word names its holder. Who waits looks now and then whether the holder lives, and takes
-//! the lock over from the dead: it is told, and makes consistent what the lock guards.
+//! A lock's word names its holder. A waiter checks now and then whether the holder lives, and takes
+//! the lock over from a dead one: it is told so, and repairs what the lock guards.
 //!
 //! Others wait as long as a lock is held. So nothing that may take long is done under one: in
 //! builds with debug assertions every system call but those of the locks themselves checks it.

@@ -185,7 +185,7 @@ fn level(interest: Interest) -> Flags {
 }
 
 /// What comes, and its end, is always reported, once. Room to send only where it was waited for
-/// once: a new socket has some, and that is no news.
+/// once: a new socket has some, which says nothing new.
 fn edge(interest: Interest) -> Flags {
     let mut flags = Flags::IN | Flags::RDHUP | Flags::ET;
     flags.set(Flags::OUT, interest.write);

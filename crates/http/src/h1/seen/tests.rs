@@ -78,7 +78,7 @@ fn a_section_is_kept_when_it_comes_again() {
     // By then one in a few is looked at.
     (0..3 * SELDOM).for_each(|_| check(&mut seen, other(0).as_bytes()));
     assert_eq!(sections(&seen), 1);
-    assert_eq!(seen.vain, 0);
+    assert_eq!(seen.misses, 0);
     for at in 0..1000 {
         (0..3).for_each(|_| check(&mut seen, other(at).as_bytes()));
     }

@@ -1,5 +1,4 @@
-//! What a test makes up for its thread in place of the machine's: the time, how an accept fails,
-//! and how much sockets have room for. For tests.
+//! What a test injects into its own thread: the time, and how an accept fails.
 use regatta_op::{Now, Tick};
 use rustix::{io::Errno, net::sockopt};
 use std::{
