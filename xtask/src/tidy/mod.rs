@@ -5,6 +5,7 @@ mod documents;
 mod messages;
 mod reach;
 mod source;
+mod words;
 
 use crate::arguments::Arguments;
 use crate::command::project_root;
@@ -83,6 +84,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
     found.extend(reach::check(root, &sources));
     found.extend(documents::check(root, &sources));
     found.extend(messages::check(root, &sources));
+    found.extend(words::check(root, &sources));
     found.sort();
     found.dedup();
     found

@@ -73,6 +73,11 @@ impl Source {
         found
     }
 
+    /// The lines with every literal blanked.
+    pub(crate) fn bare(&self) -> &[String] {
+        &self.bare
+    }
+
     fn says(&self, line: usize, message: impl Into<String>) -> Violation {
         Violation::new(&self.path, line, message)
     }
