@@ -321,7 +321,7 @@ fn a_simulated_disk_is_told_and_waited_for_by_who_may_know() {
         let refused = run(&["check", &root, "--set", "lab.disk_heads=1"]);
         assert_eq!(refused.status.code(), Some(2));
         let said = text(&refused.stderr);
-        assert!(said.contains("lab.disk_heads: the kernel says what is in memory"), "{said}");
+        assert!(said.contains("lab.disk_heads: the kernel tells only the owner"), "{said}");
     }
     let sets = ["--user", "root", "--set", "lab.disk_heads=1", "--set", "lab.disk_seek_us=300 ms"];
     let server = Server::serve(&folder, &sets);
