@@ -54,8 +54,9 @@ fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
             turn(&mut worker, key, below, &mut buffer);
         }
         worker.expire();
-        while let Some((key, _)) = worker.abandoned() {
-            worker.slot(key).unwrap().drive = None;
+        while let Some((key, abandoned)) = worker.expired() {
+            let held = &mut worker.slot(key).unwrap().drive;
+            *held = held.take().filter(|_| abandoned.is_none());
             turn(&mut worker, key, below, &mut buffer);
         }
         worker.tick();

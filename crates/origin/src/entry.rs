@@ -7,7 +7,7 @@ use crate::{
 use alloc::{boxed::Box, sync::Arc};
 use once_cell::race::OnceBox;
 use regatta_http::{date::DATE_BYTES, etag::EntityTag};
-use regatta_op::{Coding, Codings, File, FileId, Now};
+use regatta_op::{Coding, Codings, File, FileId, Now, Segment};
 
 /// A regular file in all its content codings.
 ///
@@ -249,6 +249,14 @@ impl<F: File> Coded<F> {
             _ => Body::File(file),
         };
         Self::assemble(id, coding, modified_secs, body, etag)
+    }
+
+    /// All of the body.
+    pub(crate) fn segment(&self) -> Segment<F> {
+        match &self.body {
+            Body::Memory(whole) => whole.body_segment(),
+            Body::File(file) => Segment::File { file: file.clone(), at: 0, len: self.len() },
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use core::mem;
 use regatta_http::{Status, target::Path};
 use regatta_metrics::Counter;
 use regatta_op::{
-    Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Tick,
+    Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Segment, Tick,
 };
 
 /// How long an exchange waits for what may be opened later until it tries again, milliseconds.
@@ -133,6 +133,14 @@ impl<F: File> FileReply<F> {
     /// The coding that is sent.
     pub(crate) fn coded(&self) -> &Coded<F> {
         self.file.coded(self.coding).expect("it was chosen of this file")
+    }
+
+    /// The status and the body, if that is all of a file; for a protocol without fields.
+    #[must_use]
+    pub fn whole(&self) -> Option<(Status, Segment<F>)> {
+        let missing = self.role == Role::NotFound;
+        let status = if missing { Status::NOT_FOUND } else { Status::OK };
+        (self.shape == Shape::Whole).then(|| (status, self.coded().segment()))
     }
 }
 

@@ -283,8 +283,8 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Gives a turn to connections whose deadlines have passed.
     fn expire(&mut self, disk: &mut dyn Disk) {
         self.worker.expire();
-        while let Some((key, what)) = self.worker.abandoned() {
-            if let Some(slot) = self.worker.slot(key) {
+        while let Some((key, abandoned)) = self.worker.expired() {
+            if let (Some(what), Some(slot)) = (abandoned, self.worker.slot(key)) {
                 forget(slot, key, what, disk);
             }
             self.turn(key, disk);

@@ -420,9 +420,9 @@ impl<'a, S> Worker<'a, S> {
         self.expiries = EXPIRIES_MAX;
     }
 
-    /// The next connection, of the first few whose deadlines have passed, that has given up what
-    /// it waited for: the driver forgets that, or cancels it, and gives it a turn.
-    pub fn abandoned(&mut self) -> Option<(u64, Abandoned)> {
+    /// The next connection, of the first few whose deadlines have passed, and what of that which
+    /// was out it has given up: the driver forgets that, or cancels it, and gives it a turn.
+    pub fn expired(&mut self) -> Option<(u64, Option<Abandoned>)> {
         while self.expiries > 0
             && let Some(key) = self.fired.pop_front()
         {
@@ -434,11 +434,9 @@ impl<'a, S> Worker<'a, S> {
                 // What the kernel holds has not reached the peer: progress is measured there.
                 let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
                 slot.conn.expire(queued, now, &self.desk.around.cx);
-                if let Some(what) = slot.conn.abandoned() {
-                    return Some((key, what));
-                }
+                self.desk.file(key, slot);
+                return Some((key, slot.conn.abandoned()));
             }
-            // It goes on with what it was doing: nothing is sent because a timer has fired.
             self.desk.file(key, slot);
         }
         None

@@ -135,10 +135,7 @@ impl<F: File> Terms<'_, F> {
             return (Status::OK, 0);
         }
         if copied.is_empty() {
-            outbox.push(match &coded.body {
-                Body::Memory(whole) => whole.body_segment(),
-                Body::File(file) => Segment::File { file: file.clone(), at: 0, len: coded.len() },
-            });
+            outbox.push(coded.segment());
         }
         (Status::OK, coded.len())
     }
@@ -247,10 +244,7 @@ impl<F: File> Terms<'_, F> {
         if self.head_only {
             return Response { outbox, status: Status::NOT_FOUND, body_bytes: 0 };
         }
-        outbox.push(match &coded.body {
-            Body::Memory(whole) => whole.body_segment(),
-            Body::File(file) => Segment::File { file: file.clone(), at: 0, len: coded.len() },
-        });
+        outbox.push(coded.segment());
         Response { outbox, status: Status::NOT_FOUND, body_bytes: coded.len() }
     }
 
