@@ -261,7 +261,7 @@ mod tests {
     use crate::kit::{
         dice::SEEDS,
         disk::schedule::{CHUNK, Folder, Sums, run},
-        event_loop::schedule::{Cast, Setting, check, run_all},
+        event_loop::schedule::{Cast, Setting, check, check_frames, run_all},
         helpers::schedule::Moved,
     };
     use regatta_op::DISK_OPS_MAX;
@@ -328,6 +328,7 @@ mod tests {
         }
         let test = "a_loop_with_helpers_forgets_nobody";
         check(&run_all(Cast::one(test), &make), 5);
+        check_frames(&run_all(Cast::frames(test), &make), 5);
     }
 
     /// Helpers that never come back: every connection ends, and its place is free.
@@ -339,7 +340,9 @@ mod tests {
             Box::new(disk(root, crew, Test::Always(Resident::No), tally))
         }
         let test = "a_disk_that_never_answers_keeps_nobodys_place";
-        let sums = run_all(Cast { hangs: true, ..Cast::one(test) }, &make);
-        assert!(sums.schedules < SEEDS || sums.given_up > SEEDS / 4, "{sums:?}");
+        for frames in [false, true] {
+            let sums = run_all(Cast { hangs: true, frames, ..Cast::one(test) }, &make);
+            assert!(sums.schedules < SEEDS || sums.given_up > SEEDS / 4, "{sums:?}");
+        }
     }
 }

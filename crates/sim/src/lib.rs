@@ -10,6 +10,7 @@ mod closing;
 mod dice;
 mod disk;
 mod expect;
+mod frames;
 mod judge;
 mod knowledge;
 mod ledger;
@@ -26,6 +27,10 @@ mod trace;
 mod wire;
 mod world;
 
+pub use frames::{
+    Answer, Client, EXCHANGES, FAILED, Frames, FramesReport, NOT_FOUND, Session, UNAVAILABLE,
+    run_frames,
+};
 pub use plant::Plant;
 pub use run::{Report, Violation, announce_panics, run, run_bytes, run_planted, whole_trace};
 pub use wire::run_wire;

@@ -1,16 +1,17 @@
 //! `regatta-sim`: runs the schedules of many seeds, or one of them again.
 #![forbid(unsafe_code)]
 
-use regatta_sim::{announce_panics, run, whole_trace};
+use regatta_sim::{announce_panics, run, run_frames, whole_trace};
 use std::{process::ExitCode, time::Instant};
 
-const USAGE: &str = "usage: regatta-sim [--seeds N [--from S]] | --seed S [--trace]";
+const USAGE: &str = "usage: regatta-sim [--seeds N [--from S]] | --seed S [--trace | --frames]";
 /// Seeds between two lines that say how far it is.
 const PROGRESS_SEEDS: u64 = 10_000;
 
 fn main() -> ExitCode {
     announce_panics();
     match Orders::read(std::env::args().skip(1)) {
+        Ok(Orders { seed: Some(seed), frames: true, .. }) => one_of_frames(seed),
         Ok(Orders { seed: Some(seed), trace, .. }) => one(seed, trace),
         Ok(Orders { seeds, from, .. }) => many(seeds, from),
         Err(why) => {
@@ -26,11 +27,12 @@ struct Orders {
     from: u64,
     seed: Option<u64>,
     trace: bool,
+    frames: bool,
 }
 
 impl Orders {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut orders = Self { seeds: 1_000, from: 0, seed: None, trace: false };
+        let mut orders = Self { seeds: 1_000, from: 0, seed: None, trace: false, frames: false };
         while let Some(word) = words.next() {
             let mut number = || {
                 let text = words.next().ok_or(format!("{word} needs a number"))?;
@@ -41,6 +43,7 @@ impl Orders {
                 "--from" => orders.from = number()?,
                 "--seed" => orders.seed = Some(number()?),
                 "--trace" => orders.trace = true,
+                "--frames" => orders.frames = true,
                 _ => return Err(format!("unknown word {word}")),
             }
         }
@@ -69,6 +72,17 @@ fn one(seed: u64, trace: bool) -> ExitCode {
     }
 }
 
+fn one_of_frames(seed: u64) -> ExitCode {
+    match run_frames(seed) {
+        Ok(report) => println!("seed {seed}: {report:?}"),
+        Err(what) => {
+            println!("{what}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
 fn many(seeds: u64, from: u64) -> ExitCode {
     let started = Instant::now();
     let (mut replies, mut connections) = (0, 0);
@@ -82,6 +96,10 @@ fn many(seeds: u64, from: u64) -> ExitCode {
                 println!("{violation}");
                 return ExitCode::FAILURE;
             }
+        }
+        if let Err(what) = run_frames(seed) {
+            println!("{what}");
+            return ExitCode::FAILURE;
         }
         if done % PROGRESS_SEEDS == 0 || done == seeds {
             let seconds = started.elapsed().as_secs_f64();

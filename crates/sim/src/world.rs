@@ -714,7 +714,7 @@ impl<'a> World<'a> {
 }
 
 /// The bytes of one call: of memory, then of a file; of both if `whole`.
-fn gather(outbox: &Outbox<SimFile>, most: u64, whole: bool) -> Vec<u8> {
+pub(crate) fn gather(outbox: &Outbox<SimFile>, most: u64, whole: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(index(most.min(4096)));
     bytes.extend_from_slice(outbox.head());
     for segment in outbox.segments() {

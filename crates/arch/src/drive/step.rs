@@ -92,7 +92,10 @@ impl Readiness {
     }
 
     /// What is waited for when nothing more can be done.
-    const fn wait(&self) -> Turn {
+    fn wait(&self) -> Turn {
+        #[cfg(test)]
+        seen::BOTH
+            .with(|turns| turns.set(turns.get() + u64::from(self.recv && self.send.is_some())));
         match (self.recv, self.send.is_some()) {
             (false, false) => Turn::Parked,
             (read, write) => Turn::Wait(Interest { read, write }),
@@ -209,18 +212,15 @@ fn parked(slot: &mut ReadySlot, now: Now, cx: &FileCx<'_>) -> Turn {
 fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
     let mut ops = io.rules.ops_max;
     // `Recv` is offered last: after it, as after nothing, there is no more to ask for until
-    // something has been completed.
+    // something has been completed. What was offered before is tried again then.
     let mut asks = true;
     loop {
         if slot.drive.recv && slot.drive.readable {
             asks |= receive(slot, io, now, cx);
             continue;
         }
-        let op = match slot.drive.take_send(io) {
-            Some(outbox) => Some(Op::Send(outbox)),
-            None if asks => slot.conn.next_op(),
-            None => None,
-        };
+        let offered = if asks { slot.conn.next_op() } else { None };
+        let op = offered.or_else(|| slot.drive.take_send(io).map(Op::Send));
         asks = !matches!(op, Some(Op::Recv) | None);
         match op {
             Some(Op::Recv) => slot.drive.recv = true,
@@ -274,6 +274,8 @@ fn has_read(slot: &mut ReadySlot, ticket: Ticket, read: Option<Read>, now: Now, 
 fn is_pending(slot: &mut ReadySlot) {
     slot.pending += 1;
     debug_assert!(usize::from(slot.pending) <= DISK_OPS_MAX + 1, "no more are out at once");
+    #[cfg(test)]
+    seen::PENDING_MAX.with(|most| most.set(most.get().max(slot.pending.into())));
 }
 
 /// Counts one operation; true if that was the last.
@@ -408,4 +410,25 @@ fn park_for_disk(
     slot.conn.wait_for_disk(now, cx);
     slot.drive.warming = slot.drive.send.take();
     is_pending(slot);
+}
+
+/// What turns of this thread have come to.
+#[cfg(test)]
+pub(crate) mod seen {
+    use std::cell::Cell;
+
+    thread_local! {
+        pub(super) static PENDING_MAX: Cell<usize> = const { Cell::new(0) };
+        pub(super) static BOTH: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// The most operations that the disk had of a connection at once.
+    pub(crate) fn pending_max() -> usize {
+        PENDING_MAX.with(Cell::get)
+    }
+
+    /// Turns after which the socket was watched for both directions.
+    pub(crate) fn both_directions() -> u64 {
+        BOTH.with(Cell::get)
+    }
 }

@@ -16,7 +16,11 @@ pub(crate) use world::Sums;
 
 use super::EventLoop;
 use crate::{
-    drive::{FileCx, perform::Below, step::Rules},
+    drive::{
+        FileCx,
+        perform::Below,
+        step::{Rules, seen},
+    },
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         dice::{Dice, SEEDS},
@@ -26,11 +30,13 @@ use crate::{
     },
     shared::{Leased, SharedDisk},
 };
-use place::{BEGIN_NS, Place, UNIX};
+use place::{BEGIN_NS, NAMES, Place, UNIX};
 use regatta_metrics::{Arena, Tally};
+use regatta_op::DISK_OPS_MAX;
 use regatta_origin::{
-    Cache, CachingRules, ClearHttp1, Deadlines, LocalCache, NoLog, Scratch, Site,
+    Cache, CachingRules, ClearHttp1, Deadlines, Links, LocalCache, NoLog, Scratch, Site,
 };
+use regatta_sim::Frames;
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
     crew::{self, Crew, Member},
@@ -56,6 +62,9 @@ const SEEDS_VARIABLE: &str = "REGATTA_LOOP_SEEDS";
 /// Descriptors that loops which share their table may have, with all that this process has.
 const NUMBERS: usize = 8192;
 
+/// What is spoken in some schedules.
+static FRAMES: Frames = Frames { names: &NAMES };
+
 /// How a loop waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
@@ -79,6 +88,8 @@ pub(crate) struct Cast {
     pub(crate) shared: bool,
     /// The disk does not answer at all, now and then.
     pub(crate) hangs: bool,
+    /// What is spoken is not HTTP but frames: several exchanges of a connection go on at once.
+    pub(crate) frames: bool,
     /// Schedules of each accept strategy.
     pub(crate) each: u64,
 }
@@ -86,7 +97,13 @@ pub(crate) struct Cast {
 impl Cast {
     /// One loop that waits in any way, for a disk of its own.
     pub(crate) const fn one(test: &'static str) -> Self {
-        Self { test, waits: None, loops: 1, shared: false, hangs: false, each: SEEDS / STRATEGIES }
+        let (waits, each) = (None, SEEDS / STRATEGIES);
+        Self { test, waits, loops: 1, shared: false, hangs: false, frames: false, each }
+    }
+
+    /// As [`Self::one`], with several exchanges of each connection at once.
+    pub(crate) const fn frames(test: &'static str) -> Self {
+        Self { frames: true, ..Self::one(test) }
     }
 }
 
@@ -255,6 +272,7 @@ fn listen(count: usize) -> (Vec<OwnedFd>, Vec<SocketAddr>) {
 struct Scene<'s, 'a> {
     seed: u64,
     waits: Waits,
+    links: &'static (dyn Links<StaticFile> + Sync),
     place: &'s Place,
     site: &'s Site,
     arena: Arena<'s>,
@@ -288,8 +306,8 @@ fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &
         "{SEEDS_VARIABLE}={seed}..{} cargo test -p regatta-arch --lib -- {test} --nocapture",
         seed + 1
     );
-    let people = (place, addresses.as_slice());
-    let mut world = World::new(dice, replay, people, (arena, bells.as_slice()), accepts, each);
+    let (people, about) = ((place, addresses.as_slice()), (each, cast.frames));
+    let mut world = World::new(dice, replay, people, (arena, bells.as_slice()), accepts, about);
     if cast.hangs {
         world.allow_failures();
     }
@@ -297,6 +315,7 @@ fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &
     let scene = Scene {
         seed,
         waits,
+        links: if cast.frames { &FRAMES } else { &ClearHttp1 },
         place,
         site: &site,
         arena,
@@ -381,7 +400,7 @@ impl Scene<'_, '_> {
             tally,
             log: &NoLog,
             scratch: &scratch,
-            links: &ClearHttp1,
+            links: self.links,
         };
         let around = Surroundings {
             cx,
@@ -428,6 +447,27 @@ pub(crate) fn check(sums: &Sums, later: u64) {
             && sums.drained > 10,
         "{sums:?}"
     );
+}
+
+/// As [`check`], where exchanges of a connection go on beside each other.
+pub(crate) fn check_frames(sums: &Sums, later: u64) {
+    let Sums { schedules, connections, answers, .. } = *sums;
+    if schedules < SEEDS {
+        return; // somebody looks at a few
+    }
+    assert!(connections > 2 * schedules && answers > 10 * schedules, "{sums:?}");
+    assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
+    assert!(sums.displaced > 5 && sums.expired > 10 && sums.drained > 10, "{sums:?}");
+    assert!(seen::both_directions() > 10 * schedules, "a loop receives while it sends");
+    // A `Send` may wait for the disk beside them.
+    let least = if later > 0 { DISK_OPS_MAX } else { 0 };
+    assert!(seen::pending_max() >= least, "{} operations of the disk at once", seen::pending_max());
+}
+
+#[test]
+fn a_loop_forgets_none_of_many_exchanges() {
+    let test = "a_loop_forgets_none_of_many_exchanges";
+    check_frames(&run_all(Cast::frames(test), &own_disk), 0);
 }
 
 fn sped(test: &'static str, waits: Waits) {

@@ -1,7 +1,8 @@
 //! A peer of a whole loop: what it asks for, in which pieces, how it takes the answers, and how it
 //! behaves.
-use super::place::{LAST, Place};
+use super::place::{LAST, NAMES, Place};
 use crate::kit::dice::Dice;
+use regatta_sim::Client;
 use std::{
     io::{self, Read, Write},
     net::Shutdown,
@@ -36,8 +37,10 @@ pub(super) struct Peer {
     /// Which of the addresses it asks.
     to: usize,
     socket: Option<UnixStream>,
-    /// Numbers of the requests.
+    /// Numbers of the requests, in HTTP.
     asks: Vec<usize>,
+    /// It speaks frames.
+    client: Option<Client>,
     out: Vec<u8>,
     /// Where each request ends in `out`.
     ends: Vec<usize>,
@@ -47,7 +50,8 @@ pub(super) struct Peer {
     /// It says that it sends no more when it has sent all.
     shuts: bool,
     has_shut: bool,
-    /// Which answer is coming, how much of it has come, and which of its two forms it may be.
+    /// Which answer is coming, how much of it has come, and which of its two forms it may be. In
+    /// frames: how many have come, and if there is anything of another.
     at: usize,
     came: usize,
     forms: [bool; 2],
@@ -66,10 +70,15 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// One that asks for something.
-    pub(super) fn new(dice: &mut Dice, place: &Place, addresses: usize) -> Self {
+    /// One that asks for something, in frames or in HTTP.
+    pub(super) fn new(dice: &mut Dice, place: &Place, addresses: usize, frames: bool) -> Self {
+        let client = frames.then(|| {
+            let count = 1 + dice.below(24);
+            let file = |_| u8::try_from(dice.below(NAMES.len() + 1)).expect("few");
+            Client::new((0..count).map(file).collect())
+        });
         let mut asks = Vec::new();
-        for _ in 0..1 + dice.below(4) {
+        for _ in 0..1 + if frames { 0 } else { dice.below(4) } {
             let ask = dice.below(place.asks.len());
             asks.push(ask);
             if place.asks[ask].is_last() {
@@ -80,6 +89,10 @@ impl Peer {
         for ask in &asks {
             out.extend_from_slice(&place.asks[*ask].request);
             ends.push(out.len());
+        }
+        if let Some(client) = &client {
+            out = client.wire();
+            ends = (1..=out.len() / 2).map(|request| 2 * request).collect();
         }
         let most = out.len() + 20_000;
         let manner = match dice.below(8) {
@@ -95,6 +108,7 @@ impl Peer {
             socket: None,
             ahead: 1 + dice.below(asks.len()),
             asks,
+            client,
             out,
             ends,
             written: 0,
@@ -115,7 +129,7 @@ impl Peer {
 
     /// True if all its answers have come.
     pub(super) const fn is_answered(&self) -> bool {
-        self.at == self.asks.len() || self.last
+        self.at == self.ends.len() || self.last
     }
 
     /// True if the server may have waited for it in vain: it has not left, nor said that it sends
@@ -201,7 +215,10 @@ impl Peer {
     /// Sends a piece of what it may send; true if some was taken.
     fn write(&mut self, dice: &mut Dice) -> bool {
         let Some(socket) = &mut self.socket else { return false };
-        let may = self.ends[(self.at + self.ahead).min(self.ends.len()) - 1];
+        let may = match &self.client {
+            Some(client) => client.may_send(),
+            None => self.ends[(self.at + self.ahead).min(self.ends.len()) - 1],
+        };
         let left = self.out.get(self.written..may).unwrap_or_default();
         if left.is_empty() {
             let shuts = self.shuts && self.written == self.out.len() && !self.has_shut;
@@ -255,6 +272,14 @@ impl Peer {
 
     /// Compares what has come with what must come.
     fn compare(&mut self, mut came: &[u8], place: &Place, draining: bool) -> Result<(), String> {
+        if let Some(client) = &mut self.client {
+            let (before, may_fail) = (client.answers(), self.may_fail);
+            client.feed(came, &mut |answer| place.judge(&answer, may_fail))?;
+            let told = client.is_told() && !draining;
+            (self.at, self.came) = (client.answers(), usize::from(client.has_part()));
+            debug_assert!(self.at >= before, "answers are not taken back");
+            return if told { Err("the server does not go away".to_owned()) } else { Ok(()) };
+        }
         while !came.is_empty() && !self.was_late {
             if self.came == 0 && self.is_stalled() && came.starts_with(b"HTTP/1.1 408 ") {
                 // It has not finished its request in time, and is told so.
@@ -331,7 +356,7 @@ impl Peer {
                 return Err(format!("{} bytes of an answer that never ended", self.came));
             }
             if !left && !self.is_answered() && !self.was_displaced() {
-                let (at, of) = (self.at, self.asks.len());
+                let (at, of) = (self.at, self.ends.len());
                 return Err(format!("{at} of {of} requests were answered"));
             }
         }
@@ -341,7 +366,7 @@ impl Peer {
     /// Where it stands, for whoever looks for what is wrong.
     pub(super) fn tell(&self) -> String {
         let Self { manner, at, came, written, taken, over, .. } = self;
-        let (of, out) = (self.asks.len(), self.out.len());
+        let (of, out) = (self.ends.len(), self.out.len());
         let there = if self.socket.is_some() { "connected" } else { "not connected" };
         format!(
             "{manner:?}, {there}, over: {over}; sent {written} of {out}, took {taken}; answer {at} \

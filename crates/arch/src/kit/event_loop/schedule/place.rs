@@ -3,6 +3,7 @@ use crate::drive::{FileCx, FileLink};
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Done, Now, Op, Outbox, ReadReq, Segment, Tick};
 use regatta_origin::{ClearHttp1, LocalCache, NoLog, Peer, Protocol as _, Scratch, Site};
+use regatta_sim::{Answer, NOT_FOUND, UNAVAILABLE};
 use regatta_sys::{OpenRules, Root, StaticFile, look_again, open_below, read_range};
 use std::{
     fs,
@@ -18,12 +19,16 @@ pub(super) const BEGIN_NS: u64 = 1_000_000_000_000;
 /// a socket takes at once.
 const FILES: [(&str, usize); 6] =
     [("a", 700), ("b", 6_000), ("c", 6_001), ("d", 20_000), ("e", 29_000), ("f", 30_000)];
+/// What is asked for in frames: these files, and what is not there.
+pub(super) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// A folder of files with known contents.
 pub(super) struct Place {
     path: PathBuf,
     pub(super) root: Root,
     pub(super) asks: Vec<Ask>,
+    /// By file.
+    contents: Vec<Vec<u8>>,
 }
 
 /// A request, and what must come of it.
@@ -60,7 +65,25 @@ impl Place {
         }
         let root = Root::open(&path).unwrap();
         let asks = asks(&root);
-        Self { path, root, asks }
+        Self { path, root, asks, contents: (0..FILES.len()).map(content).collect() }
+    }
+}
+
+impl Place {
+    /// Judges an answer in frames.
+    ///
+    /// # Errors
+    /// It is not what it must be.
+    pub(super) fn judge(&self, answer: &Answer, may_fail: bool) -> Result<(), String> {
+        let body = self.contents.get(usize::from(answer.file));
+        let code = if body.is_some() { 0 } else { NOT_FOUND };
+        let failed = may_fail && answer.code == UNAVAILABLE;
+        let right = answer.code == code && answer.body == *body.unwrap_or(&Vec::new());
+        if right || failed {
+            return Ok(());
+        }
+        let Answer { number, file, code, body } = answer;
+        Err(format!("request {number} for {file}: code {code}, and {} wrong bytes", body.len()))
     }
 }
 

@@ -206,10 +206,11 @@ impl<'a> World<'a> {
         (place, addresses): (&'a Place, &'a [SocketAddr]),
         (arena, bells): (Arena<'a>, &'a [Bell]),
         rules: AcceptRules,
-        listeners: usize,
+        (listeners, frames): (usize, bool),
     ) -> Self {
         let peers = 2 + dice.below(5);
-        let peers = (0..peers).map(|_| Peer::new(&mut dice, place, addresses.len())).collect();
+        let peers = (0..peers).map(|_| Peer::new(&mut dice, place, addresses.len(), frames));
+        let peers = peers.collect();
         let side = |_| Side {
             rules,
             listeners: listeners as u64,
@@ -275,6 +276,9 @@ impl<'a> World<'a> {
         for (number, side) in self.sides.iter().enumerate() {
             let open = self.arena.slot(number).gauge(Gauge::ConnectionsOpen);
             eprintln!("loop {number}: {open} open, {:?}", side.rules);
+            let ends = CloseReason::ALL.map(|it| (it, Counter::closed(it as usize)));
+            let ends = ends.map(|(it, counter)| (it, self.arena.slot(number).get(counter)));
+            eprintln!("closed: {:?}", ends.into_iter().filter(|it| it.1 > 0).collect::<Vec<_>>());
         }
         panic!("{what}\n{:?}, move {}\nreplay: {}", self.ending, self.moves, self.replay)
     }

@@ -1,0 +1,632 @@
+//! Schedules of this protocol: a driver that has several operations out, or one at a time; a disk
+//! that is slow, out of order and hangs; peers that come, read and leave as they like.
+use super::{Answer, Client, Frames, NOT_FOUND};
+use crate::{
+    dice::{Dice, index},
+    disk::{self, Disk, Seen, SimFile, content},
+    peer::{NEVER, Peer, Pipe},
+    site,
+    world::gather,
+};
+use regatta_metrics::{Arena, Counter, Gauge, Tally};
+use regatta_op::{
+    Abandoned, CloseReason, Codings, DISK_OPS_MAX, Done, Fault, Now, Op, OpKind, OpenReq, Outbox,
+    Tick, Ticket,
+};
+use regatta_origin::{Cx, Link, LocalCache, NoLog, Protocol, Scratch};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::atomic::AtomicU64,
+};
+
+/// What is asked for; the last is not there.
+const NAMES: [&str; 9] = [
+    "a.txt",
+    "b.html",
+    "img.png",
+    "empty.txt",
+    "big.bin",
+    "mid.bin",
+    "docs/guide.html",
+    "app.3f9c2ab1.js",
+    "none",
+];
+/// How slow the disk is at most, milliseconds.
+const DISK_MS_MAX: u64 = 60;
+/// Steps in which a schedule must end.
+const STEPS_MAX: u64 = 200_000;
+
+/// What schedules have come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FramesReport {
+    /// Steps taken.
+    pub steps: u64,
+    /// Answers that came in full, and those of them that said that something failed.
+    pub answers: u64,
+    /// Answers that came before those of requests that were sent earlier.
+    pub overtaking: u64,
+    /// The most exchanges of a connection, and operations that the disk had of it.
+    pub exchanges_max: usize,
+    /// The most operations that the disk had of a connection at once.
+    pub disk_ops_max: usize,
+    /// Receives while a `Send` was out.
+    pub duplex: u64,
+    /// Operations of the disk that were given up while others went on.
+    pub given_up: u64,
+    /// Connections that took part in a drain.
+    pub drained: u64,
+    /// Waits of a `Send` for the disk.
+    pub warmed: u64,
+}
+
+impl FramesReport {
+    /// Adds what another schedule has come to.
+    pub const fn add(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.answers += other.answers;
+        self.overtaking += other.overtaking;
+        self.duplex += other.duplex;
+        self.given_up += other.given_up;
+        self.drained += other.drained;
+        self.warmed += other.warmed;
+        if self.exchanges_max < other.exchanges_max {
+            self.exchanges_max = other.exchanges_max;
+        }
+        if self.disk_ops_max < other.disk_ops_max {
+            self.disk_ops_max = other.disk_ops_max;
+        }
+    }
+}
+
+/// A `Send` that is out.
+struct Sending {
+    outbox: Outbox<SimFile>,
+    ready: u64,
+    /// When the disk answers, which is asked first.
+    disk: Option<u64>,
+}
+
+/// A connection, and what its driver has of it.
+struct Line {
+    link: Option<Link<SimFile>>,
+    pipe: Pipe,
+    peer: Peer,
+    client: Client,
+    wire: Vec<u8>,
+    /// Bytes of it that the peer has made up its mind to send.
+    asked: usize,
+    lateness: u64,
+    recv: bool,
+    send: Option<Sending>,
+    shut: bool,
+    disk: Vec<(Ticket, Op<SimFile>, u64)>,
+    requests: u32,
+    faulted: bool,
+    closed: Option<CloseReason>,
+}
+
+impl Line {
+    /// True if something besides `Recv` is out.
+    fn is_busy(&self) -> bool {
+        self.send.is_some() || self.shut || !self.disk.is_empty()
+    }
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Receive(usize),
+    Send(usize),
+    Warm(usize),
+    Shut(usize),
+    Disk(usize, Ticket),
+    Expire(usize),
+    Act(usize),
+    Change,
+    Drain,
+    Sweep,
+}
+
+struct World<'a> {
+    cx: Cx<'a, SimFile>,
+    dice: Dice,
+    tick: u64,
+    disk: Disk,
+    lines: Vec<Line>,
+    /// Has one operation out at a time.
+    single: bool,
+    changes: u64,
+    drains: u64,
+    sweeps: u64,
+    disk_ms: u64,
+    warms: bool,
+    hangs: bool,
+    faulty: bool,
+    /// By name, which files it has been: numbers and lengths.
+    known: BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
+    /// Names that were not there at some time, or could not be opened.
+    missing: BTreeSet<&'static str>,
+    sent: u64,
+    report: FramesReport,
+}
+
+/// Runs the schedule of a seed.
+///
+/// # Errors
+/// What may not be, and how to see it again.
+pub fn run_frames(seed: u64) -> Result<FramesReport, String> {
+    // A stream of its own: the seeds of other schedules mean something else.
+    let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
+    let mut site = site::site(&mut dice);
+    site.content.not_found = "".into();
+    site.content.fallback = "".into();
+    site.content.clean_urls = false;
+    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    let cache = LocalCache::new(&site.caching, site.seed);
+    let scratch = Scratch::new(site.boundary_key);
+    let (tally, links) = (Tally::Owned(arena.slot(0)), Frames { names: &NAMES });
+    let cx =
+        Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links: &links };
+    let mut world = World::new(cx, dice);
+    let ended = world.run().and_then(|()| world.balance());
+    let replay = "replay: cargo run -p regatta-sim -- --frames --seed";
+    let replay = |what| format!("seed {seed}, {} ms: {what}\n{replay} {seed}", world.tick);
+    ended.map(|()| world.report).map_err(replay)
+}
+
+impl<'a> World<'a> {
+    fn new(cx: Cx<'a, SimFile>, mut dice: Dice) -> Self {
+        let disk = Disk::new(&mut dice);
+        let lines = (0..dice.between(1, 3)).map(|_| {
+            let (mut peer, pipe) = Peer::new(&mut dice);
+            peer.burst = dice.pick(&[1, 4, 8, 8, 20]);
+            let file = |_| u8::try_from(dice.below(NAMES.len() as u64)).expect("few");
+            let client = Client::new((0..peer.left).map(file).collect());
+            peer.next += 1_000;
+            Line {
+                link: None,
+                pipe,
+                peer,
+                wire: client.wire(),
+                client,
+                asked: 0,
+                lateness: dice.pick(&[0, 1, 40]),
+                recv: false,
+                send: None,
+                shut: false,
+                disk: Vec::new(),
+                requests: 0,
+                faulted: false,
+                closed: None,
+            }
+        });
+        let lines = lines.collect();
+        let mut world = Self {
+            cx,
+            tick: 1_000,
+            disk,
+            lines,
+            single: dice.one_in(4),
+            changes: if dice.one_in(2) { 1_000 + dice.below(2_000) } else { NEVER },
+            drains: if dice.one_in(4) { 1_000 + dice.below(2_000) } else { NEVER },
+            sweeps: 1_000,
+            disk_ms: dice.pick(&[0, 1, 20, DISK_MS_MAX]),
+            warms: dice.one_in(2),
+            hangs: dice.one_in(5),
+            faulty: dice.one_in(10),
+            known: BTreeMap::new(),
+            missing: BTreeSet::new(),
+            sent: 0,
+            report: FramesReport::default(),
+            dice,
+        };
+        world.look_at_files();
+        world
+    }
+
+    /// Notes which files there are.
+    fn look_at_files(&mut self) {
+        for name in NAMES {
+            let req = OpenReq { path: name.as_bytes().into(), siblings: Codings::NONE };
+            match self.disk.open(&req).0 {
+                Seen::File { main, .. } => {
+                    self.known.entry(name).or_default().insert((main.inode, main.len));
+                }
+                _ => drop(self.missing.insert(name)),
+            }
+        }
+    }
+
+    const fn now(&self) -> Now {
+        Now { tick: Tick(self.tick), unix: disk::UNIX + self.tick / 1000 }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        while let Some((tick, event)) = self.next_event() {
+            self.tick = self.tick.max(tick);
+            self.report.steps += 1;
+            if self.report.steps > STEPS_MAX {
+                return Err("it goes on and on".to_owned());
+            }
+            match event {
+                Event::Receive(at) => self.receive(at)?,
+                Event::Send(at) => self.send(at)?,
+                Event::Warm(at) => {
+                    let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
+                    let sending = line.send.as_mut().expect("it waits");
+                    sending.disk = None;
+                    line.link.as_mut().expect("it waits").disk_answered(now, &cx);
+                    self.ask(at)?;
+                }
+                Event::Shut(at) => {
+                    self.lines[at].shut = false;
+                    self.lines[at].pipe.shut = true;
+                    self.wake(at);
+                    self.complete(at, Done::Shut)?;
+                }
+                Event::Disk(at, ticket) => self.disk_answers(at, ticket)?,
+                Event::Expire(at) => self.expire(at)?,
+                Event::Act(at) => self.act(at)?,
+                Event::Change => {
+                    self.disk.change(self.tick, &mut self.dice);
+                    self.look_at_files();
+                    self.changes = self.tick + 1 + self.dice.below(400);
+                }
+                Event::Drain => self.drain()?,
+                Event::Sweep => {
+                    let on = self.cx.cache.sweep(Tick(self.tick), &self.cx.tally);
+                    self.sweeps = on.map_or(self.tick + 10, |on| on.0);
+                }
+            }
+        }
+        let open = self.lines.iter().position(|line| line.closed.is_none());
+        open.map_or(Ok(()), |at| Err(format!("#{at} never ends")))
+    }
+
+    /// One of the events that come first.
+    fn next_event(&mut self) -> Option<(u64, Event)> {
+        let mut events = Vec::new();
+        for (at, line) in self.lines.iter().enumerate().filter(|(_, line)| line.closed.is_none()) {
+            events.push((line.peer.next, Event::Act(at)));
+            let Some(link) = &line.link else { continue };
+            let deadline = link.deadline().0;
+            events.push((deadline.saturating_add(line.lateness), Event::Expire(at)));
+            let pipe = &line.pipe;
+            let comes = !pipe.inbound.is_empty() || pipe.fin || pipe.reset;
+            if line.recv && comes && !(self.single && line.is_busy()) {
+                events.push((self.tick, Event::Receive(at)));
+            }
+            match &line.send {
+                Some(Sending { disk: Some(disk), .. }) => events.push((*disk, Event::Warm(at))),
+                Some(Sending { ready, .. }) if pipe.room() > 0 || pipe.reset => {
+                    events.push((*ready, Event::Send(at)));
+                }
+                _ => {}
+            }
+            if line.shut {
+                events.push((self.tick, Event::Shut(at)));
+            }
+            let disk = line.disk.iter();
+            events.extend(disk.map(|(ticket, _, ready)| (*ready, Event::Disk(at, *ticket))));
+        }
+        if events.iter().all(|(tick, _)| *tick == NEVER) {
+            return None;
+        }
+        events.extend([(self.changes, Event::Change), (self.drains, Event::Drain)]);
+        events.push((self.sweeps, Event::Sweep));
+        let first = events.iter().map(|(tick, _)| (*tick).max(self.tick)).min()?;
+        events.retain(|(tick, _)| (*tick).max(self.tick) == first);
+        Some(self.dice.pick(&events))
+    }
+
+    /// Asks for operations: until there are no more, or for one.
+    fn ask(&mut self, at: usize) -> Result<(), String> {
+        loop {
+            let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
+            if self.single && line.is_busy() {
+                return Ok(());
+            }
+            let before = line.recv;
+            let Some(link) = &mut line.link else { return Ok(()) };
+            link.check_invariants();
+            match link.next_op() {
+                None => return Ok(()),
+                Some(Op::Recv) if before => return Err("a second Recv is out".to_owned()),
+                Some(Op::Recv) => {
+                    line.recv = true;
+                    return Ok(());
+                }
+                Some(Op::Send(_)) if line.send.is_some() => {
+                    return Err("a second Send is out".to_owned());
+                }
+                Some(Op::Send(outbox)) => {
+                    let slow = if self.dice.one_in(4) { self.dice.below(20) } else { 0 };
+                    let asks = self.warms && outbox.at_file() && self.dice.one_in(2);
+                    let disk = asks.then(|| {
+                        link.wait_for_disk(now, &cx);
+                        self.report.warmed += 1;
+                        let hangs = self.hangs && self.dice.one_in(16);
+                        if hangs { NEVER } else { self.tick + self.dice.below(DISK_MS_MAX) }
+                    });
+                    line.send = Some(Sending { outbox, ready: self.tick + slow, disk });
+                }
+                Some(Op::Shut) if line.send.is_some() => {
+                    return Err("it is to be shut while a Send is out".to_owned());
+                }
+                Some(Op::Shut) => line.shut = true,
+                Some(Op::Close(reason)) => {
+                    line.requests = link.requests();
+                    (line.link, line.send, line.closed) = (None, None, Some(reason));
+                    line.disk.clear();
+                    return self.judge(at, reason);
+                }
+                Some(op) => self.ask_disk(at, op)?,
+            }
+        }
+    }
+
+    /// One more operation is the disk's.
+    fn ask_disk(&mut self, at: usize, op: Op<SimFile>) -> Result<(), String> {
+        let (Op::Open(ticket, _) | Op::Read(ticket, _) | Op::Stat(ticket, _)) = op else {
+            return Err(format!("{:?} is no operation of a disk", op.kind()));
+        };
+        let hangs = self.hangs && op.kind() != OpKind::Stat && self.dice.one_in(10);
+        let ready = if hangs { NEVER } else { self.tick + self.dice.below(self.disk_ms + 1) };
+        let line = &mut self.lines[at];
+        if line.disk.iter().any(|(other, ..)| *other == ticket) {
+            return Err(format!("{ticket:?} names two operations"));
+        }
+        line.disk.push((ticket, op, ready));
+        let out = line.disk.len();
+        self.report.disk_ops_max = self.report.disk_ops_max.max(out);
+        if out > DISK_OPS_MAX { Err(format!("{out} operations of the disk")) } else { Ok(()) }
+    }
+
+    fn complete(&mut self, at: usize, done: Done<'_, SimFile>) -> Result<(), String> {
+        let (now, cx) = (self.now(), self.cx);
+        let link = self.lines[at].link.as_mut().ok_or("it is told something after its end")?;
+        link.complete(done, now, &cx);
+        let open = index(u64::from(link.requests())) - self.lines[at].client.answers();
+        self.report.exchanges_max = self.report.exchanges_max.max(open);
+        self.ask(at)
+    }
+
+    fn fault(&mut self, at: usize) -> Option<Fault> {
+        let line = &mut self.lines[at];
+        let other = self.faulty && self.dice.one_in(200);
+        line.faulted |= other;
+        if line.pipe.reset { Some(Fault::Reset) } else { other.then_some(Fault::Other(110)) }
+    }
+
+    fn receive(&mut self, at: usize) -> Result<(), String> {
+        self.lines[at].recv = false;
+        if let Some(fault) = self.fault(at) {
+            return self.complete(at, Done::Recv(Err(fault)));
+        }
+        let line = &mut self.lines[at];
+        self.report.duplex += u64::from(line.send.is_some() && !line.pipe.inbound.is_empty());
+        let there = line.pipe.inbound.len() as u64;
+        let n = if there > 0 && self.dice.one_in(3) { self.dice.between(1, there) } else { there };
+        let bytes: Vec<u8> = line.pipe.inbound.drain(..index(n)).collect();
+        self.wake(at);
+        self.complete(at, Done::Recv(Ok(&bytes)))
+    }
+
+    fn send(&mut self, at: usize) -> Result<(), String> {
+        let Sending { mut outbox, .. } = self.lines[at].send.take().ok_or("nothing is out")?;
+        if let Some(fault) = self.fault(at) {
+            return self.complete(at, Done::Send(outbox, Err(fault)));
+        }
+        let room = self.lines[at].pipe.room().min(outbox.len());
+        if room == 0 {
+            return Err("an empty outbox is sent".to_owned());
+        }
+        let most = if self.dice.one_in(3) { self.dice.between(1, room) } else { room };
+        let bytes = gather(&outbox, most, self.dice.one_in(2));
+        let n = bytes.len() as u64;
+        outbox.advance(n);
+        self.sent += n;
+        let slow = self.disk_ms >= self.cx.site.deadlines.disk_ms_max;
+        let excused = self.hangs || self.faulty || self.changes < NEVER || slow;
+        let Self { lines, known, missing, report, .. } = self;
+        let Line { pipe, client, .. } = &mut lines[at];
+        pipe.queued += n;
+        pipe.pump();
+        let mut last = None;
+        client.feed(&bytes, &mut |answer| {
+            report.answers += 1;
+            report.overtaking += u64::from(last.is_some_and(|last| last > answer.number));
+            last = Some(answer.number);
+            check(&answer, known, missing, excused)
+        })?;
+        self.wake(at);
+        self.complete(at, Done::Send(outbox, Ok(n)))
+    }
+
+    fn disk_answers(&mut self, at: usize, ticket: Ticket) -> Result<(), String> {
+        let disk = &mut self.lines[at].disk;
+        let place = disk.iter().position(|(of, ..)| *of == ticket).ok_or("nobody asked")?;
+        match disk.swap_remove(place).1 {
+            Op::Open(_, req) => {
+                let found = self.disk.open(&req).1;
+                self.complete(at, Done::Open(ticket, found))
+            }
+            Op::Read(_, req) if self.faulty && self.dice.one_in(10) => {
+                self.lines[at].faulted = true;
+                self.complete(at, Done::Read(ticket, req.buffer, Err(Fault::Other(5))))
+            }
+            Op::Read(_, req) => self.complete(at, Done::Read(ticket, disk::read(req), Ok(()))),
+            Op::Stat(_, file) => self.complete(at, Done::Stat(ticket, Ok(file.stat()))),
+            op => Err(format!("{:?} is no operation of a disk", op.kind())),
+        }
+    }
+
+    fn expire(&mut self, at: usize) -> Result<(), String> {
+        let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
+        let link = line.link.as_mut().ok_or("it is called after its end")?;
+        link.expire(line.pipe.queued, now, &cx);
+        match link.abandoned() {
+            Some(Abandoned::All) => {
+                (line.recv, line.send, line.shut) = (false, None, false);
+                line.disk.clear();
+            }
+            Some(Abandoned::One(ticket)) => {
+                let place = line.disk.iter().position(|(of, ..)| *of == ticket);
+                line.disk.swap_remove(place.ok_or("what is given up was not out")?);
+                self.report.given_up += u64::from(line.send.is_some() || !line.disk.is_empty());
+            }
+            None => {}
+        }
+        self.ask(at)
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        self.drains = NEVER;
+        let (now, cx) = (self.now(), self.cx);
+        for at in 0..self.lines.len() {
+            if let Some(link) = &mut self.lines[at].link {
+                link.drain(now, &cx);
+                self.report.drained += 1;
+                self.ask(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer does something.
+    fn act(&mut self, at: usize) -> Result<(), String> {
+        let (now, cx, dice) = (self.now(), self.cx, &mut self.dice);
+        let line = &mut self.lines[at];
+        let comes = line.link.is_none();
+        if comes {
+            let address = SocketAddr::from(([127, 0, 0, 1], 4000));
+            line.link = Some(Link::new(address.into(), now, &cx));
+        }
+        let read = line.peer.read(&mut line.pipe);
+        let mut fresh = false;
+        let unanswered = |line: &Line| (line.asked / 2 - line.client.answers()) as u64;
+        while line.asked < line.client.may_send() && line.peer.asks(unanswered(line)) {
+            line.peer.out.extend(&line.wire[line.asked..line.asked + 2]);
+            line.asked += 2;
+            line.peer.left -= 1;
+            fresh = true;
+            if dice.one_in(3) {
+                break;
+            }
+        }
+        let sent = if fresh && dice.one_in(4) { 0 } else { line.peer.send(&mut line.pipe, dice) };
+        let all_read = line.pipe.read == line.pipe.acked && line.pipe.queued == 0;
+        let answered = unanswered(line) == 0 && all_read;
+        let left = line.peer.leaves(&mut line.pipe, answered);
+        let waits = !line.peer.out.is_empty() && line.pipe.inbound_room() > 0;
+        let more = line.pipe.acked > line.pipe.read && read > 0;
+        let busy = read > 0 || sent > 0 || fresh || left;
+        let goes_on = busy || waits && line.peer.left_how.is_none() || more;
+        let pause = line.peer.pause(fresh, dice);
+        line.peer.next = if goes_on { self.tick + pause.max(1) } else { NEVER };
+        if comes { self.ask(at) } else { Ok(()) }
+    }
+
+    /// Something changed for the peer: it will look.
+    fn wake(&mut self, at: usize) {
+        let peer = &mut self.lines[at].peer;
+        let pause = if peer.is_prompt() { 0 } else { 5 };
+        peer.next = peer.next.min(self.tick + pause);
+    }
+
+    /// A connection has ended: for a reason that there was, and with what it owed.
+    fn judge(&self, at: usize, reason: CloseReason) -> Result<(), String> {
+        let line = &self.lines[at];
+        let (gone, drained) = (line.pipe.fin || line.pipe.reset, self.report.drained > 0);
+        let fits = match reason {
+            CloseReason::PeerClosed => line.pipe.fin,
+            CloseReason::PeerAborted => gone,
+            CloseReason::Reset => line.pipe.reset,
+            CloseReason::Failed => line.faulted,
+            CloseReason::Truncated => self.changes < NEVER,
+            CloseReason::DiskDeadline => self.hangs || self.warms,
+            CloseReason::Drained => drained,
+            CloseReason::IdleDeadline | CloseReason::HeadDeadline => true,
+            CloseReason::SendDeadline => !line.peer.is_prompt() || self.single || gone,
+            _ => false,
+        };
+        if !fits {
+            return Err(format!("#{at} ends for no reason: {reason:?}"));
+        }
+        let whole = matches!(
+            reason,
+            CloseReason::PeerClosed | CloseReason::Drained | CloseReason::IdleDeadline
+        );
+        let answers = line.client.answers();
+        if whole && (answers != index(u64::from(line.requests)) || line.client.has_part()) {
+            return Err(format!("#{at}: {answers} of {} answered, {reason:?}", line.requests));
+        }
+        Ok(())
+    }
+
+    /// The books, after all connections have ended.
+    fn balance(&mut self) -> Result<(), String> {
+        let slot = self.cx.tally.slot();
+        let get = |counter| slot.get(counter);
+        let requests: u64 = self.lines.iter().map(|line| u64::from(line.requests)).sum();
+        let closed: u64 =
+            CloseReason::ALL.iter().map(|it| get(Counter::closed(*it as usize))).sum();
+        let rows = [
+            ("requests", get(Counter::Requests), requests),
+            ("replies", get(Counter::Replies) + get(Counter::RepliesCut), requests),
+            ("bytes", get(Counter::BytesSent), self.sent),
+            ("ends", closed, self.lines.len() as u64),
+            ("descriptors", self.disk.live(), slot.gauge(Gauge::CacheFds)),
+        ];
+        let wrong = rows.into_iter().find(|(_, counted, are)| counted != are);
+        wrong.map_or(Ok(()), |row| Err(format!("counted, and are: {row:?}")))
+    }
+}
+
+/// An answer is of a file that its name has been, whole, or says why not.
+fn check(
+    answer: &Answer,
+    known: &BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
+    missing: &BTreeSet<&'static str>,
+    excused: bool,
+) -> Result<(), String> {
+    let Answer { number, file, code, body } = answer;
+    let name = NAMES[usize::from(*file)];
+    let is_it = |inode: u64| {
+        let mut bytes = body.iter().zip(0..);
+        bytes.all(|(byte, at)| *byte == content(inode, at))
+    };
+    let right = match *code {
+        0 => known.get(name).is_some_and(|files| {
+            files.iter().any(|(inode, len)| *len == body.len() as u64 && is_it(*inode))
+        }),
+        NOT_FOUND => missing.contains(name),
+        // A fault of the disk, or no answer from it.
+        _ => excused,
+    };
+    let len = body.len();
+    if right { Ok(()) } else { Err(format!("{name}, request {number}: code {code}, {len} bytes")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_exchanges_go_on_at_once() {
+        let mut sums = FramesReport::default();
+        for seed in 0..512 {
+            match run_frames(seed) {
+                Ok(report) => sums.add(&report),
+                Err(what) => panic!("{what}"),
+            }
+        }
+        println!("{sums:?}");
+        assert_eq!((sums.exchanges_max, sums.disk_ops_max), (8, DISK_OPS_MAX), "{sums:?}");
+        assert!(sums.answers > 2_000 && sums.overtaking > 100, "{sums:?}");
+        assert!(sums.duplex > 100 && sums.warmed > 100, "{sums:?}");
+        assert!(sums.given_up > 10 && sums.drained > 50, "{sums:?}");
+    }
+}
