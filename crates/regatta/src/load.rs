@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use regatta_load::engine::{
     Arrivals, LoadOptions, Model, Rate, Verify, cli, parse_alter, parse_time,
 };
-use regatta_load::workload::alter::Altered;
+use regatta_load::workload::manifest::Altered;
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,

@@ -4,10 +4,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use regatta_load::engine::{parse_alter, parse_time};
 use regatta_load::workload::{
-    alter::Altered,
     cli::{self, BYTES_MAX, FromDirOptions, FromLogOptions, InspectOptions, NewOptions, What},
     fault::{Fault, Progress},
     from_dir::Ranks,
+    manifest::Altered,
     popularity::Mix,
     presets,
     report::Questions,

@@ -12,6 +12,11 @@ use std::{
 /// The second at which virtual time starts.
 pub(crate) const UNIX: u64 = 1_700_000_000;
 
+/// The second at a moment.
+pub(crate) const fn unix(stamp: crate::trace::Stamp) -> u64 {
+    UNIX + stamp.tick / 1000
+}
+
 /// What is on disk at first, or appears later. Content codings' siblings are among them.
 pub(crate) const NAMES: [&str; 28] = [
     "index.html",

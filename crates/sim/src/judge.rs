@@ -1,6 +1,6 @@
 //! Judges responses: is this an answer that this request could have?
 use crate::{
-    disk::UNIX,
+    disk::{UNIX, unix},
     expect::{Answer, Oracle, Role, Shown, bytes_of, content_faults},
     knowledge::{Asker, Knowledge},
     link::Link,
@@ -316,11 +316,6 @@ impl Judge<'_> {
             other => Err(format!("Connection: {other:?}")),
         }
     }
-}
-
-/// The second at a moment.
-pub(crate) const fn unix(stamp: Stamp) -> u64 {
-    UNIX + stamp.tick / 1000
 }
 
 const fn shown(answer: &Answer) -> Option<&Shown> {

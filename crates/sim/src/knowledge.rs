@@ -60,7 +60,7 @@ impl Knowledge {
     ) {
         let leases = self.leases.get(name).into_iter().flatten();
         let asked = leases.rev().find(|lease| lease.link == link).map(|lease| lease.started);
-        let asked_unix = asked.map_or(unix, crate::judge::unix);
+        let asked_unix = asked.map_or(unix, crate::disk::unix);
         let observation = Observation { seen, link, completed, unix, asked_unix, put: None };
         self.observations.entry(name.to_vec()).or_default().push(observation);
     }

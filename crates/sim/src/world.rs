@@ -2,8 +2,8 @@
 use crate::{
     closing::{Closing, DISK_MS_MAX, patience},
     dice::{Dice, index},
-    disk::{Disk, Seen, SimFile, compressible, name_of},
-    judge::{Judge, unix},
+    disk::{Disk, Seen, SimFile, compressible, name_of, unix},
+    judge::Judge,
     knowledge::Knowledge,
     link::{Asked, Link, Parked},
     peer::{NEVER, Peer},

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the house rules that a compiler does not check.
 
 mod arrows;
+mod circles;
 mod documents;
 mod messages;
 mod reach;
@@ -82,6 +83,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
     }
     found.extend(arrows::check(root, &sources));
     found.extend(reach::check(root, &sources));
+    found.extend(circles::check(&sources));
     found.extend(documents::check(root, &sources));
     found.extend(messages::check(root, &sources));
     found.extend(words::check(root, &sources));

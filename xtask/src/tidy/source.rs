@@ -37,7 +37,7 @@ pub(crate) struct Source {
     lines: Vec<String>,
     /// The lines with every literal blanked, so that `//` begins a comment wherever it is left.
     bare: Vec<String>,
-    tokens: TokenStream,
+    pub(super) tokens: TokenStream,
 }
 
 impl Source {

@@ -8,6 +8,7 @@ mod response;
 mod scan;
 mod seen;
 mod strict;
+mod version;
 
 pub use encode::{
     Decimal, end_head, write_date_field, write_decimal, write_decimal_field, write_field,
@@ -15,10 +16,10 @@ pub use encode::{
 };
 pub use framing::{Body, ResponseBody};
 pub use parse::{
-    Expectation, HeadFault, HeadLimits, RequestHead, Version, parse_first, parse_into,
-    parse_request,
+    Expectation, HeadFault, HeadLimits, RequestHead, parse_first, parse_into, parse_request,
 };
 pub use response::{ResponseFault, ResponseHead, parse_response};
 pub use scan::{LEADING_LINES_MAX, Scan, scan_head};
 pub use seen::{PLACES, SECTION_BYTES_MAX, Seen};
 pub use strict::{FIELDS_MAX, FIELDS_USUAL};
+pub use version::Version;

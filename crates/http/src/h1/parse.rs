@@ -12,6 +12,7 @@ use super::{
     framing::{Ambiguous, Framing},
     scan::{scan_head, skip_empty_lines},
     strict,
+    version::Version,
 };
 use crate::{
     FieldLines, Fields, Method, Status,
@@ -22,26 +23,6 @@ use crate::{
 use alloc::vec;
 use core::mem::MaybeUninit;
 use memchr::memchr_iter;
-
-/// A protocol version that is spoken here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// `HTTP/1.0`
-    Http10,
-    /// `HTTP/1.1`
-    Http11,
-}
-
-impl Version {
-    /// The version as it is written in a request line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Http10 => "HTTP/1.0",
-            Self::Http11 => "HTTP/1.1",
-        }
-    }
-}
 
 /// How large a request head may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Finds in a run what a predicate asks for.
 
-use super::curves::{Curves, Side};
 pub(crate) use super::shown::{Shown, percent, show};
 use crate::analysis::{by_block, of, pairs};
 use crate::experiment::plan::cells;
@@ -44,7 +43,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) run: &'a Run,
     only: [Option<(&'a str, &'a str)>; ONLY_MAX],
     /// So many looks at the run share the chance of a wrong verdict.
-    looks: usize,
+    pub(super) looks: usize,
 }
 
 /// A finding, or what is missing.
@@ -298,54 +297,6 @@ impl<'a> Evidence<'a> {
         Ok(peak(&rates).into_iter().map(|(block, log)| (block, log.exp())).collect())
     }
 
-    /// The peaks of two arms compared.
-    pub(crate) fn peak_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
-        let again = format!("{}{AGAIN}", self.run.experiment.baseline);
-        let of = |arm, baseline| Self::best_of(&[(*self, arm)], &[(*self, baseline)]);
-        let itself = of(&again, &self.run.experiment.baseline).ok();
-        Ok(of(arm, baseline)?.beside(itself.as_ref()).among(self.looks))
-    }
-
-    /// The peaks of two arms compared, over what is expected of that ratio in each block.
-    pub(super) fn peak_ratio_over(
-        &self,
-        arm: &str,
-        baseline: &str,
-        expected: &Blocks,
-    ) -> Found<Shown> {
-        let sides = self.sides(arm, baseline);
-        let best = Curves::of(&sides)?.peaks_over(expected);
-        Ok(Shown::best(best.ok_or_else(|| too_few(&sides))?).among(self.looks))
-    }
-
-    /// The best peak of some arms over the best of others, all over the same rates.
-    pub(crate) fn best_of(above: &[Side<'_, '_>], below: &[Side<'_, '_>]) -> Found<Shown> {
-        let sides: Vec<Side<'_, '_>> = above.iter().chain(below).copied().collect();
-        let places: Vec<usize> = (0..sides.len()).collect();
-        let (one, other) = places.split_at(above.len());
-        let best = Curves::of(&sides)?.peaks(one, other);
-        let best = best.ok_or_else(|| too_few(&sides))?;
-        Ok(Shown::best(best).among(above[0].0.looks))
-    }
-
-    fn sides<'s>(&self, arm: &'s str, baseline: &'s str) -> [Side<'a, 's>; 2] {
-        [(*self, arm), (*self, baseline)]
-    }
-
-    /// What an arm still answers at the highest rate, as a share of its peak, over the same of
-    /// another.
-    pub(crate) fn kept_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
-        let sides = self.sides(arm, baseline);
-        let kept = Curves::of(&sides)?.kept().ok_or_else(|| too_few(&sides))?;
-        Ok(Shown::best(kept).among(self.looks))
-    }
-
-    /// The areas under the curves of two arms compared.
-    pub(crate) fn area_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
-        let (above, below) = two(Curves::of(&self.sides(arm, baseline))?.areas())?;
-        self.compared((arm, &above), (baseline, &below))
-    }
-
     /// What a cell's trials show of something, block by block.
     pub(crate) fn blocks(&self, cell: &Cell, of_trial: impl Fn(&Record) -> Option<f64>) -> Blocks {
         of(self.run, cell)
@@ -463,14 +414,4 @@ impl<'a> Evidence<'a> {
 /// The levels of a cell that concern everybody.
 fn setting(cell: &Cell) -> Vec<(&String, &String)> {
     cell.levels.iter().filter(|(path, _)| !path.starts_with("targets.")).collect()
-}
-
-fn too_few(sides: &[Side<'_, '_>]) -> String {
-    let arms: Vec<&str> = sides.iter().map(|(_, arm)| *arm).collect();
-    format!("blocks with valid trials of {} at their best rates: four at least", arms.join(", "))
-}
-
-fn two(sides: Vec<Blocks>) -> Found<(Blocks, Blocks)> {
-    let [above, below] = <[Blocks; 2]>::try_from(sides).map_err(|_| "two arms".to_owned())?;
-    Ok((above, below))
 }

@@ -1,9 +1,9 @@
 //! A simulated disk with a file system on it: image, block store, loop device, mount.
 
-use super::keeper::Servant;
 use super::ledger::{Ledger, Made, loop_device};
 use super::network::{output, run};
 use super::pages;
+use super::servant::Servant;
 use super::simdisk::Orders;
 use super::spec::{Disk, Pages, Spec};
 use rustix::mount::{MountFlags, mount};
@@ -189,7 +189,7 @@ fn read_ahead(device: &Path, kib: u32, ledger: &mut Ledger) -> Result<(), String
         return Ok(());
     }
     ledger.before(Made::Setting { path: file.clone(), was })?;
-    super::groups::write(&file, &kib.to_string())
+    super::group_files::write(&file, &kib.to_string())
 }
 
 fn describe(device: &Path, disk: &Disk, pid: u32) -> Result<Described, String> {

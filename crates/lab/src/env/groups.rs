@@ -1,15 +1,12 @@
 //! Control groups of both versions: where they are, what they limit, and how all in one are ended.
 
+use super::group_files::write;
 use super::ledger::{Ledger, Made};
 use super::spec::Spec;
-use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-/// How long the processes of a group may take to die, and the group to be removed.
-const END_MAX: Duration = Duration::from_secs(10);
 /// The least that the kernel grants at once, us. A limit gives that much in each period, so that
 /// periods are as short as can be: a slow processor does not stop for 10 ms.
 const GRANT_US: u64 = 1_000;
@@ -235,41 +232,6 @@ fn set_quota(group: &Path, percent: u32) -> Result<(), String> {
 fn prefer(group: &Path) -> Result<(), String> {
     let old = group.join("cpu.shares");
     if old.exists() { write(&old, "262144") } else { write(&group.join("cpu.weight"), "10000") }
-}
-
-pub(super) fn write(file: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(file, text).map_err(|error| format!("{} = {text}: {error}", file.display()))
-}
-
-/// Ends all processes of a group and removes it.
-pub(super) fn remove(path: &Path) -> Result<(), String> {
-    let start = Instant::now();
-    while path.exists() {
-        end_all(path);
-        match std::fs::remove_dir(path) {
-            Ok(()) => return Ok(()),
-            Err(error) if start.elapsed() > END_MAX => {
-                return Err(format!("{}: {error}", path.display()));
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(2)),
-        }
-    }
-    Ok(())
-}
-
-fn end_all(group: &Path) {
-    // Version 2 ends everybody at once, also those who fork meanwhile.
-    if std::fs::write(group.join("cgroup.kill"), "1").is_ok() {
-        return;
-    }
-    for pid in members(group) {
-        let _ = kill_process(pid, Signal::KILL);
-    }
-}
-
-fn members(group: &Path) -> Vec<Pid> {
-    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect()
 }
 
 #[cfg(test)]

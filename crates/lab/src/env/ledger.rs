@@ -1,7 +1,7 @@
 //! The ledger: what an environment makes is written down before it is made, so that whoever finds
 //! the ledger can undo it.
 
-use super::groups;
+use super::group_files;
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
@@ -58,8 +58,8 @@ impl Made {
     /// What could not be undone, and why.
     pub(super) fn undo(&self) -> Result<(), String> {
         match self {
-            Self::Group { path } => groups::remove(path),
-            Self::Setting { path, was } if path.exists() => groups::write(path, was),
+            Self::Group { path } => group_files::remove(path),
+            Self::Setting { path, was } if path.exists() => group_files::write(path, was),
             Self::Setting { .. } => Ok(()),
             Self::Loop { file } => detach(file),
             Self::Mount { point } => unmount_patiently(point),
@@ -181,7 +181,7 @@ impl Ledger {
             return Ok(());
         }
         self.before(Made::Setting { path: path.to_owned(), was })?;
-        groups::write(path, value)
+        group_files::write(path, value)
     }
 
     /// Undoes everything, the last first, and removes the ledger if nothing is left.

@@ -19,25 +19,29 @@ mod disk;
 pub mod disklog;
 mod enter;
 mod glance;
+mod group_files;
 mod groups;
 mod keeper;
+mod lack;
 mod ledger;
 mod model;
 mod network;
 mod pages;
+mod servant;
 mod settings;
 mod simdisk;
 mod slow;
 pub mod spec;
 mod words;
 
-#[cfg(test)]
-pub(crate) use allowed::STAND_IN;
-pub use allowed::{Lack, lacks};
+pub use allowed::lacks;
 pub(crate) use disk::image_words;
 pub use disk::{Described as DescribedDisk, build_image};
 pub use glance::{Glance, numbers};
 pub use groups::Groups;
+pub use lack::Lack;
+#[cfg(test)]
+pub(crate) use lack::STAND_IN;
 pub use ledger::{Listed, Made, Owner, clean, list, place as ledgers};
 pub use network::Described as DescribedNetwork;
 pub(crate) use pages::{bytes as space, settle as settle_pages};
@@ -193,7 +197,7 @@ impl Environment {
 
     fn ask(spec: &Spec) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("keeper: {error}");
-        let mut keeper = keeper::with_namespaces(spec.network.is_some(), spec.disk.is_some());
+        let mut keeper = servant::with_namespaces(spec.network.is_some(), spec.disk.is_some());
         keeper.arg(std::env::current_exe().map_err(failed)?).args([CHILD_WORD, "keeper"]);
         keeper.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut keeper = keeper.spawn().map_err(failed)?;

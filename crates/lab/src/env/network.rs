@@ -1,6 +1,6 @@
 //! A network of its own: devices, addresses, packet size, and what the link carries.
 
-use super::keeper::{Servant, with_namespaces};
+use super::servant::{Servant, with_namespaces};
 use super::spec::{Layout, Network};
 use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};

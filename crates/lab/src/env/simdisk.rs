@@ -46,8 +46,8 @@ pub(super) struct Orders {
 /// # Errors
 /// If the image cannot be opened or the file system cannot be mounted.
 pub(super) fn run() -> Result<(), String> {
-    super::keeper::die_with_keeper()?;
-    let orders: Orders = super::keeper::order()?;
+    super::servant::die_with_keeper()?;
+    let orders: Orders = super::servant::order()?;
     let failed = |error: io::Error| format!("simulated disk: {error}");
     crate::group::run_on(&orders.cpus)?;
     // A disk does not queue for a processor.
@@ -61,7 +61,7 @@ pub(super) fn run() -> Result<(), String> {
     ];
     let session = Session::new(store, &orders.mount_point, &config).map_err(failed)?;
     let session = session.spawn().map_err(failed)?;
-    super::keeper::say("ready");
+    super::servant::say("ready");
     let mut rest = [0; 64];
     while io::stdin().read(&mut rest).is_ok_and(|count| count > 0) {
         disk.model().take_time();

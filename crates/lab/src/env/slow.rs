@@ -3,7 +3,7 @@
 //! A control group's quota does not make one: the kernel looks at it at its ticks, so that a server
 //! with 20 % runs for 4 ms and then stands still for 16 ms, which no slow processor does.
 
-use super::keeper::{die_with_keeper, is_abandoned, order, say};
+use super::servant::{die_with_keeper, is_abandoned, order, say};
 use super::simdisk::{now_ns, sleep_until};
 use regatta_load::engine::PERIOD_NS;
 use serde::{Deserialize, Serialize};

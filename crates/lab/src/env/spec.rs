@@ -1,6 +1,6 @@
 //! What an environment is to be: network, memory, processors, disk, page cache, kernel settings.
 
-use super::Lack;
+use super::lack::Lack;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;

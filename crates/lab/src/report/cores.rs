@@ -1,7 +1,7 @@
 //! What each processor brings that the server gets: [G] figures 4 and 6.
 
 use super::Report;
-use super::figures::{Figure, Section};
+use super::figure::{Figure, Section};
 use super::tables::Table;
 use crate::claims::evidence::{self, Evidence};
 use crate::experiment::PROCESSORS;

@@ -1,7 +1,7 @@
 //! What a reply costs the server.
 
 use super::Report;
-use super::figures::{Figure, Section, name};
+use super::figure::{Figure, Section, name};
 use crate::analysis::CellSummary;
 use crate::units::show;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! What servers ask of a simulated disk, and what the page cache spares it (systems.md §6.4).
 
 use super::Report;
-use super::figures::{Figure, Section, Setting, name};
+use super::figure::{Figure, Section, Setting, name};
 use super::tables::Table;
 use crate::analysis::CellSummary;
 use crate::units::show;

@@ -1,7 +1,7 @@
 //! The environments that trials took place in: what was asked for, and what the kernel gave.
 
 use super::Report;
-use super::figures::{Figure, Section};
+use super::figure::{Figure, Section};
 use super::tables::Table;
 use crate::env::Record;
 use crate::env::spec::STANDS_IN;

@@ -1,7 +1,7 @@
 //! What was asked against what was answered: the report's main figure.
 
 use super::Report;
-use super::figures::{Figure, Section, Setting, name};
+use super::figure::{Figure, Section, Setting, name};
 use super::overload::points;
 use crate::analysis::CellSummary;
 use crate::experiment::Program;

@@ -1,7 +1,7 @@
 //! What the servers counted themselves.
 
 use super::Report;
-use super::figures::{Figure, Section, Setting};
+use super::figure::{Figure, Section, Setting};
 use serde_json::json;
 
 /// Part, whole, place, title, what it is, whether on a logarithmic axis, what to see.

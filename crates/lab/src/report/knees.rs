@@ -2,7 +2,7 @@
 //! come back.
 
 use super::Report;
-use super::figures::{Figure, Section};
+use super::figure::{Figure, Section};
 use super::tables::Table;
 use crate::knee::{Found, Tried};
 use crate::record::levels;

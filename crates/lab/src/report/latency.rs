@@ -1,7 +1,7 @@
 //! Times over the load, and over the throughput.
 
 use super::Report;
-use super::figures::{Figure, Section, Setting, is_curve};
+use super::figure::{Figure, Section, Setting, is_curve};
 use crate::units::show;
 use regatta_load::engine::parse_time;
 use serde_json::json;
@@ -43,7 +43,7 @@ impl Report<'_> {
         let (cells, at) = self.calm();
         let mut there: Vec<(String, f64)> = cells
             .iter()
-            .filter_map(|one| Some((super::figures::name(one), one.metrics.get(*metric)?.median)))
+            .filter_map(|one| Some((super::figure::name(one), one.metrics.get(*metric)?.median)))
             .collect();
         there.sort_by(|a, b| a.1.total_cmp(&b.1));
         let seen = match there.as_slice() {

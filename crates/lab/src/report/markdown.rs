@@ -1,7 +1,8 @@
 //! The report as Markdown.
 
 use super::Report;
-use super::figures::{Figure, Section, figures};
+use super::figure::{Figure, Section};
+use super::figures::figures;
 use super::page::{claim_words, effect_words};
 use super::tables::{Table, numbers};
 use crate::record::levels;

@@ -7,6 +7,7 @@ mod cores;
 mod costs;
 mod disk;
 mod environments;
+pub(crate) mod figure;
 mod figures;
 mod gathered;
 mod goodput;

@@ -1,7 +1,7 @@
 //! What is left of the peak when more is asked than can be answered.
 
 use super::Report;
-use super::figures::{Figure, Section, Setting};
+use super::figure::{Figure, Section, Setting};
 use crate::units::show;
 use serde_json::{Value, json};
 

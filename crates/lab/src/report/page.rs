@@ -1,7 +1,8 @@
 //! The page: one HTML file with everything in it.
 
 use super::Report;
-use super::figures::{Figure, Section, figures};
+use super::figure::{Figure, Section};
+use super::figures::figures;
 use super::tables::numbers;
 use crate::analysis::EffectRow;
 use crate::claims;

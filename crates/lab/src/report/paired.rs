@@ -1,7 +1,7 @@
 //! Ratios to the baseline, taken within blocks.
 
 use super::Report;
-use super::figures::{Figure, Section};
+use super::figure::{Figure, Section};
 use crate::record::AGAIN;
 use crate::units::words;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! The papers' numbers beside ours: points in our curves, ratios, single numbers, tables.
 
 use super::Report;
-use super::figures::{Figure, Section, Setting};
+use super::figure::{Figure, Section, Setting};
 use super::tables::Table;
 use crate::analysis::CellSummary;
 use crate::claims::Verdict;
@@ -193,7 +193,7 @@ impl Report<'_> {
 
 /// The rate that was asked for as a multiple of the calibrated one.
 fn rate(one: &CellSummary, unit: f64) -> Option<f64> {
-    let level = one.cell.levels.get(super::figures::RATE)?;
+    let level = one.cell.levels.get(super::figure::RATE)?;
     let (rate, multiple) = crate::experiment::rate(level)?;
     Some(if multiple { rate } else { rate / unit })
 }

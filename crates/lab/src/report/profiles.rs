@@ -1,7 +1,7 @@
 //! Where the processor time goes, by the categories of [E] table 1, and what a machine shows of it.
 
 use super::Report;
-use super::figures::{Figure, Section};
+use super::figure::{Figure, Section};
 use super::tables::Table;
 use crate::profile::categories::{Category, Part};
 use crate::profile::{self, Profile, Source};
@@ -178,7 +178,7 @@ impl Report<'_> {
     fn machine_numbers(&self) -> Option<Figure> {
         let cells: Vec<_> = self.analysis.cells.iter().filter(|one| one.trials > 0).collect();
         let mut head = vec!["median of the trials".to_owned()];
-        head.extend(cells.iter().map(|one| super::figures::name(one)));
+        head.extend(cells.iter().map(|one| super::figure::name(one)));
         let rows: Vec<Vec<String>> = NUMBERS
             .iter()
             .filter(|(metric, ..)| cells.iter().any(|one| one.metrics.contains_key(*metric)))

@@ -1,7 +1,7 @@
 //! Quality of service: who failed, in which phase, whether all clients and sizes fare alike.
 
 use super::Report;
-use super::figures::{Figure, Section, name, rate};
+use super::figure::{Figure, Section, name, rate};
 use super::gathered::Valid;
 use super::spectrum::CLASSES;
 use super::tables::Table;

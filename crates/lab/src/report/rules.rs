@@ -1,7 +1,7 @@
 //! The papers' rules of verification: which lines a paper would have published.
 
 use super::Report;
-use super::figures::{Figure, Section};
+use super::figure::{Figure, Section};
 use super::tables::Table;
 use crate::analysis;
 use crate::analysis::rules::{self, Together};
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::analysis::tests::made_up;
     use crate::record::ruled::tests::ruled;
-    use crate::report::figures::RATE;
+    use crate::report::figure::RATE;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"

@@ -1,7 +1,7 @@
 //! Throughput over concurrency, and the law that it follows.
 
 use super::Report;
-use super::figures::{Figure, Section};
+use super::figure::{Figure, Section};
 use super::tables::Table;
 use crate::analysis::{CellSummary, by_block};
 use crate::experiment::Loop;

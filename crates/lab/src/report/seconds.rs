@@ -1,7 +1,7 @@
 //! Trials second by second, and how their times were spread in each second.
 
 use super::Report;
-use super::figures::{Figure, Section, name};
+use super::figure::{Figure, Section, name};
 use crate::record::{Record, Second};
 use crate::units::real;
 use regatta_load::engine::Row;

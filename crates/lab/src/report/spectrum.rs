@@ -1,7 +1,7 @@
 //! Times at every percentile: of all requests, by size of file, and by which clock.
 
 use super::Report;
-use super::figures::{Figure, RATE, Section, name, rate};
+use super::figure::{Figure, RATE, Section, name, rate};
 use super::gathered::Valid;
 use crate::analysis::CellSummary;
 use crate::stats::count;

@@ -1,6 +1,5 @@
 //! Tables: the numbers as text and as CSV.
 
-use super::figures::name;
 use crate::analysis::{Analysis, CellSummary};
 use crate::journal::Run;
 use crate::units::show;
@@ -47,7 +46,7 @@ pub(crate) fn numbers(analysis: &Analysis) -> Table {
         format!("{median} ({low} to {high})")
     };
     let row = |one: &CellSummary| {
-        let mut row = vec![name(one), one.trials.to_string()];
+        let mut row = vec![one.cell.name(), one.trials.to_string()];
         row.extend(columns.iter().map(|(metric, _, factor)| value(one, metric, *factor)));
         row
     };
@@ -96,7 +95,7 @@ pub(crate) fn cells(analysis: &Analysis, label: Option<&str>) -> String {
     for one in &analysis.cells {
         for (metric, value) in &one.metrics {
             let row = [
-                quoted(&name(one)),
+                quoted(&one.cell.name()),
                 one.trials.to_string(),
                 one.invalid.to_string(),
                 metric.clone(),

@@ -1,7 +1,7 @@
 //! Tuning: the race and what its options do, and the papers' matrices.
 
 use super::Report;
-use super::figures::{Figure, Section};
+use super::figure::{Figure, Section};
 use super::tables::Table;
 use crate::analysis::{by_block, pairs};
 use crate::experiment::Factor;
@@ -265,7 +265,7 @@ impl Report<'_> {
     /// The crossing of two options, for each setting of the others.
     fn matrix(&self) -> Option<Figure> {
         let varied =
-            |factor: &&Factor| factor.levels.len() > 1 && factor.path != super::figures::RATE;
+            |factor: &&Factor| factor.levels.len() > 1 && factor.path != super::figure::RATE;
         let factors: Vec<&Factor> = self.run.experiment.factors.iter().filter(varied).collect();
         let of_target = factors.iter().any(|factor| factor.of_target().is_some());
         let ([across, up, rest @ ..], true) = (factors.as_slice(), of_target) else { return None };

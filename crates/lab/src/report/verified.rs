@@ -1,7 +1,7 @@
 //! What was compared of the replies.
 
 use super::Report;
-use super::figures::{Figure, Section, name};
+use super::figure::{Figure, Section, name};
 use super::tables::Table;
 use crate::units::{real, show};
 use regatta_load::engine::Fate;

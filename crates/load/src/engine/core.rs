@@ -1,12 +1,12 @@
 //! One thread's connections: opened, written to, watched, timed, and closed. What to ask for, and
 //! what to do when an exchange has ended, is a model's business ([`super::play`]).
 
-use super::exchange::{Exchange, INPUT_BYTES, Input};
 use super::fate::Fate;
 use super::head::Known;
 use super::number::{id, index};
 use super::options::Model;
 use super::plan::Plan;
+use super::reply::{Exchange, INPUT_BYTES, Input};
 use super::tally::{Phase, Second, Tally};
 use super::timers::{Alarm, Timers};
 use regatta_sys::connect::{ConnectSpec, connect, connected};

@@ -7,6 +7,7 @@ use super::fate::Fate;
 use super::head::{self, Head, Read};
 use super::number::index;
 use super::options::Model;
+use super::reply::{Exchange, INPUT_BYTES, Reading};
 use super::script::Target;
 use super::tally::Seen;
 use super::timers::Alarm;
@@ -16,50 +17,6 @@ use regatta_http::h1::ResponseBody;
 use regatta_sys::{clock, recv};
 use std::io;
 use std::os::fd::AsFd;
-
-/// Bytes that one receive takes at most.
-pub(super) const INPUT_BYTES: usize = 128 << 10;
-
-/// What the last receive brought, and what of it is not looked at yet.
-#[derive(Debug)]
-pub(super) struct Input {
-    bytes: Vec<u8>,
-    at: usize,
-    end: usize,
-}
-
-impl Input {
-    pub(super) fn new() -> Self {
-        Self { bytes: vec![0; INPUT_BYTES], at: 0, end: 0 }
-    }
-}
-
-/// A reply in progress.
-#[derive(Debug, Default)]
-pub(super) struct Exchange {
-    reading: Reading,
-    /// The start of a head that came in pieces.
-    held: Vec<u8>,
-    head: Option<Head>,
-    check: Check,
-    bytes: u64,
-}
-
-#[derive(Debug, Default)]
-enum Reading {
-    #[default]
-    Head,
-    Length(u64),
-    Chunked(Decoder),
-    UntilClose,
-}
-
-impl Exchange {
-    /// Whether a byte of the reply has come.
-    pub(super) fn is_begun(&self) -> bool {
-        self.head.is_some() || !self.held.is_empty()
-    }
-}
 
 /// What a connection came to.
 #[derive(Debug)]

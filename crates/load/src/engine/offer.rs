@@ -2,8 +2,9 @@
 
 use super::arrivals::{Rate, Stretch};
 use super::options::{LoadOptions, Model, Verify};
-use crate::workload::alter::{Altered, Target, Way};
+use crate::workload::alter::Target;
 use crate::workload::manifest::{self, Files, Workload};
+use crate::workload::manifest::{Altered, Way};
 use crate::workload::think::{Pattern, Think};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 use super::arrivals::{Arrivals, Rate};
 use super::held::PERCENT;
 use super::slo::Slo;
-use crate::workload::alter::Altered;
+use crate::workload::manifest::Altered;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -6,11 +6,11 @@ use super::health::Kernel;
 use super::idle::Idled;
 use super::number::{NS_PER_S, seconds, share};
 use super::offer::Taken;
-use super::options::{Model, Verify};
+use super::options::Model;
 use super::plan::Plan;
 use super::play::Times;
-use super::slo::{Judged, Slo};
-use super::stamp::{self, Evidence, Reason, Stamp};
+use super::slo::Judged;
+use super::stamp::{Reason, Stamp};
 use super::tally::{Class, Health, Lines, Phases, Second, Seen, Sessions, Tally};
 use crate::workload::alter::Rewritten;
 use crate::workload::rules::{self, Cell, Reading};
@@ -222,35 +222,6 @@ impl Outcome {
             rules: rulings(plan, &sum.seen),
             rows,
         }
-    }
-
-    /// Says what it is worth, and whether it meets the service level.
-    pub(super) fn judge(&mut self, plan: &Plan) {
-        let options = &plan.options;
-        let expected = match &options.model {
-            Model::Open { rate, .. } if options.count.is_none() => {
-                let warm = options.warm_up.unwrap_or_default().as_secs_f64();
-                Some(rate.expected(warm + self.seconds) - rate.expected(warm))
-            }
-            _ => None,
-        };
-        let even = match &options.model {
-            Model::Open { rate, .. } | Model::PartlyOpen { session_rate: Some(rate), .. } => {
-                rate.stretches.iter().all(|s| s.from == s.to && s.to == rate.stretches[0].to)
-            }
-            Model::Closed { .. } => true,
-            Model::PartlyOpen { session_rate: None, .. } => false,
-        };
-        let evidence = Evidence {
-            expected,
-            even,
-            verifies: options.verify.as_ref().is_some_and(|verify| *verify != Verify::Off),
-            lag_p99_max_ns: super::number::nanos(options.lag_p99_max),
-            busy_share_max: options.busy_share_max,
-        };
-        (self.stamp, self.reasons) = stamp::stamp(self, &evidence);
-        let slo = options.slo.as_deref().map(Slo::parse);
-        self.slo = slo.and_then(Result::ok).map_or(Vec::new(), |slo| slo.judge(self));
     }
 
     /// The times that describe the server to its users: response times where there are due times,

@@ -1,28 +1,29 @@
 //! A stated service level, such as `p99<50ms,errors<0.1%`, and whether a run met it.
 
 use super::number::{NS_PER_S, nanos_of};
-use super::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// All terms of a service level; it is met when each is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slo {
-    terms: Vec<Term>,
+    pub(super) terms: Vec<Term>,
 }
 
+/// One of them.
 #[derive(Clone, Debug, PartialEq)]
-struct Term {
-    text: String,
-    quantity: Quantity,
+pub(super) struct Term {
+    pub(super) text: String,
+    pub(super) quantity: Quantity,
     /// True for `<` and `<=`.
-    below: bool,
+    pub(super) below: bool,
     /// True for `<=` and `>=`.
-    equal: bool,
-    limit: f64,
+    pub(super) equal: bool,
+    pub(super) limit: f64,
 }
 
+/// What a term limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Quantity {
+pub(super) enum Quantity {
     /// A percentile of the response time, nanoseconds; 1 is the longest.
     Quantile(f64),
     /// Mean response time of the answered, nanoseconds.
@@ -64,12 +65,6 @@ impl Slo {
             }
         }
         if problems.is_empty() { Ok(Self { terms }) } else { Err(problems) }
-    }
-
-    /// Holds every term against what was measured. A percentile that lies among the requests that
-    /// never came back meets no limit, and neither does one of no requests.
-    pub fn judge(&self, outcome: &Outcome) -> Vec<Judged> {
-        self.terms.iter().map(|term| term.judge(outcome)).collect()
     }
 }
 
@@ -115,25 +110,6 @@ fn time(text: &str) -> Option<f64> {
         _ => return None,
     };
     Some(number * unit)
-}
-
-impl Term {
-    fn judge(&self, outcome: &Outcome) -> Judged {
-        let spectrum = outcome.latency();
-        let (measured, known) = match self.quantity {
-            Quantity::Quantile(q) => {
-                let at = spectrum.at(q);
-                (at.ns as f64, !at.censored && spectrum.times.count() > 0)
-            }
-            Quantity::Mean => (spectrum.times.mean(), spectrum.times.count() > 0),
-            Quantity::Errors => (outcome.error_share(), outcome.offered > 0),
-            Quantity::Goodput => (outcome.good_share(), outcome.offered > 0),
-            Quantity::Rate => (outcome.good_per_s, true),
-        };
-        let holds = if self.below { measured < self.limit } else { measured > self.limit };
-        let met = known && (holds || self.equal && measured == self.limit);
-        Judged { term: self.text.clone(), measured, met }
-    }
 }
 
 /// A time with a unit that suits it: `1.234 ms`.

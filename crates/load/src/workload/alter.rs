@@ -2,60 +2,15 @@
 
 use super::content::{Content, version_of};
 use super::fault::{At, Fault};
-use super::manifest::{Files, Workload};
+use super::manifest::{Altered, Files, Way, Workload};
 use super::number::index;
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// How the file is rewritten (§2.16).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Way {
-    /// In place, through the page cache: what \[A\] says, and what forces no disk read, since the
-    /// new pages are cached. A reply may be torn between two versions.
-    Literal,
-    /// A new file renamed over the old one: replies are whole; servers must notice the change.
-    Renamed,
-    /// In place, then written to disk and dropped from the page cache: the next read is the disk's.
-    Forced,
-}
-
-impl Way {
-    /// `literal`, `renamed` or `forced`.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Literal, Self::Renamed, Self::Forced].into_iter().find(|way| way.name() == name)
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Literal => "literal",
-            Self::Renamed => "renamed",
-            Self::Forced => "forced",
-        }
-    }
-}
-
-/// What is altered, and how often.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Altered {
-    /// How.
-    pub way: Way,
-    /// Time between versions, milliseconds.
-    pub period_ms: u64,
-}
-
-impl fmt::Display for Altered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}ms", self.way.name(), self.period_ms)
-    }
-}
 
 /// A file that is rewritten, version after version, by a clock.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 //! The command line proper only fills in the options; every check of their values is here, and all
 //! problems are named at once.
 
-use super::alter::{Altered, Rewriting};
+use super::alter::Rewriting;
 use super::fault::{At, Fault, Progress, Watch, tell};
 use super::files::{FileSet, Listed};
 use super::from_dir::{self, Ranks};
 use super::from_log::{self, Distilled, Rules};
+use super::manifest::Altered;
 use super::manifest::{self, FORMAT, Files, Log, LogWriter, Model, Offer, Workload};
 use super::partial::Partial;
 use super::popularity::{ALGORITHM, Law, Mix, Popularity};

@@ -1,6 +1,5 @@
 //! `workload.json`: everything that says what a workload is, so that it can be made again.
 
-use super::alter::Altered;
 use super::fault::{At, Fault};
 use super::files::FileSet;
 use super::from_log::Observed;
@@ -12,6 +11,7 @@ use super::think::Pattern;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -331,5 +331,49 @@ impl<W: Write> Write for Hashed<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
+    }
+}
+
+/// How the file is rewritten (§2.16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// In place, through the page cache: what \[A\] says, and what forces no disk read, since the
+    /// new pages are cached. A reply may be torn between two versions.
+    Literal,
+    /// A new file renamed over the old one: replies are whole; servers must notice the change.
+    Renamed,
+    /// In place, then written to disk and dropped from the page cache: the next read is the disk's.
+    Forced,
+}
+
+impl Way {
+    /// `literal`, `renamed` or `forced`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Literal, Self::Renamed, Self::Forced].into_iter().find(|way| way.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Literal => "literal",
+            Self::Renamed => "renamed",
+            Self::Forced => "forced",
+        }
+    }
+}
+
+/// What is altered, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Altered {
+    /// How.
+    pub way: Way,
+    /// Time between versions, milliseconds.
+    pub period_ms: u64,
+}
+
+impl fmt::Display for Altered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}ms", self.way.name(), self.period_ms)
     }
 }

@@ -1,7 +1,7 @@
 //! Every workload of §3.8 and the papers' own, full and scaled, by name.
 
-use super::alter::{Altered, Way};
 use super::files::{FileSet, Listed};
+use super::manifest::{Altered, Way};
 use super::manifest::{Files, Model, Offer, Phase};
 use super::number::{index, rounded};
 use super::popularity::{Law, Mix, Purpose, stream, unit};

@@ -1,5 +1,5 @@
 //! Where lines go: files and standard error, opened for appending, written in whole lines.
-use super::format::LineLimits;
+use super::format::{LineLimits, PIPE_WRITE_BYTES_MAX};
 pub use regatta_sys::guarded::Owner;
 use regatta_sys::{
     guarded::{Absent, Spot},
@@ -17,9 +17,6 @@ use std::{
     path::{Path, PathBuf},
     process,
 };
-
-/// The longest write to a pipe that is taken whole or not at all (`PIPE_BUF`, `pipe(7)`).
-pub(super) const PIPE_WRITE_BYTES_MAX: usize = 4096;
 
 /// Where a log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! From a record to a line: the three forms, and the one way of escaping that they share.
-use super::file::PIPE_WRITE_BYTES_MAX;
 use regatta_http::{date, h1::write_decimal};
 use regatta_origin::Record;
 use std::{io::Write, net::IpAddr, str::FromStr};
 
+/// The longest write to a pipe that is taken whole or not at all (`PIPE_BUF`, `pipe(7)`).
+pub(super) const PIPE_WRITE_BYTES_MAX: usize = 4096;
 /// The form of the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::record::Second;
-use crate::report::figures::Section;
+use crate::report::figure::Section;
 use crate::skips::skip;
 use crate::stats::{Random, index};
 use crate::units::real;

@@ -1,0 +1,135 @@
+//! A process of ours that serves an environment: it is started with one line, says lines, and ends
+//! with its standard input.
+
+use super::CHILD_WORD;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a process of ours has to leave before it is killed.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
+/// Ties a process that a keeper started to its keeper, beside the end of its standard input, which
+/// it could only see while it does not wait for something else.
+pub(super) fn die_with_keeper() -> Result<(), String> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())
+}
+
+/// The one line that a process of ours is started with.
+pub(super) fn order<T: DeserializeOwned>() -> Result<T, String> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string())?;
+    if line.is_empty() {
+        return Err("nobody wants anything any more".to_owned());
+    }
+    serde_json::from_str(&line).map_err(|error| error.to_string())
+}
+
+/// Says one line. Whoever listened may be dead, which is no reason to panic.
+pub(super) fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+/// Whether standard input has ended. Waits for that, up to so long.
+pub(super) fn is_abandoned(wait: Duration) -> bool {
+    let stdin = io::stdin();
+    let mut ends = [PollFd::new(&stdin, PollFlags::IN)];
+    // An error but an interruption would come again and again: nothing is to be waited for then.
+    let wait = Timespec::try_from(wait).expect("a short time");
+    poll(&mut ends, Some(&wait)).map_or_else(|error| error != Errno::INTR, |count| count > 0)
+}
+
+/// A process of ours that lives as long as its standard input.
+#[derive(Debug)]
+pub(super) struct Servant {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Servant {
+    /// Starts `word`, this program's own, and hands it its order.
+    pub(super) fn start(
+        mut command: Command,
+        word: &str,
+        order: &impl Serialize,
+    ) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("{word}: {error}");
+        command.arg(std::env::current_exe().map_err(failed)?).args([CHILD_WORD, word]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+        let stdout = child.stdout.take().expect("it is piped");
+        let stdin = child.stdin.take();
+        let mut servant = Self { child, stdin, stdout: BufReader::new(stdout) };
+        let order = serde_json::to_string(order).map_err(|error| error.to_string())?;
+        if let Some(stdin) = &mut servant.stdin {
+            stdin.write_all(format!("{order}\n").as_bytes()).map_err(failed)?;
+        }
+        Ok(servant)
+    }
+
+    /// Its process number.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Tells it that the time has come for what its order left for later.
+    pub(super) fn go_on(&mut self) -> Result<(), String> {
+        let told = self.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(b"\n"));
+        told.map_err(|error| error.to_string())
+    }
+
+    /// The next line that it says.
+    pub(super) fn hear(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).map_err(|error| error.to_string())?;
+        if line.is_empty() { Err("it ended before it was ready".to_owned()) } else { Ok(line) }
+    }
+
+    /// Ends its standard input, waits for its end, and kills it if that does not come.
+    ///
+    /// # Errors
+    /// If it failed or had to be killed.
+    pub(super) fn end(mut self, limit: Duration) -> Result<(), String> {
+        drop(self.stdin.take());
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(status.to_string()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        Err(format!("no end within {} s", limit.as_secs()))
+    }
+
+    /// As [`Self::end`], for those whose end can be enforced without loss.
+    pub(super) fn dismiss(self) {
+        let _ = self.end(LEAVE_MAX);
+    }
+}
+
+/// `unshare` with what a namespace is to be made of, or this program as it is.
+pub(super) fn with_namespaces(network: bool, mounts: bool) -> Command {
+    if !network && !mounts {
+        // `env` with nothing to set: so that the program always is the last word.
+        return Command::new("env");
+    }
+    let mut command = Command::new("unshare");
+    command.args(network.then_some("--net")).args(mounts.then_some("--mount"));
+    command.arg("--");
+    command
+}

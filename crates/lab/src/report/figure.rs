@@ -1,0 +1,260 @@
+//! One figure of the page, and where it stands.
+
+use super::Report;
+use super::tables::Table;
+use crate::analysis::CellSummary;
+use crate::record::Cell;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The factor that rates are.
+pub(super) const RATE: &str = "workload.rate";
+
+/// The parts of the page, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Section {
+    /// What was asked against what was answered.
+    Throughput,
+    /// Times over the load.
+    Latency,
+    /// What a throughput costs in time; the scalability law; the knee.
+    Capacity,
+    /// Ratios to the baseline.
+    Comparison,
+    /// Times at every percentile.
+    Percentiles,
+    /// A trial second by second.
+    Time,
+    /// Processor time, instructions, system calls, profiles.
+    Work,
+    /// Server, disk and memory: what they counted.
+    Inside,
+    /// What its knobs do.
+    Tuning,
+    /// Fairness, time-outs, sessions.
+    Quality,
+    /// Beyond the knee, and afterwards.
+    Overload,
+    /// What was compared of the replies.
+    Verification,
+    /// The papers' claims and their numbers beside ours.
+    Papers,
+    /// Every number, trial and setting.
+    Appendix,
+}
+
+impl Section {
+    /// Every section, in the page's order.
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Throughput,
+        Self::Latency,
+        Self::Capacity,
+        Self::Comparison,
+        Self::Percentiles,
+        Self::Time,
+        Self::Work,
+        Self::Inside,
+        Self::Tuning,
+        Self::Quality,
+        Self::Overload,
+        Self::Verification,
+        Self::Papers,
+        Self::Appendix,
+    ];
+
+    /// Its heading.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Throughput => "Throughput",
+            Self::Latency => "Latency under load",
+            Self::Capacity => "Capacity",
+            Self::Comparison => "Paired comparison",
+            Self::Percentiles => "Percentiles",
+            Self::Time => "Over time",
+            Self::Work => "Where the time goes",
+            Self::Inside => "Inside the server",
+            Self::Tuning => "Tuning",
+            Self::Quality => "Quality of service",
+            Self::Overload => "Overload and recovery",
+            Self::Verification => "Verification",
+            Self::Papers => "The papers",
+            Self::Appendix => "How it was measured",
+        }
+    }
+}
+
+/// One figure: a chart, a table, a text to copy, or several of them under one title.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figure {
+    /// Its name in the page, unique.
+    pub(crate) id: String,
+    pub(crate) section: Section,
+    pub(crate) title: String,
+    /// What to see.
+    pub(crate) caption: String,
+    /// Height in rem of a chart whose height depends on its rows.
+    pub(crate) rows: Option<f64>,
+    /// What can be chosen, and its label.
+    pub(crate) choice: String,
+    pub(crate) choices: Vec<String>,
+    /// What the page draws; None: no chart.
+    pub(crate) drawing: Option<Value>,
+    /// A table below the chart.
+    pub(crate) table: Option<Table>,
+    /// A text to copy, such as a configuration.
+    pub(crate) text: Option<String>,
+    /// Files beside the page: a name, and the path from the run's directory.
+    pub(crate) links: Vec<(String, String)>,
+}
+
+impl Figure {
+    /// A figure without a chart yet.
+    pub(crate) fn new(
+        section: Section,
+        id: impl Into<String>,
+        title: impl Into<String>,
+        caption: impl Into<String>,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            section,
+            title: title.into(),
+            caption: caption.into(),
+            rows: None,
+            choice: String::new(),
+            choices: Vec::new(),
+            drawing: None,
+            table: None,
+            text: None,
+            links: Vec::new(),
+        }
+    }
+
+    /// With a chart: JSON whose `kind` the page's script knows.
+    pub(crate) fn drawn(mut self, drawing: Value) -> Self {
+        self.drawing = Some(drawing);
+        self
+    }
+
+    /// A chart of rows, which is higher the more there are.
+    pub(crate) fn high(mut self, rows: usize) -> Self {
+        self.rows = Some(7.5 + 1.9 * crate::stats::count(rows));
+        self
+    }
+
+    /// A chart of which one of `choices` is shown at a time: each `label` names one.
+    pub(crate) fn chosen(mut self, label: &str, choices: Vec<String>) -> Self {
+        label.clone_into(&mut self.choice);
+        self.choices = choices;
+        self
+    }
+}
+
+/// A setting of what varies besides the rate; figures over the rate are drawn for each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Setting {
+    /// The levels of everybody's other factors.
+    levels: BTreeMap<String, String>,
+    /// Added to places: empty for the only one.
+    suffix: String,
+    /// Added to titles.
+    words: String,
+}
+
+impl Setting {
+    /// A figure at this setting.
+    pub(super) fn figure(
+        &self,
+        section: Section,
+        id: &str,
+        title: &str,
+        caption: impl Into<String>,
+    ) -> Figure {
+        let (id, title) = (format!("{id}{}", self.suffix), format!("{title}{}", self.words));
+        Figure::new(section, id, title, caption)
+    }
+
+    fn has(&self, one: &CellSummary) -> bool {
+        self.levels.iter().all(|(path, level)| one.cell.levels.get(path) == Some(level))
+    }
+}
+
+impl Report<'_> {
+    /// Every setting of what varies besides the rate and the arms' own options.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        let mut settings = vec![Setting::default()];
+        let factors = self.run.experiment.factors.iter();
+        for factor in factors.filter(|f| f.path != RATE && f.of_target().is_none()) {
+            let with = |(setting, level): (&Setting, &String)| {
+                let mut levels = setting.levels.clone();
+                levels.insert(factor.path.clone(), level.clone());
+                let words = format!("{}, {} {level}", setting.words, factor.label());
+                Setting { levels, suffix: String::new(), words }
+            };
+            let pairs = settings.iter().flat_map(|one| factor.levels.iter().map(move |l| (one, l)));
+            settings = pairs.map(with).collect();
+        }
+        if settings.len() > 1 {
+            for (at, setting) in settings.iter_mut().enumerate() {
+                setting.suffix = format!("-{at}");
+            }
+        }
+        settings
+    }
+
+    /// Whether rates are a factor.
+    pub(super) fn has_rates(&self) -> bool {
+        let rate = self.run.experiment.factors.iter().find(|factor| factor.path == RATE);
+        rate.is_some_and(|factor| factor.levels.len() > 1)
+    }
+
+    /// A line for each arm, `[x, median, low, high]` from the lowest load to the highest, at one
+    /// setting of what varies besides the rate.
+    pub(super) fn lines_at(
+        &self,
+        setting: &Setting,
+        of: &dyn Fn(&CellSummary) -> Option<[f64; 4]>,
+    ) -> Vec<Value> {
+        let mut lines: BTreeMap<usize, Vec<(f64, [f64; 4])>> = BTreeMap::new();
+        let here = self.analysis.cells.iter().filter(|one| one.trials > 0 && setting.has(one));
+        for one in here {
+            if let Some(point) = of(one).filter(|point| point.iter().all(|x| x.is_finite())) {
+                lines.entry(self.arm(&one.cell)).or_default().push((rate(&one.cell), point));
+            }
+        }
+        lines
+            .into_iter()
+            .map(|(arm, mut points)| {
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let points: Vec<[f64; 4]> = points.into_iter().map(|(_, point)| point).collect();
+                json!({ "arm": arm, "points": points })
+            })
+            .collect()
+    }
+
+    /// A line for each arm: a metric and its interval over another metric.
+    pub(super) fn metric_lines_at(&self, setting: &Setting, x: &str, y: &str) -> Vec<Value> {
+        self.lines_at(setting, &|one| {
+            let (x, y) = (one.metrics.get(x)?, one.metrics.get(y)?);
+            Some([x.median, y.median, y.interval.low, y.interval.high])
+        })
+    }
+}
+
+/// The rate of a cell, absolute or as a multiple; 0 where none varies.
+pub(super) fn rate(cell: &Cell) -> f64 {
+    let level = cell.levels.get(RATE).map(String::as_str);
+    level.and_then(crate::experiment::rate).map_or(0.0, |(rate, _)| rate)
+}
+
+/// Whether there is more to see than one point of each line.
+pub(super) fn is_curve(lines: &[Value]) -> bool {
+    lines.iter().any(|line| line["points"].as_array().is_some_and(|points| points.len() > 1))
+}
+
+/// A cell's name in tables and figures.
+pub(crate) fn name(one: &CellSummary) -> String {
+    one.cell.name()
+}

@@ -1,0 +1,352 @@
+//! What a run is worth, and why: the gates of `lab.md` §3.D and the service level, as a pure
+//! function of the result.
+
+use super::fate::Fate;
+use super::options::{Model, Verify};
+use super::outcome::{Outcome, Row};
+use super::plan::Plan;
+use super::slo::{Judged, Quantity, Slo, Term, show};
+use super::stamp::{Reason, Stamp};
+
+impl Outcome {
+    /// Says what it is worth, and whether it meets the service level.
+    pub(super) fn judge(&mut self, plan: &Plan) {
+        let options = &plan.options;
+        let expected = match &options.model {
+            Model::Open { rate, .. } if options.count.is_none() => {
+                let warm = options.warm_up.unwrap_or_default().as_secs_f64();
+                Some(rate.expected(warm + self.seconds) - rate.expected(warm))
+            }
+            _ => None,
+        };
+        let even = match &options.model {
+            Model::Open { rate, .. } | Model::PartlyOpen { session_rate: Some(rate), .. } => {
+                rate.stretches.iter().all(|s| s.from == s.to && s.to == rate.stretches[0].to)
+            }
+            Model::Closed { .. } => true,
+            Model::PartlyOpen { session_rate: None, .. } => false,
+        };
+        let evidence = Evidence {
+            expected,
+            even,
+            verifies: options.verify.as_ref().is_some_and(|verify| *verify != Verify::Off),
+            lag_p99_max_ns: super::number::nanos(options.lag_p99_max),
+            busy_share_max: options.busy_share_max,
+        };
+        (self.stamp, self.reasons) = stamp(self, &evidence);
+        let slo = options.slo.as_deref().map(Slo::parse);
+        self.slo = slo.and_then(Result::ok).map_or(Vec::new(), |slo| slo.judge(self));
+    }
+}
+
+impl Slo {
+    /// Holds every term against what was measured. A percentile that lies among the requests that
+    /// never came back meets no limit, and neither does one of no requests.
+    pub fn judge(&self, outcome: &Outcome) -> Vec<Judged> {
+        self.terms.iter().map(|term| term.judge(outcome)).collect()
+    }
+}
+
+impl Term {
+    fn judge(&self, outcome: &Outcome) -> Judged {
+        let spectrum = outcome.latency();
+        let (measured, known) = match self.quantity {
+            Quantity::Quantile(q) => {
+                let at = spectrum.at(q);
+                (at.ns as f64, !at.censored && spectrum.times.count() > 0)
+            }
+            Quantity::Mean => (spectrum.times.mean(), spectrum.times.count() > 0),
+            Quantity::Errors => (outcome.error_share(), outcome.offered > 0),
+            Quantity::Goodput => (outcome.good_share(), outcome.offered > 0),
+            Quantity::Rate => (outcome.good_per_s, true),
+        };
+        let holds = if self.below { measured < self.limit } else { measured > self.limit };
+        let met = known && (holds || self.equal && measured == self.limit);
+        Judged { term: self.text.clone(), measured, met }
+    }
+}
+
+/// What the judgement needs to know besides the result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Evidence {
+    /// Requests that the schedule had in the measurement.
+    pub(super) expected: Option<f64>,
+    /// Whether the load was to be the same all the time.
+    pub(super) even: bool,
+    /// Whether bodies were to be compared.
+    pub(super) verifies: bool,
+    pub(super) lag_p99_max_ns: u64,
+    pub(super) busy_share_max: f64,
+}
+
+/// Whole seconds that a judgement on steadiness needs.
+const ROWS_MIN: usize = 6;
+
+/// The worst stamp that applies, with every reason.
+pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reason>) {
+    let mut reasons = Vec::new();
+    let mut add = |stamp, why: String| reasons.push(Reason { stamp, why });
+    client(outcome, evidence, &mut |why| add(Stamp::LimitedByClient, why));
+    match (evidence.even, steadiness(&outcome.rows, outcome.response.is_some())) {
+        (true, Steadiness::Not(why)) => add(Stamp::NotSteady, why),
+        (true, Steadiness::Short) => {
+            let why = format!("not judged for steadiness: fewer than {ROWS_MIN} whole seconds");
+            add(Stamp::Valid, why);
+        }
+        (false, _) => {
+            add(Stamp::Valid, "not judged for steadiness: the load itself changed".to_owned());
+        }
+        (true, Steadiness::Steady) => {}
+    }
+    contents(outcome, evidence, &mut |why| add(Stamp::Unverified, why));
+    beside(outcome, &mut |stamp, why| add(stamp, why));
+    if outcome.interrupted {
+        add(Stamp::Valid, "interrupted: this is the part that was done".to_owned());
+    }
+    let worst = reasons.iter().map(|reason| reason.stamp).max().unwrap_or(Stamp::Valid);
+    (worst, reasons)
+}
+
+fn client(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String)) {
+    let lag = outcome.lag.quantile(0.99);
+    if lag > evidence.lag_p99_max_ns {
+        let most = show(evidence.lag_p99_max_ns as f64);
+        add(format!("schedule lag p99 was {}, over {most}", show(lag as f64)));
+    }
+    let (cpu, busy) = outcome.busiest();
+    if busy > evidence.busy_share_max {
+        let kept = 100.0 * (busy - cpu);
+        let (cpu, most) = (100.0 * cpu, 100.0 * evidence.busy_share_max);
+        add(format!(
+            "a thread was busy {cpu:.0} % of the time and kept from its processor {kept:.0} %, \
+             over {most:.0} % together"
+        ));
+    }
+    let health = outcome.workers.iter();
+    let (mut descriptors, mut ports, mut waited) = (0, 0, 0);
+    health.for_each(|health| {
+        descriptors += health.descriptors_refused;
+        ports += health.ports_refused;
+        waited += health.waited;
+    });
+    if descriptors > 0 {
+        add(format!("{descriptors} connects found no descriptor (fd-unavail)"));
+    }
+    if ports > 0 {
+        add(format!("{ports} connects found no port (addrunavail): spread the sources"));
+    }
+    if waited * 100 > outcome.offered {
+        add(format!(
+            "{waited} requests waited for a connection: the server is past its capacity, or more \
+             connections are needed"
+        ));
+    }
+    if let Some(expected) = evidence.expected {
+        // Random arrivals spread by the root of their number; four of these hardly ever happen.
+        let room = 0.01 * expected + 4.0 * expected.sqrt() + 1.0;
+        if (outcome.offered as f64 - expected).abs() > room {
+            add(format!("{} requests were offered, not {expected:.0}", outcome.offered));
+        }
+    }
+}
+
+fn contents(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String)) {
+    let lies = outcome.fates.sum(Fate::is_lie);
+    if lies > 0 {
+        let kinds: Vec<String> = Fate::ALL
+            .into_iter()
+            .filter(|fate| fate.is_lie() && outcome.fates.get(*fate) > 0)
+            .map(|fate| format!("{} {}", outcome.fates.get(fate), fate.name()))
+            .collect();
+        add(format!("{lies} replies were not what they should be: {}", kinds.join(", ")));
+    }
+    let answers = outcome.fates.sum(Fate::is_answer);
+    if !evidence.verifies {
+        add("bodies were not compared with anything".to_owned());
+    } else if outcome.verified < answers {
+        let (verified, changed) = (outcome.verified, outcome.changed);
+        add(format!("{verified} of {answers} bodies were compared; {changed} files changed"));
+    }
+}
+
+/// What went on beside the load, and was part of what was asked.
+fn beside(outcome: &Outcome, add: &mut dyn FnMut(Stamp, String)) {
+    if let Some(idle) = outcome.idle.filter(|idle| idle.least < idle.wanted) {
+        let (least, wanted, again) = (idle.least, idle.wanted, idle.again);
+        let why = format!(
+            "at times only {least} of {wanted} idle connections were held: the server closed \
+             {again}, which were made again"
+        );
+        add(Stamp::Valid, why);
+    }
+    if let Some(altered) = outcome.altered.filter(|a| a.missed * 10 > a.versions + a.missed) {
+        let (missed, all) = (altered.missed, altered.versions + altered.missed);
+        let why =
+            format!("{missed} of {all} versions of the altered file were not written in time");
+        add(Stamp::LimitedByClient, why);
+    }
+}
+
+enum Steadiness {
+    Steady,
+    Short,
+    Not(String),
+}
+
+/// Compares the halves of the measurement: goodput, and what had piled up.
+fn steadiness(rows: &[Row], open: bool) -> Steadiness {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.counts).collect();
+    if rows.len() < ROWS_MIN {
+        return Steadiness::Short;
+    }
+    let (first, last) = rows.split_at(rows.len() / 2);
+    let (early, late) = (Half::of(first, |row| row.good), Half::of(last, |row| row.good));
+    let apart = (early.mean - late.mean).abs();
+    let noise = (early.error.powi(2) + late.error.powi(2)).sqrt();
+    if apart > 0.1 * early.mean.max(late.mean) && apart > 3.0 * noise {
+        let (early, late) = (early.mean, late.mean);
+        return Steadiness::Not(format!("goodput went from {early:.0} to {late:.0} per second"));
+    }
+    let piled = |half| Half::of(half, |row| row.in_flight);
+    let (before, after) = (piled(first), piled(last));
+    // Little's law: a growth of this much is 50 ms more at the offered rate.
+    let rate = Half::of(last, |row| row.offered).mean;
+    let growth = after.mean - before.mean;
+    let noise = (before.error.powi(2) + after.error.powi(2)).sqrt();
+    if open && growth > 0.5 * before.mean && growth > 0.05 * rate + 10.0 && growth > 3.0 * noise {
+        let (before, after) = (before.mean, after.mean);
+        return Steadiness::Not(format!(
+            "requests in flight grew from {before:.0} to {after:.0}: the load is past capacity"
+        ));
+    }
+    Steadiness::Steady
+}
+
+/// Mean of some seconds, and its standard error.
+struct Half {
+    mean: f64,
+    error: f64,
+}
+
+impl Half {
+    fn of(rows: &[&Row], value: impl Fn(&Row) -> u64) -> Self {
+        let values: Vec<f64> = rows.iter().map(|row| value(row) as f64).collect();
+        let n = values.len().max(1) as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        Self { mean, error: (squares / (n - 1.0).max(1.0) / n).sqrt() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::health::Kernel;
+    use crate::engine::idle::Idled;
+    use crate::engine::options::LoadOptions;
+    use crate::engine::plan::Plan;
+    use crate::engine::play::Times;
+    use crate::engine::tally::{Health, Tally};
+    use crate::engine::{Rate, Verify};
+    use crate::workload::alter::Rewritten;
+
+    const EVIDENCE: Evidence = Evidence {
+        expected: Some(10_000.0),
+        even: true,
+        verifies: true,
+        lag_p99_max_ns: 1_000_000,
+        busy_share_max: 0.9,
+    };
+
+    /// Ten seconds at 1,000 per second, all good and verified.
+    fn sound() -> Outcome {
+        let model = Model::Open { rate: Rate::constant(1_000.0), connections_max: None };
+        let verify = Some(Verify::Generated);
+        let options = LoadOptions { verify, ..LoadOptions::new("http://127.0.0.1:1/x", model) };
+        let plan = Plan::new(&options).unwrap();
+        let mut tally = Tally::new(1, 1);
+        (0..10_000).for_each(|_| tally.fates.count(Fate::Good));
+        (tally.offered, tally.verified) = (10_000, 10_000);
+        tally.lag.record(20_000);
+        let wall_ns = 10_000_000_000;
+        tally.health =
+            Health { wall_ns, available_ns: wall_ns, cpu_ns: wall_ns / 2, ..Health::default() };
+        let times = Times { start: 0, from: 0, until: wall_ns };
+        let mut outcome = Outcome::new(&plan, &[tally], &[], times, Kernel::default(), false);
+        let row = |second| Row {
+            second,
+            counts: true,
+            offered: 1_000,
+            good: 1_000 + second % 3,
+            in_flight: 10,
+            connections: 10,
+            ..Row::default()
+        };
+        outcome.rows = (0..10).map(row).collect();
+        outcome
+    }
+
+    fn check(what: &str, expected: Stamp, word: &str, change: fn(&mut Outcome, &mut Evidence)) {
+        let (mut outcome, mut evidence) = (sound(), EVIDENCE);
+        change(&mut outcome, &mut evidence);
+        let (stamp, reasons) = stamp(&outcome, &evidence);
+        assert_eq!(stamp, expected, "{what}: {reasons:?}");
+        assert!(reasons.iter().any(|r| r.why.contains(word)) || word.is_empty(), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_sound_run_is_valid() {
+        check("sound", Stamp::Valid, "", |_, _| {});
+        check("short", Stamp::Valid, "not judged", |outcome, _| outcome.rows.truncate(5));
+        check("a ramp", Stamp::Valid, "itself changed", |outcome, evidence| {
+            evidence.even = false;
+            outcome.rows[0].good = 0;
+        });
+        check("interrupted", Stamp::Valid, "interrupted", |outcome, _| outcome.interrupted = true);
+        check("one bad second", Stamp::Valid, "", |outcome, _| outcome.rows[7].good = 600);
+    }
+
+    #[test]
+    fn the_clients_limits_show() {
+        let limited = Stamp::LimitedByClient;
+        check("late", limited, "lag", |outcome, _| outcome.lag.record(5_000_000));
+        check("busy", limited, "busy 95 %", |outcome, _| {
+            outcome.workers[0].cpu_ns = 9_500_000_000;
+        });
+        check("kept", limited, "kept from its processor 45 %", |outcome, _| {
+            outcome.workers[0].kept_ns = 4_500_000_000;
+        });
+        check("no descriptors", limited, "fd-unavail", |outcome, _| {
+            outcome.workers[0].descriptors_refused = 1;
+        });
+        check("no ports", limited, "addrunavail", |outcome, _| {
+            outcome.workers[0].ports_refused = 1;
+        });
+        check("no connections", limited, "waited", |outcome, _| outcome.workers[0].waited = 200);
+        check("few versions", limited, "2000 of 10000 versions", |outcome, _| {
+            outcome.altered = Some(Rewritten { versions: 8_000, missed: 2_000, late_ns: 0 });
+        });
+        check("fewer idle", Stamp::Valid, "only 9 of 10 idle", |outcome, _| {
+            outcome.idle = Some(Idled { wanted: 10, least: 9, again: 3 });
+        });
+        check("too few", limited, "9000 requests", |outcome, _| outcome.offered = 9_000);
+    }
+
+    #[test]
+    fn change_and_lies_show() {
+        check("slower", Stamp::NotSteady, "goodput went from", |outcome, _| {
+            outcome.rows[5..].iter_mut().for_each(|row| row.good = 500);
+        });
+        check("piling up", Stamp::NotSteady, "in flight grew", |outcome, _| {
+            (0..).zip(&mut outcome.rows).for_each(|(n, row)| row.in_flight = 100 * n);
+        });
+        let unverified = Stamp::Unverified;
+        check("not asked to", unverified, "not compared", |_, evidence| evidence.verifies = false);
+        check("not all", unverified, "9999 of 10000", |outcome, _| outcome.verified = 9_999);
+        check("a lie", unverified, "1 stale", |outcome, _| outcome.fates.count(Fate::Stale));
+        check("the worst counts", Stamp::LimitedByClient, "not compared", |outcome, evidence| {
+            evidence.verifies = false;
+            outcome.workers[0].ports_refused = 1;
+        });
+    }
+}
