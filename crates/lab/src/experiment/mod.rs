@@ -18,7 +18,7 @@ mod tests;
 
 pub use environment::{Environment, Memory};
 pub use metrics::is_metric;
-pub(crate) use parse::rate;
+pub(crate) use multiples::rate;
 pub use parse::{CELLS_MAX, parse, parse_by};
 pub use search::{KneeSearch, Mode, Warm};
 

@@ -3,11 +3,18 @@
 //!
 //! 1x is as many connections as the load opens in a second at the calibrated rate.
 
-use super::{Experiment, Loop, rate};
+use super::{Experiment, Loop};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The options that may be multiples.
 const OPTIONS: [&str; 2] = ["limits.connections_max", "accept.backlog"];
+
+/// A rate as written: the number, and whether it is a multiple of the calibrated one.
+pub(crate) fn rate(text: &str) -> Option<(f64, bool)> {
+    let (digits, multiple) = text.strip_suffix('x').map_or((text, false), |digits| (digits, true));
+    let rate: f64 = digits.parse().ok()?;
+    (rate > 0.0 && rate.is_finite()).then_some((rate, multiple))
+}
 
 /// The multiple that an option is, if it is one and may be.
 fn multiple(key: &str, value: &str) -> Option<f64> {

@@ -2,6 +2,7 @@
 
 use super::fields::{At, Fields, Report, nearest, number, word};
 use super::multiples;
+use super::multiples::rate;
 use super::search::{self, Mode, Warm};
 use super::{
     Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, PROCESSORS, Problem,
@@ -292,13 +293,6 @@ fn levels(all: &Fields<'_, '_, '_>, path: &str, value: At<'_, '_>) -> Vec<String
         all.wrong(value, path, "connections are whole numbers");
     }
     words
-}
-
-/// A rate as written: the number, and whether it is a multiple of the calibrated one.
-pub(crate) fn rate(text: &str) -> Option<(f64, bool)> {
-    let (digits, multiple) = text.strip_suffix('x').map_or((text, false), |digits| (digits, true));
-    let rate: f64 = digits.parse().ok()?;
-    (rate > 0.0 && rate.is_finite()).then_some((rate, multiple))
 }
 
 fn workload(fields: Fields<'_, '_, '_>) -> Workload {
