@@ -29,6 +29,8 @@ pub struct Analysis {
     pub effects: Vec<EffectRow>,
     /// What each arm's saturation search found; empty without one.
     pub knees: Vec<saturation::Row>,
+    /// Each arm's knee over the baseline's.
+    pub beside: Vec<saturation::Beside>,
     /// The noise floor of a comparison over all blocks, from the baseline's two runs at all
     /// settings together, as a share.
     pub floor: f64,
@@ -127,12 +129,14 @@ impl Analysis {
                 (run.experiment.measure.blocks, whole_blocks(run))
             },
             knees: if searched { saturation::rows(run) } else { Vec::new() },
+            beside: Vec::new(),
             cells,
             effects,
             floor: floor.over(most),
             trials: (valid, run.records.len() - valid),
             answer: String::new(),
         };
+        analysis.beside = saturation::beside(&run.experiment, &analysis.knees);
         analysis.answer = analysis.answer(&run.experiment.baseline);
         if let Some(race) = crate::race::told(run) {
             // Who was in which block is the race's matter.
@@ -187,7 +191,14 @@ impl Analysis {
         }
         if !self.knees.is_empty() {
             let told: Vec<String> = self.knees.iter().map(saturation::words).collect();
-            return format!("The highest rate at which the level holds: {}.", told.join("; "));
+            let beside: Vec<String> =
+                self.beside.iter().map(|one| saturation::words_beside(one, baseline)).collect();
+            let beside = match beside.as_slice() {
+                [] => String::new(),
+                all => format!(" In pairs: {}.", all.join("; ")),
+            };
+            let told = told.join("; ");
+            return format!("The highest rate at which the level holds: {told}.{beside}");
         }
         let others: Vec<&EffectRow> =
             self.effects.iter().filter(|row| !row.cell.arm.ends_with(AGAIN)).collect();

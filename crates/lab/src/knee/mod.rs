@@ -2,15 +2,16 @@
 //! although each trial is noisy.
 //!
 //! Steps that grow by a factor find where it breaks; then every trial is weighed: a logistic curve
-//! of "met" over the logarithm of the rate, its middle (the knee) and its steepness both unknown,
-//! and the next rate where the middle is most likely. A trial that lies costs trials, not truth.
+//! of "met" over the logarithm of the rate, its middle (the knee), its steepness and the machine's
+//! drift all unknown, and the next rate beside where the middle is most likely. A trial that lies
+//! costs trials, not truth.
 
 mod belief;
 mod overload;
 
 pub use overload::{Overload, recovery_s};
 
-use crate::stats::Interval;
+use crate::stats::{Interval, LEVEL};
 use belief::Belief;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -97,7 +98,7 @@ pub struct Knee {
 /// How far one step goes while nothing has broken.
 const GROWTH: f64 = 1.6;
 /// How far outside the bracket the knee may be.
-const BEYOND: f64 = 4.0;
+const BEYOND: f64 = 2.0;
 /// How far below the first rate is still looked.
 const DEPTH: f64 = 1_000.0;
 
@@ -132,6 +133,24 @@ pub fn step(search_for: &Search, tried: &[(f64, Tried)]) -> Step {
         shown
     });
     wanted.map_or(Step::Done(knee.found), Step::Probe)
+}
+
+/// The knee of one search over that of another that took turns with it: what is likeliest, and the
+/// interval at `level`. None unless both found one.
+pub fn ratio(searches: [(&Search, &Knee); 2], level: f64) -> Option<(f64, Interval)> {
+    let found = |(_, knee): &(&Search, &Knee)| matches!(knee.found, Found::Knee { .. });
+    if !searches.iter().all(found) {
+        return None;
+    }
+    let rates = || searches.iter().flat_map(|(_, knee)| knee.tried.iter().map(|(rate, _)| *rate));
+    let low = rates().fold(f64::INFINITY, f64::min) / BEYOND;
+    let high = rates().fold(0.0, f64::max) * BEYOND;
+    let [one, other] = searches.map(|(search, knee)| {
+        let mut belief = Belief::between(low, high, search.trials_max);
+        knee.tried.iter().for_each(|(rate, shown)| belief.learn(*rate, shown));
+        belief
+    });
+    Some(one.over(&other, level))
 }
 
 struct State<P> {
@@ -194,14 +213,15 @@ impl<P: FnMut(f64) -> Option<Tried>> State<P> {
 
     fn narrow(&mut self, low: f64, high: f64) -> Found {
         // Either end may have been an accident.
-        let mut belief = Belief::between(low / BEYOND, high * BEYOND);
-        for (rate, shown) in &self.tried {
-            belief.learn_if_told(*rate, shown);
-        }
-        let mut told = 0_u32;
+        let trials_max = self.search.trials_max;
+        let mut belief = Belief::between(low / BEYOND, high * BEYOND, trials_max);
+        let (mut told, mut known) = (0_u32, 0);
         loop {
-            let interval = belief.interval(0.95);
-            let rate = belief.quantile(0.5);
+            for (rate, shown) in &self.tried[known..] {
+                belief.learn(*rate, shown);
+            }
+            known = self.tried.len();
+            let (rate, interval) = belief.knee(LEVEL);
             let reach = f64::max(interval.high / rate, rate / interval.low) - 1.0;
             if reach <= self.search.goal || self.spent() {
                 let broken = self.broken(rate).into_iter().next().unwrap_or_default();
@@ -210,11 +230,11 @@ impl<P: FnMut(f64) -> Option<Tried>> State<P> {
             // Beside the middle by turns: what lies right at it says nothing of the steepness, and
             // 1.5 spreads away says the most of both.
             let beside = (1.5 * belief.spread()).exp();
-            let next = if told.is_multiple_of(2) { rate * beside } else { rate / beside };
+            let now = belief.now();
+            let next = if told.is_multiple_of(2) { now * beside } else { now / beside };
             told += 1;
-            match self.ask(next) {
-                Ok(met) => belief.learn(next, met),
-                Err(found) => return found,
+            if let Err(found) = self.ask(next) {
+                return found;
             }
         }
     }

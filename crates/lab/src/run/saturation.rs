@@ -7,10 +7,10 @@
 use crate::experiment::Experiment;
 use crate::experiment::plan::{Planned, cells, stretch_s};
 use crate::journal::{Run, write_whole};
-use crate::knee::{Found, Knee, Overload, Search, Step, Tried, recovery_s, step};
+use crate::knee::{self, Found, Knee, Overload, Search, Step, Tried, recovery_s, step};
 use crate::record::{Cell, Probe, Record, levels};
 use crate::run::options::Ended;
-use crate::stats::{count, index, mean};
+use crate::stats::{Interval, LEVEL, count, index, mean, shared};
 use crate::trial::Bench;
 use crate::units::{real, show};
 use serde::{Deserialize, Serialize};
@@ -167,6 +167,49 @@ fn offered(seconds: &[crate::record::Second]) -> f64 {
     mean(&seconds.iter().map(|second| real(second.offered)).collect::<Vec<f64>>())
 }
 
+/// An arm's knee over the baseline's, which took turns with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    /// Whose.
+    pub cell: Cell,
+    /// The likeliest ratio.
+    pub ratio: f64,
+    /// Its interval: all of the experiment's together hold the truth 19 times in 20.
+    pub interval: Interval,
+}
+
+/// Every arm that has a knee beside the baseline at the same setting.
+pub(crate) fn beside(experiment: &Experiment, rows: &[Row]) -> Vec<Beside> {
+    let is_first = |one: &&Row| one.cell.arm == experiment.baseline;
+    let others: Vec<&Row> = rows.iter().filter(|row| !is_first(row)).collect();
+    let level = shared(LEVEL, others.len());
+    let of = |row: &&Row| {
+        let first = rows.iter().filter(is_first).find(|one| same_setting(one, row))?;
+        let limits = [row, first].map(|one| {
+            let (first, _) = one.knee.tried.first()?;
+            Some(search(experiment, *first))
+        });
+        let [Some(own), Some(its)] = &limits else { return None };
+        let (ratio, interval) = knee::ratio([(own, &row.knee), (its, &first.knee)], level)?;
+        Some(Beside { cell: row.cell.clone(), ratio, interval })
+    };
+    others.iter().filter_map(of).collect()
+}
+
+fn same_setting(one: &Row, other: &Row) -> bool {
+    let common = |row: &Row| -> Vec<(String, String)> {
+        let all = row.cell.levels.iter().filter(|(path, _)| !path.starts_with("targets."));
+        all.map(|(path, level)| (path.clone(), level.clone())).collect()
+    };
+    common(one) == common(other)
+}
+
+/// An arm's knee beside the baseline's, in words.
+pub(crate) fn words_beside(one: &Beside, baseline: &str) -> String {
+    let Interval { low, high } = one.interval;
+    format!("{} over {baseline}: {:.2} ({low:.2} to {high:.2})", one.cell.name(), one.ratio)
+}
+
 /// What was found of an arm, in words.
 pub(crate) fn words(row: &Row) -> String {
     let name = format!("{} {}", row.cell.arm, levels(&row.cell));
@@ -288,6 +331,10 @@ knee = { trials_max = 40, overload = [1.5, 2] }
         let analysis = Analysis::of(&run);
         assert!(analysis.answer.contains("b: "), "{}", analysis.answer);
         assert!(analysis.answer.contains("p99<50ms breaks"), "{}", analysis.answer);
+        let [again, b] = analysis.beside.as_slice() else { panic!("{:?}", analysis.beside) };
+        assert!(again.interval.contains(1.0) && again.cell.arm == "a (again)", "{again:?}");
+        assert!(b.interval.contains(0.8) && b.interval.high < 0.9, "{b:?}");
+        assert!(analysis.answer.contains("In pairs: a (again) over a: 1.0"), "{}", analysis.answer);
         assert!(analysis.effects.is_empty(), "rates that differ are no pairs");
     }
 
