@@ -261,7 +261,7 @@ mod tests {
     use crate::kit::{
         dice::SEEDS,
         disk::schedule::{CHUNK, Folder, Sums, run},
-        event_loop::schedule::{Cast, Setting, check, check_frames, run_all},
+        event_loop::schedule::{Cast, Setting, check, check_frames, check_sealed, run_all},
         helpers::schedule::Moved,
     };
     use regatta_op::DISK_OPS_MAX;
@@ -329,6 +329,7 @@ mod tests {
         let test = "a_loop_with_helpers_forgets_nobody";
         check(&run_all(Cast::one(test), &make), 5);
         check_frames(&run_all(Cast::frames(test), &make), 5);
+        check_sealed(&run_all(Cast { sealed: true, ..Cast::one(test) }, &make), 3);
     }
 
     /// Helpers that never come back: every connection ends, and its place is free.

@@ -378,7 +378,7 @@ mod tests {
     use crate::kit::{
         dice::{Dice, SEEDS},
         disk::schedule::{CHUNK, Folder, Sums, run},
-        event_loop::schedule::{Cast, Setting, check, check_frames, run_all},
+        event_loop::schedule::{Cast, Setting, check, check_frames, check_sealed, run_all},
         helpers::schedule::Moved,
     };
     use regatta_sys::{Bell, OpenRules, open_below, read_range};
@@ -480,7 +480,6 @@ mod tests {
         fn source(&self) -> BorrowedFd<'_> {
             self.bell.as_fd()
         }
-
         fn set_root(&mut self, _: &Root) {}
     }
 
@@ -496,5 +495,6 @@ mod tests {
         let test = "a_loop_with_a_ring_forgets_nobody";
         check(&run_all(Cast::one(test), &make), 5);
         check_frames(&run_all(Cast::frames(test), &make), 5);
+        check_sealed(&run_all(Cast { sealed: true, ..Cast::one(test) }, &make), 3);
     }
 }

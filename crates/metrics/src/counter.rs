@@ -95,6 +95,10 @@ counters! {
     ClosedFailed "closed_failed" "count" Sum "Connections closed because a system call failed.";
     ClosedDisplaced "closed_displaced" "count" Sum
         "Idle connections closed to make room for a new one.";
+    ClosedHandshakeDeadline "closed_handshake_deadline" "count" Sum
+        "Connections closed because the handshake was not over in time.";
+    ClosedBadRecord "closed_bad_record" "count" Sum
+        "Connections closed because what the peer sent could not be decrypted.";
     ClosedWorkerDied "closed_worker_died" "count" Sum
         "Connections lost because their worker died; counted by the master.";
 
@@ -280,7 +284,7 @@ counters! {
 pub(crate) const COUNTERS: usize = Counter::ALL.len();
 
 /// The counters of the close reasons, in the order of `regatta_op::CloseReason`.
-const CLOSED: [Counter; 13] = [
+const CLOSED: [Counter; 15] = [
     Counter::ClosedPeerClosed,
     Counter::ClosedPeerAborted,
     Counter::ClosedReset,
@@ -294,6 +298,8 @@ const CLOSED: [Counter; 13] = [
     Counter::ClosedDrained,
     Counter::ClosedFailed,
     Counter::ClosedDisplaced,
+    Counter::ClosedHandshakeDeadline,
+    Counter::ClosedBadRecord,
 ];
 
 impl Counter {

@@ -201,6 +201,8 @@ impl<F> ReadReq<F> {
 pub enum Fault {
     /// The peer is gone: reset, broken pipe, timed out on the wire.
     Reset,
+    /// A record could not be opened, or none could be made: what came is not what was sent.
+    Record,
     /// The system refused with this error number.
     Other(i32),
 }
@@ -291,11 +293,25 @@ pub enum CloseReason {
     Failed,
     /// It was idle, and another connection had no room.
     Displaced,
+    /// The handshake was not over in time.
+    HandshakeDeadline,
+    /// What the peer sent could not be decrypted.
+    BadRecord,
+}
+
+impl From<Fault> for CloseReason {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Reset => Self::Reset,
+            Fault::Record => Self::BadRecord,
+            Fault::Other(_) => Self::Failed,
+        }
+    }
 }
 
 impl CloseReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::PeerClosed,
         Self::PeerAborted,
         Self::Reset,
@@ -309,6 +325,8 @@ impl CloseReason {
         Self::Drained,
         Self::Failed,
         Self::Displaced,
+        Self::HandshakeDeadline,
+        Self::BadRecord,
     ];
 }
 

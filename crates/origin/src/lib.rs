@@ -38,7 +38,12 @@ pub use entry::{Body, Coded, Representation};
 pub use exchange::{Exchange, FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
 pub use h1::conn::Conn;
-pub use link::{ClearHttp1, Link, Links, Protocol};
+#[cfg(feature = "test-seal")]
+pub use link::Toy;
+pub use link::{
+    ClearHttp1, Link, Links, Progress, Protocol, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal,
+    SealFault, Sealed,
+};
 pub use pack::{CODINGS, packed_alike};
 pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
 pub use refusal::Refusal;

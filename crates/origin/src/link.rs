@@ -1,7 +1,16 @@
-//! What a driver holds of one connection: HTTP/1 in the clear, or anything else behind a pointer.
+//! What a driver holds of one connection: HTTP/1 in the clear, anything behind a seal, or another
+//! protocol.
 mod protocol;
+mod seal;
+mod sealed;
+#[cfg(feature = "test-seal")]
+mod toy;
 
 pub use protocol::Protocol;
+pub use seal::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
+pub use sealed::Sealed;
+#[cfg(feature = "test-seal")]
+pub use toy::Toy;
 
 use crate::{Conn, Cx, Peer};
 use alloc::boxed::Box;
@@ -14,6 +23,8 @@ use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
 pub enum Link<F> {
     /// HTTP/1, on the bytes as they are.
     Http1(Conn<F>),
+    /// Anything behind a seal.
+    Sealed(Box<Sealed<F>>),
     /// Another protocol.
     Other(Box<dyn Protocol<F> + Send>),
 }
@@ -22,6 +33,7 @@ impl<F: fmt::Debug> fmt::Debug for Link<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http1(conn) => f.debug_tuple("Http1").field(conn).finish(),
+            Self::Sealed(sealed) => f.debug_tuple("Sealed").field(sealed).finish(),
             Self::Other(_) => f.write_str("Other"),
         }
     }
@@ -32,10 +44,16 @@ const _: () = assert!(size_of::<Link<u64>>() <= 144);
 
 /// Says what is spoken on a connection, by the listener that it came to ([`Peer::listener`]).
 ///
-/// It is asked when a connection is accepted, and not after that.
+/// It is asked when a connection is accepted and when its handshake is over, and not after that.
 pub trait Links<F> {
-    /// The protocol of a connection that was accepted just now.
-    fn protocol(&self, peer: Peer, now: Now, cx: &Cx<'_, F>) -> Link<F>;
+    /// What encrypts the connections of a listener; nothing does if this says nothing.
+    fn seal(&self, _listener: u8) -> Option<Box<dyn Seal>> {
+        None
+    }
+
+    /// What is spoken on a connection that was accepted just now, or above a seal whose handshake
+    /// has agreed on this name (ALPN, RFC 7301), or on none.
+    fn protocol(&self, peer: Peer, agreed: &[u8], now: Now, cx: &Cx<'_, F>) -> Link<F>;
 }
 
 /// HTTP/1 in the clear, on every listener.
@@ -43,7 +61,7 @@ pub trait Links<F> {
 pub struct ClearHttp1;
 
 impl<F: File> Links<F> for ClearHttp1 {
-    fn protocol(&self, peer: Peer, now: Now, cx: &Cx<'_, F>) -> Link<F> {
+    fn protocol(&self, peer: Peer, _: &[u8], now: Now, cx: &Cx<'_, F>) -> Link<F> {
         Link::Http1(Conn::new(peer, now, cx))
     }
 }
@@ -52,7 +70,10 @@ impl<F: File> Link<F> {
     /// A connection that was accepted just now.
     #[must_use]
     pub fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
-        cx.links.protocol(peer, now, cx)
+        match cx.links.seal(peer.listener()) {
+            None => cx.links.protocol(peer, b"", now, cx),
+            Some(seal) => Self::Sealed(Box::new(Sealed::new(seal, peer, now, cx))),
+        }
     }
 }
 
@@ -61,6 +82,7 @@ macro_rules! of {
     ($link:expr, $it:ident => $call:expr) => {
         match $link {
             Link::Http1($it) => $call,
+            Link::Sealed($it) => $call,
             Link::Other($it) => $call,
         }
     };

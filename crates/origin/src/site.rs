@@ -91,7 +91,10 @@ impl Default for Limits {
 pub struct Deadlines {
     /// From the first byte of a request head to its last; also for a body that is discarded.
     pub head_ms_max: u64,
-    /// From the acceptance of a connection to its first byte.
+    /// From the acceptance of a connection that is encrypted to the end of its handshake.
+    pub handshake_ms_max: u64,
+    /// From the acceptance of a connection, or the end of its handshake, to the first byte of a
+    /// request.
     pub first_request_ms_max: u64,
     /// From the end of a response to the next request's first byte.
     pub idle_ms_max: u64,
@@ -114,6 +117,7 @@ impl Default for Deadlines {
     fn default() -> Self {
         Self {
             head_ms_max: 10_000,
+            handshake_ms_max: 10_000,
             first_request_ms_max: 10_000,
             idle_ms_max: 60_000,
             send_window_ms: 10_000,

@@ -60,6 +60,7 @@ impl Closing<'_> {
                 link.terminal && !matches!(status, 400 | 408 | 414 | 431 | 505)
                     || link.terminal && status == 400 && self.last_is_bad_path()
             }
+            CloseReason::HandshakeDeadline | CloseReason::BadRecord => false,
             CloseReason::BadRequest => link.terminal && matches!(status, 400 | 414 | 431 | 505),
             CloseReason::HeadDeadline => link.terminal && status == 408,
             CloseReason::IdleDeadline => {

@@ -12,6 +12,7 @@ pub(crate) fn site(dice: &mut Dice) -> Site {
         deadlines: Deadlines {
             head_ms_max: dice.pick(&[50, 1_000, 10_000, 10_000]),
             first_request_ms_max: dice.pick(&[100, 5_000, 10_000, 10_000]),
+            handshake_ms_max: 10_000,
             idle_ms_max: dice.pick(&[100, 5_000, 60_000, 60_000]),
             send_window_ms: dice.pick(&[100, 1_000, 10_000]),
             send_rate_min: dice.pick(&[0, 10, 256, 100_000]),

@@ -12,9 +12,7 @@ use alloc::boxed::Box;
 use core::mem;
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::Counter;
-use regatta_op::{
-    Abandoned, CloseReason, Done, Fault, File, Now, Op, OpKind, Outbox, Tick, Ticket,
-};
+use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, OpKind, Outbox, Tick, Ticket};
 
 /// One connection.
 ///
@@ -177,8 +175,7 @@ impl<F: File> Protocol<F> for Conn<F> {
                 let lingers = self.state == State::Linger;
                 let reason = match fault {
                     _ if lingers => self.reason,
-                    Fault::Reset => CloseReason::Reset,
-                    Fault::Other(_) => CloseReason::Failed,
+                    fault => fault.into(),
                 };
                 self.close(reason, now, cx);
             }

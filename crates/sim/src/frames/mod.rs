@@ -65,7 +65,7 @@ pub struct Frames {
 }
 
 impl<F: File + Send + Sync + 'static> Links<F> for Frames {
-    fn protocol(&self, _: Peer, now: Now, cx: &Cx<'_, F>) -> Link<F> {
+    fn protocol(&self, _: Peer, _: &[u8], now: Now, cx: &Cx<'_, F>) -> Link<F> {
         Link::Other(Box::new(Session::new(self.names, now, cx)))
     }
 }

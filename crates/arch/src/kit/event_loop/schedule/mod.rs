@@ -7,6 +7,7 @@
 //! it knows: late, in any order, more than once, or what is not so. See [`world::World`] for what
 //! must hold.
 mod edges;
+mod line;
 mod peer;
 mod place;
 mod poller;
@@ -32,9 +33,10 @@ use crate::{
 };
 use place::{BEGIN_NS, NAMES, Place, UNIX};
 use regatta_metrics::{Arena, Tally};
-use regatta_op::DISK_OPS_MAX;
+use regatta_op::{DISK_OPS_MAX, Now};
 use regatta_origin::{
-    Cache, CachingRules, ClearHttp1, Deadlines, Links, LocalCache, NoLog, Scratch, Site,
+    Cache, CachingRules, ClearHttp1, Conn, Deadlines, Link, Links, LocalCache, NoLog, Peer,
+    Scratch, Seal, Site, Toy,
 };
 use regatta_sim::Frames;
 use regatta_sys::{
@@ -90,6 +92,8 @@ pub(crate) struct Cast {
     pub(crate) hangs: bool,
     /// What is spoken is not HTTP but frames: several exchanges of a connection go on at once.
     pub(crate) frames: bool,
+    /// Connections are sealed.
+    pub(crate) sealed: bool,
     /// Schedules of each accept strategy.
     pub(crate) each: u64,
 }
@@ -98,7 +102,8 @@ impl Cast {
     /// One loop that waits in any way, for a disk of its own.
     pub(crate) const fn one(test: &'static str) -> Self {
         let (waits, each) = (None, SEEDS / STRATEGIES);
-        Self { test, waits, loops: 1, shared: false, hangs: false, frames: false, each }
+        let (shared, hangs, frames, sealed) = (false, false, false, false);
+        Self { test, waits, loops: 1, shared, hangs, frames, sealed, each }
     }
 
     /// As [`Self::one`], with several exchanges of each connection at once.
@@ -189,6 +194,7 @@ fn site(dice: &mut Dice, shared: bool) -> Site {
     site.deadlines = Deadlines {
         head_ms_max: 4_000,
         first_request_ms_max: 5_000,
+        handshake_ms_max: 5_000,
         idle_ms_max: 6_000,
         send_window_ms: 5_000,
         send_rate_min: 64,
@@ -285,6 +291,7 @@ struct Scene<'s, 'a> {
     turns: Rules,
     crew: Option<(Crew, CachePlace)>,
     stage: &'s Stage<'a>,
+    sealed: bool,
     make: &'s Make<'s>,
 }
 
@@ -311,6 +318,9 @@ fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &
     if cast.hangs {
         world.allow_failures();
     }
+    if cast.sealed {
+        world.seal(seed);
+    }
     let stage = Stage::new(world);
     let scene = Scene {
         seed,
@@ -326,6 +336,7 @@ fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &
         turns,
         crew,
         stage: &stage,
+        sealed: cast.sealed,
         make,
     };
     if loops == 1 {
@@ -394,13 +405,14 @@ impl Scene<'_, '_> {
     ) {
         let slot = self.arena.slot(me);
         let (tally, scratch) = (Tally::Owned(slot), Scratch::new(self.seed.into()));
+        let links = Toys(AtomicU64::new(self.seed));
         let cx = FileCx {
             site: self.site,
             cache,
             tally,
             log: &NoLog,
             scratch: &scratch,
-            links: self.links,
+            links: if self.sealed { &links } else { self.links },
         };
         let around = Surroundings {
             cx,
@@ -468,6 +480,37 @@ pub(crate) fn check_frames(sums: &Sums, later: u64) {
 fn a_loop_forgets_none_of_many_exchanges() {
     let test = "a_loop_forgets_none_of_many_exchanges";
     check_frames(&run_all(Cast::frames(test), &own_disk), 0);
+}
+
+/// HTTP/1 behind the seal of the tests.
+struct Toys(AtomicU64);
+
+impl Links<StaticFile> for Toys {
+    fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
+        Some(Box::new(Toy::server(self.0.fetch_add(1, Relaxed))))
+    }
+
+    fn protocol(&self, peer: Peer, _: &[u8], now: Now, cx: &FileCx<'_>) -> Link<StaticFile> {
+        Link::Http1(Conn::new(peer, now, cx))
+    }
+}
+
+/// The same over sealed connections, of which some shake no hands, and some are altered on their
+/// way.
+pub(crate) fn check_sealed(sums: &Sums, later: u64) {
+    let Sums { schedules, connections, answers, .. } = *sums;
+    if schedules < SEEDS {
+        return; // somebody looks at a few
+    }
+    assert!(connections > 2 * schedules && answers > schedules, "{sums:?}");
+    assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
+    assert!(sums.unopened > 50 && sums.unshaken > 5 && sums.drained > 10, "{sums:?}");
+}
+
+#[test]
+fn a_loop_with_sealed_connections_forgets_nobody() {
+    let test = "a_loop_with_sealed_connections_forgets_nobody";
+    check_sealed(&run_all(Cast { sealed: true, ..Cast::one(test) }, &own_disk), 0);
 }
 
 fn sped(test: &'static str, waits: Waits) {

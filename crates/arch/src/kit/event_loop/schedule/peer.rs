@@ -1,17 +1,22 @@
 //! A peer of a whole loop: what it asks for, in which pieces, how it takes the answers, and how it
 //! behaves.
-use super::place::{LAST, NAMES, Place};
+use super::{
+    line::{Line, Sealed},
+    place::{LAST, NAMES, Place},
+};
 use crate::kit::dice::Dice;
 use regatta_sim::Client;
 use std::{
-    io::{self, Read, Write},
-    net::Shutdown,
+    io,
     os::unix::net::{SocketAddr, UnixStream},
     time::Duration,
 };
 
 /// The most that a peer takes at once, bytes.
 const TAKE_MAX: usize = 8_192;
+
+/// What a sealed peer says that has got other records than were sent.
+const GARBLED: &str = "a record that is not what was sent";
 
 /// How long the machine may take to close a connection.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,7 +41,7 @@ pub(super) struct Peer {
     pub(super) looked: u64,
     /// Which of the addresses it asks.
     to: usize,
-    socket: Option<UnixStream>,
+    line: Line,
     /// Numbers of the requests, in HTTP.
     asks: Vec<usize>,
     /// It speaks frames.
@@ -105,7 +110,7 @@ impl Peer {
             comes_at: dice.below(60) as u64,
             looked: 0,
             to: dice.below(addresses),
-            socket: None,
+            line: Line::default(),
             ahead: 1 + dice.below(asks.len()),
             asks,
             client,
@@ -143,7 +148,8 @@ impl Peer {
     pub(super) fn was_displaced(&self) -> bool {
         let answered = self.at.checked_sub(1).map_or(0, |last| self.ends[last]);
         let left = self.over && self.connected && !self.has_vanished && !self.is_answered();
-        left && self.came == 0 && self.written == answered
+        let spoilt = self.line.sealed.as_ref().is_some_and(Sealed::is_spoilt);
+        left && !spoilt && self.came == 0 && (self.written == answered || self.line.holds_back())
     }
 
     /// Answers that have come in full.
@@ -158,7 +164,7 @@ impl Peer {
 
     /// Bytes that it has sent and taken.
     fn moved(&self) -> usize {
-        self.written + usize::try_from(self.taken).expect("small files")
+        self.line.moved
     }
 
     fn is_stalled(&self) -> bool {
@@ -180,12 +186,12 @@ impl Peer {
         if self.over || self.connected && self.is_stalled() {
             return Ok(false);
         }
-        if self.socket.is_none() {
+        if self.line.socket.is_none() {
             self.connected = true;
             match UnixStream::connect_addr(&addresses[self.to]) {
                 Ok(socket) => {
                     socket.set_nonblocking(true).map_err(|error| error.to_string())?;
-                    self.socket = Some(socket);
+                    self.line.socket = Some(socket);
                 }
                 // Nobody listens any more.
                 Err(_) => (self.connected, self.over) = (false, true),
@@ -197,6 +203,7 @@ impl Peer {
             self.leave();
             return Ok(true);
         }
+        let stirred = self.stir()?;
         let wrote = (surely || !dice.once_in(4)) && self.write(dice);
         let took = (surely || !dice.once_in(4)) && self.take(dice, place, draining)?;
         if self.is_answered() && !self.over && self.manner == (Manner::Keen { stays: false }) {
@@ -204,17 +211,40 @@ impl Peer {
             self.leave();
             return Ok(true);
         }
-        Ok(wrote || took)
+        Ok(wrote || took || stirred)
     }
 
     fn leave(&mut self) {
-        self.socket = None;
+        self.line.socket = None;
         self.over = true;
+    }
+
+    /// Makes it one whose connection is sealed.
+    pub(super) fn seal(&mut self, seed: u64) {
+        let sealed = Sealed::new(seed);
+        self.may_fail |= sealed.is_spoilt();
+        self.line.sealed = Some(sealed);
+    }
+
+    /// Bytes that the wire has brought.
+    pub(super) const fn brought(&self) -> u64 {
+        self.line.brought
+    }
+
+    /// Shakes hands, or sends what has been sealed; true if it could.
+    fn stir(&mut self) -> Result<bool, String> {
+        match self.line.stir() {
+            Ok(stirred) => Ok(stirred),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(GARBLED.to_owned()),
+            Err(_) => {
+                self.leave();
+                Ok(true)
+            }
+        }
     }
 
     /// Sends a piece of what it may send; true if some was taken.
     fn write(&mut self, dice: &mut Dice) -> bool {
-        let Some(socket) = &mut self.socket else { return false };
         let may = match &self.client {
             Some(client) => client.may_send(),
             None => self.ends[(self.at + self.ahead).min(self.ends.len()) - 1],
@@ -222,15 +252,12 @@ impl Peer {
         let left = self.out.get(self.written..may).unwrap_or_default();
         if left.is_empty() {
             let shuts = self.shuts && self.written == self.out.len() && !self.has_shut;
-            if shuts {
-                self.has_shut = true;
-                let _ = socket.shutdown(Shutdown::Write);
-            }
-            return shuts;
+            self.has_shut |= shuts && self.line.shut();
+            return shuts && self.has_shut;
         }
         let most = if dice.once_in(2) { left.len() } else { left.len().min(30) };
         let len = if dice.once_in(2) { most } else { 1 + dice.below(most) };
-        match socket.write(&left[..len]) {
+        match self.line.write(&left[..len]) {
             Ok(bytes) => {
                 self.written += bytes;
                 bytes > 0
@@ -254,10 +281,14 @@ impl Peer {
 
     /// Takes up to so many bytes; true if there were some, or the end.
     fn take_at_most(&mut self, most: usize, place: &Place, draining: bool) -> Result<bool, String> {
-        let Some(socket) = &mut self.socket else { return Ok(false) };
+        if self.line.socket.is_none() {
+            return Ok(false);
+        }
         let mut buffer = [0; TAKE_MAX];
-        match socket.read(&mut buffer[..most]) {
+        match self.line.read(&mut buffer[..most]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(GARBLED.to_owned()),
             Ok(0) | Err(_) => {
                 self.leave();
                 Ok(true)
@@ -334,17 +365,16 @@ impl Peer {
     /// # Errors
     /// It did not.
     pub(super) fn close(&mut self, place: &Place, cut: bool, left: bool) -> Result<(), String> {
-        let mut rest = Vec::new();
-        if let Some(mut socket) = self.socket.take() {
+        if let Some(socket) = &self.line.socket {
             // Another test that looks through the descriptors of this process may hold the other
             // end for a moment longer.
             let patient = socket.set_nonblocking(false);
             patient.and(socket.set_read_timeout(Some(PATIENCE))).map_err(|it| it.to_string())?;
-            let ended = socket.read_to_end(&mut rest);
-            let open = ended.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
-            if open {
-                return Err("its connection was left open".to_owned());
-            }
+            let rest = self.line.rest().map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => GARBLED.to_owned(),
+                _ => "its connection was left open".to_owned(),
+            })?;
+            self.line.socket = None;
             self.taken += rest.len() as u64;
             self.compare(&rest, place, left)?;
         }
@@ -367,7 +397,7 @@ impl Peer {
     pub(super) fn tell(&self) -> String {
         let Self { manner, at, came, written, taken, over, .. } = self;
         let (of, out) = (self.ends.len(), self.out.len());
-        let there = if self.socket.is_some() { "connected" } else { "not connected" };
+        let there = if self.line.socket.is_some() { "connected" } else { "not connected" };
         format!(
             "{manner:?}, {there}, over: {over}; sent {written} of {out}, took {taken}; answer {at} \
              of {of}, {came} bytes of it"

@@ -1,0 +1,753 @@
+//! A protocol behind a seal: records on the wire, plain bytes above it.
+use super::{Link, Progress, Protocol, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
+use crate::{Cx, Peer};
+use alloc::{boxed::Box, vec::Vec};
+use core::mem;
+use regatta_metrics::Counter;
+use regatta_op::{
+    Abandoned, CloseReason, Done, Fault, File, Now, Op, Outbox, ReadReq, Segment, Tick, Ticket,
+};
+
+/// The most plain bytes that are sealed for one `Send`, and read from a file for it.
+const SEAL_BYTES_MAX: usize = 64 << 10;
+/// So many bytes of a response are sent in small records: the peer can open the first when little
+/// has come.
+const SMALL_RECORDS_BYTES: u64 = 16 << 10;
+/// What a small record holds, bytes.
+const SMALL_RECORD_BYTES: usize = 4 << 10;
+/// The most bytes of answers to handshakes and the like that wait to be sent: nothing more is
+/// opened, nor received, until the peer has taken some.
+const REPLY_BYTES_MAX: usize = 16 << 10;
+/// The ticket of what the wire itself reads.
+const WIRE: Ticket = Ticket(u16::MAX);
+
+/// One connection behind a seal.
+///
+/// At first it shakes hands; then [`super::Links`] says what is spoken, by what the peers agreed
+/// on. What that sends is sealed in pieces: memory at once, a file range after it has been read. It
+/// is told that the kernel has as much of the piece as of its records. What it receives is opened
+/// record by record, when it wants to receive: the rest stays in the inbox, and nothing is received
+/// from the wire while that holds a whole record.
+#[derive(Debug)]
+pub struct Sealed<F> {
+    seal: Box<dyn Seal>,
+    peer: Peer,
+    /// What is spoken; nothing during the handshake.
+    upper: Option<Link<F>>,
+    /// Received, and not opened from `inbox_at` on.
+    inbox: Vec<u8>,
+    inbox_at: usize,
+    /// Opened, and not taken from `plain_at` on.
+    plain: Vec<u8>,
+    plain_at: usize,
+    /// Records that follow those in `out`.
+    records: Vec<u8>,
+    /// Records that are sent next, unless they are out.
+    out: Outbox<F>,
+    /// What the upper protocol sends.
+    source: Option<Outbox<F>>,
+    /// Bytes at the front of `source` that are in `records` or `out`.
+    sealed: u64,
+    /// Bytes of the response that have been sealed.
+    position: u64,
+    /// Operations on files to be offered.
+    asks: Vec<Op<F>>,
+    /// Bytes that the wire has brought, and taken.
+    received: u64,
+    sent: u64,
+    /// How many it had taken when the handshake was over.
+    greeted: u64,
+    /// Of the handshake and of the last words; else it is the upper protocol's that counts.
+    deadline: Tick,
+    ending: Option<Ending>,
+    lent: Lent,
+    abandoned: Option<Abandoned>,
+    /// The upper protocol wants to receive.
+    wants: bool,
+    /// The wire has ended.
+    ended: bool,
+    /// Nothing can be sent any more.
+    shut: bool,
+    draining: bool,
+}
+
+/// What is out.
+#[derive(Debug, Default)]
+struct Lent {
+    recv: bool,
+    send: bool,
+    /// The wire reads a file, or has that to be offered.
+    read: bool,
+    /// Operations of the upper protocol on files.
+    disk: u8,
+    shut: bool,
+}
+
+impl Lent {
+    const fn any(&self) -> bool {
+        self.recv || self.send || self.read || self.disk > 0 || self.shut
+    }
+}
+
+/// What follows when all records have been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Shut,
+    Close(CloseReason),
+    /// It has been said.
+    Closed,
+}
+
+impl<F: File> Sealed<F> {
+    /// A connection that was accepted just now. It has [`crate::Deadlines::handshake_ms_max`] to
+    /// shake hands.
+    #[must_use]
+    pub fn new(seal: Box<dyn Seal>, peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
+        Self {
+            seal,
+            peer,
+            upper: None,
+            inbox: Vec::new(),
+            inbox_at: 0,
+            plain: Vec::new(),
+            plain_at: 0,
+            records: Vec::new(),
+            out: Outbox::default(),
+            source: None,
+            sealed: 0,
+            position: 0,
+            asks: Vec::new(),
+            received: 0,
+            sent: 0,
+            greeted: 0,
+            deadline: now.tick.after(cx.site.deadlines.handshake_ms_max),
+            ending: None,
+            lent: Lent::default(),
+            abandoned: None,
+            wants: true,
+            ended: false,
+            shut: false,
+            draining: false,
+        }
+    }
+}
+
+impl<F: File> Protocol<F> for Sealed<F> {
+    fn next_op(&mut self) -> Option<Op<F>> {
+        self.abandoned = None;
+        if !self.asks.is_empty() {
+            let op = self.asks.remove(0);
+            self.lent.disk += u8::from(!is_of_wire(&op));
+            return Some(op);
+        }
+        if !self.lent.send && !self.out.is_empty() {
+            self.lent.send = true;
+            return Some(Op::Send(mem::take(&mut self.out)));
+        }
+        if let Some(ending) = self.ending {
+            let over = !self.lent.send && !self.lent.shut;
+            return over.then(|| self.last_op(ending)).flatten();
+        }
+        if self.wants && !self.lent.recv && !self.ended && self.may_open() {
+            self.lent.recv = true;
+            return Some(Op::Recv);
+        }
+        None
+    }
+
+    fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
+        match done {
+            Done::Recv(received) => {
+                assert!(mem::take(&mut self.lent.recv), "a `Recv` is completed once");
+                self.on_recv(received, now, cx);
+            }
+            Done::Send(out, sent) => {
+                assert!(mem::take(&mut self.lent.send), "a `Send` is completed once");
+                self.on_sent(out, sent, now, cx);
+            }
+            Done::Read(WIRE, buffer, read) => {
+                assert!(mem::take(&mut self.lent.read), "a `Read` is completed once");
+                self.on_read(buffer, read, now, cx);
+            }
+            Done::Shut => {
+                assert!(mem::take(&mut self.lent.shut), "a `Shut` is completed once");
+                (self.ending, self.shut) = (None, true);
+                self.tell(Done::Shut, now, cx);
+            }
+            Done::Open(..) | Done::Read(..) | Done::Stat(..) => {
+                assert!(self.lent.disk > 0, "an operation on a file is completed once");
+                self.lent.disk -= 1;
+                self.tell(done, now, cx);
+            }
+        }
+        self.go_on(now, cx);
+    }
+
+    fn deadline(&self) -> Tick {
+        match (&self.upper, self.ending) {
+            (Some(upper), None | Some(Ending::Shut)) => upper.deadline(),
+            _ => self.deadline,
+        }
+    }
+
+    fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
+        if now.tick < self.deadline() {
+            return;
+        }
+        match (&mut self.upper, self.ending) {
+            (_, Some(Ending::Close(_) | Ending::Closed)) => self.break_off(),
+            (None, _) => {
+                let idle = self.draining && self.received == 0;
+                self.break_off();
+                let reason = CloseReason::HandshakeDeadline;
+                self.fail(if idle { CloseReason::Drained } else { reason }, now, cx);
+            }
+            (Some(upper), ending) => {
+                // Of what the kernel holds, the handshake is not the upper protocol's.
+                upper.expire(queued.min(self.sent.saturating_sub(self.greeted)), now, cx);
+                let abandoned = upper.abandoned();
+                self.on_abandoned(abandoned, now, cx);
+                if ending == Some(Ending::Shut) && !self.lent.shut {
+                    // It does not take our last words.
+                    self.break_off();
+                }
+            }
+        }
+        self.go_on(now, cx);
+    }
+
+    fn wait_for_disk(&mut self, _: Now, _: &Cx<'_, F>) {
+        debug_assert!(false, "records are memory: the disk is not asked for them");
+    }
+
+    fn disk_answered(&mut self, _: Now, _: &Cx<'_, F>) {
+        debug_assert!(false, "records are memory: the disk is not asked for them");
+    }
+
+    fn peer_ended(&mut self, now: Now, cx: &Cx<'_, F>) {
+        if let Some(upper) = &mut self.upper {
+            upper.peer_ended(now, cx);
+        }
+    }
+
+    fn held_up(&mut self, ms: u64) {
+        if self.deadline != Tick::NEVER {
+            self.deadline = self.deadline.after(ms);
+        }
+        if let Some(upper) = &mut self.upper {
+            upper.held_up(ms);
+        }
+    }
+
+    fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
+        self.draining = true;
+        match &mut self.upper {
+            Some(upper) => upper.drain(now, cx),
+            None if self.received == 0 => {
+                let until = now.tick.after(cx.site.deadlines.drain_idle_ms);
+                self.deadline = self.deadline.min(until);
+            }
+            None => {}
+        }
+        self.go_on(now, cx);
+    }
+
+    fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        if matches!(self.ending, Some(Ending::Close(_) | Ending::Closed)) {
+            return;
+        }
+        self.break_off();
+        match &mut self.upper {
+            Some(upper) => upper.cut(reason, now, cx),
+            None => self.fail(reason, now, cx),
+        }
+        self.go_on(now, cx);
+    }
+
+    fn abandoned(&self) -> Option<Abandoned> {
+        self.abandoned
+    }
+
+    fn is_idle(&self) -> bool {
+        let nothing = self.inbox.is_empty() && self.plain.is_empty() && self.ending.is_none();
+        nothing && self.upper.as_ref().map_or(self.received == 0, Protocol::is_idle)
+    }
+
+    fn requests(&self) -> u32 {
+        self.upper.as_ref().map_or(0, Protocol::requests)
+    }
+
+    fn check_invariants(&self) {
+        let Self { lent, out, source, sealed, .. } = self;
+        assert!(!lent.send || out.is_empty(), "one `Send` is out at once");
+        let sends = lent.send || !out.is_empty() || lent.read || !self.records.is_empty();
+        assert!(*sealed == 0 || sends, "what has been sealed will be sent");
+        assert!(source.as_ref().is_none_or(|source| source.len() >= *sealed));
+        assert!(self.inbox_at <= self.inbox.len() && self.plain_at <= self.plain.len());
+        assert!(self.records.len() <= 2 * SEAL_BYTES_MAX, "what waits to be sent is bounded");
+        assert!(self.plain.len() <= RECORD_PLAIN_BYTES_MAX, "one record is opened at a time");
+        let over = matches!(self.ending, Some(Ending::Close(_) | Ending::Closed));
+        assert!(over || self.deadline() != Tick::NEVER, "all but the end has a deadline");
+        if let Some(upper) = &self.upper {
+            upper.check_invariants();
+        }
+    }
+}
+
+/// True for what the wire itself has asked for.
+const fn is_of_wire<F>(op: &Op<F>) -> bool {
+    matches!(op, Op::Read(WIRE, _))
+}
+
+/// The ticket of an operation on a file.
+const fn ticket_of<F>(op: &Op<F>) -> Option<Ticket> {
+    match op {
+        Op::Open(ticket, _) | Op::Read(ticket, _) | Op::Stat(ticket, _) => Some(*ticket),
+        Op::Recv | Op::Send(_) | Op::Shut | Op::Close(_) => None,
+    }
+}
+
+// Bytes in.
+impl<F: File> Sealed<F> {
+    fn on_recv(&mut self, received: Result<&[u8], Fault>, now: Now, cx: &Cx<'_, F>) {
+        match received {
+            Ok([]) => self.ended = true,
+            Ok(bytes) => {
+                self.received += bytes.len() as u64;
+                if self.inbox.capacity() == 0 {
+                    self.inbox = cx.scratch.take_buffer();
+                }
+                self.inbox.drain(..mem::take(&mut self.inbox_at));
+                self.inbox.extend_from_slice(bytes);
+            }
+            Err(fault) => {
+                self.ended = true;
+                self.shut = true;
+                match &self.upper {
+                    Some(_) => self.supply(Err(fault), now, cx),
+                    None => self.fail(fault.into(), now, cx),
+                }
+            }
+        }
+    }
+
+    /// True if more may be opened: what must be answered has been sent, or nearly.
+    fn may_open(&self) -> bool {
+        self.records.len() <= REPLY_BYTES_MAX
+    }
+
+    /// Opens the record at the front of the inbox; false if it is not whole.
+    fn open_one(&mut self) -> Result<bool, SealFault> {
+        let wire = &mut self.inbox[self.inbox_at..];
+        if wire.is_empty() {
+            return Ok(false);
+        }
+        let used = self.seal.open(wire, &mut self.plain, &mut self.records)?;
+        if used == 0 && wire.len() >= RECORD_BYTES_MAX {
+            return Err(SealFault);
+        }
+        self.inbox_at += used;
+        Ok(used > 0)
+    }
+
+    /// Goes on with what has come; true if that has changed what is to be done.
+    fn open(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
+        if matches!(self.ending, Some(Ending::Close(_) | Ending::Closed)) {
+            return false;
+        }
+        if self.upper.is_none() {
+            return self.shake_hands(now, cx);
+        }
+        if !self.wants {
+            return false;
+        }
+        if self.plain.capacity() == 0 {
+            self.plain = cx.scratch.take_buffer();
+        }
+        while self.plain_at == self.plain.len() {
+            self.plain_at = 0;
+            self.plain.clear();
+            if !self.may_open() {
+                return false;
+            }
+            match self.open_one() {
+                Err(SealFault) => {
+                    self.inbox.clear();
+                    self.inbox_at = 0;
+                    self.ended = true;
+                    self.supply(Err(Fault::Record), now, cx);
+                    return true;
+                }
+                Ok(true) if self.seal.progress() != Progress::PeerClosed => {}
+                Ok(more) => {
+                    let over = more || self.ended || self.seal.progress() == Progress::PeerClosed;
+                    if over {
+                        self.ended = true;
+                        self.supply(Ok(()), now, cx);
+                    }
+                    return over;
+                }
+            }
+        }
+        self.supply(Ok(()), now, cx);
+        true
+    }
+
+    /// Goes on with the handshake; true if it is over.
+    fn shake_hands(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
+        while self.seal.progress() == Progress::Handshaking && self.may_open() {
+            match self.open_one() {
+                Ok(true) => {}
+                Ok(false) if self.ended => {
+                    let reason = match self.received {
+                        0 => CloseReason::PeerClosed,
+                        _ => CloseReason::PeerAborted,
+                    };
+                    self.fail(reason, now, cx);
+                    return true;
+                }
+                Ok(false) => return false,
+                Err(SealFault) => {
+                    self.fail(CloseReason::BadRecord, now, cx);
+                    return true;
+                }
+            }
+        }
+        match self.seal.progress() {
+            Progress::Handshaking => false,
+            Progress::PeerClosed => {
+                self.fail(CloseReason::PeerAborted, now, cx);
+                true
+            }
+            Progress::Open => {
+                let mut upper = cx.links.protocol(self.peer, self.seal.agreed(), now, cx);
+                if self.draining {
+                    upper.drain(now, cx);
+                }
+                self.upper = Some(upper);
+                (self.wants, self.deadline) = (false, Tick::NEVER);
+                self.greeted = self.sent + self.records.len() as u64 + self.out.len();
+                true
+            }
+        }
+    }
+
+    /// Gives the upper protocol as much of what has been opened as it takes at once; nothing is the
+    /// end.
+    fn supply(&mut self, result: Result<(), Fault>, now: Now, cx: &Cx<'_, F>) {
+        if !mem::take(&mut self.wants) {
+            return;
+        }
+        let plain = mem::take(&mut self.plain);
+        let end = plain.len().min(self.plain_at + cx.site.limits.head_bytes_max);
+        let bytes = &plain[self.plain_at..end];
+        self.tell(Done::Recv(result.map(|()| bytes)), now, cx);
+        (self.plain, self.plain_at) = (plain, end);
+    }
+}
+
+// Bytes out.
+impl<F: File> Sealed<F> {
+    /// Seals what the upper protocol sends next; true if it has been told of an outcome.
+    fn fill(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
+        let idle = self.sealed == 0 && self.out.is_empty() && !self.lent.send && !self.lent.read;
+        let Some(source) = self.source.take_if(|_| idle) else { return false };
+        if source.is_empty() {
+            self.tell(Done::Send(source, Ok(0)), now, cx);
+            return true;
+        }
+        if self.seal_all(source.slices(), cx).is_err() {
+            self.tell(Done::Send(source, Err(Fault::Record)), now, cx);
+            return true;
+        }
+        let memory: u64 = source.slices().map(|slice| slice.len() as u64).sum();
+        let range = source.segments().find_map(|segment| match segment {
+            Segment::File { file, at, len } => Some((file.clone(), *at, *len)),
+            Segment::Mem { .. } => None,
+        });
+        self.source = Some(source);
+        // A short head waits for the beginning of its body.
+        if let Some((file, at, len)) = range
+            && self.sealed == memory
+            && self.sealed <= SMALL_RECORDS_BYTES
+        {
+            let most = SEAL_BYTES_MAX - usize::from(memory > 0) * RECORD_PLAIN_BYTES_MAX;
+            let len = len.min(most as u64);
+            let buffer = cx.scratch.take_read_buffer(most);
+            self.asks.push(Op::Read(WIRE, ReadReq { file, at, len, buffer }));
+            self.lent.read = true;
+            if let Some(upper) = &mut self.upper {
+                upper.wait_for_disk(now, cx);
+            }
+        }
+        false
+    }
+
+    /// Seals the first [`SEAL_BYTES_MAX`] of these bytes.
+    fn seal_all<'s>(
+        &mut self,
+        slices: impl Iterator<Item = &'s [u8]>,
+        cx: &Cx<'_, F>,
+    ) -> Result<(), SealFault> {
+        if self.records.capacity() == 0 {
+            self.records = cx.scratch.take_buffer();
+        }
+        let mut piece = cx.scratch.take_buffer();
+        let mut left = SEAL_BYTES_MAX;
+        let mut sealed = Ok(());
+        for mut slice in slices {
+            while !slice.is_empty() && left > 0 && sealed.is_ok() {
+                let small = self.position + (piece.len() as u64) < SMALL_RECORDS_BYTES;
+                let most = if small { SMALL_RECORD_BYTES } else { RECORD_PLAIN_BYTES_MAX };
+                let room = most.saturating_sub(piece.len()).min(left).min(slice.len());
+                let (now, later) = slice.split_at(room);
+                (slice, left) = (later, left - room);
+                if piece.is_empty() && now.len() == most {
+                    sealed = self.seal_one(now);
+                } else {
+                    piece.extend_from_slice(now);
+                }
+                if piece.len() >= most {
+                    sealed = self.seal_one(&piece);
+                    piece.clear();
+                }
+            }
+        }
+        if sealed.is_ok() && !piece.is_empty() {
+            sealed = self.seal_one(&piece);
+        }
+        cx.scratch.give_buffer(piece);
+        sealed
+    }
+
+    fn seal_one(&mut self, plain: &[u8]) -> Result<(), SealFault> {
+        self.seal.seal(plain, &mut self.records)?;
+        self.sealed += plain.len() as u64;
+        self.position += plain.len() as u64;
+        Ok(())
+    }
+
+    /// The file range has been read, or not.
+    fn on_read(&mut self, buffer: Vec<u8>, read: Result<(), Fault>, now: Now, cx: &Cx<'_, F>) {
+        cx.tally.add(Counter::Reads, 1);
+        if let Some(upper) = &mut self.upper {
+            upper.disk_answered(now, cx);
+        }
+        let before = self.sealed;
+        let mut result = read.map(|()| 0);
+        if read.is_ok() {
+            cx.tally.add(Counter::ReadBytes, buffer.len() as u64);
+            result = match self.seal_all(core::iter::once(&*buffer), cx) {
+                Ok(()) => Ok(self.sealed - before),
+                Err(SealFault) => Err(Fault::Record),
+            };
+        }
+        cx.scratch.give_read_buffer(buffer);
+        // What is in front of it goes first.
+        if self.sealed == 0
+            && let Some(source) = self.source.take()
+        {
+            self.tell(Done::Send(source, result), now, cx);
+        }
+    }
+
+    /// The kernel has some of the records, or none.
+    fn on_sent(&mut self, out: Outbox<F>, sent: Result<u64, Fault>, now: Now, cx: &Cx<'_, F>) {
+        let n = match sent {
+            Ok(n) => n,
+            Err(fault) => {
+                self.shut = true;
+                cx.scratch.give_buffer(out.into_buffer());
+                return self.on_send_fault(fault, now, cx);
+            }
+        };
+        self.sent += n;
+        let left = out.len();
+        // The upper protocol is told of as much of what it sends as of the records: a slow peer is
+        // seen to take something.
+        let credit = if left == 0 { self.sealed } else { self.sealed * n / (n + left) };
+        self.sealed -= credit;
+        if left == 0 {
+            cx.scratch.give_buffer(out.into_buffer());
+        } else {
+            self.out = out;
+        }
+        if credit > 0
+            && let Some(mut source) = self.source.take()
+        {
+            source.advance(credit);
+            if source.is_empty() {
+                self.position = 0;
+            }
+            self.tell(Done::Send(source, Ok(credit)), now, cx);
+        }
+    }
+
+    fn on_send_fault(&mut self, fault: Fault, now: Now, cx: &Cx<'_, F>) {
+        self.sealed = 0;
+        self.records.clear();
+        match (&mut self.upper, self.source.take(), self.ending) {
+            (_, _, Some(_)) => {}
+            (None, ..) => self.fail(fault.into(), now, cx),
+            (Some(_), Some(source), _) => self.tell(Done::Send(source, Err(fault)), now, cx),
+            (Some(upper), None, _) => upper.cut(fault.into(), now, cx),
+        }
+    }
+}
+
+// How it goes on, and how it ends.
+impl<F: File> Sealed<F> {
+    fn tell(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
+        if let Some(upper) = &mut self.upper {
+            upper.complete(done, now, cx);
+        }
+    }
+
+    /// Does all that can be done without waiting.
+    fn go_on(&mut self, now: Now, cx: &Cx<'_, F>) {
+        loop {
+            self.ask(now, cx);
+            if !self.open(now, cx) && !self.fill(now, cx) {
+                break;
+            }
+        }
+        if self.shut {
+            self.records.clear();
+        }
+        if !self.lent.send && !self.lent.read && self.out.is_empty() && !self.records.is_empty() {
+            self.out = Outbox::new(mem::take(&mut self.records));
+        }
+        if matches!(self.ending, Some(Ending::Close(_))) && self.is_silent() {
+            self.deadline = Tick::NEVER;
+        }
+        self.give_back(cx);
+    }
+
+    /// Takes what the upper protocol wants done.
+    fn ask(&mut self, now: Now, cx: &Cx<'_, F>) {
+        while let Some(upper) = &mut self.upper
+            && let Some(op) = upper.next_op()
+        {
+            match op {
+                Op::Recv => self.wants = true,
+                Op::Send(source) => self.source = Some(source),
+                Op::Shut => {
+                    self.ending = Some(Ending::Shut);
+                    self.seal.close(&mut self.records);
+                }
+                Op::Close(reason) => return self.end(reason, now, cx),
+                op => self.asks.push(op),
+            }
+        }
+    }
+
+    /// The handshake has failed, or was not begun.
+    fn fail(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        if self.ending.is_none() {
+            cx.tally.add(Counter::closed(reason as usize), 1);
+            self.end(reason, now, cx);
+        }
+    }
+
+    /// `Close` follows; before it, if the peer may want to know, what says so.
+    fn end(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
+        self.ending = Some(Ending::Close(reason));
+        (self.sealed, self.wants) = (0, false);
+        self.source = None;
+        self.asks.clear();
+        let tells = match reason {
+            CloseReason::PeerClosed
+            | CloseReason::Finished
+            | CloseReason::IdleDeadline
+            | CloseReason::HeadDeadline
+            | CloseReason::BadRequest
+            | CloseReason::BadRecord
+            | CloseReason::Drained => !self.shut,
+            _ => false,
+        };
+        if !tells {
+            self.shut = true;
+            self.out = Outbox::default();
+        } else if self.upper.is_some() && !self.ended {
+            self.seal.close(&mut self.records);
+        }
+        self.deadline = now.tick.after(cx.site.deadlines.linger_ms_max);
+    }
+
+    /// The operation that its end consists of.
+    fn last_op(&mut self, ending: Ending) -> Option<Op<F>> {
+        match ending {
+            Ending::Shut => {
+                self.lent.shut = true;
+                Some(Op::Shut)
+            }
+            Ending::Close(reason) => {
+                self.ending = Some(Ending::Closed);
+                self.deadline = Tick::NEVER;
+                Some(Op::Close(reason))
+            }
+            Ending::Closed => None,
+        }
+    }
+
+    /// The upper protocol has given up what was out.
+    fn on_abandoned(&mut self, what: Option<Abandoned>, now: Now, cx: &Cx<'_, F>) {
+        match what {
+            None => {}
+            Some(Abandoned::One(ticket)) => {
+                let asks = self.asks.len();
+                self.asks.retain(|op| ticket_of(op) != Some(ticket));
+                if self.asks.len() == asks {
+                    self.lent.disk -= 1;
+                    self.abandoned = what;
+                }
+            }
+            Some(Abandoned::All) => {
+                let cut = self.lent.send || self.sealed > 0;
+                self.forget();
+                if cut {
+                    // Records have been lost: what follows could not be opened.
+                    self.break_off();
+                    if let Some(upper) = &mut self.upper {
+                        upper.cut(CloseReason::SendDeadline, now, cx);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets all that is out.
+    fn forget(&mut self) {
+        if mem::take(&mut self.lent).any() {
+            self.abandoned = Some(Abandoned::All);
+        }
+        (self.source, self.sealed, self.wants) = (None, 0, self.upper.is_none());
+        self.asks.clear();
+    }
+
+    /// Forgets all that is out and was to be sent: nothing is sent any more.
+    fn break_off(&mut self) {
+        self.forget();
+        self.shut = true;
+        self.records.clear();
+        self.out = Outbox::default();
+    }
+
+    /// True if nothing is being sent.
+    fn is_silent(&self) -> bool {
+        !self.lent.send && self.out.is_empty()
+    }
+
+    /// Gives back buffers with nothing in them: an idle connection holds none.
+    fn give_back(&mut self, cx: &Cx<'_, F>) {
+        let over = matches!(self.ending, Some(Ending::Close(_) | Ending::Closed));
+        if over || self.inbox_at == self.inbox.len() {
+            self.inbox_at = 0;
+            cx.scratch.give_buffer(mem::take(&mut self.inbox));
+        }
+        if over || self.plain_at == self.plain.len() {
+            self.plain_at = 0;
+            cx.scratch.give_buffer(mem::take(&mut self.plain));
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A seal for tests: it keeps nothing secret, but a byte that is lost, repeated, moved or altered
+//! shows, for each record has a key of its own.
+use super::{Progress, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
+use alloc::vec::Vec;
+
+const HELLO: u8 = 1;
+const TEXT: u8 = 2;
+const CLOSE: u8 = 3;
+const RENEW: u8 = 4;
+const RENEWED: u8 = 5;
+const FAULT: u8 = 6;
+
+const HEADER_BYTES: usize = 3;
+const TAG_BYTES: usize = 8;
+/// The server's part of the handshake, bytes: about as much as a certificate takes.
+const FLIGHT_BYTES: usize = 3_000;
+
+/// One end of a sealed connection.
+///
+/// The client says hello with a number, the server answers with one and as many bytes as a
+/// certificate has, and the client shows that it knows both.
+#[derive(Debug)]
+pub struct Toy {
+    is_server: bool,
+    /// Parts of the handshake that have come.
+    came: u8,
+    number: u64,
+    peer_number: u64,
+    /// Keys of the next record out and in.
+    out: u64,
+    into: u64,
+    peer_closed: bool,
+    closed: bool,
+}
+
+impl Toy {
+    /// The server's end, with a number of its own.
+    #[must_use]
+    pub const fn server(number: u64) -> Self {
+        Self::new(true, number, [2, 1])
+    }
+
+    /// The client's end, whose first message goes behind `wire`.
+    #[must_use]
+    pub fn client(number: u64, wire: &mut Vec<u8>) -> Self {
+        let mut toy = Self::new(false, number, [1, 2]);
+        toy.record(HELLO, &number.to_be_bytes(), wire);
+        toy
+    }
+
+    const fn new(is_server: bool, number: u64, [out, into]: [u64; 2]) -> Self {
+        let (came, peer_number, peer_closed, closed) = (0, 0, false, false);
+        Self { is_server, came, number, peer_number, out, into, peer_closed, closed }
+    }
+
+    /// Asks for an answer that is none of what is spoken above, as for a new key.
+    pub fn renew(&mut self, wire: &mut Vec<u8>) {
+        self.record(RENEW, b"", wire);
+    }
+
+    /// What shows that both numbers are known.
+    const fn secret(&self) -> u64 {
+        let (mine, yours) = (mix(self.number), mix(self.peer_number));
+        mix(mine.wrapping_mul(yours))
+    }
+
+    fn record(&mut self, kind: u8, plain: &[u8], wire: &mut Vec<u8>) {
+        let len = u16::try_from(plain.len()).expect("no more than a record holds");
+        wire.push(kind);
+        wire.extend_from_slice(&len.to_be_bytes());
+        let from = wire.len();
+        wire.extend_from_slice(plain);
+        veil(self.out, &mut wire[from..]);
+        let tag = tag(self.out, kind, &wire[from..]);
+        wire.extend_from_slice(&tag.to_be_bytes());
+        self.out = mix(self.out);
+    }
+
+    /// The next part of the handshake has come.
+    fn shake(&mut self, body: &[u8], reply: &mut Vec<u8>) -> Result<(), SealFault> {
+        let number = *body.first_chunk().ok_or(SealFault)?;
+        let number = u64::from_be_bytes(number);
+        match (self.is_server, self.came) {
+            (true, 0) => {
+                self.peer_number = number;
+                let mut flight = [7; FLIGHT_BYTES];
+                flight[..8].copy_from_slice(&self.number.to_be_bytes());
+                self.record(HELLO, &flight, reply);
+            }
+            (true, 1) if number == self.secret() => {
+                self.take_keys();
+                // As a ticket that nobody has asked for.
+                self.record(RENEWED, &[9; 100], reply);
+            }
+            (false, 0) => {
+                self.peer_number = number;
+                let secret = self.secret();
+                self.record(HELLO, &secret.to_be_bytes(), reply);
+                self.take_keys();
+            }
+            _ => return Err(SealFault),
+        }
+        self.came += 1;
+        Ok(())
+    }
+
+    const fn take_keys(&mut self) {
+        let keys = [mix(self.secret() ^ 1), mix(self.secret() ^ 2)];
+        (self.out, self.into) = (keys[self.is_server as usize], keys[!self.is_server as usize]);
+    }
+
+    fn accept(
+        &mut self,
+        kind: u8,
+        body: &[u8],
+        plain: &mut Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), SealFault> {
+        match (kind, self.progress()) {
+            (HELLO, Progress::Handshaking) => return self.shake(body, reply),
+            (TEXT, Progress::Open) => plain.extend_from_slice(body),
+            (CLOSE, Progress::Open) => self.peer_closed = true,
+            (RENEW, Progress::Open) if !self.closed => self.record(RENEWED, b"", reply),
+            (RENEW | RENEWED, Progress::Open) => {}
+            _ => return Err(SealFault),
+        }
+        Ok(())
+    }
+}
+
+impl Seal for Toy {
+    fn open(
+        &mut self,
+        wire: &mut [u8],
+        plain: &mut Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> Result<usize, SealFault> {
+        let Some(&[kind, high, low]) = wire.first_chunk::<HEADER_BYTES>() else { return Ok(0) };
+        let end = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
+        let fits = end <= HEADER_BYTES + RECORD_PLAIN_BYTES_MAX;
+        if fits && wire.len() < end + TAG_BYTES {
+            return Ok(0);
+        }
+        let said = wire.get(end..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        let there = end.min(wire.len());
+        let body = &mut wire[HEADER_BYTES..there];
+        let right = fits && u64::from_be_bytes(said) == tag(self.into, kind, body);
+        veil(self.into, body);
+        self.into = mix(self.into);
+        let opened = if right { self.accept(kind, body, plain, reply) } else { Err(SealFault) };
+        match opened {
+            Ok(()) => Ok(end + TAG_BYTES),
+            Err(fault) => {
+                self.closed = true;
+                self.record(FAULT, b"", reply);
+                Err(fault)
+            }
+        }
+    }
+
+    fn seal(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), SealFault> {
+        if self.closed || self.progress() == Progress::Handshaking {
+            return Err(SealFault);
+        }
+        self.record(TEXT, plain, wire);
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        match self.came {
+            _ if self.peer_closed => Progress::PeerClosed,
+            came if came > u8::from(self.is_server) => Progress::Open,
+            _ => Progress::Handshaking,
+        }
+    }
+
+    fn agreed(&self) -> &[u8] {
+        b""
+    }
+
+    fn close(&mut self, wire: &mut Vec<u8>) {
+        if !core::mem::replace(&mut self.closed, true) {
+            self.record(CLOSE, b"", wire);
+        }
+    }
+}
+
+/// Mixes the bits of a number (splitmix64).
+const fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+fn veil(key: u64, bytes: &mut [u8]) {
+    for (at, part) in (0..).zip(bytes.chunks_mut(8)) {
+        let veil = mix(key ^ at).to_be_bytes();
+        part.iter_mut().zip(veil).for_each(|(byte, veil)| *byte ^= veil);
+    }
+}
+
+fn tag(key: u64, kind: u8, bytes: &[u8]) -> u64 {
+    let start = mix(key ^ u64::from(kind) << 32 ^ bytes.len() as u64);
+    bytes.chunks(8).fold(start, |sum, part| {
+        let mut word = [0; 8];
+        word[..part.len()].copy_from_slice(part);
+        mix(sum ^ u64::from_be_bytes(word))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Moves what is on the wire to the other end; what comes out there.
+    fn carry(to: &mut Toy, wire: &mut Vec<u8>) -> Result<(Vec<u8>, Vec<u8>), SealFault> {
+        let (mut plain, mut reply, mut at) = (Vec::new(), Vec::new(), 0);
+        while at < wire.len() {
+            at += to.open(&mut wire[at..], &mut plain, &mut reply)?;
+        }
+        wire.clear();
+        Ok((plain, reply))
+    }
+
+    fn greeted() -> (Toy, Toy) {
+        let mut wire = Vec::new();
+        let (mut client, mut server) = (Toy::client(3, &mut wire), Toy::server(5));
+        let (_, mut flight) = carry(&mut server, &mut wire).unwrap();
+        let (_, mut last) = carry(&mut client, &mut flight).unwrap();
+        let (_, mut ticket) = carry(&mut server, &mut last).unwrap();
+        assert_eq!(carry(&mut client, &mut ticket).unwrap().0, b"");
+        assert_eq!([client.progress(), server.progress()], [Progress::Open; 2]);
+        (client, server)
+    }
+
+    #[test]
+    fn only_what_was_sent_is_opened() {
+        let sealed = |client: &mut Toy| {
+            let mut wire = Vec::new();
+            client.seal(b"one", &mut wire).unwrap();
+            let first = wire.len();
+            client.seal(b"two", &mut wire).unwrap();
+            (wire, first)
+        };
+        let (mut client, mut server) = greeted();
+        assert_eq!(carry(&mut server, &mut sealed(&mut client).0).unwrap().0, b"onetwo");
+        let spoils: [fn(&mut Vec<u8>, usize); 4] = [
+            |wire, first| drop(wire.drain(..first)),
+            |wire, first| wire.rotate_left(first),
+            |wire, first| wire.copy_within(..first, first),
+            |wire, first| wire[first - 1] ^= 1,
+        ];
+        for spoil in spoils {
+            let (mut client, mut server) = greeted();
+            let (mut wire, first) = sealed(&mut client);
+            spoil(&mut wire, first);
+            assert_eq!(carry(&mut server, &mut wire), Err(SealFault));
+        }
+    }
+}
