@@ -64,6 +64,7 @@ pub(crate) fn made_up_at(
         machine: BTreeMap::new(),
         lacks: Vec::new(),
         lacking: Vec::new(),
+        experiment: None,
         label: None,
         environments: BTreeMap::new(),
     };

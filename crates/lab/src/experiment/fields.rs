@@ -7,19 +7,27 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// One of the files that make up an experiment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layer<'t> {
+    pub(super) name: &'t str,
+    pub(super) text: &'t str,
+    /// Where it begins in the whole.
+    pub(super) start: usize,
+}
+
 /// Where problems are collected while a file is read.
 #[derive(Debug)]
 pub(super) struct Report<'t> {
-    name: &'t str,
-    text: &'t str,
+    layers: Vec<Layer<'t>>,
     /// What is known of options; None: they are taken as they are.
     pub(super) rules: Option<Rules>,
     problems: RefCell<Vec<(usize, String)>>,
 }
 
 impl<'t> Report<'t> {
-    pub(super) fn new(name: &'t str, text: &'t str, rules: Option<Rules>) -> Self {
-        Self { name, text, rules, problems: RefCell::default() }
+    pub(super) fn new(layers: Vec<Layer<'t>>, rules: Option<Rules>) -> Self {
+        Self { layers, rules, problems: RefCell::default() }
     }
 
     pub(super) fn add(&self, at: usize, message: impl Into<String>) {
@@ -32,10 +40,12 @@ impl<'t> Report<'t> {
         found.sort_by_key(|(at, _)| *at);
         found.dedup();
         let place = |at: usize| {
-            let before = self.text.get(..at).unwrap_or(self.text);
+            let mut below = self.layers.iter().rev();
+            let Some(layer) = below.find(|layer| layer.start <= at) else { return String::new() };
+            let before = layer.text.get(..at - layer.start).unwrap_or(layer.text);
             let line = before.matches('\n').count() + 1;
             let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-            format!("{}:{line}:{column}", self.name)
+            format!("{}:{line}:{column}", layer.name)
         };
         found.into_iter().map(|(at, what)| Problem(format!("{}: {what}", place(at)))).collect()
     }

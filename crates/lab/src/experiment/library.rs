@@ -48,6 +48,20 @@ pub fn find(name: &str) -> Option<&'static str> {
     EXPERIMENTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
+/// What several of them share, by name: they extend it, and it is none itself.
+pub(super) const BASES: &[(&str, &str)] = &[
+    ("eurosys07-base", include_str!("../../../../experiments/base/eurosys07-base.toml")),
+    ("geneves-base", include_str!("../../../../experiments/base/geneves-base.toml")),
+    ("hpl01-base", include_str!("../../../../experiments/base/hpl01-base.toml")),
+    ("replica-disk", include_str!("../../../../experiments/base/replica-disk.toml")),
+    ("systor12-base", include_str!("../../../../experiments/base/systor12-base.toml")),
+];
+
+/// Everything that a file may extend.
+pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    EXPERIMENTS.iter().chain(BASES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,7 +76,9 @@ mod tests {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
         let files: BTreeSet<String> = std::fs::read_dir(folder)
             .unwrap()
-            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file())
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
             .collect();
         let listed: BTreeSet<String> = EXPERIMENTS.iter().map(|(n, _)| (*n).to_owned()).collect();
         assert_eq!(files, listed);

@@ -5,6 +5,7 @@
 
 pub mod claim_index;
 mod environment;
+mod extends;
 mod fields;
 pub mod library;
 mod metrics;
@@ -17,6 +18,7 @@ mod search;
 mod tests;
 
 pub use environment::{Environment, Memory};
+pub(crate) use extends::extends;
 pub use metrics::is_metric;
 pub(crate) use multiples::rate;
 pub use parse::{CELLS_MAX, parse, parse_by};

@@ -6,7 +6,7 @@ use super::multiples::rate;
 use super::search::{self, Mode, Warm};
 use super::{
     Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, PROCESSORS, Problem,
-    Program, Rules, Scale, Target, Workload, environment, metrics, scale,
+    Program, Rules, Scale, Target, Workload, environment, extends, metrics, scale,
 };
 use crate::experiment::claim_index::CLAIMS;
 use crate::programs::Other;
@@ -54,14 +54,20 @@ fn read(
     at_scale: Scale,
     rules: Option<Rules>,
 ) -> Result<Experiment, Vec<Problem>> {
-    let report = Report::new(name, text, rules);
-    let (mut table, faults) = DeTable::parse_recoverable(text);
-    for fault in faults {
-        report.add(fault.span().unwrap_or(0..0).start, fault.message());
-    }
-    check_scales(table.get_ref(), &report);
-    scale::apply(table.get_mut(), at_scale.name());
-    let experiment = experiment(Fields::new(&report, table.get_ref(), "", 0));
+    let layers = extends::layers(name, text)?;
+    let texts: Vec<String> = layers.iter().map(extends::placed).collect();
+    let start = layers.last().map_or(0, |layer| layer.start);
+    let report = Report::new(layers, rules);
+    let mut table = extends::merged(texts.iter().map(|text| {
+        let (table, faults) = DeTable::parse_recoverable(text);
+        for fault in faults {
+            report.add(fault.span().unwrap_or(0..0).start, fault.message());
+        }
+        table.into_inner()
+    }));
+    check_scales(&table, &report);
+    scale::apply(&mut table, at_scale.name());
+    let experiment = experiment(Fields::new(&report, &table, "", start));
     let problems = report.finish();
     if problems.is_empty() { Ok(experiment) } else { Err(problems) }
 }

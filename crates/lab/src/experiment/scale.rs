@@ -14,7 +14,8 @@ pub(super) fn apply(file: &mut DeTable<'_>, name: &str) {
     }
 }
 
-fn lay<'a>(over: DeTable<'a>, below: &mut DeTable<'a>) {
+/// Lays a table over another: tables are merged, all else replaced.
+pub(super) fn lay<'a>(over: DeTable<'a>, below: &mut DeTable<'a>) {
     for (key, value) in over {
         let both_tables = value.get_ref().is_table()
             && below.get(key.get_ref().as_ref()).is_some_and(|old| old.get_ref().is_table());

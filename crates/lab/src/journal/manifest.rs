@@ -43,6 +43,9 @@ pub struct Manifest {
     /// The parts of its environments among that: they are done without.
     #[serde(default)]
     pub lacking: Vec<Lack>,
+    /// The experiment at its scale, where its file extends another one; None: the file says all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<Experiment>,
     /// What all its numbers are to be labelled with; None: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
@@ -109,6 +112,7 @@ impl Manifest {
             machine: machine(),
             lacks: impossible(experiment, &lacking),
             lacking,
+            experiment: None,
             label,
             environments: BTreeMap::new(),
         }

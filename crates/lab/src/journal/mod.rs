@@ -6,7 +6,7 @@
 pub(crate) mod machine_lacks;
 pub mod manifest;
 
-use crate::experiment::{Experiment, parse};
+use crate::experiment::{Experiment, extends, parse};
 use crate::journal::manifest::{FORMAT, Manifest};
 use crate::record::{APART, Record};
 use regatta_load::engine::Outcome;
@@ -48,6 +48,9 @@ impl Run {
         let named = |error: std::io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(directory.join("outcomes")).map_err(named)?;
         fs::write(directory.join(EXPERIMENT), text).map_err(named)?;
+        let mut manifest = manifest;
+        // What it extends may say something else one day.
+        manifest.experiment = extends(text).then(|| experiment.clone());
         let directory = directory.to_owned();
         let run = Self { directory, experiment, manifest, records: Vec::new() };
         run.save_manifest()?;
@@ -68,8 +71,12 @@ impl Run {
         if manifest.format != FORMAT {
             return Err(format!("format {} is not known here", manifest.format));
         }
-        let experiment = parse(EXPERIMENT, &read(EXPERIMENT)?, manifest.scale)
-            .map_err(|problems| problems.iter().map(|p| format!("{p}\n")).collect::<String>())?;
+        let experiment = match &manifest.experiment {
+            Some(resolved) => resolved.clone(),
+            None => parse(EXPERIMENT, &read(EXPERIMENT)?, manifest.scale).map_err(|problems| {
+                problems.iter().map(|p| format!("{p}\n")).collect::<String>()
+            })?,
+        };
         // There is none before the first trial has ended.
         let results = directory.join(RESULTS);
         let text = if results.exists() { read(RESULTS)? } else { String::new() };
@@ -159,4 +166,24 @@ pub fn records(name: &str, text: &str) -> Result<Vec<Record>, String> {
         }
     }
     Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a run was made of stays what it was, whatever becomes of what its file extends.
+    #[test]
+    fn a_run_keeps_what_its_experiment_extends() {
+        let text = "extends = \"hpl01\"\n[experiment]\nname = \"mine\"\n";
+        let made = crate::analysis::tests::made_up(text, &|_| std::collections::BTreeMap::new());
+        let directory =
+            std::env::temp_dir().join(format!("regatta-extends-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        let begun = Run::begin(&directory, text, made.experiment.clone(), made.manifest).unwrap();
+        assert_eq!(begun.experiment, made.experiment);
+        fs::write(directory.join(EXPERIMENT), text.replace("hpl01", "gone")).unwrap();
+        assert_eq!(Run::open(&directory).unwrap().experiment, made.experiment);
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }
