@@ -77,7 +77,7 @@ pub struct EffectRow {
     pub cell: Cell,
     /// Arm over baseline.
     pub effect: Effect,
-    /// p after Holm's correction over the arms of this setting.
+    /// p after Holm's correction over all arms at all settings.
     pub corrected: f64,
     /// What may be said.
     pub verdict: Verdict,
@@ -379,19 +379,22 @@ fn effects(run: &Run, cells: &[CellSummary], metric: &str, floor: Floor) -> Vec<
             .filter_map(|cell| Some((cell, effect(run, cell, baseline, metric)?)))
             .collect();
         let same = arms.iter().find(|(cell, _)| cell.arm.ends_with(AGAIN)).map(|(_, same)| same);
-        let others: Vec<f64> = arms.iter().map(|(_, effect)| effect.p).collect();
-        let corrected = holm(&others);
-        for ((cell, effect), corrected) in arms.iter().zip(corrected) {
-            let floor = floor.at(same, effect.blocks);
-            let is_same = cell.arm.ends_with(AGAIN);
+        for (cell, effect) in &arms {
             rows.push(EffectRow {
                 cell: (*cell).clone(),
                 effect: *effect,
-                corrected,
-                verdict: judge(effect, corrected, if is_same { 0.0 } else { floor }),
-                floor,
+                corrected: 1.0,
+                verdict: Verdict::CannotTell,
+                floor: floor.at(same, effect.blocks),
             });
         }
+    }
+    // Every arm at every setting is a look at the same experiment.
+    let corrected = holm(&rows.iter().map(|row| row.effect.p).collect::<Vec<f64>>());
+    for (row, corrected) in rows.iter_mut().zip(corrected) {
+        let is_same = row.cell.arm.ends_with(AGAIN);
+        row.corrected = corrected;
+        row.verdict = judge(&row.effect, corrected, if is_same { 0.0 } else { row.floor });
     }
     rows
 }

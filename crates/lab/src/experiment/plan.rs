@@ -2,6 +2,7 @@
 
 use crate::env::{Spec, spec::Pages};
 use crate::experiment::{Experiment, Factor, Measure, Mode};
+use crate::record::target_option;
 use crate::record::{AGAIN, Cell};
 use crate::stats::{Random, count};
 use serde::{Deserialize, Serialize};
@@ -66,14 +67,32 @@ fn cross(settings: &[BTreeMap<String, String>], factor: &Factor) -> Vec<BTreeMap
     settings.iter().flat_map(|have| factor.levels.iter().map(|level| with(have, level))).collect()
 }
 
+/// The places of the cells of each setting that concerns everybody.
+fn settings(experiment: &Experiment, count: usize) -> Vec<Vec<usize>> {
+    let mut settings: BTreeMap<Vec<(String, String)>, Vec<usize>> = BTreeMap::new();
+    for (at, cell) in cells(experiment).into_iter().enumerate().take(count) {
+        let common = cell.levels.into_iter().filter(|(path, _)| target_option(path).is_none());
+        settings.entry(common.collect()).or_default().push(at);
+    }
+    settings.into_values().collect()
+}
+
+/// The settings in random order, and the arms of each: what is compared runs one after the other.
+fn turns(settings: &[Vec<usize>], random: &mut Random) -> Vec<usize> {
+    let mut settings = settings.to_vec();
+    random.shuffle(&mut settings);
+    settings.iter_mut().for_each(|arms| random.shuffle(arms));
+    settings.concat()
+}
+
 /// Blocks of every cell once, each block in an order of its own. A pure function of the
 /// experiment, so that an interrupted run goes on where it was.
 pub fn order(experiment: &Experiment, cells: usize) -> Vec<Planned> {
     let mut random = Random::new(experiment.measure.seed);
+    let settings = settings(experiment, cells);
     let mut planned = Vec::new();
     for block in 0..rounds(experiment) {
-        let mut turns: Vec<usize> = (0..cells).collect();
-        random.shuffle(&mut turns);
+        let turns = turns(&settings, &mut random);
         // JSON readers hold whole numbers up to 2^53.
         let seed = random.bits() >> 12;
         for cell in turns {
@@ -181,6 +200,11 @@ measure = { blocks = 5, seed = 7, warm_s = 1, window_s = 2 }
             assert!(block.iter().all(|planned| planned.seed == block[0].seed));
             seen.sort_unstable();
             assert_eq!(seen, (0..14).collect::<Vec<_>>());
+        }
+        // Seven arms of the one number of connections, then seven of the other.
+        let connections = |at: &Planned| cells[at.cell].levels["workload.connections"].clone();
+        for setting in order.chunks(7) {
+            assert!(setting.iter().all(|at| connections(at) == connections(&setting[0])));
         }
         let turns = |block: usize| order[block * 14..][..14].iter().map(|p| p.cell);
         assert!(turns(0).ne(turns(1)) && order[0].seed != order[14].seed);
