@@ -4,7 +4,7 @@
 //! Its floors, from the top; a module uses those below it, and of its own floor those to its right
 //! (`cargo xtask tidy` checks it):
 //!
-//! * What the user asks for: [`cli`], [`best`], `terminal`, [`report`].
+//! * What the user asks for: [`cli`], [`best`], `terminal`, [`verdicts`], [`report`].
 //! * What the data say: [`claims`], [`papers`], [`analysis`], [`race`].
 //! * Doing it: [`run`], [`profile`], `trial`, [`journal`].
 //! * What is to be done, and with what: [`watch`], `servers`, [`experiment`], [`programs`],
@@ -36,4 +36,5 @@ pub mod stats;
 mod terminal;
 mod trial;
 mod units;
+pub mod verdicts;
 pub mod watch;

@@ -46,6 +46,19 @@ pub(crate) enum Lab {
         #[arg(long)]
         json: bool,
     },
+    /// Show what became of every claim of the papers in the runs of some directories.
+    #[command(after_help = "Example: regatta lab verdicts ./runs --html verdicts.html")]
+    Verdicts {
+        /// Directories of runs, or with runs below them.
+        #[arg(required = true)]
+        directories: Vec<PathBuf>,
+        /// Write a page of it, too.
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+        /// Print a JSON object instead of Markdown.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the flame graph of a profiled arm, or draw the difference between two arms.
     #[command(after_help = "Example: regatta lab flame ./first sped symped-2")]
     Flame {
@@ -166,6 +179,9 @@ pub(crate) fn run(lab: Lab) -> u8 {
         Lab::Run(run) => run.run(),
         Lab::Best(best) => best.run(),
         Lab::Report { run, json } => cli::report(&run, form(json)),
+        Lab::Verdicts { directories, html, json } => {
+            cli::verdicts(&directories, html.as_deref(), form(json))
+        }
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
         Lab::Compare { before, after, json } => cli::compare(&before, &after, form(json)),
     }

@@ -24,7 +24,7 @@ use std::{
 
 /// Serves static content under a concurrency architecture of your choice.
 #[derive(Debug, Parser)]
-#[command(name = "regatta", version, arg_required_else_help = true)]
+#[command(name = "regatta", version = env!("REGATTA_VERSION"), arg_required_else_help = true)]
 #[command(after_help = "Example: regatta serve ./public")]
 struct Cli {
     #[command(subcommand)]

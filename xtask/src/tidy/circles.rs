@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The floors of `crates/lab`, from the top, each with its modules from left to right: a module
 /// uses those below it, and of its own floor those to its right.
 const LAB_FLOORS: [(&str, &[&str]); 5] = [
-    ("what the user asks for", &["cli", "best", "terminal", "report"]),
+    ("what the user asks for", &["cli", "best", "terminal", "verdicts", "report"]),
     ("what the data say", &["claims", "papers", "analysis", "race"]),
     ("doing it", &["run", "profile", "trial", "journal"]),
     (

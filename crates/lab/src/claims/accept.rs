@@ -198,7 +198,7 @@ pub(super) fn h8(run: &Evidence<'_>) -> Found<Finding> {
     // There may be more runs than are counted: that is for the claim, and never against it.
     if fewer.verdict(1) != Verdict::Holds && more.verdict(1) != Verdict::Fails {
         let needs = "open is whether it takes less than one at a time";
-        return Ok(Finding::undecided(ours, format!("{needs}; {why}")));
+        return Ok(Finding::hidden(ours, format!("{needs}; {why}")));
     }
     Ok(if fewer.verdict(1) == Verdict::Holds {
         Finding::all(ours, why, &[more, fewer])
@@ -278,14 +278,14 @@ pub(super) fn h11(run: &Evidence<'_>) -> Found<Finding> {
     if let Some((name, drops, good)) = odd.and_then(|at| cells.get(at)) {
         let (drops, good) = (100.0 * drops.typical(), 100.0 * good.typical());
         let odd = format!("{name} {drops:.2} % are dropped and {good:.1} % answered; {why}");
-        return Ok(Finding { ours, verdict: Verdict::Fails, why: odd });
+        return Ok(Finding::decided(ours, Verdict::Fails, odd));
     }
     let enough = crate::stats::count(agree) >= SURE * crate::stats::count(all);
     if enough && behind > 0 && behind < agree {
-        return Ok(Finding { ours, verdict: Verdict::Holds, why: why.to_owned() });
+        return Ok(Finding::decided(ours, Verdict::Holds, why));
     }
     let needs = "three in four cells that are sure, some behind and some not, are needed";
-    Ok(Finding::undecided(ours, format!("{needs}: more blocks, or rates on both sides; {why}")))
+    Ok(Finding::hidden(ours, format!("{needs}: more blocks, or rates on both sides; {why}")))
 }
 
 /// Whether a cell surely drops connections, and whether it surely falls behind.

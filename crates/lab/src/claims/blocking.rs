@@ -67,11 +67,11 @@ pub(super) fn e9(run: &Evidence<'_>) -> Found<Finding> {
     let fewer = || tried.iter().filter(|(processes, _)| *processes < wanted);
     let open = "the intervals leave it open: more blocks";
     Ok(if fewer().any(|(_, enough)| *enough == Verdict::Holds) {
-        Finding { ours, verdict: Verdict::Fails, why }
+        Finding::decided(ours, Verdict::Fails, why)
     } else if fewer().any(|(_, enough)| *enough == Verdict::CannotTell) {
-        Finding::undecided(ours, format!("{open}; {why}"))
+        Finding::hidden(ours, format!("{open}; {why}"))
     } else if 2 * too_few >= wanted {
-        Finding { ours, verdict: Verdict::Holds, why: format!("{too_few} are too few; {why}") }
+        Finding::decided(ours, Verdict::Holds, format!("{too_few} are too few; {why}"))
     } else {
         Finding::undecided(ours, format!("from {} to {wanted} were not tried; {why}", wanted / 2))
     })

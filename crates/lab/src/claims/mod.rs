@@ -18,14 +18,17 @@ mod processes;
 mod response;
 mod sharing;
 mod shown;
+mod told;
 mod tuned;
 
 pub use crate::experiment::claim_index::{CLAIMS, Claim};
 pub use evidence::{VARIANTS, Variant};
 
 use crate::analysis::rules;
+use crate::experiment::plan::block_s;
 use crate::journal::Run;
 use crate::record::PAPERS;
+use crate::stats::count;
 use evidence::Evidence;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +47,38 @@ pub enum Verdict {
     CannotTell,
 }
 
+/// What a claim that cannot be told waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "for", rename_all = "kebab-case")]
+pub enum Open {
+    /// Less noise, or more blocks.
+    Noise {
+        /// What is open, with its interval.
+        whether: String,
+        /// Blocks that it is from; 0 where that is not one number.
+        blocks: usize,
+        /// Blocks that would tell; None: nobody knows, or a thousand would not.
+        enough: Option<usize>,
+        /// How long those that are missing take, seconds.
+        seconds: Option<f64>,
+    },
+    /// A machine that has or allows what this one does not.
+    Machine {
+        /// What.
+        needs: String,
+    },
+    /// An architecture or an experiment that is not built.
+    NotBuilt {
+        /// Which.
+        needs: String,
+    },
+    /// Trials that no run has yet.
+    Unmeasured {
+        /// Which.
+        needs: String,
+    },
+}
+
 /// A claim and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
@@ -59,24 +94,45 @@ pub struct Judged {
     pub verdict: Verdict,
     /// Why: the mechanism's counters where it fails, what is missing where it cannot be told.
     pub why: String,
+    /// What it waits for where it cannot be told.
+    #[serde(default)]
+    pub open: Option<Open>,
 }
 
-/// What a predicate found: ours, the verdict, why.
+/// What a predicate found: ours, the verdict, why, and what it waits for if it is open.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) ours: String,
     pub(crate) verdict: Verdict,
     pub(crate) why: String,
+    pub(crate) open: Option<Open>,
 }
 
 impl Finding {
-    /// With numbers, but without what it takes to decide.
-    pub(crate) fn undecided(ours: String, why: impl Into<String>) -> Self {
-        Self { ours, verdict: Verdict::CannotTell, why: why.into() }
+    pub(crate) fn decided(ours: String, verdict: Verdict, why: impl Into<String>) -> Self {
+        Self { ours, verdict, why: why.into(), open: None }
     }
 
-    pub(crate) fn cannot(why: impl Into<String>) -> Self {
-        Self { ours: String::new(), verdict: Verdict::CannotTell, why: why.into() }
+    /// With numbers, but without what it takes to decide.
+    pub(crate) fn undecided(ours: String, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self::open(ours, why.clone(), Open::Unmeasured { needs: why })
+    }
+
+    /// With numbers whose intervals are too wide, nobody knows by how much.
+    pub(crate) fn hidden(ours: String, why: impl Into<String>) -> Self {
+        let why = why.into();
+        let whether = why.clone();
+        Self::open(ours, why, Open::Noise { whether, blocks: 0, enough: None, seconds: None })
+    }
+
+    fn open(ours: String, why: String, open: Open) -> Self {
+        Self { ours, verdict: Verdict::CannotTell, why, open: Some(open) }
+    }
+
+    fn not_built(needs: &str) -> Self {
+        let open = Open::NotBuilt { needs: needs.to_owned() };
+        Self::open(String::new(), format!("it takes {needs}"), open)
     }
 }
 
@@ -121,12 +177,14 @@ fn unpublished(id: &str, breaking: &[(&str, Vec<String>)]) -> String {
 fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
     let claim = CLAIMS.iter().find(|claim| claim.id == id);
     let finding = match (claim, predicate(id)) {
-        (None, _) => Finding::cannot("there is no claim of that name"),
-        (Some(claim), None) => Finding::cannot(format!("it takes {}", claim.needs)),
+        (None, _) => Finding::undecided(String::new(), "there is no claim of that name"),
+        (Some(claim), None) => Finding::not_built(claim.needs),
         (Some(claim), Some(predicate)) => lacking(run, claim).unwrap_or_else(|| {
-            predicate(evidence).unwrap_or_else(|missing| {
-                Finding::cannot(format!("this run has not enough of {missing}"))
-            })
+            let found = predicate(evidence).unwrap_or_else(|missing| {
+                let why = format!("this run has not enough of {missing}");
+                Finding::open(String::new(), why, Open::Unmeasured { needs: missing })
+            });
+            Finding { open: found.open.map(|open| waits_for(open, evidence, claim)), ..found }
         }),
     };
     let why = match &run.manifest.label {
@@ -140,6 +198,24 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
         ours: finding.ours,
         verdict: finding.verdict,
         why,
+        open: finding.open,
+    }
+}
+
+/// What an open claim waits for, with what only the run knows: whether its machine is too small,
+/// and how long so many blocks take.
+fn waits_for(open: Open, evidence: &Evidence<'_>, claim: &Claim) -> Open {
+    let small = evidence.processors(claim.processors).err().filter(|_| claim.processors > 0);
+    if let Some(needs) = small {
+        return Open::Machine { needs };
+    }
+    match open {
+        Open::Noise { whether, blocks, enough, .. } => {
+            let missing = enough.map(|enough| count(enough.saturating_sub(blocks)));
+            let seconds = missing.map(|missing| missing * block_s(&evidence.run.experiment));
+            Open::Noise { whether, blocks, enough, seconds }
+        }
+        other => other,
     }
 }
 
@@ -154,11 +230,17 @@ fn lacking(run: &Run, claim: &Claim) -> Option<Finding> {
     };
     let lacking = run.manifest.lacking.iter();
     let lack = lacking.filter(|lack| !lack.has_stand_in()).find(|lack| needed(&lack.part))?;
-    Some(Finding::cannot(format!("not possible on this machine: {lack}")))
+    let open = Open::Machine { needs: lack.to_string() };
+    Some(Finding::open(String::new(), format!("not possible on this machine: {lack}"), open))
 }
 
 /// A predicate, or what is missing to decide.
 type Predicate = fn(&Evidence<'_>) -> Result<Finding, String>;
+
+/// Whether anything is judged of a claim.
+pub(crate) fn has_predicate(id: &str) -> bool {
+    predicate(id).is_some()
+}
 
 fn predicate(id: &str) -> Option<Predicate> {
     Some(match id {

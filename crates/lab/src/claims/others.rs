@@ -123,12 +123,12 @@ pub(super) fn s17(run: &Evidence<'_>) -> Found<Finding> {
     for arm in &arms {
         if as_good_as_any(&[cached, disk], arm, &arms)? {
             let why = format!("{arm} is at both within 2 % of each other server, or better");
-            return Ok(Finding { ours, verdict: Verdict::Fails, why });
+            return Ok(Finding::decided(ours, Verdict::Fails, why));
         }
     }
     if best == other {
         let needs = "open is whether it is at both within 2 % of each other server: more blocks";
-        return Ok(Finding::undecided(ours, needs));
+        return Ok(Finding::hidden(ours, needs));
     }
     let (there, here) = (cached.area_ratio(best, other)?, disk.area_ratio(other, best)?);
     let why = format!(
@@ -144,7 +144,7 @@ pub(super) fn s17(run: &Evidence<'_>) -> Found<Finding> {
     // The two leads were looked for among those of all arms.
     let finding = Finding::parts(ours, why, vec![all_among(&asked, arms.len())]);
     Ok(match finding.verdict {
-        Verdict::Fails => Finding { verdict: Verdict::CannotTell, ..finding },
+        Verdict::Fails => Finding::hidden(finding.ours, finding.why),
         _ => finding,
     })
 }
@@ -187,13 +187,13 @@ pub(super) fn p3(run: &Evidence<'_>) -> Found<Finding> {
     let ours = format!("peaks with think times and without: {}", told.join("; "));
     Ok(if !turned.is_empty() {
         let why = format!("they change places: {}", turned.join(", "));
-        Finding { ours, verdict: Verdict::Holds, why }
+        Finding::decided(ours, Verdict::Holds, why)
     } else if open.is_empty() {
         let why = "any two keep their places, or are equal within 3 % with think times or without";
-        Finding { ours, verdict: Verdict::Fails, why: why.to_owned() }
+        Finding::decided(ours, Verdict::Fails, why)
     } else {
         let why = format!("open is whether they change places: {}: more blocks", open.join(", "));
-        Finding::undecided(ours, why)
+        Finding::hidden(ours, why)
     })
 }
 

@@ -1,7 +1,7 @@
 //! What blocks show of a quantity, and whether it is what a claim asks for: surely, surely not, or
 //! open.
 
-use super::{Finding, Verdict};
+use super::{Finding, Open, Verdict};
 use crate::stats::{Best, Interval, LEVEL, Located, shared};
 
 /// Ratios are cut here, so that a block in which an arm answered nothing counts, and as one block.
@@ -232,7 +232,8 @@ impl Part {
             Verdict::Holds => Vec::new(),
             _ => vec![asked.told(verdict, looks)],
         };
-        let needs = asked.needs(looks).unwrap_or(usize::MAX);
+        // What one program is from itself takes no more blocks but another machine or hour.
+        let needs = asked.needs(looks).filter(|_| !asked.is_within_noise()).unwrap_or(usize::MAX);
         Self { verdict, told, needs, blocks: asked.shown.best.values() }
     }
 
@@ -327,10 +328,16 @@ impl Finding {
 
     /// Every part has to hold.
     pub(crate) fn parts(ours: String, why: impl Into<String>, parts: Vec<Part>) -> Self {
-        let Part { verdict, mut told, blocks, .. } = Part::every(parts);
+        let Part { verdict, mut told, needs, blocks } = Part::every(parts);
+        let open = (verdict == Verdict::CannotTell).then(|| Open::Noise {
+            whether: told.join("; "),
+            blocks,
+            enough: Some(needs).filter(|needs| *needs < usize::MAX),
+            seconds: None,
+        });
         told.push(why.into());
         told.push(format!("{blocks} blocks"));
-        Self { ours, verdict, why: told.join("; ") }
+        Self { ours, verdict, why: told.join("; "), open }
     }
 }
 

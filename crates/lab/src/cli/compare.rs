@@ -11,7 +11,6 @@ use crate::run::saturation;
 use crate::stats::{Floor, Interval, Verdict, holm, mean, welch};
 use crate::units::{show, words};
 use serde::Serialize;
-use serde_json::Value;
 use statrs::distribution::{ContinuousCDF, Normal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -88,7 +87,7 @@ pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
     };
     let (mine, theirs) = (usable(&a), usable(&b));
     let common = mine.intersection(&theirs).count();
-    let asked = differences(&asked(before), &asked(after));
+    let asked = differences(&before.asked(), &after.asked());
     let searched = |run: &Run| run.experiment.measure.mode == Mode::Knee;
     let (mut rows, mut kneeless) = (Vec::new(), Vec::new());
     // The trials of a search are at rates of its own choice: what it found can be compared alone.
@@ -154,37 +153,6 @@ fn nothing_in_common(
     out
 }
 
-/// What was asked for, by the experiment's own keys.
-fn asked(run: &Run) -> BTreeMap<String, String> {
-    let experiment = &run.experiment;
-    let mut all = BTreeMap::new();
-    all.insert("experiment".to_owned(), experiment.name.clone());
-    all.insert("scale".to_owned(), run.manifest.scale.name().to_owned());
-    all.insert("baseline".to_owned(), experiment.baseline.clone());
-    if let Some(unit) = run.manifest.unit {
-        all.insert("what 1x is, requests per second".to_owned(), show(unit));
-    }
-    for (name, part) in [
-        ("workload", serde_json::to_value(&experiment.workload)),
-        ("calibrate", serde_json::to_value(&experiment.calibrate)),
-        ("machine", serde_json::to_value(&experiment.machine)),
-        ("environment", serde_json::to_value(&experiment.environment)),
-        ("measure", serde_json::to_value(&experiment.measure)),
-        ("guards", serde_json::to_value(&experiment.guards)),
-        ("knee", serde_json::to_value(&experiment.knee)),
-    ] {
-        flatten(name, &part.unwrap_or_default(), &mut all);
-    }
-    for target in &experiment.targets {
-        let path = format!("targets.{}", target.name);
-        flatten(&path, &serde_json::to_value(target).unwrap_or_default(), &mut all);
-    }
-    for factor in &experiment.factors {
-        all.insert(format!("factors.{}", factor.path), factor.levels.join(", "));
-    }
-    all
-}
-
 /// What it was made with.
 fn found(run: &Run) -> BTreeMap<String, String> {
     let manifest = &run.manifest;
@@ -206,17 +174,6 @@ fn found(run: &Run) -> BTreeMap<String, String> {
 
 fn owned((name, value): (&String, &String)) -> (String, String) {
     (name.clone(), value.clone())
-}
-
-fn flatten(path: &str, value: &Value, out: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Null => {}
-        Value::Object(keys) => {
-            keys.iter().for_each(|(key, value)| flatten(&format!("{path}.{key}"), value, out));
-        }
-        Value::String(text) => drop(out.insert(path.to_owned(), text.clone())),
-        other => drop(out.insert(path.to_owned(), other.to_string())),
-    }
 }
 
 fn differences(

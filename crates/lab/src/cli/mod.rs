@@ -3,19 +3,20 @@
 mod compare;
 
 use crate::env::Spec;
-use crate::experiment::plan::{cells, order, predicted_s};
+use crate::experiment::plan::{cells, order, whole_s};
 use crate::experiment::{Experiment, KneeSearch, Mode, Rules, Scale, library, parse, parse_by};
 use crate::journal::manifest::Manifest;
-use crate::journal::{Run, machine_lacks};
+use crate::journal::{Run, machine_lacks, write_whole};
 use crate::profile::{self, Profile};
 use crate::record::levels;
 use crate::run::{self, Ended, Options, Progress};
 pub use crate::terminal::{DONE, FAILED, Form, USAGE};
 use crate::terminal::{
-    REPORTING, Working, fresh, minutes, print, print_json, progress_bar, publish, publish_after,
-    say, show, warn,
+    REPORTING, Working, fresh, print, print_json, progress_bar, publish, publish_after, say, show,
+    warn,
 };
-use crate::units;
+use crate::units::{self, minutes};
+use crate::verdicts::Verdicts;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -60,8 +61,7 @@ impl Listed {
         let at = |scale| parse(name, text, scale).expect("a test reads every one of them");
         let seconds = |scale: Scale| {
             let experiment = at(scale);
-            let trials = order(&experiment, cells(&experiment).len()).len();
-            (scale.name(), predicted_s(&experiment, trials))
+            (scale.name(), whole_s(&experiment))
         };
         let Experiment { question, papers, claims, .. } = at(Scale::Quick);
         Self { name: *name, question, papers, claims, seconds: Scale::ALL.map(seconds).into() }
@@ -187,7 +187,7 @@ fn plan(experiment: &Experiment) -> String {
     let cells = cells(experiment);
     let trials = order(experiment, cells.len()).len();
     let mut out = format!("{}\n  expected: {}\n", experiment.question, experiment.expect);
-    let time = minutes(predicted_s(experiment, trials));
+    let time = minutes(whole_s(experiment));
     let (count, blocks) = (cells.len(), experiment.measure.blocks);
     let _ = match experiment.measure.mode {
         Mode::Trials => writeln!(out, "{count} cells in {blocks} blocks: {trials} trials, {time}"),
@@ -243,7 +243,7 @@ fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
         "question": experiment.question,
         "expect": experiment.expect,
         "baseline": experiment.baseline,
-        "seconds": predicted_s(experiment, trials),
+        "seconds": whole_s(experiment),
         "blocks": blocks,
         "search": search,
         "trials": trials,
@@ -269,6 +269,25 @@ pub fn report(directory: &Path, form: Form) -> u8 {
             say(&why);
             code
         }
+    }
+}
+
+/// Says what became of every claim of the papers in all runs of these directories; a page of it is
+/// written where `page` says.
+pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 {
+    let working = Working::on("judging the claims");
+    let (runs, unread) = Run::all_below(directories);
+    unread.iter().for_each(|why| say(&format!("not read: {why}")));
+    let verdicts = Verdicts::of(runs, unread);
+    let written = page.map_or(Ok(()), |path| write_whole(path, &verdicts.page()?));
+    drop(working);
+    match written {
+        Err(why) => {
+            say(&why);
+            FAILED
+        }
+        Ok(()) if form == Form::Json => print_json(&verdicts),
+        Ok(()) => print(&verdicts.markdown()),
     }
 }
 

@@ -142,6 +142,17 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
     each * count(trials) + before + profiles_s(experiment)
 }
 
+/// How long an experiment takes, seconds; one that searches at most.
+pub(crate) fn whole_s(experiment: &Experiment) -> f64 {
+    predicted_s(experiment, order(experiment, cells(experiment).len()).len())
+}
+
+/// How long a block takes, seconds.
+pub(crate) fn block_s(experiment: &Experiment) -> f64 {
+    let cells = cells(experiment).len();
+    predicted_s(experiment, 2 * cells) - predicted_s(experiment, cells)
+}
+
 /// Length of each stretch of an overload, whole seconds: long enough to see it settle again.
 pub(crate) fn stretch_s(measure: &Measure) -> f64 {
     measure.window_s.max(STRETCH_S_MIN).ceil()

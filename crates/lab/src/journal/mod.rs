@@ -3,6 +3,7 @@
 //! `experiment.toml` as it was read, `manifest.json`, `results.jsonl` (only ever added to),
 //! `outcomes/` with the whole result of every load, `workload/` while it runs.
 
+mod asked;
 pub(crate) mod machine_lacks;
 pub mod manifest;
 
@@ -29,6 +30,8 @@ pub struct Run {
 
 const EXPERIMENT: &str = "experiment.toml";
 const MANIFEST: &str = "manifest.json";
+/// Runs are looked for in so many folders below each other.
+const BELOW_MAX: u32 = 4;
 const RESULTS: &str = "results.jsonl";
 
 impl Run {
@@ -55,6 +58,44 @@ impl Run {
         let run = Self { directory, experiment, manifest, records: Vec::new() };
         run.save_manifest()?;
         Ok(run)
+    }
+
+    /// Reads every run in these directories and those below them; of those that cannot be read,
+    /// why. A copy of a run is left out: it tells nothing more.
+    pub(crate) fn all_below(directories: &[PathBuf]) -> (Vec<Self>, Vec<String>) {
+        let (mut runs, mut unread) = (Vec::<Self>::new(), Vec::new());
+        let mut left: Vec<(PathBuf, u32)> = directories.iter().map(|d| (d.clone(), 0)).collect();
+        left.reverse();
+        while let Some((directory, depth)) = left.pop() {
+            if directory.join(MANIFEST).exists() {
+                let same = |one: &Self, other: &Self| {
+                    let of = |run: &Self| run.manifest.started_unix_ms;
+                    of(one) == of(other) && one.experiment.name == other.experiment.name
+                };
+                match Self::open(&directory) {
+                    Ok(run) if runs.iter().any(|one| same(one, &run)) => {}
+                    Ok(run) => runs.push(run),
+                    Err(why) => unread.push(why),
+                }
+                continue;
+            }
+            let entries = match fs::read_dir(&directory) {
+                Ok(entries) if depth < BELOW_MAX => entries,
+                Ok(_) => continue,
+                Err(error) => {
+                    unread.push(format!("{}: {error}", directory.display()));
+                    continue;
+                }
+            };
+            let folders = entries.flatten().filter(|entry| {
+                // A link could lead back.
+                entry.file_type().is_ok_and(|kind| kind.is_dir())
+            });
+            let mut below: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+            below.sort();
+            left.extend(below.into_iter().rev().map(|path| (path, depth + 1)));
+        }
+        (runs, unread)
     }
 
     /// Reads a run, whole or interrupted. A last line that a crash cut short is left out.

@@ -3,7 +3,7 @@
 use super::Report;
 use super::figure::{Figure, Section};
 use super::figures::figures;
-use super::page::{claim_words, effect_words};
+use super::page::effect_words;
 use super::tables::{Table, numbers};
 use crate::record::levels;
 use crate::units::date::date;
@@ -46,7 +46,7 @@ fn write(report: &Report<'_>, out: &mut String) -> fmt::Result {
         for one in &report.claims {
             let here = format!("{} {}", one.ours, one.why);
             let row = [&one.id, &one.gist, &one.paper, &here].map(|text| escaped(text));
-            writeln!(out, "| {} | {} |", row.join(" | "), claim_words(one))?;
+            writeln!(out, "| {} | {} |", row.join(" | "), one.verdict_words())?;
         }
         writeln!(out)?;
     }

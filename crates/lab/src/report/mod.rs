@@ -38,6 +38,7 @@ use crate::journal::{Run, write_whole};
 use crate::profile::Profile;
 use crate::record::{AGAIN, Cell, levels};
 pub(crate) use markdown::escaped;
+pub(crate) use page::STYLE;
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;

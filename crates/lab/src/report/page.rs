@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 const TEMPLATE: &str = include_str!("../../assets/report.html");
-const STYLE: &str = include_str!("../../assets/report.css");
+pub(crate) const STYLE: &str = include_str!("../../assets/report.css");
 /// The page's script: what all charts share, the kinds of charts, the start.
 pub(super) const SCRIPTS: &[&str] = &[
     include_str!("../../assets/report/base.js"),
@@ -79,16 +79,7 @@ pub(crate) fn page(report: &Report<'_>) -> Result<String, String> {
 
 fn claim(judged: &claims::Judged) -> Value {
     json!({ "id": judged.id, "gist": judged.gist, "paper": judged.paper, "ours": judged.ours,
-        "why": judged.why, "verdict": judged.verdict, "verdict_words": claim_words(judged) })
-}
-
-/// A claim's verdict as people read it.
-pub(crate) fn claim_words(judged: &claims::Judged) -> &'static str {
-    match judged.verdict {
-        claims::Verdict::Holds => "holds",
-        claims::Verdict::Fails => "fails here",
-        claims::Verdict::CannotTell => "cannot be told here",
-    }
+        "why": judged.why, "verdict": judged.verdict, "verdict_words": judged.verdict_words() })
 }
 
 fn effect(row: &EffectRow) -> Value {

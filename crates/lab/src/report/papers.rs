@@ -4,7 +4,6 @@ use super::Report;
 use super::figure::{Figure, Section, Setting};
 use super::tables::Table;
 use crate::analysis::CellSummary;
-use crate::claims::Verdict;
 use crate::claims::evidence::{self, Evidence};
 use crate::papers::{self, Drawn, Paper, Printed, Row};
 use crate::stats::median;
@@ -123,11 +122,8 @@ impl Report<'_> {
 
     /// Adds a claim and its verdict to a row.
     fn judged(&self, row: Option<&mut Vec<String>>, claim: &str) {
-        let verdict = self.claims.iter().find(|one| one.id == claim).map(|one| match one.verdict {
-            Verdict::Holds => " holds",
-            Verdict::Fails => " fails here",
-            Verdict::CannotTell => " cannot be told here",
-        });
+        let judged = self.claims.iter().find(|one| one.id == claim);
+        let verdict = judged.map(|one| format!(" {}", one.verdict_words()));
         if let Some(row) = row {
             row.push(format!("{claim}{}", verdict.unwrap_or_default()));
         }

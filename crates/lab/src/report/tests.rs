@@ -91,7 +91,7 @@ fn text_forms_hold_the_same() {
     let run = made_up(TEXT, &metrics);
     let report = Report::of(&run);
     let text = markdown::markdown(&report);
-    assert!(text.contains("| H-2 |") && text.contains("cannot be told here"), "{text}");
+    assert!(text.contains("| H-2 |") && text.contains("not measured"), "{text}");
     assert!(text.contains("1,500"), "{text}");
     let csv = tables::trials(&run);
     assert_eq!(csv.lines().count(), 1 + run.records.len());

@@ -7,7 +7,7 @@ use crate::env::spec::STANDS_IN;
 use crate::journal::Run;
 use crate::journal::manifest::Manifest;
 use crate::run::Progress;
-use crate::units::{date, whole};
+use crate::units::{date, minutes, whole};
 use crate::{claims, report};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -75,12 +75,8 @@ pub(crate) fn publish_after(working: Working, run: &Run, form: Form) -> Result<u
     let label = run.manifest.label.as_ref().map(|label| format!("{label}: "));
     let mut out = format!("{}{}\n", label.unwrap_or_default(), analysis.answer);
     for judged in claims {
-        let verdict = match judged.verdict {
-            claims::Verdict::Holds => "holds",
-            claims::Verdict::Fails => "fails here",
-            claims::Verdict::CannotTell => "cannot be told here",
-        };
-        let _ = writeln!(out, "{} {verdict}: {} ({})", judged.id, judged.ours, judged.why);
+        let told = judged.sentences().join("\n  ");
+        let _ = writeln!(out, "{}: {}\n  {told}", judged.id, judged.verdict_words());
     }
     if let Some(page) = paths.first() {
         let _ = writeln!(out, "{}", page.display());
@@ -126,14 +122,6 @@ pub(crate) fn show(bar: &ProgressBar, progress: &Progress<'_>) {
     }
 }
 
-pub(crate) fn minutes(seconds: f64) -> String {
-    match seconds {
-        few if few < 90.0 => format!("{few:.0} s"),
-        more if more < 7_200.0 => format!("{:.0} min", more / 60.0),
-        many => format!("{:.0} h", many / 3_600.0),
-    }
-}
-
 pub(crate) fn print(text: &str) -> u8 {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -157,14 +145,4 @@ pub(crate) fn print_json(value: &impl Serialize) -> u8 {
 pub(crate) fn say(problem: &str) {
     // Nobody may be there to read it.
     let _ = writeln!(io::stderr(), "regatta lab: {problem}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::minutes;
-
-    #[test]
-    fn times_are_said_in_what_suits_them() {
-        assert_eq!([45.0, 600.0, 10_800.0].map(minutes), ["45 s", "10 min", "3 h"]);
-    }
 }

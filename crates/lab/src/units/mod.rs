@@ -55,3 +55,22 @@ pub(crate) fn words(metric: &str) -> String {
         other => other.replace('_', " "),
     }
 }
+
+/// A time as people say it.
+pub(crate) fn minutes(seconds: f64) -> String {
+    match seconds {
+        few if few < 90.0 => format!("{few:.0} s"),
+        more if more < 7_200.0 => format!("{:.0} min", more / 60.0),
+        many => format!("{:.0} h", many / 3_600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::minutes;
+
+    #[test]
+    fn times_are_said_in_what_suits_them() {
+        assert_eq!([45.0, 600.0, 10_800.0].map(minutes), ["45 s", "10 min", "3 h"]);
+    }
+}

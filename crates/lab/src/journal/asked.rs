@@ -1,0 +1,53 @@
+//! What a run asked for, to be compared with what another did.
+
+use super::Run;
+use crate::units::show;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+impl Run {
+    /// The name under which [`Run::asked`] has the calibrated rate.
+    pub(crate) const UNIT: &str = "what 1x is, requests per second";
+
+    /// What was asked for, by the experiment's own keys.
+    pub(crate) fn asked(&self) -> BTreeMap<String, String> {
+        let experiment = &self.experiment;
+        let mut all = BTreeMap::new();
+        all.insert("experiment".to_owned(), experiment.name.clone());
+        all.insert("scale".to_owned(), self.manifest.scale.name().to_owned());
+        all.insert("baseline".to_owned(), experiment.baseline.clone());
+        if let Some(unit) = self.manifest.unit {
+            all.insert(Self::UNIT.to_owned(), show(unit));
+        }
+        for (name, part) in [
+            ("workload", serde_json::to_value(&experiment.workload)),
+            ("calibrate", serde_json::to_value(&experiment.calibrate)),
+            ("machine", serde_json::to_value(&experiment.machine)),
+            ("environment", serde_json::to_value(&experiment.environment)),
+            ("measure", serde_json::to_value(&experiment.measure)),
+            ("guards", serde_json::to_value(&experiment.guards)),
+            ("knee", serde_json::to_value(&experiment.knee)),
+        ] {
+            flatten(name, &part.unwrap_or_default(), &mut all);
+        }
+        for target in &experiment.targets {
+            let path = format!("targets.{}", target.name);
+            flatten(&path, &serde_json::to_value(target).unwrap_or_default(), &mut all);
+        }
+        for factor in &experiment.factors {
+            all.insert(format!("factors.{}", factor.path), factor.levels.join(", "));
+        }
+        all
+    }
+}
+
+fn flatten(path: &str, value: &Value, out: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Null => {}
+        Value::Object(keys) => {
+            keys.iter().for_each(|(key, value)| flatten(&format!("{path}.{key}"), value, out));
+        }
+        Value::String(text) => drop(out.insert(path.to_owned(), text.clone())),
+        other => drop(out.insert(path.to_owned(), other.to_string())),
+    }
+}

@@ -1,0 +1,151 @@
+//! Claims over runs made up so that the answer is known.
+
+use super::*;
+use crate::analysis::tests::made_up_at;
+use crate::stats::Random;
+
+const TEXT: &str = r#"
+[experiment]
+name = "made-up"
+question = "?"
+expect = "!"
+baseline = "inf"
+claims = ["H-1", "H-9"]
+[targets]
+inf = { program = "regatta", config.server.architecture = "acceptinf" }
+one = { program = "regatta", config.server.architecture = "accept1" }
+[workload]
+root = "."
+[measure]
+blocks = 5
+again = false
+"#;
+
+/// A run whose accept1 answers `ratio` of what acceptinf does, with noise by `seed`.
+fn run(ratio: f64, noise: f64, seed: u32) -> Run {
+    let mut run = made_up_at(TEXT, Scale::Quick, &|cell| {
+        let good = if cell.target == "one" { 1_000.0 * ratio } else { 1_000.0 };
+        [("good_per_s", good), ("wait_events", 3.0), ("wait_calls", 1.0), ("accept_ok", 1.0)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    });
+    let mut random = Random::new(u64::from(seed));
+    for record in &mut run.records {
+        let value = record.metrics.get_mut("good_per_s").unwrap();
+        *value *= (noise * random.normal()).exp();
+    }
+    run.manifest.started_unix_ms += u64::from(seed) * 60_000;
+    run.directory = format!("run-{seed}").into();
+    run
+}
+
+fn of(verdicts: &Verdicts, id: &str) -> Claimed {
+    verdicts.claims.iter().find(|one| one.judged.id == id).unwrap().clone()
+}
+
+#[test]
+fn runs_of_one_question_are_one_sample() {
+    let alone = of(&Verdicts::of(vec![run(0.75, 0.15, 1)], Vec::new()), "H-1");
+    assert_eq!(alone.verdict_words, "cannot be told: noise");
+    let [says, seen, settles] = &alone.sentences;
+    assert_eq!(says, "Accept1 saturates at 0.7 to 0.8 of AcceptInf's peak (paper: 0.74).");
+    assert!(seen.starts_with("Seen: peak ratio 0.7"), "{seen}");
+    assert!(
+        settles.starts_with("Too noisy: ") && settles.contains("more blocks would"),
+        "{settles}"
+    );
+    let runs = (1..=30).map(|seed| run(0.75, 0.15, seed)).collect();
+    let verdicts = Verdicts::of(runs, Vec::new());
+    let pooled = of(&verdicts, "H-1");
+    assert_eq!(pooled.verdict_words, "holds", "{pooled:?}");
+    assert_eq!(pooled.runs, (1..=30).collect::<Vec<_>>());
+    assert!(pooled.judged.why.ends_with("; 150 blocks"), "{pooled:?}");
+    assert_eq!((verdicts.runs.len(), pooled.tier), (30, Some("measured")));
+}
+
+#[test]
+fn runs_that_contradict_each_other_decide_nothing() {
+    let runs = vec![run(0.75, 0.001, 1), run(1.0, 0.001, 2)];
+    let told = of(&Verdicts::of(runs, Vec::new()), "H-1");
+    assert_eq!(told.judged.verdict, Verdict::CannotTell);
+    assert!(told.sentences[2].contains("yes and another no"), "{told:?}");
+}
+
+#[test]
+fn runs_of_other_questions_stand_beside_the_one_that_tells_most() {
+    let mut noisy = run(0.75, 0.15, 1);
+    noisy.manifest.scale = Scale::Full;
+    let told = of(&Verdicts::of(vec![noisy, run(0.75, 0.001, 2)], Vec::new()), "H-1");
+    assert_eq!((told.verdict_words, told.runs), ("holds", vec![2]));
+    assert_eq!(told.others.len(), 1);
+    let other = &told.others[0];
+    assert!(other.starts_with("made-up (full) cannot be told: noise: Seen: peak"), "{other}");
+    let mut elsewhere = run(0.75, 0.001, 3);
+    elsewhere.manifest.machine.insert("processor".to_owned(), "another".to_owned());
+    let told = of(&Verdicts::of(vec![run(0.75, 0.001, 2), elsewhere], Vec::new()), "H-1");
+    assert_eq!((told.runs, told.others.len()), (vec![2], 1), "the later of two machines");
+}
+
+#[test]
+fn every_claim_says_what_would_settle_it() {
+    let none = Verdicts::of(Vec::new(), vec!["x: no such file".to_owned()]);
+    assert_eq!(none.claims.len(), CLAIMS.len());
+    for one in &none.claims {
+        let [says, seen, settles] = &one.sentences;
+        assert!(says.contains("(paper: ") && *seen == "Seen: nothing of it yet.", "{one:?}");
+        let built = settles.starts_with("It takes ");
+        let command = settles.starts_with("To be measured: `regatta lab run ");
+        assert!(built != command && one.tier.is_none(), "{settles}");
+    }
+    assert!(of(&none, "S-18").sentences[2].contains("4 processors for the server alone"));
+    assert_eq!(of(&none, "A-1").verdict_words, "cannot be told: not built");
+    let mut lacks = run(0.75, 0.001, 1);
+    lacks.experiment.claims = vec!["E-1".to_owned(), "S-2".to_owned()];
+    lacks.manifest.lacking = vec![crate::env::Lack {
+        part: "disk".to_owned(),
+        needs: "/dev/fuse".to_owned(),
+        instead: String::new(),
+    }];
+    let lacks = Verdicts::of(vec![lacks], Vec::new());
+    let told = of(&lacks, "E-1");
+    assert_eq!(told.verdict_words, "cannot be told: machine");
+    assert!(told.sentences[2].ends_with("disk: needs /dev/fuse."), "{told:?}");
+}
+
+#[test]
+fn page_markdown_and_json_say_the_same() {
+    let verdicts = Verdicts::of(vec![run(0.75, 0.001, 1)], vec!["y: broken | run".to_owned()]);
+    let (text, page) = (verdicts.markdown(), verdicts.page().unwrap());
+    let json = serde_json::to_value(&verdicts).unwrap();
+    let claims = json["claims"].as_array().unwrap();
+    let told = claims.iter().find(|claim| claim["id"] == "H-1").unwrap();
+    assert_eq!((&told["verdict"], &told["tier"]), (&json!("holds"), &json!("measured")));
+    for one in claims {
+        let (id, words) = (one["id"].as_str().unwrap(), one["verdict_words"].as_str().unwrap());
+        assert!(text.contains(&format!("**{id}: {words}**")), "{id}");
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    for part in ["1 holds", "regatta lab run made-up", "y: broken"] {
+        assert!(text.contains(part) && page.contains(part), "{part}: {text}");
+    }
+    assert!(!page.contains("src=") && !page.contains("<script"), "it needs nothing else");
+}
+
+#[test]
+fn runs_are_found_below_directories_and_copies_are_left_out() {
+    let folder = std::env::temp_dir().join(format!("regatta-verdicts-{}", std::process::id()));
+    for (name, seed) in [("a", 1), ("below/b", 2), ("copy", 1)] {
+        let Run { experiment, manifest, records, .. } = run(0.75, 0.001, seed);
+        let mut begun = Run::begin(&folder.join(name), TEXT, experiment, manifest).unwrap();
+        records.into_iter().for_each(|record| begun.add(record).unwrap());
+    }
+    std::fs::create_dir_all(folder.join("torn")).unwrap();
+    std::fs::write(folder.join("torn/manifest.json"), "{").unwrap();
+    let (runs, unread) = Run::all_below(&[folder.clone(), folder.join("a")]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    let names: Vec<_> = runs.iter().map(|run| run.directory.file_name().unwrap()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert!(unread.len() == 1 && unread[0].contains("torn"), "{unread:?}");
+    let told = of(&Verdicts::of(runs, unread), "H-1");
+    assert!(told.judged.why.ends_with("; 10 blocks"), "{told:?}");
+}

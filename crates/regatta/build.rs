@@ -1,0 +1,33 @@
+//! Tells a release build which commit it is of: `regatta --version` says it, and so does every run
+//! of the lab. Other builds are made too often to be linked again for each commit.
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    let commit = commit().map_or(String::new(), |commit| format!(" ({commit})"));
+    println!("cargo:rustc-env=REGATTA_VERSION={version}{commit}");
+}
+
+/// The commit of a release build, with `-dirty` where files differ from it.
+fn commit() -> Option<String> {
+    if std::env::var("PROFILE").as_deref() != Ok("release") {
+        return None;
+    }
+    let commit = git(&["describe", "--always", "--dirty", "--abbrev=12"])?;
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"])
+        && Path::new(&log).exists()
+    {
+        println!("cargo:rerun-if-changed={log}");
+        println!("cargo:rerun-if-changed=..");
+    }
+    Some(commit)
+}
+
+/// What git says; None where there is none, as in an archive of the sources.
+fn git(words: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(words).output().ok()?;
+    let said = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| said.trim().to_owned()).filter(|said| !said.is_empty())
+}
