@@ -148,6 +148,7 @@ fn specification(arguments: &mut Arguments) -> Result<Spec, String> {
     let cpu = Cpu {
         server: list(arguments.text("--server-cpus")?)?,
         client: list(arguments.text("--client-cpus")?)?,
+        disk: Vec::new(),
         quota_percent: u32::try_from(quota).map_err(|_| format!("--quota {quota}: too much"))?,
         left_percent: u32::try_from(slow).map_err(|_| format!("--slow {slow}: too much"))?,
         nice: nice.parse().map_err(|_| format!("--nice {nice}: not a number"))?,

@@ -159,7 +159,6 @@ impl Analysis {
     /// server that waits though its client has time left waits for something else, such as a disk.
     fn idle(&self, run: &Run) -> Option<String> {
         let machine = &run.experiment.machine;
-        let left = f64::from(machine.server_left) / 100.0;
         if run.experiment.workload.model != Loop::Closed
             || self.metric != "good_per_s"
             || machine.server_cpus.is_empty()
@@ -167,7 +166,9 @@ impl Analysis {
             return None;
         }
         let waits = |one: &&CellSummary| {
-            let processors = crate::stats::count(machine.at(&one.cell.levels).server_cpus.len());
+            let machine = machine.at(&one.cell.levels);
+            let left = f64::from(machine.left()) / 100.0;
+            let processors = crate::stats::count(machine.server_cpus.len());
             let median = |name: &str| one.metrics.get(name).map(|value| value.median);
             let busy = median("server_cpu").map(|busy| busy / (left * processors));
             let waits = busy.is_some_and(|busy| busy < BUSY_MIN);

@@ -59,6 +59,7 @@ pub(crate) fn made_up_at(
         regatta_sha256: String::new(),
         versions: BTreeMap::new(),
         left_out: BTreeMap::new(),
+        layout: None,
         unit: Some(1_000.0),
         connections_per_s: Some(1_000.0),
         machine: BTreeMap::new(),

@@ -183,7 +183,7 @@ impl<'a> Evidence<'a> {
     /// What of a processor the server had, 1 for all of one.
     pub(crate) fn left(&self) -> f64 {
         let machine = self.machine();
-        count(machine.server_cpus.len().max(1)) * f64::from(machine.server_left) / 100.0
+        count(machine.server_cpus.len().max(1)) * f64::from(machine.left()) / 100.0
     }
 
     /// What the machine did not allow, to be said with what is missing because of it.

@@ -67,7 +67,14 @@ pub fn lacks(spec: &Spec) -> Vec<Lack> {
         lack("realtime", "chrt and real-time priorities (CAP_SYS_NICE)", "nice=-15");
     }
     let here = std::thread::available_parallelism().map_or(1, usize::from);
-    if let Some(cpu) = spec.cpu.server.iter().chain(&spec.cpu.client).find(|cpu| **cpu >= here) {
+    if let Some(cpu) = spec
+        .cpu
+        .server
+        .iter()
+        .chain(&spec.cpu.client)
+        .chain(&spec.cpu.disk)
+        .find(|cpu| **cpu >= here)
+    {
         lack("cpu", &format!("a processor {cpu}"), &format!("there are {here}"));
     }
     found

@@ -66,7 +66,7 @@ impl MountedDisk {
             image,
             mount_point: below.clone(),
             name: name.clone(),
-            cpus: spec.cpu.client.clone(),
+            cpus: if spec.cpu.disk.is_empty() { &spec.cpu.client } else { &spec.cpu.disk }.clone(),
             at_once: spec.pages == Pages::Warm,
         };
         let wrapper = super::enter::first(spec.cpu.realtime, "env");

@@ -94,8 +94,10 @@ pub enum Layout {
 pub struct Cpu {
     /// Where the server may run; empty: anywhere.
     pub server: Vec<usize>,
-    /// Where the client may run; empty: anywhere. The simulated disk runs there, too.
+    /// Where the client may run; empty: anywhere.
     pub client: Vec<usize>,
+    /// Where the simulated disk runs; empty: where the client does.
+    pub disk: Vec<usize>,
     /// The most time that the server's group gets, per cent of one processor; 0: no limit. The
     /// kernel looks at its ticks: with 250 of them a second, 20 % is 4 ms, then 16 ms of nothing.
     pub quota_percent: u32,

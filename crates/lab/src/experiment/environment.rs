@@ -98,13 +98,14 @@ impl Environment {
     /// The specification of it; None: the machine itself. `files` is what is served, `bytes` its
     /// size.
     pub(crate) fn spec(&self, machine: &Machine, files: &Path, bytes: u64) -> Option<Spec> {
-        if *self == Self::default() && machine.server_left == 100 {
+        if *self == Self::default() && machine.slowed_to().is_none() {
             return None;
         }
         let cpu = Cpu {
             server: machine.server_cpus.clone(),
-            client: machine.client_cpus.clone(),
-            left_percent: if machine.server_left == 100 { 0 } else { machine.server_left },
+            client: machine.load_cpus().to_vec(),
+            disk: machine.disk_cpus().to_vec(),
+            left_percent: machine.slowed_to().unwrap_or(0),
             realtime: if machine.realtime { REALTIME } else { 0 },
             ..Cpu::default()
         };

@@ -3,6 +3,7 @@
 /// Each by its name and its file's text, in the order in which they are listed.
 pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("quick", include_str!("../../../../experiments/quick.toml")),
+    ("layouts", include_str!("../../../../experiments/layouts.toml")),
     ("knee", include_str!("../../../../experiments/knee.toml")),
     ("processes", include_str!("../../../../experiments/processes.toml")),
     ("disk", include_str!("../../../../experiments/disk.toml")),

@@ -149,6 +149,8 @@ pub enum Program {
 
 /// The factor that says how many of its processors the server gets.
 pub(crate) const PROCESSORS: &str = "machine.processors";
+/// The factor that is the layout: a word of [`CpuLayout`].
+pub(crate) const LAYOUT: &str = "machine.layout";
 
 /// Something that varies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -253,12 +255,52 @@ pub struct Calibrate {
     pub tries: u32,
 }
 
+/// Which processors server and load have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuLayout {
+    /// Each its own. What they share moves between processors, and how long that takes changes
+    /// where a hypervisor moves them.
+    #[default]
+    Apart,
+    /// The load on the first of the server's processors, of which it holds a share: the server has
+    /// exactly the rest. A simulated disk stays on the client's.
+    Together,
+    /// The one of both that tells two equal servers apart least, found before the first trial.
+    Auto,
+}
+
+impl CpuLayout {
+    /// As experiments name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Apart => "apart",
+            Self::Together => "together",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// By its name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        [Self::Apart, Self::Together, Self::Auto].into_iter().find(|layout| layout.name() == name)
+    }
+}
+
+/// What is left of its processor to a server that shares it with the load, per cent, where the
+/// experiment does not say (`server_left`).
+const LEFT_TOGETHER: u32 = 50;
+
 /// Where servers and clients run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
+    /// Which of these the load runs on.
+    #[serde(default)]
+    pub layout: CpuLayout,
     /// Processors of the server.
     pub server_cpus: Vec<usize>,
-    /// Processors of the load generator.
+    /// Processors of the load generator, and of a simulated disk.
     pub client_cpus: Vec<usize>,
     /// Run the load before everything else on the machine (`chrt -f`), and the server before all
     /// ordinary work (nice -20), if we are root.
@@ -271,13 +313,54 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// With the processors that a cell's levels give the server: the first of its own.
+    /// With the layout of a cell's levels, and the processors that they give the server: the first
+    /// of its own.
     #[must_use]
     pub fn at(&self, levels: &BTreeMap<String, String>) -> Self {
         let mut at = self.clone();
         let processors = levels.get(PROCESSORS).and_then(|level| level.parse().ok());
         at.server_cpus.truncate(processors.unwrap_or(usize::MAX));
+        at.layout = levels.get(LAYOUT).and_then(|name| CpuLayout::of(name)).unwrap_or(at.layout);
         at
+    }
+
+    /// The processors that the load runs on.
+    pub(crate) fn load_cpus(&self) -> &[usize] {
+        match (self.layout, self.server_cpus.first()) {
+            (CpuLayout::Together, Some(_)) => &self.server_cpus[..1],
+            _ => &self.client_cpus,
+        }
+    }
+
+    /// The processors that a simulated disk runs on where the load is elsewhere; empty: the load's.
+    pub(crate) fn disk_cpus(&self) -> &[usize] {
+        if self.layout == CpuLayout::Together { &self.client_cpus } else { &[] }
+    }
+
+    /// The share of the server's processor that the load holds, per cent; None: it has its own.
+    pub(crate) fn load_share(&self) -> Option<u32> {
+        (self.layout == CpuLayout::Together).then(|| 100 - self.left())
+    }
+
+    /// What of each of its processors the server has, per cent.
+    pub(crate) fn left(&self) -> u32 {
+        match (self.layout, self.server_left) {
+            (CpuLayout::Together, 100) => LEFT_TOGETHER,
+            (_, left) => left,
+        }
+    }
+
+    /// The share of the server's processors that the load holds, from 0 to 1.
+    pub(crate) fn held(&self) -> f64 {
+        let processors = crate::stats::count(self.server_cpus.len().max(1));
+        self.load_share().map_or(0.0, |share| f64::from(share) / 100.0 / processors)
+    }
+
+    /// What the simulated task takes of each of the server's processors leaves, per cent; None:
+    /// there is none.
+    pub(crate) fn slowed_to(&self) -> Option<u32> {
+        let slowed = self.layout != CpuLayout::Together && self.server_left < 100;
+        slowed.then_some(self.server_left)
     }
 }
 
@@ -285,6 +368,7 @@ impl Default for Machine {
     /// All of it, as it is.
     fn default() -> Self {
         Self {
+            layout: CpuLayout::Apart,
             server_cpus: Vec::new(),
             client_cpus: Vec::new(),
             realtime: false,

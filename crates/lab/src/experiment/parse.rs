@@ -5,8 +5,9 @@ use super::multiples;
 use super::multiples::rate;
 use super::search::{self, Mode, Warm};
 use super::{
-    Ask, Calibrate, Experiment, Factor, Guards, Loop, Machine, Measure, PROCESSORS, Problem,
-    Program, Rules, Scale, Target, Workload, environment, extends, metrics, scale,
+    Ask, Calibrate, CpuLayout, Experiment, Factor, Guards, LAYOUT, Loop, Machine, Measure,
+    PROCESSORS, Problem, Program, Rules, Scale, Target, Workload, environment, extends, metrics,
+    scale,
 };
 use crate::experiment::claim_index::CLAIMS;
 use crate::programs::Other;
@@ -237,13 +238,14 @@ fn flatten(
 fn factors(all: &Fields<'_, '_, '_>, targets: &[Target]) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (path, value) in all.entries() {
-        let plain = ["workload.rate", "workload.connections", THINK, PROCESSORS];
+        let plain = ["workload.rate", "workload.connections", THINK, PROCESSORS, LAYOUT];
         let known = plain.contains(&path.as_str())
             || environment::is_factor(&path)
             || (path.starts_with("targets.") && path.contains(".config."));
         if !known {
             let what = "not a factor: workload.rate, workload.connections, workload.think, \
-                        machine.processors, environment.KEY or targets.NAME.config.KEY";
+                        machine.processors, machine.layout, environment.KEY or \
+                        targets.NAME.config.KEY";
             all.wrong(value, &path, what);
         }
         let levels = levels(all, &path, value);
@@ -399,7 +401,17 @@ fn machine(fields: Fields<'_, '_, '_>) -> Machine {
             }
         }
     };
+    let layout = |name: String| {
+        let found = CpuLayout::of(&name);
+        if found.is_none()
+            && let Some(value) = fields.value("layout")
+        {
+            fields.wrong(value, "layout", "expected apart, together or auto");
+        }
+        found
+    };
     let machine = Machine {
+        layout: fields.text("layout").and_then(layout).unwrap_or_default(),
         server_cpus: cpus("server_cpus"),
         client_cpus: cpus("client_cpus"),
         realtime: fields.flag("realtime").unwrap_or(false),
@@ -500,6 +512,20 @@ fn phases(experiment: &Experiment) -> Option<String> {
     })
 }
 
+/// A layout by a factor is one of both, and needs to know the server's processors.
+fn check_layout(experiment: &Experiment, complain: &dyn Fn(String)) {
+    let layouts = experiment.factors.iter().filter(|factor| factor.path == LAYOUT);
+    let levels: Vec<&str> = layouts.flat_map(|factor| &factor.levels).map(String::as_str).collect();
+    for level in levels.iter().filter(|level| !["apart", "together"].contains(level)) {
+        complain(format!("{LAYOUT}: {level} is neither apart nor together"));
+    }
+    if experiment.machine.server_cpus.is_empty()
+        && (experiment.machine.layout != CpuLayout::Apart || !levels.is_empty())
+    {
+        complain("a layout takes machine.server_cpus, on which the load may run".to_owned());
+    }
+}
+
 /// What one table cannot know of another.
 fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
     let report = about.report();
@@ -522,6 +548,7 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
             ));
         }
     }
+    check_layout(experiment, &complain);
     for (path, asked) in &experiment.measure.profile_at {
         let factor = experiment.factors.iter().find(|factor| factor.path == *path);
         let levels = factor.map_or(&[][..], |factor| factor.levels.as_slice());

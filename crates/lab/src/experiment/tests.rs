@@ -258,3 +258,36 @@ fn processors_and_crossings_have_bounds() {
     let found = said(&all.concat());
     assert!(found.iter().any(|line| line.contains("over 4096 cells")), "{found:?}");
 }
+
+#[test]
+fn a_layout_says_where_the_load_runs_and_what_it_holds() {
+    let text = |machine: &str, factors: &str| {
+        format!(
+            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+             targets.a.program = \"regatta\"\n{factors}\
+             workload = {{ root = \".\", loop = \"closed\" }}\nmachine = {{ {machine} }}\n"
+        )
+    };
+    let machine = |machine: &str| parse("x", &text(machine, ""), Scale::Quick).unwrap().machine;
+    let apart = machine("server_cpus = \"0-1\", client_cpus = \"2\", server_left = 40");
+    assert_eq!((apart.load_cpus(), apart.load_share()), (&[2][..], None));
+    assert_eq!((apart.slowed_to(), apart.left(), apart.disk_cpus()), (Some(40), 40, &[][..]));
+    let together = machine("server_cpus = \"0-1\", client_cpus = \"2\", layout = \"together\"");
+    assert_eq!((together.load_cpus(), together.load_share()), (&[0][..], Some(50)));
+    assert_eq!((together.slowed_to(), together.left(), together.disk_cpus()), (None, 50, &[2][..]));
+    assert!((together.held() - 0.25).abs() < 1e-9, "half of one of two");
+    let level = [(LAYOUT.to_owned(), "apart".to_owned())].into();
+    assert_eq!(together.at(&level).load_cpus(), [2]);
+
+    let wrong = |machine: &str, factors: &str| {
+        let problems = parse("x", &text(machine, factors), Scale::Quick).unwrap_err();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let said = wrong("server_cpus = \"0\", layout = \"beside\"", "");
+    assert!(said.contains("expected apart, together or auto"), "{said}");
+    let said = wrong("layout = \"together\"", "");
+    assert!(said.contains("machine.server_cpus"), "{said}");
+    let factor = "factors.\"machine.layout\" = [\"apart\", \"auto\"]\n";
+    let said = wrong("server_cpus = \"0\"", factor);
+    assert!(said.contains("auto is neither apart nor together"), "{said}");
+}

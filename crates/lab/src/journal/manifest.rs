@@ -2,7 +2,7 @@
 
 use crate::env::spec::IN_PROCESS;
 use crate::env::{Lack, Record, Spec, lacks};
-use crate::experiment::{Experiment, Program, Scale};
+use crate::experiment::{CpuLayout, Experiment, Program, Scale};
 use crate::journal::machine_lacks;
 use crate::servers;
 use crate::units::date::unix_ms;
@@ -13,6 +13,18 @@ use std::path::Path;
 
 /// The version of the run directory's format.
 pub(crate) const FORMAT: u32 = 1;
+
+/// A layout, and how much the number that decides scattered in each: the standard deviation of its
+/// logarithm over trials of the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LayoutChoice {
+    /// The one that scatters less.
+    pub layout: CpuLayout,
+    /// With the load on processors of its own.
+    pub apart: f64,
+    /// With the load on the server's.
+    pub together: f64,
+}
 
 /// What a run was made with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +48,9 @@ pub struct Manifest {
     /// Connections that are opened in a second at that rate.
     #[serde(default)]
     pub connections_per_s: Option<f64>,
+    /// The layout that was chosen, where the experiment leaves that to a calibration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<LayoutChoice>,
     /// Machine and settings, by name.
     pub machine: BTreeMap<String, String>,
     /// What the experiment asks for and this machine does not allow.
@@ -109,6 +124,7 @@ impl Manifest {
             left_out,
             unit: None,
             connections_per_s: None,
+            layout: None,
             machine: machine(),
             lacks: impossible(experiment, &lacking),
             lacking,

@@ -112,12 +112,15 @@ impl Run {
         if manifest.format != FORMAT {
             return Err(format!("format {} is not known here", manifest.format));
         }
-        let experiment = match &manifest.experiment {
+        let mut experiment = match &manifest.experiment {
             Some(resolved) => resolved.clone(),
             None => parse(EXPERIMENT, &read(EXPERIMENT)?, manifest.scale).map_err(|problems| {
                 problems.iter().map(|p| format!("{p}\n")).collect::<String>()
             })?,
         };
+        if let Some(choice) = manifest.layout {
+            experiment.machine.layout = choice.layout;
+        }
         // There is none before the first trial has ended.
         let results = directory.join(RESULTS);
         let text = if results.exists() { read(RESULTS)? } else { String::new() };

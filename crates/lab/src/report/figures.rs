@@ -6,8 +6,9 @@
 
 use super::figure::Figure;
 use super::{
-    Report, calls, cores, costs, disk, environments, goodput, inside, knees, latency, overload,
-    paired, papers, profiles, quality, rules, scaling, seconds, spectrum, tuning, verified,
+    Report, calls, cores, costs, disk, environments, goodput, inside, knees, latency, layouts,
+    overload, paired, papers, profiles, quality, rules, scaling, seconds, spectrum, tuning,
+    verified,
 };
 
 /// Makes the figures of a kind; none where the run has no numbers for them.
@@ -32,6 +33,7 @@ const MAKERS: &[Maker] = &[
     papers::figures,
     tuning::figures,
     quality::figures,
+    layouts::figures,
     rules::figures,
     overload::figures,
     verified::figures,

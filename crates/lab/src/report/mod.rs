@@ -14,6 +14,7 @@ mod goodput;
 mod inside;
 mod knees;
 mod latency;
+mod layouts;
 mod markdown;
 mod overload;
 mod page;

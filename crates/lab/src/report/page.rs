@@ -6,6 +6,7 @@ use super::figures::figures;
 use super::tables::numbers;
 use crate::analysis::EffectRow;
 use crate::claims;
+use crate::experiment::{CpuLayout, LAYOUT};
 use crate::race;
 use crate::stats;
 use crate::units::date::date;
@@ -172,22 +173,52 @@ impl Report<'_> {
     pub(crate) fn machine(&self) -> String {
         let machine = &self.run.manifest.machine;
         let of = |name: &str| machine.get(name).cloned().unwrap_or_default();
+        format!(
+            "{}, {} processors, {}, Linux {}. Server and clients on one machine, over loopback: \
+             {}.{}",
+            of("processor"),
+            of("processors"),
+            of("memory"),
+            of("kernel.osrelease"),
+            self.layout(),
+            self.surroundings()
+        )
+    }
+
+    /// Which processors server and load had, and how that was chosen.
+    fn layout(&self) -> String {
         let cpus = |cpus: &[usize]| {
             let numbers: Vec<String> = cpus.iter().map(ToString::to_string).collect();
             if numbers.is_empty() { "any".to_owned() } else { numbers.join(",") }
         };
         let placed = &self.run.experiment.machine;
-        format!(
-            "{}, {} processors, {}, Linux {}. Server and clients on one machine, over loopback: \
-             server on processor {}, client on {}.{}",
-            of("processor"),
-            of("processors"),
-            of("memory"),
-            of("kernel.osrelease"),
+        let apart = format!(
+            "server on processor {}, client on {}",
             cpus(&placed.server_cpus),
-            cpus(&placed.client_cpus),
-            self.surroundings()
-        )
+            cpus(&placed.client_cpus)
+        );
+        let together = || {
+            let (server, left) = (cpus(&placed.server_cpus), placed.left());
+            format!(
+                "server and client on processor {server}, of which the client holds {} % and the \
+                 server has {left} %",
+                100 - left
+            )
+        };
+        let varies = self.run.experiment.factors.iter().any(|factor| factor.path == LAYOUT);
+        let mut words = match placed.layout {
+            _ if varies => "each layout by itself".to_owned(),
+            CpuLayout::Together => together(),
+            CpuLayout::Apart | CpuLayout::Auto => apart,
+        };
+        if let Some(choice) = self.run.manifest.layout {
+            words += &format!(
+                " (chosen: one server scattered by {:.1} % apart, by {:.1} % together)",
+                100.0 * choice.apart,
+                100.0 * choice.together
+            );
+        }
+        words
     }
 
     /// What was compared of the replies.

@@ -6,8 +6,9 @@ pub(crate) mod saturation;
 
 pub use options::{Ended, Options, Progress};
 
+use crate::env::Lack;
 use crate::experiment::plan::{Planned, cells, order, predicted_s, profiled};
-use crate::experiment::{Experiment, Mode, Scale, Workload};
+use crate::experiment::{CpuLayout, Experiment, Mode, Scale, Workload};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::journal::manifest::Manifest;
@@ -33,12 +34,15 @@ const WORKLOAD_MAX: Duration = Duration::from_secs(3_600);
 pub fn open(
     directory: &Path,
     text: &str,
-    experiment: Experiment,
+    mut experiment: Experiment,
     scale: Scale,
     options: &Options<'_>,
 ) -> Result<Run, String> {
     if directory.join("manifest.json").exists() {
         let run = Run::open(directory)?;
+        if let Some(choice) = run.manifest.layout {
+            experiment.machine.layout = choice.layout;
+        }
         if run.experiment != experiment || run.manifest.scale != scale {
             return Err(format!("{} has another experiment's run", directory.display()));
         }
@@ -59,42 +63,31 @@ pub fn open(
 /// # Errors
 /// What made going on impossible. What was measured is kept.
 pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
+    // Servers have working directories of their own.
+    let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
+    // Servers that become `nobody` enter it too.
+    make_open(&directory.join("scratch"))?;
+    if run.experiment.machine.layout == CpuLayout::Auto {
+        match choose_layout(run, options, &directory) {
+            Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
+            chosen => chosen?,
+        }
+    }
     let experiment = run.experiment.clone();
     let cells = cells(&experiment);
     let possible =
         |planned: &Planned| !run.manifest.left_out.contains_key(&cells[planned.cell].target);
     let planned: Vec<Planned> =
         order(&experiment, cells.len()).into_iter().filter(possible).collect();
-    // Servers have working directories of their own.
-    let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
-    let scratch = directory.join("scratch");
-    // Servers that become `nobody` enter it too.
-    make_open(&scratch)?;
     let tell = |done: usize, what: &str| {
         let left_s = predicted_s(&experiment, planned.len() - done.min(planned.len()));
         (options.tell)(&Progress { done, all: planned.len(), left_s, what });
     };
     tell(0, "making the workload");
     let lacking = run.manifest.lacking.clone();
-    let made = workload(run, &experiment.workload, options).and_then(|(root, workload)| {
-        let rooms = Rooms::new(&experiment, &lacking, root.clone(), &directory)?;
-        rooms.build(options.stop).map(|()| (root, workload, rooms))
-    });
-    let (root, workload, rooms) = match made {
-        Ok(made) => made,
+    let mut bench = match bench(run, (&experiment, &lacking), options, &directory) {
         Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
-        Err(why) => return Err(why),
-    };
-    let mut bench = Bench {
-        experiment: &experiment,
-        regatta: options.regatta,
-        requests_per_session: requests_per_session(workload.as_deref())?,
-        root,
-        workload,
-        scratch,
-        rooms,
-        unit: run.manifest.unit,
-        stop: options.stop,
+        made => made?,
     };
     let outcomes = directory.join("outcomes");
     if bench.unit.is_none() {
@@ -123,6 +116,40 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         tell(planned.len(), "done");
     }
     ended
+}
+
+/// Makes the workload and the places of trials.
+fn bench<'a>(
+    run: &Run,
+    (experiment, lacking): (&'a Experiment, &'a [Lack]),
+    options: &Options<'a>,
+    directory: &Path,
+) -> Result<Bench<'a>, String> {
+    let (root, workload) = workload(run, &experiment.workload, options)?;
+    let rooms = Rooms::new(experiment, lacking, root.clone(), directory)?;
+    rooms.build(options.stop)?;
+    Ok(Bench {
+        experiment,
+        regatta: options.regatta,
+        requests_per_session: requests_per_session(workload.as_deref())?,
+        root,
+        workload,
+        scratch: directory.join("scratch"),
+        rooms,
+        unit: run.manifest.unit,
+        stop: options.stop,
+    })
+}
+
+/// Finds the layout that tells two equal servers apart least, and notes it.
+fn choose_layout(run: &mut Run, options: &Options<'_>, directory: &Path) -> Result<(), String> {
+    (options.tell)(&Progress { done: 0, all: 1, left_s: 60.0, what: "choosing the layout" });
+    let (experiment, lacking) = (run.experiment.clone(), run.manifest.lacking.clone());
+    let bench = bench(run, (&experiment, &lacking), options, directory)?;
+    let choice = bench.choose_layout(&directory.join("outcomes/layout.json"))?;
+    run.experiment.machine.layout = choice.layout;
+    run.manifest.layout = Some(choice);
+    run.save_manifest()
 }
 
 fn trials(

@@ -1,6 +1,6 @@
 //! The load of a trial: what is offered, and the command line of `regatta load` that says so.
 
-use crate::experiment::Loop;
+use crate::experiment::{Loop, Machine};
 use crate::trial::Bench;
 use std::ffi::OsString;
 use std::fs;
@@ -32,7 +32,13 @@ pub(crate) struct Asked {
 impl Bench<'_> {
     /// `regatta load` and its flags. What the bare loop answers is not `comparable`: it is always
     /// the same.
-    pub(crate) fn words(&self, url: &str, asked: &Asked, comparable: bool) -> Vec<OsString> {
+    pub(crate) fn words(
+        &self,
+        url: &str,
+        asked: &Asked,
+        machine: &Machine,
+        comparable: bool,
+    ) -> Vec<OsString> {
         let workload = &self.experiment.workload;
         let mut words: Vec<OsString> = vec![self.regatta.into(), "load".into()];
         let target = if self.workload.is_some() { "/" } else { &workload.target };
@@ -56,6 +62,9 @@ impl Bench<'_> {
         flag("--drain", format!("{DRAIN_S}s").into());
         flag("--timeout", workload.timeout.clone().into());
         flag("--seed", asked.seed.to_string().into());
+        if let Some(share) = machine.load_share() {
+            flag("--share", share.to_string().into());
+        }
         match (asked.model, workload.model) {
             // A session's connection lasts as long as it.
             (Loop::PartlyOpen, _) => {}

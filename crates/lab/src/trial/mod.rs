@@ -10,9 +10,12 @@ pub(crate) use numbers::metrics;
 use crate::env::{self, Glance};
 use crate::experiment::multiples;
 use crate::experiment::plan::Planned;
-use crate::experiment::{Experiment, Guards, Loop, Measure, Program, Target, Warm};
+use crate::experiment::{
+    CpuLayout, Experiment, Guards, LAYOUT, Loop, Measure, Program, Target, Warm,
+};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
+use crate::journal::manifest::LayoutChoice;
 use crate::knee::{Overload, Tried};
 use crate::record::{self, Cell, Numbers, Probe, Record};
 use crate::servers::environments::Rooms;
@@ -33,6 +36,9 @@ use std::time::{Duration, Instant};
 
 /// How much longer than planned a load may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Trials in each layout before one is chosen: with the starts of the servers about a minute.
+const LAYOUT_TRIALS: u64 = 10;
 
 /// Which attempt at a trial it is.
 #[derive(Clone, Copy, Debug)]
@@ -291,6 +297,43 @@ impl Bench<'_> {
         }
     }
 
+    /// Which layout tells two equal servers apart least: the one in which the number that decides
+    /// scatters least over trials of the baseline, made in turns.
+    ///
+    /// # Errors
+    /// Why it could not be found.
+    pub(crate) fn choose_layout(&self, outcome: &Path) -> Result<LayoutChoice, String> {
+        let Experiment { baseline, workload, measure, calibrate, .. } = self.experiment;
+        let layouts = [CpuLayout::Apart, CpuLayout::Together];
+        let mut logs = [Vec::new(), Vec::new()];
+        for seed in 1..=LAYOUT_TRIALS {
+            for (layout, logs) in layouts.iter().zip(&mut logs) {
+                let cell = Cell {
+                    arm: baseline.clone(),
+                    target: baseline.clone(),
+                    levels: [(LAYOUT.to_owned(), layout.name().to_owned())].into(),
+                };
+                let connections = calibrate.as_ref().map(|calibrate| calibrate.connections);
+                let asked = Asked {
+                    model: Loop::Closed,
+                    rate: String::new(),
+                    connections: connections.unwrap_or(workload.connections),
+                    warm_s: 0.3,
+                    window_s: 1.0,
+                    seed,
+                    without_think: true,
+                };
+                let (found, seen) = self.measure(&cell, &asked, outcome, None)?;
+                let value = metrics(&found, &seen).get(&measure.metric).copied();
+                logs.extend(value.filter(|value| *value > 0.0).map(f64::ln));
+            }
+        }
+        let [apart, together] = logs.map(|logs| crate::stats::deviation(&logs));
+        // Not a number where hardly a trial gave the metric: then nothing speaks against the usual.
+        let layout = if together < apart { CpuLayout::Together } else { CpuLayout::Apart };
+        Ok(LayoutChoice { layout, apart, together })
+    }
+
     /// The load of a cell, its factors applied.
     fn asked(&self, cell: &Cell, seed: u64) -> Result<Asked, String> {
         let Experiment { workload, measure, .. } = self.experiment;
@@ -352,13 +395,13 @@ impl Bench<'_> {
         let place = Place { room: &room, scratch: &self.scratch, regatta: self.regatta, machine };
         let killed = room.out_of_memory();
         let server = servers::start(&target, &options, &place, self.stop)?;
-        let mut words = self.words(&server.url(), asked, target.program != Program::Null);
+        let mut words = self.words(&server.url(), asked, machine, target.program != Program::Null);
         words.extend(server.also());
         let apart_before = cores::between(machine);
         let errors = self.scratch.join("load.err");
         let launch = Launch {
             words,
-            cpus: &machine.client_cpus,
+            cpus: machine.load_cpus(),
             priority: Priority::Everything.if_asked(machine.realtime),
             inside: room.inside(env::Place::Client),
             as_nobody: false,
@@ -380,6 +423,7 @@ impl Bench<'_> {
         seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
         // What is the server's, and not the environment's on purpose.
         seen.leave_out(room.taken());
+        seen.leave_out_load(machine.held());
         if room.stand_in.is_some() {
             seen.stand_in();
         }
@@ -517,7 +561,7 @@ mod tests {
             // Connections that calibrate for sessions last as long as those.
             let closed = super::Asked { model: crate::experiment::Loop::Closed, ..asked.clone() };
             let requests = |asked| {
-                let words = bench.words("http://x", asked, true);
+                let words = bench.words("http://x", asked, &experiment.machine, true);
                 let at = words.iter().position(|word| word == "--requests-per-connection")?;
                 words[at + 1].to_str().map(str::to_owned)
             };

@@ -147,7 +147,7 @@ impl Distances {
 /// How far apart the first of the server's processors and the first of the client's are; None where
 /// they have none of their own.
 pub(crate) fn between(machine: &Machine) -> Option<f64> {
-    round_trip_ns(*machine.server_cpus.first()?, *machine.client_cpus.first()?)
+    round_trip_ns(*machine.server_cpus.first()?, *machine.load_cpus().first()?)
 }
 
 /// Waits until two processors are as far apart as is asked for, give or take `most` times, for ten

@@ -120,9 +120,15 @@ impl Seen {
     /// Leaves out what the environment's own task took on purpose: it ran as a program for this
     /// share of the time of each of the server's processors.
     pub(crate) fn leave_out(&mut self, taken: f64) {
-        self.foreign = (self.foreign - taken).max(0.0);
-        self.kept = self.kept.map(|kept| (kept - taken).max(0.0));
+        self.leave_out_load(taken);
         self.shares = processors::without(&self.shares, taken);
+    }
+
+    /// Leaves out what a load on the server's processors took of them. The shares stay those of
+    /// both: nobody can tell whose an interrupt is.
+    pub(crate) fn leave_out_load(&mut self, held: f64) {
+        self.foreign = (self.foreign - held).max(0.0);
+        self.kept = self.kept.map(|kept| (kept - held).max(0.0));
     }
 
     /// Takes the server's word for how long its loops waited for a disk that it simulates itself:

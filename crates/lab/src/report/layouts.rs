@@ -1,0 +1,95 @@
+//! How much one server's numbers scatter in each layout of server and load.
+
+use super::Report;
+use super::figure::{Figure, Section, name};
+use super::tables::Table;
+use crate::experiment::LAYOUT;
+use crate::stats::deviation;
+
+/// The numbers that experiments compare most.
+const METRICS: [&str; 3] = ["cpu_us_per_reply", "good_per_s", "p99_ms"];
+
+pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
+    report.layouts().into_iter().collect()
+}
+
+impl Report<'_> {
+    fn layouts(&self) -> Option<Figure> {
+        self.run.experiment.factors.iter().find(|factor| factor.path == LAYOUT)?;
+        let mut head = vec!["arm".to_owned(), "trials".to_owned()];
+        head.extend(METRICS.map(|metric| format!("{metric}, ±%")));
+        let rows = self.analysis.cells.iter().map(|one| {
+            let of = |metric: &str| -> Vec<f64> {
+                let mine = self.run.valid().filter(|record| record.cell == one.cell);
+                let values = mine.filter_map(|record| record.metrics.get(metric).copied());
+                values.filter(|value| *value > 0.0).map(f64::ln).collect()
+            };
+            let mut row = vec![name(one), one.trials.to_string()];
+            row.extend(METRICS.map(|metric| match 100.0 * deviation(&of(metric)) {
+                scatter if scatter.is_finite() => format!("{scatter:.1}"),
+                _ => "–".to_owned(),
+            }));
+            row
+        });
+        let rows = rows.collect();
+        let caption = "The standard deviation of each number's logarithm over trials of the same \
+                       server: what a comparison of two servers has to overcome. The layout that \
+                       scatters less needs fewer trials for the same answer.";
+        let figure = Figure::new(Section::Quality, "layouts", "Scatter by layout", caption);
+        Some(Figure { table: Some(Table { head, rows }), ..figure })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::made_up;
+    use crate::record::Cell;
+    use std::collections::BTreeMap;
+
+    const TEXT: &str = r#"
+[experiment]
+name = "layouts"
+question = "?"
+expect = "!"
+[targets]
+a.program = "regatta"
+[factors]
+"machine.layout" = ["apart", "together"]
+[workload]
+root = "."
+loop = "closed"
+connections = 1
+[machine]
+server_cpus = "0"
+client_cpus = "1"
+[measure]
+metric = "cpu_us_per_reply"
+blocks = 6
+"#;
+
+    fn metrics(_: &Cell) -> BTreeMap<String, f64> {
+        BTreeMap::from([("cpu_us_per_reply".to_owned(), 4.0)])
+    }
+
+    #[test]
+    fn each_layouts_scatter_is_told() {
+        let mut run = made_up(TEXT, &metrics);
+        // Apart, every other block costs e^0.1 times as much; ±0.1 around their mean is 0.055.
+        for record in &mut run.records {
+            if record.cell.levels[LAYOUT] == "apart" && record.block % 2 == 0 {
+                record.metrics.insert("cpu_us_per_reply".to_owned(), 4.0 * 0.1_f64.exp());
+            }
+        }
+        let figure = figures(&Report::of(&run)).pop().expect("there is a factor");
+        let rows = figure.table.unwrap().rows;
+        let told = |layout: &str| {
+            let row = rows.iter().find(|row| row[0].contains(layout)).unwrap();
+            row[2..].to_vec()
+        };
+        assert_eq!(told("apart"), ["5.5", "–", "–"]);
+        assert_eq!(told("together"), ["0.0", "–", "–"]);
+        let text = TEXT.replace("\"machine.layout\" = [\"apart\", \"together\"]", "");
+        assert!(figures(&Report::of(&made_up(&text, &metrics))).is_empty());
+    }
+}
