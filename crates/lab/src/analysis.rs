@@ -108,6 +108,11 @@ const LESS: [&str; 16] = [
     "cache_fds",
 ];
 
+/// Whether more of a metric is better.
+pub(crate) fn more_is_better(metric: &str) -> bool {
+    !LESS.iter().any(|end| metric.ends_with(end))
+}
+
 impl Analysis {
     /// Of a run, whole or not.
     pub fn of(run: &Run) -> Self {
@@ -121,7 +126,7 @@ impl Analysis {
         let most = effects.iter().map(|row| row.effect.blocks).max().unwrap_or_default();
         let valid = run.valid().count();
         let mut analysis = Self {
-            more_is_better: !LESS.iter().any(|end| metric.ends_with(end)),
+            more_is_better: more_is_better(&metric),
             metric,
             blocks: if searched {
                 rounds(run)

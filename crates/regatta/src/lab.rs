@@ -74,10 +74,13 @@ pub(crate) enum Lab {
     /// Show the differences between two runs.
     #[command(after_help = "Example: regatta lab compare ./before ./after")]
     Compare {
-        /// The run to compare with.
+        /// The run to compare with: its directory, or a file of `lab run --save-baseline`.
         before: PathBuf,
         /// The run to compare with the first.
         after: PathBuf,
+        /// Exit with 1 if anything is surely worse by more than this.
+        #[arg(long, value_name = "3%", value_parser = parse_percent)]
+        fail_over: Option<f64>,
         /// Print a JSON object.
         #[arg(long)]
         json: bool,
@@ -156,6 +159,9 @@ pub(crate) struct Run {
     /// Only print what would be done, and how long it would take.
     #[arg(long)]
     plan: bool,
+    /// Keep what later runs can be compared with in this file (`regatta lab compare FILE DIR`).
+    #[arg(long, value_name = "FILE")]
+    save_baseline: Option<PathBuf>,
     /// Print the answer with every number and claim, or the plan, as a JSON object.
     #[arg(long)]
     json: bool,
@@ -183,7 +189,9 @@ pub(crate) fn run(lab: Lab) -> u8 {
             cli::verdicts(&directories, html.as_deref(), form(json))
         }
         Lab::Flame { run, arms, json } => cli::flame(&run, &arms, form(json)),
-        Lab::Compare { before, after, json } => cli::compare(&before, &after, form(json)),
+        Lab::Compare { before, after, fail_over, json } => {
+            cli::compare(&before, &after, fail_over, form(json))
+        }
     }
 }
 
@@ -238,9 +246,9 @@ impl Run {
             Scale::Replica => experiment::Scale::Replica,
             Scale::Full => experiment::Scale::Full,
         };
-        let Self { which, out, plan, json, .. } = self;
+        let Self { which, out, plan, save_baseline: baseline, json, .. } = self;
         let form = form(json);
-        let options = RunOptions { which, scale, out, plan, regatta, rules: RULES, form };
+        let options = RunOptions { which, scale, out, plan, regatta, rules: RULES, baseline, form };
         cli::run(&options, &stop)
     }
 }
@@ -287,6 +295,13 @@ fn failed(why: &str) -> u8 {
     FAILED
 }
 
+/// `3%` as a share.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let share = number.filter(|number| (0.0..=1_000.0).contains(number)).map(|n| n / 100.0);
+    share.ok_or_else(|| "write it as a percentage, such as 3%".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,6 +314,14 @@ mod tests {
                     panic!("{problems:#?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn shares_are_written_as_percentages() {
+        assert_eq!(["3%", "0.5 %"].map(parse_percent), [Ok(0.03), Ok(0.005)]);
+        for wrong in ["3", "%", "-1%", "NaN%", "much%"] {
+            assert!(parse_percent(wrong).unwrap_err().contains("such as 3%"), "{wrong}");
         }
     }
 

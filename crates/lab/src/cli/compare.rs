@@ -1,7 +1,7 @@
 //! Two runs side by side. They were not interleaved, so the machine's drift between them is in
 //! every difference; the work that a reply takes (instructions) hardly drifts.
 
-use crate::analysis::{self, Analysis, CellSummary};
+use crate::analysis::{self, Analysis, CellSummary, more_is_better};
 use crate::experiment::Mode;
 use crate::journal::Run;
 use crate::knee::Found;
@@ -43,6 +43,21 @@ pub(crate) struct Comparison {
     /// Arms of two saturation searches of which one found no knee, and what each found.
     kneeless: Vec<String>,
     rows: Vec<Row>,
+    /// Cells of the first that have no trial that counts in the second.
+    gone: Vec<String>,
+    /// What is worse by more than was allowed; None: nothing was said of that.
+    gate: Option<Gate>,
+}
+
+/// Whether the second run is worse by more than is allowed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Gate {
+    /// As a share.
+    allowed: f64,
+    /// What surely is: the whole interval lies beyond.
+    worse: Vec<String>,
+    /// What may be or not.
+    cannot_tell: Vec<String>,
 }
 
 /// Something that the runs do not have alike.
@@ -75,11 +90,15 @@ struct Row {
     verdict: Verdict,
 }
 
-/// Compares two runs.
+/// Compares two runs, and says what is worse by more than the share `allowed`, if there is one.
 ///
 /// # Errors
 /// If they have no cell in common, or nothing that both counted there; says what to do.
-pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
+pub(crate) fn compare(
+    before: &Run,
+    after: &Run,
+    allowed: Option<f64>,
+) -> Result<Comparison, String> {
     let (a, b) = (Analysis::of(before), Analysis::of(after));
     let usable = |analysis: &Analysis| -> BTreeSet<Cell> {
         let usable = analysis.cells.iter().filter(|one| one.trials > 0);
@@ -111,7 +130,7 @@ pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
         row.corrected = corrected;
         row.verdict = row.judge();
     }
-    Ok(Comparison {
+    let mut compared = Comparison {
         before: before.directory.display().to_string(),
         after: after.directory.display().to_string(),
         asked,
@@ -119,7 +138,11 @@ pub(crate) fn compare(before: &Run, after: &Run) -> Result<Comparison, String> {
         unpaired: [mine.len() - common, theirs.len() - common],
         kneeless,
         rows,
-    })
+        gone: mine.difference(&theirs).map(Cell::name).collect(),
+        gate: None,
+    };
+    compared.gate = allowed.map(|allowed| compared.gate(allowed));
+    Ok(compared)
 }
 
 /// Why nothing can be compared, and what to do about it.
@@ -299,6 +322,28 @@ impl Row {
         }
     }
 
+    /// Whether it is worse by more than a share: surely, surely not, or None: that cannot be told.
+    fn is_worse_by(&self, allowed: f64) -> Option<bool> {
+        let Interval { low, high } = self.interval?;
+        let (least, most, worse) = match more_is_better(&self.metric) {
+            true => (1.0 - high, 1.0 - low, Verdict::Less),
+            false => (low - 1.0, high - 1.0, Verdict::More),
+        };
+        match () {
+            () if least > allowed && self.verdict == worse => Some(true),
+            () if most <= allowed => Some(false),
+            () => None,
+        }
+    }
+
+    /// `b: processor time per reply 1.100 (1.090 to 1.110)`.
+    fn named(&self) -> String {
+        let interval = self.interval.map_or("too few trials".to_owned(), |interval| {
+            format!("{:.3} to {:.3}", interval.low, interval.high)
+        });
+        format!("{}: {} {:.3} ({interval})", self.cell.name(), words(&self.metric), self.ratio)
+    }
+
     fn words(&self) -> String {
         let ratio = match self.interval {
             None => format!("{:.3}", self.ratio),
@@ -317,6 +362,22 @@ impl Row {
 }
 
 impl Comparison {
+    /// Whether something is surely worse by more than was allowed.
+    pub(crate) fn is_worse(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| !gate.worse.is_empty())
+    }
+
+    fn gate(&self, allowed: f64) -> Gate {
+        let told = |verdict| {
+            let rows = self.rows.iter().filter(move |row| row.is_worse_by(allowed) == verdict);
+            rows.map(Row::named)
+        };
+        let gone =
+            self.gone.iter().map(|name| format!("{name}: no trial that counts in the second"));
+        let cannot_tell = told(None).chain(gone).chain(self.kneeless.iter().cloned()).collect();
+        Gate { allowed, worse: told(Some(true)).collect(), cannot_tell }
+    }
+
     /// As Markdown.
     pub(crate) fn markdown(&self) -> String {
         let mut out = String::new();
@@ -365,6 +426,24 @@ impl Comparison {
             }
             writeln!(out, "{}", row.words())?;
         }
+        self.gate.as_ref().map_or(Ok(()), |gate| gate.write(out))
+    }
+}
+
+impl Gate {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let percent = show(100.0 * self.allowed);
+        for (words, none, all) in [
+            ("Surely worse by more than", "Nothing is surely worse by more than", &self.worse),
+            ("It cannot be told whether worse by more than", "", &self.cannot_tell),
+        ] {
+            match all.len() {
+                0 if none.is_empty() => {}
+                0 => writeln!(out, "\n{none} {percent} %.")?,
+                count => writeln!(out, "\n{words} {percent} % ({count}):\n")?,
+            }
+            all.iter().try_for_each(|one| writeln!(out, "* {}", one.replace('\n', " ")))?;
+        }
         Ok(())
     }
 }
@@ -397,7 +476,7 @@ scale.full.measure.window_s = 60
     fn what_changed_is_told_with_its_interval() {
         let [before, after] =
             [2_000.0, 2_200.0].map(|instructions| work(TEXT, Scale::Quick, instructions));
-        let compared = compare(&before, &after).unwrap();
+        let compared = compare(&before, &after, None).unwrap();
         let text = compared.markdown();
         let row = "| a | 2,000 | 2,200 | 1.100 (1.100 to 1.100) | 0.0000 | more |";
         assert!(text.contains(row), "{text}");
@@ -410,6 +489,46 @@ scale.full.measure.window_s = 60
     }
 
     #[test]
+    fn worse_is_what_surely_is_by_more_than_is_allowed() {
+        let costs = |instructions| {
+            let mut run = work(TEXT, Scale::Quick, instructions);
+            for record in &mut run.records {
+                record.metrics.insert("good_per_s".to_owned(), 1_000.0);
+            }
+            run
+        };
+        let gate = |after: &Run, allowed| {
+            let compared = compare(&costs(2_000.0), after, Some(allowed)).unwrap();
+            (compared.is_worse(), compared.gate.clone().unwrap(), compared.markdown())
+        };
+        let (worse, found, text) = gate(&costs(2_200.0), 0.03);
+        assert!(worse && found.worse.len() == 2, "both arms: {found:?}");
+        assert!(
+            text.contains("Surely worse by more than 3.00 % (2):\n\n* a: user instr"),
+            "{text}"
+        );
+        let (worse, found, text) = gate(&costs(2_200.0), 0.15);
+        assert!(!worse && found.cannot_tell.is_empty(), "{found:?}");
+        assert!(text.ends_with("\nNothing is surely worse by more than 15.0 %.\n"), "{text}");
+        let better = gate(&costs(1_800.0), 0.03);
+        assert!(!better.0 && better.1.cannot_tell.is_empty(), "{better:?}");
+        // A tenth less is answered, and cells are gone or have too few trials.
+        let mut slow = costs(2_000.0);
+        for record in &mut slow.records {
+            record.metrics.entry("good_per_s".to_owned()).and_modify(|good| *good *= 0.9);
+        }
+        let noise = 0.01;
+        let (_, found, _) = gate(&slow, noise);
+        assert!(found.worse.iter().all(|one| one.contains("good answers")), "{found:?}");
+        slow.records.retain(|record| record.cell.arm != "a" || record.block < 2);
+        slow.records.iter_mut().filter(|one| one.cell.arm != "a").for_each(|one| one.valid = false);
+        let (worse, found, text) = gate(&slow, noise);
+        assert!(!worse && found.cannot_tell.len() == 3, "two numbers of a, a again: {found:?}");
+        assert!(text.contains("a (again): no trial that counts in the second"), "{text}");
+        assert!(text.contains("It cannot be told whether worse by more than 1.00 % (3)"), "{text}");
+    }
+
+    #[test]
     fn what_was_not_asked_alike_is_said_first() {
         let before = work(TEXT, Scale::Quick, 2_000.0);
         let other = TEXT.replace("workload.root", "workload.connections = 8\nworkload.root");
@@ -417,7 +536,7 @@ scale.full.measure.window_s = 60
         after.manifest.scale = Scale::Full;
         after.manifest.unit = Some(3_000.0);
         after.manifest.machine.insert("processors".to_owned(), "2".to_owned());
-        let text = compare(&before, &after).unwrap().markdown();
+        let text = compare(&before, &after, None).unwrap().markdown();
         for line in [
             "* scale: quick before, full after",
             "* what 1x is, requests per second: 1,000 before, 3,000 after",
@@ -435,7 +554,7 @@ scale.full.measure.window_s = 60
     #[test]
     fn of_searches_the_knees_are_compared() {
         let [before, mut after] = [(800.0, 9), (640.0, 10)].map(|(b, seed)| searched_at(b, seed));
-        let compared = compare(&before, &after).unwrap();
+        let compared = compare(&before, &after, None).unwrap();
         assert!(compared.rows.iter().all(|row| row.metric == KNEE), "{compared:?}");
         let told: Vec<(&str, Verdict)> =
             compared.rows.iter().map(|row| (row.cell.arm.as_str(), row.verdict)).collect();
@@ -444,7 +563,7 @@ scale.full.measure.window_s = 60
         assert!((compared.rows[2].ratio / 0.8 - 1.0).abs() < 0.05, "{compared:?}");
         assert!(compared.markdown().contains("highest rate at which"), "{}", compared.markdown());
         after.records.truncate(5);
-        let text = compare(&before, &after).unwrap().markdown();
+        let text = compare(&before, &after, None).unwrap().markdown();
         assert!(text.contains("No knee in one of them: before, b: "), "{text}");
     }
 
@@ -452,13 +571,13 @@ scale.full.measure.window_s = 60
     fn runs_without_a_common_cell_are_not_compared() {
         let before = work(TEXT, Scale::Quick, 2_000.0);
         let after = work(&TEXT.replace("targets.a", "targets.b"), Scale::Quick, 2_000.0);
-        let why = compare(&before, &after).unwrap_err();
+        let why = compare(&before, &after, None).unwrap_err();
         assert!(why.contains("no cell in common") && why.contains("has a, a (again)"), "{why}");
         assert!(why.contains("baseline: a before, b after"), "{why}");
         assert!(why.contains("each as a target with its `binary`"), "{why}");
         let mut after = work(TEXT, Scale::Quick, 2_000.0);
         after.records.iter_mut().for_each(|record| record.valid = false);
-        let why = compare(&before, &after).unwrap_err();
+        let why = compare(&before, &after, None).unwrap_err();
         assert!(why.contains("not one trial that counts"), "{why}");
     }
 
@@ -486,7 +605,7 @@ scale.full.measure.window_s = 60
         let wrong = runs
             .chunks(2)
             .filter(|pair| {
-                let found = compare(&pair[0], &pair[1]).unwrap();
+                let found = compare(&pair[0], &pair[1], None).unwrap();
                 found.rows.iter().any(|row| row.verdict != Verdict::NoDifference)
             })
             .count();

@@ -40,6 +40,8 @@ pub struct RunOptions {
     pub regatta: PathBuf,
     /// What it says of its options.
     pub rules: Rules,
+    /// Where to keep what a later run can be compared with.
+    pub baseline: Option<PathBuf>,
     /// How plan or result are printed.
     pub form: Form,
 }
@@ -146,7 +148,10 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let ended = run::perform(&mut run, &asked);
     bar.finish_and_clear();
     match ended {
-        Ok(Ended::Done) => publish(&run, options.form).map_err(failed),
+        Ok(Ended::Done) => {
+            options.baseline.as_ref().map_or(Ok(()), |path| run.save(path)).map_err(failed)?;
+            publish(&run, options.form).map_err(failed)
+        }
         Ok(Ended::Interrupted) => {
             // What there is can be read already.
             publish(&run, options.form).map_err(failed)?;
@@ -292,13 +297,14 @@ pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 
 }
 
 /// Prints what differs between two runs: first in what was asked of them, then in what they show.
-/// Without a cell that both have, it fails.
-pub fn compare(before: &Path, after: &Path, form: Form) -> u8 {
+/// Without a cell that both have, it fails, and where something is surely worse by more than the
+/// share `allowed`.
+pub fn compare(before: &Path, after: &Path, allowed: Option<f64>, form: Form) -> u8 {
     let working = Working::on("comparing the runs");
     let opened = (Run::open(before), Run::open(after));
     let compared = match &opened {
         (Ok(before), Ok(after)) => {
-            compare::compare(before, after).map_err(|why| (FAILED, vec![why]))
+            compare::compare(before, after, allowed).map_err(|why| (FAILED, vec![why]))
         }
         (before, after) => {
             let whys = [before.as_ref().err(), after.as_ref().err()].into_iter().flatten();
@@ -307,8 +313,13 @@ pub fn compare(before: &Path, after: &Path, form: Form) -> u8 {
     };
     drop(working);
     match compared {
-        Ok(compared) if form == Form::Json => print_json(&compared),
-        Ok(compared) => print(&compared.markdown()),
+        Ok(compared) => {
+            let printed = match form {
+                Form::Json => print_json(&compared),
+                Form::Text => print(&compared.markdown()),
+            };
+            if compared.is_worse() { FAILED } else { printed }
+        }
         Err((code, whys)) => {
             whys.iter().for_each(|why| say(why));
             code

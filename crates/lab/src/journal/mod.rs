@@ -11,6 +11,7 @@ use crate::experiment::{Experiment, extends, parse};
 use crate::journal::manifest::{FORMAT, Manifest};
 use crate::record::{APART, Record};
 use regatta_load::engine::Outcome;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,14 @@ pub struct Run {
     pub manifest: Manifest,
     /// Its trials so far, in the order in which they ended.
     pub records: Vec<Record>,
+}
+
+/// A run as one file.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    /// With its experiment.
+    manifest: Manifest,
+    records: Vec<Record>,
 }
 
 const EXPERIMENT: &str = "experiment.toml";
@@ -103,6 +112,9 @@ impl Run {
     /// # Errors
     /// What cannot be read.
     pub fn open(directory: &Path) -> Result<Self, String> {
+        if directory.is_file() {
+            return Self::saved(directory);
+        }
         let read = |name: &str| {
             let path = directory.join(name);
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
@@ -126,6 +138,40 @@ impl Run {
         let text = if results.exists() { read(RESULTS)? } else { String::new() };
         let records = records(&results.display().to_string(), &text)?;
         Ok(Self { directory: directory.to_owned(), experiment, manifest, records })
+    }
+
+    /// Writes what another run can be compared with into one file, which opens like a directory:
+    /// all but the course of each trial.
+    ///
+    /// # Errors
+    /// What cannot be written.
+    pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
+        let experiment = Some(self.experiment.clone());
+        let mut saved = Saved {
+            manifest: Manifest { experiment, ..self.manifest.clone() },
+            records: self.records.clone(),
+        };
+        for record in &mut saved.records {
+            record.series.clear();
+            record.spectrum.clear();
+        }
+        let text = serde_json::to_string(&saved).map_err(|error| error.to_string())?;
+        write_whole(path, &text)
+    }
+
+    /// Reads what [`Run::save`] wrote.
+    fn saved(path: &Path) -> Result<Self, String> {
+        let named =
+            |why: String| format!("{}: not a run saved as a baseline: {why}", path.display());
+        let text = fs::read(path).map_err(|error| named(error.to_string()))?;
+        let Saved { manifest, records } =
+            serde_json::from_slice(&text).map_err(|error| named(error.to_string()))?;
+        if manifest.format != FORMAT {
+            return Err(named(format!("format {} is not known here", manifest.format)));
+        }
+        let experiment =
+            manifest.experiment.clone().ok_or_else(|| named("no experiment".into()))?;
+        Ok(Self { directory: path.to_owned(), experiment, manifest, records })
     }
 
     pub(crate) fn save_manifest(&self) -> Result<(), String> {

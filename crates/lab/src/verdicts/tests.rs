@@ -141,6 +141,14 @@ fn runs_are_found_below_directories_and_copies_are_left_out() {
     }
     std::fs::create_dir_all(folder.join("torn")).unwrap();
     std::fs::write(folder.join("torn/manifest.json"), "{").unwrap();
+    let (a, file) = (Run::open(&folder.join("a")).unwrap(), folder.join("baseline.json"));
+    a.save(&file).unwrap();
+    let saved = Run::open(&file).unwrap();
+    assert_eq!((saved.asked(), &saved.manifest.machine), (a.asked(), &a.manifest.machine));
+    let numbers = |run: &Run| run.records.iter().map(|r| r.metrics.clone()).collect::<Vec<_>>();
+    assert_eq!(numbers(&saved), numbers(&a));
+    std::fs::write(&file, "{}").unwrap();
+    assert!(Run::open(&file).unwrap_err().contains("a run saved as a baseline"));
     let (runs, unread) = Run::all_below(&[folder.clone(), folder.join("a")]);
     std::fs::remove_dir_all(&folder).unwrap();
     let names: Vec<_> = runs.iter().map(|run| run.directory.file_name().unwrap()).collect();
