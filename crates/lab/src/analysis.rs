@@ -27,6 +27,9 @@ pub struct Analysis {
     pub cells: Vec<CellSummary>,
     /// How each arm compares with the baseline at the same setting.
     pub effects: Vec<EffectRow>,
+    /// The same of the other numbers that were asked for, each by its name.
+    #[serde(default)]
+    pub also: Vec<(String, Vec<EffectRow>)>,
     /// What each arm's saturation search found; empty without one.
     pub knees: Vec<saturation::Row>,
     /// Each arm's knee over the baseline's.
@@ -88,6 +91,11 @@ pub struct EffectRow {
 /// Who uses less of the processors that they have waits for somebody.
 const BUSY_MIN: f64 = 0.9;
 
+/// More comparisons than this are counted instead of named.
+const TOLD_MAX: usize = 8;
+/// Who answers less of the requests than this does not keep up.
+const KEEPS_UP: f64 = 0.98;
+
 /// Names of metrics of which less is better end in one of these.
 const LESS: [&str; 16] = [
     "_ms",
@@ -119,10 +127,16 @@ impl Analysis {
         let metric = run.experiment.measure.metric.clone();
         let cells: Vec<CellSummary> =
             cells(&run.experiment).into_iter().map(|cell| summary(run, cell)).collect();
-        let floor = floor(run, &cells, &metric);
         let searched = run.experiment.measure.mode == Mode::Knee;
         // The rates of a search are each arm's own, so there are no pairs.
-        let effects = if searched { Vec::new() } else { effects(run, &cells, &metric, floor) };
+        let asked: Vec<&str> = std::iter::once(&metric)
+            .chain(&run.experiment.measure.also)
+            .filter(|_| !searched)
+            .map(String::as_str)
+            .collect();
+        let mut also = effects(run, &cells, &asked).into_iter();
+        let effects = also.next().map_or(Vec::new(), |(_, rows)| rows);
+        let floor = floor(run, &cells, &metric);
         let most = effects.iter().map(|row| row.effect.blocks).max().unwrap_or_default();
         let valid = run.valid().count();
         let mut analysis = Self {
@@ -137,6 +151,7 @@ impl Analysis {
             beside: Vec::new(),
             cells,
             effects,
+            also: also.collect(),
             floor: floor.over(most),
             trials: (valid, run.records.len() - valid),
             answer: String::new(),
@@ -148,6 +163,9 @@ impl Analysis {
             analysis.blocks.0 = analysis.blocks.1;
             analysis.answer = race.answer();
         }
+        for more in [analysis.offered(run), analysis.behind()].into_iter().flatten() {
+            analysis.answer = format!("{} {more}", analysis.answer);
+        }
         if let Some(idle) = analysis.idle(run) {
             analysis.answer = format!("{} {idle}", analysis.answer);
         }
@@ -158,6 +176,31 @@ impl Analysis {
     pub fn cell(&self, arm: &str, levels: &BTreeMap<String, String>) -> Option<&CellSummary> {
         let same = |one: &&CellSummary| one.cell.arm == arm && one.cell.levels == *levels;
         self.cells.iter().find(same).filter(|one| one.trials > 0)
+    }
+
+    /// The rate at which all were compared, where there is one of an open loop.
+    fn offered(&self, run: &Run) -> Option<String> {
+        let workload = &run.experiment.workload;
+        let factor = run.experiment.factors.iter().any(|one| one.path == "workload.rate");
+        let (rate, multiple) = crate::experiment::rate(&workload.rate)?;
+        let rate = if multiple { rate * run.manifest.unit? } else { rate };
+        (workload.model == Loop::Open && !factor && self.knees.is_empty())
+            .then(|| format!("All were asked for {} requests a second.", crate::units::show(rate)))
+    }
+
+    /// Arms that did not answer what they were asked for where others did: their numbers are of
+    /// another load.
+    fn behind(&self) -> Option<String> {
+        if self.also.is_empty() {
+            return None;
+        }
+        let behind = self.cells.iter().filter_map(|one| {
+            let share = one.metrics.get("good_share")?.median;
+            let percent = 100.0 * share;
+            (share < KEEPS_UP).then(|| format!("{} answered {percent:.0} %", one.cell.arm))
+        });
+        let behind: Vec<String> = behind.collect();
+        (!behind.is_empty()).then(|| format!("Not all kept up: {}.", behind.join(", ")))
     }
 
     /// Where a client of a closed loop is busy and the server is not, throughput is the client's. A
@@ -206,47 +249,60 @@ impl Analysis {
             let told = told.join("; ");
             return format!("The highest rate at which the level holds: {told}.{beside}");
         }
-        let others: Vec<&EffectRow> =
-            self.effects.iter().filter(|row| !row.cell.arm.ends_with(AGAIN)).collect();
-        let told = |verdict| others.iter().filter(|row| row.verdict == verdict).count();
-        let (more, less) = (told(Verdict::More), told(Verdict::Less));
-        let none = told(Verdict::NoDifference);
-        let settings = others.len();
-        if settings == 0 {
-            return format!("{baseline} was measured alone.");
-        }
-        if others.iter().all(|row| row.verdict == Verdict::CannotTell) {
-            return "Too few blocks to tell anything: give it at least four.".to_owned();
-        }
-        let name = crate::units::words(&self.metric);
-        let mut told = Vec::new();
-        for row in others.iter().filter(|_| settings <= 8) {
-            told.push(sentence(row));
-        }
-        if told.is_empty() {
-            told.push(format!(
-                "of {settings} comparisons with {baseline}, {more} show more, {less} less, and \
-                 {none} no difference"
-            ));
-        }
-        format!("{} (ratios to {baseline}; 95 % intervals): {}.", capital(&name), told.join("; "))
+        let all = std::iter::once((&self.metric, &self.effects));
+        let all = all.chain(self.also.iter().map(|(metric, rows)| (metric, rows)));
+        let told: Vec<String> =
+            all.map(|(metric, rows)| compared(metric, rows, baseline)).collect();
+        told.join(" ")
     }
 }
 
-/// `sped: 3.1 % more (1.0 to 5.2 %)`.
-fn sentence(row: &EffectRow) -> String {
+/// How arms compare with the baseline by one number, in a sentence.
+fn compared(metric: &str, rows: &[EffectRow], baseline: &str) -> String {
+    let others: Vec<&EffectRow> =
+        rows.iter().filter(|row| !row.cell.arm.ends_with(AGAIN)).collect();
+    let count = |verdict| others.iter().filter(|row| row.verdict == verdict).count();
+    let settings = others.len();
+    if settings == 0 {
+        return format!("{baseline} was measured alone.");
+    }
+    if count(Verdict::CannotTell) == settings {
+        return "Too few blocks to tell anything: give it at least four.".to_owned();
+    }
+    let told = if settings <= TOLD_MAX {
+        others.iter().map(|row| sentence(row, baseline)).collect::<Vec<String>>().join("; ")
+    } else {
+        let (more, less) = (count(Verdict::More), count(Verdict::Less));
+        let none = count(Verdict::NoDifference);
+        format!(
+            "of {settings} comparisons with {baseline}, {more} show more, {less} less, and {none} \
+             no difference"
+        )
+    };
+    format!("{}: {told}.", capital(&crate::units::words(metric)))
+}
+
+/// `sped 3.1 % more than symped (1.0 to 5.2 %)`, with the interval in which the truth is 19 times
+/// in 20.
+fn sentence(row: &EffectRow, baseline: &str) -> String {
     let levels = crate::record::levels(&row.cell);
     let at = if levels.is_empty() { String::new() } else { format!(" at {levels}") };
     let arm = &row.cell.arm;
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
-    let range = row.effect.interval.map_or(String::new(), |interval| {
-        format!(" ({:+.1} to {:+.1} %)", percent(interval.low), percent(interval.high))
-    });
+    let range = |sign: f64| {
+        row.effect.interval.map_or(String::new(), |interval| {
+            let mut ends = [interval.low, interval.high].map(|end| sign * percent(end));
+            ends.sort_by(f64::total_cmp);
+            format!(" ({:.1} to {:.1} %)", ends[0], ends[1])
+        })
+    };
+    let ratio = percent(row.effect.ratio);
     match row.verdict {
-        Verdict::More | Verdict::Less => {
-            format!("{arm}{at} {:+.1} %{range}", percent(row.effect.ratio))
+        Verdict::More => format!("{arm}{at} {ratio:.1} % more than {baseline}{}", range(1.0)),
+        Verdict::Less => format!("{arm}{at} {:.1} % less than {baseline}{}", -ratio, range(-1.0)),
+        Verdict::NoDifference => {
+            format!("{arm}{at} and {baseline} cannot be told apart{}", range(1.0))
         }
-        Verdict::NoDifference => format!("{arm}{at}: no difference seen{range}"),
         Verdict::CannotTell => format!("{arm}{at}: too few blocks"),
     }
 }
@@ -362,7 +418,24 @@ pub(crate) fn floor(run: &Run, cells: &[CellSummary], metric: &str) -> Floor {
     Floor::of(&settings)
 }
 
-fn effects(run: &Run, cells: &[CellSummary], metric: &str, floor: Floor) -> Vec<EffectRow> {
+/// How each arm compares with the baseline by each of some numbers, corrected for all looks.
+fn effects(run: &Run, cells: &[CellSummary], metrics: &[&str]) -> Vec<(String, Vec<EffectRow>)> {
+    let rows = |metric: &&str| ((*metric).to_owned(), uncorrected(run, cells, metric));
+    let mut all: Vec<(String, Vec<EffectRow>)> = metrics.iter().map(rows).collect();
+    // Every arm at every setting, by every number, is a look at the same experiment.
+    let looks = all.iter().flat_map(|(_, rows)| rows.iter().map(|row| row.effect.p));
+    let corrected = holm(&looks.collect::<Vec<f64>>());
+    let rows = all.iter_mut().flat_map(|(_, rows)| rows);
+    for (row, corrected) in rows.zip(corrected) {
+        let is_same = row.cell.arm.ends_with(AGAIN);
+        row.corrected = corrected;
+        row.verdict = judge(&row.effect, corrected, if is_same { 0.0 } else { row.floor });
+    }
+    all
+}
+
+fn uncorrected(run: &Run, cells: &[CellSummary], metric: &str) -> Vec<EffectRow> {
+    let floor = floor(run, cells, metric);
     let experiment = &run.experiment;
     let baselines: Vec<&Cell> =
         cells.iter().map(|one| &one.cell).filter(|cell| cell.arm == experiment.baseline).collect();
@@ -394,13 +467,6 @@ fn effects(run: &Run, cells: &[CellSummary], metric: &str, floor: Floor) -> Vec<
                 floor: floor.at(same, effect.blocks),
             });
         }
-    }
-    // Every arm at every setting is a look at the same experiment.
-    let corrected = holm(&rows.iter().map(|row| row.effect.p).collect::<Vec<f64>>());
-    for (row, corrected) in rows.iter_mut().zip(corrected) {
-        let is_same = row.cell.arm.ends_with(AGAIN);
-        row.corrected = corrected;
-        row.verdict = judge(&row.effect, corrected, if is_same { 0.0 } else { row.floor });
     }
     rows
 }

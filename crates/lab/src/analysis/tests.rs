@@ -95,9 +95,36 @@ fn drift_hides_nothing_and_adds_nothing() {
     assert_eq!(slower.verdict, Verdict::Less);
     assert!((slower.effect.ratio - 0.95).abs() < 0.015, "{slower:?}");
     assert!(analysis.floor < 0.03, "{}", analysis.floor);
-    assert!(analysis.answer.contains("b -"), "{}", analysis.answer);
-    assert!(analysis.answer.contains("same: no difference seen"), "{}", analysis.answer);
+    assert!(analysis.answer.contains(" % less than a ("), "{}", analysis.answer);
+    assert!(analysis.answer.contains("same and a cannot be told apart (-"), "{}", analysis.answer);
     assert_eq!((analysis.blocks, analysis.trials), ((12, 12), (48, 0)));
+}
+
+/// At a rate that all were asked for: the other numbers are told, and who did not keep up.
+#[test]
+fn an_open_loop_tells_its_rate_and_the_other_numbers() {
+    let text = TEXT.replace("measure.blocks = 12", "measure = { blocks = 8, also = [\"p99_ms\"] }");
+    let text = format!("{text}\n[calibrate]\ntarget = \"a\"\n").replace(
+        "workload.root",
+        "workload.loop = \"open\"\nworkload.rate = \"0.4x\"\nworkload.root",
+    );
+    let answer = |share: f64| {
+        let run = made_up(&text, &|cell| {
+            let slow = if cell.target == "b" { 1.5 } else { 1.0 };
+            let good_share = if cell.target == "b" { share } else { 1.0 };
+            [("good_per_s", 1_000.0), ("p99_ms", 2.0 * slow), ("good_share", good_share)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into()
+        });
+        Analysis::of(&run).answer
+    };
+    let all = answer(1.0);
+    let p99 =
+        "99th percentile of the time: b 50.0 % more than a (50.0 to 50.0 %); same and a cannot";
+    assert!(all.starts_with("Good answers per second: ") && all.contains(p99), "{all}");
+    assert!(all.ends_with("All were asked for 400 requests a second."), "{all}");
+    let behind = answer(0.9);
+    assert!(behind.ends_with("Not all kept up: b answered 90 %."), "{behind}");
 }
 
 #[test]

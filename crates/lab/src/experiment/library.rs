@@ -148,7 +148,8 @@ mod tests {
             let experiment = parse(name, text, Scale::Quick).unwrap();
             let trials = plan::order(&experiment, plan::cells(&experiment).len()).len();
             let minutes = plan::predicted_s(&experiment, trials) / 60.0;
-            assert!(minutes < 14.0, "{name}: {minutes}");
+            let most = if *name == "quick" { 1.5 } else { 14.0 };
+            assert!(minutes < most, "{name}: {minutes}");
         }
     }
 

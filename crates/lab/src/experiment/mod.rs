@@ -395,6 +395,9 @@ pub struct Measure {
     pub seed: u64,
     /// The number that decides, by its name in the results.
     pub metric: String,
+    /// Other numbers that the answer tells of.
+    #[serde(default)]
+    pub also: Vec<String>,
     /// Whether the baseline runs twice (the A/A arm).
     pub again: bool,
     /// Whether the processor's and the kernel's counters are read of each of the server's tasks.

@@ -448,6 +448,12 @@ fn measure(fields: Fields<'_, '_, '_>, workload: &Workload) -> Measure {
     if let (Some(fault), Some(value)) = (metrics::fault(&metric), fields.value("metric")) {
         fields.wrong(value, "metric", &fault);
     }
+    let also = fields.texts("also");
+    if let (Some(fault), Some(value)) =
+        (also.iter().find_map(|name| metrics::fault(name)), fields.value("also"))
+    {
+        fields.wrong(value, "also", &fault);
+    }
     let measure = Measure {
         mode: Mode::read(&fields),
         warm: Warm::read(&fields),
@@ -458,6 +464,7 @@ fn measure(fields: Fields<'_, '_, '_>, workload: &Workload) -> Measure {
         blocks: fields.count("blocks", 1..=1_000).unwrap_or(6),
         seed: u64::from(fields.count("seed", 0..=u32::MAX).unwrap_or(1)),
         metric,
+        also,
         again: fields.flag("again").unwrap_or(true),
         counters: fields.flag("counters").unwrap_or(true),
         stalls: fields.flag("stalls").unwrap_or(false),

@@ -52,6 +52,7 @@ pub(crate) fn words(metric: &str) -> String {
         "knee_per_s" => "highest rate at which the level holds, per second".to_owned(),
         "cpu_us_per_reply" => "processor time per reply".to_owned(),
         "mean_ms" => "mean time".to_owned(),
+        "p99_ms" => "99th percentile of the time".to_owned(),
         other => other.replace('_', " "),
     }
 }
