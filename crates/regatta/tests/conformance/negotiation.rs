@@ -133,7 +133,7 @@ pub(crate) fn siblings_that_are_no_files(variant: &Variant) {
 /// A sibling that is larger than the file itself saves nobody anything.
 pub(crate) fn a_sibling_that_is_larger(variant: &Variant) {
     let site = Site::with(&[("a.txt", "0123456789"), ("a.txt.gz", "0123456789a")]);
-    let server = serve_root(variant, &site.root(), &[]);
+    let server = serve_root(variant, &site.root(), &["cache.revalidate_ms=50"]);
     let mut client = server.connect();
     let accept = [("Accept-Encoding", "gzip, br")];
     let answer = client.ask("GET", "/a.txt", &accept).expect(200);
