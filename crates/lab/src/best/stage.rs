@@ -7,7 +7,7 @@ use crate::journal::Run;
 use crate::race::space::{Candidate, DEFAULT};
 use crate::race::{
     DECISION, Decision, Field, Finalist, Met, Phase, RUNGS_FILE, Rung, SETTLED, Settled, Turn,
-    Verified,
+    Verified, keeps,
 };
 use crate::record::{Cell, Record};
 use crate::run::{self, Options, Progress};
@@ -184,14 +184,17 @@ impl<'a> Stage<'a> {
         }
         let names = finalists.iter().map(|one| one.candidate.name());
         let told = |arm: String| {
-            let counts = |record: &&Record| record.valid && record.cell.target == arm;
-            let levels = self.run.records.iter().filter(counts);
-            let levels: Vec<f64> =
-                levels.filter_map(|record| record.metrics.get("level_met").copied()).collect();
-            let met = levels.iter().filter(|met| **met > 0.0).count();
-            Met { arm, met, trials: levels.len() }
+            let met = self.met(&arm, 0);
+            Met { met: met.iter().filter(|met| **met).count(), trials: met.len(), arm }
         };
         [DEFAULT.to_owned()].into_iter().chain(names).map(told).collect()
+    }
+
+    /// Whether an arm met the service level in each of its trials that count, from a block on.
+    fn met(&self, arm: &str, from: u32) -> Vec<bool> {
+        let counts = |one: &&Record| one.valid && one.cell.target == arm && one.block >= from;
+        let levels = self.run.records.iter().filter(counts);
+        levels.filter_map(|one| Some(*one.metrics.get("level_met")? > 0.0)).collect()
     }
 
     /// Compares every byte that the advice (or the default) answers with the site's.
@@ -260,6 +263,10 @@ impl Field for Stage<'_> {
             self.spent_s += self.settled.around_s + self.settled.window_s * turn.windows;
         }
         Ok(scores)
+    }
+
+    fn keeps_level(&self, arm: &str, from: u32) -> bool {
+        self.settled.slo.is_none() || keeps(&self.met(arm, from))
     }
 
     fn ended(&mut self, rung: &Rung) -> Result<(), String> {

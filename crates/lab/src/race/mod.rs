@@ -27,6 +27,9 @@ pub trait Field {
     /// That it was interrupted, or cannot go on.
     fn block(&mut self, turn: &Turn<'_>) -> Result<Vec<Option<f64>>, String>;
 
+    /// Whether an arm keeps the service level in the blocks from this one on: the advice has to.
+    fn keeps_level(&self, arm: &str, from: u32) -> bool;
+
     /// A rung has ended.
     ///
     /// # Errors
@@ -98,8 +101,20 @@ pub struct Finalist {
     pub corrected: f64,
     /// What may be said of it beside the default.
     pub verdict: Verdict,
-    /// Whether it cannot be told from the best finalist.
+    /// Whether it keeps the service level and cannot be told from the best finalist that does.
     pub plateau: bool,
+    /// Whether it breaks the service level in the final: then it is no advice, however fast.
+    #[serde(default)]
+    pub breaks_level: bool,
+}
+
+/// Who keeps the service level does so in this share of the trials, and more.
+const KEEPS: f64 = 0.9;
+
+/// Whether trials show that a service level is kept: of four or more nine in ten met it.
+pub(crate) fn keeps(met: &[bool]) -> bool {
+    let kept = met.iter().filter(|met| **met).count();
+    met.len() >= stats::BLOCKS_MIN && count(kept) >= KEEPS * count(met.len())
 }
 
 /// The result.
@@ -387,7 +402,9 @@ impl Race<'_> {
         let same = stats::compare(&again);
         let floor = Floor::of(&[again]).at(same.as_ref(), blocks);
         let p: Vec<f64> = effects.iter().map(|(_, effect)| effect.p).collect();
-        let best = effects.first().map(|(best, _)| best.name()).unwrap_or_default();
+        let keeps = |arm: &Candidate| self.field.keeps_level(&arm.name(), from);
+        let best = effects.iter().find(|(arm, _)| keeps(arm));
+        let best = best.map(|(best, _)| best.name()).unwrap_or_default();
         let finalists: Vec<Finalist> = effects
             .into_iter()
             .zip(holm(&p))
@@ -395,7 +412,9 @@ impl Race<'_> {
                 let behind = self.paired(&candidate.name(), &best, from);
                 let told = behind.is_some_and(|(ratio, p, _)| ratio < 1.0 && p < 0.05);
                 let verdict = judge(&effect, corrected, floor);
-                Finalist { candidate, effect, corrected, verdict, plateau: !told }
+                let breaks_level = !keeps(&candidate);
+                let plateau = !told && !breaks_level;
+                Finalist { candidate, effect, corrected, verdict, plateau, breaks_level }
             })
             .collect();
         let standing = |one: &Finalist| Standing {
@@ -431,6 +450,7 @@ mod tests {
         spent_s: f64,
         rungs: Vec<Rung>,
         stop_after: usize,
+        breaks: fn(&str) -> bool,
     }
 
     impl Machine {
@@ -444,6 +464,7 @@ mod tests {
                 spent_s: 0.0,
                 rungs,
                 stop_after: usize::MAX,
+                breaks: |_| false,
             }
         }
     }
@@ -464,6 +485,10 @@ mod tests {
                 scores.push(counts.then(|| (self.truth)(arm) * (self.level + noise).exp()));
             }
             Ok(scores)
+        }
+
+        fn keeps_level(&self, arm: &str, _: u32) -> bool {
+            !(self.breaks)(arm)
         }
 
         fn ended(&mut self, rung: &Rung) -> Result<(), String> {
@@ -533,6 +558,26 @@ mod tests {
             assert!(result.finalists.len() <= KEPT && result.blocks >= 4, "{result:?}");
         }
         assert!(FALSE_ONCE_IN * crate::units::whole(wins.len()) <= RACES, "{wins:?}");
+    }
+
+    #[test]
+    fn what_breaks_the_level_is_no_advice() {
+        let space = space();
+        for seed in 0..5 {
+            let breaks: [fn(&str) -> bool; 2] = [|arm| arm == best().name(), |_| true];
+            for breaks in breaks {
+                let mut machine = Machine { breaks, ..Machine::new(seed, planted) };
+                let result = race(&space, BUDGET, seed, &mut machine).unwrap();
+                let advice = result.advice.map(|advice| advice.name());
+                assert!(advice.is_none_or(|advice| !breaks(&advice)), "seed {seed}");
+                for one in &result.finalists {
+                    assert_eq!(one.breaks_level, breaks(&one.candidate.name()));
+                }
+            }
+        }
+        assert!(!keeps(&[true; 3]) && keeps(&[true; 4]) && !keeps(&[]));
+        let one_of_ten = [true, true, true, true, true, false, true, true, true, true];
+        assert!(keeps(&one_of_ten) && !keeps(&one_of_ten[1..]));
     }
 
     #[test]

@@ -130,6 +130,9 @@ pub(crate) fn sentences(settled: &Settled, decision: &Decision) -> Vec<String> {
                  {}, and four are the fewest).",
                 decision.blocks
             )),
+        None if decision.finalists.iter().any(|one| one.breaks_level) => {
+            lines.push("Keep the default: nothing beats it that also keeps the level.".to_owned());
+        }
         None => lines.push(format!(
             "Keep the default: nothing beats it by more than the noise (floor ±{:.1} %).",
             100.0 * decision.floor
@@ -142,7 +145,9 @@ pub(crate) fn sentences(settled: &Settled, decision: &Decision) -> Vec<String> {
             (0, None) => "Next",
             _ => "Then",
         };
-        let plateau = if other.plateau && decision.advice.is_some() {
+        let plateau = if other.breaks_level {
+            "; it breaks the level, and is no advice"
+        } else if other.plateau && decision.advice.is_some() {
             "; within the noise of the best"
         } else {
             ""
@@ -153,14 +158,9 @@ pub(crate) fn sentences(settled: &Settled, decision: &Decision) -> Vec<String> {
             range(other)
         ));
     }
-    if decision.finalists.iter().filter(|one| one.plateau).count() > 1 && decision.advice.is_some()
-    {
-        let same: Vec<String> = decision
-            .finalists
-            .iter()
-            .filter(|one| one.plateau)
-            .map(|one| one.candidate.name())
-            .collect();
+    let same = decision.finalists.iter().filter(|one| one.plateau);
+    let same: Vec<String> = same.map(|one| one.candidate.name()).collect();
+    if same.len() > 1 && decision.advice.is_some() {
         lines.push(format!("Any of these is within the noise: {}.", same.join("; ")));
     }
     lines.extend(settled.slo.as_ref().map(|slo| levels(slo, decision)));
