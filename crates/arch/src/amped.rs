@@ -5,10 +5,10 @@ use crate::{
     drive::perform::{self, Below},
     event::{self, EventOptions},
     kit::{
-        disk::{Disk, News, Opening, Report, front},
+        disk::{Completion, Disk, DiskResult, front},
         helper_processes::Processes,
         helper_threads::Threads,
-        helpers::{Crew, Errand, Helpers, Job, Limits, Purpose},
+        helpers::{HelperLimits, HelperPool, Helpers, Job, Purpose, Task},
     },
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
     presets::ONE_SLOT,
@@ -16,7 +16,7 @@ use crate::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    Read, StaticFile,
+    OpenResult, Read, StaticFile,
     residency::{Resident, by_cachestat, by_mincore, by_nowait},
 };
 use std::os::fd::BorrowedFd;
@@ -126,12 +126,12 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
         match own.helper_kind {
             HelperKind::Processes => {
                 let pass = own.pass_descriptors;
-                let crew = Processes::new(root, env.rules, pass, tally).map_err(fault)?;
-                Ok(Box::new(HelperDisk::new(&own, stall_ns, below, crew, tally)))
+                let pool = Processes::new(root, env.rules, pass, tally).map_err(fault)?;
+                Ok(Box::new(HelperDisk::new(&own, stall_ns, below, pool, tally)))
             }
             HelperKind::Threads => {
-                let crew = Threads::new(root, env.rules).map_err(fault)?;
-                Ok(Box::new(HelperDisk::new(&own, stall_ns, below, crew, tally)))
+                let pool = Threads::new(root, env.rules).map_err(fault)?;
+                Ok(Box::new(HelperDisk::new(&own, stall_ns, below, pool, tally)))
             }
         }
     })
@@ -151,23 +151,23 @@ struct HelperDisk<'a, C> {
     test: Test,
     chunk_bytes: u64,
     stall_ns: u64,
-    /// The last range that was let go had been found to be in memory.
+    /// The range that is being sent was found to be in memory.
     vouched: bool,
     tally: Tally<'a>,
 }
 
-impl<'a, C: Crew> HelperDisk<'a, C> {
+impl<'a, C: HelperPool> HelperDisk<'a, C> {
     fn new(
         options: &AmpedOptions,
         stall_ns: u64,
         below: Below<'a>,
-        crew: C,
+        pool: C,
         tally: Tally<'a>,
     ) -> Self {
         let &AmpedOptions { helpers_max, helpers_idle_max, chunk_bytes, .. } = options;
-        let limits = Limits { helpers_max, helpers_idle_max };
+        let limits = HelperLimits { helpers_max, helpers_idle_max };
         Self {
-            helpers: Helpers::new(crew, limits, tally),
+            helpers: Helpers::new(pool, limits, tally),
             below,
             test: match options.residency {
                 Residency::Preadv2 => Test::By(by_nowait),
@@ -201,12 +201,12 @@ impl<'a, C: Crew> HelperDisk<'a, C> {
     }
 }
 
-impl<C: Crew> Disk for HelperDisk<'_, C> {
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening> {
-        let job = Job::new(key, Purpose::Open(ticket), Errand::Open(req));
-        match self.helpers.ask_or_run(job, self.below)? {
-            News::Opened(_, found) => Some(found),
-            News::Read(..) | News::Warm(_) => None,
+impl<C: HelperPool> Disk for HelperDisk<'_, C> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
+        let job = Job::new(key, Purpose::Open(ticket), Task::Open(req));
+        match self.helpers.submit_or_run(job, self.below)? {
+            DiskResult::Opened(_, found) => Some(found),
+            DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
         }
     }
 
@@ -214,22 +214,22 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
         if self.is_resident(&req.file, req.at, req.len) {
             return Some(perform::read(req));
         }
-        let job = Job::new(key, Purpose::Read(ticket), Errand::Touch(req));
-        match self.helpers.ask_or_run(job, self.below)? {
-            News::Read(_, read) => Some(read),
-            News::Opened(..) | News::Warm(_) => None,
+        let job = Job::new(key, Purpose::Read(ticket), Task::Touch(req));
+        match self.helpers.submit_or_run(job, self.below)? {
+            DiskResult::Read(_, read) => Some(read),
+            DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
         }
     }
 
-    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
+    fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
         let Some((file, at, len)) = front(outbox, self.chunk_bytes) else { return Some(u64::MAX) };
         self.vouched = self.is_resident(file, at, len);
         if self.vouched {
             return Some(len);
         }
         let req = ReadReq::new(file.clone(), at, len);
-        let job = Job::new(key, Purpose::Warm, Errand::Touch(req));
-        self.helpers.ask_or_run(job, self.below).map(|_| len)
+        let job = Job::new(key, Purpose::Prefetch, Task::Touch(req));
+        self.helpers.submit_or_run(job, self.below).map(|_| len)
     }
 
     fn sent(&mut self, ns: u64) {
@@ -250,8 +250,8 @@ impl<C: Crew> Disk for HelperDisk<'_, C> {
         Some(self.helpers.source())
     }
 
-    fn news(&mut self) -> Option<Report> {
-        self.helpers.report(self.below)
+    fn next_completion(&mut self) -> Option<Completion> {
+        self.helpers.next_completion(self.below)
     }
 }
 
@@ -262,21 +262,21 @@ mod tests {
         dice::SEEDS,
         disk::schedule::{CHUNK, Folder, Sums, run},
         event_loop::schedule::{Cast, Setting, check, check_frames, check_sealed, run_all},
-        helpers::schedule::Moved,
+        helpers::schedule::RandomHelpers,
     };
     use regatta_op::DISK_OPS_MAX;
     use regatta_sys::{OpenRules, Root};
 
-    /// A disk of this crew that tests as `test` says.
-    fn disk<'a, C: Crew>(
+    /// A disk with these helpers and this residency test.
+    fn disk<'a, C: HelperPool>(
         root: &'a Root,
-        crew: C,
+        pool: C,
         test: Test,
         tally: Tally<'a>,
     ) -> HelperDisk<'a, C> {
-        let limits = Limits { helpers_max: 3, helpers_idle_max: 1 };
+        let limits = HelperLimits { helpers_max: 3, helpers_idle_max: 1 };
         HelperDisk {
-            helpers: Helpers::new(crew, limits, tally),
+            helpers: Helpers::new(pool, limits, tally),
             below: Below { root, rules: OpenRules::default() },
             test,
             chunk_bytes: CHUNK,
@@ -299,13 +299,13 @@ mod tests {
                 _ => Test::Always(Resident::No),
             };
             if seed % 8 < 2 {
-                let crew = Threads::new(&folder.root, rules).unwrap();
-                let mut disk = disk(&folder.root, crew, test, tally);
+                let pool = Threads::new(&folder.root, rules).unwrap();
+                let mut disk = disk(&folder.root, pool, test, tally);
                 run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
                 continue;
             }
-            let crew = Moved::new(seed, Some((&folder.root, rules)));
-            let mut disk = disk(&folder.root, crew, test, tally);
+            let pool = RandomHelpers::new(seed, Some((&folder.root, rules)));
+            let mut disk = disk(&folder.root, pool, test, tally);
             run(&mut disk, seed, &folder, &mut sums, |disk, dice, over| {
                 disk.helpers.stir(dice, over);
             });
@@ -313,34 +313,33 @@ mod tests {
         assert!(sums.at_once > 100 && sums.later > 1000 && sums.left > 300, "{sums:?}");
         assert!(sums.given_up > 300 && sums.wishes_max == DISK_OPS_MAX, "{sums:?}");
     }
-
-    /// Helpers that answer in any order, start or do not, and die.
+    /// Helpers reply in any order, fail to start, and die.
     #[test]
     fn a_loop_with_helpers_forgets_nobody() {
         fn make<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
             let &Setting { seed, root, tally, .. } = setting;
-            let crew = Moved::new(seed, Some((root, OpenRules::default()))).talkative();
+            let pool = RandomHelpers::new(seed, Some((root, OpenRules::default()))).unpaced();
             let test = match seed % 4 {
                 0 => Test::By(by_nowait),
                 _ => Test::Always(Resident::No),
             };
-            Box::new(disk(root, crew, test, tally))
+            Box::new(disk(root, pool, test, tally))
         }
         let test = "a_loop_with_helpers_forgets_nobody";
         check(&run_all(Cast::one(test), &make), 5);
         check_frames(&run_all(Cast::frames(test), &make), 5);
         check_sealed(&run_all(Cast { sealed: true, ..Cast::one(test) }, &make), 3);
     }
-
-    /// Helpers that never come back: every connection ends, and its place is free.
+    /// Helpers that never reply: every connection ends, and its slot is freed.
     #[test]
-    fn a_disk_that_never_answers_keeps_nobodys_place() {
+    fn a_disk_that_never_answers_keeps_no_slot() {
         fn make<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
             let &Setting { seed, root, tally, .. } = setting;
-            let crew = Moved::new(seed, Some((root, OpenRules::default()))).talkative().hanging();
-            Box::new(disk(root, crew, Test::Always(Resident::No), tally))
+            let pool =
+                RandomHelpers::new(seed, Some((root, OpenRules::default()))).unpaced().hanging();
+            Box::new(disk(root, pool, Test::Always(Resident::No), tally))
         }
-        let test = "a_disk_that_never_answers_keeps_nobodys_place";
+        let test = "a_disk_that_never_answers_keeps_no_slot";
         for frames in [false, true] {
             let sums = run_all(Cast { hangs: true, frames, ..Cast::one(test) }, &make);
             assert!(sums.schedules < SEEDS || sums.given_up > SEEDS / 4, "{sums:?}");

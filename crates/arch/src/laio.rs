@@ -5,10 +5,10 @@ use crate::{
     drive::{ledger::Spent, perform::Below},
     event::{self, EventOptions},
     kit::{
-        disk::{Disk, News, Opening, Report, front},
+        disk::{Completion, Disk, DiskResult, front},
         helper_threads::Threads,
-        helpers::{Crew, Errand, Helpers, Job, Limits, Purpose},
-        waiting::{Turn, Waiting},
+        helpers::{HelperLimits, HelperPool, Helpers, Job, Purpose, Task},
+        waiters::{Sequence, Waiters},
     },
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
     presets::ONE_SLOT,
@@ -16,9 +16,9 @@ use crate::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    Read, Root, StaticFile, open_cached,
+    OpenResult, Read, Root, StaticFile, open_cached,
     residency::{Resident, by_nowait, read_cached},
-    uring::{Finished, Ring, Token, Work},
+    uring::{DiskOp, Finished, Ring, Token},
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -97,10 +97,11 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
                 Ok(Box::new(RingDisk::new(ring, below, operations_max, chunk_bytes, tally)))
             }
             ContinuedBy::Nowait => {
-                let crew = Threads::new(root, env.rules)
+                let pool = Threads::new(root, env.rules)
                     .map_err(|error| format!("cannot prepare for threads: {error}"))?;
-                let limits = Limits { helpers_max, helpers_idle_max: helpers_max.div_ceil(2) };
-                let helpers = Helpers::new(crew, limits, tally);
+                let limits =
+                    HelperLimits { helpers_max, helpers_idle_max: helpers_max.div_ceil(2) };
+                let helpers = Helpers::new(pool, limits, tally);
                 Ok(Box::new(NowaitDisk { helpers, below, chunk_bytes, tally }))
             }
         }
@@ -115,7 +116,7 @@ fn refusal(error: &io::Error) -> String {
     )
 }
 
-/// Begins and counts: what is over has completed inline, what is not has been deferred.
+/// Counts an operation that has completed inline or is deferred.
 fn count<T>(over: Option<T>, tally: Tally<'_>) -> Option<T> {
     let counter = if over.is_some() { Counter::LaioInline } else { Counter::LaioDeferred };
     tally.add(counter, 1);
@@ -127,22 +128,22 @@ trait Engine {
     /// Begins an operation.
     ///
     /// # Errors
-    /// It is not over: the name under which it will be reported.
-    fn start(&mut self, work: Work) -> Result<Finished, Token>;
-    /// Reports what is over since.
+    /// It is in flight: the token under which it will be reported.
+    fn start(&mut self, op: DiskOp) -> Result<Finished, Token>;
+    /// Takes what has completed since the last call.
     ///
     /// # Errors
-    /// Nothing will be reported any more.
+    /// Nothing more will be reported.
     fn finished(&mut self, out: &mut Vec<(Token, Finished)>) -> io::Result<()>;
-    /// Readable while something may be over.
+    /// Readable while there may be completions.
     fn source(&self) -> BorrowedFd<'_>;
     /// Opens below another root from now on.
     fn set_root(&mut self, root: &Root);
 }
 
 impl Engine for Ring {
-    fn start(&mut self, work: Work) -> Result<Finished, Token> {
-        Self::start(self, work)
+    fn start(&mut self, op: DiskOp) -> Result<Finished, Token> {
+        Self::start(self, op)
     }
 
     fn finished(&mut self, out: &mut Vec<(Token, Finished)>) -> io::Result<()> {
@@ -158,18 +159,16 @@ impl Engine for Ring {
     }
 }
 
-/// The kernel continues what would block. What it is at when its client leaves cannot be taken
-/// back: there is a limit on it.
+/// The kernel continues what would block. There is a limit: it cannot be cancelled.
 struct RingDisk<'a, E> {
     ring: E,
-    waiting: Waiting,
-    /// Who has asked for what is not over, by token. The ring gives a token out again as soon as it
-    /// has reported it.
-    asked: HashMap<Token, Asked>,
-    /// Operations for which the ring has no room, by their turn.
-    queue: BTreeMap<Turn, (Asked, Work)>,
-    /// What is over and has not been told.
-    news: VecDeque<(Asked, Finished)>,
+    waiters: Waiters,
+    /// Operations in the ring, by token. The ring reuses a token as soon as it has reported it.
+    in_flight: HashMap<Token, Pending>,
+    /// Operations for which the ring has no room, oldest first.
+    queue: BTreeMap<Sequence, (Pending, DiskOp)>,
+    /// Operations that have completed and have not been reported yet.
+    done: VecDeque<(Pending, Finished)>,
     below: Below<'a>,
     /// Operations that may be in the ring at once.
     operations_max: usize,
@@ -177,11 +176,11 @@ struct RingDisk<'a, E> {
     tally: Tally<'a>,
 }
 
-struct Asked {
+struct Pending {
     key: u64,
-    turn: Turn,
+    sequence: Sequence,
     purpose: Purpose,
-    /// Bytes that may be sent when a range is ready.
+    /// Bytes that may be sent when the range is in memory.
     bytes: u64,
 }
 
@@ -193,93 +192,94 @@ impl<'a, E: Engine> RingDisk<'a, E> {
         chunk_bytes: u64,
         tally: Tally<'a>,
     ) -> Self {
-        let (waiting, asked) = (Waiting::default(), HashMap::new());
-        let (queue, news) = (BTreeMap::new(), VecDeque::new());
-        Self { ring, waiting, asked, queue, news, below, operations_max, chunk_bytes, tally }
+        let (waiters, in_flight) = (Waiters::default(), HashMap::new());
+        let (queue, done) = (BTreeMap::new(), VecDeque::new());
+        Self { ring, waiters, in_flight, queue, done, below, operations_max, chunk_bytes, tally }
     }
 
-    fn start(&mut self, work: Work, key: u64, purpose: Purpose, bytes: u64) -> Option<Finished> {
-        let full = self.asked.len() >= self.operations_max;
+    fn start(&mut self, op: DiskOp, key: u64, purpose: Purpose, bytes: u64) -> Option<Finished> {
+        let full = self.in_flight.len() >= self.operations_max;
         let begun = if full {
-            self.finish_cached(work).map_err(Err)
+            self.finish_cached(op).map_err(Err)
         } else {
-            self.ring.start(work).map_err(Ok)
+            self.ring.start(op).map_err(Ok)
         };
         let left = match begun {
             Ok(finished) => return count(Some(finished), self.tally),
             Err(left) => left,
         };
-        let asked = Asked { key, turn: self.waiting.ask(key, purpose.ticket()), purpose, bytes };
+        let pending =
+            Pending { key, sequence: self.waiters.add(key, purpose.ticket()), purpose, bytes };
         match left {
-            Ok(token) => drop(self.asked.insert(token, asked)),
-            Err(work) => drop(self.queue.insert(asked.turn, (asked, work))),
+            Ok(token) => drop(self.in_flight.insert(token, pending)),
+            Err(op) => drop(self.queue.insert(pending.sequence, (pending, op))),
         }
         count(None, self.tally)
     }
 
-    /// Performs what needs no disk, without the ring.
-    fn finish_cached(&self, work: Work) -> Result<Finished, Work> {
-        match work {
-            Work::Read(req) => read_cached(req).map(Finished::Read).map_err(Work::Read),
-            Work::Open(req) => match open_cached(self.below.root, &req, self.below.rules) {
+    /// Performs an operation that needs no disk, without the ring.
+    fn finish_cached(&self, op: DiskOp) -> Result<Finished, DiskOp> {
+        match op {
+            DiskOp::Read(req) => read_cached(req).map(Finished::Read).map_err(DiskOp::Read),
+            DiskOp::Open(req) => match open_cached(self.below.root, &req, self.below.rules) {
                 Some(found) => Ok(Finished::Opened(found)),
-                None => Err(Work::Open(req)),
+                None => Err(DiskOp::Open(req)),
             },
-            Work::Warm { ref file, at, len } => match by_nowait(file, at, len) {
-                Resident::Yes => Ok(Finished::Warmed),
-                _ => Err(work),
+            DiskOp::Prefetch { ref file, at, len } => match by_nowait(file, at, len) {
+                Resident::Yes => Ok(Finished::Prefetched),
+                _ => Err(op),
             },
         }
     }
 
-    /// Begins what waits for room in the ring.
+    /// Begins queued operations while the ring has room.
     fn begin_queued(&mut self) {
-        while self.asked.len() < self.operations_max
-            && let Some((_, (asked, work))) = self.queue.pop_first()
+        while self.in_flight.len() < self.operations_max
+            && let Some((_, (pending, op))) = self.queue.pop_first()
         {
-            match self.ring.start(work) {
-                Ok(finished) => self.news.push_back((asked, finished)),
-                Err(token) => drop(self.asked.insert(token, asked)),
+            match self.ring.start(op) {
+                Ok(finished) => self.done.push_back((pending, finished)),
+                Err(token) => drop(self.in_flight.insert(token, pending)),
             }
         }
     }
 
     fn take_finished(&mut self) {
         let mut finished = Vec::new();
-        // A ring that cannot be entered any more brings no news.
+        // A ring that cannot be entered any more has no completions.
         if self.ring.finished(&mut finished).is_ok() {
-            let told = finished.into_iter().filter_map(|(token, finished)| {
-                self.asked.remove(&token).map(|asked| (asked, finished))
+            let reported = finished.into_iter().filter_map(|(token, finished)| {
+                self.in_flight.remove(&token).map(|pending| (pending, finished))
             });
-            self.news.extend(told);
+            self.done.extend(reported);
         }
         self.begin_queued();
     }
 }
 
 impl<E: Engine> Disk for RingDisk<'_, E> {
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening> {
-        match self.start(Work::Open(req), key, Purpose::Open(ticket), 0)? {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
+        match self.start(DiskOp::Open(req), key, Purpose::Open(ticket), 0)? {
             Finished::Opened(found) => Some(found),
-            Finished::Read(_) | Finished::Warmed => None,
+            Finished::Read(_) | Finished::Prefetched => None,
         }
     }
 
     fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read> {
-        match self.start(Work::Read(req), key, Purpose::Read(ticket), 0)? {
+        match self.start(DiskOp::Read(req), key, Purpose::Read(ticket), 0)? {
             Finished::Read(read) => Some(read),
-            Finished::Opened(_) | Finished::Warmed => None,
+            Finished::Opened(_) | Finished::Prefetched => None,
         }
     }
 
-    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
+    fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
         let Some((file, at, len)) = front(outbox, self.chunk_bytes) else { return Some(u64::MAX) };
-        let work = Work::Warm { file: file.clone(), at, len };
-        self.start(work, key, Purpose::Warm, len).map(|_| len)
+        let op = DiskOp::Prefetch { file: file.clone(), at, len };
+        self.start(op, key, Purpose::Prefetch, len).map(|_| len)
     }
 
     fn forget(&mut self, key: u64, what: Abandoned) {
-        self.waiting.forget(key, what, |turn| drop(self.queue.remove(&turn)));
+        self.waiters.forget(key, what, |sequence| drop(self.queue.remove(&sequence)));
     }
 
     fn renew_root(&mut self) {
@@ -290,19 +290,21 @@ impl<E: Engine> Disk for RingDisk<'_, E> {
         Some(self.ring.source())
     }
 
-    fn news(&mut self) -> Option<Report> {
-        if self.news.is_empty() {
+    fn next_completion(&mut self) -> Option<Completion> {
+        if self.done.is_empty() {
             self.take_finished();
         }
-        while let Some((asked, finished)) = self.news.pop_front() {
-            let Asked { key, turn, purpose, bytes } = asked;
-            let news = match (purpose, finished) {
-                (Purpose::Open(ticket), Finished::Opened(found)) => News::Opened(ticket, found),
-                (Purpose::Read(ticket), Finished::Read(read)) => News::Read(ticket, read),
-                _ => News::Warm(bytes),
+        while let Some((pending, finished)) = self.done.pop_front() {
+            let Pending { key, sequence, purpose, bytes } = pending;
+            let result = match (purpose, finished) {
+                (Purpose::Open(ticket), Finished::Opened(found)) => {
+                    DiskResult::Opened(ticket, found)
+                }
+                (Purpose::Read(ticket), Finished::Read(read)) => DiskResult::Read(ticket, read),
+                _ => DiskResult::Prefetched(bytes),
             };
-            if self.waiting.is_told(key, turn) {
-                return Some(Report { key, news, spent: Spent::default() });
+            if self.waiters.remove(key, sequence) {
+                return Some(Completion { key, result, spent: Spent::default() });
             }
             self.tally.add(Counter::DiskCompletionsDropped, 1);
         }
@@ -318,16 +320,16 @@ struct NowaitDisk<'a, C> {
     tally: Tally<'a>,
 }
 
-impl<C: Crew> Disk for NowaitDisk<'_, C> {
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening> {
+impl<C: HelperPool> Disk for NowaitDisk<'_, C> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
         let over = count(open_cached(self.below.root, &req, self.below.rules), self.tally);
         if over.is_some() {
             return over;
         }
-        let job = Job::new(key, Purpose::Open(ticket), Errand::Open(req));
-        match self.helpers.ask_or_run(job, self.below)? {
-            News::Opened(_, found) => Some(found),
-            News::Read(..) | News::Warm(_) => None,
+        let job = Job::new(key, Purpose::Open(ticket), Task::Open(req));
+        match self.helpers.submit_or_run(job, self.below)? {
+            DiskResult::Opened(_, found) => Some(found),
+            DiskResult::Read(..) | DiskResult::Prefetched(_) => None,
         }
     }
 
@@ -337,22 +339,22 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
             Err(req) => req,
         };
         count(None::<Read>, self.tally);
-        let job = Job::new(key, Purpose::Read(ticket), Errand::Read(req));
-        match self.helpers.ask_or_run(job, self.below)? {
-            News::Read(_, read) => Some(read),
-            News::Opened(..) | News::Warm(_) => None,
+        let job = Job::new(key, Purpose::Read(ticket), Task::Read(req));
+        match self.helpers.submit_or_run(job, self.below)? {
+            DiskResult::Read(_, read) => Some(read),
+            DiskResult::Opened(..) | DiskResult::Prefetched(_) => None,
         }
     }
 
-    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
+    fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
         let Some((file, at, len)) = front(outbox, self.chunk_bytes) else { return Some(u64::MAX) };
         let there = (by_nowait(file, at, len) == Resident::Yes).then_some(len);
         if count(there, self.tally).is_some() {
             return there;
         }
         let req = ReadReq::new(file.clone(), at, len);
-        let job = Job::new(key, Purpose::Warm, Errand::Touch(req));
-        self.helpers.ask_or_run(job, self.below).map(|_| len)
+        let job = Job::new(key, Purpose::Prefetch, Task::Touch(req));
+        self.helpers.submit_or_run(job, self.below).map(|_| len)
     }
 
     fn forget(&mut self, key: u64, what: Abandoned) {
@@ -367,8 +369,8 @@ impl<C: Crew> Disk for NowaitDisk<'_, C> {
         Some(self.helpers.source())
     }
 
-    fn news(&mut self) -> Option<Report> {
-        self.helpers.report(self.below)
+    fn next_completion(&mut self) -> Option<Completion> {
+        self.helpers.next_completion(self.below)
     }
 }
 
@@ -379,13 +381,12 @@ mod tests {
         dice::{Dice, SEEDS},
         disk::schedule::{CHUNK, Folder, Sums, run},
         event_loop::schedule::{Cast, Setting, check, check_frames, check_sealed, run_all},
-        helpers::schedule::Moved,
+        helpers::schedule::RandomHelpers,
     };
     use regatta_sys::{Bell, OpenRules, open_below, read_range};
 
-    const LIMITS: Limits = Limits { helpers_max: 3, helpers_idle_max: 1 };
-
-    /// Whatever the kernel continues, and for however long.
+    const LIMITS: HelperLimits = HelperLimits { helpers_max: 3, helpers_idle_max: 1 };
+    /// Also those that the kernel continues, however long that takes.
     #[test]
     fn every_operation_of_a_ring_ends_once() {
         let (folder, mut sums) = (Folder::new(), Sums::default());
@@ -419,8 +420,8 @@ mod tests {
                 run(&mut disk, seed, &folder, &mut sums, |_, _, _| ());
                 continue;
             }
-            let crew = Moved::new(seed, Some((root, rules)));
-            let helpers = Helpers::new(crew, LIMITS, tally);
+            let pool = RandomHelpers::new(seed, Some((root, rules)));
+            let helpers = Helpers::new(pool, LIMITS, tally);
             let mut disk = NowaitDisk { helpers, below, chunk_bytes: CHUNK, tally };
             run(&mut disk, seed, &folder, &mut sums, |disk, dice, over| {
                 disk.helpers.stir(dice, over);
@@ -429,38 +430,37 @@ mod tests {
         assert!(sums.at_once > 1000 && sums.given_up > 10, "{sums:?}");
         assert_eq!(sums.wishes_max, regatta_op::DISK_OPS_MAX, "{sums:?}");
     }
-
-    /// A ring that completes at once, later, and in any order, as the dice say.
+    /// A ring that completes operations at once or later, in random order.
     struct Scripted<'a> {
         dice: Dice,
         root: &'a Root,
         bell: Bell,
-        /// By token: what is not over.
-        jobs: Vec<Option<Work>>,
+        /// By token: operations in flight.
+        jobs: Vec<Option<DiskOp>>,
     }
 
     impl Scripted<'_> {
-        fn finish(&self, work: Work) -> Finished {
-            match work {
-                Work::Open(req) => {
+        fn finish(&self, op: DiskOp) -> Finished {
+            match op {
+                DiskOp::Open(req) => {
                     Finished::Opened(open_below(self.root, &req, OpenRules::default()))
                 }
-                Work::Read(req) => Finished::Read(read_range(req)),
-                Work::Warm { .. } => Finished::Warmed,
+                DiskOp::Read(req) => Finished::Read(read_range(req)),
+                DiskOp::Prefetch { .. } => Finished::Prefetched,
             }
         }
     }
 
     impl Engine for Scripted<'_> {
-        fn start(&mut self, work: Work) -> Result<Finished, Token> {
+        fn start(&mut self, op: DiskOp) -> Result<Finished, Token> {
             if self.dice.once_in(3) {
-                return Ok(self.finish(work));
+                return Ok(self.finish(op));
             }
-            // As a ring does it: a token names another operation as soon as it has been reported.
+            // Like a real ring, it reuses a token as soon as it has been reported.
             let free = self.jobs.iter().position(Option::is_none);
             let token = free.unwrap_or(self.jobs.len());
             self.jobs.resize_with(self.jobs.len().max(token + 1), || None);
-            self.jobs[token] = Some(work);
+            self.jobs[token] = Some(op);
             Err(token as Token)
         }
 
@@ -470,8 +470,8 @@ mod tests {
             while let Some(token) = self.dice.take(&mut there)
                 && !self.dice.once_in(4)
             {
-                if let Some(work) = self.jobs[token].take() {
-                    out.push((token as Token, self.finish(work)));
+                if let Some(op) = self.jobs[token].take() {
+                    out.push((token as Token, self.finish(op)));
                 }
             }
             Ok(())

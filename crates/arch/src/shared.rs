@@ -1,7 +1,7 @@
 //! What the processes of shared-SYMPED have in common, and how each of them uses it ([E] §5.2).
 use crate::{
     kit::{
-        disk::{Disk, InlineDisk, Opening},
+        disk::{Disk, InlineDisk},
         shared_cache::{Locking, Place},
     },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
@@ -9,7 +9,7 @@ use crate::{
 use regatta_op::{OpenReq, Opened, Outbox, ReadReq, Ticket};
 use regatta_origin::CachingRules;
 use regatta_sys::{
-    Read, StaticFile,
+    OpenResult, Read, StaticFile,
     crew::{self, Crew, Member, NUMBERS_MAX},
     limits, shm,
     wait::{Event, Interest, Poller},
@@ -103,7 +103,7 @@ pub struct SharedDisk<'a> {
 }
 
 impl Disk for SharedDisk<'_> {
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening> {
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
         self.member.acquire(|| {
             let found = self.disk.open(key, ticket, req)?;
             Some(found.map(|opened| match opened {
@@ -120,8 +120,8 @@ impl Disk for SharedDisk<'_> {
         self.disk.read(key, ticket, req)
     }
 
-    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
-        self.disk.warm(key, outbox)
+    fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64> {
+        self.disk.prefetch(key, outbox)
     }
 }
 

@@ -36,7 +36,7 @@ pub mod wait;
 
 pub use event::Bell;
 pub use file::{Named, Read, Root, StaticFile, look_again, may_make_files, read_range};
-pub use opening::{OpenRules, open_below, open_cached};
+pub use opening::{OpenResult, OpenRules, open_below, open_cached};
 pub use send::{
     SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, discard, fault, recv, recv_now, send,
     send_last, send_more, send_range, write_now,

@@ -27,8 +27,8 @@ impl OpenRules {
     }
 }
 
-/// What has come of opening a path.
-type Found = Result<Opened<StaticFile>, OpenFault>;
+/// The result of opening a path.
+pub type OpenResult = Result<Opened<StaticFile>, OpenFault>;
 
 /// Opens a path below the root, and the siblings asked for if it is a regular file.
 ///
@@ -42,7 +42,7 @@ type Found = Result<Opened<StaticFile>, OpenFault>;
 /// [`OpenFault::NotFound`] also for a path too long or with a NUL, and [`OpenFault::RootReplaced`]
 /// in its place if the root is not what its path names any more. A directory that may be searched
 /// but not listed is a [`Opened::Directory`] like any other.
-pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> Found {
+pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> OpenResult {
     if req.path.is_empty() {
         return Ok(Opened::Directory);
     }
@@ -64,7 +64,7 @@ pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> Found {
 
 /// [`open_below`] as far as it needs no disk: `None` if it would block, or might (`RESOLVE_CACHED`,
 /// openat2(2)). What is found is found in memory, the facts of the file included.
-pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<Found> {
+pub fn open_cached(root: &Root, req: &OpenReq, rules: OpenRules) -> Option<OpenResult> {
     if req.path.is_empty() {
         return Some(Ok(Opened::Directory));
     }
@@ -146,7 +146,7 @@ impl Opening {
         result: Result<OwnedFd, Errno>,
         root: &Root,
         req: &OpenReq,
-    ) -> Option<Found> {
+    ) -> Option<OpenResult> {
         // Something was renamed while a `..` in a link was resolved.
         if matches!(result, Err(Errno::AGAIN)) && self.tries < OPEN_TRIES_MAX {
             self.tries += 1;

@@ -38,14 +38,14 @@ const SCRATCH_BYTES: u64 = 128 << 10;
 
 /// A disk operation.
 #[derive(Debug)]
-pub enum Work {
+pub enum DiskOp {
     /// Open a path and its siblings, as [`crate::open_below`].
     Open(OpenReq),
     /// Read a range into memory, as [`crate::read_range`].
     Read(ReadReq<StaticFile>),
     /// Have a range in memory: look at it as [`crate::residency::by_nowait`] does, and if that has
     /// to be waited for read all of it into a buffer that nobody looks at.
-    Warm {
+    Prefetch {
         /// The file.
         file: StaticFile,
         /// Where the range begins.
@@ -55,15 +55,15 @@ pub enum Work {
     },
 }
 
-/// The outcome of a [`Work`].
+/// The outcome of a [`DiskOp`].
 #[derive(Debug)]
 pub enum Finished {
-    /// Of [`Work::Open`].
+    /// Of [`DiskOp::Open`].
     Opened(Result<Opened<StaticFile>, OpenFault>),
-    /// Of [`Work::Read`].
+    /// Of [`DiskOp::Read`].
     Read(Read),
-    /// Of [`Work::Warm`]. Whether the range can be read is found out by who reads it.
-    Warmed,
+    /// Of [`DiskOp::Prefetch`]. The range may be unreadable, which the read will find out.
+    Prefetched,
 }
 
 /// Names an operation that the kernel has not finished yet.
@@ -80,20 +80,20 @@ pub struct Ring {
     root: Arc<Root>,
     rules: OpenRules,
     /// By token. An operation stays here, untouched, until the kernel has reported it.
-    jobs: Vec<Option<Box<Job>>>,
+    running: Vec<Option<Box<Running>>>,
     free: Vec<usize>,
     done: VecDeque<(Token, i32)>,
 }
 
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring").field("in_flight", &(self.jobs.len() - self.free.len())).finish()
+        f.debug_struct("Ring").field("in_flight", &(self.running.len() - self.free.len())).finish()
     }
 }
 
 /// An operation under way, and the memory that the kernel uses for it.
-struct Job {
-    task: Task,
+struct Running {
+    progress: Progress,
     path: Vec<u8>,
     how: types::OpenHow,
     buffer: Vec<u8>,
@@ -101,7 +101,7 @@ struct Job {
     slow: Option<types::Timespec>,
 }
 
-enum Task {
+enum Progress {
     /// The root stays the same for all siblings, and open for as long as the kernel may use it.
     Open {
         root: Arc<Root>,
@@ -109,7 +109,7 @@ enum Task {
         opening: Opening,
     },
     Read(ReadReq<StaticFile>),
-    Warm {
+    Prefetch {
         file: StaticFile,
         at: u64,
         end: u64,
@@ -120,7 +120,7 @@ enum Task {
 
 /// What follows when a step of an operation is done.
 enum Next {
-    Step(Box<Job>),
+    Step(Box<Running>),
     End(Finished),
 }
 
@@ -140,8 +140,8 @@ impl Ring {
             .build(ENTRIES)?;
         let bell = Bell::new()?;
         ring.submitter().register_eventfd(bell.as_fd().as_raw_fd())?;
-        let (jobs, free, done) = (Vec::new(), Vec::new(), VecDeque::new());
-        Ok(Self { ring, bell, root: Arc::new(root), rules, jobs, free, done })
+        let (running, free, done) = (Vec::new(), Vec::new(), VecDeque::new());
+        Ok(Self { ring, bell, root: Arc::new(root), rules, running, free, done })
     }
 
     /// Opens below another root from now on. What is under way stays below the one before.
@@ -157,26 +157,26 @@ impl Ring {
     ///
     /// # Errors
     /// The token under which [`Ring::finished`] will report it.
-    pub fn start(&mut self, work: Work) -> Result<Finished, Token> {
-        let job = match work {
-            Work::Open(req) if req.path.is_empty() => {
+    pub fn start(&mut self, op: DiskOp) -> Result<Finished, Token> {
+        let running = match op {
+            DiskOp::Open(req) if req.path.is_empty() => {
                 return Ok(Finished::Opened(Ok(Opened::Directory)));
             }
-            mut work => {
-                if let Work::Read(req) = &mut work
+            mut op => {
+                if let DiskOp::Read(req) = &mut op
                     && let Err(fault) = room(req)
                 {
                     return Ok(Finished::Read((std::mem::take(&mut req.buffer), Err(fault))));
                 }
-                let slow = delay(&work, &self.root, self.rules);
-                Box::new(Job::new(work, &self.root, slow))
+                let slow = delay(&op, &self.root, self.rules);
+                Box::new(Running::new(op, &self.root, slow))
             }
         };
         let at = self.free.pop().unwrap_or_else(|| {
-            self.jobs.push(None);
-            self.jobs.len() - 1
+            self.running.push(None);
+            self.running.len() - 1
         });
-        self.go_on(at, job).ok_or(at as u64)
+        self.go_on(at, running).ok_or(at as u64)
     }
 
     /// Adds what the kernel has finished to `out`.
@@ -198,9 +198,9 @@ impl Ring {
         self.done.extend(seen);
         while let Some((token, result)) = self.done.pop_front() {
             let at = usize::try_from(token).expect("tokens are places in a vector");
-            let Some(job) = self.jobs.get_mut(at).and_then(Option::take) else { continue };
-            let end = match job.waited(result) {
-                Next::Step(job) => self.go_on(at, job),
+            let Some(running) = self.running.get_mut(at).and_then(Option::take) else { continue };
+            let end = match running.waited(result) {
+                Next::Step(running) => self.go_on(at, running),
                 Next::End(finished) => {
                     self.free.push(at);
                     Some(finished)
@@ -229,15 +229,15 @@ impl Ring {
     }
 
     /// Submits step after step for as long as they complete at once.
-    fn go_on(&mut self, at: usize, mut job: Box<Job>) -> Option<Finished> {
+    fn go_on(&mut self, at: usize, mut running: Box<Running>) -> Option<Finished> {
         let resolve = self.rules.resolve().bits();
         loop {
-            let entry = job.entry(resolve);
-            self.jobs[at] = Some(job);
+            let entry = running.entry(resolve);
+            self.running[at] = Some(running);
             let result = self.submit(at as u64, &entry)?;
-            let over = self.jobs[at].take().expect("put there above").step(result);
+            let over = self.running[at].take().expect("put there above").step(result);
             match over {
-                Next::Step(next) => job = next,
+                Next::Step(next) => running = next,
                 Next::End(finished) => {
                     self.free.push(at);
                     return Some(finished);
@@ -249,9 +249,9 @@ impl Ring {
     /// Submits one entry; its result if it has completed already.
     fn submit(&mut self, token: Token, entry: &squeue::Entry) -> Option<i32> {
         let entry = entry.clone().user_data(token);
-        // SAFETY: what the entry points to belongs to the job in `jobs[token]`, which is neither
-        // touched nor dropped until the kernel has reported it: `finished` and `go_on` take it out
-        // only with its result in hand, and `drop` leaks it.
+        // SAFETY: what the entry points to belongs to the operation in `running[token]`, which is
+        // neither touched nor dropped until the kernel has reported it: `finished` and `go_on` take
+        // it out only with its result in hand, and `drop` leaks it.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("the queue is empty: every push is submitted at once");
         self.silence();
@@ -284,35 +284,35 @@ impl AsFd for Ring {
 /// What the kernel still works on is left to it for ever.
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.jobs.drain(..).for_each(std::mem::forget);
+        self.running.drain(..).for_each(std::mem::forget);
     }
 }
 
-impl Job {
-    fn new(work: Work, root: &Arc<Root>, slow: Option<Duration>) -> Self {
-        let (task, buffer) = match work {
-            Work::Open(req) => {
+impl Running {
+    fn new(op: DiskOp, root: &Arc<Root>, slow: Option<Duration>) -> Self {
+        let (progress, buffer) = match op {
+            DiskOp::Open(req) => {
                 let opening = Opening::default();
-                (Task::Open { root: Arc::clone(root), req, opening }, Vec::new())
+                (Progress::Open { root: Arc::clone(root), req, opening }, Vec::new())
             }
-            Work::Read(req) => (Task::Read(req), Vec::new()),
-            Work::Warm { file, at, len } => {
+            DiskOp::Read(req) => (Progress::Read(req), Vec::new()),
+            DiskOp::Prefetch { file, at, len } => {
                 let (end, whole) = (at + len.max(1), len <= COPY_BYTES);
                 let bytes = if whole { scratch_bytes(len) } else { 0 };
-                (Task::Warm { file, at, end, next: at, whole }, Vec::with_capacity(bytes))
+                (Progress::Prefetch { file, at, end, next: at, whole }, Vec::with_capacity(bytes))
             }
         };
         let (path, how) = (Vec::new(), types::OpenHow::new());
-        Self { task, path, how, buffer, slow: slow.map(types::Timespec::from) }
+        Self { progress, path, how, buffer, slow: slow.map(types::Timespec::from) }
     }
 
-    /// The entry of the next step. It points into this job's heap memory.
+    /// The entry of the next step. It points into this operation's heap memory.
     fn entry(&mut self, resolve: u64) -> squeue::Entry {
         if let Some(time) = &self.slow {
             return opcode::Timeout::new(std::ptr::from_ref(time)).build();
         }
-        match &mut self.task {
-            Task::Open { root, req, opening } => match opening.next() {
+        match &mut self.progress {
+            Progress::Open { root, req, opening } => match opening.next() {
                 NextOpen::Below(suffix, flags) => {
                     self.path.clear();
                     self.path.extend_from_slice(&req.path);
@@ -330,18 +330,18 @@ impl Job {
                     opcode::OpenAt2::new(cwd, path.as_ptr(), &raw const self.how).build()
                 }
             },
-            Task::Read(req) => {
+            Progress::Read(req) => {
                 let had = req.buffer.len() as u64;
                 read(&req.file, req.at + had, req.len - had, &mut req.buffer)
             }
             // Who finds a page finds that there is no memory to read it into, and takes all that
             // follows for what will be read.
-            Task::Warm { file, next, end, whole: false, .. } => {
+            Progress::Prefetch { file, next, end, whole: false, .. } => {
                 let len = u32::try_from(*end - *next).unwrap_or(u32::MAX);
                 let fd = types::Fd(file.as_fd().as_raw_fd());
                 opcode::Read::new(fd, std::ptr::null_mut(), len).offset(*next).build()
             }
-            Task::Warm { file, next, .. } => {
+            Progress::Prefetch { file, next, .. } => {
                 self.buffer.clear();
                 read(file, *next, u64::MAX, &mut self.buffer)
             }
@@ -351,19 +351,21 @@ impl Job {
     /// Takes the result of a step.
     fn step(mut self: Box<Self>, result: i32) -> Next {
         if self.slow.take().is_some() {
-            if let Task::Read(ReadReq { file, .. }) | Task::Warm { file, .. } = &self.task {
+            if let Progress::Read(ReadReq { file, .. }) | Progress::Prefetch { file, .. } =
+                &self.progress
+            {
                 hook::delayed(file);
             }
             return Next::Step(self);
         }
-        match &mut self.task {
-            Task::Open { root, req, opening } => {
+        match &mut self.progress {
+            Progress::Open { root, req, opening } => {
                 match opening.take(descriptor(result), root, req) {
                     Some(found) => Next::End(Finished::Opened(found)),
                     None => Next::Step(self),
                 }
             }
-            Task::Read(req) => {
+            Progress::Read(req) => {
                 let Ok(read) = usize::try_from(result) else {
                     if matches!(-result, libc::EINTR | libc::EAGAIN) {
                         return Next::Step(self);
@@ -380,14 +382,16 @@ impl Job {
                 }
                 Next::Step(self)
             }
-            Task::Warm { .. } => self.warm_step(result),
+            Progress::Prefetch { .. } => self.prefetch_step(result),
         }
     }
 
     /// Takes the result of a step that had to be waited for.
     fn waited(mut self: Box<Self>, result: i32) -> Next {
-        match &mut self.task {
-            Task::Warm { at, end, next, whole, .. } if !*whole && result == -libc::EFAULT => {
+        match &mut self.progress {
+            Progress::Prefetch { at, end, next, whole, .. }
+                if !*whole && result == -libc::EFAULT =>
+            {
                 *whole = true;
                 *next = *at;
                 self.buffer = Vec::with_capacity(scratch_bytes(*end - *at));
@@ -398,17 +402,17 @@ impl Job {
     }
 
     /// One probe of a range, or one piece of it, is there.
-    fn warm_step(mut self: Box<Self>, result: i32) -> Next {
-        let Task::Warm { end, next, .. } = &mut self.task else {
-            return Next::End(Finished::Warmed);
+    fn prefetch_step(mut self: Box<Self>, result: i32) -> Next {
+        let Progress::Prefetch { end, next, .. } = &mut self.progress else {
+            return Next::End(Finished::Prefetched);
         };
         match result {
             read if read > 0 => *next += u64::from(read.unsigned_abs()),
             // There is something, and no memory to read it into.
             fault if fault == -libc::EFAULT => *next = after_probe(*next, *end),
-            _ => return Next::End(Finished::Warmed),
+            _ => return Next::End(Finished::Prefetched),
         }
-        if *next >= *end { Next::End(Finished::Warmed) } else { Next::Step(self) }
+        if *next >= *end { Next::End(Finished::Prefetched) } else { Next::Step(self) }
     }
 }
 
@@ -418,10 +422,10 @@ fn scratch_bytes(len: u64) -> usize {
 }
 
 /// How long an operation is delayed before its first step.
-fn delay(work: &Work, root: &Root, rules: OpenRules) -> Option<Duration> {
-    match work {
-        Work::Open(req) => hook::open_delay(|| is_known(root, req, rules)),
-        Work::Read(ReadReq { file, at, len, .. }) | Work::Warm { file, at, len } => {
+fn delay(op: &DiskOp, root: &Root, rules: OpenRules) -> Option<Duration> {
+    match op {
+        DiskOp::Open(req) => hook::open_delay(|| is_known(root, req, rules)),
+        DiskOp::Read(ReadReq { file, at, len, .. }) | DiskOp::Prefetch { file, at, len } => {
             hook::read_delay(file, *at, *len)
         }
     }
@@ -480,13 +484,13 @@ mod tests {
         panic!("never finished");
     }
 
-    fn run(ring: &mut Ring, work: Work) -> Finished {
-        ring.start(work).unwrap_or_else(|token| wait(ring, token))
+    fn run(ring: &mut Ring, op: DiskOp) -> Finished {
+        ring.start(op).unwrap_or_else(|token| wait(ring, token))
     }
 
     fn open(ring: &mut Ring, path: &str) -> Result<Opened<StaticFile>, OpenFault> {
         let req = OpenReq { path: path.as_bytes().into(), siblings: Codings::ALL };
-        match run(ring, Work::Open(req)) {
+        match run(ring, DiskOp::Open(req)) {
             Finished::Opened(found) => found,
             other => panic!("{other:?}"),
         }
@@ -504,11 +508,11 @@ mod tests {
         assert!(matches!(open(&mut ring, ""), Ok(Opened::Directory)));
         assert!(matches!(open(&mut ring, "nothing"), Err(OpenFault::NotFound)));
         let req = ReadReq::new(file.clone(), 1, 200_000);
-        let Finished::Read((bytes, Ok(()))) = run(&mut ring, Work::Read(req)) else { panic!() };
+        let Finished::Read((bytes, Ok(()))) = run(&mut ring, DiskOp::Read(req)) else { panic!() };
         assert_eq!(*bytes, [7; 99_999]);
-        let work = Work::Warm { file, at: 0, len: 100_000 };
-        assert!(matches!(run(&mut ring, work), Finished::Warmed));
-        assert_eq!(ring.free.len(), ring.jobs.len());
+        let op = DiskOp::Prefetch { file, at: 0, len: 100_000 };
+        assert!(matches!(run(&mut ring, op), Finished::Prefetched));
+        assert_eq!(ring.free.len(), ring.running.len());
         fs::remove_dir_all(path).unwrap();
     }
 
@@ -524,19 +528,19 @@ mod tests {
         let cold = crate::residency::by_nowait(&file, 50_000, 1) != crate::residency::Resident::Yes;
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
         let req = ReadReq::new(file.clone(), 0, 100_000);
-        match ring.start(Work::Read(req)) {
+        match ring.start(DiskOp::Read(req)) {
             Ok(_) => assert!(!cold, "a cold file was read at once"),
             Err(token) => assert!(matches!(wait(&mut ring, token), Finished::Read((_, Ok(()))))),
         }
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
-        let warm = || Work::Warm { file: file.clone(), at: 0, len: 100_000 };
-        if let Err(token) = ring.start(warm()) {
-            assert!(matches!(wait(&mut ring, token), Finished::Warmed));
+        let prefetch = || DiskOp::Prefetch { file: file.clone(), at: 0, len: 100_000 };
+        if let Err(token) = ring.start(prefetch()) {
+            assert!(matches!(wait(&mut ring, token), Finished::Prefetched));
         }
-        assert!(ring.start(warm()).is_ok(), "it is in memory now");
+        assert!(ring.start(prefetch()).is_ok(), "it is in memory now");
         // One that nobody waits for: the ring goes, and what the kernel writes to stays.
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
-        let _ = ring.start(warm());
+        let _ = ring.start(prefetch());
         fs::remove_dir_all(path).unwrap();
     }
 }

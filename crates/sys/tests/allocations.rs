@@ -11,7 +11,7 @@ use regatta_sys::{
     crew::{self, Crew},
     open_below, recv, send,
     socket::{ListenSpec, Mode, accept, listen, local_addr},
-    uring::{Finished, Ring, Work},
+    uring::{DiskOp, Finished, Ring},
     wait::{Epoll, Interest, Poll, Poller, Select, Trigger},
 };
 use std::{
@@ -102,7 +102,7 @@ fn an_operation_of_the_ring_allocates_a_little() {
     let req = |siblings| OpenReq { path: b"file"[..].into(), siblings };
     let mut done = Vec::with_capacity(8);
     // What the kernel continues although all is in memory is waited for.
-    let mut over = |work: Work| {
+    let mut over = |work: DiskOp| {
         count(|| match ring.start(work) {
             Ok(finished) => finished,
             Err(_) => loop {
@@ -116,20 +116,20 @@ fn an_operation_of_the_ring_allocates_a_little() {
     let mut seen = Vec::new();
     for siblings in [Codings::NONE, Codings::ALL] {
         // The first of each makes what is kept.
-        let _ = over(Work::Open(req(siblings)));
-        let (opened, n) = over(Work::Open(req(siblings)));
+        let _ = over(DiskOp::Open(req(siblings)));
+        let (opened, n) = over(DiskOp::Open(req(siblings)));
         let Finished::Opened(Ok(Opened::File { file, .. })) = opened else { panic!("{opened:?}") };
         seen.push(n);
         if siblings == Codings::NONE {
             let read = |buffer| ReadReq { file: file.clone(), at: 0, len: 20_000, buffer };
-            let (Finished::Read((buffer, Ok(()))), _) = over(Work::Read(read(Vec::new()))) else {
+            let (Finished::Read((buffer, Ok(()))), _) = over(DiskOp::Read(read(Vec::new()))) else {
                 panic!("it can be read")
             };
-            seen.push(over(Work::Read(read(buffer))).1);
-            let warm = || Work::Warm { file: file.clone(), at: 0, len: 20_000 };
-            let _ = over(warm());
-            seen.push(over(warm()).1);
+            seen.push(over(DiskOp::Read(read(buffer))).1);
+            let prefetch = || DiskOp::Prefetch { file: file.clone(), at: 0, len: 20_000 };
+            let _ = over(prefetch());
+            seen.push(over(prefetch()).1);
         }
     }
-    assert_eq!(seen, [3, 1, 1, 4], "open, read, warm, open with siblings");
+    assert_eq!(seen, [3, 1, 1, 4], "open, read, prefetch, open with siblings");
 }

@@ -3,11 +3,10 @@
 //!
 //! Opened paths and read ranges are counted by the core, whoever performs them.
 use super::ledger::Spent;
-use crate::kit::disk::Opening;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Fault, OpenReq, Outbox};
 use regatta_sys::{
-    OpenRules, Root, SendCall, StaticFile, clock, fault, open_below,
+    OpenResult, OpenRules, Root, SendCall, StaticFile, clock, fault, open_below,
     socket::{self, AcceptFault, Connection, Mode},
 };
 use std::{
@@ -153,7 +152,7 @@ pub struct Below<'a> {
 
 impl Below<'_> {
     /// Opens a path, and the siblings asked for.
-    pub fn open(self, req: &OpenReq) -> Opening {
+    pub fn open(self, req: &OpenReq) -> OpenResult {
         open_below(self.root, req, self.rules)
     }
 }

@@ -5,13 +5,13 @@ use super::{
     perform::{self, Failure, timed},
 };
 use crate::kit::{
-    disk::{Disk, News, Opening},
+    disk::{Disk, DiskResult},
     worker::Slot,
 };
 use regatta_op::{Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, Outbox, Tick, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
-    Read, StaticFile, clock, socket,
+    OpenResult, Read, StaticFile, clock, socket,
     wait::{Event, Interest},
 };
 use std::{os::fd::AsFd, time::Duration};
@@ -32,7 +32,7 @@ pub struct Readiness {
     /// A `Send` that has been offered and not finished.
     send: Option<Box<Outbox<StaticFile>>>,
     /// A `Send` that the disk must make ready first.
-    warming: Option<Box<Outbox<StaticFile>>>,
+    prefetching: Option<Box<Outbox<StaticFile>>>,
     /// Bytes of the file at the front of `send` that the disk has made ready.
     granted: u64,
     /// The socket may have bytes, or the end of the stream, that have not been read.
@@ -57,7 +57,7 @@ impl Readiness {
             queued: false,
             recv: false,
             send: None,
-            warming: None,
+            prefetching: None,
             granted: 0,
             readable,
             hangup: false,
@@ -109,7 +109,7 @@ pub fn forget(slot: &mut ReadySlot, key: u64, what: Abandoned, disk: &mut dyn Di
     match what {
         Abandoned::All => {
             let drive = &mut slot.drive;
-            (drive.recv, drive.send, drive.warming, drive.granted) = (false, None, None, 0);
+            (drive.recv, drive.send, drive.prefetching, drive.granted) = (false, None, None, 0);
             slot.pending = 0;
         }
         Abandoned::One(_) => slot.pending -= 1,
@@ -119,17 +119,17 @@ pub fn forget(slot: &mut ReadySlot, key: u64, what: Abandoned, disk: &mut dyn Di
     }
 }
 
-/// Takes what the disk reports of an operation that was left for later.
-pub fn hear(slot: &mut ReadySlot, news: News, now: Now, cx: &FileCx<'_>) {
+/// Completes a disk operation that was left for later.
+pub fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx<'_>) {
     slot.pending -= 1;
-    match news {
-        News::Opened(ticket, found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
-        News::Read(ticket, (buffer, read)) => {
+    match result {
+        DiskResult::Opened(ticket, found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
+        DiskResult::Read(ticket, (buffer, read)) => {
             slot.conn.complete(Done::Read(ticket, buffer, read), now, cx);
         }
-        News::Warm(bytes) => {
+        DiskResult::Prefetched(bytes) => {
             slot.conn.disk_answered(now, cx);
-            slot.drive.send = slot.drive.warming.take();
+            slot.drive.send = slot.drive.prefetching.take();
             slot.drive.granted = bytes;
         }
     }
@@ -255,7 +255,13 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
 }
 
 /// Tells the connection what was found, if that is known already.
-fn opened(slot: &mut ReadySlot, ticket: Ticket, found: Option<Opening>, now: Now, cx: &FileCx<'_>) {
+fn opened(
+    slot: &mut ReadySlot,
+    ticket: Ticket,
+    found: Option<OpenResult>,
+    now: Now,
+    cx: &FileCx<'_>,
+) {
     match found {
         Some(found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
         None => is_pending(slot),
@@ -393,7 +399,7 @@ fn ready(
     io: &mut Io<'_>,
 ) -> Option<u64> {
     match std::mem::take(&mut slot.drive.granted) {
-        0 => io.disk.warm(key, outbox),
+        0 => io.disk.prefetch(key, outbox),
         granted => Some(granted),
     }
 }
@@ -408,7 +414,7 @@ fn park_for_disk(
 ) {
     park(slot, outbox, io);
     slot.conn.wait_for_disk(now, cx);
-    slot.drive.warming = slot.drive.send.take();
+    slot.drive.prefetching = slot.drive.send.take();
     is_pending(slot);
 }
 

@@ -1,4 +1,4 @@
-//! Who performs operations that may block on disk.
+//! Performing operations that may block on disk.
 #[cfg(test)]
 pub(crate) mod schedule;
 
@@ -6,48 +6,45 @@ use crate::drive::{
     ledger::Spent,
     perform::{self, Below},
 };
-use regatta_op::{Abandoned, OpenFault, OpenReq, Opened, Outbox, ReadReq, Segment, Ticket};
-use regatta_sys::{Read, StaticFile};
+use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Segment, Ticket};
+use regatta_sys::{OpenResult, Read, StaticFile};
 use std::os::fd::BorrowedFd;
 
-/// What has come of opening a path: what is there, or why not.
-pub type Opening = Result<Opened<StaticFile>, OpenFault>;
-
-/// Performs operations that may block on disk, now or later: of a connection as many at once as it
-/// asks for, each with its ticket.
+/// Performs operations that may block on disk, at once or later. A connection may have several in
+/// flight, each with its ticket.
 ///
-/// `None` means *later*: the disk keeps what it needs, and reports the outcome for the connection
-/// named by `key` when [`Disk::source`] is readable.
+/// `None` means *later*: the disk keeps what it needs. The completion, which names the connection
+/// by `key`, is there when [`Disk::source`] is readable.
 pub trait Disk {
     /// Opens below the root.
-    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<Opening>;
+    fn open(&mut self, key: u64, ticket: Ticket, req: OpenReq) -> Option<OpenResult>;
     /// Reads a range into memory.
     fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read>;
-    /// How many bytes of the file at the front of `outbox` may be sent now; at least 1.
-    fn warm(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64>;
+    /// Brings the file at the front of `outbox` into memory: how many bytes may be sent now, at
+    /// least 1.
+    fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64>;
 
-    /// Bytes that [`Disk::warm`] let go took so long to send, nanoseconds.
+    /// Bytes that [`Disk::prefetch`] allowed have been sent, which took so many nanoseconds.
     fn sent(&mut self, _ns: u64) {}
-    /// Forgets what `key` has asked for, or one operation of it: its outcome is dropped when it
-    /// comes.
+    /// Forgets all operations of `key`, or one of them: what completes later is dropped.
     fn forget(&mut self, _key: u64, _what: Abandoned) {}
-    /// The root is another directory now: whoever has one of its own takes that.
+    /// The root is another directory now: a disk with a descriptor of its own replaces it.
     fn renew_root(&mut self) {}
-    /// A descriptor that is readable while there is news; `None` if there never is any.
+    /// A descriptor that is readable while there are completions; `None` if there never are any.
     fn source(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// The next outcome of what was left for later.
-    fn news(&mut self) -> Option<Report> {
+    /// The next completion of an operation that was left for later.
+    fn next_completion(&mut self) -> Option<Completion> {
         None
     }
 }
 
-/// The file range at the front of an outbox, as far as it is made ready at once: to the end of that
+/// The file range at the front of an outbox, as far as it is prefetched at once: to the end of the
 /// chunk of the file in which it begins.
 ///
-/// Chunks have their places in the file, as in Flash. A window that moved with every send would ask
-/// the disk for the few pages that have come into view, again and again.
+/// Chunks begin at multiples of their size, as in Flash. A window that moved with every send would
+/// ask the disk for a few more pages each time.
 #[must_use]
 pub fn front<F>(outbox: &Outbox<F>, chunk_bytes: u64) -> Option<(&F, u64, u64)> {
     match outbox.segments().next() {
@@ -58,26 +55,26 @@ pub fn front<F>(outbox: &Outbox<F>, chunk_bytes: u64) -> Option<(&F, u64, u64)> 
     }
 }
 
-/// The outcome of an operation that was left for later.
+/// The result of an operation that was left for later.
 #[derive(Debug)]
-pub struct Report {
-    /// Whose operation it was; that connection may be gone.
+pub struct Completion {
+    /// The connection, which may be gone.
     pub key: u64,
-    /// What has come of it.
-    pub news: News,
-    /// The time that the loop has spent on it just now.
+    /// The result.
+    pub result: DiskResult,
+    /// The time that the loop has just spent on it.
     pub spent: Spent,
 }
 
-/// What came of an operation that was left for later.
+/// The result of a disk operation.
 #[derive(Debug)]
-pub enum News {
+pub enum DiskResult {
     /// Of [`Disk::open`].
-    Opened(Ticket, Opening),
+    Opened(Ticket, OpenResult),
     /// Of [`Disk::read`].
     Read(Ticket, Read),
-    /// Of [`Disk::warm`]: so many bytes may be sent.
-    Warm(u64),
+    /// Of [`Disk::prefetch`]: how many bytes may be sent.
+    Prefetched(u64),
 }
 
 /// The disk of an architecture whose loop blocks on it: every operation is performed at once.
@@ -85,7 +82,7 @@ pub enum News {
 pub struct InlineDisk<'a>(pub Below<'a>);
 
 impl Disk for InlineDisk<'_> {
-    fn open(&mut self, _key: u64, _ticket: Ticket, req: OpenReq) -> Option<Opening> {
+    fn open(&mut self, _key: u64, _ticket: Ticket, req: OpenReq) -> Option<OpenResult> {
         Some(self.0.open(&req))
     }
 
@@ -93,7 +90,7 @@ impl Disk for InlineDisk<'_> {
         Some(perform::read(req))
     }
 
-    fn warm(&mut self, _key: u64, _outbox: &Outbox<StaticFile>) -> Option<u64> {
+    fn prefetch(&mut self, _key: u64, _outbox: &Outbox<StaticFile>) -> Option<u64> {
         Some(u64::MAX)
     }
 }

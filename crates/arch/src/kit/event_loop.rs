@@ -6,12 +6,12 @@ pub(crate) mod schedule;
 use super::{
     accept::{Ended, PAUSE_MS},
     budget::Budget,
-    disk::{Disk, Report},
+    disk::{Completion, Disk},
     worker::{Accepted, Worker},
 };
 use crate::drive::{
     ledger::Spent,
-    step::{Io, Readiness, ReadySlot, Rules, Spares, Turn, forget, hear, step},
+    step::{Io, Readiness, ReadySlot, Rules, Spares, Turn, forget, on_completion, step},
 };
 use regatta_metrics::{Counter, Phase};
 use regatta_op::{Abandoned, CloseReason};
@@ -89,7 +89,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             for event in events.drain(..) {
                 match event.key {
                     BELL => drop(self.worker.around().bell.clear()),
-                    DISK => self.hear(disk),
+                    DISK => self.on_completion(disk),
                     key if key >= LISTENERS => {
                         let at = usize::try_from(key - LISTENERS).expect("few listeners");
                         self.accept(at, disk);
@@ -213,14 +213,14 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     }
 
     /// Takes what the disk has finished, and gives a turn to each connection that waited for it.
-    fn hear(&mut self, disk: &mut dyn Disk) {
-        while let Some(Report { key, news, spent }) = disk.news() {
+    fn on_completion(&mut self, disk: &mut dyn Disk) {
+        while let Some(Completion { key, result, spent }) = disk.next_completion() {
             let Some((slot, desk)) = self.worker.turn(key) else {
                 // The client has left; what was opened for it is closed here.
                 self.worker.around().cx.tally.add(Counter::DiskCompletionsDropped, 1);
                 continue;
             };
-            hear(slot, news, desk.now, &desk.around.cx);
+            on_completion(slot, result, desk.now, &desk.around.cx);
             self.turn_after(key, disk, |_| spent);
         }
     }

@@ -1,9 +1,8 @@
 //! Helpers that are processes, as in Flash: forked by the worker, each with a channel of its own.
 //!
-//! A helper's notice is a record of [`NOTICE_BYTES`] bytes: what has been found, never what is in
-//! it. Files travel as descriptors: those to be read with the errand, those that were opened with
-//! the notice, if asked for.
-use super::helpers::{Crew, Errand, Outcome};
+//! A helper replies with a record of [`REPLY_BYTES`] bytes, never with a file's contents. Files are
+//! passed as descriptors: those to read with the task, opened ones with the reply, if wanted.
+use super::helpers::{HelperPool, Task, TaskResult};
 use crate::drive::perform::Below;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Coding, Codings, OpenFault, OpenReq, Opened};
@@ -20,12 +19,12 @@ use std::{
     time::Duration,
 };
 
-/// The length of a notice, bytes.
-pub const NOTICE_BYTES: usize = 8;
-/// What comes before the path in an errand, bytes.
-const ERRAND_HEAD_BYTES: usize = 24;
-/// The longest errand, bytes: paths are shorter than `PATH_MAX`.
-const ERRAND_BYTES_MAX: usize = ERRAND_HEAD_BYTES + 4096;
+/// The length of a reply, bytes.
+pub const REPLY_BYTES: usize = 8;
+/// What comes before the path in a task, bytes.
+const TASK_HEAD_BYTES: usize = 24;
+/// The longest task, bytes: paths are shorter than `PATH_MAX`.
+const TASK_BYTES_MAX: usize = TASK_HEAD_BYTES + 4096;
 /// Keys of processes that are ending have this bit; helpers' channels have their numbers.
 const ENDING: u64 = 1 << 32;
 
@@ -37,12 +36,12 @@ const TOUCH: u8 = b't';
 pub struct Processes<'a> {
     root: &'a Root,
     rules: OpenRules,
-    /// Helpers pass what they have opened, instead of saying that it can be.
+    /// Helpers pass what they have opened, instead of only saying that it can be opened.
     pass: bool,
     poller: Epoll,
     events: Vec<Event>,
     helpers: Vec<Option<Helper>>,
-    /// Processes that have been let go, or are gone: to be reaped.
+    /// Processes that have been stopped, or have died: to be reaped.
     ending: Vec<Child>,
     tally: Tally<'a>,
 }
@@ -64,20 +63,20 @@ impl<'a> Processes<'a> {
         Ok(Self { root, rules, pass, poller, events, helpers, ending, tally })
     }
 
-    /// What a helper that may have something to say says.
-    fn listen(&mut self, at: usize) -> Option<(usize, Option<Outcome>)> {
+    /// Receives from a helper that may have a result.
+    fn receive(&mut self, at: usize) -> Option<(usize, Option<TaskResult>)> {
         let helper = self.helpers.get(at)?.as_ref()?;
-        let (mut notice, mut files) = ([0; NOTICE_BYTES], Vec::new());
-        let outcome = match helper.channel.recv(&mut notice, &mut files, false) {
-            Ok(NOTICE_BYTES) => {
-                self.tally.add(Counter::HelperCompletionBytes, NOTICE_BYTES as u64);
+        let (mut reply, mut files) = ([0; REPLY_BYTES], Vec::new());
+        let outcome = match helper.channel.recv(&mut reply, &mut files, false) {
+            Ok(REPLY_BYTES) => {
+                self.tally.add(Counter::HelperCompletionBytes, REPLY_BYTES as u64);
                 self.tally.add(Counter::HelperDescriptors, files.len() as u64);
-                outcome(notice, files)
+                parse_reply(reply, files)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            // We have no room for the files that it has opened.
+            // We have no descriptors left for the files that it has opened.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Some(Outcome::Opened(Err(OpenFault::Exhausted)))
+                Some(TaskResult::Opened(Err(OpenFault::Exhausted)))
             }
             Ok(_) | Err(_) => None,
         };
@@ -97,12 +96,12 @@ impl<'a> Processes<'a> {
     }
 }
 
-impl Crew for Processes<'_> {
-    fn hire(&mut self) -> io::Result<usize> {
+impl HelperPool for Processes<'_> {
+    fn start(&mut self) -> io::Result<usize> {
         let free = self.helpers.iter().position(Option::is_none);
         let at = free.unwrap_or(self.helpers.len());
         let (ours, theirs) = Channel::pair()?;
-        // Before there is a process that would have to be reaped if this fails.
+        // First, so that no process must be reaped if this fails.
         self.poller.add(ours.as_fd(), at as u64, Interest::READ)?;
         let keep = [self.root.as_fd(), theirs.as_fd()];
         let child = match fork_worker(&keep, || help(self.root, self.rules, self.pass, &theirs)) {
@@ -120,18 +119,18 @@ impl Crew for Processes<'_> {
         Ok(at)
     }
 
-    fn give(&mut self, helper: usize, errand: &mut Errand) -> io::Result<()> {
+    fn assign(&mut self, helper: usize, task: &mut Task) -> io::Result<()> {
         let helper = self.helpers[helper].as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let mut record = [0; ERRAND_HEAD_BYTES];
-        match errand {
-            Errand::Open(req) => {
+        let mut record = [0; TASK_HEAD_BYTES];
+        match task {
+            Task::Open(req) => {
                 record[0] = OPEN;
                 record[1] = mask(|coding| req.siblings.has(coding));
                 // No longer path exists; one is reported as what it is by the helper.
-                let len = req.path.len().min(ERRAND_BYTES_MAX - ERRAND_HEAD_BYTES);
+                let len = req.path.len().min(TASK_BYTES_MAX - TASK_HEAD_BYTES);
                 helper.channel.send(&[&record[..], &req.path[..len]].concat(), &[])
             }
-            Errand::Touch(req) | Errand::Read(req) => {
+            Task::Touch(req) | Task::Read(req) => {
                 record[0] = TOUCH;
                 record[8..16].copy_from_slice(&req.at.to_ne_bytes());
                 record[16..24].copy_from_slice(&req.len.to_ne_bytes());
@@ -140,25 +139,25 @@ impl Crew for Processes<'_> {
         }
     }
 
-    fn dismiss(&mut self, helper: usize) {
+    fn stop(&mut self, helper: usize) {
         let Some(Helper { channel, child }) = self.helpers[helper].take() else { return };
-        // Closing the channel is what tells it to go.
+        // The helper ends when its channel is closed.
         let _ = self.poller.remove(channel.as_fd());
         drop(channel);
-        // One that cannot be watched is reaped with the next.
+        // If it cannot be watched, it is reaped with the next one.
         let _ = self.poller.add(child.as_fd(), ENDING, Interest::READ);
         self.ending.push(child);
     }
 
-    fn hear(&mut self) -> Option<(usize, Option<Outcome>)> {
+    fn next_result(&mut self) -> Option<(usize, Option<TaskResult>)> {
         loop {
             while let Some(event) = self.events.pop() {
                 if event.key & ENDING != 0 {
                     self.reap();
                 } else if let Ok(at) = usize::try_from(event.key)
-                    && let Some(said) = self.listen(at)
+                    && let Some(result) = self.receive(at)
                 {
-                    return Some(said);
+                    return Some(result);
                 }
             }
             match self.poller.wait(&mut self.events, Some(Duration::ZERO)) {
@@ -173,29 +172,29 @@ impl Crew for Processes<'_> {
     }
 }
 
-/// A helper's life. Ends when its channel does.
+/// Runs a helper, until its channel is closed.
 fn help(root: &Root, rules: OpenRules, pass: bool, channel: &Channel) -> i32 {
-    let mut record = [0; ERRAND_BYTES_MAX];
+    let mut record = [0; TASK_BYTES_MAX];
     let (mut files, mut scratch) = (Vec::new(), vec![0; super::helper_threads::SCRATCH_BYTES]);
     loop {
         files.clear();
-        let (notice, opened) = match channel.recv(&mut record, &mut files, true) {
+        let (reply, opened) = match channel.recv(&mut record, &mut files, true) {
             Ok(0) => return 0,
-            Ok(n) if n >= ERRAND_HEAD_BYTES && record[0] == OPEN => {
+            Ok(n) if n >= TASK_HEAD_BYTES && record[0] == OPEN => {
                 let siblings = Coding::ALL.into_iter().fold(Codings::NONE, |set, coding| {
                     if record[1] & (1 << coding as u8) != 0 { set.with(coding) } else { set }
                 });
-                let req = OpenReq { path: record[ERRAND_HEAD_BYTES..n].into(), siblings };
-                notice_of(Below { root, rules }.open(&req), pass)
+                let req = OpenReq { path: record[TASK_HEAD_BYTES..n].into(), siblings };
+                reply_to_open(Below { root, rules }.open(&req), pass)
             }
-            Ok(n) if n >= ERRAND_HEAD_BYTES => {
+            Ok(n) if n >= TASK_HEAD_BYTES => {
                 run_touch(&record, files.pop(), &mut scratch);
                 ([TOUCH, 0, 0, 0, 0, 0, 0, 0], Vec::new())
             }
             Ok(_) | Err(_) => return 1,
         };
         let files: Vec<BorrowedFd<'_>> = opened.iter().map(AsFd::as_fd).collect();
-        if channel.send(&notice, &files).is_err() {
+        if channel.send(&reply, &files).is_err() {
             return 0;
         }
     }
@@ -218,50 +217,50 @@ fn mask(has: impl Fn(Coding) -> bool) -> u8 {
     Coding::ALL.into_iter().fold(0, |mask, coding| mask | u8::from(has(coding)) << coding as u8)
 }
 
-/// The notice of an open, and the files that go with it.
-fn notice_of(
+/// The reply to an open, and the files that go with it.
+fn reply_to_open(
     found: Result<Opened<StaticFile>, OpenFault>,
     pass: bool,
-) -> ([u8; NOTICE_BYTES], Vec<StaticFile>) {
-    let mut notice = [0; NOTICE_BYTES];
+) -> ([u8; REPLY_BYTES], Vec<StaticFile>) {
+    let mut reply = [0; REPLY_BYTES];
     match found {
         Ok(Opened::File { file, siblings }) if pass => {
-            notice[0] = PASSED;
-            notice[1] = mask(|coding| siblings[coding as usize].is_some());
-            return (notice, [file].into_iter().chain(siblings.into_iter().flatten()).collect());
+            reply[0] = PASSED;
+            reply[1] = mask(|coding| siblings[coding as usize].is_some());
+            return (reply, [file].into_iter().chain(siblings.into_iter().flatten()).collect());
         }
-        Ok(Opened::File { .. }) => notice[0] = FILE,
-        Ok(Opened::Directory) => notice[0] = DIRECTORY,
+        Ok(Opened::File { .. }) => reply[0] = FILE,
+        Ok(Opened::Directory) => reply[0] = DIRECTORY,
         Err(fault) => {
-            notice[0] = FAULT;
+            reply[0] = FAULT;
             let (code, errno) = fault.code();
-            notice[1] = code;
-            notice[4..].copy_from_slice(&errno.to_ne_bytes());
+            reply[1] = code;
+            reply[4..].copy_from_slice(&errno.to_ne_bytes());
         }
     }
-    (notice, Vec::new())
+    (reply, Vec::new())
 }
 
-/// What a notice says; `None` if it says nothing that a helper of ours would.
-fn outcome(notice: [u8; NOTICE_BYTES], files: Vec<OwnedFd>) -> Option<Outcome> {
-    let errno = i32::from_ne_bytes([notice[4], notice[5], notice[6], notice[7]]);
-    Some(match notice[0] {
-        TOUCH => Outcome::Touched,
-        FILE => Outcome::Found,
-        DIRECTORY => Outcome::Opened(Ok(Opened::Directory)),
+/// What a reply says; `None` if it is malformed.
+fn parse_reply(reply: [u8; REPLY_BYTES], files: Vec<OwnedFd>) -> Option<TaskResult> {
+    let errno = i32::from_ne_bytes([reply[4], reply[5], reply[6], reply[7]]);
+    Some(match reply[0] {
+        TOUCH => TaskResult::Touched,
+        FILE => TaskResult::Found,
+        DIRECTORY => TaskResult::Opened(Ok(Opened::Directory)),
         PASSED => {
             let mut files = files.into_iter().map(StaticFile::adopt);
             let file = match files.next()? {
                 Ok(file) => file,
-                Err(fault) => return Some(Outcome::Opened(Err(fault))),
+                Err(fault) => return Some(TaskResult::Opened(Err(fault))),
             };
             let siblings = Coding::ALL.map(|coding| {
-                let there = notice[1] & (1 << coding as u8) != 0;
+                let there = reply[1] & (1 << coding as u8) != 0;
                 there.then(|| files.next()).flatten().and_then(Result::ok)
             });
-            Outcome::Opened(Ok(Opened::File { file, siblings }))
+            TaskResult::Opened(Ok(Opened::File { file, siblings }))
         }
-        FAULT => Outcome::Opened(Err(OpenFault::from_code(notice[1], errno))),
+        FAULT => TaskResult::Opened(Err(OpenFault::from_code(reply[1], errno))),
         _ => return None,
     })
 }
@@ -271,17 +270,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_say_what_was_found() {
+    fn replies_say_what_was_found() {
         for fault in (0..8).map(|code| OpenFault::from_code(code, 5)) {
-            let (notice, files) = notice_of(Err(fault), true);
+            let (reply, files) = reply_to_open(Err(fault), true);
             assert!(files.is_empty());
-            let said = outcome(notice, Vec::new());
-            assert!(matches!(said, Some(Outcome::Opened(Err(same))) if same == fault));
+            let result = parse_reply(reply, Vec::new());
+            assert!(matches!(result, Some(TaskResult::Opened(Err(same))) if same == fault));
         }
-        let (notice, _) = notice_of(Ok(Opened::Directory), false);
-        let said = outcome(notice, Vec::new());
-        assert!(matches!(said, Some(Outcome::Opened(Ok(Opened::Directory)))));
-        assert!(outcome([0; NOTICE_BYTES], Vec::new()).is_none());
-        assert!(outcome([PASSED, 0, 0, 0, 0, 0, 0, 0], Vec::new()).is_none());
+        let (reply, _) = reply_to_open(Ok(Opened::Directory), false);
+        let result = parse_reply(reply, Vec::new());
+        assert!(matches!(result, Some(TaskResult::Opened(Ok(Opened::Directory)))));
+        assert!(parse_reply([0; REPLY_BYTES], Vec::new()).is_none());
+        assert!(parse_reply([PASSED, 0, 0, 0, 0, 0, 0, 0], Vec::new()).is_none());
     }
 }

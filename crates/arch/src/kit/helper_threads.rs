@@ -1,6 +1,6 @@
-//! Helpers that are threads: they share the loop's descriptors and memory, so that what they open
-//! needs no passing.
-use super::helpers::{Crew, Errand, Outcome};
+//! Helpers that are threads: they share the loop's descriptors and memory, so no descriptors are
+//! passed.
+use super::helpers::{HelperPool, Task, TaskResult};
 use crate::drive::perform::{self, Below};
 use regatta_sys::{Bell, OpenRules, Root, residency::touch};
 use std::{
@@ -13,31 +13,31 @@ use std::{
     thread,
 };
 
-/// What a helper reads into, bytes: nobody looks at it.
+/// The buffer that a helper reads into to fill the page cache, bytes.
 pub const SCRATCH_BYTES: usize = 128 << 10;
-/// The stack of a helper, bytes: it opens and reads, and calls nothing deep.
+/// The stack of a helper, bytes: its calls are shallow.
 const STACK_BYTES: usize = 128 << 10;
 
 /// What all threads have in common.
 #[derive(Debug)]
-struct Place {
+struct Environment {
     rules: OpenRules,
     bell: Bell,
 }
 
-type Said = (usize, Option<Outcome>);
+type HelperResult = (usize, Option<TaskResult>);
 
 /// Helper threads.
 #[derive(Debug)]
 pub struct Threads<'a> {
     root: &'a Root,
-    /// The same directory by a descriptor that belongs to the threads; made for the first of them.
+    /// The same directory by a descriptor of the threads, opened for the first of them.
     theirs: Option<Arc<Root>>,
-    place: Arc<Place>,
-    /// By helper: where its errands go.
-    inboxes: Vec<Option<SyncSender<Errand>>>,
-    say: Sender<Said>,
-    said: Receiver<Said>,
+    environment: Arc<Environment>,
+    /// By helper: the channel for its tasks.
+    inboxes: Vec<Option<SyncSender<Task>>>,
+    results: Sender<HelperResult>,
+    done: Receiver<HelperResult>,
 }
 
 impl<'a> Threads<'a> {
@@ -46,14 +46,14 @@ impl<'a> Threads<'a> {
     /// # Errors
     /// No descriptors left.
     pub fn new(root: &'a Root, rules: OpenRules) -> io::Result<Self> {
-        let place = Arc::new(Place { rules, bell: Bell::new()? });
-        let (say, said) = channel();
-        Ok(Self { root, theirs: None, place, inboxes: Vec::new(), say, said })
+        let environment = Arc::new(Environment { rules, bell: Bell::new()? });
+        let (results, done) = channel();
+        Ok(Self { root, theirs: None, environment, inboxes: Vec::new(), results, done })
     }
 }
 
-impl Crew for Threads<'_> {
-    fn hire(&mut self) -> io::Result<usize> {
+impl HelperPool for Threads<'_> {
+    fn start(&mut self) -> io::Result<usize> {
         let root = match &self.theirs {
             Some(root) => Arc::clone(root),
             None => Arc::clone(self.theirs.insert(Arc::new(self.root.try_clone()?))),
@@ -61,9 +61,9 @@ impl Crew for Threads<'_> {
         let free = self.inboxes.iter().position(Option::is_none);
         let helper = free.unwrap_or(self.inboxes.len());
         let (give, take) = sync_channel(1);
-        let (place, say) = (Arc::clone(&self.place), self.say.clone());
+        let (environment, results) = (Arc::clone(&self.environment), self.results.clone());
         let builder = thread::Builder::new().name("helper".to_owned()).stack_size(STACK_BYTES);
-        builder.spawn(move || help(helper, &root, &place, &take, &say))?;
+        builder.spawn(move || help(helper, &root, &environment, &take, &results))?;
         match self.inboxes.get_mut(helper) {
             Some(inbox) => *inbox = Some(give),
             None => self.inboxes.push(Some(give)),
@@ -71,14 +71,14 @@ impl Crew for Threads<'_> {
         Ok(helper)
     }
 
-    fn give(&mut self, helper: usize, errand: &mut Errand) -> io::Result<()> {
+    fn assign(&mut self, helper: usize, task: &mut Task) -> io::Result<()> {
         let inbox = self.inboxes[helper].as_ref().ok_or(io::ErrorKind::NotFound)?;
         // Room for one, and the helper has none: this does not wait.
-        inbox.try_send(errand.lend()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        inbox.try_send(task.lend()).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    fn dismiss(&mut self, helper: usize) {
-        // It ends when it finds that no more errands can come.
+    fn stop(&mut self, helper: usize) {
+        // The thread ends when its channel is closed.
         self.inboxes[helper] = None;
     }
 
@@ -86,41 +86,47 @@ impl Crew for Threads<'_> {
         self.theirs = None;
     }
 
-    fn hear(&mut self) -> Option<(usize, Option<Outcome>)> {
-        self.said.try_recv().ok().or_else(|| {
-            // Who speaks after this look rings after this silence.
-            self.place.bell.clear();
-            self.said.try_recv().ok()
+    fn next_result(&mut self) -> Option<(usize, Option<TaskResult>)> {
+        self.done.try_recv().ok().or_else(|| {
+            // A result that is sent after this look rings the bell again.
+            self.environment.bell.clear();
+            self.done.try_recv().ok()
         })
     }
 
     fn source(&self) -> BorrowedFd<'_> {
-        self.place.bell.as_fd()
+        self.environment.bell.as_fd()
     }
 }
 
-/// A helper's life.
-fn help(helper: usize, root: &Root, place: &Place, errands: &Receiver<Errand>, say: &Sender<Said>) {
+/// Runs a helper.
+fn help(
+    helper: usize,
+    root: &Root,
+    environment: &Environment,
+    tasks: &Receiver<Task>,
+    results: &Sender<HelperResult>,
+) {
     let mut scratch = Vec::new();
-    for errand in errands {
-        // Its files are closed there, not by the loop.
-        let outcome = run(errand, Below { root, rules: place.rules }, &mut scratch);
-        if say.send((helper, Some(outcome))).is_err() {
+    for task in tasks {
+        // It closes the task's files too: the loop does not.
+        let outcome = run(task, Below { root, rules: environment.rules }, &mut scratch);
+        if results.send((helper, Some(outcome))).is_err() {
             return;
         }
-        place.bell.ring();
+        environment.bell.ring();
     }
 }
 
-fn run(errand: Errand, below: Below<'_>, scratch: &mut Vec<u8>) -> Outcome {
-    match errand {
-        Errand::Open(req) => Outcome::Opened(below.open(&req)),
-        Errand::Touch(req) => {
+fn run(task: Task, below: Below<'_>, scratch: &mut Vec<u8>) -> TaskResult {
+    match task {
+        Task::Open(req) => TaskResult::Opened(below.open(&req)),
+        Task::Touch(req) => {
             scratch.resize(SCRATCH_BYTES, 0);
             // A range that cannot be read is reported by the send or read that it was for.
             let _ = touch(&req.file, req.at, req.len, scratch);
-            Outcome::Touched
+            TaskResult::Touched
         }
-        Errand::Read(req) => Outcome::Read(perform::read(req)),
+        Task::Read(req) => TaskResult::Read(perform::read(req)),
     }
 }

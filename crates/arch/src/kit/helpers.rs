@@ -1,14 +1,13 @@
-//! Helpers: whoever runs errands that may block on disk, so that the event loop does not.
+//! Helpers run tasks that may block on disk, so that the event loop does not block.
 //!
-//! A helper runs one errand at a time. Helpers are started when errands wait for one, up to a
-//! limit, and those without an errand are kept in reserve, up to another. All of this is the event
-//! loop's own bookkeeping: there is no lock.
+//! A helper runs one task at a time. Helpers are started when tasks are queued, up to a limit; idle
+//! ones are kept, up to another. Only the event loop keeps these lists: there is no lock.
 #[cfg(test)]
 pub(crate) mod schedule;
 
 use super::{
-    disk::{News, Opening, Report},
-    waiting::{Turn, Waiting},
+    disk::{Completion, DiskResult},
+    waiters::{Sequence, Waiters},
 };
 use crate::drive::{
     ledger::Spent,
@@ -16,26 +15,26 @@ use crate::drive::{
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, ReadReq, Ticket};
-use regatta_sys::{Read, StaticFile, clock};
+use regatta_sys::{OpenResult, Read, StaticFile, clock};
 use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
-/// How many helpers an errand may lose before the loop runs it itself.
-const TRIES_MAX: u8 = 2;
+/// How many helpers may die with a task before the loop runs it itself.
+const LOST_MAX: u8 = 2;
 
-/// Something that a helper is asked to do.
+/// What a helper does.
 #[derive(Debug)]
-pub enum Errand {
+pub enum Task {
     /// Open a path.
     Open(OpenReq),
-    /// Bring a range into memory, and nothing more.
+    /// Bring a range into the page cache.
     Touch(ReadReq<StaticFile>),
-    /// Read a range into memory and hand the bytes over. Only for helpers that share the loop's.
+    /// Read a range and hand the bytes over: only for helpers that share the loop's memory.
     Read(ReadReq<StaticFile>),
 }
 
-impl Errand {
-    /// The errand for a helper that shares the loop's memory: the buffer of a read is the helper's
-    /// until it hands that over, and goes with a helper that is lost.
+impl Task {
+    /// The task for a helper that shares the loop's memory. It owns the buffer of a read until the
+    /// task is done; if it dies, the buffer is lost.
     pub fn lend(&mut self) -> Self {
         let range = |req: &ReadReq<StaticFile>| ReadReq::new(req.file.clone(), req.at, req.len);
         match self {
@@ -48,20 +47,20 @@ impl Errand {
     }
 }
 
-/// What a helper says when it is done.
+/// The result of a task.
 #[derive(Debug)]
-pub enum Outcome {
-    /// What was found, opened.
-    Opened(Opening),
-    /// There is something to open, and what that takes is in memory now.
+pub enum TaskResult {
+    /// The result of an open, with the files.
+    Opened(OpenResult),
+    /// The path can be opened, and its metadata is in memory now.
     Found,
-    /// The range is in memory, or cannot be read: who reads it finds out.
+    /// The range is in memory, or cannot be read, which the read will find out.
     Touched,
     /// The bytes.
     Read(Read),
 }
 
-/// What an errand is for.
+/// The operation that a task is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Answering an open.
@@ -69,7 +68,7 @@ pub enum Purpose {
     /// Answering a read.
     Read(Ticket),
     /// Sending a range.
-    Warm,
+    Prefetch,
 }
 
 impl Purpose {
@@ -78,167 +77,171 @@ impl Purpose {
     pub const fn ticket(self) -> Option<Ticket> {
         match self {
             Self::Open(ticket) | Self::Read(ticket) => Some(ticket),
-            Self::Warm => None,
+            Self::Prefetch => None,
         }
     }
 }
 
-/// An errand, and whose it is.
+/// A task of a connection.
 #[derive(Debug)]
 pub struct Job {
     /// The connection.
     pub key: u64,
-    /// What the errand is for.
+    /// The operation that the task is part of.
     pub purpose: Purpose,
-    /// The errand.
-    pub errand: Errand,
-    /// When it is its turn, among those that wait for a helper.
-    turn: Turn,
-    tries: u8,
-    /// When it was asked for, or given to a helper: the precise clock.
+    /// The task.
+    pub task: Task,
+    /// Its place among the tasks that are queued.
+    sequence: Sequence,
+    /// Helpers that died with it.
+    lost: u8,
+    /// When it was queued or assigned to a helper, by the precise clock.
     since: u64,
 }
 
 impl Job {
-    /// An errand that nobody has tried.
+    /// A task that has not been queued yet.
     #[must_use]
-    pub fn new(key: u64, purpose: Purpose, errand: Errand) -> Self {
-        Self { key, purpose, errand, turn: Turn::default(), tries: 0, since: clock::nanos() }
+    pub fn new(key: u64, purpose: Purpose, task: Task) -> Self {
+        Self { key, purpose, task, sequence: Sequence::default(), lost: 0, since: clock::nanos() }
     }
 }
 
-/// What an errand amounts to for who asked. The loop does what is left to do: all of it, if there
-/// is no outcome.
-fn finish(job: Job, outcome: Option<Outcome>, below: Below<'_>) -> (News, Spent) {
+/// The result of the operation that a task was part of. The loop does the rest of it: all, if the
+/// task has no result.
+fn finish(job: Job, outcome: Option<TaskResult>, below: Below<'_>) -> (DiskResult, Spent) {
     let mut spent = Spent::default();
-    let news = match (job.purpose, job.errand, outcome) {
-        (Purpose::Open(ticket), _, Some(Outcome::Opened(found))) => News::Opened(ticket, found),
-        (Purpose::Open(ticket), Errand::Open(req), _) => {
-            News::Opened(ticket, timed(&mut spent.open, || below.open(&req)))
+    let result = match (job.purpose, job.task, outcome) {
+        (Purpose::Open(ticket), _, Some(TaskResult::Opened(found))) => {
+            DiskResult::Opened(ticket, found)
         }
-        (Purpose::Read(ticket), _, Some(Outcome::Read(read))) => News::Read(ticket, read),
-        (Purpose::Read(ticket), Errand::Touch(req) | Errand::Read(req), _) => {
-            News::Read(ticket, timed(&mut spent.read, || perform::read(req)))
+        (Purpose::Open(ticket), Task::Open(req), _) => {
+            DiskResult::Opened(ticket, timed(&mut spent.open, || below.open(&req)))
         }
-        (_, Errand::Touch(req) | Errand::Read(req), _) => News::Warm(req.len),
-        // An open for something else than an open: never asked for, and harmless.
-        (_, Errand::Open(_), _) => News::Warm(1),
+        (Purpose::Read(ticket), _, Some(TaskResult::Read(read))) => DiskResult::Read(ticket, read),
+        (Purpose::Read(ticket), Task::Touch(req) | Task::Read(req), _) => {
+            DiskResult::Read(ticket, timed(&mut spent.read, || perform::read(req)))
+        }
+        (_, Task::Touch(req) | Task::Read(req), _) => DiskResult::Prefetched(req.len),
+        // An open that is part of another operation: it does not happen.
+        (_, Task::Open(_), _) => DiskResult::Prefetched(1),
     };
-    (news, spent)
+    (result, spent)
 }
 
-/// How helpers of one kind are started, given errands and heard. They are named by small numbers.
-pub trait Crew {
+/// Starts helpers of one kind, assigns tasks to them and takes their results. Helpers are numbered
+/// from 0.
+pub trait HelperPool {
     /// Starts a helper.
     ///
     /// # Errors
-    /// The system does not let us have another.
-    fn hire(&mut self) -> io::Result<usize>;
-    /// Gives an errand to a helper that has none.
+    /// The system refuses another one.
+    fn start(&mut self) -> io::Result<usize>;
+    /// Assigns a task to an idle helper.
     ///
     /// # Errors
-    /// It is gone.
-    fn give(&mut self, helper: usize, errand: &mut Errand) -> io::Result<()>;
-    /// Lets a helper that has no errand go, or buries one that is gone.
-    fn dismiss(&mut self, helper: usize);
-    /// The root is another one: who is started from now on has that.
+    /// The helper is gone.
+    fn assign(&mut self, helper: usize, task: &mut Task) -> io::Result<()>;
+    /// Stops an idle helper, or cleans up after one that is gone.
+    fn stop(&mut self, helper: usize);
+    /// The root has been replaced: helpers that are started from now on use the new one.
     fn renew_root(&mut self) {}
-    /// Who has something to say; the outcome is `None` if that helper is gone.
-    fn hear(&mut self) -> Option<(usize, Option<Outcome>)>;
-    /// Readable while somebody may have something to say.
+    /// The next helper that is done, and its result, which is `None` if the helper is gone.
+    fn next_result(&mut self) -> Option<(usize, Option<TaskResult>)>;
+    /// Readable while there may be a result.
     fn source(&self) -> BorrowedFd<'_>;
 }
 
 /// How many helpers there may be.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// At once.
+pub struct HelperLimits {
+    /// At the same time.
     pub helpers_max: usize,
-    /// Without an errand.
+    /// Idle.
     pub helpers_idle_max: usize,
 }
 
-/// The helpers of one loop, and the errands that wait for one. A connection has at most
-/// [`regatta_op::DISK_OPS_MAX`] errands, and one for its `Send`, so the queue is bounded by the
-/// connections that are open.
+/// The helpers of one loop, and the tasks that are queued for them. A connection has at most
+/// [`regatta_op::DISK_OPS_MAX`] tasks and one for its `Send`, so the number of open connections
+/// bounds the queue.
 #[derive(Debug)]
 pub struct Helpers<'a, C> {
-    crew: C,
-    limits: Limits,
-    /// Who waits for an outcome: of an errand in the queue, or of one that is being run.
-    waiting: Waiting,
-    /// Errands that wait for a helper, by their turn.
-    queue: BTreeMap<Turn, Job>,
-    /// By helper: what it is doing.
+    pool: C,
+    limits: HelperLimits,
+    /// Connections that wait for tasks, queued or running.
+    waiters: Waiters,
+    /// Tasks that wait for a helper, oldest first.
+    queue: BTreeMap<Sequence, Job>,
+    /// By helper: the task that it is running.
     busy: Vec<Option<Job>>,
-    /// By helper: whether it has an errand of before the root was replaced, and goes after it.
+    /// By helper: whether it uses a root that has been replaced, and is to stop after its task.
     leaves: Vec<bool>,
-    /// Those without an errand, and since when they have none: the precise clock.
+    /// Idle helpers, and since when, by the precise clock.
     idle: Vec<(usize, u64)>,
-    /// Helpers there are.
+    /// How many helpers there are.
     count: usize,
     tally: Tally<'a>,
 }
 
-impl<'a, C: Crew> Helpers<'a, C> {
+impl<'a, C: HelperPool> Helpers<'a, C> {
     /// No helpers yet.
-    pub fn new(crew: C, limits: Limits, tally: Tally<'a>) -> Self {
-        let (waiting, queue) = (Waiting::default(), BTreeMap::new());
+    pub fn new(pool: C, limits: HelperLimits, tally: Tally<'a>) -> Self {
+        let (waiters, queue) = (Waiters::default(), BTreeMap::new());
         let (busy, leaves, idle) = (Vec::new(), Vec::new(), Vec::new());
-        Self { crew, limits, waiting, queue, busy, leaves, idle, count: 0, tally }
+        Self { pool, limits, waiters, queue, busy, leaves, idle, count: 0, tally }
     }
 
-    /// Has an errand run.
+    /// Queues a task.
     ///
     /// # Errors
-    /// The errand, if there is no helper and none can be started: run it yourself.
-    fn ask(&mut self, mut job: Job) -> Result<(), Job> {
+    /// There is no helper and none can be started: the caller runs the task.
+    fn submit(&mut self, mut job: Job) -> Result<(), Job> {
         self.tally.add(
             match job.purpose {
                 Purpose::Open(_) => Counter::HelperTasksOpen,
                 Purpose::Read(_) => Counter::HelperTasksRead,
-                Purpose::Warm => Counter::HelperTasksPrefetch,
+                Purpose::Prefetch => Counter::HelperTasksPrefetch,
             },
             1,
         );
-        job.turn = self.waiting.ask(job.key, job.purpose.ticket());
-        self.queue.insert(job.turn, job);
+        job.sequence = self.waiters.add(job.key, job.purpose.ticket());
+        self.queue.insert(job.sequence, job);
         self.dispatch();
-        let waiting = self.queue.len() as u64;
-        self.tally.max(Counter::HelperQueueMax, waiting);
-        self.tally.add(Counter::HelperQueueSum, waiting);
+        let queued = self.queue.len() as u64;
+        self.tally.max(Counter::HelperQueueMax, queued);
+        self.tally.add(Counter::HelperQueueSum, queued);
         if self.count == 0
             && let Some((_, job)) = self.queue.pop_last()
         {
-            self.waiting.is_told(job.key, job.turn);
+            self.waiters.remove(job.key, job.sequence);
             self.tally.add(Counter::HelperTasksSelf, 1);
             return Err(job);
         }
         Ok(())
     }
 
-    /// Has an errand run: by the loop, at once, if there is no helper and none can be started, and
-    /// then this is what came of it.
-    pub fn ask_or_run(&mut self, job: Job, below: Below<'_>) -> Option<News> {
-        self.ask(job).err().map(|job| finish(job, None, below).0)
+    /// Queues a task, or runs it at once if there is no helper and none can be started: then this
+    /// is the result.
+    pub fn submit_or_run(&mut self, job: Job, below: Below<'_>) -> Option<DiskResult> {
+        self.submit(job).err().map(|job| finish(job, None, below).0)
     }
 
-    /// The next outcome that somebody waits for. What nobody does is dropped, with its files.
-    pub fn report(&mut self, below: Below<'_>) -> Option<Report> {
+    /// The next completion that a connection waits for. Others are dropped, with their files.
+    pub fn next_completion(&mut self, below: Below<'_>) -> Option<Completion> {
         loop {
-            let (job, outcome) = self.news()?;
+            let (job, outcome) = self.next_finished()?;
             let key = job.key;
-            if !self.waiting.is_told(key, job.turn) {
+            if !self.waiters.remove(key, job.sequence) {
                 self.tally.add(Counter::DiskCompletionsDropped, 1);
                 continue;
             }
-            let (news, spent) = finish(job, outcome, below);
-            return Some(Report { key, news, spent });
+            let (result, spent) = finish(job, outcome, below);
+            return Some(Completion { key, result, spent });
         }
     }
 
-    /// An errand that is over, and what has come of it: `None` if the loop must run it itself.
-    fn news(&mut self) -> Option<(Job, Option<Outcome>)> {
+    /// The next task that is done, and its result, which is `None` if the loop must run it itself.
+    fn next_finished(&mut self) -> Option<(Job, Option<TaskResult>)> {
         loop {
             if self.count == 0 && !self.queue.is_empty() {
                 self.dispatch();
@@ -249,7 +252,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
                 self.tally.add(Counter::HelperTasksSelf, 1);
                 return Some((job, None));
             }
-            let (helper, outcome) = self.crew.hear()?;
+            let (helper, outcome) = self.pool.next_result()?;
             let job = self.busy.get_mut(helper).and_then(Option::take);
             let Some(outcome) = outcome else {
                 if let Some(job) = self.lost(helper, job) {
@@ -260,7 +263,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
             self.tally.add(Counter::HelperCompletions, 1);
             let now = clock::nanos();
             if std::mem::take(&mut self.leaves[helper]) {
-                self.dismiss((helper, now), now);
+                self.stop((helper, now), now);
             } else {
                 self.idle.push((helper, now));
             }
@@ -268,7 +271,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
             if self.idle.len() > self.limits.helpers_idle_max
                 && let Some(idle) = self.idle.pop()
             {
-                self.dismiss(idle, now);
+                self.stop(idle, now);
             }
             if let Some(job) = job {
                 self.tally.add(Counter::HelperBusyNs, now.saturating_sub(job.since));
@@ -277,52 +280,53 @@ impl<'a, C: Crew> Helpers<'a, C> {
         }
     }
 
-    /// Drops the errands of this connection that wait, or one of them, and the outcomes of those
-    /// that are being run.
+    /// Forgets all tasks of a connection, or one of them: queued ones are dropped now, running ones
+    /// when they are done.
     pub fn forget(&mut self, key: u64, what: Abandoned) {
-        self.waiting.forget(key, what, |turn| drop(self.queue.remove(&turn)));
+        self.waiters.forget(key, what, |sequence| drop(self.queue.remove(&sequence)));
     }
 
-    /// Lets go of all helpers that have the root of before, as soon as they have done what they
-    /// are doing: others are started.
+    /// Stops all helpers that use the replaced root, busy ones after their tasks. New ones are
+    /// started on demand.
     pub fn renew_root(&mut self) {
-        self.crew.renew_root();
+        self.pool.renew_root();
         let now = clock::nanos();
         while let Some(idle) = self.idle.pop() {
-            self.dismiss(idle, now);
+            self.stop(idle, now);
         }
         for (leaves, job) in self.leaves.iter_mut().zip(&self.busy) {
             *leaves = job.is_some();
         }
     }
 
-    /// Lets a helper go that has had no errand since then.
-    fn dismiss(&mut self, (helper, since): (usize, u64), now: u64) {
+    /// Stops a helper that has been idle since then.
+    fn stop(&mut self, (helper, since): (usize, u64), now: u64) {
         self.count -= 1;
         self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
         self.tally.add(Counter::HelpersStopped, 1);
-        self.crew.dismiss(helper);
+        self.pool.stop(helper);
     }
 
-    /// Readable while there may be news.
+    /// Readable while there may be completions.
     pub fn source(&self) -> BorrowedFd<'_> {
-        self.crew.source()
+        self.pool.source()
     }
 
-    /// Buries a helper. Its errand goes to another, or back to the loop if it has cost too many.
+    /// Cleans up after a helper that died. Its task goes to another one, or to the loop if too many
+    /// have died with it.
     fn lost(&mut self, helper: usize, job: Option<Job>) -> Option<Job> {
         self.tally.add(Counter::HelpersLost, 1);
         self.idle.retain(|(idle, _)| *idle != helper);
         self.leaves[helper] = false;
         self.count -= 1;
-        self.crew.dismiss(helper);
+        self.pool.stop(helper);
         let mut job = job?;
-        job.tries += 1;
-        if job.tries < TRIES_MAX {
+        job.lost += 1;
+        if job.lost < LOST_MAX {
             job.since = clock::nanos();
-            if self.waiting.is_waited_for(job.key, job.turn) {
-                // It is the oldest.
-                self.queue.insert(job.turn, job);
+            if self.waiters.contains(job.key, job.sequence) {
+                // It keeps its place in the queue.
+                self.queue.insert(job.sequence, job);
             } else {
                 self.tally.add(Counter::DiskCompletionsDropped, 1);
             }
@@ -333,16 +337,16 @@ impl<'a, C: Crew> Helpers<'a, C> {
         Some(job)
     }
 
-    /// Gives errands to helpers, and starts helpers, until one or the other has run out.
+    /// Assigns tasks and starts helpers until there are no more tasks or no more helpers.
     fn dispatch(&mut self) {
         while !self.queue.is_empty() {
             let idle = self.idle.pop();
-            let Some((helper, since)) = idle.or_else(|| Some((self.hire()?, clock::nanos())))
+            let Some((helper, since)) = idle.or_else(|| Some((self.start()?, clock::nanos())))
             else {
                 return;
             };
-            let Some((turn, mut job)) = self.queue.pop_first() else { return };
-            match self.crew.give(helper, &mut job.errand) {
+            let Some((sequence, mut job)) = self.queue.pop_first() else { return };
+            match self.pool.assign(helper, &mut job.task) {
                 Ok(()) => {
                     let now = clock::nanos();
                     self.tally.add(Counter::HelperIdleNs, now.saturating_sub(since));
@@ -351,20 +355,20 @@ impl<'a, C: Crew> Helpers<'a, C> {
                     self.busy[helper] = Some(job);
                 }
                 Err(_) => {
-                    self.queue.insert(turn, job);
+                    self.queue.insert(sequence, job);
                     self.tally.add(Counter::HelpersLost, 1);
                     self.count -= 1;
-                    self.crew.dismiss(helper);
+                    self.pool.stop(helper);
                 }
             }
         }
     }
 
-    fn hire(&mut self) -> Option<usize> {
+    fn start(&mut self) -> Option<usize> {
         if self.count >= self.limits.helpers_max {
             return None;
         }
-        let helper = self.crew.hire().ok()?;
+        let helper = self.pool.start().ok()?;
         self.count += 1;
         self.tally.add(Counter::HelpersStarted, 1);
         self.tally.max(Counter::HelpersOpenMax, self.count as u64);
@@ -378,7 +382,7 @@ impl<'a, C: Crew> Helpers<'a, C> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::waiting::turns_compared, *};
+    use super::{super::waiters::sequences_compared, *};
     use regatta_metrics::{Arena, Gauge};
     use regatta_op::Codings;
     use regatta_sys::{Bell, hook};
@@ -387,72 +391,72 @@ mod tests {
     /// Helpers that do nothing until they are told to.
     struct Idle {
         bell: Bell,
-        said: VecDeque<(usize, Option<Outcome>)>,
+        results: VecDeque<(usize, Option<TaskResult>)>,
         given: Vec<usize>,
         there: Vec<bool>,
         may_hire: bool,
     }
 
-    impl Crew for Idle {
-        fn hire(&mut self) -> io::Result<usize> {
+    impl HelperPool for Idle {
+        fn start(&mut self) -> io::Result<usize> {
             if !self.may_hire {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
             self.there.push(true);
             Ok(self.there.len() - 1)
         }
-        fn give(&mut self, helper: usize, _: &mut Errand) -> io::Result<()> {
+        fn assign(&mut self, helper: usize, _: &mut Task) -> io::Result<()> {
             assert!(self.there[helper]);
             self.given.push(helper);
             Ok(())
         }
-        fn dismiss(&mut self, helper: usize) {
+        fn stop(&mut self, helper: usize) {
             assert!(std::mem::replace(&mut self.there[helper], false));
         }
-        fn hear(&mut self) -> Option<(usize, Option<Outcome>)> {
-            self.said.pop_front()
+        fn next_result(&mut self) -> Option<(usize, Option<TaskResult>)> {
+            self.results.pop_front()
         }
         fn source(&self) -> BorrowedFd<'_> {
             self.bell.as_fd()
         }
     }
 
-    fn with(limits: Limits, may_hire: bool, test: impl FnOnce(Helpers<'_, Idle>, Tally<'_>)) {
+    fn with(limits: HelperLimits, may_hire: bool, test: impl FnOnce(Helpers<'_, Idle>, Tally<'_>)) {
         let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
         let arena = Arena::create(&words, 1);
         let tally = Tally::Owned(arena.slot(0));
         let bell = Bell::new().unwrap();
-        let (said, given, there) = (VecDeque::new(), Vec::new(), Vec::new());
-        test(Helpers::new(Idle { bell, said, given, there, may_hire }, limits, tally), tally);
+        let (results, given, there) = (VecDeque::new(), Vec::new(), Vec::new());
+        test(Helpers::new(Idle { bell, results, given, there, may_hire }, limits, tally), tally);
     }
 
     fn job(key: u64) -> Job {
         let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
-        Job::new(key, Purpose::Open(Ticket(0)), Errand::Open(req))
+        Job::new(key, Purpose::Open(Ticket(0)), Task::Open(req))
     }
 
-    const LIMITS: Limits = Limits { helpers_max: 2, helpers_idle_max: 1 };
+    const LIMITS: HelperLimits = HelperLimits { helpers_max: 2, helpers_idle_max: 1 };
 
     #[test]
     fn helpers_are_started_on_demand_and_kept_in_reserve() {
         with(LIMITS, true, |mut helpers, tally| {
             for key in 0..4 {
-                helpers.ask(job(key)).unwrap();
+                helpers.submit(job(key)).unwrap();
             }
-            assert_eq!(helpers.crew.given, [0, 1]);
+            assert_eq!(helpers.pool.given, [0, 1]);
             assert_eq!((helpers.count, helpers.queue.len()), (2, 2));
-            helpers.crew.said.push_back((1, Some(Outcome::Found)));
-            let (done, outcome) = helpers.news().unwrap();
+            helpers.pool.results.push_back((1, Some(TaskResult::Found)));
+            let (done, outcome) = helpers.next_finished().unwrap();
             assert_eq!(done.key, 1);
-            assert!(matches!(outcome, Some(Outcome::Found)));
-            assert_eq!(helpers.crew.given, [0, 1, 1], "the next errand went to who was free");
+            assert!(matches!(outcome, Some(TaskResult::Found)));
+            assert_eq!(helpers.pool.given, [0, 1, 1], "the next task went to the idle helper");
             for helper in [0, 1, 0] {
-                helpers.crew.said.push_back((helper, Some(Outcome::Found)));
+                helpers.pool.results.push_back((helper, Some(TaskResult::Found)));
             }
-            let keys: Vec<_> = (0..3).map(|_| helpers.news().unwrap().0.key).collect();
+            let keys: Vec<_> = (0..3).map(|_| helpers.next_finished().unwrap().0.key).collect();
             assert_eq!(keys, [0, 2, 3]);
-            assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "one is enough in reserve");
-            assert!(helpers.news().is_none());
+            assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "one idle helper is kept");
+            assert!(helpers.next_finished().is_none());
             let Tally::Owned(slot) = tally else { panic!("it is") };
             assert_eq!(slot.get(Counter::HelpersStopped), 1);
             assert_eq!(slot.gauge(Gauge::HelpersOpen), 1);
@@ -462,19 +466,19 @@ mod tests {
     /// systems.md §1.7: by role, and for each queue.
     #[test]
     fn time_is_busy_or_idle_and_the_queue_has_a_mean() {
-        with(Limits { helpers_max: 1, helpers_idle_max: 1 }, true, |mut helpers, tally| {
+        with(HelperLimits { helpers_max: 1, helpers_idle_max: 1 }, true, |mut helpers, tally| {
             let at = |ns| hook::set_time(ns, 0);
             at(100);
-            helpers.ask(job(0)).unwrap();
-            helpers.ask(job(1)).unwrap();
+            helpers.submit(job(0)).unwrap();
+            helpers.submit(job(1)).unwrap();
             at(130);
-            helpers.crew.said.push_back((0, Some(Outcome::Found)));
-            assert_eq!(helpers.news().unwrap().0.key, 0);
+            helpers.pool.results.push_back((0, Some(TaskResult::Found)));
+            assert_eq!(helpers.next_finished().unwrap().0.key, 0);
             at(150);
-            helpers.crew.said.push_back((0, Some(Outcome::Found)));
-            assert_eq!(helpers.news().unwrap().0.key, 1);
+            helpers.pool.results.push_back((0, Some(TaskResult::Found)));
+            assert_eq!(helpers.next_finished().unwrap().0.key, 1);
             at(200);
-            helpers.ask(job(2)).unwrap();
+            helpers.submit(job(2)).unwrap();
             hook::clear();
             let get = |counter| tally.slot().get(counter);
             assert_eq!(get(Counter::HelperBusyNs), 30 + 20);
@@ -485,57 +489,56 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_helper_costs_no_errand() {
+    fn a_task_survives_a_lost_helper() {
         with(LIMITS, true, |mut helpers, _| {
-            helpers.ask(job(7)).unwrap();
-            helpers.crew.said.push_back((0, None));
-            assert!(helpers.news().is_none(), "another has it");
-            assert_eq!(helpers.crew.given, [0, 1]);
-            helpers.crew.said.push_back((1, None));
-            let (back, outcome) = helpers.news().unwrap();
-            assert!(back.key == 7 && outcome.is_none(), "it has cost two");
+            helpers.submit(job(7)).unwrap();
+            helpers.pool.results.push_back((0, None));
+            assert!(helpers.next_finished().is_none(), "another has it");
+            assert_eq!(helpers.pool.given, [0, 1]);
+            helpers.pool.results.push_back((1, None));
+            let (back, outcome) = helpers.next_finished().unwrap();
+            assert!(back.key == 7 && outcome.is_none(), "two helpers died with it");
             assert_eq!(helpers.count, 0);
         });
     }
 
     #[test]
-    fn what_nobody_waits_for_is_not_run() {
+    fn forgotten_tasks_are_not_run() {
         with(LIMITS, true, |mut helpers, _| {
             for key in 0..3 {
-                helpers.ask(job(key)).unwrap();
+                helpers.submit(job(key)).unwrap();
             }
             helpers.forget(2, Abandoned::All);
             helpers.forget(0, Abandoned::All);
-            helpers.crew.said.push_back((0, Some(Outcome::Found)));
-            let job = helpers.news().unwrap().0;
-            assert!(!helpers.waiting.is_told(job.key, job.turn));
-            assert_eq!(helpers.crew.given, [0, 1]);
+            helpers.pool.results.push_back((0, Some(TaskResult::Found)));
+            let job = helpers.next_finished().unwrap().0;
+            assert!(!helpers.waiters.remove(job.key, job.sequence));
+            assert_eq!(helpers.pool.given, [0, 1]);
         });
     }
-
-    /// However many leave at once.
+    /// Also when many connections close at once.
     #[test]
-    fn to_forget_one_is_not_to_look_at_all() {
+    fn forgetting_one_does_not_search_all() {
         const CLIENTS: u64 = 10_000;
         with(LIMITS, true, |mut helpers, _| {
             for key in 0..CLIENTS {
-                helpers.ask(job(key)).unwrap();
+                helpers.submit(job(key)).unwrap();
             }
-            let before = turns_compared();
+            let before = sequences_compared();
             for key in (0..CLIENTS).rev() {
                 helpers.forget(key, Abandoned::All);
             }
-            // A look from the root of the tree to the turn.
-            let compared = turns_compared() - before;
+            // One search of the tree each.
+            let compared = sequences_compared() - before;
             assert!(compared < CLIENTS * 64, "{compared}");
-            assert!(helpers.queue.is_empty() && helpers.waiting.is_empty());
+            assert!(helpers.queue.is_empty() && helpers.waiters.is_empty());
         });
     }
 
     #[test]
-    fn without_helpers_the_errand_comes_back() {
+    fn without_helpers_the_loop_runs_the_task() {
         with(LIMITS, false, |mut helpers, tally| {
-            assert_eq!(helpers.ask(job(1)).unwrap_err().key, 1);
+            assert_eq!(helpers.submit(job(1)).unwrap_err().key, 1);
             assert!(helpers.queue.is_empty());
             let Tally::Owned(slot) = tally else { return };
             assert_eq!(slot.get(Counter::HelperTasksSelf), 1);

@@ -15,6 +15,6 @@ pub mod idle;
 pub mod shared_cache;
 pub mod slab;
 pub mod thread_cache;
-pub mod waiting;
+pub mod waiters;
 pub mod wheel;
 pub mod worker;

@@ -1,9 +1,9 @@
-//! Random schedules of what connections ask of a disk that answers later, each of them several
-//! things at once: they give something up, or leave, and others take their places.
+//! Random schedules of connections with several operations in flight on a disk that completes them
+//! later: connections give some up, or leave, and others take their slots.
 use super::*;
 use crate::kit::{dice::Dice, slab::Slab};
 use regatta_metrics::Arena;
-use regatta_op::{Codings, DISK_OPS_MAX, File};
+use regatta_op::{Codings, DISK_OPS_MAX, File, OpenFault, Opened};
 use regatta_sys::{
     OpenRules, Root, open_below,
     wait::{Interest, Poll, Poller},
@@ -18,13 +18,13 @@ use std::{
 
 /// How long the machine may take for one operation.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Names; those from [`FILES`] on are of nothing.
+/// Names; those from [`FILES`] on do not exist.
 const NAMES: usize = 10;
 const FILES: usize = 8;
 const STEPS: usize = 120;
-/// Connections that may be there at once.
+/// Connections that may be open at once.
 const CLIENTS: usize = 12;
-/// What [`front`] is to be asked for.
+/// The chunk size for [`front`].
 pub(crate) const CHUNK: u64 = 16 << 10;
 
 /// Files whose contents are known: each byte of file `n` is `n`.
@@ -79,8 +79,8 @@ fn request(n: usize) -> OpenReq {
 enum Wish {
     Open(Ticket, usize),
     Read(Ticket, usize, u64, u64),
-    /// At most so many bytes.
-    Warm(u64),
+    /// At most this many bytes.
+    Prefetch(u64),
 }
 
 impl Wish {
@@ -88,16 +88,16 @@ impl Wish {
     const fn ticket(&self) -> Option<Ticket> {
         match self {
             Self::Open(ticket, _) | Self::Read(ticket, ..) => Some(*ticket),
-            Self::Warm(_) => None,
+            Self::Prefetch(_) => None,
         }
     }
 
-    /// True if the news is of this.
-    fn is_about(&self, news: &News) -> bool {
-        match (self, news) {
-            (Self::Open(ticket, _), News::Opened(of, _))
-            | (Self::Read(ticket, ..), News::Read(of, _)) => ticket == of,
-            (Self::Warm(_), News::Warm(_)) => true,
+    /// True if this is what the connection waited for.
+    fn is_about(&self, result: &DiskResult) -> bool {
+        match (self, result) {
+            (Self::Open(ticket, _), DiskResult::Opened(of, _))
+            | (Self::Read(ticket, ..), DiskResult::Read(of, _)) => ticket == of,
+            (Self::Prefetch(_), DiskResult::Prefetched(_)) => true,
             _ => false,
         }
     }
@@ -109,13 +109,13 @@ pub(crate) struct Sums {
     pub(crate) at_once: u64,
     pub(crate) later: u64,
     pub(crate) left: u64,
-    /// Operations that were given up by one that stayed.
+    /// Operations given up by connections that stayed.
     pub(crate) given_up: u64,
-    /// The most that one waited for at once.
+    /// The most operations in flight of one connection.
     pub(crate) wishes_max: usize,
 }
 
-fn check_found(found: &Opening, n: usize) {
+fn check_found(found: &OpenResult, n: usize) {
     match found {
         Ok(Opened::File { file, .. }) => assert_eq!(file.len(), 1 + n as u64 * 9000, "file {n}"),
         Err(OpenFault::NotFound) => assert!(n >= FILES, "file {n} is there"),
@@ -130,7 +130,7 @@ fn check_bytes((bytes, read): &Read, n: usize, at: u64, len: u64) {
     assert!(bytes.iter().all(|byte| usize::from(*byte) == n), "of another file than {n}");
 }
 
-/// One asks something; what it waits for if the answer is to come later.
+/// Begins an operation of a connection: what the connection waits for, if it is left for later.
 fn ask(
     disk: &mut dyn Disk,
     (key, wishes): (u64, &[Wish]),
@@ -165,32 +165,36 @@ fn ask(
     let mut outbox = Outbox::default();
     let len = len.min(file.len() - at);
     outbox.push(Segment::File { file, at, len });
-    let Some(ready) = disk.warm(key, &outbox) else { return Some(Wish::Warm(len)) };
+    let Some(ready) = disk.prefetch(key, &outbox) else { return Some(Wish::Prefetch(len)) };
     assert!((1..=len).contains(&ready), "{ready} of {len} may be sent");
     None
 }
 
-/// Takes the news; each is of a connection that is there and waits for just that.
-fn hear(disk: &mut dyn Disk, clients: &mut Slab<Vec<Wish>>) -> u64 {
-    let mut heard = 0;
-    while let Some(Report { key, news, .. }) = disk.news() {
-        heard += 1;
-        let wishes = clients.get_mut(key).expect("news of one that has left");
-        let Some(at) = wishes.iter().position(|wish| wish.is_about(&news)) else {
-            panic!("waited for {wishes:?} and was told {news:?}");
+/// Takes completions. Each is for a connection that is open and waits for just that operation.
+fn take_completions(disk: &mut dyn Disk, clients: &mut Slab<Vec<Wish>>) -> u64 {
+    let mut taken = 0;
+    while let Some(Completion { key, result, .. }) = disk.next_completion() {
+        taken += 1;
+        let wishes = clients.get_mut(key).expect("result of one that has left");
+        let Some(at) = wishes.iter().position(|wish| wish.is_about(&result)) else {
+            panic!("waited for {wishes:?} and was told {result:?}");
         };
-        match (wishes.swap_remove(at), news) {
-            (Wish::Open(_, n), News::Opened(_, found)) => check_found(&found, n),
-            (Wish::Read(_, n, at, len), News::Read(_, read)) => check_bytes(&read, n, at, len),
-            (Wish::Warm(len), News::Warm(ready)) => assert!((1..=len).contains(&ready)),
-            (wish, news) => panic!("waited for {wish:?} and was told {news:?}"),
+        match (wishes.swap_remove(at), result) {
+            (Wish::Open(_, n), DiskResult::Opened(_, found)) => check_found(&found, n),
+            (Wish::Read(_, n, at, len), DiskResult::Read(_, read)) => {
+                check_bytes(&read, n, at, len)
+            }
+            (Wish::Prefetch(len), DiskResult::Prefetched(ready)) => {
+                assert!((1..=len).contains(&ready))
+            }
+            (wish, result) => panic!("waited for {wish:?} and was told {result:?}"),
         }
     }
-    heard
+    taken
 }
 
-/// Runs one schedule. `stir` does what is the disk's own: it falls ill, or recovers for good when
-/// told that all is over.
+/// Runs one schedule. `stir` makes the disk fail; at the end, when it is passed `true`, the disk
+/// recovers.
 pub(crate) fn run<D: Disk>(
     disk: &mut D,
     seed: u64,
@@ -224,7 +228,7 @@ pub(crate) fn run<D: Disk>(
             }
             (3 | 4, _) => {
                 stir(disk, &mut dice, false);
-                sums.later += hear(disk, &mut clients);
+                sums.later += take_completions(disk, &mut clients);
             }
             (_, Some(key)) => {
                 let wishes = clients.get_mut(key).expect("it is there");
@@ -243,7 +247,7 @@ pub(crate) fn run<D: Disk>(
     poller.add(disk.source().expect("it answers later"), 1, Interest::READ).unwrap();
     let mut events = Vec::new();
     loop {
-        sums.later += hear(disk, &mut clients);
+        sums.later += take_completions(disk, &mut clients);
         let keys = clients.keys();
         let waits = |key: &u64| clients.get_mut(*key).is_some_and(|wishes| !wishes.is_empty());
         if !keys.iter().any(waits) {
