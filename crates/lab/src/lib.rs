@@ -6,7 +6,7 @@
 //!
 //! * What the user asks for: [`cli`], [`best`], `terminal`, [`verdicts`], [`report`].
 //! * What the data say: [`claims`], [`papers`], [`analysis`], [`race`].
-//! * Doing it: [`run`], [`profile`], `trial`, [`journal`].
+//! * Doing it: [`run`], [`profile`], `trial`, [`machines`], [`journal`].
 //! * What is to be done, and with what: [`watch`], `servers`, [`experiment`], [`programs`],
 //!   [`env`], [`group`].
 //! * No knowledge of any of it: [`record`], [`mod@knee`], [`stats`], `units`.
@@ -21,6 +21,7 @@ pub mod experiment;
 pub mod group;
 pub mod journal;
 pub mod knee;
+pub mod machines;
 pub mod papers;
 pub mod profile;
 pub mod programs;

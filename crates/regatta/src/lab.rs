@@ -5,6 +5,8 @@ use regatta_lab::{
     best::{self, BestOptions},
     cli::{self, Form, RunOptions},
     experiment,
+    journal::manifest::Half,
+    machines::{self, destination},
 };
 use regatta_load::engine::parse_time;
 use regatta_server::{
@@ -14,7 +16,7 @@ use regatta_server::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -58,6 +60,12 @@ pub(crate) enum Lab {
         /// Print a JSON object instead of Markdown.
         #[arg(long)]
         json: bool,
+    },
+    /// The side of `run --server` and `run --load` on the other machine.
+    #[command(hide = true)]
+    Agent {
+        /// Where this program lies and its files go; removed at the end.
+        directory: PathBuf,
     },
     /// Show the flame graph of a profiled arm, or draw the difference between two arms.
     #[command(after_help = "Example: regatta lab flame ./first sped symped-2")]
@@ -156,6 +164,14 @@ pub(crate) struct Run {
     /// The run's directory. If it has a run of this experiment already, that is continued.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Run the servers on another machine, over ssh; the load runs here (docs/lab.md).
+    #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
+    #[arg(conflicts_with_all = ["load", "plan"])]
+    server: Option<String>,
+    /// Run the load on another machine, over ssh; the servers run here (docs/lab.md).
+    #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
+    #[arg(conflicts_with = "plan")]
+    load: Option<String>,
     /// Only print what would be done, and how long it would take.
     #[arg(long)]
     plan: bool,
@@ -184,6 +200,7 @@ pub(crate) fn run(lab: Lab) -> u8 {
         Lab::List { name: Some(name), .. } => cli::print_file(&name),
         Lab::Run(run) => run.run(),
         Lab::Best(best) => best.run(),
+        Lab::Agent { directory } => agent(&directory),
         Lab::Report { run, json } => cli::report(&run, form(json)),
         Lab::Verdicts { directories, html, json } => {
             cli::verdicts(&directories, html.as_deref(), form(json))
@@ -246,11 +263,18 @@ impl Run {
             Scale::Replica => experiment::Scale::Replica,
             Scale::Full => experiment::Scale::Full,
         };
-        let Self { which, out, plan, save_baseline: baseline, json, .. } = self;
-        let form = form(json);
-        let options = RunOptions { which, scale, out, plan, regatta, rules: RULES, baseline, form };
+        let Self { which, out, plan, save_baseline: baseline, json, server, load, .. } = self;
+        let server = server.map(|other| (Half::Server, other));
+        let other = server.or(load.map(|other| (Half::Load, other)));
+        let (form, rules) = (form(json), RULES);
+        let options = RunOptions { which, scale, out, other, plan, regatta, rules, baseline, form };
         cli::run(&options, &stop)
     }
+}
+
+fn agent(directory: &Path) -> u8 {
+    let ran = begin().and_then(|(stop, regatta)| machines::agent(directory, &regatta, &stop));
+    ran.map_or_else(|why| failed(&why), |()| 0)
 }
 
 /// What this program says of the options in an experiment.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const LAB_FLOORS: [(&str, &[&str]); 5] = [
     ("what the user asks for", &["cli", "best", "terminal", "verdicts", "report"]),
     ("what the data say", &["claims", "papers", "analysis", "race"]),
-    ("doing it", &["run", "profile", "trial", "journal"]),
+    ("doing it", &["run", "profile", "trial", "machines", "journal"]),
     (
         "what is to be done, and with what",
         &["watch", "servers", "experiment", "programs", "env", "group"],

@@ -68,6 +68,7 @@ pub(crate) fn made_up_at(
         experiment: None,
         label: None,
         environments: BTreeMap::new(),
+        other: None,
     };
     Run { directory: "made-up".into(), experiment, manifest, records }
 }

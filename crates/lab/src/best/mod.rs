@@ -146,7 +146,7 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
     let directory = options.out.clone().unwrap_or_else(|| terminal::fresh("best"));
     let bar = terminal::progress_bar();
     let tell = |progress: &crate::run::Progress<'_>| terminal::show(&bar, progress);
-    let asked = Options { regatta: &options.regatta, stop, tell: &tell };
+    let asked = Options { regatta: &options.regatta, far: None, stop, tell: &tell };
     if let Some(which) = &options.matrix {
         return matrix::run(which, options, &settled, &directory, &asked);
     }

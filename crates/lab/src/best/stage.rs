@@ -53,7 +53,7 @@ impl<'a> Stage<'a> {
         asked: &'a Options<'a>,
     ) -> Result<Self, String> {
         let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
-        run::make_open(&directory.join("scratch"))?;
+        crate::servers::make_open(&directory.join("scratch"))?;
         let left_s = settled.budget_s;
         (asked.tell)(&Progress { done: 0, all: 1, left_s, what: "looking at the site" });
         let (root, workload) = run::workload(run, &run.experiment.workload.clone(), asked)?;
@@ -139,6 +139,7 @@ impl<'a> Stage<'a> {
             scratch: self.directory.join("scratch"),
             rooms,
             unit: None,
+            far: None,
             stop: self.asked.stop,
         })
     }

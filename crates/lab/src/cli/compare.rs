@@ -4,6 +4,7 @@
 use crate::analysis::{self, Analysis, CellSummary, more_is_better};
 use crate::experiment::Mode;
 use crate::journal::Run;
+use crate::journal::manifest::ROUND_TRIP;
 use crate::knee::Found;
 use crate::record::{AGAIN, Cell};
 use crate::report::escaped;
@@ -179,7 +180,7 @@ fn nothing_in_common(
 /// What it was made with.
 fn found(run: &Run) -> BTreeMap<String, String> {
     let manifest = &run.manifest;
-    let passing = |name: &str| name.starts_with("load average");
+    let passing = |name: &str| name.contains("load average") || name == ROUND_TRIP;
     let mut all: BTreeMap<String, String> =
         manifest.machine.iter().filter(|(name, _)| !passing(name)).map(owned).collect();
     for (name, version) in &manifest.versions {

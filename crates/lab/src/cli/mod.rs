@@ -5,8 +5,10 @@ mod compare;
 use crate::env::Spec;
 use crate::experiment::plan::{cells, order, whole_s};
 use crate::experiment::{Experiment, KneeSearch, Mode, Rules, Scale, library, parse, parse_by};
-use crate::journal::manifest::Manifest;
+use crate::group::INTERRUPTED;
+use crate::journal::manifest::{Half, Manifest};
 use crate::journal::{Run, machine_lacks, write_whole};
+use crate::machines::Far;
 use crate::profile::{self, Profile};
 use crate::record::levels;
 use crate::run::{self, Ended, Options, Progress};
@@ -34,6 +36,8 @@ pub struct RunOptions {
     pub scale: Scale,
     /// The run's directory; None: a new one here. One that has this experiment's run goes on.
     pub out: Option<PathBuf>,
+    /// The machine that has the servers or the loads; None: this one has both.
+    pub other: Option<(Half, String)>,
     /// Only say what would be done.
     pub plan: bool,
     /// The regatta program.
@@ -117,7 +121,15 @@ pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
 
 fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
     let (text, experiment) = experiment(&options.which, options.scale, options.rules)?;
-    let refused = machine_lacks::refused(&experiment, options.rules);
+    let far = match &options.other {
+        Some((half, other)) => Some(connect(*half, other, options, stop)?),
+        None => None,
+    };
+    // Another machine's refusal is heard when a server starts there.
+    let refused = match &options.other {
+        Some((Half::Server, _)) => Vec::new(),
+        _ => machine_lacks::refused(&experiment, options.rules),
+    };
     if options.plan {
         let mut manifest = Manifest::take(&experiment, options.scale, &options.regatta);
         manifest.lacks.extend(refused);
@@ -135,7 +147,8 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let directory = options.out.clone().unwrap_or_else(|| fresh(&experiment.name));
     let bar = progress_bar();
     let tell = |progress: &Progress<'_>| show(&bar, progress);
-    let asked = Options { regatta: &options.regatta, stop, tell: &tell };
+    let regatta = &options.regatta;
+    let asked = Options { regatta, far: far.as_ref(), stop, tell: &tell };
     let failed = |why: String| (FAILED, why);
     let opened = run::open(&directory, &text, experiment, options.scale, &asked);
     let mut run = opened.map_err(failed)?;
@@ -155,8 +168,10 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
         Ok(Ended::Interrupted) => {
             // What there is can be read already.
             publish(&run, options.form).map_err(failed)?;
+            let lost = far.as_ref().and_then(Far::lost).filter(|why| why != INTERRUPTED);
             let again = format!(
-                "interrupted after {} trials; the same command with --out {} goes on",
+                "{} after {} trials; the same command with --out {} goes on",
+                lost.as_deref().unwrap_or(INTERRUPTED),
                 run.records.len(),
                 directory.display()
             );
@@ -164,6 +179,19 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
         }
         Err(why) => Err((FAILED, why)),
     }
+}
+
+/// Connects to the other machine, and says so: it takes a while.
+fn connect(
+    half: Half,
+    other: &str,
+    options: &RunOptions,
+    stop: &AtomicBool,
+) -> Result<Far, (u8, String)> {
+    let working = Working::on("connecting to the other machine, copying the program");
+    let far = Far::connect(half, other, &options.regatta, stop);
+    drop(working);
+    far.map_err(|why| (FAILED, why))
 }
 
 /// Reads an experiment by name or from a file.

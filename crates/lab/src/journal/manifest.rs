@@ -67,6 +67,53 @@ pub struct Manifest {
     /// What the environments turned out to be: the first of each setting, by its levels.
     #[serde(default)]
     pub environments: BTreeMap<String, Record>,
+    /// The second machine; None: servers and loads were on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<Other>,
+}
+
+/// Under what the time stands that a connection between two machines takes.
+pub(crate) const ROUND_TRIP: &str = "round trip between the machines";
+
+/// A second machine. What is known of it stands beside what is known of this one, under names that
+/// say so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Other {
+    /// What it has of every trial.
+    pub half: Half,
+    /// `ssh://[USER@]HOST[:PORT]`.
+    pub destination: String,
+    /// The shortest time that a connection from the load's machine to the server's took.
+    pub round_trip_ns: f64,
+}
+
+/// A half of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Half {
+    /// The server.
+    Server,
+    /// The load.
+    Load,
+}
+
+impl Half {
+    /// Its name, which is that of the option too.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Load => "load",
+        }
+    }
+}
+
+impl Other {
+    /// The name under which a fact of it stands.
+    #[must_use]
+    pub fn names(&self, fact: &str) -> String {
+        format!("{}'s machine: {fact}", self.half.name())
+    }
 }
 
 /// Factors that mean nothing where the server simulates the disk itself.
@@ -131,6 +178,7 @@ impl Manifest {
             experiment: None,
             label,
             environments: BTreeMap::new(),
+            other: None,
         }
     }
 
@@ -149,6 +197,27 @@ impl Manifest {
              that one, or begin anew with another --out",
             short(then),
             short(&now)
+        ))
+    }
+
+    /// Refuses to go on with a run that other machines have begun.
+    ///
+    /// # Errors
+    /// What to do instead.
+    pub(crate) fn same_machines(&self, now: Option<(Half, &str)>) -> Result<(), String> {
+        let then = self.other.as_ref().map(|other| (other.half, other.destination.as_str()));
+        let named = |one: Option<(Half, &str)>| match one {
+            Some((half, destination)) => format!("made with --{} {destination}", half.name()),
+            None => "made on one machine".to_owned(),
+        };
+        if then == now {
+            return Ok(());
+        }
+        Err(format!(
+            "the trials so far are {}, and these would be {}: go on as it began, or begin anew \
+             with another --out",
+            named(then),
+            named(now)
         ))
     }
 
@@ -193,11 +262,13 @@ fn without_disk(experiment: &Experiment) -> impl Iterator<Item = (String, String
     others.map(move |target| (target.name.clone(), why.clone()))
 }
 
-fn sha256(program: &Path) -> String {
+/// SHA-256 of a program; of nothing where it cannot be read.
+pub(crate) fn sha256(program: &Path) -> String {
     regatta_load::workload::sha256_hex(&fs::read(program).unwrap_or_default())
 }
 
-fn machine() -> BTreeMap<String, String> {
+/// This machine and its settings, by name.
+pub(crate) fn machine() -> BTreeMap<String, String> {
     let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let mut all = BTreeMap::new();
     let mut put = |name: &str, value: Option<String>| {
@@ -253,7 +324,7 @@ fn impossible(experiment: &Experiment, lacking: &[Lack]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Manifest;
+    use super::{Half, Manifest, Other};
     use crate::analysis::tests::made_up;
     use crate::env::Lack;
     use crate::experiment::{Scale, parse};
@@ -281,6 +352,16 @@ memory = "84MiB"
         let said = run.manifest.same_program(&program).unwrap_err();
         std::fs::remove_file(&program).unwrap();
         assert!(said.contains("another build") && said.contains("--out"), "{said}");
+        assert_eq!(run.manifest.same_machines(None), Ok(()));
+        let said = run.manifest.same_machines(Some((Half::Load, "ssh://far"))).unwrap_err();
+        assert!(said.contains("on one machine") && said.contains("--load ssh://far"), "{said}");
+        run.manifest.other = Some(Other {
+            half: Half::Load,
+            destination: "ssh://far".to_owned(),
+            round_trip_ns: 1.0,
+        });
+        assert_eq!(run.manifest.same_machines(Some((Half::Load, "ssh://far"))), Ok(()));
+        assert!(run.manifest.same_machines(Some((Half::Server, "ssh://far"))).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::tables::numbers;
 use crate::analysis::EffectRow;
 use crate::claims;
 use crate::experiment::{CpuLayout, LAYOUT};
+use crate::journal::manifest::{Half, ROUND_TRIP};
 use crate::race;
 use crate::stats;
 use crate::units::date::date;
@@ -173,9 +174,25 @@ impl Report<'_> {
     pub(crate) fn machine(&self) -> String {
         let machine = &self.run.manifest.machine;
         let of = |name: &str| machine.get(name).cloned().unwrap_or_default();
+        let place = match &self.run.manifest.other {
+            None => "Server and clients on one machine, over loopback".to_owned(),
+            Some(other) => {
+                let theirs = |name: &str| of(&other.names(name));
+                let half = if other.half == Half::Load { "clients" } else { "server" };
+                format!(
+                    "The {half} on another machine, {}: {}, {} processors, {}, Linux {}; a \
+                     connection between them takes {}",
+                    other.destination,
+                    theirs("processor"),
+                    theirs("processors"),
+                    theirs("memory"),
+                    theirs("kernel.osrelease"),
+                    of(ROUND_TRIP)
+                )
+            }
+        };
         format!(
-            "{}, {} processors, {}, Linux {}. Server and clients on one machine, over loopback: \
-             {}.{}",
+            "{}, {} processors, {}, Linux {}. {place}: {}.{}",
             of("processor"),
             of("processors"),
             of("memory"),

@@ -24,11 +24,19 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
 }
 
 /// How our set-up differs from a paper's, for every caption.
-const OURS: &str = "Here: one machine for server and load, loopback for the network, fewer \
-                    connections and shorter think times (the experiment's file says which); \
+const OURS: &str = "fewer connections and shorter think times (the experiment's file says which); \
                     therefore shares and multiples.";
 
 impl Report<'_> {
+    /// What is other here than in the paper.
+    fn here(&self) -> String {
+        let machines = match self.run.manifest.other {
+            None => "one machine for server and load, loopback for the network",
+            Some(_) => "two machines and what is between them",
+        };
+        format!("Here: {machines}, {OURS}")
+    }
+
     /// Our curves and the paper's points, both as shares of the reference's peak.
     fn beside(&self, paper: &Paper, drawn: &Drawn) -> Option<Figure> {
         let unit = self.run.manifest.unit?;
@@ -57,9 +65,10 @@ impl Report<'_> {
             "y": format!("throughput, shares of {}'s peak", drawn.reference) });
         let caption = format!(
             "Lines and small marks are ours; large open marks are the paper's, as far as its text \
-             names them, with its words at the mark. In the paper: {}. It had: {}. {OURS}{}",
+             names them, with its words at the mark. In the paper: {}. It had: {}. {}{}",
             drawn.unit,
             paper.bed,
+            self.here(),
             self.breaking(&paper.mark)
         );
         let title = format!("{} {} and ours", paper.mark, drawn.name);
@@ -96,7 +105,7 @@ impl Report<'_> {
             self.judged(rows.last_mut(), &one.claim);
         }
         let head = ["where", "what", "paper", "here", "claim"].map(str::to_owned).to_vec();
-        let caption = format!("{}. It had: {}. {OURS}", paper.title, paper.bed);
+        let caption = format!("{}. It had: {}. {}", paper.title, paper.bed, self.here());
         let title = format!("{} in numbers", paper.mark);
         let mut figure = Figure::new(Section::Papers, id(&title), title, caption);
         figure.table = Some(Table { head, rows });
@@ -154,7 +163,8 @@ impl Report<'_> {
             }
         }
         let (title, bed, breaking) = (&paper.title, &paper.bed, self.breaking(&paper.mark));
-        let caption = format!("{} {title}. It had: {bed}. {OURS}{breaking}", printed.note);
+        let here = self.here();
+        let caption = format!("{} {title}. It had: {bed}. {here}{breaking}", printed.note);
         let title = format!("{} {} and ours", paper.mark, printed.name);
         let mut figure = Figure::new(Section::Papers, id(&title), title, caption);
         figure.table = Some(Table { head, rows });

@@ -11,14 +11,17 @@ use crate::experiment::plan::{Planned, cells, order, predicted_s, profiled};
 use crate::experiment::{CpuLayout, Experiment, Mode, Scale, Workload};
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
-use crate::journal::manifest::Manifest;
+use crate::journal::manifest::{Half, Manifest, Other};
+use crate::machines::Far;
 use crate::profile;
 use crate::record::levels;
 use crate::servers::environments::Rooms;
+use crate::servers::make_open;
 use crate::servers::process::{Launch, Priority, Running};
 use crate::trial::load_command::NO_THINK;
 use crate::trial::{Attempt, Bench};
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,11 +50,18 @@ pub fn open(
             return Err(format!("{} has another experiment's run", directory.display()));
         }
         run.manifest.same_program(options.regatta)?;
+        run.manifest.same_machines(options.far.map(Far::which))?;
         run.mend()?;
         return Ok(run);
     }
-    let mut manifest = Manifest::take(&experiment, scale, options.regatta);
+    let mut manifest = match options.far {
+        Some(far) => far.manifest(&experiment, scale, options.regatta, options.stop)?,
+        None => Manifest::take(&experiment, scale, options.regatta),
+    };
     manifest.command = format!("regatta lab run {} --scale {}", experiment.name, scale.name());
+    if let Some(Other { half, destination, .. }) = &manifest.other {
+        let _ = write!(manifest.command, " --{} {destination}", half.name());
+    }
     if let Some(why) = manifest.refusal(&experiment) {
         return Err(why);
     }
@@ -67,7 +77,8 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
     let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
     // Servers that become `nobody` enter it too.
     make_open(&directory.join("scratch"))?;
-    if run.experiment.machine.layout == CpuLayout::Auto {
+    // On two machines there is nothing to choose.
+    if run.experiment.machine.layout == CpuLayout::Auto && options.far.is_none() {
         match choose_layout(run, options, &directory) {
             Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
             chosen => chosen?,
@@ -105,7 +116,7 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         Mode::Trials => trials(run, &planned, &cells, &bench, &tell),
         Mode::Knee => saturation::perform(run, &planned, &cells, &bench, &tell),
     };
-    if ended == Ok(Ended::Done) {
+    if ended == Ok(Ended::Done) && bench.far(Half::Server).is_none() {
         ended = profiles(run, &planned, &cells, &bench, &tell);
     }
     // Left behind only where the run will go on.
@@ -128,6 +139,9 @@ fn bench<'a>(
     let (root, workload) = workload(run, &experiment.workload, options)?;
     let rooms = Rooms::new(experiment, lacking, root.clone(), directory)?;
     rooms.build(options.stop)?;
+    if let Some(far) = options.far {
+        far.bring(&root, workload.as_deref(), options.stop)?;
+    }
     Ok(Bench {
         experiment,
         regatta: options.regatta,
@@ -137,6 +151,7 @@ fn bench<'a>(
         scratch: directory.join("scratch"),
         rooms,
         unit: run.manifest.unit,
+        far: options.far,
         stop: options.stop,
     })
 }
@@ -303,14 +318,6 @@ fn remove_partial(directory: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-}
-
-/// Makes a directory that everybody may enter.
-pub(crate) fn make_open(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::PermissionsExt;
-    let named = |error: std::io::Error| format!("{}: {error}", path.display());
-    fs::create_dir_all(path).map_err(named)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).map_err(named)
 }
 
 #[cfg(test)]

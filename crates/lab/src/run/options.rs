@@ -1,5 +1,6 @@
 //! What a run is told, and what it tells.
 
+use crate::machines::Far;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -8,6 +9,8 @@ use std::sync::atomic::AtomicBool;
 pub struct Options<'a> {
     /// The regatta program, which is server and load generator.
     pub regatta: &'a Path,
+    /// The machine that has the servers or the loads, if this one has not both.
+    pub far: Option<&'a Far>,
     /// Becomes true when the user or the system asks to stop.
     pub stop: &'a AtomicBool,
     /// Called before each trial and at the end.

@@ -14,7 +14,7 @@ use crate::servers::process::{Launch, Priority, Running, output_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -30,26 +30,15 @@ pub(crate) struct Server {
     /// Its processes.
     pub(crate) running: Running,
     /// Where it listens first.
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// Where else it is to be asked.
-    also: Vec<SocketAddr>,
+    pub(crate) also: Vec<SocketAddr>,
 }
 
 impl Server {
-    /// `http://HOST:PORT`.
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
     /// Every port at which it listens.
     pub(crate) fn ports(&self) -> BTreeSet<u16> {
         self.also.iter().chain([&self.address]).map(SocketAddr::port).collect()
-    }
-
-    /// What a load's command line says of its further addresses.
-    pub(crate) fn also(&self) -> Vec<OsString> {
-        let flag = |address: &SocketAddr| ["--also".into(), address.to_string().into()];
-        self.also.iter().flat_map(flag).collect()
     }
 }
 
@@ -64,6 +53,8 @@ pub(crate) struct Place<'a> {
     pub(crate) regatta: &'a Path,
     /// On which processors.
     pub(crate) machine: &'a Machine,
+    /// Where it listens, unless it has a network of its own.
+    pub(crate) host: IpAddr,
 }
 
 /// The program's file.
@@ -104,7 +95,7 @@ pub(crate) fn start(
     let copies = copies_with_ports(target, more, place.machine);
     let addresses = match place.room.addresses() {
         Some(addresses) => addresses,
-        None => vec![free_address(copies)?],
+        None => vec![free_address(place.host, copies)?],
     };
     let address = *addresses.first().ok_or("its network has no address")?;
     let words = words(target, more, place, &addresses)?;
@@ -167,10 +158,10 @@ fn asked_at(addresses: &[SocketAddr], copies: u16) -> Vec<SocketAddr> {
 
 /// The first of so many ports in a row that nobody listens on now. Another program may take one
 /// before ours does; the trial is then invalid and made again.
-fn free_address(ports: u16) -> Result<SocketAddr, String> {
-    let bind = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+fn free_address(host: IpAddr, ports: u16) -> Result<SocketAddr, String> {
+    let bind = |port: u16| TcpListener::bind((host, port));
     for _ in 0..FREE_TRIES {
-        let first = bind(0).map_err(|error| error.to_string())?;
+        let first = bind(0).map_err(|error| format!("{host}: {error}"))?;
         let address = first.local_addr().map_err(|error| error.to_string())?;
         let mut others = asked_at(&[address], ports).into_iter().skip(1);
         if others.all(|other| bind(other.port()).is_ok()) {
@@ -178,6 +169,14 @@ fn free_address(ports: u16) -> Result<SocketAddr, String> {
         }
     }
     Err(format!("no {ports} free ports in a row"))
+}
+
+/// Makes a directory that everybody may enter.
+pub(crate) fn make_open(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let named = |error: std::io::Error| format!("{}: {error}", path.display());
+    fs::create_dir_all(path).map_err(named)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).map_err(named)
 }
 
 fn words(
@@ -276,7 +275,7 @@ targets.other.program = "nginx"
         assert_eq!(all(1, 1), "10.9.1.1:8080");
         assert_eq!(all(2, 1), "10.9.1.1:8080 10.9.2.1:8080");
         assert_eq!(all(2, 2), "10.9.1.1:8080 10.9.1.1:8081 10.9.2.1:8080 10.9.2.1:8081");
-        let first = free_address(3).unwrap();
+        let first = free_address(Ipv4Addr::LOCALHOST.into(), 3).unwrap();
         assert!(asked_at(&[first], 3).len() == 3 && first.port() > 0);
     }
 }

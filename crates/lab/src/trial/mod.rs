@@ -1,38 +1,37 @@
 //! One trial: a fresh server, a load, what both say, and whether it counts.
 
 mod guard;
+mod halves;
 pub(crate) mod load_command;
 pub(crate) mod numbers;
 mod warm_up;
 
 pub(crate) use numbers::metrics;
 
-use crate::env::{self, Glance};
 use crate::experiment::multiples;
 use crate::experiment::plan::Planned;
 use crate::experiment::{
-    CpuLayout, Experiment, Guards, LAYOUT, Loop, Measure, Program, Target, Warm,
+    CpuLayout, Experiment, Guards, LAYOUT, Loop, Machine, Measure, Program, Target, Warm,
 };
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
 use crate::journal::manifest::LayoutChoice;
 use crate::knee::{Overload, Tried};
+use crate::machines::Far;
+use crate::machines::served::Wanted;
 use crate::record::{self, Cell, Numbers, Probe, Record};
 use crate::servers::environments::Rooms;
-use crate::servers::process::{Launch, Priority, Running};
-use crate::servers::{self, Place, Server};
 use crate::trial::load_command::Asked;
 use crate::units::date::unix_ms;
 use crate::watch::perf::{Recorder, TAIL_S};
-use crate::watch::sample::Samples;
-use crate::watch::{Counting, Seen, Watch, cores};
+use crate::watch::{Counting, Seen, cores};
 use numbers::{series, spectrum};
 use regatta_load::engine::Outcome;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How much longer than planned a load may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -73,6 +72,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) unit: Option<f64>,
     /// Requests of a session, on average; 1 where there are none.
     pub(crate) requests_per_session: f64,
+    /// The machine that has the servers or the loads, if this one has not both.
+    pub(crate) far: Option<&'a Far>,
     /// Becomes true when the user or the system asks us to stop.
     pub(crate) stop: &'a AtomicBool,
 }
@@ -211,13 +212,13 @@ impl Bench<'_> {
             probe: None,
         };
         let planned_s = asked.as_ref().map_or(0.0, |asked| asked.warm_s + asked.window_s);
-        let machine = self.experiment.machine.at(&cell.levels);
+        let machine = self.machine(cell);
         if let (Some(like), Some(most)) = (like, guards.moved_max) {
             let stop = || self.stop.load(Ordering::Relaxed);
             cores::wait(like, most, || cores::between(&machine), stop);
         }
         match asked.and_then(|asked| self.measure(cell, &asked, outcome, None)) {
-            Err(why) if why == INTERRUPTED => Err(why),
+            Err(why) if why == INTERRUPTED || self.is_lost() => Err(why),
             Err(why) => {
                 record.reasons.push(why);
                 record.reasons.extend(self.rooms.note(cell));
@@ -366,6 +367,21 @@ impl Bench<'_> {
         Some(self.unit? / each?)
     }
 
+    /// The processors of a cell's trials. The load's on another machine are at no distance from the
+    /// server's.
+    fn machine(&self, cell: &Cell) -> Machine {
+        let mut machine = self.experiment.machine.at(&cell.levels);
+        if self.far.is_some() {
+            machine.client_cpus.clear();
+        }
+        machine
+    }
+
+    /// Whether there was another machine, and is no more.
+    fn is_lost(&self) -> bool {
+        self.far.is_some_and(|far| far.lost().is_some())
+    }
+
     /// The target of a cell, and what the cell's levels set, with numbers for multiples.
     fn target(&self, cell: &Cell) -> Result<(Target, BTreeMap<String, String>), String> {
         let all = &self.experiment.targets;
@@ -384,105 +400,31 @@ impl Bench<'_> {
         outcome: &Path,
         recorder: Option<&mut Recorder<'_>>,
     ) -> Result<(Outcome, Seen), String> {
-        let machine = &self.experiment.machine.at(&cell.levels);
-        if machine.drop_caches {
-            rustix::fs::sync();
-            fs::write("/proc/sys/vm/drop_caches", "1")
-                .map_err(|error| format!("cannot drop the page cache: {error}"))?;
-        }
         let (target, options) = self.target(cell)?;
-        let room = self.rooms.enter(cell)?;
-        let place = Place { room: &room, scratch: &self.scratch, regatta: self.regatta, machine };
-        let killed = room.out_of_memory();
-        let server = servers::start(&target, &options, &place, self.stop)?;
-        let mut words = self.words(&server.url(), asked, machine, target.program != Program::Null);
-        words.extend(server.also());
-        let apart_before = cores::between(machine);
-        let errors = self.scratch.join("load.err");
-        let launch = Launch {
-            words,
-            cpus: machine.load_cpus(),
-            priority: Priority::Everything.if_asked(machine.realtime),
-            inside: room.inside(env::Place::Client),
-            as_nobody: false,
-            out: outcome,
-            errors: &errors,
-        };
-        let dropped = room.drops(&server.ports());
-        let load = Running::start(&launch)?;
-        let ours = (target.program == Program::Regatta).then_some(self.regatta);
-        let (mut seen, [before, after]) = self.watch(&server, &place, ours, asked, recorder)?;
-        let poller = options.get("event.poller").or_else(|| target.config.get("event.poller"));
-        let drops = room.drops(&server.ports());
-        seen.drops = drops.zip(dropped).map(|(now, before)| now.saturating_sub(before));
-        if !matches!(target.program, Program::Other(_)) {
-            // A command may end processes as it likes, regatta helpers; its workers are counted.
-            seen.gone = 0;
-        }
-        seen.compares = self.experiment.workload.verify && target.program != Program::Null;
-        seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
-        // What is the server's, and not the environment's on purpose.
-        seen.leave_out(room.taken());
-        seen.leave_out_load(machine.held());
-        if room.stand_in.is_some() {
-            seen.stand_in();
-        }
-        let limit = Duration::from_secs_f64(asked.window_s) + PATIENCE;
-        let code = load.wait(limit, self.stop)?;
-        let grown = |now: u64| killed.map(|before| now.saturating_sub(before));
-        seen.out_of_memory = room.out_of_memory().and_then(grown);
-        let mut server = server;
-        if server.running.has_ended() {
-            let killed = seen.out_of_memory.filter(|killed| *killed > 0);
-            let why = killed.map_or("", |_| ": the kernel killed processes for want of memory");
-            return Err(format!("{} ended in the middle{why}", cell.arm));
-        }
-        // The load has ended, and the server has nothing to do.
-        seen.apart_ns = [apart_before, cores::between(machine)];
-        drop(server);
-        seen.environment = room.numbers(before, after)?;
-        room.leave()?;
-        Ok((said(outcome, &errors, code)?, seen))
-    }
-
-    /// Watches a server while a load is on, from the load's start: what was seen of it, and of its
-    /// environment at the measurement's two ends. With `ours`, that program reads its counters.
-    fn watch(
-        &self,
-        server: &Server,
-        place: &Place<'_>,
-        ours: Option<&Path>,
-        asked: &Asked,
-        mut recorder: Option<&mut Recorder<'_>>,
-    ) -> Result<(Seen, [Option<Glance>; 2]), String> {
-        let start = Instant::now();
-        let seconds = Duration::from_secs_f64;
-        let pids = || server.running.pids();
-        let mut samples = Samples::start(pids(), start);
-        if !samples.sleep_until(start + seconds(asked.warm_s), self.stop, &mut |_| {}) {
-            return Err(INTERRUPTED.to_owned());
-        }
-        let window_s = asked.window_s - recorder.as_ref().map_or(0.0, |_| TAIL_S);
-        if let Some(recorder) = &mut recorder {
-            recorder.start(&pids(), window_s);
-        }
-        let before = place.room.look();
-        let now = pids();
+        let comparable = target.program != Program::Null;
         let Measure { counters, stalls, .. } = self.experiment.measure;
-        let counting = Counting { counters, stalls };
-        let mut watch = Watch::start(&now, ours, place.room.server_group(), counting);
-        samples.follow(now);
-        let end = start + seconds(asked.warm_s + window_s);
-        if !samples.sleep_until(end, self.stop, &mut |used| watch.saw(used)) {
-            return Err(INTERRUPTED.to_owned());
-        }
-        let mut seen = watch.stop(&pids(), &place.machine.server_cpus);
-        let after = place.room.look();
-        seen.seconds_sampled = samples.seconds;
-        if let Some(recorder) = recorder {
-            recorder.finish(&pids())?;
-        }
-        Ok((seen, [before, after]))
+        let wanted = Wanted {
+            arm: cell.arm.clone(),
+            target,
+            options,
+            machine: self.machine(cell),
+            counting: Counting { counters, stalls },
+            warm_s: asked.warm_s,
+            window_s: asked.window_s,
+        };
+        let mut served = self.serve(wanted, cell)?;
+        let machine = self.experiment.machine.at(&cell.levels);
+        let mut words = self.words(&served.url(), asked, &machine, comparable);
+        words.extend(served.also());
+        let errors = self.scratch.join("load.err");
+        let limit = Duration::from_secs_f64(asked.window_s) + PATIENCE;
+        let whole = limit + Duration::from_secs_f64(asked.warm_s);
+        let load = self.start_load(words, &machine, &served, [outcome, &errors], whole)?;
+        served.watch(recorder)?;
+        let code = load.wait(limit, self.stop)?;
+        let mut seen = served.end()?;
+        seen.compares = self.experiment.workload.verify && comparable;
+        Ok((said(outcome, &errors, code)?, seen))
     }
 }
 
@@ -551,6 +493,7 @@ mod tests {
                 rooms: Rooms::new(&experiment, &[], PathBuf::new(), Path::new("")).unwrap(),
                 unit: Some(1_000.0),
                 requests_per_session: 10.0,
+                far: None,
                 stop: &AtomicBool::new(false),
             };
             let asked = bench.asked(&cells(&experiment)[0], 1).unwrap();

@@ -19,6 +19,7 @@ use crate::watch::run_delay::Tasks;
 use crate::watch::usage::Used;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Counter, ReadFormat};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ const HARDWARE: [&str; 5] =
     ["user_instructions", "kernel_instructions", "cycles", "task_ns", "switches"];
 
 /// What the processor and the kernel are asked to count of each task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Counting {
     /// [`HARDWARE`]; without it, nothing.
     pub(crate) counters: bool,
@@ -72,7 +73,7 @@ pub(crate) struct Watch<'a> {
 }
 
 /// What it held.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Seen {
     /// The server's processor time, switches and hardware counters.
     pub(crate) server: Numbers,
@@ -111,7 +112,7 @@ pub(crate) struct Seen {
     /// Share of all processors that the hypervisor took.
     pub(crate) steal: f64,
     /// What the server's processors did, as shares of their time.
-    pub(crate) shares: Vec<(&'static str, f64)>,
+    pub(crate) shares: Numbers,
     /// What cannot be counted here, and why.
     pub(crate) missing: Vec<String>,
 }
@@ -137,7 +138,7 @@ impl Seen {
         const WAITS: [&str; 3] = ["stall_open_ns", "stall_read_ns", "stall_send_ns"];
         let waits = WAITS.iter().filter_map(|name| self.counters.get(*name));
         self.server.insert("disk_wait_s".to_owned(), waits.sum::<f64>() / 1e9);
-        self.shares.retain(|(name, _)| *name != "waiting_share");
+        self.shares.remove("waiting_share");
     }
 }
 
@@ -364,12 +365,14 @@ mod tests {
         let mut seen = Seen {
             server: Numbers::from([("disk_wait_s".to_owned(), 0.25)]),
             counters: counters.map(|(name, value)| (name.to_owned(), value)).into(),
-            shares: vec![("idle_share", 0.3), ("waiting_share", 0.1)],
+            shares: [("idle_share", 0.3), ("waiting_share", 0.1)]
+                .map(|(name, share)| (name.to_owned(), share))
+                .into(),
             ..Seen::default()
         };
         seen.stand_in();
         assert_eq!(seen.server, Numbers::from([("disk_wait_s".to_owned(), 1.5)]));
-        assert_eq!(seen.shares, [("idle_share", 0.3)]);
+        assert_eq!(seen.shares, Numbers::from([("idle_share".to_owned(), 0.3)]));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the processors did, as mpstat shows it: shares of their time from `/proc/stat`.
 
+use crate::record::Numbers;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -86,47 +87,39 @@ pub(crate) fn parse(stat: &str) -> Processors {
 
 /// What the processors `cpus` did between two readings, as shares that add up to 1; without any,
 /// all processors. Empty if no tick passed.
-pub(crate) fn shares(
-    before: &Processors,
-    after: &Processors,
-    cpus: &[usize],
-) -> Vec<(&'static str, f64)> {
-    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-    let mut names = Vec::new();
-    let mut all = 0.0;
+pub(crate) fn shares(before: &Processors, after: &Processors, cpus: &[usize]) -> Numbers {
+    let mut sums = Numbers::new();
     for (cpu, ticks) in after {
         if !cpus.is_empty() && !cpus.contains(cpu) {
             continue;
         }
         let grown = ticks.since(before.get(cpu).copied().unwrap_or_default());
         for (name, ticks) in grown.parts() {
-            if !names.contains(&name) {
-                names.push(name);
-            }
             // The kernel's count of idle ticks can step back a little.
-            *sums.entry(name).or_default() += ticks.max(0.0);
-            all += ticks.max(0.0);
+            *sums.entry(name.to_owned()).or_default() += ticks.max(0.0);
         }
     }
-    if all <= 0.0 {
-        return Vec::new();
-    }
-    names.into_iter().map(|name| (name, sums[name] / all)).collect()
+    whole(sums)
 }
 
 /// The shares of what is left of the processors, without somebody who ran as a program for `taken`
 /// of their time. They add up to 1; empty if nothing is left.
-pub(crate) fn without(shares: &[(&'static str, f64)], taken: f64) -> Vec<(&'static str, f64)> {
-    let left = |(name, share): &(&'static str, f64)| match *name {
-        "user_share" => (*name, (share - taken).max(0.0)),
-        _ => (*name, *share),
-    };
-    let left: Vec<(&'static str, f64)> = shares.iter().map(left).collect();
-    let all: f64 = left.iter().map(|(_, share)| share).sum();
-    if all <= 0.0 {
-        return Vec::new();
+pub(crate) fn without(shares: &Numbers, taken: f64) -> Numbers {
+    let mut left = shares.clone();
+    if let Some(share) = left.get_mut("user_share") {
+        *share = (*share - taken).max(0.0);
     }
-    left.into_iter().map(|(name, share)| (name, share / all)).collect()
+    whole(left)
+}
+
+/// Scaled so that they add up to 1; empty where they are nothing together.
+fn whole(mut parts: Numbers) -> Numbers {
+    let all: f64 = parts.values().sum();
+    if all <= 0.0 {
+        return Numbers::new();
+    }
+    parts.values_mut().for_each(|part| *part /= all);
+    parts
 }
 
 #[cfg(test)]
@@ -151,23 +144,24 @@ mod tests {
     #[test]
     fn shares_add_up_to_all_of_the_time() {
         let shares = shares(&parse(BEFORE), &parse(AFTER), &[0]);
-        let of = |name: &str| shares.iter().find(|(n, _)| *n == name).unwrap().1;
+        let of = |name: &str| shares[name];
         assert_eq!((of("user_share"), of("system_share"), of("idle_share")), (0.1, 0.2, 0.3));
         assert_eq!((of("softirq_share"), of("waiting_share"), of("steal_share")), (0.2, 0.1, 0.1));
-        assert!((shares.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!((shares.values().sum::<f64>() - 1.0).abs() < 1e-12);
         assert!(super::shares(&parse(BEFORE), &parse(AFTER), &[1]).is_empty(), "it stood still");
     }
 
     #[test]
     fn what_was_taken_on_purpose_is_no_share() {
-        let of =
-            |shares: &[(&str, f64)], name: &str| shares.iter().find(|(n, _)| *n == name).unwrap().1;
-        let seen = [
+        let numbers = |all: &[(&str, f64)]| -> Numbers {
+            all.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect()
+        };
+        let seen = numbers(&[
             ("user_share", 0.64),
             ("system_share", 0.2),
             ("idle_share", 0.12),
             ("waiting_share", 0.04),
-        ];
+        ]);
         let left = without(&seen, 0.6);
         // As if the processor had been so slow from the start.
         for (name, share) in [
@@ -176,12 +170,13 @@ mod tests {
             ("idle_share", 0.3),
             ("waiting_share", 0.1),
         ] {
-            assert!((of(&left, name) - share).abs() < 1e-9, "{left:?}");
+            assert!((left[name] - share).abs() < 1e-9, "{left:?}");
         }
         // Ticks saw a little less of it than there was.
-        let left = without(&[("user_share", 0.58), ("system_share", 0.42)], 0.6);
-        assert_eq!(left, [("user_share", 0.0), ("system_share", 1.0)]);
-        assert_eq!(without(&seen[..1], 0.0), [("user_share", 1.0)]);
-        assert!(without(&[("user_share", 1.0)], 1.0).is_empty() && without(&[], 0.0).is_empty());
+        let left = without(&numbers(&[("user_share", 0.58), ("system_share", 0.42)]), 0.6);
+        assert_eq!(left, numbers(&[("user_share", 0.0), ("system_share", 1.0)]));
+        let all = numbers(&[("user_share", 1.0)]);
+        assert_eq!(without(&numbers(&[("user_share", 0.64)]), 0.0), all);
+        assert!(without(&all, 1.0).is_empty() && without(&Numbers::new(), 0.0).is_empty());
     }
 }

@@ -168,7 +168,7 @@ impl Scan<'_> {
 }
 
 /// SHA-256 of a file, in hexadecimal.
-pub(crate) fn hash_file(path: &Path) -> Result<String, Fault> {
+pub fn hash_file(path: &Path) -> Result<String, Fault> {
     let mut file = File::open(path).at(path)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
     loop {

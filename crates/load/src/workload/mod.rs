@@ -36,6 +36,8 @@ pub mod uri;
 #[cfg(test)]
 mod scratch;
 
+pub use from_dir::hash_file;
+
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of `bytes` in hexadecimal.

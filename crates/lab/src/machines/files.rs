@@ -1,0 +1,67 @@
+//! What is copied to another machine, and whether it has arrived.
+
+use regatta_load::workload::{hash_file, sha256_hex};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// The hash of all files and links below a directory, by path, `without` one that it has itself.
+///
+/// # Errors
+/// What cannot be read.
+pub(super) fn hash(directory: &Path, without: Option<&str>) -> Result<String, String> {
+    let (mut lines, mut folders) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        let named = |error: std::io::Error| format!("{}: {error}", folder.display());
+        for entry in fs::read_dir(&folder).map_err(named)? {
+            let entry = entry.map_err(named)?;
+            let (path, kind) = (entry.path(), entry.file_type().map_err(named)?);
+            let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
+            if without == Some(&name) {
+                continue;
+            }
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_symlink() {
+                let to = fs::read_link(&path).map_err(named)?;
+                lines.push(format!("{name} -> {}", to.display()));
+            } else if kind.is_file() {
+                let hash = hash_file(&path).map_err(|fault| fault.to_string())?;
+                lines.push(format!("{name} {hash}"));
+            }
+        }
+    }
+    lines.sort();
+    let text = lines.iter().fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "{line}");
+        text
+    });
+    Ok(sha256_hex(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_has_the_hash_of_its_files_names_and_links() {
+        let place = std::env::temp_dir().join(format!("regatta-tree-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        let (one, other) = (place.join("one"), place.join("other"));
+        for tree in [&one, &other] {
+            fs::create_dir_all(tree.join("a/b")).unwrap();
+            fs::write(tree.join("a/b/file"), "same").unwrap();
+            std::os::unix::fs::symlink("a", tree.join("link")).unwrap();
+        }
+        let of = |tree: &Path| hash(tree, Some("root")).unwrap();
+        assert_eq!(of(&one), of(&other));
+        fs::create_dir(other.join("root")).unwrap();
+        fs::write(other.join("root/file"), "is not copied").unwrap();
+        assert_eq!(of(&one), of(&other));
+        fs::write(other.join("a/b/file"), "else").unwrap();
+        assert_ne!(of(&one), of(&other));
+        fs::rename(one.join("link"), one.join("lnk")).unwrap();
+        assert_ne!(hash(&one, None), hash(&other, None));
+        fs::remove_dir_all(&place).unwrap();
+    }
+}

@@ -1,0 +1,169 @@
+//! The server's half of a trial, on the machine where it runs: it starts, is watched while a load
+//! is on, and ends.
+
+use crate::env::Glance;
+use crate::experiment::{Machine, Program, Target};
+use crate::group::INTERRUPTED;
+use crate::servers::environments::Room;
+use crate::servers::{self, Place, Server};
+use crate::watch::perf::{Recorder, TAIL_S};
+use crate::watch::sample::Samples;
+use crate::watch::{Counting, Seen, Watch, cores};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Which server a trial measures, and how.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// Its name in the results.
+    pub(crate) arm: String,
+    pub(crate) target: Target,
+    /// What the cell's levels set.
+    pub(crate) options: BTreeMap<String, String>,
+    /// Its processors. Without any of the client, how far apart they are is not measured.
+    pub(crate) machine: Machine,
+    pub(crate) counting: Counting,
+    /// Before the measurement, seconds.
+    pub(crate) warm_s: f64,
+    /// The measurement, seconds.
+    pub(crate) window_s: f64,
+}
+
+/// Where a server runs that is started now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site<'a> {
+    /// Its own files.
+    pub(crate) scratch: &'a Path,
+    /// The regatta program.
+    pub(crate) regatta: &'a Path,
+    /// The address at which it is asked, unless it has a network of its own.
+    pub(crate) host: IpAddr,
+    /// Becomes true when it is to stop.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// A server that is being measured. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Served<'a> {
+    pub(crate) server: Server,
+    wanted: Wanted,
+    site: Site<'a>,
+    room: Room,
+    apart_ns: Option<f64>,
+    /// Processes that were killed for want of memory before it started.
+    killed: Option<u64>,
+    /// Connections that its listeners had dropped before its load.
+    dropped: Option<u64>,
+    seen: Seen,
+    looks: [Option<Glance>; 2],
+}
+
+impl<'a> Served<'a> {
+    /// Starts the server in the place that `enter` gives, and waits until it takes connections.
+    ///
+    /// # Errors
+    /// Why it does not serve.
+    pub(crate) fn start(
+        wanted: Wanted,
+        enter: impl FnOnce() -> Result<Room, String>,
+        site: Site<'a>,
+    ) -> Result<Self, String> {
+        let machine = &wanted.machine;
+        if machine.drop_caches {
+            rustix::fs::sync();
+            fs::write("/proc/sys/vm/drop_caches", "1")
+                .map_err(|error| format!("cannot drop the page cache: {error}"))?;
+        }
+        let room = enter()?;
+        let Site { scratch, regatta, host, stop } = site;
+        let place = Place { room: &room, scratch, regatta, machine, host };
+        let killed = room.out_of_memory();
+        let server = servers::start(&wanted.target, &wanted.options, &place, stop)?;
+        let apart_ns = cores::between(machine);
+        let dropped = room.drops(&server.ports());
+        let (seen, looks) = (Seen::default(), [None, None]);
+        Ok(Self { server, wanted, site, room, apart_ns, killed, dropped, seen, looks })
+    }
+
+    /// The place that it runs in.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// Watches the server from the load's start, which is now, to the end of the measurement.
+    ///
+    /// # Errors
+    /// That it was interrupted.
+    pub(crate) fn watch(&mut self, mut recorder: Option<&mut Recorder<'_>>) -> Result<(), String> {
+        let (start, stop) = (Instant::now(), self.site.stop);
+        let Wanted { target, counting, warm_s, .. } = &self.wanted;
+        let seconds = Duration::from_secs_f64;
+        let pids = || self.server.running.pids();
+        let mut samples = Samples::start(pids(), start);
+        if !samples.sleep_until(start + seconds(*warm_s), stop, &mut |_| {}) {
+            return Err(INTERRUPTED.to_owned());
+        }
+        let window_s = self.wanted.window_s - recorder.as_ref().map_or(0.0, |_| TAIL_S);
+        if let Some(recorder) = &mut recorder {
+            recorder.start(&pids(), window_s);
+        }
+        let before = self.room.look();
+        let now = pids();
+        let ours = (target.program == Program::Regatta).then_some(self.site.regatta);
+        let mut watch = Watch::start(&now, ours, self.room.server_group(), *counting);
+        samples.follow(now);
+        let end = start + seconds(warm_s + window_s);
+        if !samples.sleep_until(end, stop, &mut |used| watch.saw(used)) {
+            return Err(INTERRUPTED.to_owned());
+        }
+        let mut seen = watch.stop(&pids(), &self.wanted.machine.server_cpus);
+        let after = self.room.look();
+        seen.seconds_sampled = samples.seconds;
+        if let Some(recorder) = recorder {
+            recorder.finish(&pids())?;
+        }
+        let drops = self.room.drops(&self.server.ports());
+        seen.drops = drops.zip(self.dropped).map(|(now, before)| now.saturating_sub(before));
+        (self.seen, self.looks) = (seen, [before, after]);
+        Ok(())
+    }
+
+    /// Ends the server once its load has ended: what was seen of it.
+    ///
+    /// # Errors
+    /// That it had ended before, or what could not be undone.
+    pub(crate) fn end(self) -> Result<Seen, String> {
+        let Self { mut server, wanted, room, killed, mut seen, looks: [before, after], .. } = self;
+        let Target { program, config, .. } = &wanted.target;
+        if !matches!(program, Program::Other(_)) {
+            // A command may end processes as it likes, regatta helpers; its workers are counted.
+            seen.gone = 0;
+        }
+        let poller = wanted.options.get("event.poller").or_else(|| config.get("event.poller"));
+        seen.changes_are_calls = poller.is_none_or(|poller| poller.starts_with("epoll"));
+        // What is the server's, and not the environment's on purpose.
+        seen.leave_out(room.taken());
+        seen.leave_out_load(wanted.machine.held());
+        if room.stand_in.is_some() {
+            seen.stand_in();
+        }
+        let grown = |now: u64| killed.map(|before| now.saturating_sub(before));
+        seen.out_of_memory = room.out_of_memory().and_then(grown);
+        if server.running.has_ended() {
+            let killed = seen.out_of_memory.filter(|killed| *killed > 0);
+            let why = killed.map_or("", |_| ": the kernel killed processes for want of memory");
+            return Err(format!("{} ended in the middle{why}", wanted.arm));
+        }
+        // The server has nothing to do any more.
+        seen.apart_ns = [self.apart_ns, cores::between(&wanted.machine)];
+        drop(server);
+        seen.environment = room.numbers(before, after)?;
+        room.leave()?;
+        Ok(seen)
+    }
+}

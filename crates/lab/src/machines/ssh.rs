@@ -1,0 +1,139 @@
+//! One connection to another machine by the program ssh, which every command shares: a command
+//! costs no handshake, and all of them end with it.
+
+use crate::group::{Group, INTERRUPTED, STEP};
+use crate::programs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the other machine may take to answer, seconds.
+const CONNECT_S_MAX: u64 = 15;
+/// How long ssh has to leave.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
+
+/// A connection. All that runs over it ends when this is dropped, or when we die.
+#[derive(Debug)]
+pub(super) struct Connection {
+    destination: String,
+    /// Where the socket is that commands go through.
+    place: PathBuf,
+    /// Holds the connection.
+    _master: Group,
+}
+
+impl Connection {
+    /// Connects as `~/.ssh/config` says, and asks nothing of the user.
+    ///
+    /// # Errors
+    /// Why there is no connection, and what to do.
+    pub(super) fn open(destination: &str, stop: &AtomicBool) -> Result<Self, String> {
+        if programs::find("ssh").is_none() {
+            return Err("needs ssh (apt-get install openssh-client)".to_owned());
+        }
+        let place = std::env::temp_dir().join(format!("regatta-ssh-{}", std::process::id()));
+        // What a killed lab of our number left behind.
+        let _ = fs::remove_dir_all(&place);
+        let made = DirBuilder::new().mode(0o700).create(&place);
+        made.map_err(|error| format!("{}: {error}", place.display()))?;
+        let connected = Self::connect(destination, place.clone(), stop);
+        if connected.is_err() {
+            let _ = fs::remove_dir_all(&place);
+        }
+        connected
+    }
+
+    fn connect(destination: &str, place: PathBuf, stop: &AtomicBool) -> Result<Self, String> {
+        let errors = place.join("errors");
+        let file = fs::File::create(&errors).map_err(|error| error.to_string())?;
+        let timeout = format!("-oConnectTimeout={CONNECT_S_MAX}");
+        // If we die without dropping this, the kernel ends it.
+        let mut ssh = Command::new("setpriv");
+        ssh.args(["--pdeathsig", "TERM", "ssh", "-M", "-N", "-oControlPersist=no", &timeout]);
+        // A connection that is cut is noticed after 15 s.
+        ssh.args(["-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"]);
+        ssh.args(["-oClearAllForwardings=yes", "-S"]).arg(place.join("s")).arg(destination);
+        ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let mut master = Group::start(&mut ssh, &[], LEAVE_MAX)?;
+        let end = Instant::now() + Duration::from_secs(2 * CONNECT_S_MAX);
+        while !place.join("s").exists() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(INTERRUPTED.to_owned());
+            }
+            if master.has_ended() || Instant::now() > end {
+                let said = fs::read_to_string(&errors).unwrap_or_default();
+                return Err(refused(destination, &said));
+            }
+            std::thread::sleep(STEP);
+        }
+        Ok(Self { destination: destination.to_owned(), place, _master: master })
+    }
+
+    /// A command that runs a script there. It holds no single quotes.
+    pub(super) fn command(&self, script: &str) -> Command {
+        let mut command = Command::new("ssh");
+        // Without the connection there is no command: no second way in is looked for.
+        command.args(["-oBatchMode=yes", "-oControlMaster=no", "-oProxyCommand=false", "-S"]);
+        command.arg(self.place.join("s")).arg(&self.destination);
+        // Whatever shell the user has there.
+        command.arg(format!("exec sh -c '{script}'"));
+        command
+    }
+
+    /// What a script prints there, to its end.
+    ///
+    /// # Errors
+    /// That it failed, with its last word.
+    pub(super) fn said(&self, script: &str) -> Result<String, String> {
+        let output = self.command(script).stdin(Stdio::null()).output();
+        let output = output.map_err(|error| format!("ssh: {error}"))?;
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() {
+            return Ok(said(&output.stdout));
+        }
+        Err(format!("{}: {}", self.destination, said(&output.stderr)))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.place);
+    }
+}
+
+/// Why ssh gave up, and what to do about it.
+fn refused(destination: &str, said: &str) -> String {
+    let why = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let why = why.unwrap_or("it does not answer");
+    let has = |words: &str| said.contains(words);
+    let hint = if has("Permission denied") || has("Too many authentication failures") {
+        "let it in by a key without a question: ssh-copy-id, ssh-add, or IdentityFile in \
+         ~/.ssh/config"
+    } else if has("Host key verification failed") {
+        "its key is not known here: log in once by hand and compare the key"
+    } else {
+        "is it switched on, does its name resolve, does sshd listen there?"
+    };
+    format!("{destination} cannot be used ({why}): {hint}; `ssh {destination} true` must work")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refused;
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        for (said, hint) in [
+            ("Warning: x\nu@h: Permission denied (publickey).\n", "ssh-copy-id"),
+            ("Host key verification failed.\n", "by hand"),
+            ("ssh: connect to host h port 22: Connection refused\n", "sshd"),
+            ("", "it does not answer"),
+        ] {
+            let why = refused("ssh://h", said);
+            assert!(why.contains(hint) && why.contains("`ssh ssh://h true` must work"), "{why}");
+        }
+    }
+}
