@@ -207,7 +207,8 @@ impl Turn {
         health.wall_ns = core.until.saturating_sub(core.from);
         health.available_ns = self.held.available_ns(health.wall_ns);
         if let Some((cpu, kept)) = self.before {
-            health.cpu_ns = used.saturating_sub(cpu);
+            // Slices end a little late, which the rests make up for.
+            health.cpu_ns = used.saturating_sub(cpu).min(health.available_ns);
             health.kept_ns = kept_nanos().saturating_sub(kept);
         }
     }
