@@ -63,6 +63,9 @@ counters! {
         "Times that accepting was paused because no descriptors were left.";
     AcceptOnClose "accept_on_close" "count" Sum
         "Times that a connection closed and others were accepted without a notification.";
+    AcceptRuns "accept_runs" "count" Sum
+        "Runs of accepts: one for each notification and each close after which others were \
+         accepted, also those that took none.";
     AcceptsPerNotificationMax "accepts_per_notification_max" "count" Max
         "The most connections accepted after one notification.";
 

@@ -209,6 +209,7 @@ impl<'a> Acceptor<'a> {
 
     /// Ends a run of accepts that has taken so many: says what follows from how it ended.
     pub fn end(&mut self, ended: Ended, taken: u32, has_idle: bool, now: Tick, tally: Tally<'_>) {
+        tally.add(Counter::AcceptRuns, 1);
         tally.record(Histogram::AcceptsPerNotification, u64::from(taken));
         tally.max(Counter::AcceptsPerNotificationMax, u64::from(taken));
         match ended {

@@ -73,6 +73,58 @@ fn peaks_with_all_processors() {
     check_text(&fewer, &[("G-6", Cannot, |_, _, cell| slow(cell, "2"))]);
 }
 
+/// One copy, two, four and eight, with one processor to eight.
+fn copies_of(cpus: &str, levels: &str) -> String {
+    let target = |copies: u32| {
+        format!(
+            "[targets.c{copies}]\nprogram = \"regatta\"\nconfig.server.architecture = \"n-copy\"\n\
+             config.event.copies = {copies}\nconfig.event.processes = 0\n"
+        )
+    };
+    let targets: String = [1, 2, 4, 8].map(target).concat();
+    let text = text(
+        "\"G-1\", \"G-2\"",
+        &format!(
+            "{targets}[machine]\nserver_cpus = \"{cpus}\"\nclient_cpus = \"9\"\n\
+             [factors]\n\"machine.processors\" = {levels}\n"
+        ),
+    );
+    text.replace("measure.blocks = 6", "measure.blocks = 12")
+}
+
+/// What so many copies answer on so many processors: `best` says which are ahead.
+fn on(cell: &Cell, best: fn(u32) -> u32) -> Vec<(&'static str, f64)> {
+    let processors = cell.levels["machine.processors"].parse().unwrap();
+    let is_best = cell.target == format!("c{}", best(processors));
+    vec![("good_per_s", if is_best { 1_130.0 } else { 1_000.0 })]
+}
+
+#[test]
+fn copies_by_processors() {
+    // As in table III: two copies with four processors, one with fewer, any with eight.
+    fn paper(_: &str, _: f64, cell: &Cell) -> Vec<(&'static str, f64)> {
+        on(cell, |processors| if processors == 4 { 2 } else { 1 })
+    }
+    fn always_one(_: &str, _: f64, cell: &Cell) -> Vec<(&'static str, f64)> {
+        on(cell, |_| 1)
+    }
+    // One for each processor, everywhere.
+    fn each(_: &str, _: f64, cell: &Cell) -> Vec<(&'static str, f64)> {
+        on(cell, |processors| processors)
+    }
+    let rows: [(&str, Verdict, World); 7] = [
+        ("G-1", Holds, paper),
+        ("G-1", Fails, always_one),
+        ("G-1", Fails, each),
+        ("G-1", Cannot, nothing),
+        ("G-2", Holds, paper),
+        ("G-2", Fails, always_one),
+        ("G-2", Fails, each),
+    ];
+    check_text(&copies_of("0-7", "[1, 2, 4, 8]"), &rows);
+    check_text(&copies_of("0-3", "[1, 2, 4]"), &[("G-1", Cannot, paper), ("G-2", Cannot, paper)]);
+}
+
 /// Two architectures with settings of each, one with a single one, and two amounts of memory.
 fn settings(cpus: &str) -> String {
     text(

@@ -7,6 +7,7 @@
 mod accept;
 mod arms;
 mod blocking;
+mod copies;
 mod curves;
 mod dispatch;
 pub(crate) mod evidence;
@@ -256,9 +257,12 @@ fn predicate(id: &str) -> Option<Predicate> {
         "E-12" => blocking::e12,
         "E-13" => sharing::e13,
         "E-14" => sharing::e14,
+        "E-17" => predicted::e17,
         "E-25" => response::e25,
         "E-26" => dispatch::e26,
         "E-27" => dispatch::e27,
+        "G-1" => copies::g1,
+        "G-2" => copies::g2,
         "G-5" => others::g5,
         "G-6" => others::g6,
         "G-7" => others::g7,
@@ -305,6 +309,8 @@ fn predicate(id: &str) -> Option<Predicate> {
 
 #[cfg(test)]
 mod cores;
+#[cfg(test)]
+mod noise;
 #[cfg(test)]
 mod rows;
 #[cfg(test)]

@@ -49,11 +49,10 @@ pub fn inefficiency(
     (predicted > 0.0).then(|| 1e6 * disk_mbyte_per_s / predicted)
 }
 
-/// The peak of `few` processes that block on a disk over that of `many`, with the processor and the
+/// The most requests a second of so many processes that block on a disk, with the processor and the
 /// disk seconds of a request.
-pub fn peak_ratio(few: u32, many: u32, cpu_s: f64, disk_s: f64) -> f64 {
-    let rate = |processes| formula::processes(processes, cpu_s, disk_s).requests_per_s;
-    rate(few) / rate(many)
+pub fn rate(processes: u32, cpu_s: f64, disk_s: f64) -> f64 {
+    formula::processes(processes, cpu_s, disk_s).requests_per_s
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a memory")]

@@ -181,11 +181,11 @@ pub(super) fn s12(run: &Evidence<'_>) -> Found<Finding> {
     );
     let above: Vec<f64> = crate::analysis::pairs(&private, &shared)
         .into_iter()
-        .map(|(private, shared)| private - 3.0 * shared)
+        .map(|(private, shared)| private - 10.0 * shared)
         .collect();
     let above = run.of_values(&above).ok_or("the memory of all processes in four blocks")?;
-    let why = "slopes of the memory over processes, shared pages counted once; three times as much \
+    let why = "slopes of the memory over processes, shared pages counted once; ten times as much \
                is asked ([S]: 12), and WatPipe's writers are not here";
-    let asked = [above.above(0.0, "a private process less three sharing ones, MiB,")];
+    let asked = [above.above(0.0, "a private process less ten sharing ones, MiB,")];
     Ok(Finding::all(ours, why, &asked))
 }

@@ -86,6 +86,11 @@ impl Shown {
         self.asked(f64::NEG_INFINITY, limit, what)
     }
 
+    /// Asks for what lies between two limits.
+    pub(crate) fn within(&self, low: f64, high: f64, what: impl Into<String>) -> Asked {
+        self.asked(low, high, what)
+    }
+
     /// Asks for 1 but for a share either way: from 1 / (1 + `share`) to 1 + `share`.
     pub(crate) fn equal(&self, share: f64, what: impl Into<String>) -> Asked {
         self.asked(1.0 / (1.0 + share), 1.0 + share, what)

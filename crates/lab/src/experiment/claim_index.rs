@@ -21,8 +21,8 @@ pub struct Claim {
 pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "E-1",
-        gist: "With files larger than the page cache, SPED leaves a fifth of its processor or \
-            more idle, waiting for the disk",
+        gist: "With files larger than the page cache, SPED waits for the disk a fifth of the time \
+            or more at the rate where SYMPED saturates",
         needs: "a simulated disk and a memory limit",
         processors: 0,
         paper: "33 %",
@@ -31,7 +31,7 @@ pub const CLAIMS: &[Claim] = &[
         id: "E-2",
         gist: "SPED's peak is 55 to 75 % of the best architecture's with a disk, and within 5 % \
             of it when all is cached",
-        needs: "for the first half a simulated disk and a memory limit",
+        needs: "for the first half a simulated disk and a memory limit, and both in one run",
         processors: 0,
         paper: "63 %",
     },
@@ -51,16 +51,17 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "E-5",
-        gist: "From three processes to four the peak changes by less than 5 %",
-        needs: "a simulated disk to be the paper's case",
+        gist: "With a disk, from three processes to four the peak changes by less than 5 %, and \
+            more than four do not help",
+        needs: "a simulated disk and a memory limit",
         processors: 0,
         paper: "5 and 4 % waiting",
     },
     Claim {
         id: "E-6",
-        gist: "With a small cap on connections more processes do not help: waits bring fewer \
-            events each",
-        needs: "a load near the cap",
+        gist: "Under a cap on connections that binds more processes lower the peak: waits bring \
+            fewer events each, and there are more of them",
+        needs: "a cap that binds, beside one that does not",
         processors: 0,
         paper: "qualitative",
     },
@@ -83,22 +84,23 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "E-9",
-        gist: "Blocking sendfile needs ten times the processes",
+        gist: "Blocking sendfile needs ten times the processes, and with so many it is as good",
         needs: "a simulated disk and a shaped network",
         processors: 0,
         paper: "75 to 200 against 3 to 4",
     },
     Claim {
         id: "E-10",
-        gist: "With few processes a larger cap is worse; with many the smaller one is",
+        gist: "With few processes a larger cap is worse by 3 %; with many the smaller one is, and \
+            is worse than with fewer processes",
         needs: "a simulated disk, a shaped network, descriptors",
         processors: 0,
         paper: "qualitative",
     },
     Claim {
         id: "E-11",
-        gist: "At equal throughput blocking has ten times the context switches and half the \
-            poll overhead",
+        gist: "At equal throughput blocking has ten times the context switches, asks about 0.6 of \
+            the descriptors at most, and leaves a page cache that is 5 % smaller",
         needs: "a simulated disk and a shaped network",
         processors: 0,
         paper: "4,394 against 107 a second; 6.2 against 13.1 %",
@@ -143,9 +145,9 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "E-17",
-        gist: "A cap on threads limits throughput to what Little's law says, within 10 %",
-        needs: "a thread for each connection, which is not built; of the event-driven servers P-1 \
-            tells the same",
+        gist: "A cap on connections limits throughput to what Little's law says, within 10 %, \
+            however many workers there are",
+        needs: "caps below and above what the load needs, and two numbers of workers",
         processors: 0,
         paper: "930 Mb/s at 10,000 threads",
     },
@@ -247,8 +249,8 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "E-30",
         gist: "Whether user threads over several processors keep their efficiency",
-        needs: "user threads over kernel threads (MEANS), which are not built; four processors \
-            for the server",
+        needs: "user threads over kernel threads (MEANS), which are not built; four processors for \
+            the server",
         processors: 4,
         paper: "open",
     },
@@ -296,7 +298,8 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "S-7",
-        gist: "On a disk, blocking sendfile is better by 5 % or more at equal architecture",
+        gist: "On a disk, blocking sendfile is better by 5 % or more at equal architecture, and \
+            the processors idle less for the disk",
         needs: "a simulated disk and a shaped network",
         processors: 0,
         paper: "about 9 % (WatPipe)",
@@ -319,8 +322,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "S-9",
         gist: "All cached, one non-blocking writer for each core is best",
-        needs: "a pipeline of stages (WatPipe), which is not built; four processors for the \
-            server",
+        needs: "a pipeline of stages (WatPipe), which is not built; four processors for the server",
         processors: 4,
         paper: "4 writers",
     },
@@ -335,14 +337,13 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "S-11",
         gist: "Pollers that are not pinned cost nothing, and help when load is uneven",
-        needs: "a pipeline of stages (WatPipe), which is not built; four processors for the \
-            server",
+        needs: "a pipeline of stages (WatPipe), which is not built; four processors for the server",
         processors: 4,
         paper: "a suggestion",
     },
     Claim {
         id: "S-12",
-        gist: "A process with a private cache costs far more memory than one that shares it",
+        gist: "A process with a private cache costs ten times the memory of one that shares it",
         needs: "several numbers of processes",
         processors: 0,
         paper: "7.3 against 0.6 MB",
@@ -394,14 +395,15 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "H-1",
-        gist: "Accept1 saturates at 0.7 to 0.8 of AcceptInf's peak",
+        gist: "Accept1 saturates at 0.6 to 0.9 of AcceptInf's peak",
         needs: "load beyond saturation",
         processors: 0,
         paper: "0.74",
     },
     Claim {
         id: "H-2",
-        gist: "After saturation Accept1's share of time in select rises at least twofold",
+        gist: "After saturation Accept1's share of time in select rises at least twofold, and \
+            fewer replies come of each busy second",
         needs: "load of 0.7 and 2.4 S, and one process",
         processors: 0,
         paper: "13 % to over 40 %",
@@ -429,7 +431,7 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "H-6",
-        gist: "AcceptInf peaks higher, Eager falls less: the curves cross",
+        gist: "AcceptInf peaks higher, Eager falls less: the curves cross between 1.02 and 1.25 S",
         needs: "load around saturation",
         processors: 0,
         paper: "Eager ahead from 1.02 to 1.25 S",
@@ -443,7 +445,8 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "H-8",
-        gist: "Accept-on-close calls accept with success, for less than one connection at a time",
+        gist: "Accept-on-close calls accept with more success, for less than one connection each \
+            time that it begins to accept",
         needs: "load near saturation",
         processors: 0,
         paper: "93 % against 88 %",
@@ -478,7 +481,8 @@ pub const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "H-13",
-        gist: "Which accept strategy is best depends on the architecture",
+        gist: "Which accept strategy is best depends on the architecture: none is within 5 % of \
+            the best in each",
         needs: "several architectures under overload",
         processors: 0,
         paper: "TUX +19 to 36 %, Knot 0 to 32 %, uServer +39 to 71 %",
@@ -486,8 +490,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "G-1",
         gist: "With some of the cores a few copies beat one, and one for each core",
-        needs: "four processors for the server at least, and copies placed by the caches they \
-            share",
+        needs: "four processors for the server, and more of which they are some",
         processors: 4,
         paper: "+13 % with 2 copies on 4 cores",
     },
@@ -534,8 +537,8 @@ pub const CLAIMS: &[Claim] = &[
         id: "G-7",
         gist: "From one core to all, cycles for each instruction grow by half or more, because of \
             memory",
-        needs: "one pinned process beside as many as processors, four for the server at least, \
-            and counters of stalls by cause",
+        needs: "one pinned process beside as many as processors, four for the server at least, and \
+            counters of stalls by cause",
         processors: 4,
         paper: "2.1 to 3.9 on 8 cores",
     },

@@ -11,6 +11,8 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("eurosys07-fig5", include_str!("../../../../experiments/eurosys07-fig5.toml")),
     ("eurosys07-fig7", include_str!("../../../../experiments/eurosys07-fig7.toml")),
     ("eurosys07-fig8", include_str!("../../../../experiments/eurosys07-fig8.toml")),
+    ("eurosys07-memory", include_str!("../../../../experiments/eurosys07-memory.toml")),
+    ("eurosys07-caps", include_str!("../../../../experiments/eurosys07-caps.toml")),
     ("eurosys07-table1", include_str!("../../../../experiments/eurosys07-table1.toml")),
     ("profile", include_str!("../../../../experiments/profile.toml")),
     ("hpl01", include_str!("../../../../experiments/hpl01.toml")),
@@ -29,12 +31,14 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("geneves-fig1", include_str!("../../../../experiments/geneves-fig1.toml")),
     ("geneves-fig2", include_str!("../../../../experiments/geneves-fig2.toml")),
     ("geneves-fig4", include_str!("../../../../experiments/geneves-fig4.toml")),
+    ("geneves-table3", include_str!("../../../../experiments/geneves-table3.toml")),
     ("geneves-table1", include_str!("../../../../experiments/geneves-table1.toml")),
     ("geneves-backlog", include_str!("../../../../experiments/geneves-backlog.toml")),
     ("accept-strategies", include_str!("../../../../experiments/accept-strategies.toml")),
     ("think-times", include_str!("../../../../experiments/think-times.toml")),
     ("pollers", include_str!("../../../../experiments/pollers.toml")),
     ("residency", include_str!("../../../../experiments/residency.toml")),
+    ("amped-misses", include_str!("../../../../experiments/amped-misses.toml")),
     ("memory", include_str!("../../../../experiments/memory.toml")),
     ("template-builds", include_str!("../../../../experiments/template-builds.toml")),
     (
@@ -51,6 +55,7 @@ pub fn find(name: &str) -> Option<&'static str> {
 
 /// What several of them share, by name: they extend it, and it is none itself.
 pub(super) const BASES: &[(&str, &str)] = &[
+    ("disk-base", include_str!("../../../../experiments/base/disk-base.toml")),
     ("eurosys07-base", include_str!("../../../../experiments/base/eurosys07-base.toml")),
     ("geneves-base", include_str!("../../../../experiments/base/geneves-base.toml")),
     ("hpl01-base", include_str!("../../../../experiments/base/hpl01-base.toml")),

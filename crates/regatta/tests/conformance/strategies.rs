@@ -218,6 +218,8 @@ fn accepts_on_close_are_as_many_as_closes() {
         let top = read(&server, "connections_closed", 60);
         let expect = if row.on_close { 60 } else { 0 };
         assert_eq!(counter(&top, "accept_on_close"), expect, "{}", row.name);
+        // A run for each, and those that notifications began.
+        assert!(counter(&top, "accept_runs") > expect, "{}: {top}", row.name);
     }
 }
 
