@@ -54,7 +54,8 @@ fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
             turn(&mut worker, key, below, &mut buffer);
         }
         worker.expire();
-        while let Some((key, abandoned)) = worker.expired() {
+        while let Some(key) = worker.due() {
+            let abandoned = worker.give_up(key);
             let held = &mut worker.slot(key).unwrap().drive;
             *held = held.take().filter(|_| abandoned.is_none());
             turn(&mut worker, key, below, &mut buffer);

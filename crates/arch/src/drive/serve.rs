@@ -85,8 +85,8 @@ fn connection(
 fn attend(worker: &mut Worker<'_, Blocking>) -> Phase {
     let _same_root = worker.look();
     worker.expire();
-    while let Some((key, abandoned)) = worker.expired() {
-        if let (Some(_), Some(slot)) = (abandoned, worker.slot(key)) {
+    while let Some(key) = worker.due() {
+        if let (Some(_), Some(slot)) = (worker.give_up(key), worker.slot(key)) {
             slot.drive.waits = None;
         }
     }

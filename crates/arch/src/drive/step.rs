@@ -11,8 +11,9 @@ use crate::kit::{
 use regatta_op::{Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, Outbox, Tick, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
-    OpenResult, Read, StaticFile, clock, socket,
-    wait::{Event, Interest},
+    OpenResult, Read, StaticFile, clock,
+    socket::{self, Connection},
+    wait::{Event, Interest, ready_now},
 };
 use std::{os::fd::AsFd, time::Duration};
 
@@ -76,9 +77,21 @@ impl Readiness {
         self.full &= !event.writable;
     }
 
+    /// Asks the kernel what the socket is ready for, of which the poller may not have told yet.
+    pub fn look(&mut self, socket: &Connection) {
+        if let Ok(event) = ready_now(socket.as_fd(), Interest::BOTH) {
+            self.note(&event);
+        }
+    }
+
     /// True if something may be sent now.
     const fn may_send(&self, rules: &Rules) -> bool {
         self.writable || rules.eager_write && !self.full
+    }
+
+    /// This, unless the connection is queued: one turn a round, whatever the poller says meanwhile.
+    pub fn unless_queued(&self, spent: Spent) -> Option<Spent> {
+        (!self.queued).then_some(spent)
     }
 
     /// The `Send` that was offered before, if it may be performed now.
@@ -365,17 +378,28 @@ fn send(
             io.bytes = io.bytes.saturating_sub(bytes);
             let is_over = outbox.is_empty();
             slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
-            if io.rules.patience.is_some() && !is_over && slot.conn.deadline() <= now.tick {
-                // It filled the socket and then waited: another call would wait as long again.
-                let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
-                slot.conn.expire(queued, now, cx);
-                if let Some(what) = slot.conn.abandoned() {
-                    forget(slot, key, what, io.disk);
-                }
+            if !is_over && slot.conn.deadline() <= now.tick {
+                sent_late(slot, key, io, now, cx);
             }
         }
     }
     None
+}
+
+/// Some of an outbox was sent when the connection's deadline had passed.
+#[cold]
+fn sent_late(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) {
+    if io.rules.patience.is_none() {
+        // There was room, and others held the loop up: the peer's window begins now.
+        let late = now.tick.since(slot.conn.deadline());
+        return slot.conn.held_up(late + cx.site.deadlines.send_window_ms);
+    }
+    // It filled the socket and then waited: another call would wait as long again.
+    let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
+    slot.conn.expire(queued, now, cx);
+    if let Some(what) = slot.conn.abandoned() {
+        forget(slot, key, what, io.disk);
+    }
 }
 
 /// The time after calls that may have blocked.

@@ -102,7 +102,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 let Some(key) = self.again.pop_front() else { break };
                 self.turn_after(key, disk, |slot| {
                     slot.drive.queued = false;
-                    Spent::default()
+                    Some(Spent::default())
                 });
                 self.accept_on_close(disk);
             }
@@ -208,7 +208,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     fn event(&mut self, key: u64, event: Event, disk: &mut dyn Disk) {
         self.turn_after(key, disk, |slot| {
             slot.drive.note(&event);
-            Spent::default()
+            slot.drive.unless_queued(Spent::default())
         });
     }
 
@@ -221,30 +221,27 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 continue;
             };
             on_completion(slot, result, desk.now, &desk.around.cx);
-            self.turn_after(key, disk, |_| spent);
+            self.turn_after(key, disk, |slot| slot.drive.unless_queued(spent));
         }
     }
 
     /// Runs one connection until it would block, and does what its turn asks for.
     fn turn(&mut self, key: u64, disk: &mut dyn Disk) {
-        self.turn_after(key, disk, |_| Spent::default());
+        self.turn_after(key, disk, |slot| slot.drive.unless_queued(Spent::default()));
     }
 
     /// [`EventLoop::turn`], after `first`, which says what time has been spent for the connection
-    /// already.
+    /// already, or that it has no turn now.
     #[inline]
     fn turn_after(
         &mut self,
         key: u64,
         disk: &mut dyn Disk,
-        first: impl FnOnce(&mut ReadySlot) -> Spent,
+        first: impl FnOnce(&mut ReadySlot) -> Option<Spent>,
     ) {
         let Self { worker, poller, rules, budget, again, buffer, spares, .. } = self;
         let Some((slot, desk)) = worker.turn(key) else { return };
-        let spent = first(slot);
-        if slot.drive.queued {
-            return; // One turn a round, whatever the poller says meanwhile.
-        }
+        let Some(spent) = first(slot) else { return };
         let readable = slot.drive.readable;
         let begun = desk.begin(slot, readable);
         let (buffer, bytes) = (&mut buffer[LANDING..], budget.share());
@@ -256,8 +253,9 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             Turn::Wait(wanted) => watch(slot, key, wanted, poller),
             Turn::Parked => watch(slot, key, Interest::NONE, poller),
             Turn::Again => {
-                slot.drive.queued = true;
-                again.push_back(key);
+                if !std::mem::replace(&mut slot.drive.queued, true) {
+                    again.push_back(key);
+                }
                 true
             }
             Turn::Closed(_) => false,
@@ -280,11 +278,19 @@ impl<'a, P: Poller> EventLoop<'a, P> {
         self.worker.close(key, reason);
     }
 
-    /// Gives a turn to connections whose deadlines have passed.
+    /// Gives turns to connections whose deadlines have passed. Whatever has held the loop up is
+    /// not the peer's fault: what is in the socket, or has room there, comes before the deadline.
     fn expire(&mut self, disk: &mut dyn Disk) {
         self.worker.expire();
-        while let Some((key, abandoned)) = self.worker.expired() {
-            if let (Some(what), Some(slot)) = (abandoned, self.worker.slot(key)) {
+        while let Some(key) = self.worker.due() {
+            if self.worker.slot(key).is_some_and(|slot| slot.pending > 0) {
+                self.on_completion(disk);
+            }
+            self.turn_after(key, disk, |slot| {
+                slot.drive.look(&slot.socket);
+                Some(Spent::default())
+            });
+            if let (Some(what), Some(slot)) = (self.worker.give_up(key), self.worker.slot(key)) {
                 forget(slot, key, what, disk);
             }
             self.turn(key, disk);

@@ -420,25 +420,36 @@ impl<'a, S> Worker<'a, S> {
         self.expiries = EXPIRIES_MAX;
     }
 
-    /// The next connection, of the first few whose deadlines have passed, and what of that which
-    /// was out it has given up: the driver forgets that, or cancels it, and gives it a turn.
-    pub fn expired(&mut self) -> Option<(u64, Option<Abandoned>)> {
+    /// The next connection, of the first few whose deadlines have passed. A driver that may come
+    /// late, because others held it up, first tries what the connection waits for; then this
+    /// [gives up](Worker::give_up), and has another turn.
+    pub fn due(&mut self) -> Option<u64> {
         while self.expiries > 0
             && let Some(key) = self.fired.pop_front()
         {
             let Some(slot) = self.slots.get_mut(key) else { continue };
             slot.timer_at = Tick::NEVER;
-            let now = self.desk.now;
-            if slot.conn.deadline() <= now.tick {
+            if slot.conn.deadline() <= self.desk.now.tick {
                 self.expiries -= 1;
-                // What the kernel holds has not reached the peer: progress is measured there.
-                let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
-                slot.conn.expire(queued, now, &self.desk.around.cx);
-                self.desk.file(key, slot);
-                return Some((key, slot.conn.abandoned()));
+                return Some(key);
             }
             self.desk.file(key, slot);
         }
         None
+    }
+
+    /// Tells a connection that its deadline has passed, if it still has, and says what the
+    /// connection gives up of that which was out: the driver forgets that, or cancels it.
+    pub fn give_up(&mut self, key: u64) -> Option<Abandoned> {
+        let (slot, now) = (self.slots.get_mut(key)?, self.desk.now);
+        let mut abandoned = None;
+        if slot.conn.deadline() <= now.tick {
+            // What the kernel holds has not reached the peer: progress is measured there.
+            let queued = socket::queued_bytes(slot.socket.as_fd()).unwrap_or(0);
+            slot.conn.expire(queued, now, &self.desk.around.cx);
+            abandoned = slot.conn.abandoned();
+        }
+        self.desk.file(key, slot);
+        abandoned
     }
 }

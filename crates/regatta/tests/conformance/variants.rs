@@ -18,7 +18,6 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "event.turn_bytes_max=16384",
             "event.wait_events_max=1",
             "accept.count=1",
-            "accept.eager_read=false",
             "accept.eager_write=false",
         ],
     ),

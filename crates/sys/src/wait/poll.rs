@@ -101,19 +101,11 @@ impl Poller for Poll {
             if entry.revents & libc::POLLNVAL != 0 {
                 return Err(io::Error::from_raw_os_error(libc::EBADF));
             }
-            let broken = entry.revents & (libc::POLLHUP | libc::POLLERR) != 0;
-            let hangup = broken || entry.revents & libc::POLLRDHUP != 0;
             if entry.events == QUIET {
                 // It would be reported again and again: a negative number is skipped.
                 entry.fd = !entry.fd;
             }
-            events.push(Event {
-                key,
-                readable: hangup || entry.revents & libc::POLLIN != 0,
-                writable: broken || entry.revents & libc::POLLOUT != 0,
-                hangup,
-                broken,
-            });
+            events.push(event(key, entry));
         }
         Ok(events.len())
     }
@@ -124,6 +116,31 @@ impl Poller for Poll {
 
     fn changes(&self) -> u64 {
         self.changes
+    }
+}
+
+/// What one descriptor is ready for now, of which a poller may not have told yet.
+///
+/// # Errors
+/// It cannot be waited for.
+pub fn ready_now(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Event> {
+    let mut one = entry(fd.as_raw_fd(), interest);
+    // SAFETY: one entry, live across the call; the descriptor is open because it is borrowed.
+    if unsafe { libc::poll(&raw mut one, 1, 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(event(0, &one))
+}
+
+const fn event(key: u64, entry: &libc::pollfd) -> Event {
+    let broken = entry.revents & (libc::POLLHUP | libc::POLLERR) != 0;
+    let hangup = broken || entry.revents & libc::POLLRDHUP != 0;
+    Event {
+        key,
+        readable: hangup || entry.revents & libc::POLLIN != 0,
+        writable: broken || entry.revents & libc::POLLOUT != 0,
+        hangup,
+        broken,
     }
 }
 

@@ -104,8 +104,13 @@ impl<'a> Desk<'a> {
             self.disk_ns += spent.total();
             spent.count(cx.tally);
             enter(turn, spent, self.around.stall_ns, cx.tally);
+            let held_up_ms = spent.total() / 1_000_000;
             if !blocking {
-                slot.conn.held_up(spent.total() / 1_000_000);
+                slot.conn.held_up(held_up_ms);
+            }
+            if held_up_ms > 0 {
+                // The windows of those who have their turns after it begin now.
+                self.now.tick = Tick(clock::nanos() / 1_000_000);
             }
         }
         if self.acceptor.rules.when_full == WhenFull::CloseIdle {

@@ -11,6 +11,7 @@ mod line;
 mod peer;
 mod place;
 mod poller;
+mod slow;
 mod world;
 
 pub(crate) use world::Sums;
@@ -46,6 +47,7 @@ use regatta_sys::{
     socket::Mode,
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
+use slow::Slow;
 use std::{
     io,
     ops::Range,
@@ -94,6 +96,8 @@ pub(crate) struct Cast {
     pub(crate) frames: bool,
     /// Connections are sealed.
     pub(crate) sealed: bool,
+    /// The disk holds its loop up.
+    pub(crate) slow: bool,
     /// Schedules of each accept strategy.
     pub(crate) each: u64,
 }
@@ -102,8 +106,8 @@ impl Cast {
     /// One loop that waits in any way, for a disk of its own.
     pub(crate) const fn one(test: &'static str) -> Self {
         let (waits, each) = (None, SEEDS / STRATEGIES);
-        let (shared, hangs, frames, sealed) = (false, false, false, false);
-        Self { test, waits, loops: 1, shared, hangs, frames, sealed, each }
+        let (shared, hangs, frames, sealed, slow) = (false, false, false, false, false);
+        Self { test, waits, loops: 1, shared, hangs, frames, sealed, slow, each }
     }
 
     /// As [`Self::one`], with several exchanges of each connection at once.
@@ -292,6 +296,7 @@ struct Scene<'s, 'a> {
     crew: Option<(Crew, CachePlace)>,
     stage: &'s Stage<'a>,
     sealed: bool,
+    slow: bool,
     make: &'s Make<'s>,
 }
 
@@ -337,6 +342,7 @@ fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &
         crew,
         stage: &stage,
         sealed: cast.sealed,
+        slow: cast.slow,
         make,
     };
     if loops == 1 {
@@ -427,6 +433,9 @@ impl Scene<'_, '_> {
         let member = shared.map(SharedCache::member);
         let setting = Setting { seed: self.seed, root: &self.place.root, tally, member };
         let mut disk = (self.make)(&setting);
+        if self.slow {
+            disk = Box::new(Slow::new(disk, self.stage, me, self.seed));
+        }
         let each = self.listeners.len() / if self.copies { self.bells.len() } else { 1 };
         let first = if self.copies { me * each } else { 0 };
         let mut acceptor = Acceptor::new(&self.listeners[first..first + each], self.accepts);
@@ -552,6 +561,19 @@ fn loops_that_share_forget_nobody() {
     let test = "loops_that_share_forget_nobody";
     let cast = Cast { loops: 2, shared: true, ..Cast::one(test) };
     check(&run_all(cast, &own_disk), 0);
+}
+
+/// While a disk holds a loop up, no peer is late: whatever is in a socket by then, or has room
+/// there, comes before a deadline.
+#[test]
+fn a_loop_that_is_held_up_forgets_nobody() {
+    for loops in [1, 2] {
+        let test = "a_loop_that_is_held_up_forgets_nobody";
+        let cast = Cast { slow: true, loops, ..Cast::one(test) };
+        let sums = run_all(cast, &own_disk);
+        check(&sums, 0);
+        assert!(sums.held_up > sums.schedules, "{sums:?}");
+    }
 }
 
 /// Where one loop runs and where several do: what comes of a seed is all that can come of it.

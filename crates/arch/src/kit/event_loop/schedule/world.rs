@@ -2,7 +2,7 @@
 //! hold whenever a loop waits.
 use super::{
     peer::{Manner, Peer},
-    place::{BEGIN_NS, Place},
+    place::{BEGIN_NS, Place, UNIX},
 };
 use crate::kit::{
     accept::{AcceptRules, PAUSE_MS, WhenFull},
@@ -114,6 +114,8 @@ struct Side {
     budgets: u64,
     /// The poller has refused to watch a listener since.
     deaf: bool,
+    /// When its round began, nanoseconds: not now if the disk has held it up.
+    began: u64,
     /// It said that it would not accept until then, milliseconds.
     paused_until: u64,
     /// It was told to run when its wait ended.
@@ -147,6 +149,8 @@ pub(crate) struct Sums {
     pub(crate) unshaken: u64,
     /// Connections that were closed because the disk did not answer.
     pub(crate) given_up: u64,
+    /// Operations that held a loop up.
+    pub(crate) held_up: u64,
     /// Outcomes of the disk that came later, and too late.
     pub(crate) later: u64,
     pub(crate) dropped: u64,
@@ -159,6 +163,7 @@ impl Sums {
         self.connections += other.connections;
         self.answers += other.answers;
         self.given_up += other.given_up;
+        self.held_up += other.held_up;
         self.waits += other.waits;
         self.late += other.late;
         self.spurious += other.spurious;
@@ -233,6 +238,7 @@ impl<'a> World<'a> {
             open: 0,
             budgets: 0,
             deaf: false,
+            began: BEGIN_NS,
             paused_until: 0,
             ran: false,
             timed_out: 0,
@@ -358,6 +364,27 @@ impl<'a> World<'a> {
         self.end_if_due();
     }
 
+    /// The loop whose turn it is waits for the disk; the peers do all that they can meanwhile.
+    pub(super) fn hold_up(&mut self, ms: u64, dice: &mut Dice) {
+        self.now += ms * MS;
+        hook::set_time(self.now, UNIX);
+        self.sums.held_up += 1;
+        self.note("the disk holds the loop up, ms:", [ms, 0, 0, 0]);
+        let draining = self.phase() != Phase::Run;
+        while (0..self.peers.len()).fold(false, |acts, at| {
+            let peer = &mut self.peers[at];
+            if peer.comes_at > self.moves {
+                return acts;
+            }
+            match peer.act(dice, self.place, self.addresses, [draining, true]) {
+                Ok(act) => acts || act,
+                Err(what) => self.fail(&format!("peer {at}: {what}")),
+            }
+        }) {
+            self.change();
+        }
+    }
+
     fn look_at_a_peer(&mut self) {
         self.moves += 1;
         let here = self.peers.iter().filter(|peer| peer.comes_at <= self.moves);
@@ -441,7 +468,9 @@ impl<'a> World<'a> {
         let paused = side.paused_until > self.now / MS && runs_free;
         self.must(!paused || calls == side.calls, || "it accepted in a pause".to_owned());
         let budgets = slot.get(Counter::StallBudget);
-        let (spent, of) = (budgets - side.budgets, side.open + accepted);
+        // Who is late because of the disk has one more turn before a deadline ends it.
+        let turns = 1 + u64::from(side.began < self.now);
+        let (spent, of) = (budgets - side.budgets, turns * (side.open + accepted));
         self.must(spent <= of, || format!("{spent} budgets spent in a round by {of} connections"));
         let (changed, changes) = (marks != side.marks, self.changes);
         let pauses = marks[2] > side.marks[2] || side.deaf;
@@ -454,7 +483,7 @@ impl<'a> World<'a> {
         let same =
             if side.pushed && !changed && changes == side.changes { side.same + 1 } else { 0 };
         self.must(same <= SAME_MAX, || format!("{same} rounds for nothing"));
-        let until = if pauses { self.now / MS + PAUSE_MS } else { side.paused_until };
+        let until = if pauses { side.began / MS + PAUSE_MS } else { side.paused_until };
         let open = self.open(me);
         let side = &mut self.sides[me];
         (side.open, side.budgets, side.deaf) = (open, budgets, false);
@@ -479,6 +508,7 @@ impl<'a> World<'a> {
         }
         let (changes, ran) = (self.changes, self.phase() == Phase::Run);
         let side = &mut self.sides[me];
+        side.began = self.now;
         (side.notified, side.events) = (notified, events);
         (side.pushed, side.changes, side.ran) = (pushed, changes, ran);
         side.timed_out += u64::from(timed_out);
