@@ -1,5 +1,5 @@
 //! Judges how connections end: for the reason that is counted, and with nothing left undone.
-use crate::{judge::Judge, link::Link, registry::Registry, trace::Stamp};
+use crate::{judge::Judge, link::Link, registry::Registry, sealing::ClientSeal, trace::Stamp};
 use regatta_op::CloseReason;
 use regatta_origin::Site;
 
@@ -38,7 +38,11 @@ impl Closing<'_> {
         if !excused && !drained && !link.terminal && answered != asked {
             return Err(format!("{asked} requests, {answered} answers, and it ends properly"));
         }
-        self.reasoned()?;
+        match &link.seal {
+            Some(seal) if !seal.greets(link.wire_received) => self.in_handshake(seal)?,
+            _ => self.reasoned()?,
+        }
+        self.said_so()?;
         self.nothing_lost(excused)
     }
 
@@ -60,7 +64,10 @@ impl Closing<'_> {
                 link.terminal && !matches!(status, 400 | 408 | 414 | 431 | 505)
                     || link.terminal && status == 400 && self.last_is_bad_path()
             }
-            CloseReason::HandshakeDeadline | CloseReason::BadRecord => false,
+            CloseReason::HandshakeDeadline => false,
+            CloseReason::BadRecord => {
+                link.seal.as_ref().is_some_and(|seal| seal.is_spoilt(link.wire_received))
+            }
             CloseReason::BadRequest => link.terminal && matches!(status, 400 | 414 | 431 | 505),
             CloseReason::HeadDeadline => link.terminal && status == 408,
             CloseReason::IdleDeadline => {
@@ -96,6 +103,46 @@ impl Closing<'_> {
         ))
     }
 
+    /// It ends in the handshake, for a reason that there was.
+    fn in_handshake(&self, seal: &ClientSeal) -> Result<(), String> {
+        let (link, came) = (self.link, self.link.wire_received > 0);
+        let held = match self.reason {
+            CloseReason::PeerClosed => link.ended && !came,
+            CloseReason::PeerAborted => link.ended && came,
+            CloseReason::Reset => link.broke.is_some() && link.pipe.reset,
+            CloseReason::Failed => link.broke.is_some() && !link.pipe.reset,
+            CloseReason::HandshakeDeadline => {
+                self.now.tick - link.rested.tick >= self.site.deadlines.handshake_ms_max
+            }
+            CloseReason::BadRecord => seal.is_spoilt(link.wire_received),
+            CloseReason::Drained => link.drained.is_some() && !came,
+            _ => false,
+        };
+        let (reason, came) = (self.reason, link.wire_received);
+        if held { Ok(()) } else { Err(format!("{reason:?} in the handshake, {came} bytes came")) }
+    }
+
+    /// The peer of a sealed connection that ends properly is told.
+    fn said_so(&self) -> Result<(), String> {
+        let link = self.link;
+        let Some(seal) = &link.seal else { return Ok(()) };
+        let tells = matches!(
+            self.reason,
+            CloseReason::Finished
+                | CloseReason::IdleDeadline
+                | CloseReason::HeadDeadline
+                | CloseReason::BadRequest
+                | CloseReason::Drained
+        );
+        // Behind a part of a record nothing could be opened.
+        let whole = link.offered.is_none() && link.broke.is_none();
+        let may = seal.greets(link.wire_received) && !link.ended && whole;
+        if tells && may && !link.pipe.reset && link.peer.is_prompt() && !seal.is_told() {
+            return Err(format!("it ends as {:?}, and its peer is not told", self.reason));
+        }
+        Ok(())
+    }
+
     /// The disk was not waited for any longer because the peer had said that it sends no more.
     fn gave_up_half(&self) -> bool {
         let gave_up = self.link.overdue.is_some_and(|at| at.step == self.now.step);
@@ -118,11 +165,11 @@ impl Closing<'_> {
     fn nothing_lost(&self, excused: bool) -> Result<(), String> {
         let link = self.link;
         let dead = link.pipe.reset || link.broke.is_some();
-        let destroyed = !dead && !link.pipe.inbound.is_empty() && link.pipe.queued > 0;
+        let destroyed = !dead && !link.pipe.inbound.is_empty() && link.on_their_way() > 0;
         let said_it_was_done = link
             .requests
             .iter()
-            .any(|asked| !asked.request.persistent && asked.end < link.peer.sent);
+            .any(|asked| !asked.request.persistent && link.wire_of(asked.end) < link.peer.sent);
         let too_much = link.lingered > u64::from(self.site.limits.linger_bytes_max);
         // The idle are closed at once when the server goes away: what they are losing, they lose.
         let at_once = self.reason == CloseReason::Drained && !link.pipe.shut;
@@ -132,7 +179,7 @@ impl Closing<'_> {
         let slow = link.acked_since(start + 1) < self.due(linger_ms);
         let excused = excused || at_once || slow;
         if destroyed && link.peer.is_prompt() && !said_it_was_done && !too_much && !excused {
-            return Err(format!("{} bytes are lost on their way", link.pipe.queued));
+            return Err(format!("{} bytes are lost on their way", link.on_their_way()));
         }
         Ok(())
     }
@@ -146,7 +193,8 @@ pub(crate) fn patience(site: &Site, link: &Link) -> u64 {
     // What the peer had sent before may be answered one after the other.
     let waiting = link.requests.len() as u64 + 1;
     let idle = deadlines.idle_ms_max.max(deadlines.first_request_ms_max);
-    idle + deadlines.linger_ms_max + waiting * (once + disk)
+    let greeting = link.seal.as_ref().map_or(0, |_| deadlines.handshake_ms_max);
+    greeting + idle + deadlines.linger_ms_max + waiting * (once + disk)
 }
 
 /// The longest that a disk operation takes, milliseconds.

@@ -21,6 +21,7 @@ mod reader;
 mod registry;
 mod request;
 mod run;
+mod sealing;
 mod site;
 mod spoil;
 mod trace;
@@ -29,8 +30,11 @@ mod world;
 
 pub use frames::{
     Answer, Client, EXCHANGES, FAILED, Frames, FramesReport, NOT_FOUND, Session, UNAVAILABLE,
-    run_frames,
+    run_frames, run_sealed_frames,
 };
 pub use plant::Plant;
-pub use run::{Report, Violation, announce_panics, run, run_bytes, run_planted, whole_trace};
+pub use run::{
+    Report, Violation, announce_panics, run, run_bytes, run_planted, run_sealed,
+    run_sealed_planted, whole_trace,
+};
 pub use wire::run_wire;

@@ -4,6 +4,7 @@ use crate::{
     peer::{NEVER, Peer, Pipe},
     reader::Reader,
     request::Request,
+    sealing::ClientSeal,
     trace::Stamp,
 };
 use regatta_op::{CloseReason, Op, OpKind};
@@ -35,18 +36,24 @@ pub(crate) struct Link {
     pub(crate) parked: Option<Parked>,
     pub(crate) pipe: Pipe,
     pub(crate) peer: Peer,
+    /// The peer's end of the seal, if there is one.
+    pub(crate) seal: Option<ClientSeal>,
+    /// Bytes of the wire that the core has received.
+    pub(crate) wire_received: u64,
     /// The deadline at the last look.
     pub(crate) deadline: u64,
     /// How late this connection's deadlines are looked at, milliseconds.
     pub(crate) lateness: u64,
     pub(crate) requests: Vec<Asked>,
     pub(crate) reader: Reader,
-    /// Bytes that the core has received, and when: ends of pieces.
+    /// Bytes of requests that the core has received, and when: ends of pieces.
     pub(crate) received: Vec<(u64, Stamp)>,
     /// The core was told of the end of the peer's stream.
     pub(crate) ended: bool,
     /// Bytes that the kernel has taken.
     pub(crate) sent: u64,
+    /// The kernel has taken bytes of a response, and more of the same `Send` are to come.
+    pub(crate) moved: bool,
     /// Ends of responses in the stream.
     pub(crate) ends: Vec<u64>,
     /// When the response that is going out was offered first.
@@ -90,6 +97,8 @@ impl Link {
             parked: None,
             pipe,
             peer,
+            seal: None,
+            wire_received: 0,
             deadline: 0,
             lateness,
             requests: Vec::new(),
@@ -97,6 +106,7 @@ impl Link {
             received: Vec::new(),
             ended: false,
             sent: 0,
+            moved: false,
             ends: Vec::new(),
             offered: None,
             drained: None,
@@ -149,7 +159,64 @@ impl Link {
         if self.disk_answers() < NEVER { now } else { self.waited }
     }
 
-    /// Bytes that the core has received.
+    /// The core receives `n` bytes of the wire.
+    pub(crate) fn receive(&mut self, n: u64, now: Stamp) {
+        let before = self.wire_received;
+        self.wire_received += n;
+        let Some(seal) = &self.seal else { return self.received.push((self.wire_received, now)) };
+        let end = seal.plain(self.wire_received);
+        self.ended |= seal.ends(self.wire_received);
+        if seal.greets(self.wire_received) && !seal.greets(before) {
+            self.rested = now;
+        }
+        if end > self.delivered() {
+            self.received.push((end, now));
+        }
+    }
+
+    /// The peer says this, sealed or as it is.
+    pub(crate) fn say(&mut self, plain: &[u8]) {
+        match &mut self.seal {
+            Some(seal) => seal.say(plain, &mut self.peer.out),
+            None => self.peer.out.extend(plain),
+        }
+    }
+
+    /// True if the peer leaves now; it may say so, if all that it had to say has gone.
+    pub(crate) fn leaves(&mut self, answered: bool) -> bool {
+        let left = self.peer.leaves(&mut self.pipe, answered);
+        if left && let Some(seal) = &mut self.seal {
+            seal.leave(&mut self.peer, &mut self.pipe);
+        }
+        left
+    }
+
+    /// True if something may be said: the handshake is over.
+    pub(crate) fn may_say(&self) -> bool {
+        self.seal.as_ref().is_none_or(ClientSeal::may_say)
+    }
+
+    /// What the server's kernel has taken, as the peer understands it, and where on the wire it
+    /// ends.
+    pub(crate) fn open(&mut self, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u64)>, String> {
+        match &mut self.seal {
+            Some(seal) => seal.open(bytes, self.wire_received),
+            None => Ok(vec![(bytes.to_vec(), self.sent)]),
+        }
+    }
+
+    /// How many bytes of the wire the peer's first `plain` bytes take.
+    pub(crate) fn wire_of(&self, plain: u64) -> u64 {
+        self.seal.as_ref().map_or(plain, |seal| seal.wire(plain))
+    }
+
+    /// Bytes of responses that are still on their way.
+    pub(crate) fn on_their_way(&self) -> u64 {
+        let end = self.seal.as_ref().map_or(self.sent, ClientSeal::plain_end);
+        end.saturating_sub(self.pipe.acked)
+    }
+
+    /// Bytes of requests that the core has received.
     pub(crate) fn delivered(&self) -> u64 {
         self.received.last().map_or(0, |(end, _)| *end)
     }
@@ -170,6 +237,12 @@ impl Link {
     pub(crate) fn unanswered(&self) -> u64 {
         let read = self.ends.iter().filter(|&&end| end <= self.pipe.read).count();
         self.requests.len().saturating_sub(read) as u64
+    }
+
+    /// True if what is being sent is a response, and not a part of a handshake.
+    pub(crate) fn is_answered(&self) -> bool {
+        let begun = self.reader.unfinished().is_some();
+        self.seal.is_none() || begun || self.complete() > self.reader.count
     }
 
     /// True if response number `number` answers a `HEAD` that the server could read as one.

@@ -1,18 +1,26 @@
 //! `regatta-sim`: runs the schedules of many seeds, or one of them again.
 #![forbid(unsafe_code)]
 
-use regatta_sim::{announce_panics, run, run_frames, whole_trace};
+use regatta_sim::{
+    FramesReport, Report, Violation, announce_panics, run, run_frames, run_sealed,
+    run_sealed_frames, whole_trace,
+};
 use std::{process::ExitCode, time::Instant};
 
-const USAGE: &str = "usage: regatta-sim [--seeds N [--from S]] | --seed S [--trace | --frames]";
+const USAGE: &str =
+    "usage: regatta-sim [--seeds N [--from S]] | --seed S [--sealed] [--trace | --frames]";
 /// Seeds between two lines that say how far it is.
 const PROGRESS_SEEDS: u64 = 10_000;
 
 fn main() -> ExitCode {
     announce_panics();
     match Orders::read(std::env::args().skip(1)) {
-        Ok(Orders { seed: Some(seed), frames: true, .. }) => one_of_frames(seed),
-        Ok(Orders { seed: Some(seed), trace, .. }) => one(seed, trace),
+        Ok(Orders { seed: Some(seed), frames: true, sealed, .. }) => {
+            one_of_frames(if sealed { run_sealed_frames(seed) } else { run_frames(seed) })
+        }
+        Ok(Orders { seed: Some(seed), trace, sealed, .. }) => {
+            one(if sealed { run_sealed(seed) } else { run(seed) }, trace)
+        }
         Ok(Orders { seeds, from, .. }) => many(seeds, from),
         Err(why) => {
             eprintln!("{why}\n{USAGE}");
@@ -22,17 +30,19 @@ fn main() -> ExitCode {
 }
 
 /// What the command line asks for.
+#[derive(Default)]
 struct Orders {
     seeds: u64,
     from: u64,
     seed: Option<u64>,
     trace: bool,
     frames: bool,
+    sealed: bool,
 }
 
 impl Orders {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut orders = Self { seeds: 1_000, from: 0, seed: None, trace: false, frames: false };
+        let mut orders = Self { seeds: 1_000, ..Self::default() };
         while let Some(word) = words.next() {
             let mut number = || {
                 let text = words.next().ok_or(format!("{word} needs a number"))?;
@@ -44,6 +54,7 @@ impl Orders {
                 "--seed" => orders.seed = Some(number()?),
                 "--trace" => orders.trace = true,
                 "--frames" => orders.frames = true,
+                "--sealed" => orders.sealed = true,
                 _ => return Err(format!("unknown word {word}")),
             }
         }
@@ -51,18 +62,17 @@ impl Orders {
     }
 }
 
-fn one(seed: u64, trace: bool) -> ExitCode {
-    let ended = run(seed);
+fn one(ended: Result<Report, Violation>, trace: bool) -> ExitCode {
     if trace {
         print!("{}", whole_trace());
     }
     match ended {
         Ok(report) => {
-            println!("seed {seed}: {report:?}");
+            println!("{report:?}");
             ExitCode::SUCCESS
         }
         Err(violation) if trace => {
-            println!("seed {seed}, step {}: {}", violation.step, violation.what);
+            println!("step {}: {}", violation.step, violation.what);
             ExitCode::FAILURE
         }
         Err(violation) => {
@@ -72,9 +82,9 @@ fn one(seed: u64, trace: bool) -> ExitCode {
     }
 }
 
-fn one_of_frames(seed: u64) -> ExitCode {
-    match run_frames(seed) {
-        Ok(report) => println!("seed {seed}: {report:?}"),
+fn one_of_frames(ended: Result<FramesReport, String>) -> ExitCode {
+    match ended {
+        Ok(report) => println!("{report:?}"),
         Err(what) => {
             println!("{what}");
             return ExitCode::FAILURE;
@@ -87,17 +97,19 @@ fn many(seeds: u64, from: u64) -> ExitCode {
     let started = Instant::now();
     let (mut replies, mut connections) = (0, 0);
     for (done, seed) in (1..=seeds).zip(from..) {
-        match run(seed) {
-            Ok(report) => {
-                replies += report.replies;
-                connections += report.connections;
-            }
-            Err(violation) => {
-                println!("{violation}");
-                return ExitCode::FAILURE;
+        for ended in [run(seed), run_sealed(seed)] {
+            match ended {
+                Ok(report) => {
+                    replies += report.replies;
+                    connections += report.connections;
+                }
+                Err(violation) => {
+                    println!("{violation}");
+                    return ExitCode::FAILURE;
+                }
             }
         }
-        if let Err(what) = run_frames(seed) {
+        if let Err(what) = run_frames(seed).and_then(|_| run_sealed_frames(seed)) {
             println!("{what}");
             return ExitCode::FAILURE;
         }

@@ -133,6 +133,11 @@ impl Peer {
         (peer, pipe)
     }
 
+    /// It sends so many bytes and then nothing, and stays.
+    pub(crate) const fn stalls_at(&mut self, bytes: u64) {
+        (self.leaves_at, self.ending) = (bytes, Ending::Silence);
+    }
+
     /// True if it has read all that came, whenever it came.
     pub(crate) fn is_prompt(&self) -> bool {
         self.reading == Reading::Prompt

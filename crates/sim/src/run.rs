@@ -3,12 +3,13 @@ use crate::{
     dice::Dice,
     ledger::{self, Kept, Sums},
     plant::Plant,
+    sealing::{self, Sealing},
     site,
     trace::{self, tail},
     world::World,
 };
 use regatta_metrics::{Arena, Tally};
-use regatta_origin::{ClearHttp1, Cx, LocalCache, Scratch};
+use regatta_origin::{ClearHttp1, Cx, Links, LocalCache, Scratch};
 use std::{fmt, sync::atomic::AtomicU64};
 
 /// Lines of a trace that a violation shows.
@@ -38,20 +39,24 @@ pub struct Violation {
     pub what: String,
     /// The last events.
     pub trace: String,
+    /// Connections were sealed.
+    pub sealed: bool,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, step, what, trace } = self;
-        write!(f, "{trace}seed {seed}, step {step}: {what}\nreplay: {}", replay(*seed))
+        let Self { seed, step, what, trace, sealed } = self;
+        let replay = replay(*seed, *sealed);
+        write!(f, "{trace}seed {seed}, step {step}: {what}\nreplay: {replay}")
     }
 }
 
 impl std::error::Error for Violation {}
 
 /// The command that runs a seed again and shows all of it.
-fn replay(seed: u64) -> String {
-    format!("cargo run -p regatta-sim -- --seed {seed} --trace")
+fn replay(seed: u64, sealed: bool) -> String {
+    let sealed = if sealed { "--sealed " } else { "" };
+    format!("cargo run -p regatta-sim -- {sealed}--seed {seed} --trace")
 }
 
 /// Runs the schedule of a seed.
@@ -59,7 +64,23 @@ fn replay(seed: u64) -> String {
 /// # Errors
 /// [`Violation`] says what the model saw.
 pub fn run(seed: u64) -> Result<Report, Violation> {
-    schedule(seed, Dice::seeded(seed), None)
+    schedule(seed, Dice::seeded(seed), None, None)
+}
+
+/// As [`run`], with every connection sealed.
+///
+/// # Errors
+/// [`Violation`] says what the model saw.
+pub fn run_sealed(seed: u64) -> Result<Report, Violation> {
+    schedule(seed, Dice::seeded(seed), Some(sealing::dice(seed)), None)
+}
+
+/// As [`run_sealed`], with a mistake planted: an error is expected.
+///
+/// # Errors
+/// [`Violation`] says how the mistake was seen.
+pub fn run_sealed_planted(seed: u64, plant: Plant) -> Result<Report, Violation> {
+    schedule(seed, Dice::seeded(seed), Some(sealing::dice(seed)), Some(plant))
 }
 
 /// As [`run`], with a mistake planted: an error is expected.
@@ -67,7 +88,7 @@ pub fn run(seed: u64) -> Result<Report, Violation> {
 /// # Errors
 /// [`Violation`] says how the mistake was seen.
 pub fn run_planted(seed: u64, plant: Plant) -> Result<Report, Violation> {
-    schedule(seed, Dice::seeded(seed), Some(plant))
+    schedule(seed, Dice::seeded(seed), None, Some(plant))
 }
 
 /// As [`run`], with decisions that `bytes` make, as long as there are some: for fuzzing.
@@ -75,7 +96,7 @@ pub fn run_planted(seed: u64, plant: Plant) -> Result<Report, Violation> {
 /// # Errors
 /// [`Violation`] says what the model saw.
 pub fn run_bytes(bytes: &[u8]) -> Result<Report, Violation> {
-    schedule(0, Dice::from_bytes(bytes), None)
+    schedule(0, Dice::from_bytes(bytes), None, None)
 }
 
 /// All lines of the trace of the schedule that this thread ran last.
@@ -89,14 +110,25 @@ pub fn announce_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         before(panic);
-        let seed = trace::seed();
-        eprintln!("{}seed {seed}: the panic above\nreplay: {}", tail(TAIL_LINES), replay(seed));
+        let (seed, sealed) = trace::seed();
+        let replay = replay(seed, sealed);
+        eprintln!("{}seed {seed}: the panic above\nreplay: {replay}", tail(TAIL_LINES));
     }));
 }
 
-fn schedule(seed: u64, mut dice: Dice, plant: Option<Plant>) -> Result<Report, Violation> {
-    trace::start(seed);
-    let site = site::site(&mut dice);
+fn schedule(
+    seed: u64,
+    mut dice: Dice,
+    mut seals: Option<Dice>,
+    plant: Option<Plant>,
+) -> Result<Report, Violation> {
+    trace::start(seed, seals.is_some());
+    let mut site = site::site(&mut dice);
+    if let Some(seals) = &mut seals {
+        site.deadlines.handshake_ms_max = seals.pick(&[50, 1_000, 10_000]);
+    }
+    let sealing = Sealing::new(ClearHttp1, seed);
+    let links: &dyn Links<_> = if seals.is_some() { &sealing } else { &ClearHttp1 };
     let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
     let cache = LocalCache::new(&site.caching, site.seed);
@@ -109,9 +141,9 @@ fn schedule(seed: u64, mut dice: Dice, plant: Option<Plant>) -> Result<Report, V
         tally: Tally::Owned(arena.slot(0)),
         log: &log,
         scratch: &scratch,
-        links: &ClearHttp1,
+        links,
     };
-    let mut world = World::new(cx, dice, plant);
+    let mut world = World::new(cx, dice, seals.as_mut(), plant);
     let ended = world.run().and_then(|()| ledger::check(&world, arena.slot(0), &kept, &log));
     let (step, totals) = (world.stamp.step, world.totals);
     match ended {
@@ -124,7 +156,7 @@ fn schedule(seed: u64, mut dice: Dice, plant: Option<Plant>) -> Result<Report, V
         Err(what) => {
             let requests = world.requests(trace::last_link());
             let trace = format!("{}site: {site:?}\n{requests}", tail(TAIL_LINES));
-            Err(Violation { seed, step, what, trace })
+            Err(Violation { seed, step, what, trace, sealed: seals.is_some() })
         }
     }
 }

@@ -81,13 +81,15 @@ impl fmt::Display for Line {
 }
 
 thread_local! {
-    static TRACE: RefCell<(u64, Vec<Line>)> = const { RefCell::new((0, Vec::new())) };
+    static TRACE: RefCell<((u64, bool), Vec<Line>)> = const {
+        RefCell::new(((0, false), Vec::new()))
+    };
 }
 
 /// Starts the trace of a schedule.
-pub(crate) fn start(seed: u64) {
+pub(crate) fn start(seed: u64, sealed: bool) {
     TRACE.with_borrow_mut(|(current, lines)| {
-        *current = seed;
+        *current = (seed, sealed);
         lines.clear();
     });
 }
@@ -97,8 +99,8 @@ pub(crate) fn push(stamp: Stamp, link: usize, event: Event) {
     TRACE.with_borrow_mut(|(_, lines)| lines.push(Line(stamp, link, event)));
 }
 
-/// The seed of the schedule that this thread ran last.
-pub(crate) fn seed() -> u64 {
+/// The seed of the schedule that this thread ran last, and whether it was sealed.
+pub(crate) fn seed() -> (u64, bool) {
     TRACE.with_borrow(|(seed, _)| *seed)
 }
 

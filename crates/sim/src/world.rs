@@ -10,6 +10,7 @@ use crate::{
     plant::Plant,
     registry::Registry,
     request::{Content, Maker},
+    sealing::{ClientSeal, WIRE},
     trace::{self, Event, NOBODY, Stamp},
 };
 use regatta_op::{
@@ -29,6 +30,8 @@ pub(crate) struct Totals {
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
     pub(crate) replies: u64,
+    /// Sealed connections that ended while something was being sent.
+    pub(crate) torn: u64,
 }
 
 /// Everything there is in a schedule.
@@ -95,15 +98,25 @@ impl Agenda {
 }
 
 impl<'a> World<'a> {
-    /// A world with its disk and its peers, at its beginning.
-    pub(crate) fn new(cx: Cx<'a, SimFile>, mut dice: Dice, plant: Option<Plant>) -> Self {
+    /// A world with its disk and its peers, at its beginning; sealed, if there are dice for seals.
+    pub(crate) fn new(
+        cx: Cx<'a, SimFile>,
+        mut dice: Dice,
+        seals: Option<&mut Dice>,
+        plant: Option<Plant>,
+    ) -> Self {
         let disk = Disk::new(&mut dice);
         let count = dice.pick(&[1, 2, 3, 4, 6]);
         let links = (0..count).map(|number| {
             let (peer, pipe) = Peer::new(&mut dice);
             Link::new(number, peer, pipe, dice.pick(&[0, 1, 40]))
         });
-        let links = links.collect();
+        let mut links: Vec<_> = links.collect();
+        if let Some(seals) = seals {
+            for Link { seal, peer, .. } in &mut links {
+                *seal = Some(ClientSeal::new(seals, peer));
+            }
+        }
         Self {
             cx,
             stamp: Stamp { step: 0, tick: 1_000 },
@@ -211,7 +224,8 @@ impl<'a> World<'a> {
         let link = &mut self.links[at];
         let conn = link.conn.as_mut().ok_or("it is called after its end")?;
         let op = conn.next_op().ok_or("no operation is offered though none is out")?;
-        if conn.next_op().is_some() {
+        // Behind a seal there may be more: this driver does one thing at a time.
+        if link.seal.is_none() && conn.next_op().is_some() {
             return Err("two operations are out".to_owned());
         }
         conn.check_invariants();
@@ -398,8 +412,7 @@ impl<'a> World<'a> {
         if link.pipe.shut {
             link.lingered += n;
         }
-        let end = link.delivered() + n;
-        link.received.push((end, now));
+        link.receive(n, now);
         trace::push(now, at, Event::Received(n));
         self.check_late_head(at)?;
         self.wake(at);
@@ -440,30 +453,35 @@ impl<'a> World<'a> {
         let now = self.stamp;
         let site = self.cx.site;
         trace::push(now, at, Event::Sent { bytes: n, left });
-        self.totals.sent += n;
         let link = &mut self.links[at];
         link.sent += n;
         link.pipe.queued += n;
         link.pipe.pump();
         link.note_acked(now.tick);
         let offered = link.offered.ok_or("it was not offered")?;
-        if left == 0 {
-            (link.offered, link.rested) = (None, now);
-        }
         let mut reader = std::mem::take(&mut link.reader);
         let mut ended = Vec::new();
-        let link = &self.links[at];
-        reader.feed(
-            bytes,
-            offered,
-            |number| link.is_head(number),
-            |number, response| {
-                ended.push((number, response));
-                Ok(())
-            },
-        )?;
-        self.links[at].reader = reader;
-        for (number, response) in ended {
+        for (plain, end) in link.open(bytes)? {
+            self.totals.sent += plain.len() as u64;
+            link.moved = true;
+            reader.feed(
+                &plain,
+                offered,
+                |number| link.is_head(number),
+                |number, response| {
+                    ended.push((number, response, end));
+                    Ok(())
+                },
+            )?;
+        }
+        if left == 0 {
+            link.offered = None;
+            if std::mem::take(&mut link.moved) {
+                link.rested = now;
+            }
+        }
+        link.reader = reader;
+        for (number, response, end) in ended {
             let judge = Judge { site, knowledge: &self.knowledge, link: &self.links[at] };
             let verdict = judge.judge(number, &response, &self.registry, true)?;
             if let Some((tag, shown)) = verdict.tagged {
@@ -473,7 +491,7 @@ impl<'a> World<'a> {
             self.totals.replies += 1;
             let link = &mut self.links[at];
             (link.terminal, link.last_status) = (verdict.terminal, response.status);
-            link.ends.push(response.end);
+            link.ends.push(if link.seal.is_some() { end } else { response.end });
         }
         self.wake(at);
         Ok(())
@@ -499,7 +517,9 @@ impl<'a> World<'a> {
         self.complete(at, Done::Open(ticket, found))?;
         // What is not to be read first is in the cache now.
         let link = &mut self.links[at];
-        let reads = link.parked.as_ref().is_some_and(|parked| parked.op.kind() == OpKind::Read);
+        let reads = matches!(
+            &link.parked, Some(Parked { op: Op::Read(ticket, _), .. }) if *ticket != WIRE
+        );
         if reads && matches!(seen, Seen::File { .. }) {
             link.asking = Some(req.path.to_vec());
         } else {
@@ -510,10 +530,16 @@ impl<'a> World<'a> {
 
     fn read(&mut self, at: usize, ticket: Ticket, req: ReadReq<SimFile>) -> Result<(), String> {
         self.totals.reads += 1;
+        let seals = ticket == WIRE;
         if self.dice.one_in(60) {
             trace::push(self.stamp, at, Event::Faulted(OpKind::Read));
-            self.links[at].unreadable.push(self.stamp);
-            self.links[at].asking = None;
+            let link = &mut self.links[at];
+            if seals {
+                link.broke = Some(OpKind::Read);
+            } else {
+                link.unreadable.push(self.stamp);
+                link.asking = None;
+            }
             // What came before it failed.
             let mut buffer = req.buffer;
             buffer.resize(index(self.dice.below(req.len + 1)), 0);
@@ -529,7 +555,10 @@ impl<'a> World<'a> {
         if brought < asked {
             self.links[at].shrank = true;
             self.links[at].asking = None;
-        } else if is_last && let Some(name) = self.links[at].asking.take() {
+        } else if is_last
+            && !seals
+            && let Some(name) = self.links[at].asking.take()
+        {
             self.knowledge.put(&name, at, self.stamp);
         }
         trace::push(self.stamp, at, Event::Read { asked, brought });
@@ -544,6 +573,7 @@ impl<'a> World<'a> {
         let link = &mut self.links[at];
         link.closed = Some(reason);
         (link.conn, link.parked) = (None, None);
+        self.totals.torn += u64::from(link.seal.is_some() && link.offered.is_some());
         let link = &self.links[at];
         let judge = Judge { site, knowledge: &self.knowledge, link };
         Closing { site, link, reason, now: self.stamp }.judge(&judge, &self.registry)
@@ -588,6 +618,7 @@ impl<'a> World<'a> {
             let Some(conn) = &mut link.conn else { continue };
             conn.drain(now, &cx);
             conn.check_invariants();
+            link.deadline = conn.deadline().0;
             link.drained.get_or_insert(self.stamp);
             trace::push(self.stamp, at, Event::Drained);
         }
@@ -605,14 +636,17 @@ impl<'a> World<'a> {
         let read = link.peer.read(&mut link.pipe);
         link.note_acked(now.tick);
         let mut fresh = false;
-        while link.peer.asks(link.unanswered()) {
+        if let Some(seal) = &mut link.seal {
+            fresh = seal.answer(link.pipe.read, &mut link.peer.out);
+        }
+        while link.may_say() && link.peer.asks(link.unanswered()) {
             let request =
                 Maker { dice: &mut *dice, limits, hot: &self.disk.hot, registry: &self.registry }
                     .make();
             let start = link.requests.last().map_or(0, |last| last.end);
             let head_end = start + request.head_bytes;
             let end = start + request.wire.len() as u64;
-            link.peer.out.extend(&request.wire);
+            link.say(&request.wire);
             link.peer.left -= 1;
             link.requests.push(Asked { request, start, head_end, end });
             fresh = true;
@@ -622,7 +656,7 @@ impl<'a> World<'a> {
         }
         let sent = if fresh && dice.one_in(4) { 0 } else { link.peer.send(&mut link.pipe, dice) };
         let answered = link.unanswered() == 0;
-        let left = link.peer.leaves(&mut link.pipe, answered);
+        let left = link.leaves(answered);
         for (n, event) in [(read, Event::PeerRead(read)), (sent, Event::PeerSent(sent))] {
             if n > 0 {
                 trace::push(now, at, event);
@@ -705,7 +739,7 @@ impl<'a> World<'a> {
             let due = (deadlines.send_rate_min * deadlines.send_window_ms / 1000).max(1);
             let waited = link.last_wait(now);
             let since = link.sending_since.map_or(0, |since| now - since.max(waited));
-            if since > window && link.acked_since(now - window) < due {
+            if since > window && link.is_answered() && link.acked_since(now - window) < due {
                 return Err(format!("#{} sends for {since} ms to a slow reader", link.number));
             }
         }

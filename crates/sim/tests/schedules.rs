@@ -1,5 +1,8 @@
 //! Schedules that must be judged right, and mistakes that must be seen.
-use regatta_sim::{Plant, run, run_bytes, run_planted, whole_trace};
+use regatta_sim::{
+    Plant, Report, Violation, run, run_bytes, run_planted, run_sealed, run_sealed_planted,
+    whole_trace,
+};
 
 /// Seeds of every test run; `cargo xtask sim` runs more.
 const SEEDS: u64 = 256;
@@ -22,11 +25,22 @@ fn every_schedule_is_as_the_model_says() {
 }
 
 #[test]
+fn every_sealed_schedule_is_as_the_model_says() {
+    for seed in 0..SEEDS {
+        if let Err(violation) = run_sealed(seed) {
+            panic!("{violation}");
+        }
+    }
+}
+
+#[test]
 fn a_seed_replays() {
-    for seed in 0..20 {
-        let first = (run(seed).map_err(|violation| violation.what), whole_trace());
-        let again = (run(seed).map_err(|violation| violation.what), whole_trace());
-        assert_eq!(first, again);
+    for run in [run, run_sealed] {
+        for seed in 0..20 {
+            let first = (run(seed).map_err(|violation| violation.what), whole_trace());
+            let again = (run(seed).map_err(|violation| violation.what), whole_trace());
+            assert_eq!(first, again);
+        }
     }
 }
 
@@ -40,11 +54,32 @@ fn bytes_make_schedules_too() {
     }
 }
 
+/// Mistakes that are made below the seal, or beside it.
+const BELOW: [Plant; 8] = [
+    Plant::DropByte,
+    Plant::DoubleByte,
+    Plant::FlipBody,
+    Plant::OtherFile,
+    Plant::NoDeadlines,
+    Plant::EarlyDeadlines,
+    Plant::EarlyClose,
+    Plant::LeakFile,
+];
+
 #[test]
 fn every_planted_mistake_is_seen() {
+    see(&Plant::ALL, run_planted);
+}
+
+#[test]
+fn mistakes_are_seen_behind_a_seal() {
+    see(&BELOW, run_sealed_planted);
+}
+
+fn see(plants: &[Plant], run: fn(u64, Plant) -> Result<Report, Violation>) {
     let mut unseen = Vec::new();
-    for plant in Plant::ALL {
-        let seen = (0..PLANTED_SEEDS).find_map(|seed| run_planted(seed, plant).err());
+    for &plant in plants {
+        let seen = (0..PLANTED_SEEDS).find_map(|seed| run(seed, plant).err());
         match seen {
             Some(violation) => {
                 let what = violation.what.lines().next().unwrap_or_default();

@@ -472,6 +472,7 @@ impl<F: File> Sealed<F> {
             && self.sealed <= SMALL_RECORDS_BYTES
         {
             let most = SEAL_BYTES_MAX - usize::from(memory > 0) * RECORD_PLAIN_BYTES_MAX;
+            let most = most.min(cx.site.caching.read_bytes_max.max(1));
             let len = len.min(most as u64);
             let buffer = cx.scratch.take_read_buffer(most);
             self.asks.push(Op::Read(WIRE, ReadReq { file, at, len, buffer }));

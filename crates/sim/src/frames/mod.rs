@@ -15,7 +15,7 @@ mod world;
 
 pub use client::{Answer, Client};
 pub use session::Session;
-pub use world::{FramesReport, run_frames};
+pub use world::{FramesReport, run_frames, run_sealed_frames};
 
 use regatta_op::{File, Now};
 use regatta_origin::{Cx, Link, Links, Peer};

@@ -3,7 +3,7 @@ use super::{EXCHANGES, FAILED, Kind, NOT_FOUND, PIECE_LOG_MAX, UNAVAILABLE, fram
 use regatta_http::{FieldLines, Method, Status, conditional::RequestConditions, target::Target};
 use regatta_metrics::Counter;
 use regatta_op::{
-    Abandoned, CloseReason, DISK_OPS_MAX, Done, Fault, File, Now, Op, Outbox, Segment, Tick, Ticket,
+    Abandoned, CloseReason, DISK_OPS_MAX, Done, File, Now, Op, Outbox, Segment, Tick, Ticket,
 };
 use regatta_origin::{Cx, Destination, Exchange, Protocol, Reply, Request, Step, Supply};
 use std::mem;
@@ -182,9 +182,7 @@ impl<F: File> Protocol<F> for Session<F> {
             Done::Recv(Ok(bytes)) => self.receive(bytes, now, cx),
             Done::Send(out, Ok(n)) => self.on_sent(out, n, now, cx),
             Done::Recv(Err(fault)) | Done::Send(_, Err(fault)) => {
-                let reset = fault == Fault::Reset;
-                let reason = if reset { CloseReason::Reset } else { CloseReason::Failed };
-                return self.close(reason, cx);
+                return self.close(fault.into(), cx);
             }
             Done::Open(ticket, found) => self.supply(ticket, Supply::Opened(found), now, cx),
             Done::Read(ticket, buffer, read) => {

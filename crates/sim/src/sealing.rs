@@ -1,0 +1,243 @@
+//! A peer's end of a sealed connection: its records, on their way out and in. What a schedule draws
+//! for it comes from a stream of its own.
+use crate::{
+    dice::{Dice, index, mix},
+    peer::{Peer, Pipe},
+};
+use regatta_op::{Now, Ticket};
+use regatta_origin::{Cx, Link, Links, Progress, RECORD_PLAIN_BYTES_MAX, Seal, Toy};
+use std::{cell::Cell, collections::VecDeque};
+
+/// Seals every connection, and lets another say what is spoken inside.
+#[derive(Debug)]
+pub(crate) struct Sealing<L> {
+    inner: L,
+    number: Cell<u64>,
+}
+
+impl<L> Sealing<L> {
+    pub(crate) const fn new(inner: L, seed: u64) -> Self {
+        Self { inner, number: Cell::new(seed) }
+    }
+}
+
+impl<F, L: Links<F>> Links<F> for Sealing<L> {
+    fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
+        self.number.set(mix(self.number.get()));
+        Some(Box::new(Toy::server(self.number.get())))
+    }
+
+    fn protocol(
+        &self,
+        peer: regatta_origin::Peer,
+        agreed: &[u8],
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Link<F> {
+        self.inner.protocol(peer, agreed, now, cx)
+    }
+}
+
+/// The ticket of what a sealed connection reads to seal it.
+pub(crate) const WIRE: Ticket = Ticket(u16::MAX);
+
+/// The stream of draws of a seed's seals.
+pub(crate) fn dice(seed: u64) -> Dice {
+    Dice::seeded(seed ^ 0x5ea1_5ea1_0000_0000)
+}
+
+/// The end of a record that was sent: on the wire, and of the plain bytes in it and before it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    wire: u64,
+    plain: u64,
+}
+
+/// The client's end. Of what the server sends, records are opened when the server's kernel takes
+/// them, like all that is judged; answered when the peer has read them.
+#[derive(Debug)]
+pub(crate) struct ClientSeal {
+    toy: Toy,
+    dice: Dice,
+    /// Come, and not opened.
+    inbox: Vec<u8>,
+    /// Bytes of the wire that have been opened.
+    opened: u64,
+    /// Of those, where the last one with plain bytes in it ends.
+    plain_end: u64,
+    /// Its second part of the handshake, for when the peer has read so much.
+    answer: Option<(u64, Vec<u8>)>,
+    /// Records that hold plain bytes, and the last one of the handshake.
+    marks: Vec<Mark>,
+    said: Mark,
+    /// Where the record ends with which it says that it sends no more.
+    last: Option<u64>,
+    /// The byte that is altered on its way.
+    spoils: Option<u64>,
+    /// The server has sent what could not be opened; it does so after such a byte.
+    refused: bool,
+}
+
+impl ClientSeal {
+    /// The end of a peer, which begins with the first bytes of the handshake.
+    pub(crate) fn new(dice: &mut Dice, peer: &mut Peer) -> Self {
+        let mut dice = Dice::seeded(dice.below(1 << 60));
+        let (mut wire, number) = (Vec::new(), dice.below(1 << 60));
+        let toy = Toy::client(number, &mut wire);
+        if dice.one_in(8) {
+            peer.stalls_at(dice.below(45));
+        }
+        let range = dice.pick(&[40, 400, 4_000]);
+        let spoils = dice.one_in(6).then(|| dice.below(range));
+        let mut seal = Self {
+            toy,
+            dice,
+            inbox: Vec::new(),
+            opened: 0,
+            plain_end: 0,
+            answer: None,
+            marks: Vec::new(),
+            said: Mark::default(),
+            last: None,
+            spoils,
+            refused: false,
+        };
+        seal.put(wire, &mut peer.out);
+        seal
+    }
+
+    /// Records go on their way, one byte of all perhaps as another.
+    fn put(&mut self, mut wire: Vec<u8>, out: &mut VecDeque<u8>) {
+        let at = self.spoils.and_then(|at| at.checked_sub(self.said.wire));
+        if let Some(byte) = at.and_then(|at| wire.get_mut(usize::try_from(at).ok()?)) {
+            *byte ^= 1 << self.dice.below(8);
+        }
+        self.said.wire += wire.len() as u64;
+        out.extend(wire);
+    }
+
+    /// Goes on with the handshake when the peer has read `read` bytes of the wire; true if it did.
+    pub(crate) fn answer(&mut self, read: u64, out: &mut VecDeque<u8>) -> bool {
+        let due = self.answer.take_if(|(end, _)| *end <= read);
+        let Some((_, wire)) = due else { return false };
+        self.put(wire, out);
+        self.marks.push(self.said);
+        true
+    }
+
+    /// True if it may say something: its part of the handshake is over.
+    pub(crate) fn may_say(&self) -> bool {
+        !self.marks.is_empty() && !self.refused
+    }
+
+    /// Seals what the peer says, in records of any size.
+    pub(crate) fn say(&mut self, mut plain: &[u8], out: &mut VecDeque<u8>) {
+        if self.dice.one_in(8) {
+            let mut wire = Vec::new();
+            self.toy.renew(&mut wire);
+            self.put(wire, out);
+        }
+        while !plain.is_empty() {
+            let most = plain.len().min(RECORD_PLAIN_BYTES_MAX);
+            let some = self.dice.below(most as u64 + 1);
+            let n = if self.dice.one_in(2) { most } else { index(some) };
+            let (record, rest) = plain.split_at(n);
+            plain = rest;
+            let mut wire = Vec::new();
+            self.toy.seal(record, &mut wire).expect("it has not said that this was all");
+            self.put(wire, out);
+            self.said.plain += record.len() as u64;
+            self.marks.push(self.said);
+        }
+    }
+
+    /// The peer leaves, and may say so, if all that it had to say has gone.
+    pub(crate) fn leave(&mut self, peer: &mut Peer, pipe: &mut Pipe) {
+        if self.may_say() && peer.out.is_empty() && !pipe.reset && self.dice.one_in(2) {
+            let mut wire = Vec::new();
+            self.toy.close(&mut wire);
+            self.put(wire, &mut pipe.inbound);
+            self.last = Some(self.said.wire);
+            peer.sent = self.said.wire;
+        }
+    }
+
+    /// Opens what has come: plain bytes, and where their record ends on the wire. `received` bytes
+    /// of the wire have got to the server.
+    pub(crate) fn open(
+        &mut self,
+        bytes: &[u8],
+        received: u64,
+    ) -> Result<Vec<(Vec<u8>, u64)>, String> {
+        let mut found = Vec::new();
+        if self.refused {
+            return Ok(found);
+        }
+        self.inbox.extend_from_slice(bytes);
+        let mut at = 0;
+        loop {
+            let (mut plain, mut answer) = (Vec::new(), Vec::new());
+            match self.toy.open(&mut self.inbox[at..], &mut plain, &mut answer) {
+                Ok(0) => break,
+                Ok(used) => {
+                    at += used;
+                    self.opened += used as u64;
+                }
+                Err(_) if self.is_spoilt(received) => {
+                    self.refused = true;
+                    break;
+                }
+                Err(_) => return Err("a record that cannot be opened".to_owned()),
+            }
+            if !answer.is_empty() {
+                self.answer = Some((self.opened, answer));
+            }
+            if !plain.is_empty() {
+                self.plain_end = self.opened;
+                found.push((plain, self.opened));
+            }
+        }
+        self.inbox.drain(..at);
+        Ok(found)
+    }
+
+    /// Plain bytes in the first `wire` bytes that the peer has sent, which arrive as they are.
+    pub(crate) fn plain(&self, wire: u64) -> u64 {
+        let good = wire.min(self.spoils.unwrap_or(u64::MAX));
+        let at = self.marks.partition_point(|mark| mark.wire <= good);
+        at.checked_sub(1).map_or(0, |at| self.marks[at].plain)
+    }
+
+    /// How many bytes of the wire the first `plain` bytes take.
+    pub(crate) fn wire(&self, plain: u64) -> u64 {
+        let at = self.marks.partition_point(|mark| mark.plain < plain);
+        self.marks.get(at).map_or(u64::MAX, |mark| mark.wire)
+    }
+
+    /// True if these bytes of the wire end the handshake.
+    pub(crate) fn greets(&self, wire: u64) -> bool {
+        let good = wire.min(self.spoils.unwrap_or(u64::MAX));
+        self.marks.first().is_some_and(|mark| mark.wire <= good)
+    }
+
+    /// True if it says in these bytes of the wire that it sends no more.
+    pub(crate) fn ends(&self, wire: u64) -> bool {
+        let good = wire.min(self.spoils.unwrap_or(u64::MAX));
+        self.last.is_some_and(|last| last <= good)
+    }
+
+    /// True if one of these bytes of the wire was altered.
+    pub(crate) fn is_spoilt(&self, wire: u64) -> bool {
+        self.spoils.is_some_and(|at| at < wire)
+    }
+
+    /// Where the last record that held plain bytes ends.
+    pub(crate) const fn plain_end(&self) -> u64 {
+        self.plain_end
+    }
+
+    /// The server has said that it sends no more.
+    pub(crate) fn is_told(&self) -> bool {
+        self.toy.progress() == Progress::PeerClosed
+    }
+}

@@ -1,0 +1,273 @@
+//! A sealed connection by itself, with every operation in the test's hand.
+use regatta_metrics::{Arena, Tally};
+use regatta_op::{
+    Abandoned, CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Tick, Ticket,
+};
+use regatta_origin::{
+    ClearHttp1, Cx, Link, Links, LocalCache, NoLog, Peer, Protocol as _, Scratch, Seal, Site, Toy,
+};
+use regatta_sim::{Client, Frames, NOT_FOUND, UNAVAILABLE};
+use std::{net::SocketAddr, sync::atomic::AtomicU64};
+
+/// There are no files here.
+#[derive(Clone, Debug)]
+struct NoFile;
+
+impl File for NoFile {
+    fn id(&self) -> FileId {
+        let never = Modified { secs: 0, nanos: 0 };
+        FileId { device: 0, inode: 0, len: 0, modified: never, changed: never }
+    }
+}
+
+struct Seals<L>(L);
+
+impl<L: Links<NoFile>> Links<NoFile> for Seals<L> {
+    fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
+        Some(Box::new(Toy::server(5)))
+    }
+
+    fn protocol(&self, peer: Peer, agreed: &[u8], now: Now, cx: &Cx<'_, NoFile>) -> Link<NoFile> {
+        self.0.protocol(peer, agreed, now, cx)
+    }
+}
+
+/// Both ends of a connection.
+struct Ends<'a> {
+    cx: Cx<'a, NoFile>,
+    tick: u64,
+    link: Link<NoFile>,
+    client: Toy,
+    /// Sealed by the client, and not received.
+    wire: Vec<u8>,
+    /// What the client has opened, and of how many records.
+    plain: Vec<u8>,
+    records: usize,
+}
+
+/// Runs a test on a connection on which `inner` is spoken.
+fn on(inner: impl Links<NoFile>, test: impl FnOnce(Ends<'_>)) {
+    let (mut site, links) = (Site::default(), Seals(inner));
+    site.content.not_found = "".into();
+    let words: Vec<_> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(&words, 1);
+    let (cache, scratch) = (LocalCache::new(&site.caching, 0), Scratch::new(0));
+    let tally = Tally::Owned(arena.slot(0));
+    let cx =
+        Cx { site: &site, cache: &cache, tally, log: &NoLog, scratch: &scratch, links: &links };
+    let address = SocketAddr::from(([127, 0, 0, 1], 4000));
+    let (mut wire, tick) = (Vec::new(), 1_000);
+    let client = Toy::client(3, &mut wire);
+    let link = Link::new(address.into(), at(tick), &cx);
+    test(Ends { cx, tick, link, client, wire, plain: Vec::new(), records: 0 });
+}
+
+const fn at(tick: u64) -> Now {
+    Now { tick: Tick(tick), unix: 1_700_000_000 }
+}
+
+impl Ends<'_> {
+    fn now(&self) -> Now {
+        at(self.tick)
+    }
+
+    fn kind(op: Option<&Op<NoFile>>) -> Option<OpKind> {
+        op.map(Op::kind)
+    }
+
+    fn complete(&mut self, done: Done<'_, NoFile>) {
+        self.link.complete(done, self.now(), &self.cx);
+        self.link.check_invariants();
+    }
+
+    /// The server receives what the client has sealed.
+    fn receive(&mut self) {
+        let wire = std::mem::take(&mut self.wire);
+        self.complete(Done::Recv(Ok(&wire)));
+    }
+
+    /// The client gets all of what is sent.
+    fn send(&mut self, op: Op<NoFile>) {
+        let Op::Send(mut outbox) = op else { panic!("{:?} is no Send", op.kind()) };
+        let mut wire: Vec<u8> = outbox.slices().flatten().copied().collect();
+        outbox.advance(wire.len() as u64);
+        let (n, mut from) = (wire.len() as u64, 0);
+        while from < wire.len() {
+            let used = self.client.open(&mut wire[from..], &mut self.plain, &mut self.wire);
+            from += used.expect("only what was sealed is opened");
+            self.records += 1;
+        }
+        self.complete(Done::Send(outbox, Ok(n)));
+    }
+
+    /// Goes on until the server waits for the client, which gets all and sends what it answers.
+    fn settle(&mut self) {
+        loop {
+            let op = self.link.next_op().expect("it waits");
+            match op {
+                Op::Recv if self.wire.is_empty() => return,
+                Op::Recv => self.receive(),
+                op => self.send(op),
+            }
+        }
+    }
+
+    fn say(&mut self, plain: &[u8]) {
+        self.client.seal(plain, &mut self.wire).expect("the handshake is over");
+    }
+
+    fn end(&mut self) -> CloseReason {
+        match self.link.next_op() {
+            Some(Op::Close(reason)) => reason,
+            other => panic!("{:?} instead of the end", Self::kind(other.as_ref())),
+        }
+    }
+
+    /// The deadline passes.
+    fn expire(&mut self) -> Option<Abandoned> {
+        self.tick = self.link.deadline().0;
+        self.link.expire(0, self.now(), &self.cx);
+        self.link.check_invariants();
+        self.link.abandoned()
+    }
+}
+
+#[test]
+fn answers_that_wait_are_bounded() {
+    on(ClearHttp1, |mut ends| {
+        ends.settle();
+        let (before, mut asked, mut received) = (ends.records, 0, 0);
+        let mut send = None;
+        // A `Recv` is out; the client takes nothing.
+        loop {
+            (0..400).for_each(|_| ends.client.renew(&mut ends.wire));
+            asked += 400;
+            received += ends.wire.len();
+            ends.receive();
+            match ends.link.next_op() {
+                Some(op @ Op::Send(_)) if send.is_none() => send = Some(op),
+                Some(Op::Recv) => continue,
+                op => break assert_eq!(Ends::kind(op.as_ref()), None),
+            }
+            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        }
+        assert!(received < 64 << 10, "{received} bytes were received and nothing was taken");
+        ends.send(send.expect("answers are offered"));
+        ends.settle();
+        assert_eq!(ends.records - before, asked, "and in the end all are answered");
+    });
+}
+
+#[test]
+fn one_operation_is_given_up_while_another_goes_on() {
+    on(Frames { names: &["slow", "none"] }, |mut ends| {
+        ends.settle();
+        let mut client = Client::new(vec![0, 1]);
+        let mut opened = Vec::new();
+        for frame in client.wire().chunks(2) {
+            ends.say(frame);
+            ends.receive();
+            let Some(Op::Open(ticket, _)) = ends.link.next_op() else { panic!("no Open") };
+            opened.push(ticket);
+            assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+            ends.tick += 100;
+        }
+        assert_eq!(ends.expire(), Some(Abandoned::One(opened[0])));
+        let op = ends.link.next_op().expect("it says that it has failed");
+        ends.send(op);
+        ends.complete(Done::Open(opened[1], Err(OpenFault::NotFound)));
+        let op = ends.link.next_op().expect("the other one is answered");
+        ends.send(op);
+        let mut codes = Vec::new();
+        let mut note = |answer: regatta_sim::Answer| {
+            codes.push((answer.number, answer.code));
+            Ok(())
+        };
+        client.feed(&ends.plain, &mut note).unwrap();
+        assert_eq!(codes, [(0, UNAVAILABLE), (1, NOT_FOUND)]);
+        assert!(opened.iter().all(|ticket| *ticket != Ticket(u16::MAX)), "that is the wire's own");
+    });
+}
+
+#[test]
+fn last_words_that_nobody_takes_are_given_up() {
+    on(ClearHttp1, |mut ends| {
+        ends.settle();
+        assert_eq!(ends.expire(), Some(Abandoned::All), "the Recv of an idle connection");
+        let op = ends.link.next_op();
+        assert_eq!(Ends::kind(op.as_ref()), Some(OpKind::Send), "it says that this was all");
+        let began = ends.tick;
+        assert_eq!(ends.expire(), Some(Abandoned::All));
+        assert_eq!(ends.tick - began, ends.cx.site.deadlines.linger_ms_max);
+        assert_eq!(ends.end(), CloseReason::IdleDeadline);
+    });
+}
+
+#[test]
+fn a_handshake_may_end_before_it_is_over() {
+    let close = |bytes: usize| {
+        let mut ended = None;
+        on(ClearHttp1, |mut ends| {
+            ends.wire.truncate(bytes);
+            for piece in [bytes, 0] {
+                let op = ends.link.next_op();
+                assert_eq!(Ends::kind(op.as_ref()), Some(OpKind::Recv));
+                if piece > 0 || ends.wire.is_empty() {
+                    ends.receive();
+                }
+                if bytes == 0 {
+                    break;
+                }
+            }
+            ended = Some(ends.end());
+        });
+        ended
+    };
+    assert_eq!(close(0), Some(CloseReason::PeerClosed));
+    assert_eq!(close(7), Some(CloseReason::PeerAborted));
+    on(ClearHttp1, |mut ends| {
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        ends.wire[5] ^= 1;
+        ends.receive();
+        let op = ends.link.next_op();
+        assert_eq!(Ends::kind(op.as_ref()), Some(OpKind::Send), "it says what is wrong");
+        assert_eq!(ends.expire(), Some(Abandoned::All));
+        assert_eq!(ends.end(), CloseReason::BadRecord);
+    });
+    on(ClearHttp1, |mut ends| {
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.expire(), Some(Abandoned::All));
+        assert_eq!(ends.tick - 1_000, ends.cx.site.deadlines.handshake_ms_max);
+        assert_eq!(ends.end(), CloseReason::HandshakeDeadline);
+    });
+    on(ClearHttp1, |mut ends| {
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        ends.link.cut(CloseReason::Displaced, ends.now(), &ends.cx);
+        assert_eq!(ends.end(), CloseReason::Displaced);
+    });
+}
+
+#[test]
+fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
+    on(ClearHttp1, |mut ends| {
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        ends.link.drain(ends.now(), &ends.cx);
+        assert_eq!(ends.expire(), Some(Abandoned::All));
+        assert_eq!(ends.tick - 1_000, ends.cx.site.deadlines.drain_idle_ms);
+        assert_eq!(ends.end(), CloseReason::Drained);
+    });
+    on(ClearHttp1, |mut ends| {
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        let rest = ends.wire.split_off(7);
+        ends.receive();
+        ends.link.drain(ends.now(), &ends.cx);
+        ends.wire = rest;
+        ends.settle();
+        ends.say(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+        ends.receive();
+        let op = ends.link.next_op().expect("it is answered");
+        ends.send(op);
+        let head = String::from_utf8_lossy(&ends.plain).into_owned();
+        assert!(head.starts_with("HTTP/1.1 204 ") && head.contains("Connection: close"), "{head}");
+    });
+}
