@@ -26,6 +26,8 @@ const RECV_BYTES_MAX: usize = 64 << 10;
 /// Where in the buffer received bytes land: the target of a `GET` then starts where a word does,
 /// and is looked at in words (std's check that it is UTF-8, which `httparse` makes).
 const LANDING: usize = 4;
+/// Events of a round, and connections that are queued, for which there is room from the beginning.
+const EVENTS: usize = 1024;
 /// What an idle connection takes of the worker's memory at most, bytes.
 const CONNECTION_BYTES_MAX: usize = 256;
 const _: () = assert!(Worker::<Readiness>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
@@ -64,7 +66,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             rules,
             listening: false,
             budget: Budget::new(rules.bytes_max),
-            again: VecDeque::new(),
+            again: VecDeque::with_capacity(EVENTS),
             buffer: vec![0; LANDING + recv_bytes].into(),
             spares: Spares::default(),
             changes: 0,
@@ -81,7 +83,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
             self.poller.add_level(source, DISK, Interest::READ)?;
         }
         self.watch_listeners()?;
-        let mut events = Vec::with_capacity(1024);
+        let mut events = Vec::with_capacity(EVENTS);
         loop {
             self.wait(&mut events, disk)?;
             // Who is queued in this round has its next turn in the next one.
