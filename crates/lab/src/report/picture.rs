@@ -15,7 +15,7 @@ const LONGEST: f64 = 440.0;
 const ROW: f64 = 34.0;
 const BAR: f64 = 20.0;
 const HEAD: f64 = 66.0;
-const FOOT: f64 = 44.0;
+const FOOT: f64 = 60.0;
 
 /// Colours of the two themes: text, secondary text, bars, the baseline's bar, whiskers.
 const STYLE: &str = "\
@@ -57,7 +57,8 @@ fn draw(
          role=\"img\"><style>{STYLE}</style>"
     )?;
     let analysis = &report.analysis;
-    text(out, "t", (10.0, 26.0), &words(&analysis.metric))?;
+    let title = format!("{}{}", words(&analysis.metric), unit(&analysis.metric));
+    text(out, "t", (10.0, 26.0), &title)?;
     let better = if analysis.more_is_better { "longer" } else { "shorter" };
     let times = format!(
         "{better} is better; ×: times {}, with its 95 % interval",
@@ -69,19 +70,18 @@ fn draw(
         bar(out, HEAD + ROW * crate::stats::count(row), one, summary, scale, effect)?;
     }
     let manifest = &report.run.manifest;
-    let foot = [
-        format!(
-            "{}, {}, {}: {} trials. {}",
-            report.run.experiment.name,
-            manifest.scale.name(),
-            date(manifest.started_unix_ms),
-            analysis.trials.0,
-            same_twice(report)
-        ),
-        report.machine(),
-    ];
-    for (line, words) in foot.iter().enumerate() {
-        let y = height - 24.0 + 16.0 * crate::stats::count(line);
+    let about = format!(
+        "lab run {}, {}: {} trials. {}",
+        report.run.experiment.name,
+        date(manifest.started_unix_ms),
+        analysis.trials.0,
+        same_twice(report)
+    );
+    let machine = report.machine();
+    // The machine, and where server and load ran on it.
+    let (machine, placed) = machine.split_once(". ").unwrap_or((&machine, ""));
+    for (line, words) in [&about, machine, placed].into_iter().enumerate() {
+        let y = height - FOOT + 20.0 + 16.0 * crate::stats::count(line);
         text(out, "s", (10.0, y), words)?;
     }
     writeln!(out, "</svg>")
@@ -117,6 +117,12 @@ fn bar(
     });
     let label = format!("{}{ratio}", show(summary.median));
     text(out, "", (LEFT + high + 10.0, line + 5.0), &label)
+}
+
+/// The unit of a number, from its name's end.
+fn unit(metric: &str) -> &'static str {
+    let ends = [("_us_per_reply", ", µs"), ("_ms", ", ms"), ("_per_s", ", per second")];
+    ends.into_iter().find(|(end, _)| metric.ends_with(end)).map_or("", |(_, unit)| unit)
 }
 
 /// How far the baseline is from itself: what the picture cannot tell apart.
