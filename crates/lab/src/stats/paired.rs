@@ -1,6 +1,6 @@
 //! Paired comparison: the same block, two arms, the logarithm of their ratio.
 
-use super::{Interval, count, deviation, hodges_lehmann, index, mean, wilcoxon};
+use super::{Interval, count, deviation, index, mean, shared, wilcoxon};
 use serde::{Deserialize, Deserializer, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -19,10 +19,10 @@ pub(crate) const LEVEL: f64 = 0.95;
 /// How one arm compares with another over blocks, as a ratio: 1.05 is 5 % more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// The typical ratio (Hodges–Lehmann estimate over the blocks' log-ratios).
+    /// The typical ratio: the mean of the blocks' log-ratios, from eight blocks on trimmed.
     pub ratio: f64,
-    /// 95 % interval by Student's t on the log-ratios, from eight blocks on of their trimmed mean
-    /// (Yuen 1974); None below three blocks.
+    /// Its 95 % interval by Student's t, from eight blocks on by Yuen's (1974), wider where it is
+    /// one of several looks; None below three blocks.
     pub interval: Option<Interval>,
     /// Two-sided p of the paired t test on log-ratios, trimmed as the interval is; 1 below four
     /// blocks, which decide nothing.
@@ -59,12 +59,19 @@ pub enum Verdict {
 /// Compares pairs `(arm, baseline)`, each from one block. Pairs that are not both above 0 are left
 /// out. None if no pair is left.
 pub fn compare(pairs: &[(f64, f64)]) -> Option<Effect> {
+    compare_among(pairs, 1)
+}
+
+/// The same, so sure that of so many chances to be misled together one in 20 is taken. Only p is
+/// of this comparison alone.
+pub fn compare_among(pairs: &[(f64, f64)], chances: usize) -> Option<Effect> {
     let logs: Vec<f64> = pairs.iter().filter_map(log_ratio).collect();
     if logs.is_empty() {
         return None;
     }
+    let centre = Centre::of(&logs);
     let mut effect = Effect {
-        ratio: hodges_lehmann(&logs).exp(),
+        ratio: centre.mean.exp(),
         interval: None,
         p: 1.0,
         p_rank: wilcoxon(&logs).map_or(1.0, |test| test.p),
@@ -72,9 +79,8 @@ pub fn compare(pairs: &[(f64, f64)]) -> Option<Effect> {
         detectable: f64::INFINITY,
     };
     if logs.len() >= INTERVAL_MIN {
-        let centre = Centre::of(&logs);
         let student = centre.student();
-        let quantile = student.inverse_cdf((1.0 + LEVEL) / 2.0);
+        let quantile = student.inverse_cdf((1.0 + shared(LEVEL, chances)) / 2.0);
         let interval = Interval::around(centre.mean, quantile * centre.error);
         effect.interval = Some(interval.map(f64::exp));
         if logs.len() >= BLOCKS_MIN {
@@ -90,8 +96,9 @@ pub fn compare(pairs: &[(f64, f64)]) -> Option<Effect> {
 /// is usable.
 pub fn judged(pairs: &[(f64, f64)]) -> Option<(f64, f64, usize)> {
     let logs: Vec<f64> = pairs.iter().filter_map(log_ratio).collect();
-    let p = if logs.len() >= BLOCKS_MIN { Centre::of(&logs).p() } else { 1.0 };
-    (!logs.is_empty()).then(|| (hodges_lehmann(&logs).exp(), p, logs.len()))
+    let centre = (!logs.is_empty()).then(|| Centre::of(&logs))?;
+    let p = if logs.len() >= BLOCKS_MIN { centre.p() } else { 1.0 };
+    Some((centre.mean.exp(), p, logs.len()))
 }
 
 /// The logarithm of a pair's ratio; None unless both are above 0.
@@ -100,7 +107,7 @@ fn log_ratio((arm, base): &(f64, f64)) -> Option<f64> {
     usable.then(|| (arm / base).ln())
 }
 
-/// Where a sample of two or more lies: its mean, trimmed if it is large enough, and how sure.
+/// Where a sample lies: its mean, trimmed if it is large enough, and of two or more how surely.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Centre {
     pub(super) mean: f64,

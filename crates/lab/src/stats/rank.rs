@@ -1,6 +1,6 @@
 //! Rank methods: no assumption about the noise but that it is as often above as below.
 
-use super::{Interval, count, index, median};
+use super::{count, index};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -62,38 +62,4 @@ fn cumulative(n: usize, sum: usize) -> f64 {
     }
     let all: f64 = ways.iter().sum();
     ways.iter().take(sum + 1).sum::<f64>() / all
-}
-
-/// The Hodges–Lehmann estimate: the median of all pairwise means. NaN for no values.
-pub fn hodges_lehmann(values: &[f64]) -> f64 {
-    median(&walsh(values))
-}
-
-/// The interval that belongs to [`hodges_lehmann`], from the exact distribution of the signed-rank
-/// sum: `level` or a little more. None if so few values cannot give that level (95 % takes six).
-pub fn hodges_lehmann_interval(values: &[f64], level: f64) -> Option<Interval> {
-    let n = values.len();
-    let means = {
-        let mut means = walsh(values);
-        means.sort_by(f64::total_cmp);
-        means
-    };
-    let tail = (1.0 - level) / 2.0;
-    let cut = if n <= EXACT_MAX {
-        (0..means.len()).take_while(|sum| cumulative(n, *sum) <= tail).count()
-    } else {
-        let real = count(n);
-        let deviation = (real * (real + 1.0) * (2.0 * real + 1.0) / 24.0).sqrt();
-        index(real * (real + 1.0) / 4.0 + standard().inverse_cdf(tail) * deviation)
-    };
-    // With `cut` sums in each tail, the ends are the cut-th pairwise mean from each end.
-    let low = cut.checked_sub(1)?;
-    let (low, high) = (*means.get(low)?, *means.get(means.len().checked_sub(cut)?)?);
-    Some(Interval { low, high })
-}
-
-/// All means of two values, each value with itself too.
-fn walsh(values: &[f64]) -> Vec<f64> {
-    let pairs = values.iter().enumerate();
-    pairs.flat_map(|(at, a)| values[at..].iter().map(move |b| f64::midpoint(*a, *b))).collect()
 }
