@@ -11,7 +11,8 @@ use crate::knee::{Found, Tried};
 use crate::record::{AGAIN, Cell, Record};
 use crate::run::saturation;
 use crate::stats::{
-    Effect, Floor, Interval, Verdict, compare, holm, judge, median, order_statistic_interval,
+    Effect, Floor, Interval, Verdict, compare_among, count, holm, judge, median,
+    order_statistic_interval,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -80,7 +81,8 @@ pub struct EffectRow {
     pub cell: Cell,
     /// Arm over baseline.
     pub effect: Effect,
-    /// p after Holm's correction over all arms at all settings.
+    /// p after Holm's correction over all arms at all settings, and that of a run that grows for
+    /// its looks.
     pub corrected: f64,
     /// What may be said.
     pub verdict: Verdict,
@@ -216,7 +218,7 @@ impl Analysis {
         let waits = |one: &&CellSummary| {
             let machine = machine.at(&one.cell.levels);
             let left = f64::from(machine.left()) / 100.0;
-            let processors = crate::stats::count(machine.server_cpus.len());
+            let processors = count(machine.server_cpus.len());
             let median = |name: &str| one.metrics.get(name).map(|value| value.median);
             let busy = median("server_cpu").map(|busy| busy / (left * processors));
             let waits = busy.is_some_and(|busy| busy < BUSY_MIN);
@@ -400,7 +402,7 @@ pub(crate) fn pairs(above: &BTreeMap<u32, f64>, below: &BTreeMap<u32, f64>) -> V
 /// Two arms of one run compared by a metric.
 pub(crate) fn effect(run: &Run, arm: &Cell, baseline: &Cell, metric: &str) -> Option<Effect> {
     let (above, below) = (by_block(run, arm, metric), by_block(run, baseline, metric));
-    compare(&pairs(&above, &below))
+    compare_among(&pairs(&above, &below), run.manifest.chances())
 }
 
 /// What the baseline's two runs show, at all settings together.
@@ -425,11 +427,12 @@ fn effects(run: &Run, cells: &[CellSummary], metrics: &[&str]) -> Vec<(String, V
     // Every arm at every setting, by every number, is a look at the same experiment.
     let looks = all.iter().flat_map(|(_, rows)| rows.iter().map(|row| row.effect.p));
     let corrected = holm(&looks.collect::<Vec<f64>>());
+    let chances = count(run.manifest.chances());
     let rows = all.iter_mut().flat_map(|(_, rows)| rows);
     for (row, corrected) in rows.zip(corrected) {
         let is_same = row.cell.arm.ends_with(AGAIN);
-        row.corrected = corrected;
-        row.verdict = judge(&row.effect, corrected, if is_same { 0.0 } else { row.floor });
+        row.corrected = (corrected * chances).min(1.0);
+        row.verdict = judge(&row.effect, row.corrected, if is_same { 0.0 } else { row.floor });
     }
     all
 }

@@ -172,6 +172,13 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ssh://[USER@]HOST[:PORT]", value_parser = destination)]
     #[arg(conflicts_with = "plan")]
     load: Option<String>,
+    /// Go on, block by block, until every claim of the experiment is decided.
+    #[arg(long, conflicts_with = "plan")]
+    until_decided: bool,
+    /// The most time that --until-decided may take.
+    #[arg(long, value_name = "TIME", default_value = "1h", requires = "until_decided",
+        value_parser = parse_time)]
+    budget: Duration,
     /// Only print what would be done, and how long it would take.
     #[arg(long)]
     plan: bool,
@@ -266,8 +273,18 @@ impl Run {
         let Self { which, out, plan, save_baseline: baseline, json, server, load, .. } = self;
         let server = server.map(|other| (Half::Server, other));
         let other = server.or(load.map(|other| (Half::Load, other)));
-        let (form, rules) = (form(json), RULES);
-        let options = RunOptions { which, scale, out, other, plan, regatta, rules, baseline, form };
+        let options = RunOptions {
+            which,
+            scale,
+            out,
+            other,
+            plan,
+            regatta,
+            rules: RULES,
+            until_decided: self.until_decided.then_some(self.budget),
+            baseline,
+            form: form(json),
+        };
         cli::run(&options, &stop)
     }
 }

@@ -167,6 +167,67 @@ fn a_run_is_made_and_goes_on_where_it_was() {
     assert_eq!(other.status.code(), Some(1));
 }
 
+/// A claim that any machine decides: of equal arms no one answers a tenth less.
+#[test]
+fn a_run_grows_until_its_claims_are_decided_or_the_time_is_over() {
+    let place = Place::new("grown");
+    let file = place.experiment(0.5);
+    let text = fs::read_to_string(&file).unwrap();
+    let text =
+        text.replace("targets.sped =", "targets.inf =").replace("targets.two", "targets.one");
+    let text = text
+        .replace(r#"program = "regatta" }"#, r#"program = "regatta", config = {ACCEPTINF} }"#)
+        .replace("{ACCEPTINF}", r#"{ server.architecture = "acceptinf" }"#)
+        .replace(r#""symped""#, r#""accept1""#)
+        .replace("targets.one.config.event.processes = 2\n", "")
+        .replace(r#"expect = "!""#, r#"expect = "!", claims = ["H-1"]"#);
+    fs::write(&file, &text).unwrap();
+    let out = place.0.join("out");
+    let grow = |budget: &str| {
+        let words: [&Path; 4] = ["run".as_ref(), &file, "--out".as_ref(), &out];
+        let mut command = lab(&words);
+        command.args(["--json", "--until-decided", "--budget", budget]);
+        command.output().unwrap()
+    };
+    let looks = || -> Vec<u64> {
+        let text = fs::read_to_string(out.join("manifest.json")).unwrap();
+        let manifest: Value = serde_json::from_str(&text).unwrap();
+        let looks = manifest["looks"].as_array().cloned().unwrap_or_default();
+        looks.iter().map(|look| look.as_u64().unwrap()).collect()
+    };
+    // No time at all: one block, at which nobody looks.
+    done(&grow("1ms"));
+    assert_eq!((records(&out).len(), looks()), (3, vec![]));
+    // An ordinary run makes the blocks that the file asks for, and growing goes on from there.
+    let words: [&Path; 4] = ["run".as_ref(), &file, "--out".as_ref(), &out];
+    done(&run(&words));
+    assert_eq!((records(&out).len(), looks()), (6, vec![]));
+    let said: Value = serde_json::from_str(&done(&grow("40s"))).unwrap();
+    let (made, looked) = (records(&out), looks());
+    assert_eq!(looked[0], 4, "fewer blocks decide nothing");
+    let last = made.iter().map(|record| record["block"].as_u64().unwrap() + 1).max();
+    assert_eq!(last, looked.last().copied(), "the last look is at all there is");
+    assert_eq!(said["growth"]["looks"], serde_json::json!(looked));
+    let claim = &said["claims"][0];
+    match claim["verdict"].as_str().unwrap() {
+        "cannot-tell" => assert_eq!(said["growth"]["open"][0][0], "H-1", "{said}"),
+        _ => assert_eq!(claim["decided_after"].as_u64(), last, "{said}"),
+    }
+    // A report says the same, and an ordinary run has nothing to do.
+    let reported = run(&["report".as_ref(), &out, "--json".as_ref()]);
+    assert_eq!(serde_json::from_str::<Value>(&done(&reported)).unwrap()["claims"], said["claims"]);
+    done(&run(&words));
+    assert_eq!((records(&out).len(), looks()), (made.len(), looked));
+    // What is no claim's run does not grow.
+    fs::write(&file, text.replace(r#"claims = ["H-1"]"#, "claims = []")).unwrap();
+    let other = place.0.join("other");
+    let words: [&Path; 5] =
+        ["run".as_ref(), &file, "--out".as_ref(), &other, "--until-decided".as_ref()];
+    let refused = run(&words);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("names no claim"));
+}
+
 #[test]
 fn a_saturation_search_goes_on_where_it_was() {
     let place = Place::new("knee");

@@ -60,6 +60,8 @@ pub(crate) fn made_up_at(
         versions: BTreeMap::new(),
         left_out: BTreeMap::new(),
         layout: None,
+        looks: Vec::new(),
+        chances_added: 0,
         unit: Some(1_000.0),
         connections_per_s: Some(1_000.0),
         machine: BTreeMap::new(),

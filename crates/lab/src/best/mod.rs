@@ -146,7 +146,8 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
     let directory = options.out.clone().unwrap_or_else(|| terminal::fresh("best"));
     let bar = terminal::progress_bar();
     let tell = |progress: &crate::run::Progress<'_>| terminal::show(&bar, progress);
-    let asked = Options { regatta: &options.regatta, far: None, stop, tell: &tell };
+    let more = &|_: &mut Run| Ok(None);
+    let asked = Options { regatta: &options.regatta, far: None, stop, tell: &tell, more };
     if let Some(which) = &options.matrix {
         return matrix::run(which, options, &settled, &directory, &asked);
     }

@@ -42,7 +42,7 @@ pub(super) const ONLY_MAX: usize = 6;
 pub(crate) struct Evidence<'a> {
     pub(crate) run: &'a Run,
     only: [Option<(&'a str, &'a str)>; ONLY_MAX],
-    /// So many looks at the run share the chance of a wrong verdict.
+    /// So many chances to be misled share the one in 20.
     pub(super) looks: usize,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Evidence<'a> {
 
     /// Of a run with all of its cells.
     pub(crate) fn everywhere(run: &'a Run) -> Self {
-        Self { run, only: [None; ONLY_MAX], looks: 1 }
+        Self { run, only: [None; ONLY_MAX], looks: run.manifest.chances() }
     }
 
     /// Where its cells ran.

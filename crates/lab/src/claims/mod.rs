@@ -12,6 +12,7 @@ mod curves;
 mod dispatch;
 pub(crate) mod evidence;
 mod helpers;
+mod looks;
 pub mod model;
 mod others;
 mod predicted;
@@ -24,6 +25,7 @@ mod tuned;
 
 pub use crate::experiment::claim_index::{CLAIMS, Claim};
 pub use evidence::{VARIANTS, Variant};
+pub(crate) use looks::{Growth, next_look};
 
 use crate::analysis::rules;
 use crate::experiment::plan::block_s;
@@ -98,6 +100,9 @@ pub struct Judged {
     /// What it waits for where it cannot be told.
     #[serde(default)]
     pub open: Option<Open>,
+    /// The blocks after which it was decided, in a run that grew until it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_after: Option<u32>,
 }
 
 /// What a predicate found: ours, the verdict, why, and what it waits for if it is open.
@@ -139,10 +144,18 @@ impl Finding {
 
 /// Judges every claim that the experiment names.
 pub fn judge(run: &Run) -> Vec<Judged> {
+    match run.manifest.looks.len() {
+        0 => judge_some(run, &run.experiment.claims),
+        looks => looks::judge(run, looks),
+    }
+}
+
+/// Judges some claims by all blocks.
+fn judge_some(run: &Run, claims: &[String]) -> Vec<Judged> {
     let evidence = Evidence::new(run);
     let breaking = PAPERS.map(|(paper, mark)| (mark, rules::breaking(run, paper)));
-    let claims = run.experiment.claims.iter();
     claims
+        .iter()
         .map(|id| {
             let mut judged = judge_one(run, &evidence, id);
             // Where nothing was seen, nothing is to be taken with care.
@@ -200,6 +213,7 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
         verdict: finding.verdict,
         why,
         open: finding.open,
+        decided_after: None,
     }
 }
 

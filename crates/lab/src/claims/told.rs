@@ -26,7 +26,10 @@ impl Judged {
     /// What would settle the claim; of a settled one, what did.
     fn settles(&self) -> String {
         match &self.open {
-            None => format!("Settled: {}", self.why),
+            None => {
+                let after = self.decided_after.map(|blocks| format!(" after {blocks} blocks"));
+                format!("Settled{}: {}", after.unwrap_or_default(), self.why)
+            }
             Some(Open::Noise { whether, blocks, enough, seconds }) => {
                 let more = match (enough, seconds) {
                     (Some(enough), Some(seconds)) => format!(

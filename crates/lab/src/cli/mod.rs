@@ -1,6 +1,7 @@
 //! `regatta lab`: options in, a run and what it says out, an exit code.
 
 mod compare;
+mod grow;
 
 use crate::env::Spec;
 use crate::experiment::plan::{cells, order, whole_s};
@@ -19,6 +20,7 @@ use crate::terminal::{
 };
 use crate::units::{self, minutes};
 use crate::verdicts::Verdicts;
+use grow::Grow;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -26,6 +28,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// What `regatta lab run` was told.
 #[derive(Clone, Debug)]
@@ -44,6 +47,8 @@ pub struct RunOptions {
     pub regatta: PathBuf,
     /// What it says of its options.
     pub rules: Rules,
+    /// To go on until every claim is decided, for at most so long.
+    pub until_decided: Option<Duration>,
     /// Where to keep what a later run can be compared with.
     pub baseline: Option<PathBuf>,
     /// How plan or result are printed.
@@ -148,9 +153,9 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     let bar = progress_bar();
     let tell = |progress: &Progress<'_>| show(&bar, progress);
     let regatta = &options.regatta;
-    let asked = Options { regatta, far: far.as_ref(), stop, tell: &tell };
+    let asked = Options { regatta, far: far.as_ref(), stop, tell: &tell, more: &|_| Ok(None) };
     let failed = |why: String| (FAILED, why);
-    let opened = run::open(&directory, &text, experiment, options.scale, &asked);
+    let opened = run::open(&directory, &text, experiment.clone(), options.scale, &asked);
     let mut run = opened.map_err(failed)?;
     if refused.iter().any(|why| !run.manifest.lacks.contains(why)) {
         run.manifest.lacks.retain(|lack| !refused.contains(lack));
@@ -158,7 +163,13 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
         run.save_manifest().map_err(failed)?;
     }
     warn(&run.manifest);
-    let ended = run::perform(&mut run, &asked);
+    let ended = match options.until_decided {
+        None => run::perform(&mut run, &asked),
+        Some(budget) => {
+            let grow = Grow::begin(&mut run, &experiment, budget).map_err(|why| (USAGE, why))?;
+            run::perform(&mut run, &Options { more: &|run| grow.more(run), ..asked })
+        }
+    };
     bar.finish_and_clear();
     match ended {
         Ok(Ended::Done) => {

@@ -51,6 +51,13 @@ pub struct Manifest {
     /// The layout that was chosen, where the experiment leaves that to a calibration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<LayoutChoice>,
+    /// The blocks at each look at its claims, of a run that grows until they are decided; empty: it
+    /// is looked at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looks: Vec<u32>,
+    /// The chances to be misled by runs whose blocks were added to this one's; 0: there are none.
+    #[serde(skip)]
+    pub(crate) chances_added: usize,
     /// Machine and settings, by name.
     pub machine: BTreeMap<String, String>,
     /// What the experiment asks for and this machine does not allow.
@@ -172,6 +179,8 @@ impl Manifest {
             unit: None,
             connections_per_s: None,
             layout: None,
+            looks: Vec::new(),
+            chances_added: 0,
             machine: machine(),
             lacks: impossible(experiment, &lacking),
             lacking,
@@ -180,6 +189,15 @@ impl Manifest {
             environments: BTreeMap::new(),
             other: None,
         }
+    }
+
+    /// So many chances to be misled share the one in 20: the k-th look takes 1 / k(k+1) of it, so
+    /// that all looks together take no more, however many there will be (alpha spending, Lan and
+    /// DeMets 1983; the looks add up by Bonferroni, so it does not matter how they depend on each
+    /// other).
+    pub(crate) fn chances(&self) -> usize {
+        let looks = self.looks.len();
+        (looks * (looks + 1)).max(1) * self.chances_added.max(1)
     }
 
     /// Refuses to go on with a run that another build of regatta has begun.

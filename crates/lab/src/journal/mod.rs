@@ -137,6 +137,9 @@ impl Run {
         let results = directory.join(RESULTS);
         let text = if results.exists() { read(RESULTS)? } else { String::new() };
         let records = records(&results.display().to_string(), &text)?;
+        if !manifest.looks.is_empty() {
+            experiment.measure.blocks = experiment.measure.blocks.max(begun(&records));
+        }
         Ok(Self { directory: directory.to_owned(), experiment, manifest, records })
     }
 
@@ -201,6 +204,26 @@ impl Run {
         file.set_len(u64::try_from(whole).unwrap_or(u64::MAX)).map_err(named)
     }
 
+    /// Blocks that have a trial.
+    pub(crate) fn blocks_begun(&self) -> u32 {
+        begun(&self.records)
+    }
+
+    /// What was there at one of the looks at a run that grows, by its number from 1.
+    pub(crate) fn at_look(&self, number: usize) -> Self {
+        let looks = self.manifest.looks[..number].to_vec();
+        let blocks = looks.last().copied().unwrap_or_default();
+        let mut experiment = self.experiment.clone();
+        experiment.measure.blocks = blocks;
+        let before = |record: &&Record| record.block < blocks;
+        Self {
+            directory: self.directory.clone(),
+            experiment,
+            manifest: Manifest { looks, ..self.manifest.clone() },
+            records: self.records.iter().filter(before).cloned().collect(),
+        }
+    }
+
     /// The name of the file that holds the whole result of a trial's load.
     pub(crate) fn outcome_name(trial: u32, attempt: u32) -> String {
         format!("{trial:05}-{attempt}.json")
@@ -224,6 +247,10 @@ impl Run {
         let mut here = self.valid().filter(|record| record.block == block);
         here.find_map(|record| record.metrics.get(APART[0]).copied())
     }
+}
+
+fn begun(records: &[Record]) -> u32 {
+    records.iter().map(|record| record.block + 1).max().unwrap_or_default()
 }
 
 /// Writes a file whole or not at all: who reads it finds what it was or what it is to be, also if

@@ -34,7 +34,7 @@ mod tuning;
 mod verified;
 
 use crate::analysis::Analysis;
-use crate::claims::{self, Judged};
+use crate::claims::{self, Growth, Judged};
 use crate::journal::{Run, write_whole};
 use crate::profile::Profile;
 use crate::record::{AGAIN, Cell, levels};
@@ -96,7 +96,11 @@ pub fn write(run: &Run) -> Result<Vec<PathBuf>, String> {
 
 impl<'a> Report<'a> {
     pub(crate) fn of(run: &'a Run) -> Self {
-        let analysis = Analysis::of(run);
+        let mut analysis = Analysis::of(run);
+        let claims = claims::judge(run);
+        if let Some(growth) = Growth::of(run, &claims) {
+            analysis.answer = format!("{} {}", analysis.answer, growth.words());
+        }
         let mut arms: Vec<Arm> = Vec::new();
         let mut colours: BTreeMap<String, usize> = BTreeMap::new();
         for one in &analysis.cells {
@@ -109,7 +113,7 @@ impl<'a> Report<'a> {
             }
         }
         Self {
-            claims: claims::judge(run),
+            claims,
             gathered: gathered::gather(run),
             profiles: Profile::all(&run.directory),
             calls: OnceCell::new(),

@@ -4,7 +4,7 @@ mod options;
 pub(crate) mod own_files;
 pub(crate) mod saturation;
 
-pub use options::{Ended, Options, Progress};
+pub use options::{Ended, More, Options, Progress};
 
 use crate::env::Lack;
 use crate::experiment::plan::{Planned, cells, order, predicted_s, profiled};
@@ -14,7 +14,7 @@ use crate::journal::Run;
 use crate::journal::manifest::{Half, Manifest, Other};
 use crate::machines::Far;
 use crate::profile;
-use crate::record::levels;
+use crate::record::{Cell, levels};
 use crate::servers::environments::Rooms;
 use crate::servers::make_open;
 use crate::servers::process::{Launch, Priority, Running};
@@ -45,6 +45,9 @@ pub fn open(
         let run = Run::open(directory)?;
         if let Some(choice) = run.manifest.layout {
             experiment.machine.layout = choice.layout;
+        }
+        if !run.manifest.looks.is_empty() {
+            experiment.measure.blocks = run.experiment.measure.blocks;
         }
         if run.experiment != experiment || run.manifest.scale != scale {
             return Err(format!("{} has another experiment's run", directory.display()));
@@ -86,15 +89,13 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
     }
     let experiment = run.experiment.clone();
     let cells = cells(&experiment);
-    let possible =
-        |planned: &Planned| !run.manifest.left_out.contains_key(&cells[planned.cell].target);
-    let planned: Vec<Planned> =
-        order(&experiment, cells.len()).into_iter().filter(possible).collect();
-    let tell = |done: usize, what: &str| {
-        let left_s = predicted_s(&experiment, planned.len() - done.min(planned.len()));
-        (options.tell)(&Progress { done, all: planned.len(), left_s, what });
+    let mut planned = planned(run, &cells);
+    let tell = |all: usize, done: usize, what: &str| {
+        let left_s = predicted_s(&experiment, all - done.min(all));
+        (options.tell)(&Progress { done, all, left_s, what });
     };
-    tell(0, "making the workload");
+    let all = planned.len();
+    tell(all, 0, "making the workload");
     let lacking = run.manifest.lacking.clone();
     let mut bench = match bench(run, (&experiment, &lacking), options, &directory) {
         Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
@@ -102,7 +103,7 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
     };
     let outcomes = directory.join("outcomes");
     if bench.unit.is_none() {
-        tell(0, "calibrating");
+        tell(all, 0, "calibrating");
         bench.unit = match bench.calibrate(&outcomes.join("calibration.json")) {
             Ok(unit) => unit,
             Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
@@ -113,20 +114,37 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         run.save_manifest()?;
     }
     let mut ended = match experiment.measure.mode {
-        Mode::Trials => trials(run, &planned, &cells, &bench, &tell),
-        Mode::Knee => saturation::perform(run, &planned, &cells, &bench, &tell),
+        Mode::Trials => trials(run, &planned, &cells, &bench, &|at, what| tell(all, at, what)),
+        Mode::Knee => {
+            saturation::perform(run, &planned, &cells, &bench, &|at, what| tell(all, at, what))
+        }
     };
+    while ended == Ok(Ended::Done)
+        && let Some(blocks) = (options.more)(run)?
+    {
+        run.experiment.measure.blocks = blocks;
+        planned = self::planned(run, &cells);
+        let all = planned.len();
+        ended = trials(run, &planned, &cells, &bench, &|at, what| tell(all, at, what));
+    }
+    let all = planned.len();
     if ended == Ok(Ended::Done) && bench.far(Half::Server).is_none() {
-        ended = profiles(run, &planned, &cells, &bench, &tell);
+        ended = profiles(run, &planned, &cells, &bench, &|at, what| tell(all, at, what));
     }
     // Left behind only where the run will go on.
     if ended == Ok(Ended::Done) {
         let _ = fs::remove_dir_all(&bench.scratch);
         let _ = fs::remove_dir_all(run.directory.join("workload"));
         bench.rooms.clear();
-        tell(planned.len(), "done");
+        tell(all, all, "done");
     }
     ended
+}
+
+/// The trials of a run's targets that can be run here.
+fn planned(run: &Run, cells: &[Cell]) -> Vec<Planned> {
+    let possible = |next: &Planned| !run.manifest.left_out.contains_key(&cells[next.cell].target);
+    order(&run.experiment, cells.len()).into_iter().filter(possible).collect()
 }
 
 /// Makes the workload and the places of trials.
@@ -170,7 +188,7 @@ fn choose_layout(run: &mut Run, options: &Options<'_>, directory: &Path) -> Resu
 fn trials(
     run: &mut Run,
     planned: &[Planned],
-    cells: &[crate::record::Cell],
+    cells: &[Cell],
     bench: &Bench<'_>,
     tell: &dyn Fn(usize, &str),
 ) -> Result<Ended, String> {
@@ -201,7 +219,7 @@ fn trials(
 fn profiles(
     run: &Run,
     planned: &[Planned],
-    cells: &[crate::record::Cell],
+    cells: &[Cell],
     bench: &Bench<'_>,
     tell: &dyn Fn(usize, &str),
 ) -> Result<Ended, String> {

@@ -1,5 +1,6 @@
 //! What a run is told, and what it tells.
 
+use crate::journal::Run;
 use crate::machines::Far;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +16,12 @@ pub struct Options<'a> {
     pub stop: &'a AtomicBool,
     /// Called before each trial and at the end.
     pub tell: &'a dyn Fn(&Progress<'_>),
+    /// Called when all blocks are there: how many there are to be instead; None: no more.
+    pub more: &'a More<'a>,
 }
+
+/// How many blocks a run is to have, of what it has.
+pub type More<'a> = dyn Fn(&mut Run) -> Result<Option<u32>, String> + 'a;
 
 impl std::fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

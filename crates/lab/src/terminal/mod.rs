@@ -3,6 +3,7 @@
 mod spinner;
 
 use crate::analysis::Analysis;
+use crate::claims::Growth;
 use crate::env::spec::STANDS_IN;
 use crate::journal::Run;
 use crate::journal::manifest::Manifest;
@@ -59,6 +60,7 @@ pub(crate) fn publish_after(working: Working, run: &Run, form: Form) -> Result<u
     let paths = report::write(run)?;
     let analysis = Analysis::of(run);
     let claims = claims::judge(run);
+    let growth = Growth::of(run, &claims);
     drop(working);
     if form == Form::Json {
         let files: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
@@ -70,10 +72,14 @@ pub(crate) fn publish_after(working: Working, run: &Run, form: Form) -> Result<u
             "label": run.manifest.label,
             "analysis": analysis,
             "claims": claims,
+            "growth": growth,
         })));
     }
     let label = run.manifest.label.as_ref().map(|label| format!("{label}: "));
     let mut out = format!("{}{}\n", label.unwrap_or_default(), analysis.answer);
+    if let Some(growth) = growth {
+        let _ = writeln!(out, "{}", growth.words());
+    }
     for judged in claims {
         let told = judged.sentences().join("\n  ");
         let _ = writeln!(out, "{}: {}\n  {told}", judged.id, judged.verdict_words());

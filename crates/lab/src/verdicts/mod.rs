@@ -251,6 +251,7 @@ fn unmeasured(claim: &Claim) -> Judged {
         verdict: Verdict::CannotTell,
         why: String::new(),
         open: Some(open),
+        decided_after: None,
     }
 }
 

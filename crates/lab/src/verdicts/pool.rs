@@ -8,6 +8,7 @@
 use crate::claims::{self, Judged, Open, Verdict};
 use crate::experiment::Mode;
 use crate::journal::Run;
+use crate::journal::manifest::Manifest;
 use std::collections::BTreeMap;
 
 /// Runs that are judged as one.
@@ -74,7 +75,10 @@ fn alike(run: &Run, at: usize) -> Vec<String> {
 
 /// The later of two runs with the blocks of both.
 fn with_blocks_of(earlier: Run, later: Run) -> Run {
-    let blocks = earlier.records.iter().map(|record| record.block + 1).max().unwrap_or_default();
+    let blocks = earlier.blocks_begun();
+    // What is seen of both was chosen by the looks at each.
+    let chances_added = earlier.manifest.chances() * later.manifest.chances();
+    let manifest = Manifest { looks: Vec::new(), chances_added, ..later.manifest };
     let trials = earlier.records.iter().map(|record| record.trial + 1).max().unwrap_or_default();
     let mut records = earlier.records;
     records.extend(later.records.into_iter().map(|mut record| {
@@ -84,7 +88,7 @@ fn with_blocks_of(earlier: Run, later: Run) -> Run {
     }));
     let mut experiment = later.experiment;
     experiment.measure.blocks += blocks;
-    Run { records, experiment, ..later }
+    Run { records, experiment, manifest, directory: later.directory }
 }
 
 /// Leaves a claim open of which one of the runs alone surely says yes and another no.
