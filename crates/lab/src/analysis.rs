@@ -2,6 +2,7 @@
 //!
 //! A pure function of the run's directory.
 
+pub(crate) mod pairing;
 pub mod rules;
 
 use crate::experiment::plan::cells;
@@ -11,9 +12,9 @@ use crate::knee::{Found, Tried};
 use crate::record::{AGAIN, Cell, Record};
 use crate::run::saturation;
 use crate::stats::{
-    Effect, Floor, Interval, Verdict, compare_among, count, holm, judge, median,
-    order_statistic_interval,
+    Effect, Interval, Verdict, compare_among, count, holm, judge, median, order_statistic_interval,
 };
+use pairing::{Floors, both, setting};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,8 +36,8 @@ pub struct Analysis {
     pub knees: Vec<saturation::Row>,
     /// Each arm's knee over the baseline's.
     pub beside: Vec<saturation::Beside>,
-    /// The noise floor of a comparison over all blocks, from the baseline's two runs at all
-    /// settings together, as a share.
+    /// The noise floor of a comparison over all blocks, from the baseline's two runs at the
+    /// noisiest class of settings, as a share.
     pub floor: f64,
     /// Whole blocks that were planned and those that every cell has a valid trial of.
     pub blocks: (u32, u32),
@@ -138,7 +139,7 @@ impl Analysis {
             .collect();
         let mut also = effects(run, &cells, &asked).into_iter();
         let effects = also.next().map_or(Vec::new(), |(_, rows)| rows);
-        let floor = floor(run, &cells, &metric);
+        let floors = Floors::of(run, pairing::metric(&metric));
         let most = effects.iter().map(|row| row.effect.blocks).max().unwrap_or_default();
         let valid = run.valid().count();
         let mut analysis = Self {
@@ -154,7 +155,7 @@ impl Analysis {
             cells,
             effects,
             also: also.collect(),
-            floor: floor.over(most),
+            floor: floors.most(most),
             trials: (valid, run.records.len() - valid),
             answer: String::new(),
         };
@@ -401,23 +402,8 @@ pub(crate) fn pairs(above: &BTreeMap<u32, f64>, below: &BTreeMap<u32, f64>) -> V
 
 /// Two arms of one run compared by a metric.
 pub(crate) fn effect(run: &Run, arm: &Cell, baseline: &Cell, metric: &str) -> Option<Effect> {
-    let (above, below) = (by_block(run, arm, metric), by_block(run, baseline, metric));
+    let [above, below] = both(run, [arm, baseline], pairing::metric(metric));
     compare_among(&pairs(&above, &below), run.manifest.chances())
-}
-
-/// What the baseline's two runs show, at all settings together.
-pub(crate) fn floor(run: &Run, cells: &[CellSummary], metric: &str) -> Floor {
-    let again = cells.iter().map(|one| &one.cell).filter(|cell| cell.arm.ends_with(AGAIN));
-    let settings: Vec<Vec<(f64, f64)>> = again
-        .filter_map(|again| {
-            let first = |one: &&CellSummary| {
-                one.cell.arm == again.target && one.cell.levels == again.levels
-            };
-            let first = &cells.iter().find(first)?.cell;
-            Some(pairs(&by_block(run, again, metric), &by_block(run, first, metric)))
-        })
-        .collect();
-    Floor::of(&settings)
 }
 
 /// How each arm compares with the baseline by each of some numbers, corrected for all looks.
@@ -438,20 +424,16 @@ fn effects(run: &Run, cells: &[CellSummary], metrics: &[&str]) -> Vec<(String, V
 }
 
 fn uncorrected(run: &Run, cells: &[CellSummary], metric: &str) -> Vec<EffectRow> {
-    let floor = floor(run, cells, metric);
+    let floors = Floors::of(run, pairing::metric(metric));
     let experiment = &run.experiment;
     let baselines: Vec<&Cell> =
         cells.iter().map(|one| &one.cell).filter(|cell| cell.arm == experiment.baseline).collect();
     let mut rows = Vec::new();
     for baseline in baselines {
         // At the same setting of what concerns everybody.
-        let common = |cell: &Cell| -> BTreeMap<String, String> {
-            let all = cell.levels.iter().filter(|(path, _)| !path.starts_with("targets."));
-            all.map(|(path, level)| (path.clone(), level.clone())).collect()
-        };
         let here = |cell: &&Cell| {
             cell.arm != baseline.arm
-                && common(cell) == common(baseline)
+                && setting(cell) == setting(baseline)
                 && (cell.target != baseline.target || cell.levels == baseline.levels)
         };
         let arms: Vec<(&Cell, Effect)> = cells
@@ -467,7 +449,7 @@ fn uncorrected(run: &Run, cells: &[CellSummary], metric: &str) -> Vec<EffectRow>
                 effect: *effect,
                 corrected: 1.0,
                 verdict: Verdict::CannotTell,
-                floor: floor.at(same, effect.blocks),
+                floor: floors.at(baseline).at(same, effect.blocks),
             });
         }
     }

@@ -130,7 +130,7 @@ impl<'a> Evidence<'a> {
         let again = format!("{}{AGAIN}", self.run.experiment.baseline);
         let of = |arm, baseline| Self::best_of(&[(*self, arm)], &[(*self, baseline)]);
         let itself = of(&again, &self.run.experiment.baseline).ok();
-        Ok(of(arm, baseline)?.beside(itself.as_ref()).among(self.looks))
+        Ok(of(arm, baseline)?.beside(itself.as_ref(), 0.0).among(self.looks))
     }
 
     /// The peaks of two arms compared, over what is expected of that ratio in each block.

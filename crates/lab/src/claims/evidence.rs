@@ -1,6 +1,7 @@
 //! Finds in a run what a predicate asks for.
 
 pub(crate) use super::shown::{Shown, percent, show};
+use crate::analysis::pairing::{Floors, both, setting};
 use crate::analysis::{by_block, of, pairs};
 use crate::experiment::plan::cells;
 use crate::experiment::{Machine, PROCESSORS, Program, Target};
@@ -324,8 +325,9 @@ impl<'a> Evidence<'a> {
         of_trial: impl Fn(&Record) -> Option<f64>,
         together: impl Fn(f64, f64) -> f64,
     ) -> Found<Shown> {
-        let both = pairs(&self.blocks(above, &of_trial), &self.blocks(below, &of_trial));
-        let values: Vec<f64> = both.into_iter().map(|(a, b)| together(a, b)).collect();
+        let [one, other] = both(self.run, [above, below], of_trial);
+        let values: Vec<f64> =
+            pairs(&one, &other).into_iter().map(|(a, b)| together(a, b)).collect();
         self.of_values(&values).ok_or_else(|| {
             format!("{what} of {} and {} in the same four blocks", above.arm, below.arm)
         })
@@ -337,12 +339,15 @@ impl<'a> Evidence<'a> {
         (above, below): (&Cell, &Cell),
         of_trial: impl Fn(&Record) -> Option<f64>,
     ) -> Found<Shown> {
-        let both = |above: &Cell, below: &Cell| {
-            let (a, b) = (self.blocks(above, &of_trial), self.blocks(below, &of_trial));
+        let compared = |above: &Cell, below: &Cell| {
+            let [a, b] = both(self.run, [above, below], &of_trial);
             self.compared((&above.arm, &a), (&below.arm, &b))
         };
-        let itself = self.twice(below).and_then(|[again, first]| both(&again, &first).ok());
-        Ok(both(above, below)?.beside(itself.as_ref()))
+        let shown = compared(above, below)?;
+        let Some([again, first]) = self.twice(below) else { return Ok(shown) };
+        let itself = compared(&again, &first).ok();
+        let floor = Floors::of(self.run, &of_trial).at(below).over(shown.values());
+        Ok(shown.beside(itself.as_ref(), floor))
     }
 
     /// The cells of the program that runs twice, at the setting of another cell.
@@ -409,9 +414,4 @@ impl<'a> Evidence<'a> {
         let share = self.metric(cell, "error_share");
         share.map_or_else(|_| "?".to_owned(), |share| format!("{:.1} %", 100.0 * share))
     }
-}
-
-/// The levels of a cell that concern everybody.
-fn setting(cell: &Cell) -> Vec<(&String, &String)> {
-    cell.levels.iter().filter(|(path, _)| !path.starts_with("targets.")).collect()
 }

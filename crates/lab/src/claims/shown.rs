@@ -45,10 +45,16 @@ impl Shown {
         Self { best, is_ratio, itself: f64::NAN, looks: 1 }
     }
 
-    /// The same, seen beside what one program shows that ran twice.
-    pub(crate) fn beside(self, itself: Option<&Self>) -> Self {
-        let apart = itself.map_or(f64::NAN, |itself| itself.best.middle().abs());
-        Self { itself: apart, ..self }
+    /// The same, seen beside what one program shows that ran twice: here, and as the noise floor
+    /// of such settings, a share.
+    pub(crate) fn beside(self, itself: Option<&Self>, floor: f64) -> Self {
+        let here = itself.map_or(f64::NAN, |itself| itself.best.middle().abs());
+        Self { itself: here.max(floor.ln_1p()), ..self }
+    }
+
+    /// How many blocks it is from.
+    pub(crate) fn values(&self) -> usize {
+        self.best.values()
     }
 
     /// The same, as one of so many looks at a run that grows.

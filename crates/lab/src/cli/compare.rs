@@ -1,7 +1,8 @@
 //! Two runs side by side. They were not interleaved, so the machine's drift between them is in
 //! every difference; the work that a reply takes (instructions) hardly drifts.
 
-use crate::analysis::{self, Analysis, CellSummary, more_is_better};
+use crate::analysis::pairing::{self, Floors};
+use crate::analysis::{Analysis, CellSummary, more_is_better};
 use crate::experiment::Mode;
 use crate::journal::Run;
 use crate::journal::manifest::ROUND_TRIP;
@@ -9,7 +10,7 @@ use crate::knee::Found;
 use crate::record::{AGAIN, Cell};
 use crate::report::escaped;
 use crate::run::saturation;
-use crate::stats::{Floor, Interval, Verdict, holm, mean, welch};
+use crate::stats::{Interval, Verdict, holm, mean, welch};
 use crate::units::{show, words};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -118,10 +119,9 @@ pub(crate) fn compare(
     metrics.extend(BESIDE.iter().filter(|name| **name != a.metric));
     metrics.retain(|_| !searched(before) && !searched(after));
     for metric in metrics {
-        let floors = [(before, &a), (after, &b)]
-            .map(|(run, analysis)| analysis::floor(run, &analysis.cells, metric));
+        let floors = [before, after].map(|run| Floors::of(run, pairing::metric(metric)));
         let cells = a.cells.iter().filter(|one| one.trials > 0);
-        rows.extend(cells.filter_map(|cell| row(cell, &b, [before, after], metric, floors)));
+        rows.extend(cells.filter_map(|cell| row(cell, &b, [before, after], metric, &floors)));
     }
     if rows.is_empty() && kneeless.is_empty() {
         return Err(nothing_in_common([before, after], [&mine, &theirs], common, &asked));
@@ -283,7 +283,7 @@ fn row(
     other: &Analysis,
     runs: [&Run; 2],
     metric: &str,
-    floors: [Floor; 2],
+    floors: &[Floors; 2],
 ) -> Option<Row> {
     let same = other.cell(&cell.cell.arm, &cell.cell.levels)?;
     let (old, new) = (cell.metrics.get(metric)?, same.metrics.get(metric)?);
@@ -306,7 +306,7 @@ fn row(
         interval: apart.map(|apart| apart.interval.map(f64::exp)),
         p: apart.map_or(1.0, |apart| apart.p),
         corrected: 1.0,
-        floor: floors.map(|floor| floor.over(least)).into_iter().fold(0.0, f64::max),
+        floor: floors.iter().map(|one| one.at(&cell.cell).over(least)).fold(0.0, f64::max),
         verdict: Verdict::CannotTell,
     })
 }

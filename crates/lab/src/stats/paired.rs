@@ -158,8 +158,8 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// How far a program is from itself, learnt from all pairs in which it ran twice, of all settings.
-/// A few blocks of one setting hardly say how far that is; those of all settings together do.
+/// How far a program is from itself, learnt from the pairs in which it ran twice, of settings that
+/// are equally noisy. A few blocks of one hardly say how far that is; those of several do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Floor(Option<(f64, f64, f64)>);
 

@@ -1,0 +1,215 @@
+//! What is compared with what: pairs from one block, in which the processors were equally far
+//! apart; and how far a program is from itself, by class of setting.
+
+use super::KEEPS_UP;
+use crate::experiment::plan::cells;
+use crate::journal::Run;
+use crate::record::{AGAIN, APART, Cell, Record};
+use crate::stats::{BLOCKS_MIN, Blocks, Floor, median};
+use crate::watch::cores::Distances;
+use std::collections::BTreeMap;
+
+/// The value of a metric in a trial.
+pub(crate) fn metric(name: &str) -> impl Fn(&Record) -> Option<f64> {
+    move |record| record.metrics.get(name).copied()
+}
+
+/// What two cells show of something in each block that is to be compared: of those that both have,
+/// the ones in which the processors were as far apart for the one as for the other, if these are
+/// enough to tell anything. An arm that is measured across caches and one that is measured within
+/// one differ twofold though they are equal; where the processors are has nothing to do with which
+/// arm it is, so who leaves such pairs out leaves out noise.
+pub(crate) fn both(
+    run: &Run,
+    of_cells: [&Cell; 2],
+    of_trial: impl Fn(&Record) -> Option<f64>,
+) -> [Blocks; 2] {
+    let distances = Distances::of(run.valid().flat_map(apart).flatten());
+    let of = |cell| -> BTreeMap<u32, (f64, [Option<usize>; 2])> {
+        let class =
+            |record: &Record| apart(record).map(|ns| ns.map(|ns| distances.class(Some(ns))));
+        let trial = |record: &Record| {
+            let value = of_trial(record).filter(|value| value.is_finite())?;
+            Some((record.block, (value, class(record))))
+        };
+        super::of(run, cell).filter_map(trial).collect()
+    };
+    let [one, other] = of_cells.map(of);
+    let is_alike = |block: &&u32| {
+        let class = |(_, class): &(f64, [Option<usize>; 2])| *class;
+        one.get(block).map(class) == other.get(block).map(class)
+    };
+    let alike: Vec<u32> = one.keys().filter(is_alike).copied().collect();
+    let all = alike.len() < BLOCKS_MIN;
+    let left = |side: BTreeMap<u32, (f64, [Option<usize>; 2])>| -> Blocks {
+        let here = side.into_iter().filter(|(block, _)| all || alike.contains(block));
+        here.map(|(block, (value, _))| (block, value)).collect()
+    };
+    [left(one), left(other)]
+}
+
+/// How far apart the processors were before a trial and after it, nanoseconds.
+fn apart(record: &Record) -> [Option<f64>; 2] {
+    APART.map(|name| record.metrics.get(name).copied())
+}
+
+/// What settings have in common that are equally noisy: what the servers run on and in, and whether
+/// they answer what they are asked for. Below saturation the load decides how much is answered, and
+/// beyond it the machine does.
+type Class<'a> = (Vec<(&'a str, &'a str)>, bool);
+
+fn class<'a>(run: &Run, baseline: &str, cell: &'a Cell) -> Class<'a> {
+    let place = cell.levels.iter().map(|(path, level)| (path.as_str(), level.as_str()));
+    let is_place =
+        |(path, _): &(&str, &str)| !path.starts_with("targets.") && !path.starts_with("workload.");
+    let same = |one: &&Record| one.cell.arm == baseline && setting(&one.cell) == setting(cell);
+    let shares: Vec<f64> = run.valid().filter(same).filter_map(metric("good_share")).collect();
+    (place.filter(is_place).collect(), median(&shares) >= KEEPS_UP)
+}
+
+/// The levels of a cell that concern everybody.
+pub(crate) fn setting(cell: &Cell) -> Vec<(&String, &String)> {
+    cell.levels.iter().filter(|(path, _)| !path.starts_with("targets.")).collect()
+}
+
+/// The noise floors of a run's settings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Floors {
+    /// Of each setting at which the baseline ran twice, and whose floor its class is.
+    settings: Vec<(Cell, Floor)>,
+    /// Of all together, for a class of which too little is known.
+    all: Floor,
+}
+
+impl Floors {
+    /// Learnt from what the baseline's two runs show of something.
+    pub(crate) fn of(run: &Run, of_trial: impl Fn(&Record) -> Option<f64>) -> Self {
+        let cells = cells(&run.experiment);
+        let mut classes: BTreeMap<Class<'_>, Vec<Vec<(f64, f64)>>> = BTreeMap::new();
+        let mut settings = Vec::new();
+        let baseline = &run.experiment.baseline;
+        for again in cells.iter().filter(|cell| cell.arm.ends_with(AGAIN)) {
+            let is_first = |cell: &&Cell| cell.arm == again.target && cell.levels == again.levels;
+            let Some(first) = cells.iter().find(is_first) else { continue };
+            let [twice, once] = both(run, [again, first], &of_trial);
+            let class = class(run, baseline, first);
+            classes.entry(class.clone()).or_default().push(super::pairs(&twice, &once));
+            settings.push((first, class));
+        }
+        let all: Vec<Vec<(f64, f64)>> = classes.values().flatten().cloned().collect();
+        let floors: BTreeMap<&Class<'_>, Floor> =
+            classes.iter().map(|(class, pairs)| (class, Floor::of(pairs))).collect();
+        let known = |(first, class): (&Cell, Class<'_>)| {
+            let floor = floors.get(&class).copied().unwrap_or_default();
+            (first.clone(), floor)
+        };
+        Self { all: Floor::of(&all), settings: settings.into_iter().map(known).collect() }
+    }
+
+    /// The floor of the class that a cell's setting is of.
+    pub(crate) fn at(&self, cell: &Cell) -> Floor {
+        let here = self.settings.iter().find(|(first, _)| setting(first) == setting(cell));
+        here.map(|(_, floor)| *floor).filter(|floor| *floor != Floor::default()).unwrap_or(self.all)
+    }
+
+    /// The floor of a comparison over so many blocks in the noisiest class, as a share.
+    pub(crate) fn most(&self, blocks: usize) -> f64 {
+        let all = self.settings.iter().map(|(first, _)| self.at(first).over(blocks));
+        all.fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Analysis;
+    use crate::analysis::tests::made_up;
+    use crate::stats::{Random, Verdict};
+
+    const TEXT: &str = r#"
+experiment = { name = "made-up", question = "?", expect = "!" }
+targets.a.program = "regatta"
+targets.b.program = "regatta"
+workload = { root = ".", loop = "open" }
+factors."workload.rate" = [100, 200, 3000, 4000]
+measure.blocks = 6
+"#;
+
+    /// A run whose arms are equal but for `b`, with this noise at low rates and at high ones, where
+    /// not all is answered.
+    fn noisy(b: f64, noise: [f64; 2]) -> Run {
+        let mut run = made_up(TEXT, &|_| BTreeMap::new());
+        let mut random = Random::new(2);
+        for record in &mut run.records {
+            let high = record.cell.levels["workload.rate"].len() > 3;
+            let arm = if record.cell.target == "b" { b } else { 1.0 };
+            let good = 100.0 * arm * (noise[usize::from(high)] * random.normal()).exp();
+            let share = if high { 0.5 } else { 1.0 };
+            for (name, value) in [("good_per_s", good), ("good_share", share)] {
+                record.metrics.insert(name.to_owned(), value);
+            }
+        }
+        run
+    }
+
+    #[test]
+    fn what_is_noisy_beyond_saturation_hides_nothing_below() {
+        let run = noisy(0.97, [0.002, 0.2]);
+        let floors = Floors::of(&run, metric("good_per_s"));
+        let all = cells(&run.experiment);
+        let floor = |rate: &str| {
+            let cell = all.iter().find(|cell| cell.levels["workload.rate"] == rate).unwrap();
+            floors.at(cell).over(6)
+        };
+        assert!(floor("100") < 0.006 && floor("100") == floor("200"), "{floors:?}");
+        assert!(floor("4000") > 0.1 && floor("4000") == floors.most(6), "{floors:?}");
+        let analysis = Analysis::of(&run);
+        for row in analysis.effects.iter().filter(|row| row.cell.arm == "b") {
+            let low = row.cell.levels["workload.rate"].len() == 3;
+            let expect = if low { Verdict::Less } else { Verdict::NoDifference };
+            assert_eq!(row.verdict, expect, "{row:?}");
+        }
+        assert_eq!(Floors::of(&noisy(1.0, [0.0; 2]), metric("no_such")).most(6), 0.0);
+    }
+
+    /// Half of the trials are made across caches, where everything takes twice as long.
+    #[test]
+    fn pairs_are_of_equal_distances_where_there_are_enough() {
+        let mut run = noisy(0.97, [0.002, 0.002]);
+        run.experiment.measure.blocks = 6;
+        let mut far = 0_u32;
+        for record in &mut run.records {
+            // In two of the six blocks the arms are not alike.
+            let is_far = match record.block {
+                0 | 1 => record.cell.target == "b",
+                block => block % 2 == 0,
+            };
+            far += u32::from(is_far);
+            let ns = if is_far { 450.0 } else { 90.0 };
+            record.metrics.extend(APART.map(|name| (name.to_owned(), ns)));
+            if is_far {
+                *record.metrics.get_mut("good_per_s").unwrap() /= 2.0;
+            }
+        }
+        assert!(far > 0);
+        let effect = |run: &Run| {
+            let analysis = Analysis::of(run);
+            let row = analysis.effects.iter().find(|row| row.cell.arm == "b");
+            row.unwrap().effect
+        };
+        let found = effect(&run);
+        assert_eq!(found.blocks, 4, "{found:?}");
+        assert!((found.ratio - 0.97).abs() < 0.01, "{found:?}");
+        // A third such block leaves too few, and all count again.
+        for record in run.records.iter_mut().filter(|record| record.block == 2) {
+            let ns = if record.cell.target == "b" { 450.0 } else { 90.0 };
+            record.metrics.extend(APART.map(|name| (name.to_owned(), ns)));
+        }
+        assert_eq!(effect(&run).blocks, 6);
+        // Where nothing is measured, as with the load on the server's processor, all are alike.
+        for record in &mut run.records {
+            record.metrics.retain(|name, _| !APART.contains(&name.as_str()));
+        }
+        assert_eq!(effect(&run).blocks, 6);
+    }
+}
