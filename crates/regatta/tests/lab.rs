@@ -229,6 +229,37 @@ fn a_run_grows_until_its_claims_are_decided_or_the_time_is_over() {
 }
 
 #[test]
+fn each_block_can_have_a_calibration_of_its_own() {
+    let place = Place::new("units");
+    let file = place.experiment(0.5);
+    let text = fs::read_to_string(&file).unwrap();
+    let calibrate =
+        r#"calibrate = { target = "sped", seconds = 0.5, tries = 1, each_block = true }"#;
+    let text = text.replace(r#"loop = "closed" }"#, r#"loop = "open", rate = "0.05x" }"#);
+    let text = text.replace("[guards]", &format!("{calibrate}\n[guards]"));
+    let text = text.replace(r#"factors."workload.connections" = [2]"#, "");
+    fs::write(&file, text).unwrap();
+    let out = place.0.join("out");
+    let words: [&Path; 4] = ["run".as_ref(), &file, "--out".as_ref(), &out];
+    let units = || -> Value {
+        done(&run(&words));
+        let text = fs::read_to_string(out.join("manifest.json")).unwrap();
+        let manifest: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(manifest["unit"], manifest["units"]["0"], "the first block's is the run's");
+        manifest["units"].clone()
+    };
+    let made = units();
+    assert_eq!(made.as_object().map(serde_json::Map::len), Some(2), "{made}");
+    for record in records(&out) {
+        let unit = made[record["block"].to_string()].as_f64().unwrap();
+        let offered = record["metrics"]["offered_per_s"].as_f64().unwrap();
+        // Arrivals of half a second are few.
+        assert!((0.5..2.0).contains(&(offered / (0.05 * unit))), "{offered} of {unit}: {record}");
+    }
+    assert_eq!(units(), made, "going on keeps them");
+}
+
+#[test]
 fn a_saturation_search_goes_on_where_it_was() {
     let place = Place::new("knee");
     let file = place.experiment(0.5);

@@ -63,6 +63,7 @@ pub(crate) fn made_up_at(
         looks: Vec::new(),
         chances_added: 0,
         unit: Some(1_000.0),
+        units: BTreeMap::new(),
         connections_per_s: Some(1_000.0),
         machine: BTreeMap::new(),
         lacks: Vec::new(),

@@ -253,6 +253,9 @@ pub struct Calibrate {
     pub seconds: f64,
     /// Tries; the median counts.
     pub tries: u32,
+    /// Whether it is found again before each block, whose multiples are of its own.
+    #[serde(default)]
+    pub each_block: bool,
 }
 
 /// Which processors server and load have.

@@ -383,6 +383,7 @@ fn calibrate(fields: Fields<'_, '_, '_>) -> Calibrate {
         connections: fields.count("connections", 1..=100_000).unwrap_or(64),
         seconds: fields.number("seconds", 0.5..=3_600.0).unwrap_or(2.0),
         tries: fields.count("tries", 1..=100).unwrap_or(3),
+        each_block: fields.flag("each_block").unwrap_or(false),
     };
     fields.finish();
     calibrate

@@ -135,10 +135,11 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
             trial + more * overloads / all
         }
     };
-    let before = experiment
-        .calibrate
-        .as_ref()
-        .map_or(0.0, |calibrate| f64::from(calibrate.tries) * (calibrate.seconds + around));
+    let before = experiment.calibrate.as_ref().map_or(0.0, |calibrate| {
+        let cells = count(cells(experiment).len().max(1));
+        let times = if calibrate.each_block { (count(trials) / cells).max(1.0) } else { 1.0 };
+        times * f64::from(calibrate.tries) * (calibrate.seconds + around)
+    });
     each * count(trials) + before + profiles_s(experiment)
 }
 

@@ -45,6 +45,9 @@ pub struct Manifest {
     pub left_out: BTreeMap<String, String>,
     /// The calibrated rate, requests per second.
     pub unit: Option<f64>,
+    /// The same of each block, where each has its own; the first is the one above.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub units: BTreeMap<u32, f64>,
     /// Connections that are opened in a second at that rate.
     #[serde(default)]
     pub connections_per_s: Option<f64>,
@@ -177,6 +180,7 @@ impl Manifest {
             versions,
             left_out,
             unit: None,
+            units: BTreeMap::new(),
             connections_per_s: None,
             layout: None,
             looks: Vec::new(),

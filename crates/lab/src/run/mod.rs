@@ -101,20 +101,15 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
         made => made?,
     };
-    let outcomes = directory.join("outcomes");
     if bench.unit.is_none() {
         tell(all, 0, "calibrating");
-        bench.unit = match bench.calibrate(&outcomes.join("calibration.json")) {
-            Ok(unit) => unit,
+        match calibrate(run, &mut bench) {
             Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
-            Err(why) => return Err(why),
-        };
-        run.manifest.unit = bench.unit;
-        run.manifest.connections_per_s = bench.connections_per_s();
-        run.save_manifest()?;
+            done => done?,
+        }
     }
     let mut ended = match experiment.measure.mode {
-        Mode::Trials => trials(run, &planned, &cells, &bench, &|at, what| tell(all, at, what)),
+        Mode::Trials => trials(run, &planned, &cells, &mut bench, &|at, what| tell(all, at, what)),
         Mode::Knee => {
             saturation::perform(run, &planned, &cells, &bench, &|at, what| tell(all, at, what))
         }
@@ -125,7 +120,7 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         run.experiment.measure.blocks = blocks;
         planned = self::planned(run, &cells);
         let all = planned.len();
-        ended = trials(run, &planned, &cells, &bench, &|at, what| tell(all, at, what));
+        ended = trials(run, &planned, &cells, &mut bench, &|at, what| tell(all, at, what));
     }
     let all = planned.len();
     if ended == Ok(Ended::Done) && bench.far(Half::Server).is_none() {
@@ -139,6 +134,29 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
         tell(all, all, "done");
     }
     ended
+}
+
+/// Finds what 1x is, and notes it.
+fn calibrate(run: &mut Run, bench: &mut Bench<'_>) -> Result<(), String> {
+    bench.unit = bench.calibrate(&run.directory.join("outcomes/calibration.json"))?;
+    run.manifest.unit = bench.unit;
+    run.manifest.connections_per_s = bench.connections_per_s();
+    run.save_manifest()
+}
+
+/// Finds what 1x is in a block, where each has its own, unless that is known already.
+fn calibrate_block(run: &mut Run, bench: &mut Bench<'_>, block: u32) -> Result<(), String> {
+    if bench.experiment.calibrate.as_ref().is_none_or(|calibrate| !calibrate.each_block) {
+        return Ok(());
+    }
+    let known = run.manifest.units.get(&block).copied();
+    // The first block's was found just now.
+    bench.unit = match known.or(run.manifest.unit.filter(|_| run.manifest.units.is_empty())) {
+        None => bench.calibrate(&run.directory.join("outcomes/calibration.json"))?,
+        unit => unit,
+    };
+    run.manifest.units.extend(bench.unit.map(|unit| (block, unit)));
+    if known.is_none() { run.save_manifest() } else { Ok(()) }
 }
 
 /// The trials of a run's targets that can be run here.
@@ -189,7 +207,7 @@ fn trials(
     run: &mut Run,
     planned: &[Planned],
     cells: &[Cell],
-    bench: &Bench<'_>,
+    bench: &mut Bench<'_>,
     tell: &dyn Fn(usize, &str),
 ) -> Result<Ended, String> {
     let retries = bench.experiment.guards.retries;
@@ -200,6 +218,10 @@ fn trials(
             let attempt = u32::try_from(tried.len()).unwrap_or(u32::MAX);
             if attempt > retries || tried.iter().any(|record| record.valid) {
                 break;
+            }
+            match calibrate_block(run, bench, next.block) {
+                Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
+                done => done?,
             }
             tell(at, &format!("{} {}", cell.arm, levels(cell)));
             let name = Run::outcome_name(next.trial, attempt);
