@@ -167,7 +167,7 @@ fn a_run_is_made_and_goes_on_where_it_was() {
     assert_eq!(other.status.code(), Some(1));
 }
 
-/// A claim that any machine decides: of equal arms no one answers a tenth less.
+/// A claim that most machines decide: of equal arms none peaks at 0.9 of the other.
 #[test]
 fn a_run_grows_until_its_claims_are_decided_or_the_time_is_over() {
     let place = Place::new("grown");

@@ -191,13 +191,13 @@ measure.blocks = 13
     #[test]
     fn what_a_look_decides_stays_decided() {
         let world =
-            |cell: &crate::record::Cell| shown(if cell.target == "b" { 600.0 } else { 1_000.0 });
+            |cell: &crate::record::Cell| shown(if cell.target == "b" { 750.0 } else { 1_000.0 });
         let mut run = made_up(TEXT, &world);
         assert_eq!(Growth::of(&run, &super::super::judge(&run)), None);
         // From the ninth block on all are alike.
         for record in &mut run.records {
             if record.block >= 8 && record.cell.target == "b" {
-                let good = record.metrics["good_per_s"] / 0.6;
+                let good = record.metrics["good_per_s"] / 0.75;
                 record.metrics.insert("good_per_s".to_owned(), good);
             }
         }
