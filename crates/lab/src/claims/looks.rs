@@ -171,7 +171,7 @@ mod tests {
     }
 
     const TEXT: &str = r#"
-experiment = { name = "grown", question = "?", expect = "!", claims = ["H-1", "A-4"], baseline = "a" }
+experiment = { name = "grown", question = "?", expect = "!", claims = ["H-1", "A-4"] }
 targets.a.config.server.architecture = "acceptinf"
 targets.a.program = "regatta"
 targets.b.config.server.architecture = "accept1"

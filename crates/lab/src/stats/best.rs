@@ -75,11 +75,6 @@ pub fn peak(side: &[Blocks]) -> Blocks {
     together(&contenders(side))
 }
 
-/// The level of each of so many chances to be misled that together are at `level` (Bonferroni).
-pub fn shared(level: f64, chances: usize) -> f64 {
-    1.0 - (1.0 - level) / count(chances.max(1))
-}
-
 /// Those of a side that are not surely below another of it.
 fn contenders(side: &[Blocks]) -> Vec<&Blocks> {
     let behind = |one: &Blocks, other: &Blocks| {

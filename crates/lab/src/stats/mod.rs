@@ -16,7 +16,7 @@ mod steady;
 mod variance;
 mod welch;
 
-pub use best::{Best, Blocks, peak, shared};
+pub use best::{Best, Blocks, peak};
 pub use interval::Interval;
 pub use located::Located;
 pub(crate) use paired::{BLOCKS_MIN, LEVEL};
@@ -55,6 +55,11 @@ fn quantile_of(sorted: &[f64], q: f64) -> f64 {
     let low = index(at.floor()).min(last);
     let high = (low + 1).min(last);
     sorted[low] + (sorted[high] - sorted[low]) * (at - count(low))
+}
+
+/// The level of each of so many chances to be misled that together are at `level` (Bonferroni).
+pub fn shared(level: f64, chances: usize) -> f64 {
+    1.0 - (1.0 - level) / count(chances.max(1))
 }
 
 /// A number of things as a real.
