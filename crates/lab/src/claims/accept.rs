@@ -1,25 +1,15 @@
 //! The claims of [H] on accept strategies (systems.md §2.1). Rates are multiples of S, the highest
 //! closed-loop rate of `acceptinf`.
 
-use super::arms::{limited, preset};
+use super::arms::{limited, preset as target};
 use super::evidence::{Evidence, Found, Shown, counted, number, quotient, show};
 use super::shown::{all, all_among, any, any_part};
 use super::{Finding, Verdict};
 use crate::record::{Cell, Record};
 
-/// Accept1 saturates below AcceptInf.
-pub(super) fn h1(run: &Evidence<'_>) -> Found<Finding> {
-    let (one, inf) = (preset(run, "accept1")?, preset(run, "acceptinf")?);
-    let ratio = run.peak_ratio(one, inf)?;
-    let cell = run.top(one)?;
-    let events = run.share(&cell, "wait_events", "wait_calls")?;
-    let accepts = run.share(&cell, "accept_ok", "wait_calls")?;
-    let ours = format!("peak ratio {}", show(&ratio));
-    let why = format!(
-        "at its highest rate {one} takes {accepts:.2} connections and finds {events:.1} ready \
-         descriptors for each select"
-    );
-    Ok(Finding::all(ours, why, &[ratio.within(0.6, 0.9, "the peak ratio")]))
+/// The name of a preset's arm.
+fn preset<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a str> {
+    target(run, architecture).map(|target| target.name.as_str())
 }
 
 /// The share of a single process's busy time that is inside `select`, by its own clock: time inside
@@ -70,18 +60,6 @@ pub(super) fn h2(run: &Evidence<'_>) -> Found<Finding> {
         fewer.below(1.0, "replies for each busy second at 2.4 S over those at 0.7 S"),
     ];
     Ok(Finding::all(ours, why, &asked))
-}
-
-/// CM collapses under overload.
-pub(super) fn h3(run: &Evidence<'_>) -> Found<Finding> {
-    let [cm, inf] = run.near([preset(run, "cm")?, preset(run, "acceptinf")?], 1.67)?;
-    let ratio = run.ratio(&cm, &inf, "good_per_s")?;
-    let vain = run.share(&cm, "recv_would_block", "recv_calls")?;
-    let open = run.share(&cm, "connections_open_at_accept_sum", "accept_ok")?;
-    let ours = format!("throughput ratio {} at 1.67 S", show(&ratio));
-    let why =
-        format!("{:.0} % of cm's reads find nothing; {open:.0} connections open", 100.0 * vain);
-    Ok(Finding::all(ours, why, &[ratio.below(0.5, "the throughput ratio")]))
 }
 
 /// The collapse coincides with reads in vain.
@@ -224,20 +202,6 @@ pub(super) fn h9(run: &Evidence<'_>) -> Found<Finding> {
     }
     let why = "mean of the open connections, taken at each accept, at the highest rate";
     Ok(Finding::all(told.join(", "), why, &asked))
-}
-
-/// Accept25's gain costs no mean response time.
-pub(super) fn h10(run: &Evidence<'_>) -> Found<Finding> {
-    let [limited, inf] = run.near([preset(run, "accept25")?, preset(run, "acceptinf")?], 1.2)?;
-    let ratio = run.ratio(&limited, &inf, "mean_ms")?;
-    let ours = format!("mean time ratio {} at 1.2 S", show(&ratio));
-    let why = format!(
-        "accept25's mean response time over acceptinf's, a tenth more is allowed; of the answered: \
-         not answered were {} and {}",
-        run.unanswered(&limited),
-        run.unanswered(&inf)
-    );
-    Ok(Finding::all(ours, why, &[ratio.below(1.1, "the mean time ratio")]))
 }
 
 /// Fewer answered than this share fall behind.

@@ -60,10 +60,9 @@ pub(super) fn most_symped<'a>(run: &Evidence<'a>, like: &Target) -> Found<&'a Ta
 }
 
 /// A preset of [H], with as many accepts at a time as it comes with.
-pub(super) fn preset<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a str> {
+pub(super) fn preset<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a Target> {
     let plain = |target: &&Target| !target.config.contains_key("accept.count");
-    let arm = run.of(architecture).find(plain).map(|target| target.name.as_str());
-    arm.ok_or_else(|| format!("an arm of {architecture}"))
+    run.of(architecture).find(plain).ok_or_else(|| format!("an arm of {architecture}"))
 }
 
 /// The arms of [H] that take a limited number of connections at a time, with that number.

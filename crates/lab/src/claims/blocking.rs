@@ -2,11 +2,12 @@
 
 use super::arms::{blocks, cap, processes};
 use super::evidence::{Blocks, Evidence, Found, number, option, quotient, show};
-use super::processes::waits;
+use super::processes::{needs_cached, waits};
 use super::shown::{all, all_among, any, any_part};
 use super::{Finding, Verdict};
 use crate::claims::model;
 use crate::experiment::Target;
+use crate::experiment::claim_index::range;
 use crate::record::{Cell, Record};
 use crate::stats::median;
 
@@ -204,9 +205,7 @@ const AS_GOOD: f64 = 0.98;
 
 /// All cached, non-blocking is at least as good.
 pub(super) fn s6(run: &Evidence<'_>) -> Found<Finding> {
-    if let Ok(share) = waits(run) {
-        return Err(format!("files that are all cached: {:.0} % of the time waits", 100.0 * share));
-    }
+    needs_cached(run)?;
     let (mut told, mut asked) = (Vec::new(), Vec::new());
     for Pair { blocking, not } in pairs_of(run)? {
         for target in blocking {
@@ -246,7 +245,7 @@ pub(super) fn s7(run: &Evidence<'_>) -> Found<Finding> {
             ));
             let waits =
                 format!("the time idle for the disk of {}, less {}'s", target.name, not.name);
-            asked.push([ratio.above(1.05, what), less.below(0.0, waits)]);
+            asked.push([ratio.asks(range("S-7", 0), what), less.below(0.0, waits)]);
         }
     }
     let why = format!(
@@ -320,7 +319,7 @@ pub(super) fn s8b(run: &Evidence<'_>) -> Found<Finding> {
             .of_values(&values)
             .ok_or_else(|| format!("the index of {} in four blocks", cell.arm))?;
         let what = format!("the index of {}", target.name);
-        asked.push(if blocks(target) { shown.below(1.05, what) } else { shown.above(1.07, what) });
+        asked.push(shown.asks(range("S-8b", usize::from(!blocks(target))), what));
     }
     let why = "bytes read over those that Che's model of whole files predicts for the page cache";
     Ok(Finding::all(told.join(", "), why, &asked))

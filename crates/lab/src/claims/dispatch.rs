@@ -5,30 +5,6 @@ use super::Finding;
 use super::evidence::{Blocks, Evidence, Family, Found, Shown, number, option, show};
 use super::shown::{Part, any};
 use crate::experiment::Target;
-use crate::record::Cell;
-
-/// A limit of 25 accepts helps an epoll server in overload.
-pub(super) fn h12(run: &Evidence<'_>) -> Found<Finding> {
-    let families = run.families("accept.count");
-    let epoll =
-        families.iter().find(|family| option(family[0].0, "event.poller").starts_with("epoll"));
-    let family = epoll.ok_or("an epoll server with and without a limit on accepts")?;
-    let of = |count: &str| {
-        let member = family.iter().find(|(_, value)| *value == count);
-        member.map(|(target, _)| target.name.as_str()).ok_or(format!("accept.count={count}"))
-    };
-    let (limited, unlimited) = (of("25")?, of("0")?);
-    let [with, without] = run.near([limited, unlimited], 1.43)?;
-    let ratio = run.ratio(&with, &without, "good_per_s")?;
-    let runs = |cell: &Cell| run.counter(cell, "accepts_per_notification_max");
-    let why = format!(
-        "the longest run of accepts is {:.0} with the limit and {:.0} without it",
-        runs(&with)?,
-        runs(&without)?
-    );
-    let ours = format!("throughput ratio {} at 1.43 S", show(&ratio));
-    Ok(Finding::all(ours, why, &[ratio.above(1.05, "the throughput ratio")]))
-}
 
 /// A gap that changes by less stays as it was.
 const SAME: f64 = 0.05;

@@ -4,8 +4,9 @@
 use super::Finding;
 use super::arms::{blocks, one, processes};
 use super::evidence::{Evidence, Found, Shown, counted, number, show};
-use super::processes::waits;
+use super::processes::{needs_cached, waits};
 use crate::experiment::Target;
+use crate::experiment::claim_index::range;
 use crate::record::Record;
 
 /// The first arm of an architecture that has an option so, or as it comes.
@@ -19,21 +20,9 @@ fn arm<'a>(run: &Evidence<'a>, architecture: &str, key: &str, value: &str) -> Fo
 
 /// Processor time for each reply over sped's, with everything cached.
 fn cost(run: &Evidence<'_>, target: &Target) -> Found<Shown> {
-    if let Ok(share) = waits(run) {
-        return Err(format!("files that are all cached: sped waits {:.0} %", 100.0 * share));
-    }
+    needs_cached(run)?;
     let [above, below] = run.tops([&target.name, &one(run)?.name])?;
     run.ratio(&above, &below, "cpu_us_per_reply")
-}
-
-/// All cached, AMPED costs 5 % at most.
-pub(super) fn x2(run: &Evidence<'_>) -> Found<Finding> {
-    let target = arm(run, "amped", "amped.residency", "")?;
-    let ratio = cost(run, target)?;
-    let checks = run.share(&run.top(&target.name)?, "residency_checks", "replies")?;
-    let ours = format!("processor time per reply over sped's: {}", show(&ratio));
-    let why = format!("{checks:.2} tests for pages in memory for each reply");
-    Ok(Finding::all(ours, why, &[ratio.below(1.05, "the ratio")]))
 }
 
 /// All cached, laziness costs less than 3 %.
@@ -43,7 +32,7 @@ pub(super) fn x11(run: &Evidence<'_>) -> Found<Finding> {
     for target in engines.into_iter().flatten() {
         let ratio = cost(run, target)?;
         told.push(format!("{} {}", target.name, show(&ratio)));
-        asked.push(ratio.below(1.03, target.name.clone()));
+        asked.push(ratio.asks(range("X-11", 0), target.name.clone()));
     }
     if asked.is_empty() {
         return Err("an arm of laio".to_owned());
@@ -177,7 +166,7 @@ fn asks(run: &Evidence<'_>, target: &Target) -> String {
 }
 
 /// One loop that does not block, against several that do, on a disk.
-fn against_processes(run: &Evidence<'_>, architecture: &str) -> Found<Finding> {
+fn against_processes(run: &Evidence<'_>, id: &str, architecture: &str) -> Found<Finding> {
     waits(run)?;
     let target = run.of(architecture).next().ok_or_else(|| format!("an arm of {architecture}"))?;
     let several = run.of("symped").filter(|one| !blocks(one)).max_by_key(|one| processes(one));
@@ -194,18 +183,18 @@ fn against_processes(run: &Evidence<'_>, architecture: &str) -> Found<Finding> {
     );
     let why = [asks(run, target), asks(run, symped)].join("; ");
     let asked = [
-        beside.above(0.95, format!("its peak over {}'s", symped.name)),
-        over.above(1.2, "its peak over sped's"),
+        beside.asks(range(id, 0), format!("its peak over {}'s", symped.name)),
+        over.asks(range(id, 1), "its peak over sped's"),
     ];
     Ok(Finding::all(ours, why, &asked))
 }
 
 /// On a disk AMPED is as good as SYMPED.
 pub(super) fn x3(run: &Evidence<'_>) -> Found<Finding> {
-    against_processes(run, "amped")
+    against_processes(run, "X-3", "amped")
 }
 
 /// On a disk LAIO with one process is as good as SYMPED.
 pub(super) fn x12(run: &Evidence<'_>) -> Found<Finding> {
-    against_processes(run, "laio")
+    against_processes(run, "X-12", "laio")
 }

@@ -1,8 +1,8 @@
 //! Predictions against a world that is the model's, and all claims through noise.
 
 use super::rows::{
-    World, blocking, check, disk_without_effect, found, nothing, on_a_disk, quiet, run_in,
-    with_noise,
+    World, blocking, check, check_text, disk_without_effect, found, nothing, on_a_disk, quiet,
+    run_in, text, with_noise,
 };
 use super::*;
 use crate::experiment::Scale;
@@ -198,4 +198,29 @@ fn shapes_of_curves_make_few_wrong_verdicts() {
         assert!(verdicts >= 300, "{verdicts}");
         assert!(20 * wrong <= verdicts, "{noise}: {wrong} of {verdicts}");
     }
+}
+
+/// A claim that is a row of the table, of an architecture that no library experiment has yet.
+#[test]
+fn a_pipeline_beside_events() {
+    let text = text(
+        "\"E-23\"",
+        "[targets.pipeline]\nprogram = \"regatta\"\nconfig.server.architecture = \"watpipe5\"\n\
+         [targets.events]\nprogram = \"regatta\"\nconfig.server.architecture = \"symped\"\n\
+         config.event.processes = 4\n",
+    );
+    fn on_disk(arm: &str, pipeline: f64) -> Vec<(&'static str, f64)> {
+        let good = if arm == "pipeline" { pipeline } else { 1_000.0 };
+        vec![("good_per_s", good), ("disk_wait_s", 0.3)]
+    }
+    let rows: [(&str, Verdict, World); 4] = [
+        ("E-23", Holds, |arm, _, _| on_disk(arm, 1_000.0)),
+        ("E-23", Fails, |arm, _, _| on_disk(arm, 900.0)),
+        ("E-23", Cannot, |arm, _, _| on_disk(arm, 970.0)),
+        ("E-23", Cannot, nothing),
+    ];
+    check_text(&text, &rows);
+    let without = text.replace("watpipe5", "sped");
+    let told = judge(&run_in(&without, |arm, _, _| on_disk(arm, 1_000.0))).remove(0);
+    assert!(matches!(told.open, Some(Open::NotBuilt { .. })), "{told:?}");
 }

@@ -5,6 +5,7 @@ use super::evidence::{Evidence, Found, number, percent, quotient, show};
 use super::shown::Asked;
 use super::{Finding, Verdict};
 use crate::experiment::Target;
+use crate::experiment::claim_index::range;
 use crate::record::Record;
 
 /// The share of the time in which one process waits for the disk, by the kernel's account; where
@@ -36,6 +37,16 @@ pub(super) fn waits(run: &Evidence<'_>) -> Found<f64> {
     Ok(most)
 }
 
+/// An error if anybody waits for a disk.
+pub(super) fn needs_cached(run: &Evidence<'_>) -> Found<()> {
+    match waits(run) {
+        Ok(share) => {
+            Err(format!("files that are all cached: {:.0} % of the time waits", 100.0 * share))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
 /// So much of its peak an arm answers where it is saturated.
 const SATURATED: f64 = 0.95;
 
@@ -59,7 +70,7 @@ pub(super) fn e1(run: &Evidence<'_>) -> Found<Finding> {
          answers 95 % of its most",
         symped.name
     );
-    Ok(Finding::all(ours, why, &[share.above(0.2, "the share")]))
+    Ok(Finding::all(ours, why, &[share.asks(range("E-1", 0), "the share")]))
 }
 
 /// SPED against the best of the others, at one amount of memory: far behind with a disk, equal when
@@ -80,9 +91,9 @@ fn behind(run: &Evidence<'_>, sped: &Target, told: &mut Vec<String>) -> Found<(b
     told.push(format!("with {:.0} % of the time waiting for the disk", 100.0 * share));
     let what = "sped's peak over the best of the others";
     Ok(if share < WAITS {
-        (false, vec![ratio.above(0.95, format!("{what}, all cached,"))])
+        (false, vec![ratio.asks(range("E-2", 1), format!("{what}, all cached,"))])
     } else {
-        (true, vec![ratio.within(0.55, 0.75, format!("{what}, with a disk,"))])
+        (true, vec![ratio.asks(range("E-2", 0), format!("{what}, with a disk,"))])
     })
 }
 
@@ -135,7 +146,7 @@ pub(super) fn e4(run: &Evidence<'_>) -> Found<Finding> {
         100.0 * disk_wait(run, sped)?
     );
     let idle_asked = still.below(0.0, "idle time with two processes less half of that with one");
-    Ok(Finding::all(ours, why, &[peaks.above(1.2, "the peak ratio"), idle_asked]))
+    Ok(Finding::all(ours, why, &[peaks.asks(range("E-4", 0), "the peak ratio"), idle_asked]))
 }
 
 /// With a disk, from three processes to four nothing is gained, nor beyond.
@@ -161,8 +172,8 @@ pub(super) fn e5(run: &Evidence<'_>) -> Found<Finding> {
         100.0 * share
     );
     let asked = [
-        ratio.equal(0.05, "the peak ratio of four over three"),
-        beyond.below(1.05, "the peak ratio of more over four"),
+        ratio.asks(range("E-5", 0), "the peak ratio of four over three"),
+        beyond.asks(range("E-5", 1), "the peak ratio of more over four"),
     ];
     Ok(Finding::all(ours, why, &asked))
 }

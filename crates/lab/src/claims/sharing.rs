@@ -2,33 +2,29 @@
 
 use super::Finding;
 use super::arms::{blocks, processes};
-use super::evidence::{Blocks, Evidence, Found, Shown, number, option, show};
+use super::evidence::{Blocks, Evidence, Found, number, option, show};
 use super::processes::waits;
-use super::shown::Asked;
 use crate::experiment::Target;
 use crate::stats::median;
 use std::collections::BTreeMap;
 
-fn first<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a Target> {
+/// The first arm of an architecture that does not block.
+pub(super) fn first<'a>(run: &Evidence<'a>, architecture: &str) -> Found<&'a Target> {
     let mut all = run.of(architecture);
     all.find(|target| !blocks(target)).ok_or_else(|| format!("an arm of {architecture}"))
 }
 
-/// What the arm's processes waited for each other, in words.
-fn locks(run: &Evidence<'_>, arm: &str) -> Found<String> {
-    let cell = run.top(arm)?;
-    let contended = 100.0 * run.share(&cell, "lock_contended", "lock_acquisitions")?;
-    let waited = run.share(&cell, "lock_wait_ns", "replies")?;
-    Ok(format!("{contended:.2} % of {arm}'s locks were contended, {waited:.0} ns for each reply"))
-}
-
-/// A shared cache answers as much as private ones.
-pub(super) fn e13(run: &Evidence<'_>) -> Found<Finding> {
-    let (shared, private) = (first(run, "shared-symped")?, first(run, "symped")?);
-    let ratio = run.peak_ratio(&shared.name, &private.name)?;
-    let ours = format!("{}'s peak over {}'s: {}", shared.name, private.name, show(&ratio));
-    let why = format!("equal within 3 %; {}", locks(run, &shared.name)?);
-    Ok(Finding::all(ours, why, &[ratio.equal(0.03, "the peak ratio")]))
+/// The member of a family that differs in one option alone which has this value of it.
+pub(super) fn member<'a>(
+    run: &Evidence<'a>,
+    key: &str,
+    value: &str,
+    is: impl Fn(&Target) -> bool,
+) -> Found<&'a Target> {
+    let families = run.families(key);
+    let mut all = families.iter().flatten();
+    let found = all.find(|(target, has)| *has == value && is(target));
+    found.map(|(target, _)| *target).ok_or_else(|| format!("{key}={value}, and one without"))
 }
 
 /// Private caches hold each file once for each process.
@@ -51,71 +47,6 @@ pub(super) fn e14(run: &Evidence<'_>) -> Found<Finding> {
     let why = "each process has what it was asked for so far; half of each file in each is asked";
     let half = f64::from(processes(private)) / 2.0;
     Ok(Finding::all(ours, why, &[times.above(half, "files held, one over the other,")]))
-}
-
-/// Decides with four processors of the server's own; else says what was seen.
-fn several(run: &Evidence<'_>, ours: String, why: &str, asked: Asked) -> Finding {
-    match run.processors(4) {
-        Ok(()) => Finding::all(ours, why, &[asked]),
-        Err(missing) => Finding::undecided(ours, format!("it takes {missing}; {why}")),
-    }
-}
-
-/// The ratio that tells most: peaks, or processor time where the load is on the same processors.
-fn told(run: &Evidence<'_>, arm: &Target, baseline: &Target) -> Found<(Shown, String)> {
-    if run.processors(1).is_ok() {
-        let ratio = run.peak_ratio(&arm.name, &baseline.name)?;
-        let ours = format!("{}'s peak over {}'s: {}", arm.name, baseline.name, show(&ratio));
-        return Ok((ratio, ours));
-    }
-    let [above, below] = run.tops([&arm.name, &baseline.name])?;
-    let ratio = run.ratio(&above, &below, "cpu_us_per_reply")?;
-    let ours = format!(
-        "processor time per reply of {} over {}: {}",
-        arm.name,
-        baseline.name,
-        show(&ratio)
-    );
-    Ok((ratio, ours))
-}
-
-/// Sharing one cache with a reader-writer lock costs 2 % at most.
-pub(super) fn s1(run: &Evidence<'_>) -> Found<Finding> {
-    let shared = first(run, "shared-symped")?;
-    let (ratio, ours) = told(run, shared, first(run, "symped")?)?;
-    let why = locks(run, &shared.name)?;
-    Ok(several(run, ours, &why, ratio.above(0.98, "the peak ratio")))
-}
-
-/// One lock is worse than two tiers.
-pub(super) fn s2(run: &Evidence<'_>) -> Found<Finding> {
-    let families = run.families("shared.lock");
-    let of = |lock: &str| {
-        let all = families.iter().flatten();
-        let member = all.clone().find(|(_, value)| *value == lock);
-        member.map(|(target, _)| *target).ok_or(format!("shared.lock={lock}"))
-    };
-    let (global, tiers) = (of("global")?, of("two-tier")?);
-    let (ratio, ours) = told(run, global, tiers)?;
-    let why = format!("{}; {}", locks(run, &global.name)?, locks(run, &tiers.name)?);
-    Ok(several(run, ours, &why, ratio.below(1.0, "the peak ratio")))
-}
-
-/// Processes that stay where their connections' packets are answer 5 % more.
-pub(super) fn s3(run: &Evidence<'_>) -> Found<Finding> {
-    let aligned = first(run, "n-copy")?;
-    let plain = run.of("symped").find(|target| option(target, "event.pin") == "none");
-    let (ratio, ours) = told(run, aligned, plain.ok_or("symped that is not pinned")?)?;
-    let why = "on loopback a packet is handled where it was sent, which is the client's processor";
-    Ok(several(run, ours, why, ratio.above(1.05, "the peak ratio")))
-}
-
-/// A partitioned server with a shared cache is as good as copies.
-pub(super) fn s4(run: &Evidence<'_>) -> Found<Finding> {
-    let shared = first(run, "shared-symped")?;
-    let (ratio, ours) = told(run, shared, first(run, "n-copy")?)?;
-    let why = format!("equal within 3 %; {}", locks(run, &shared.name)?);
-    Ok(several(run, ours, &why, ratio.equal(0.03, "the peak ratio")))
 }
 
 /// With memory for some of the files only, copies that each have a cache of their own are the last.

@@ -2,6 +2,7 @@
 //! open.
 
 use super::{Finding, Open, Verdict};
+use crate::experiment::claim_index::Range;
 use crate::stats::{Best, Interval, LEVEL, Located, shared};
 
 /// Ratios are cut here, so that a block in which an arm answered nothing counts, and as one block.
@@ -92,14 +93,15 @@ impl Shown {
         self.asked(f64::NEG_INFINITY, limit, what)
     }
 
-    /// Asks for what lies between two limits.
-    pub(crate) fn within(&self, low: f64, high: f64, what: impl Into<String>) -> Asked {
+    /// Asks for what a claim says, in the index of claims.
+    pub(crate) fn asks(&self, range: Range, what: impl Into<String>) -> Asked {
+        let (low, high) = range.limits();
         self.asked(low, high, what)
     }
 
     /// Asks for 1 but for a share either way: from 1 / (1 + `share`) to 1 + `share`.
     pub(crate) fn equal(&self, share: f64, what: impl Into<String>) -> Asked {
-        self.asked(1.0 / (1.0 + share), 1.0 + share, what)
+        self.asks(Range::Equal(share), what)
     }
 
     /// Asks for less or more than that.

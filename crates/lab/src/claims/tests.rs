@@ -130,8 +130,11 @@ fn the_index_is_that_of_the_papers() {
     assert_eq!(ids.len(), 96);
     assert_eq!(CLAIMS.iter().map(|claim| claim.id).collect::<Vec<_>>(), ids);
     for claim in CLAIMS {
-        let all = [claim.gist, claim.needs, claim.paper];
-        assert!(all.iter().all(|text| !text.is_empty()), "{claim:?}");
+        let all = [&claim.sentence(), claim.needs, claim.paper];
+        assert!(all.iter().all(|text| !text.is_empty() && !text.contains("{}")), "{claim:?}");
+        // Each range that is asked for stands in the sentence.
+        assert!(claim.ranges.iter().all(|one| claim.sentence().contains(&one.words())));
+        assert!(claim.ranges.is_empty() || has_predicate(claim.id), "{claim:?}");
     }
 }
 

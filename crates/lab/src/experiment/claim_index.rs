@@ -2,12 +2,14 @@
 //! architecture or a machine that is not here.
 
 /// A claim of a paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
     /// Its name.
     pub id: &'static str,
-    /// What it says.
-    pub gist: &'static str,
+    /// What it says, with `{}` for each range.
+    gist: &'static str,
+    /// The ranges that it says something is in, which are those that are asked for.
+    pub ranges: &'static [Range],
     /// What it takes to decide it.
     pub needs: &'static str,
     /// Processors that the server has to have for itself, at least; 0: any.
@@ -16,732 +18,543 @@ pub struct Claim {
     pub paper: &'static str,
 }
 
+/// Where a claim says that a number lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Range {
+    /// More than this.
+    Above(f64),
+    /// Less than this.
+    Below(f64),
+    /// Between these.
+    Within(f64, f64),
+    /// 1, but for this share either way: from 1 / (1 + share) to 1 + share.
+    Equal(f64),
+}
+
+use Range::{Above, Below, Equal, Within};
+
+impl Range {
+    /// The least and the most.
+    pub fn limits(self) -> (f64, f64) {
+        match self {
+            Above(low) => (low, f64::INFINITY),
+            Below(high) => (f64::NEG_INFINITY, high),
+            Within(low, high) => (low, high),
+            Equal(share) => (1.0 / (1.0 + share), 1.0 + share),
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            Above(low) => format!("above {low}"),
+            Below(high) => format!("below {high}"),
+            Within(low, high) => format!("from {low} to {high}"),
+            Equal(share) => format!("1 within {:.0} %", 100.0 * share),
+        }
+    }
+}
+
+impl Claim {
+    /// What it says.
+    pub fn sentence(&self) -> String {
+        let mut sentence = self.gist.to_owned();
+        for range in self.ranges {
+            sentence = sentence.replacen("{}", &range.words(), 1);
+        }
+        sentence
+    }
+
+    /// Whether it takes something that is not built.
+    pub fn is_not_built(&self) -> bool {
+        self.needs.contains("not built")
+    }
+}
+
+/// A range of a claim that has so many.
+pub(crate) fn range(id: &str, at: usize) -> Range {
+    let claim = CLAIMS.iter().find(|claim| claim.id == id);
+    claim.expect("predicates are of claims").ranges[at]
+}
+
+/// What most claims have: no range of their own, and no wish for processors.
+const ANY: Claim = Claim { id: "", gist: "", ranges: &[], needs: "", processors: 0, paper: "" };
+
 /// All of them.
 #[rustfmt::skip]
 pub const CLAIMS: &[Claim] = &[
-    Claim {
-        id: "E-1",
-        gist: "With files larger than the page cache, SPED waits for the disk a fifth of the time \
-            or more at the rate where SYMPED saturates",
+    Claim { id: "E-1",
+        gist: "With files larger than the page cache, the share of the time in which SPED waits \
+            for the disk is {}, at the rate where SYMPED saturates",
+        ranges: &[Above(0.2)],
         needs: "a simulated disk and a memory limit",
-        processors: 0,
-        paper: "33 %",
-    },
-    Claim {
-        id: "E-2",
-        gist: "SPED's peak is 55 to 75 % of the best architecture's with a disk, and within 5 % \
-            of it when all is cached",
+        paper: "33 %", ..ANY },
+    Claim { id: "E-2",
+        gist: "SPED's peak over the best architecture's is {} with a disk, and {} when all is \
+            cached",
+        ranges: &[Within(0.55, 0.75), Above(0.95)],
         needs: "for the first half a simulated disk and a memory limit, and both in one run",
-        processors: 0,
-        paper: "63 %",
-    },
-    Claim {
-        id: "E-3",
+        paper: "63 %", ..ANY },
+    Claim { id: "E-3",
         gist: "In overload SPED holds few connections, and its response times are not higher",
         needs: "a simulated disk, and thousands of descriptors",
-        processors: 0,
-        paper: "2,615 of 30,000",
-    },
-    Claim {
-        id: "E-4",
-        gist: "With a disk, a second process raises the peak by a fifth or more",
+        paper: "2,615 of 30,000", ..ANY },
+    Claim { id: "E-4",
+        gist: "With a disk, two processes' peak over one's is {}, and the processor idles half as \
+            much at most",
+        ranges: &[Above(1.2)],
         needs: "a simulated disk and a memory limit",
-        processors: 0,
-        paper: "+38 %; waiting 33 to 8 %",
-    },
-    Claim {
-        id: "E-5",
-        gist: "With a disk, from three processes to four the peak changes by less than 5 %, and \
-            more than four do not help",
+        paper: "+38 %; waiting 33 to 8 %", ..ANY },
+    Claim { id: "E-5",
+        gist: "With a disk, the peak of four processes over three's is {}, and of more over \
+            four's {}",
+        ranges: &[Equal(0.05), Below(1.05)],
         needs: "a simulated disk and a memory limit",
-        processors: 0,
-        paper: "5 and 4 % waiting",
-    },
-    Claim {
-        id: "E-6",
+        paper: "5 and 4 % waiting", ..ANY },
+    Claim { id: "E-6",
         gist: "Under a cap on connections that binds more processes lower the peak: waits bring \
             fewer events each, and there are more of them",
         needs: "a cap that binds, beside one that does not",
-        processors: 0,
-        paper: "qualitative",
-    },
-    Claim {
-        id: "E-7",
+        paper: "qualitative", ..ANY },
+    Claim { id: "E-7",
         gist: "With too few worker threads for its user threads, throughput falls after the peak, \
             the poll set grows several-fold and poll's share of the processor doubles",
         needs: "user threads over few worker threads (Knot, Capriccio), which are not built; a \
             simulated disk, a shaped network, thousands of descriptors",
-        processors: 0,
-        paper: "8, 15, 22 %; 243 to 609 descriptors",
-    },
-    Claim {
-        id: "E-8",
+        paper: "8, 15, 22 %; 243 to 609 descriptors", ..ANY },
+    Claim { id: "E-8",
         gist: "Twice the workers remove that decline and bring poll's share back",
         needs: "user threads over few worker threads (Knot, Capriccio), which are not built; a \
             simulated disk, a shaped network, thousands of descriptors",
-        processors: 0,
-        paper: "8, 6, 5 %",
-    },
-    Claim {
-        id: "E-9",
+        paper: "8, 6, 5 %", ..ANY },
+    Claim { id: "E-9",
         gist: "Blocking sendfile needs ten times the processes, and with so many it is as good",
         needs: "a simulated disk and a shaped network",
-        processors: 0,
-        paper: "75 to 200 against 3 to 4",
-    },
-    Claim {
-        id: "E-10",
+        paper: "75 to 200 against 3 to 4", ..ANY },
+    Claim { id: "E-10",
         gist: "With few processes a larger cap is worse by 3 %; with many the smaller one is, and \
             is worse than with fewer processes",
         needs: "a simulated disk, a shaped network, descriptors",
-        processors: 0,
-        paper: "qualitative",
-    },
-    Claim {
-        id: "E-11",
+        paper: "qualitative", ..ANY },
+    Claim { id: "E-11",
         gist: "At equal throughput blocking has ten times the context switches, asks about 0.6 of \
             the descriptors at most, and leaves a page cache that is 5 % smaller",
         needs: "a simulated disk and a shaped network",
-        processors: 0,
-        paper: "4,394 against 107 a second; 6.2 against 13.1 %",
-    },
-    Claim {
-        id: "E-12",
+        paper: "4,394 against 107 a second; 6.2 against 13.1 %", ..ANY },
+    Claim { id: "E-12",
         gist: "After saturation blocking loses more",
         needs: "a simulated disk and a shaped network",
-        processors: 0,
-        paper: "-12 %",
-    },
-    Claim {
-        id: "E-13",
-        gist: "A shared cache answers as much as private ones, within 3 %",
+        paper: "-12 %", ..ANY },
+    Claim { id: "E-13",
+        gist: "With a shared cache the peak over that with private ones is {}",
+        ranges: &[Equal(0.03)],
         needs: "several processes, private and sharing",
-        processors: 0,
-        paper: "equal",
-    },
-    Claim {
-        id: "E-14",
+        paper: "equal", ..ANY },
+    Claim { id: "E-14",
         gist: "Private caches hold each file open once for each process, a shared one once",
         needs: "several processes, private and sharing",
-        processors: 0,
-        paper: "5,000,000 descriptors avoided",
-    },
-    Claim {
-        id: "E-15",
+        paper: "5,000,000 descriptors avoided", ..ANY },
+    Claim { id: "E-15",
         gist: "A thread server's cache may be a tenth of the files or a third: throughput is the \
             same within 5 %",
         needs: "Knot with a cache of its own (knot-c), which is not built; a simulated disk and a \
             memory limit",
-        processors: 0,
-        paper: "100 to 1000 MB",
-    },
-    Claim {
-        id: "E-16",
+        paper: "100 to 1000 MB", ..ANY },
+    Claim { id: "E-16",
         gist: "Zero-copy sending gains 5 % without blocking and 8 % with it",
         needs: "Knot in three ways of sending (knot-c, knot-nb, knot-b), which are not built; a \
             simulated disk and a shaped network",
-        processors: 0,
-        paper: "7 to 9 %, 11 to 18 %; copying 17.73 to 0.7 %",
-    },
-    Claim {
-        id: "E-17",
+        paper: "7 to 9 %, 11 to 18 %; copying 17.73 to 0.7 %", ..ANY },
+    Claim { id: "E-17",
         gist: "A cap on connections limits throughput to what Little's law says, within 10 %, \
             however many workers there are",
         needs: "caps below and above what the load needs, and two numbers of workers",
-        processors: 0,
-        paper: "930 Mb/s at 10,000 threads",
-    },
-    Claim {
-        id: "E-18",
+        paper: "930 Mb/s at 10,000 threads", ..ANY },
+    Claim { id: "E-18",
         gist: "With a thread for each connection blocking sendfile is better by 3 to 10 %",
         needs: "Knot in two ways of sending (knot-nb, knot-b), which are not built; a simulated \
             disk and a shaped network",
-        processors: 0,
-        paper: "7 %",
-    },
-    Claim {
-        id: "E-19",
+        paper: "7 %", ..ANY },
+    Claim { id: "E-19",
         gist: "User threads cost 6 to 11 % of the processor, and the best event-driven server is \
             10 % ahead",
         needs: "user threads (Knot), which are not built; profiles; a simulated disk and a shaped \
             network",
-        processors: 0,
-        paper: "7 to 11 %; +18 %, +34 %",
-    },
-    Claim {
-        id: "E-20",
+        paper: "7 to 11 %; +18 %, +34 %", ..ANY },
+    Claim { id: "E-20",
         gist: "A worker that tries before it polls polls less than one that polls first",
         needs: "Knot with both designs of non-blocking sending, which are not built; a shaped \
             network",
-        processors: 0,
-        paper: "qualitative",
-    },
-    Claim {
-        id: "E-21",
+        paper: "qualitative", ..ANY },
+    Claim { id: "E-21",
         gist: "With many connections on a disk, 25 writers instead of 5 gain 5 % and wait five \
             times less",
         needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
             limit",
-        processors: 0,
-        paper: "+12, +10 %; waiting 14 to 1 %",
-    },
-    Claim {
-        id: "E-22",
+        paper: "+12, +10 %; waiting 14 to 1 %", ..ANY },
+    Claim { id: "E-22",
         gist: "With few connections the number of writers does not matter, within 2 %",
         needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
             limit",
-        processors: 0,
-        paper: "equal",
-    },
-    Claim {
-        id: "E-23",
-        gist: "A pipeline reaches the best event-driven server within 3 %",
+        paper: "equal", ..ANY },
+    Claim { id: "E-23",
+        gist: "A pipeline's peak over the best event-driven server's is {}",
+        ranges: &[Equal(0.03)],
         needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
             limit",
-        processors: 0,
-        paper: "equal",
-    },
-    Claim {
-        id: "E-24",
+        paper: "equal", ..ANY },
+    Claim { id: "E-24",
         gist: "Work is unevenly spread over writers, and fewer would do if it were not",
         needs: "a pipeline of stages (WatPipe) with counters for each writer and three ways to \
             share work, which is not built; a simulated disk",
-        processors: 0,
-        paper: "25 against 10",
-    },
-    Claim {
-        id: "E-25",
+        paper: "25 against 10", ..ANY },
+    Claim { id: "E-25",
         gist: "The mean response time grows with the limit on connections; a lower limit costs \
             little throughput",
         needs: "load beyond saturation under two limits",
-        processors: 0,
-        paper: "30,000 to 20,000 removes the difference",
-    },
-    Claim {
-        id: "E-26",
+        paper: "30,000 to 20,000 removes the difference", ..ANY },
+    Claim { id: "E-26",
         gist: "The accept strategy is a confounder: it changes gaps between architectures",
         needs: "several architectures under overload",
-        processors: 0,
-        paper: "a design of [E] §7",
-    },
-    Claim {
-        id: "E-27",
+        paper: "a design of [E] §7", ..ANY },
+    Claim { id: "E-27",
         gist: "epoll instead of poll lowers overhead, and throughput is no better",
         needs: "thousands of descriptors",
-        processors: 0,
-        paper: "as good but no better",
-    },
-    Claim {
-        id: "E-28",
+        paper: "as good but no better", ..ANY },
+    Claim { id: "E-28",
         gist: "With short sessions, all cached and no think times a thread for each connection \
             equals events",
         needs: "a thread for each connection, which is not built",
-        processors: 0,
-        paper: "a prediction of [E] §9",
-    },
-    Claim {
-        id: "E-29",
+        paper: "a prediction of [E] §9", ..ANY },
+    Claim { id: "E-29",
         gist: "The gap between events and threads grows with still more connections",
         needs: "a thread for each connection, which is not built; more than 30,000 descriptors",
-        processors: 0,
-        paper: "a prediction of [E] §9",
-    },
-    Claim {
-        id: "E-30",
+        paper: "a prediction of [E] §9", ..ANY },
+    Claim { id: "E-30",
         gist: "Whether user threads over several processors keep their efficiency",
         needs: "user threads over kernel threads (MEANS), which are not built; four processors for \
             the server",
         processors: 4,
-        paper: "open",
-    },
-    Claim {
-        id: "S-1",
-        gist: "Sharing one cache costs 2 % at most at the peak",
+        paper: "open", ..ANY },
+    Claim { id: "S-1",
+        gist: "Sharing one cache the peak over that with private ones is {}",
+        ranges: &[Above(0.98)],
         needs: "four processors for the server",
         processors: 4,
-        paper: "2 %",
-    },
-    Claim {
-        id: "S-2",
-        gist: "One global lock is measurably worse than two tiers",
+        paper: "2 %" },
+    Claim { id: "S-2",
+        gist: "With one global lock the peak over that with two tiers is {}",
+        ranges: &[Below(1.0)],
         needs: "four processors for the server",
         processors: 4,
-        paper: "no number",
-    },
-    Claim {
-        id: "S-3",
-        gist: "Aligning processor, listener and process gives 5 % or more",
+        paper: "no number" },
+    Claim { id: "S-3",
+        gist: "With processor, listener and process aligned the peak over that without is {}",
+        ranges: &[Above(1.05)],
+        needs: "four processors for the server, and a network card: on loopback a packet is \
+            handled on the processor of who sent it",
+        processors: 4,
+        paper: "9.5 %" },
+    Claim { id: "S-4",
+        gist: "A partitioned server's peak with shared memory over N-copy's is {}",
+        ranges: &[Equal(0.03)],
         needs: "four processors for the server",
         processors: 4,
-        paper: "9.5 %",
-    },
-    Claim {
-        id: "S-4",
-        gist: "A partitioned server with shared memory is within 3 % of N-copy",
-        needs: "four processors for the server",
-        processors: 4,
-        paper: "2 %",
-    },
-    Claim {
-        id: "S-5",
+        paper: "2 %" },
+    Claim { id: "S-5",
         gist: "Under memory pressure N-copy is the worst",
         needs: "a simulated disk and a memory limit",
-        processors: 0,
-        paper: "-20 %",
-    },
-    Claim {
-        id: "S-6",
+        paper: "-20 %", ..ANY },
+    Claim { id: "S-6",
         gist: "All cached, non-blocking is at least as good as blocking",
         needs: "a shaped network",
-        processors: 0,
-        paper: "2 to 6 %",
-    },
-    Claim {
-        id: "S-7",
-        gist: "On a disk, blocking sendfile is better by 5 % or more at equal architecture, and \
-            the processors idle less for the disk",
+        paper: "2 to 6 %", ..ANY },
+    Claim { id: "S-7",
+        gist: "On a disk, blocking sendfile's peak over non-blocking's is {} at equal \
+            architecture, and the processors idle less for the disk",
+        ranges: &[Above(1.05)],
         needs: "a simulated disk and a shaped network",
-        processors: 0,
-        paper: "about 9 % (WatPipe)",
-    },
-    Claim {
-        id: "S-8",
+        paper: "about 9 % (WatPipe)", ..ANY },
+    Claim { id: "S-8",
         gist: "Blocking reads the disk in fewer and longer pieces",
         needs: "a simulated disk and its log",
-        processors: 0,
-        paper: "seen in traces",
-    },
-    Claim {
-        id: "S-8b",
-        gist: "Bytes read over those of an ideal cache of whole files: 1.05 at most when \
-            blocking, 1.07 or more when not",
+        paper: "seen in traces", ..ANY },
+    Claim { id: "S-8b",
+        gist: "Bytes read over those of an ideal cache of whole files: {} when blocking, {} when \
+            not",
+        ranges: &[Below(1.05), Above(1.07)],
         needs: "a simulated disk, its log and a memory limit",
-        processors: 0,
-        paper: "1.01 to 1.02 against 1.10 to 1.14",
-    },
-    Claim {
-        id: "S-9",
+        paper: "1.01 to 1.02 against 1.10 to 1.14", ..ANY },
+    Claim { id: "S-9",
         gist: "All cached, one non-blocking writer for each core is best",
         needs: "a pipeline of stages (WatPipe), which is not built; four processors for the server",
         processors: 4,
-        paper: "4 writers",
-    },
-    Claim {
-        id: "S-10",
+        paper: "4 writers", ..ANY },
+    Claim { id: "S-10",
         gist: "On a disk more writers wait less, and beyond an optimum throughput falls",
         needs: "a pipeline of stages (WatPipe), which is not built; a simulated disk and a memory \
             limit",
-        processors: 0,
-        paper: "100 to 500 writers",
-    },
-    Claim {
-        id: "S-11",
+        paper: "100 to 500 writers", ..ANY },
+    Claim { id: "S-11",
         gist: "Pollers that are not pinned cost nothing, and help when load is uneven",
         needs: "a pipeline of stages (WatPipe), which is not built; four processors for the server",
         processors: 4,
-        paper: "a suggestion",
-    },
-    Claim {
-        id: "S-12",
+        paper: "a suggestion", ..ANY },
+    Claim { id: "S-12",
         gist: "A process with a private cache costs ten times the memory of one that shares it",
         needs: "several numbers of processes",
-        processors: 0,
-        paper: "7.3 against 0.6 MB",
-    },
-    Claim {
-        id: "S-13",
+        paper: "7.3 against 0.6 MB", ..ANY },
+    Claim { id: "S-13",
         gist: "All cached, our best is 5 % ahead of nginx and 20 % ahead of lighttpd",
         needs: "nginx and lighttpd, tuned alike",
-        processors: 0,
-        paper: "14 and 44 %",
-    },
-    Claim {
-        id: "S-14",
+        paper: "14 and 44 %", ..ANY },
+    Claim { id: "S-14",
         gist: "A server with a thread for each connection takes memory from the page cache and \
             reads from the disk where others do not",
         needs: "Apache, and memory just above the files",
-        processors: 0,
-        paper: "1.67 GB of page cache left of 4",
-    },
-    Claim {
-        id: "S-15",
+        paper: "1.67 GB of page cache left of 4", ..ANY },
+    Claim { id: "S-15",
         gist: "A well-made server with shared memory closes the gap to N-copy that was once \
             reported",
         needs: "an event library with coloured events (libasync-smp), which is not built; four \
             processors for the server",
         processors: 4,
-        paper: "refutes Zeldovich 2003",
-    },
-    Claim {
-        id: "S-16",
+        paper: "refutes Zeldovich 2003", ..ANY },
+    Claim { id: "S-16",
         gist: "How far the kernel reads ahead decides more than the server",
         needs: "a simulated disk",
-        processors: 0,
-        paper: "11,000 to 20,000 against 28,000 to 30,000 blocks a second",
-    },
-    Claim {
-        id: "S-17",
+        paper: "11,000 to 20,000 against 28,000 to 30,000 blocks a second", ..ANY },
+    Claim { id: "S-17",
         gist: "No configuration is the best both when all is cached and on a disk",
         needs: "both workloads in one run",
-        processors: 0,
-        paper: "figure 5",
-    },
-    Claim {
-        id: "S-18",
+        paper: "figure 5", ..ANY },
+    Claim { id: "S-18",
         gist: "Tuned, the best of each architecture differ by 10 % at most",
         needs: "four processors for the server, and several settings of each architecture",
         processors: 4,
-        paper: "10 %; 2 % cached",
-    },
-    Claim {
-        id: "H-1",
-        gist: "Accept1 saturates at 0.6 to 0.9 of AcceptInf's peak",
+        paper: "10 %; 2 % cached", ..ANY },
+    Claim { id: "H-1",
+        gist: "Accept1's peak over AcceptInf's is {}",
+        ranges: &[Within(0.6, 0.9)],
         needs: "load beyond saturation",
-        processors: 0,
-        paper: "0.74",
-    },
-    Claim {
-        id: "H-2",
+        paper: "0.74", ..ANY },
+    Claim { id: "H-2",
         gist: "After saturation Accept1's share of time in select rises at least twofold, and \
             fewer replies come of each busy second",
         needs: "load of 0.7 and 2.4 S, and one process",
-        processors: 0,
-        paper: "13 % to over 40 %",
-    },
-    Claim {
-        id: "H-3",
-        gist: "CM collapses: at 1.67 S it has less than half of AcceptInf's throughput",
+        paper: "13 % to over 40 %", ..ANY },
+    Claim { id: "H-3",
+        gist: "CM collapses: its throughput over AcceptInf's at 1.67 S is {}",
+        ranges: &[Below(0.5)],
         needs: "load of 1.67 S",
-        processors: 0,
-        paper: "about 0.25",
-    },
-    Claim {
-        id: "H-4",
+        paper: "about 0.25", ..ANY },
+    Claim { id: "H-4",
         gist: "The collapse coincides with reads in vain",
         needs: "load of 1.43 and 1.67 S",
-        processors: 0,
-        paper: "5 % to 26 %",
-    },
-    Claim {
-        id: "H-5",
+        paper: "5 % to 26 %", ..ANY },
+    Claim { id: "H-5",
         gist: "Full-read alone is harmless, and not together with accept-on-close",
         needs: "load beyond saturation",
-        processors: 0,
-        paper: "nearly identical; then the order changes",
-    },
-    Claim {
-        id: "H-6",
+        paper: "nearly identical; then the order changes", ..ANY },
+    Claim { id: "H-6",
         gist: "AcceptInf peaks higher, Eager falls less: the curves cross between 1.02 and 1.25 S",
         needs: "load around saturation",
-        processors: 0,
-        paper: "Eager ahead from 1.02 to 1.25 S",
-    },
-    Claim {
-        id: "H-7",
+        paper: "Eager ahead from 1.02 to 1.25 S", ..ANY },
+    Claim { id: "H-7",
         gist: "A limit between 10 and 75 accepts keeps the peak and is 5 % better past it",
         needs: "load of 1.2 S",
-        processors: 0,
-        paper: "25 was the best",
-    },
-    Claim {
-        id: "H-8",
+        paper: "25 was the best", ..ANY },
+    Claim { id: "H-8",
         gist: "Accept-on-close calls accept with more success, for less than one connection each \
             time that it begins to accept",
         needs: "load near saturation",
-        processors: 0,
-        paper: "93 % against 88 %",
-    },
-    Claim {
-        id: "H-9",
+        paper: "93 % against 88 %", ..ANY },
+    Claim { id: "H-9",
         gist: "Open connections in overload: Accept1 < Accept25 < AcceptInf < CM",
         needs: "load beyond saturation",
-        processors: 0,
-        paper: "CM at its cap of 15,000",
-    },
-    Claim {
-        id: "H-10",
-        gist: "Accept25's mean response time is not above AcceptInf's",
+        paper: "CM at its cap of 15,000", ..ANY },
+    Claim { id: "H-10",
+        gist: "Accept25's mean response time over AcceptInf's at 1.2 S is {}",
+        ranges: &[Below(1.1)],
         needs: "load of 1.2 S",
-        processors: 0,
-        paper: "within 10 %",
-    },
-    Claim {
-        id: "H-11",
+        paper: "within 10 %", ..ANY },
+    Claim { id: "H-11",
         gist: "The kernel drops connections exactly when replies fall behind requests",
         needs: "load beyond saturation",
-        processors: 0,
-        paper: "correlation",
-    },
-    Claim {
-        id: "H-12",
-        gist: "The same limit helps an epoll server under overload",
+        paper: "correlation", ..ANY },
+    Claim { id: "H-12",
+        gist: "A limit of 25 accepts helps an epoll server under overload, too: its throughput \
+            over that without one at 1.43 S is {}",
+        ranges: &[Above(1.05)],
         needs: "load of 1.4 S",
-        processors: 0,
-        paper: "+25 to +40 % for TUX",
-    },
-    Claim {
-        id: "H-13",
+        paper: "+25 to +40 % for TUX", ..ANY },
+    Claim { id: "H-13",
         gist: "Which accept strategy is best depends on the architecture: none is within 5 % of \
             the best in each",
         needs: "several architectures under overload",
-        processors: 0,
-        paper: "TUX +19 to 36 %, Knot 0 to 32 %, uServer +39 to 71 %",
-    },
-    Claim {
-        id: "G-1",
+        paper: "TUX +19 to 36 %, Knot 0 to 32 %, uServer +39 to 71 %", ..ANY },
+    Claim { id: "G-1",
         gist: "With some of the cores a few copies beat one, and one for each core",
         needs: "four processors for the server, and more of which they are some",
         processors: 4,
-        paper: "+13 % with 2 copies on 4 cores",
-    },
-    Claim {
-        id: "G-2",
+        paper: "+13 % with 2 copies on 4 cores", ..ANY },
+    Claim { id: "G-2",
         gist: "No number of copies is the best with every number of cores",
         needs: "runs with 1, 2, 4 and 8 processors for the server, each with 1 copy up to one for \
             each",
         processors: 8,
-        paper: "table III",
-    },
-    Claim {
-        id: "G-3",
+        paper: "table III", ..ANY },
+    Claim { id: "G-3",
         gist: "On one core a server with a thread for each connection is 15 % or more below the \
             others",
         needs: "a server with a thread for each connection and a pipelined one, which are not \
             built yet",
-        processors: 0,
-        paper: "35 %",
-    },
-    Claim {
-        id: "G-4",
+        paper: "35 %", ..ANY },
+    Claim { id: "G-4",
         gist: "With more cores the gap of a thread for each connection closes or turns",
         needs: "a thread for each connection, which is not built; one and four processors for the \
             server",
         processors: 4,
-        paper: "ahead at 4 cores",
-    },
-    Claim {
-        id: "G-5",
+        paper: "ahead at 4 cores", ..ANY },
+    Claim { id: "G-5",
         gist: "Short queues for new connections leave the processor unused",
         needs: "load beyond saturation",
-        processors: 0,
-        paper: "33 % used",
-    },
-    Claim {
-        id: "G-6",
+        paper: "33 % used", ..ANY },
+    Claim { id: "G-6",
         gist: "With all cores every architecture has the same peak, within 2 %",
         needs: "eight processors for the server",
         processors: 8,
-        paper: "6.6 Gb/s",
-    },
-    Claim {
-        id: "G-7",
+        paper: "6.6 Gb/s", ..ANY },
+    Claim { id: "G-7",
         gist: "From one core to all, cycles for each instruction grow by half or more, because of \
             memory",
         needs: "one pinned process beside as many as processors, four for the server at least, and \
             counters of stalls by cause",
         processors: 4,
-        paper: "2.1 to 3.9 on 8 cores",
-    },
-    Claim {
-        id: "G-8",
+        paper: "2.1 to 3.9 on 8 cores", ..ANY },
+    Claim { id: "G-8",
         gist: "Streaming through private memory scales less than the cores do",
         needs: "a memory benchmark, which the lab has none of, and many processors",
-        processors: 0,
-        paper: "4.8 (12.1 without MMX) on 24 cores",
-    },
-    Claim {
-        id: "A-1",
+        paper: "4.8 (12.1 without MMX) on 24 cores", ..ANY },
+    Claim { id: "A-1",
         gist: "Peaks rise from blocking to asynchronous to self-adapting",
         needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
-        processors: 0,
-        paper: "+44 and +20 %; +22 and +5 %",
-    },
-    Claim {
-        id: "A-2",
+        paper: "+44 and +20 %; +22 and +5 %", ..ANY },
+    Claim { id: "A-2",
         gist: "Below BIO's knee the self-adapting server answers as fast as BIO, beyond it as AIO",
         needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
-        processors: 0,
-        paper: "figures 6 and 8",
-    },
-    Claim {
-        id: "A-3",
+        paper: "figures 6 and 8", ..ANY },
+    Claim { id: "A-3",
         gist: "Past its knee BIO's response time grows tenfold, the others' stays below 100 ms",
         needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
-        processors: 0,
-        paper: "figures 6 and 8",
-    },
-    Claim {
-        id: "A-4",
+        paper: "figures 6 and 8", ..ANY },
+    Claim { id: "A-4",
         gist: "The share that is served asynchronously follows the queue, from nothing to nearly \
             all",
         needs: "[A]'s self-adapting server, which is not built",
-        processors: 0,
-        paper: "section 4",
-    },
-    Claim {
-        id: "A-5",
+        paper: "section 4", ..ANY },
+    Claim { id: "A-5",
         gist: "A poller that spins wastes its processor at low load, and one that waits loses \
             nothing",
         needs: "[A]'s self-adapting server with both pollers, which is not built",
-        processors: 0,
-        paper: "- (a suspicion)",
-    },
-    Claim {
-        id: "A-6",
+        paper: "- (a suspicion)", ..ANY },
+    Claim { id: "A-6",
         gist: "A fixed pool of more threads removes what self-adaptation gains",
         needs: "[A]'s servers with pools of 64 and 256 threads, which are not built",
-        processors: 0,
-        paper: "- (a critique)",
-    },
-    Claim {
-        id: "A-7",
+        paper: "- (a critique)", ..ANY },
+    Claim { id: "A-7",
         gist: "Adapting to how busy the disk is beats adapting to the queue",
         needs: "[A]'s self-adapting server with both rules, which is not built; a simulated disk",
-        processors: 0,
-        paper: "its future work",
-    },
-    Claim {
-        id: "X-1",
+        paper: "its future work", ..ANY },
+    Claim { id: "X-1",
         gist: "Today's scheduler keeps thousands of threads within 15 % of the best event-driven \
             server",
         needs: "a thread for each connection, which is not built; thousands of descriptors",
-        processors: 0,
-        paper: "- (contradicts [S] §7)",
-    },
-    Claim {
-        id: "X-2",
-        gist: "All cached, AMPED costs 5 % at most beside SPED",
+        paper: "- (contradicts [S] §7)", ..ANY },
+    Claim { id: "X-2",
+        gist: "All cached, AMPED's processor time for a reply over SPED's is {}",
+        ranges: &[Below(1.05)],
         needs: "cached files",
-        processors: 0,
-        paper: "- (Flash: slightly below SPED)",
-    },
-    Claim {
-        id: "X-3",
-        gist: "On a disk AMPED with one loop is within 5 % of SYMPED, and far ahead of SPED",
+        paper: "- (Flash: slightly below SPED)", ..ANY },
+    Claim { id: "X-3",
+        gist: "On a disk the peak of AMPED with one loop is {} of SYMPED's, and {} of SPED's",
+        ranges: &[Above(0.95), Above(1.2)],
         needs: "a simulated disk and a memory limit",
-        processors: 0,
-        paper: "- (Flash)",
-    },
-    Claim {
-        id: "X-4",
+        paper: "- (Flash)", ..ANY },
+    Claim { id: "X-4",
         gist: "Where helpers only read, cold names still stall the loop; passing descriptors ends \
             that",
         needs: "a simulated disk, a memory limit, amped with helper processes that pass \
             descriptors and that do not, and names that the server does not keep",
-        processors: 0,
-        paper: "- (Ruan and Pai 2004)",
-    },
-    Claim {
-        id: "X-5",
+        paper: "- (Ruan and Pai 2004)", ..ANY },
+    Claim { id: "X-5",
         gist: "What asking helpers costs is seen where much is missed",
         needs: "a simulated disk and a memory limit, amped beside symped",
-        processors: 0,
-        paper: "- (a doubt of [E] §2)",
-    },
-    Claim {
-        id: "X-6",
+        paper: "- (a doubt of [E] §2)", ..ANY },
+    Claim { id: "X-6",
         gist: "A pipeline with a queue and a pool for each step has three times the context \
             switches of a short one",
         needs: "stages with pools (SEDA) and a short pipeline (WatPipe), which are not built",
-        processors: 0,
-        paper: "- (expected by [E] §6)",
-    },
-    Claim {
-        id: "X-7",
+        paper: "- (expected by [E] §6)", ..ANY },
+    Claim { id: "X-7",
         gist: "A batching controller lowers context switches and loses no more than 5 % of \
             throughput",
         needs: "stages with controllers (SEDA), which are not built",
-        processors: 0,
-        paper: "- (SEDA)",
-    },
-    Claim {
-        id: "X-8",
+        paper: "- (SEDA)", ..ANY },
+    Claim { id: "X-8",
         gist: "The controller of pools grows the stage that waits for the disk, and no other",
         needs: "stages with controllers (SEDA), which are not built; a simulated disk",
-        processors: 0,
-        paper: "- (SEDA)",
-    },
-    Claim {
-        id: "X-9",
+        paper: "- (SEDA)", ..ANY },
+    Claim { id: "X-9",
         gist: "Admission control at a 90th percentile meets it within 20 % at twice the load",
         needs: "admission control by stage (SEDA), which is not built",
-        processors: 0,
-        paper: "- (SEDA)",
-    },
-    Claim {
-        id: "X-10",
+        paper: "- (SEDA)", ..ANY },
+    Claim { id: "X-10",
         gist: "Stages are fairer to clients than servers limited by their processes",
         needs: "stages (SEDA) and a process for each connection, which are not built; the lab \
             counts fairness",
-        processors: 0,
-        paper: "Jain's index of 0.99",
-    },
-    Claim {
-        id: "X-11",
-        gist: "All cached, LAIO costs less than 3 % beside SPED",
+        paper: "Jain's index of 0.99", ..ANY },
+    Claim { id: "X-11",
+        gist: "All cached, LAIO's processor time for a reply over SPED's is {}",
+        ranges: &[Below(1.03)],
         needs: "cached files",
-        processors: 0,
-        paper: "- (LAIO)",
-    },
-    Claim {
-        id: "X-12",
-        gist: "On a disk LAIO with one process is within 5 % of SYMPED",
+        paper: "- (LAIO)", ..ANY },
+    Claim { id: "X-12",
+        gist: "On a disk the peak of LAIO with one process is {} of SYMPED's, and {} of SPED's",
+        ranges: &[Above(0.95), Above(1.2)],
         needs: "a simulated disk and a memory limit",
-        processors: 0,
-        paper: "open in [E]",
-    },
-    Claim {
-        id: "X-13",
+        paper: "open in [E]", ..ANY },
+    Claim { id: "X-13",
         gist: "Laziness completes at once what is in memory; always asking a helper costs a tenth",
         needs: "cached files",
-        processors: 0,
-        paper: "-",
-    },
-    Claim {
-        id: "X-14",
+        paper: "-", ..ANY },
+    Claim { id: "X-14",
         gist: "A hybrid of few threads equals a thread for each connection",
         needs: "a hybrid of threads and events, and a thread for each connection, which are not \
             built",
-        processors: 0,
-        paper: "- (Carrera 2005)",
-    },
-    Claim {
-        id: "X-15",
+        paper: "- (Carrera 2005)", ..ANY },
+    Claim { id: "X-15",
         gist: "A hybrid hardly depends on the keep-alive time-out, threads do",
         needs: "a hybrid of threads and events, and a thread for each connection, which are not \
             built",
-        processors: 0,
-        paper: "below 5 against over 30 %",
-    },
-    Claim {
-        id: "X-16",
+        paper: "below 5 against over 30 %", ..ANY },
+    Claim { id: "X-16",
         gist: "Batching by stage lowers cycles for each instruction by 5 %, for a longer median",
         needs: "stages with batches (cohort scheduling), which are not built; counters of the \
             processor",
-        processors: 0,
-        paper: "- (Larus and Parkes)",
-    },
-    Claim {
-        id: "P-1",
+        paper: "- (Larus and Parkes)", ..ANY },
+    Claim { id: "P-1",
         gist: "Che's page cache, Little's law and two queues predict peaks, disk bytes and \
             plateaus within 15 %",
         needs: "a simulated disk with its log, a memory limit, a small limit on connections",
-        processors: 0,
-        paper: "ours",
-    },
-    Claim {
-        id: "P-2",
+        paper: "ours", ..ANY },
+    Claim { id: "P-2",
         gist: "One thread over io_uring ends SPED's idling on a disk",
         needs: "the server over io_uring (uring-1), which is not built; a simulated disk and a \
             memory limit. X-12 tells the same of LAIO",
-        processors: 0,
-        paper: "ours",
-    },
-    Claim {
-        id: "P-3",
+        paper: "ours", ..ANY },
+    Claim { id: "P-3",
         gist: "Without think times the servers rank otherwise",
         needs: "the same servers with think times and without",
-        processors: 0,
-        paper: "ours",
-    },
+        paper: "ours", ..ANY },
 ];

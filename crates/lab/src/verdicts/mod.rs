@@ -245,7 +245,7 @@ fn unmeasured(claim: &Claim) -> Judged {
     };
     Judged {
         id: claim.id.to_owned(),
-        gist: claim.gist.to_owned(),
+        gist: claim.sentence(),
         paper: claim.paper.to_owned(),
         ours: String::new(),
         verdict: Verdict::CannotTell,

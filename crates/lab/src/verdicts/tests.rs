@@ -48,8 +48,8 @@ fn runs_of_one_question_are_one_sample() {
     let alone = of(&Verdicts::of(vec![run(0.75, 0.15, 1)], Vec::new()), "H-1");
     assert_eq!(alone.verdict_words, "cannot be told: noise");
     let [says, seen, settles] = &alone.sentences;
-    assert_eq!(says, "Accept1 saturates at 0.7 to 0.8 of AcceptInf's peak (paper: 0.74).");
-    assert!(seen.starts_with("Seen: peak ratio 0.7"), "{seen}");
+    assert_eq!(says, "Accept1's peak over AcceptInf's is from 0.6 to 0.9 (paper: 0.74).");
+    assert!(seen.starts_with("Seen: one's peak over inf's: 0.7"), "{seen}");
     assert!(
         settles.starts_with("Too noisy: ") && settles.contains("more blocks would"),
         "{settles}"
@@ -79,7 +79,7 @@ fn runs_of_other_questions_stand_beside_the_one_that_tells_most() {
     assert_eq!((told.verdict_words, told.runs), ("holds", vec![2]));
     assert_eq!(told.others.len(), 1);
     let other = &told.others[0];
-    assert!(other.starts_with("made-up (full) cannot be told: noise: Seen: peak"), "{other}");
+    assert!(other.starts_with("made-up (full) cannot be told: noise: Seen: one's"), "{other}");
     let mut elsewhere = run(0.75, 0.001, 3);
     elsewhere.manifest.machine.insert("processor".to_owned(), "another".to_owned());
     let told = of(&Verdicts::of(vec![run(0.75, 0.001, 2), elsewhere], Vec::new()), "H-1");
