@@ -1,4 +1,4 @@
-//! What is remembered by path: files, directories, and names of nothing.
+//! What is cached by path: files, directories, and names that do not exist.
 use alloc::sync::Arc;
 use core::fmt;
 use regatta_metrics::Tally;
@@ -6,8 +6,7 @@ use regatta_op::{OpenFault, Tick};
 
 use crate::entry::Representation;
 
-/// What a path names. A clone shares what it holds: senders keep a file open after the cache has
-/// let go of it.
+/// What a path names. Clones share the file: a sender keeps it open after the cache has dropped it.
 #[derive(Clone, Debug)]
 pub enum Entry<F> {
     /// A regular file, in all its content codings.
@@ -18,36 +17,36 @@ pub enum Entry<F> {
     Missing(OpenFault),
 }
 
-/// What a cache knows of a path.
+/// The result of a look-up.
 #[derive(Clone, Debug)]
 pub enum Lookup<F> {
     /// Nothing.
     Miss,
-    /// This, and it is recent enough to use.
+    /// An entry that is recent enough to use.
     Fresh(Entry<F>),
-    /// This, and it is time to see whether it changed. The cache says so to one asker and calls the
-    /// entry fresh to others meanwhile, so that a popular file is opened again once; but not for
-    /// ever, or what is on a disk that does not answer would never be stale.
+    /// An entry that must be revalidated. The cache returns this to one caller, and [`Self::Fresh`]
+    /// to others meanwhile, so that a popular file is opened again once. That has a time limit:
+    /// otherwise the files of a disk that hangs would never be stale.
     Stale(Entry<F>),
 }
 
-/// Path to entry: private to a worker or shared by many, the origin cannot tell.
+/// A map from paths to entries. It may be private to a worker or shared: the origin does not know.
 ///
-/// Keys are decoded paths as in [`regatta_op::OpenReq::path`]. A cache is bounded: it may drop
-/// any entry at any time, and need not take what it is given. It counts its lookups, fills and
-/// evictions in the tally of whoever asks.
+/// Keys are decoded paths as in [`regatta_op::OpenReq::path`]. A cache is bounded: it may drop any
+/// entry at any time, and need not accept a new one. It counts look-ups, fills and evictions in the
+/// caller's tally.
 pub trait Cache<F>: fmt::Debug {
-    /// What is known of `path`.
+    /// Looks `path` up.
     fn get(&self, path: &[u8], now: Tick, tally: &Tally<'_>) -> Lookup<F>;
 
-    /// Shows the file that `path` names to `serve`, if it is known and recent enough to use; true
-    /// if `serve` was called and returned true. Only then was it a lookup; otherwise ask
-    /// [`get`](Self::get).
+    /// Calls `serve` with the file that `path` names, if it is cached and fresh. True if `serve`
+    /// was called and returned true; otherwise this does not count as a look-up, and the caller
+    /// uses [`get`](Self::get).
     ///
-    /// Nobody takes a reference to the file, which would cost as much as finding it; and so, if
-    /// nobody has, `serve` may change the file. It must not call the cache. A cache need not have
-    /// this way.
-    #[expect(unused_variables, reason = "a cache without this way")]
+    /// No reference to the file is taken, which would cost as much as finding it. If there is no
+    /// other reference, `serve` may change the file. It must not call the cache. A cache need not
+    /// support this.
+    #[expect(unused_variables, reason = "a cache that does not support this")]
     fn hit(
         &self,
         path: &[u8],
@@ -58,28 +57,27 @@ pub trait Cache<F>: fmt::Debug {
         false
     }
 
-    /// Remembers that `path` names `entry`, as who asked the disk at `asked` was told; replaces
-    /// what was known of it, unless somebody asked later.
-    fn put(&self, path: &[u8], entry: &Entry<F>, asked: Tick, tally: &Tally<'_>);
+    /// Stores that `path` names `entry`, by an operation that was begun at `requested_at`. Replaces
+    /// the entry of an earlier operation, not that of a later one.
+    fn put(&self, path: &[u8], entry: &Entry<F>, requested_at: Tick, tally: &Tally<'_>);
 
-    /// Remembers a body of a file that is remembered without it: its age stays what it was. If
-    /// `path` names another file by now, or is forgotten, nothing happens.
+    /// Adds a body to a cached file that has none; the entry's age does not change. If `path` names
+    /// another file by now, or is not cached, nothing happens.
     fn fill(&self, path: &[u8], file: &Arc<Representation<F>>, tally: &Tally<'_>);
 
-    /// There are no descriptors left: lets go of some that are held here. True if there are some
-    /// now; false if none were held, or others must let go of them first.
+    /// Closes some files because no descriptors are left. True if there are some now; false if the
+    /// cache had none, or they are still in use.
     fn relieve(&self, tally: &Tally<'_>) -> bool;
 
-    /// Goes on with the sweep for what nobody has asked for in
-    /// [`crate::CachingRules::inactive_ms`], and forgets a little of it: what is not asked for
-    /// keeps no file open. Returns when to go on, at
-    /// the latest; `None` if nothing is remembered.
+    /// Continues the sweep for entries that nobody has used in
+    /// [`crate::CachingRules::inactive_ms`], and removes a few, so that unused files do not stay
+    /// open. Returns when to continue, at the latest; `None` if the cache is empty.
     fn sweep(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick>;
 
-    /// Forgets `path`.
+    /// Removes the entry of `path`.
     fn remove(&self, path: &[u8], tally: &Tally<'_>);
 
-    /// Forgets everything: the root is another one. What was asked for until `now` and is put later
-    /// was perhaps found below the one before, and is not remembered.
+    /// Removes everything: the root has been replaced. A result of an operation that was begun
+    /// until `now` may be from the old root, and is not stored later either.
     fn clear(&self, now: Tick, tally: &Tally<'_>);
 }

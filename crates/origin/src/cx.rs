@@ -1,13 +1,13 @@
-//! What connections and exchanges may consult besides themselves.
+//! What connections and exchanges may use besides their own state.
 use crate::{Cache, Links, Log, Scratch, Site};
 use core::fmt;
 use regatta_metrics::Tally;
 
-/// Everything a connection or an exchange may consult besides itself.
+/// Everything that a connection or an exchange may use besides its own state.
 ///
 /// All shared references, so a driver can hold one across a wait.
 pub struct Cx<'a, F> {
-    /// What is served and the limits; fixed after start-up.
+    /// What is served, and the limits; fixed after start-up.
     pub site: &'a Site,
     /// Private to the worker or shared: the origin cannot tell.
     pub cache: &'a dyn Cache<F>,
@@ -17,7 +17,7 @@ pub struct Cx<'a, F> {
     pub log: &'a dyn Log,
     /// The worker's buffers.
     pub scratch: &'a Scratch<F>,
-    /// What is spoken on which listener.
+    /// The protocol of each listener.
     pub links: &'a dyn Links<F>,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a file before a request comes, in no protocol's bytes.
+//! The facts of a file, computed before a request comes and independent of the protocol.
 use crate::{
     Site, content,
     h1::heads::{self, Heads, Whole},
@@ -12,14 +12,15 @@ use regatta_op::{Coding, Codings, File, FileId, Now, Segment};
 /// A regular file in all its content codings.
 ///
 /// Size, time, tag and body of each coding come from one descriptor. A file that changed gets
-/// another one: all that changes here is where a body is, and what protocols keep beside the facts.
+/// another representation: here only the place of a body changes, and what protocols keep beside
+/// the facts.
 #[derive(Clone, Debug)]
 pub struct Representation<F> {
     identity: Coded<F>,
     siblings: [Option<Box<Coded<F>>>; 3],
     facts: Facts,
-    /// The disk was asked so soon after one of its files had changed that another change may not
-    /// show in its facts.
+    /// It was opened so soon after one of its files had changed that another change may not show in
+    /// its facts.
     young: bool,
     /// The second in which [`Self::redate`] was called last.
     redated: u64,
@@ -62,8 +63,8 @@ pub enum Body<F> {
 }
 
 impl<F: File> Representation<F> {
-    /// Everything about the file at `path`, just opened, and its siblings. The disk was asked in
-    /// the second `asked_unix`: their facts may be as old as that.
+    /// Everything about the file at `path`, just opened, and its siblings. The open was requested
+    /// in the second `asked_unix`: the facts may be as old as that.
     #[must_use]
     pub fn new(
         path: &[u8],
@@ -123,8 +124,8 @@ impl<F: File> Representation<F> {
         &self.facts
     }
 
-    /// True if these are the same files with the same content, and their facts can tell that: of
-    /// files that were young they cannot, and it is false.
+    /// True if these are the same files with the same content, as far as their facts show it. False
+    /// for files that were young when they were opened.
     #[must_use]
     pub fn is_same(&self, file: &F, siblings: &[Option<F>; 3]) -> bool {
         let same = |coded: Option<&Coded<F>>, file: Option<&F>| {
@@ -135,7 +136,7 @@ impl<F: File> Representation<F> {
             && self.siblings.iter().zip(siblings).all(|(a, b)| same(a.as_deref(), b.as_ref()))
     }
 
-    /// True if these tell the same of the same files, wherever their bodies are.
+    /// True if these have the same facts of the same files, wherever their bodies are.
     pub(crate) fn tells_of(&self, other: &Self) -> bool {
         let ids = |file: &Self| {
             [None, Some(Coding::Brotli), Some(Coding::Zstd), Some(Coding::Gzip)]
@@ -144,7 +145,7 @@ impl<F: File> Representation<F> {
         self.young == other.young && ids(self) == ids(other)
     }
 
-    /// Puts the body of one coding into memory and lets go of its descriptor.
+    /// Puts the body of one coding into memory and closes its descriptor.
     ///
     /// # Panics
     /// If it is not as long as it should be: a short read is not a body.
@@ -164,8 +165,8 @@ impl<F: File> Representation<F> {
         self.redated
     }
 
-    /// Brings what HTTP/1 sends whole up to date: `date` is that of `unix`. What a connection is
-    /// sending keeps the old one, and others get copies.
+    /// Updates the date in HTTP/1's prebuilt heads: `date` is that of `unix`. Responses that are
+    /// being sent keep the old date.
     #[cold]
     pub(crate) fn redate(file: &mut Arc<Self>, site: &Site, unix: u64, date: &[u8; DATE_BYTES]) {
         if let Some(Self { identity, siblings, facts, redated, .. }) = Arc::get_mut(file) {
@@ -187,7 +188,7 @@ impl<F: File> Representation<F> {
         self.all().filter(|coded| matches!(coded.body, Body::File(_))).count()
     }
 
-    /// Bytes of bodies and facts, and room for the heads that come to be beside them.
+    /// Bytes of bodies and facts, with room for prebuilt heads.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of = |coded: &Coded<F>| {
@@ -201,7 +202,7 @@ impl<F: File> Representation<F> {
         self.all().map(of).sum::<usize>() + content_type.len() + cache_control.len()
     }
 
-    /// A representation of parts that [`crate::pack`] has taken apart.
+    /// A representation from its parts, for [`crate::pack`].
     pub(crate) fn assemble(
         identity: Coded<F>,
         siblings: [Option<Box<Coded<F>>>; 3],
@@ -222,12 +223,12 @@ impl<F: File> Representation<F> {
     }
 }
 
-/// True if a file had changed less than one to two seconds before the disk was asked.
+/// True if a file had changed less than one to two seconds before the open was requested.
 ///
-/// Most kernels (Linux before 6.13) tell the times of files in ticks of up to 10 ms. What is
-/// written, read by us and written again with the same length within one has the same facts as
-/// before: it is racy in the sense of git's index. A second is more than any tick. Every write sets
-/// the change time, which nobody can set back.
+/// Most kernels (Linux before 6.13) keep file times in ticks of up to 10 ms. A file that is
+/// written, opened by us and written again with the same length within one tick has the same facts
+/// as before: it is racy in the sense of git's index. A second is more than any tick. Every write
+/// sets the change time, which cannot be set back.
 fn is_young(id: &FileId, asked_unix: u64) -> bool {
     id.changed.secs.saturating_add(1) >= i64::try_from(asked_unix).unwrap_or(i64::MAX)
 }
@@ -271,7 +272,7 @@ impl<F> Coded<F> {
         Self { id, coding, modified_secs, body, etag, heads: OnceBox::new() }
     }
 
-    /// The heads of HTTP/1, built if this is the first that is asked for.
+    /// The heads of HTTP/1, built when they are first used.
     #[inline]
     pub(crate) fn heads(&self, facts: &Facts, site: &Site) -> &Heads {
         self.heads.get_or_init(|| Box::new(Heads::new(self, facts, site)))

@@ -1,11 +1,12 @@
-//! One request to one reply, in no protocol's bytes: find what answers, and plan what is sent.
+//! From one request to one reply, independent of the protocol: find the file, and plan what to
+//! send.
 use crate::{
     Body, Coded, Cx, Entry, FileFault, Lookup, Refusal, Representation, Request, Wanted, content,
     entry::worthwhile,
     plan::{Plan, Shape, plan},
     record::Note,
     request::OwnedRequest,
-    resolve::{Asked, Found, Role, Search},
+    resolve::{Resolved, Role, Search, Target},
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::mem;
@@ -15,112 +16,111 @@ use regatta_op::{
     Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Segment, Tick,
 };
 
-/// How long an exchange waits for what may be opened later until it tries again, milliseconds.
+/// How long an exchange waits before it tries again to open a file, milliseconds.
 const OPEN_RETRY_MS: u64 = 50;
-/// How often it does: for ten seconds. Then it is answered 503.
+/// How often it tries: for ten seconds. Then the answer is 503.
 const OPEN_TRIES_MAX: u32 = 200;
-/// How often a name is looked for that is not there while the root is being replaced: for three
-/// seconds, which is longer than that takes. Then it is answered 404.
+/// How often it tries to open a missing name while the root is being replaced: for three seconds,
+/// which is longer than that takes. Then the answer is 404.
 const ROOT_TRIES_MAX: u32 = 60;
 
-/// The error number of who has no memory (`ENOMEM`).
+/// The error number `ENOMEM`.
 const NO_MEMORY: i32 = 12;
 
-/// What one exchange holds from its request to its reply, and what its record needs until the
-/// reply has gone.
+/// The state of one exchange from its request to its reply, and what its log record needs until the
+/// reply has been sent.
 ///
-/// [`start`](Self::start) it, do what it says, and [`resume`](Self::resume) it with the outcome,
-/// until it says [`Step::Reply`]. Between its steps it may stand in a queue. The exchange counts
-/// opens and reads.
+/// [`start`](Self::start) it, perform the step that it returns, and [`resume`](Self::resume) it
+/// with the outcome, until the step is [`Step::Reply`]. Between steps it may stand in a queue. The
+/// exchange counts opens and reads.
 #[derive(Debug)]
 pub struct Exchange<F> {
-    /// Kept while it waits.
+    /// The request, kept while the exchange waits.
     request: OwnedRequest,
-    /// How far the search for what answers has come.
+    /// The state of the search for the file that answers.
     search: Search,
-    /// The file that is being opened again, or whose body is being read, or that is looked at.
+    /// The file that is being opened again, read, or checked.
     pending: Option<Arc<Representation<F>>>,
-    /// Which coding of it is read or looked at.
+    /// The coding of it that is being read or checked.
     coding: Option<Coding>,
-    /// The siblings that were to be opened last.
+    /// The siblings that the last `Open` asked for.
     siblings: Codings,
-    /// When the disk was asked to open a name.
-    asked: Now,
-    /// How often it could not be opened.
+    /// When the last `Open` was requested.
+    requested_at: Now,
+    /// How often the open has been tried again.
     tries: u32,
-    /// What is the answer if that does not end.
+    /// The fault to answer with if trying again does not help.
     held: Option<OpenFault>,
-    /// When the disk was asked for the pending file by this exchange; `None` if it was known
-    /// before.
+    /// When this exchange requested the pending file; `None` if it was cached before.
     opened: Option<Tick>,
-    /// The file that the disk has brought is what was there just now.
-    vouched: bool,
-    /// How many bytes of a body are read next.
+    /// The file has just been opened or checked.
+    is_current: bool,
+    /// Length of the current read, bytes.
     part: u64,
-    /// What has been read of it, if it takes more than one read.
+    /// The body so far, if it takes more than one read.
     body: Vec<u8>,
-    /// A file has been shorter than it should have been.
+    /// A file was shorter than expected, once.
     shrank: bool,
-    /// What the log will be told.
+    /// What the log record needs.
     pub(crate) note: Note,
 }
 
-/// What an exchange needs to go on, or its end.
+/// What an exchange needs to continue, or its end.
 #[derive(Debug)]
 pub enum Step<F> {
-    /// A name is to be opened: [`Supply::Opened`].
+    /// Open a name: [`Supply::Opened`].
     Open(OpenReq),
-    /// A body, or the next part of one, is to be read into memory: [`Supply::Read`].
+    /// Read a body, or the next part of it, into memory: [`Supply::Read`].
     Read(ReadReq<F>),
-    /// A file that is remembered is to be looked at before its bytes are sent: [`Supply::Stat`].
+    /// Check a cached file before its bytes are sent: [`Supply::Stat`].
     Stat(F),
-    /// A name could not be opened now. It is tried again after so many milliseconds
-    /// ([`Supply::Again`]), unless nobody can wait ([`Supply::GivenUp`]).
+    /// A name could not be opened now. Try again after this many milliseconds ([`Supply::Again`]),
+    /// or give up ([`Supply::GivenUp`]).
     Hold(u64),
-    /// The end: this is to be sent.
+    /// The end: send this.
     Reply(Reply<F>),
-    /// The end: a file became shorter again and again. Nothing is sent, the connection is cut.
+    /// The end: a file shrank twice. Nothing is sent, the connection is cut.
     Cut,
 }
 
-/// What an exchange that waited gets.
+/// What an exchange waited for.
 #[derive(Debug)]
 pub enum Supply<F> {
-    /// What was found by the name.
+    /// The result of the open.
     Opened(Result<Opened<F>, OpenFault>),
-    /// The buffer that was lent, and whether the bytes of the body are in it.
+    /// The buffer, and whether the bytes of the body are in it.
     Read(Vec<u8>, Result<(), Fault>),
     /// The facts of the file as they are now.
     Stat(Result<FileId, Fault>),
-    /// The time has passed.
+    /// The time to wait is over.
     Again,
-    /// There will be no more waiting.
+    /// The exchange cannot wait any longer.
     GivenUp,
 }
 
-/// What is to be sent: a plan, which a protocol makes bytes of.
+/// What to send: a plan, which a protocol encodes.
 #[derive(Debug)]
 pub enum Reply<F> {
-    /// A file, or some of it, or that it has not changed.
+    /// A file, or ranges of it, or that it has not been modified.
     File(FileReply<F>),
     /// 301: to this reference.
     Redirect(Vec<u8>),
     /// 204: the methods that are served.
     Options,
-    /// That the request is refused.
+    /// An error: the request is refused.
     Refused(Refusal),
-    /// That nothing answers.
+    /// An error: no file answers.
     Nothing(Status),
 }
 
 impl<F> Reply<F> {
-    /// To a request that no file is looked for.
+    /// The reply to a request that needs no file.
     fn without_file(refusal: Option<Refusal>) -> Self {
         refusal.map_or(Self::Options, Self::Refused)
     }
 }
 
-/// What of a file is to be sent.
+/// What to send of a file.
 #[derive(Debug)]
 pub struct FileReply<F> {
     pub(crate) file: Arc<Representation<F>>,
@@ -130,12 +130,12 @@ pub struct FileReply<F> {
 }
 
 impl<F: File> FileReply<F> {
-    /// The coding that is sent.
+    /// The coding to send.
     pub(crate) fn coded(&self) -> &Coded<F> {
         self.file.coded(self.coding).expect("it was chosen of this file")
     }
 
-    /// The status and the body, if that is all of a file; for a protocol without fields.
+    /// The status and the body, if the whole file is sent; for a protocol without fields.
     #[must_use]
     pub fn whole(&self) -> Option<(Status, Segment<F>)> {
         let missing = self.role == Role::NotFound;
@@ -144,56 +144,54 @@ impl<F: File> FileReply<F> {
     }
 }
 
-/// What a wait has brought.
-enum Brought<F> {
+/// The result of a wait.
+enum Supplied<F> {
     /// A name was opened.
     Opened(Result<Opened<F>, OpenFault>),
     /// A body was read into this file.
     Filled(Arc<Representation<F>>),
     /// A body could not be read.
     Unreadable(Fault),
-    /// An open file is what it was.
+    /// An open file has not changed.
     Checked(Arc<Representation<F>>),
-    /// It is not, or its body was shorter than it should have been: it is looked for again.
+    /// It has changed, or its body was shorter than expected: search again.
     Changed,
-    /// Nothing: what was not found in time is looked for again.
+    /// Nothing: search again.
     Nothing,
 }
 
-/// What became of a body that was read.
+/// The result of reading a body.
 enum Filled<F> {
-    /// It has come, or could not be read.
-    Brought(Brought<F>),
+    /// The body is complete, or could not be read.
+    Supplied(Supplied<F>),
     /// There is more of it.
     Part,
-    /// It is shorter than the file was, which may have been opened long ago.
+    /// It is shorter than the file was when it was opened, perhaps long ago.
     Shrank,
 }
 
-/// What [`answer`] comes to.
+/// The result of [`answer`].
 pub(crate) enum Answer<R, F> {
-    /// The file that is remembered answers, and was served.
+    /// A cached file answers, and was served.
     Hit(R),
     /// An exchange has started, or ended already.
     Step(Step<F>),
 }
 
-/// What a protocol does with a file that is remembered.
+/// What a protocol does with a cached file.
 pub(crate) trait Serve<F> {
-    /// What is told of it.
+    /// The result.
     type Served;
 
-    /// Brings what it keeps beside the facts of the file up to date.
+    /// Updates what it keeps beside the facts of the file.
     fn prepare(&mut self, file: &mut Arc<Representation<F>>);
 
     /// Serves what is planned.
     fn serve(&mut self, plan: &Plan<'_, F>, role: Role) -> Self::Served;
 }
 
-/// Answers a request: with a file that is remembered, if one look-up is all that it takes, which is
-/// shown to `serve`; otherwise starts the exchange that `exchange` gives.
-///
-/// Inlined where a request has come: it is the path of every hit.
+/// Answers a request: calls `serve` with a cached file if one look-up is enough, else starts the
+/// exchange that `exchange` returns. Inlined into its caller: it is the path of every hit.
 #[inline(always)]
 pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
     request: &Request<'_>,
@@ -209,28 +207,28 @@ pub(crate) fn answer<'x, F: File + 'x, S: Serve<F>>(
         Ok(path) => path,
         Err(refusal) => return Answer::Step(Step::Reply(Reply::without_file(*refusal))),
     };
-    let asked = Asked { path, request, rules: &cx.site.content };
-    let found = Search::start(&asked);
+    let target = Target { path, request, rules: &cx.site.content };
+    let found = Search::start(&target);
     let hit = match &found {
-        Found::Next(next) if next.is_itself() => {
-            hit(path.relative, Role::Itself, &asked, now, cx, serve)
+        Resolved::Next(next) if next.is_itself() => {
+            hit(path.relative, Role::Itself, &target, now, cx, serve)
         }
-        Found::Next(next) => hit_other(*next, &asked, now, cx, serve),
+        Resolved::Next(next) => hit_other(*next, &target, now, cx, serve),
         _ => None,
     };
     match hit {
         Some(hit) => Answer::Hit(hit),
-        None => Answer::Step(exchange().begin(&asked, found, now, cx)),
+        None => Answer::Step(exchange().begin(&target, found, now, cx)),
     }
 }
 
-/// Shows what is planned of the file that is remembered by `name`, in its `role`, to `serve`, if it
-/// needs nothing more.
+/// Calls `serve` with the plan for the cached file `name`, in its `role`, if the plan needs no
+/// disk.
 #[inline(always)]
 fn hit<F: File, S: Serve<F>>(
     name: &[u8],
     role: Role,
-    asked: &Asked<'_>,
+    target: &Target<'_>,
     now: Now,
     cx: &Cx<'_, F>,
     serve: &mut S,
@@ -239,8 +237,8 @@ fn hit<F: File, S: Serve<F>>(
     if cx.site.caching.enabled {
         cx.cache.hit(name, now.tick, &cx.tally, &mut |file| {
             serve.prepare(file);
-            let plan = plan(asked.request, file, role, cx.site.limits.ranges_max, now.unix);
-            let method = asked.request.method;
+            let plan = plan(target.request, file, role, cx.site.limits.ranges_max, now.unix);
+            let method = target.request.method;
             let fill = plan.fill(method, cx.site.caching.body_bytes_max);
             if fill.is_none() && !plan.sends_file(method) {
                 hit = Some(serve.serve(&plan, role));
@@ -255,13 +253,13 @@ fn hit<F: File, S: Serve<F>>(
 #[inline(never)]
 fn hit_other<F: File, S: Serve<F>>(
     search: Search,
-    asked: &Asked<'_>,
+    target: &Target<'_>,
     now: Now,
     cx: &Cx<'_, F>,
     serve: &mut S,
 ) -> Option<S::Served> {
     let mut room = cx.scratch.candidate.borrow_mut();
-    hit(search.name(asked, &mut room), search.role(), asked, now, cx, serve)
+    hit(search.name(target, &mut room), search.role(), target, now, cx, serve)
 }
 
 impl<F> Default for Exchange<F> {
@@ -272,11 +270,11 @@ impl<F> Default for Exchange<F> {
             pending: None,
             coding: None,
             siblings: Codings::NONE,
-            asked: Now::default(),
+            requested_at: Now::default(),
             tries: 0,
             held: None,
             opened: None,
-            vouched: false,
+            is_current: false,
             part: 0,
             body: Vec::new(),
             shrank: false,
@@ -286,7 +284,7 @@ impl<F> Default for Exchange<F> {
 }
 
 impl<F> Exchange<F> {
-    /// Makes it as new, but for the room that its buffers have.
+    /// Resets it, but keeps its buffers.
     pub(crate) fn clear(&mut self) {
         self.request.clear();
         self.note.clear();
@@ -304,13 +302,13 @@ impl<F> Exchange<F> {
         self.pending.is_some()
     }
 
-    /// Lets go of everything but what its record needs: it will not be resumed.
+    /// Drops everything but what its record needs: it will not be resumed.
     pub(crate) fn abandon(&mut self) {
         self.pending = None;
         self.body = Vec::new();
     }
 
-    /// The name that is looked at, and why, for people.
+    /// Why the current name is tried, for people.
     pub(crate) fn reason(&self) -> &'static str {
         self.search.reason()
     }
@@ -322,39 +320,45 @@ impl<F: File> Exchange<F> {
         let mut decoded = cx.scratch.decoded.borrow_mut();
         match request.path(&mut decoded) {
             Ok(path) => {
-                let asked = Asked { path: &path, request, rules: &cx.site.content };
-                self.begin(&asked, Search::start(&asked), now, cx)
+                let target = Target { path: &path, request, rules: &cx.site.content };
+                self.begin(&target, Search::start(&target), now, cx)
             }
             Err(refusal) => Step::Reply(Reply::without_file(refusal)),
         }
     }
 
     #[inline(never)]
-    fn begin(&mut self, asked: &Asked<'_>, first: Found<F>, now: Now, cx: &Cx<'_, F>) -> Step<F> {
-        let step = self.look(asked, first, now, cx);
+    fn begin(
+        &mut self,
+        target: &Target<'_>,
+        first: Resolved<F>,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Step<F> {
+        let step = self.look(target, first, now, cx);
         if !matches!(step, Step::Reply(_)) {
-            self.request.keep(asked.request, asked.path);
+            self.request.keep(target.request, target.path);
         }
         step
     }
 
-    /// Goes on with what it waited for.
+    /// Continues with what it waited for.
     ///
     /// # Panics
     /// If it did not wait for that.
     #[cold]
     pub fn resume(&mut self, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) -> Step<F> {
-        let brought = match supply {
+        let supplied = match supply {
             Supply::Opened(found) => {
                 cx.tally.add(Counter::Opens, 1);
                 cx.tally.add(Counter::OpenSiblings, count(self.siblings));
                 match found {
                     Err(fault) => match self.hold(fault, cx) {
                         Ok(Some(step)) => return step,
-                        Ok(None) => Brought::Nothing,
-                        Err(fault) => Brought::Opened(Err(fault)),
+                        Ok(None) => Supplied::Nothing,
+                        Err(fault) => Supplied::Opened(Err(fault)),
                     },
-                    found => Brought::Opened(found),
+                    found => Supplied::Opened(found),
                 }
             }
             Supply::Read(buffer, read) => {
@@ -366,37 +370,38 @@ impl<F: File> Exchange<F> {
                 cx.scratch.give_read_buffer(buffer);
                 match filled {
                     Filled::Part => return self.read_part(cx),
-                    Filled::Brought(brought) => brought,
+                    Filled::Supplied(supplied) => supplied,
                     // Nothing has been sent, but what was opened is no longer what is there.
-                    Filled::Shrank if !mem::replace(&mut self.shrank, true) => Brought::Changed,
+                    Filled::Shrank if !mem::replace(&mut self.shrank, true) => Supplied::Changed,
                     Filled::Shrank => return Step::Cut,
                 }
             }
             Supply::Stat(found) => self.checked(found),
-            Supply::Again => Brought::Nothing,
-            Supply::GivenUp => Brought::Opened(Err(self.held.take().expect("it was told to hold"))),
+            Supply::Again => Supplied::Nothing,
+            Supply::GivenUp => {
+                Supplied::Opened(Err(self.held.take().expect("it was told to hold")))
+            }
         };
         let kept = mem::take(&mut self.request);
         let conditions = kept.conditions();
         let (request, path) = (kept.request(&conditions), kept.path());
-        let asked = Asked { path: &path, request: &request, rules: &cx.site.content };
-        let found = self.supplied(&asked, brought, now, cx);
-        let step = self.look(&asked, found, now, cx);
+        let target = Target { path: &path, request: &request, rules: &cx.site.content };
+        let found = self.take_supply(&target, supplied, now, cx);
+        let step = self.look(&target, found, now, cx);
         self.request = kept;
         step
     }
 
-    /// A name could not be opened now. If it will be tried again, `Ok`: with nothing, at once. If
-    /// there was no descriptor: at once if the cache had one to spare, otherwise in a while, when
-    /// another exchange may have ended; what is there should not be refused because many others are
-    /// being served. If somebody else was at the file: in a while, when they may have finished. If
-    /// it is not there and the root is being replaced: in a while, when the new one is served.
+    /// A name could not be opened. If it may be opened later, returns when to try: `None` is at
+    /// once. Without descriptors that is at once if the cache could close a file, else later, when
+    /// other exchanges have ended. If the file is busy, or is missing while the root is being
+    /// replaced, it is later.
     ///
     /// # Errors
-    /// What is the matter, if it was tried often enough, or for another fault.
+    /// The fault, if it was tried often enough, or trying again does not help.
     fn hold(&mut self, fault: OpenFault, cx: &Cx<'_, F>) -> Result<Option<Step<F>>, OpenFault> {
         let (tries_max, last) = match fault {
-            // What is known is served.
+            // A stale entry is served.
             OpenFault::Exhausted | OpenFault::Busy if self.pending.is_none() => {
                 (OPEN_TRIES_MAX, fault)
             }
@@ -415,12 +420,12 @@ impl<F: File> Exchange<F> {
         Ok(Some(Step::Hold(OPEN_RETRY_MS)))
     }
 
-    /// The part of a body that was asked for has come, or could not be read.
+    /// Takes the part of a body that was read, or the fault.
     fn fill(&mut self, bytes: &[u8], read: Result<(), Fault>) -> Filled<F> {
         let file = self.pending.take().expect("a file is pending while its body is read");
         let mut body = mem::take(&mut self.body);
         if let Err(fault) = read {
-            return Filled::Brought(Brought::Unreadable(fault));
+            return Filled::Supplied(Supplied::Unreadable(fault));
         }
         if bytes.len() as u64 != self.part {
             return Filled::Shrank;
@@ -431,7 +436,7 @@ impl<F: File> Exchange<F> {
         } else {
             let room = usize::try_from(len).unwrap_or(usize::MAX) - body.len();
             if body.try_reserve_exact(room).is_err() {
-                return Filled::Brought(Brought::Unreadable(Fault::Other(NO_MEMORY)));
+                return Filled::Supplied(Supplied::Unreadable(Fault::Other(NO_MEMORY)));
             }
             body.extend_from_slice(bytes);
             if (body.len() as u64) < len {
@@ -442,10 +447,10 @@ impl<F: File> Exchange<F> {
         };
         let mut file = Arc::try_unwrap(file).unwrap_or_else(|shared| (*shared).clone());
         file.fill(self.coding, whole);
-        Filled::Brought(Brought::Filled(Arc::new(file)))
+        Filled::Supplied(Supplied::Filled(Arc::new(file)))
     }
 
-    /// Asks for what is missing of the body that is to be read, or for as much as is read at once.
+    /// Reads the next part of the body, at most as much as is read at once.
     fn read_part(&mut self, cx: &Cx<'_, F>) -> Step<F> {
         let ((file, len), at) = (self.open_file(), self.body.len() as u64);
         let part_max = cx.site.caching.read_bytes_max.max(1);
@@ -455,34 +460,34 @@ impl<F: File> Exchange<F> {
         Step::Read(ReadReq { file, at, len: self.part, buffer })
     }
 
-    fn checked(&mut self, found: Result<FileId, Fault>) -> Brought<F> {
+    fn checked(&mut self, found: Result<FileId, Fault>) -> Supplied<F> {
         let file = self.pending.take().expect("a file is pending while it is looked at");
         let same = file.coded(self.coding).is_some_and(|coded| found == Ok(coded.id));
-        if same { Brought::Checked(file) } else { Brought::Changed }
+        if same { Supplied::Checked(file) } else { Supplied::Changed }
     }
 
-    /// Looks for what answers, as far as memory knows; asks the disk for the rest. `found` is what
-    /// the search has found so far.
+    /// Searches for the file that answers, in the cache first, then on the disk. `found` is the
+    /// result so far.
     #[inline(never)]
     fn look(
         &mut self,
-        asked: &Asked<'_>,
-        mut found: Found<F>,
+        target: &Target<'_>,
+        mut found: Resolved<F>,
         now: Now,
         cx: &Cx<'_, F>,
     ) -> Step<F> {
-        let (request, limits) = (asked.request, &cx.site.limits);
+        let (request, limits) = (target.request, &cx.site.limits);
         let reply = loop {
             found = match found {
-                Found::Next(next) => {
+                Resolved::Next(next) => {
                     self.search = next;
-                    self.vouched = false;
-                    match self.look_up(asked, now, cx) {
-                        Ok(entry) => next.consider(asked, entry),
+                    self.is_current = false;
+                    match self.look_up(target, now, cx) {
+                        Ok(entry) => next.consider(target, entry),
                         Err(open) => return Step::Open(open),
                     }
                 }
-                Found::File(file, role) => {
+                Resolved::File(file, role) => {
                     let plan = plan(request, &file, role, limits.ranges_max, now.unix);
                     let coding = plan.coded.coding;
                     if plan.fill(request.method, cx.site.caching.body_bytes_max).is_some() {
@@ -490,31 +495,31 @@ impl<F: File> Exchange<F> {
                         self.body = Vec::new();
                         return self.read_part(cx);
                     }
-                    // The facts may be as old as the cache lets them be, its bytes are of now:
-                    // with those facts they are sent only if the file still has them.
-                    if !self.vouched && plan.sends_file(request.method) {
+                    // The cached facts may be old, but the bytes will be current: check that the
+                    // file has not changed.
+                    if !self.is_current && plan.sends_file(request.method) {
                         (self.pending, self.coding) = (Some(file), coding);
                         return Step::Stat(self.open_file().0);
                     }
                     let shape = plan.shape;
                     break Reply::File(FileReply { file, coding, shape, role });
                 }
-                Found::Redirect => break Reply::Redirect(location(asked.path)),
-                Found::Nothing(status) => break Reply::Nothing(status),
+                Resolved::Redirect => break Reply::Redirect(location(target.path)),
+                Resolved::Nothing(status) => break Reply::Nothing(status),
             };
         };
         Step::Reply(reply)
     }
 
-    /// What memory knows of the name that is looked at, or what the disk is to be asked.
+    /// The cached entry of the current name, or the open that is needed.
     fn look_up(
         &mut self,
-        asked: &Asked<'_>,
+        target: &Target<'_>,
         now: Now,
         cx: &Cx<'_, F>,
     ) -> Result<Entry<F>, OpenReq> {
         let mut room = cx.scratch.candidate.borrow_mut();
-        let name = self.search.name(asked, &mut room);
+        let name = self.search.name(target, &mut room);
         self.pending = None;
         if cx.site.caching.enabled {
             match cx.cache.get(name, now.tick, &cx.tally) {
@@ -524,59 +529,58 @@ impl<F: File> Exchange<F> {
             }
         }
         self.siblings = content::siblings(name, cx.site);
-        self.asked = now;
+        self.requested_at = now;
         Err(OpenReq { path: name.into(), siblings: self.siblings })
     }
 
-    /// Takes what the disk brought, remembers it, and goes on with the search.
+    /// Takes the result of a wait, caches it, and continues the search.
     #[cold]
-    fn supplied(
+    fn take_supply(
         &mut self,
-        asked: &Asked<'_>,
-        brought: Brought<F>,
+        target: &Target<'_>,
+        supplied: Supplied<F>,
         now: Now,
         cx: &Cx<'_, F>,
-    ) -> Found<F> {
+    ) -> Resolved<F> {
         let mut room = cx.scratch.candidate.borrow_mut();
         let search = self.search;
-        let name = search.name(asked, &mut room);
+        let name = search.name(target, &mut room);
         let rules = &cx.site.caching;
-        self.vouched = !matches!(brought, Brought::Opened(Err(_)));
-        let (entry, opened) = match brought {
-            Brought::Nothing => return Found::Next(search),
-            Brought::Changed => {
+        self.is_current = !matches!(supplied, Supplied::Opened(Err(_)));
+        let (entry, opened) = match supplied {
+            Supplied::Nothing => return Resolved::Next(search),
+            Supplied::Changed => {
                 self.opened = None;
                 cx.cache.remove(name, &cx.tally);
-                return Found::Next(search);
+                return Resolved::Next(search);
             }
-            Brought::Unreadable(fault) => {
+            Supplied::Unreadable(fault) => {
                 self.opened = None;
                 if let Fault::Other(errno) = fault {
                     cx.log.fault(&FileFault { path: name, wanted: Wanted::Read, errno });
                 }
-                return Found::Nothing(Status::INTERNAL_SERVER_ERROR);
+                return Resolved::Nothing(Status::INTERNAL_SERVER_ERROR);
             }
-            Brought::Checked(file) => (Entry::File(file), None),
-            Brought::Filled(file) => {
+            Supplied::Checked(file) => (Entry::File(file), None),
+            Supplied::Filled(file) => {
                 let opened = self.opened.take();
                 if rules.enabled && opened.is_none() {
                     cx.cache.fill(name, &file, &cx.tally);
                 }
                 (Entry::File(file), opened)
             }
-            Brought::Opened(found) => {
+            Supplied::Opened(found) => {
                 self.tries = 0;
                 if let Err(OpenFault::Other(errno)) = found {
                     cx.log.fault(&FileFault { path: name, wanted: Wanted::Open, errno });
                 }
-                let mut opened = found.as_ref().err().is_none_or(|fault| !passes(*fault));
+                let mut opened = found.as_ref().err().is_none_or(|fault| !is_transient(*fault));
                 let entry = self.entry(name, found, now, cx);
-                // What the disk says was true at some time since it was asked: of two who asked,
-                // who asked later knows better, whoever hears first.
-                let at = self.asked.tick;
-                // A body that is about to be read belongs to the entry: it is remembered once,
-                // whole.
-                if rules.enabled && will_fill(asked.request, search, &entry, now, cx) {
+                // The result was true at some time since the request: of two results the one
+                // requested later is the newer, whichever comes first.
+                let at = self.requested_at.tick;
+                // The body will be read next: the entry is cached once, with it.
+                if rules.enabled && will_fill(target.request, search, &entry, now, cx) {
                     self.opened = opened.then_some(at);
                     opened = false;
                 }
@@ -586,10 +590,10 @@ impl<F: File> Exchange<F> {
         if let Some(opened) = opened.filter(|_| rules.enabled) {
             cx.cache.put(name, &entry, opened, &cx.tally);
         }
-        search.consider(asked, entry)
+        search.consider(target, entry)
     }
 
-    /// The entry for what was found; the one known before, if nothing changed.
+    /// The entry for the result; the stale one if nothing has changed.
     fn entry(
         &mut self,
         name: &[u8],
@@ -604,20 +608,20 @@ impl<F: File> Exchange<F> {
                 if let Some(stale) = stale.filter(|stale| stale.is_same(&file, &siblings)) {
                     return Entry::File(stale);
                 }
-                let asked = self.asked.unix;
-                let file = Representation::new(name, file, siblings, cx.site, now, asked);
+                let requested_at = self.requested_at.unix;
+                let file = Representation::new(name, file, siblings, cx.site, now, requested_at);
                 Entry::File(Arc::new(file))
             }
             Ok(Opened::Directory) => Entry::Directory,
             Err(fault) => match stale {
-                // No descriptor to look again with is no reason not to serve what is known.
-                Some(stale) if passes(fault) => Entry::File(stale),
+                // A lack of descriptors is no reason not to serve the stale entry.
+                Some(stale) if is_transient(fault) => Entry::File(stale),
                 _ => Entry::Missing(fault),
             },
         }
     }
 
-    /// The open file of the coding that is wanted of the pending one, and its length.
+    /// The open file of the pending coding, and its length.
     fn open_file(&self) -> (F, u64) {
         let coded = self.pending.as_ref().and_then(|file| file.coded(self.coding));
         match coded.map(|coded| (&coded.body, coded.len())) {
@@ -641,12 +645,12 @@ fn will_fill<F: File>(
     plan.fill(request.method, cx.site.caching.body_bytes_max).is_some()
 }
 
-/// True for faults of the moment, which say nothing of the file and are not remembered.
-fn passes(fault: OpenFault) -> bool {
+/// True for transient faults, which say nothing about the file and are not cached.
+fn is_transient(fault: OpenFault) -> bool {
     matches!(fault, OpenFault::Exhausted | OpenFault::Busy | OpenFault::Other(_))
 }
 
-/// How many codings.
+/// The number of codings.
 fn count(codings: Codings) -> u64 {
     Coding::ALL.into_iter().map(|coding| u64::from(codings.has(coding))).sum()
 }
@@ -668,7 +672,7 @@ fn location(path: &Path<'_>) -> Vec<u8> {
     location
 }
 
-/// Appends a path segment or query, encoding what browsers would not leave alone (RFC 3986 §3.3).
+/// Appends a path segment or query, percent-encoded where needed (RFC 3986 §3.3).
 fn write_encoded(out: &mut Vec<u8>, text: &[u8]) {
     for &byte in text {
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {

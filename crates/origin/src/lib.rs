@@ -1,11 +1,11 @@
 //! One connection of a static origin server, without I/O.
 //!
-//! A [`Link`] hands out [`regatta_op::Op`] values and is told their outcome; it decides everything
-//! that HTTP has a say in, and performs nothing. Time enters as an argument and randomness as a
-//! seed, so the same input gives the same output.
+//! A [`Link`] hands out [`regatta_op::Op`] values and takes their outcomes. It decides everything
+//! that HTTP defines, and performs nothing. Time enters as an argument and randomness as a seed, so
+//! the same input gives the same output.
 //!
-//! A request ([`Request`]), the way to what answers it ([`Exchange`]) and what is to be sent
-//! ([`Reply`]) know no protocol's bytes. HTTP/1 (`h1`) is a protocol beside them.
+//! A request ([`Request`]), the search for its answer ([`Exchange`]) and the answer ([`Reply`]) do
+//! not depend on a protocol's bytes. HTTP/1 (`h1`) is one protocol that uses them.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
@@ -45,7 +45,7 @@ pub use link::{
     SealFault, Sealed,
 };
 pub use pack::{CODINGS, packed_alike};
-pub use record::{FileFault, Log, NoLog, Outcome, Peer, Record, Wanted};
+pub use record::{FileFault, Log, NoLog, Peer, Record, ReplyOutcome, Wanted};
 pub use refusal::Refusal;
 pub use request::{Destination, Request};
 pub use scratch::Scratch;

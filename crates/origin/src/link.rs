@@ -1,5 +1,4 @@
-//! What a driver holds of one connection: HTTP/1 in the clear, anything behind a seal, or another
-//! protocol.
+//! A driver's view of one connection: HTTP/1 in the clear, a sealed protocol, or another one.
 mod protocol;
 mod seal;
 mod sealed;
@@ -17,13 +16,13 @@ use alloc::boxed::Box;
 use core::fmt;
 use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
 
-/// One connection, whatever is spoken on it.
+/// One connection of any protocol.
 ///
 /// HTTP/1 in the clear costs one branch per call and no memory of its own.
 pub enum Link<F> {
-    /// HTTP/1, on the bytes as they are.
+    /// HTTP/1 in the clear.
     Http1(Conn<F>),
-    /// Anything behind a seal.
+    /// A protocol behind a seal.
     Sealed(Box<Sealed<F>>),
     /// Another protocol.
     Other(Box<dyn Protocol<F> + Send>),
@@ -42,17 +41,17 @@ impl<F: fmt::Debug> fmt::Debug for Link<F> {
 // The same as `Conn` alone.
 const _: () = assert!(size_of::<Link<u64>>() <= 144);
 
-/// Says what is spoken on a connection, by the listener that it came to ([`Peer::listener`]).
+/// Chooses the protocol of a connection by the listener that accepted it ([`Peer::listener`]).
 ///
-/// It is asked when a connection is accepted and when its handshake is over, and not after that.
+/// It is called when a connection is accepted and when its handshake is complete.
 pub trait Links<F> {
-    /// What encrypts the connections of a listener; nothing does if this says nothing.
+    /// The encryption of a listener's connections, if any.
     fn seal(&self, _listener: u8) -> Option<Box<dyn Seal>> {
         None
     }
 
-    /// What is spoken on a connection that was accepted just now, or above a seal whose handshake
-    /// has agreed on this name (ALPN, RFC 7301), or on none.
+    /// The protocol of a connection that has just been accepted, or of a sealed one whose handshake
+    /// agreed on this name (ALPN, RFC 7301); the name may be empty.
     fn protocol(&self, peer: Peer, agreed: &[u8], now: Now, cx: &Cx<'_, F>) -> Link<F>;
 }
 
@@ -77,7 +76,7 @@ impl<F: File> Link<F> {
     }
 }
 
-/// Calls a method of whatever a link is.
+/// Calls a method of the protocol.
 macro_rules! of {
     ($link:expr, $it:ident => $call:expr) => {
         match $link {

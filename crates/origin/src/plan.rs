@@ -1,4 +1,4 @@
-//! Pure: a request and a file make the shape of the response.
+//! What to send of a file: a pure function of request and file.
 use crate::{Body, Coded, Representation, Request, resolve::Role};
 use alloc::vec::Vec;
 use regatta_http::{
@@ -9,7 +9,7 @@ use regatta_http::{
 };
 use regatta_op::{Coding, File};
 
-/// What is sent of which coding of a file.
+/// What to send of a file, and in which coding.
 #[derive(Debug)]
 pub(crate) struct Plan<'a, F> {
     pub(crate) file: &'a Representation<F>,
@@ -17,18 +17,18 @@ pub(crate) struct Plan<'a, F> {
     pub(crate) shape: Shape,
 }
 
-/// What is sent of it.
+/// What to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// All of it: 200, or 404 if it says that there is nothing.
+    /// All of it: 200, or 404 if it is the page for that.
     Whole,
-    /// A part: 206.
+    /// One range: 206.
     One(ByteRange),
-    /// Several parts: 206, `multipart/byteranges`.
+    /// Several ranges: 206, `multipart/byteranges`.
     Many(Vec<ByteRange>),
-    /// Only that it has not changed.
+    /// Not modified: 304.
     NotModified,
-    /// Not it, but why.
+    /// An error status in its place.
     Refused(Status),
 }
 
@@ -83,7 +83,7 @@ fn shape<F>(request: &Request<'_>, coded: &Coded<F>, ranges_max: usize, now_unix
     }
 }
 
-/// The coding to send of a file; the file as it is where the request names none that there is.
+/// The coding to send; identity if the request accepts none of those that the file has.
 fn choose<'a, F: File>(
     accept_encoding: FieldLines<'_>,
     file: &'a Representation<F>,

@@ -5,8 +5,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
 use regatta_op::{Now, Tick};
 
-/// Who is at the other end, and where it came in, in 19 bytes: an IPv4 address is kept in its
-/// IPv4-mapped form.
+/// The peer's address and the listener, in 19 bytes: IPv4 addresses are kept in IPv4-mapped form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     address: [u8; 16],
@@ -25,7 +24,7 @@ impl From<SocketAddr> for Peer {
 }
 
 impl Peer {
-    /// The same, at another than the first of the worker's listeners.
+    /// The same peer, at this listener of the worker.
     #[must_use]
     pub const fn at(self, listener: u8) -> Self {
         Self { listener, ..self }
@@ -46,7 +45,7 @@ impl Peer {
 
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReplyOutcome {
     /// The kernel has every byte of the response.
     Complete,
     /// The file shrank under the response.
@@ -59,7 +58,7 @@ pub enum Outcome {
     Cut,
 }
 
-impl Outcome {
+impl ReplyOutcome {
     /// One lower-case word.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -78,7 +77,7 @@ impl Outcome {
 pub struct Record<'a> {
     /// When the response was finished, seconds since 1970-01-01T00:00:00Z.
     pub unix: u64,
-    /// Who asked.
+    /// The client.
     pub peer: Peer,
     /// The method as sent; empty if the request line could not be read.
     pub method: &'a [u8],
@@ -92,34 +91,34 @@ pub struct Record<'a> {
     pub body_bytes: u64,
     /// Bytes of head and body that the kernel has taken.
     pub sent_bytes: u64,
-    /// Those of them that are the body's: fewer than promised if the response was cut short.
+    /// Bytes of the body that the kernel has taken: fewer than promised if it was cut short.
     pub body_sent_bytes: u64,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: ReplyOutcome,
     /// Why the request was refused, if it was.
     pub refused: Option<Refusal>,
     /// `Referer`, as sent.
     pub referer: Option<&'a [u8]>,
     /// `User-Agent`, as sent.
     pub user_agent: Option<&'a [u8]>,
-    /// From the first look at the request to the end, milliseconds.
+    /// From parsing the request to the end, milliseconds.
     pub duration_ms: u64,
     /// True if the connection was to go on after it.
     pub keep_alive: bool,
 }
 
-/// What the system did not do with a file that was to be served.
+/// An error of the system with a file that was to be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFault<'a> {
     /// The path below the root, decoded.
     pub path: &'a [u8],
-    /// What was asked for.
+    /// The operation that failed.
     pub wanted: Wanted,
     /// The error's number.
     pub errno: i32,
 }
 
-/// What is asked of the system about a file.
+/// An operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// To open it.
@@ -135,13 +134,13 @@ pub trait Log {
     /// Takes one record. Must not wait: a log that is behind drops lines and counts them.
     fn record(&self, record: &Record<'_>);
 
-    /// Takes the cause of a 500, or of one that was averted: it is no business of the peer's, but
-    /// of those who run the server. Must not wait, and may leave out what comes often.
+    /// Takes the cause of a 500, or of one that was averted, for those who run the server. Must not
+    /// wait, and may drop what comes often.
     #[expect(unused_variables, reason = "a log that is for exchanges only")]
     fn fault(&self, fault: &FileFault<'_>) {}
 }
 
-/// The log that wants nothing.
+/// A log that wants nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLog;
 
@@ -153,7 +152,7 @@ impl Log for NoLog {
     fn record(&self, _: &Record<'_>) {}
 }
 
-/// What a [`Record`] will need of a request that is gone by then. Its buffer is used again.
+/// What a [`Record`] needs of its request, which is gone by then. The buffer is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Note {
     text: Vec<u8>,
@@ -170,7 +169,7 @@ pub(crate) struct Note {
     body_bytes: u64,
 }
 
-/// What a [`Record`] says of the request, as it was sent; nothing, if it could not be read.
+/// The request in a [`Record`], as it was sent; empty if it could not be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestText<'a> {
     pub(crate) method: &'a [u8],
@@ -180,39 +179,39 @@ pub(crate) struct RequestText<'a> {
     pub(crate) user_agent: Option<&'a [u8]>,
 }
 
-/// What a [`Record`] says of the response.
+/// The response in a [`Record`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ending {
+pub(crate) struct ReplyFacts {
     pub(crate) peer: Peer,
     pub(crate) status: u16,
     pub(crate) sent: u64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ReplyOutcome,
     pub(crate) keep_alive: bool,
 }
 
 impl Note {
-    /// Keeps what the log will want of a request. `sent`: what the connection has sent before.
-    pub(crate) fn take(&mut self, asked: &RequestText<'_>, sent: u64, now: Now) {
+    /// Notes a request. `sent`: bytes that the connection has sent before.
+    pub(crate) fn take(&mut self, request: &RequestText<'_>, sent: u64, now: Now) {
         self.clear();
         (self.taken, self.started, self.sent_before) = (true, now.tick, sent);
-        self.version = asked.version;
-        self.method = self.keep(asked.method);
-        self.target = self.keep(asked.target);
-        self.referer = asked.referer.map(|text| self.keep(text));
-        self.user_agent = asked.user_agent.map(|text| self.keep(text));
+        self.version = request.version;
+        self.method = self.keep(request.method);
+        self.target = self.keep(request.target);
+        self.referer = request.referer.map(|text| self.keep(text));
+        self.user_agent = request.user_agent.map(|text| self.keep(text));
     }
 
-    /// Keeps how long the response's head is, and how long its body will be.
+    /// Notes the lengths of the response's head and body.
     pub(crate) const fn promise(&mut self, head_bytes: u64, body_bytes: u64) {
         (self.head_bytes, self.body_bytes) = (head_bytes, body_bytes);
     }
 
-    /// Keeps why the request is refused.
+    /// Notes why the request is refused.
     pub(crate) const fn refuse(&mut self, refusal: Refusal) {
         self.refused = Some(refusal);
     }
 
-    /// True if there is a request to tell of.
+    /// True if there is a request to log.
     pub(crate) const fn is_taken(&self) -> bool {
         self.taken
     }
@@ -228,26 +227,26 @@ impl Note {
         self.text.capacity()
     }
 
-    /// Tells the log how the exchange ended.
-    pub(crate) fn tell(&self, log: &dyn Log, ending: &Ending, now: Now) {
+    /// Logs the exchange.
+    pub(crate) fn log(&self, log: &dyn Log, facts: &ReplyFacts, now: Now) {
         let text = |range: &Range<usize>| &self.text[range.clone()];
-        let sent_bytes = ending.sent - self.sent_before;
+        let sent_bytes = facts.sent - self.sent_before;
         log.record(&Record {
             unix: now.unix,
-            peer: ending.peer,
+            peer: facts.peer,
             method: text(&self.method),
             target: text(&self.target),
             version: self.version,
-            status: ending.status,
+            status: facts.status,
             body_bytes: self.body_bytes,
             sent_bytes,
             body_sent_bytes: sent_bytes.saturating_sub(self.head_bytes),
-            outcome: ending.outcome,
+            outcome: facts.outcome,
             refused: self.refused,
             referer: self.referer.as_ref().map(text),
             user_agent: self.user_agent.as_ref().map(text),
             duration_ms: now.tick.since(self.started),
-            keep_alive: ending.keep_alive,
+            keep_alive: facts.keep_alive,
         });
     }
 

@@ -4,23 +4,23 @@ use regatta_http::{Status, h1::HeadFault};
 /// Why a request is refused, whatever file it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its head is none.
+    /// Its head is malformed or too large.
     Head(HeadFault),
     /// Its head did not come in time.
     HeadDeadline,
     /// Its content did not come in time.
     ContentDeadline,
-    /// Its content is longer than what is discarded.
+    /// Its content is longer than the server discards.
     ContentTooLarge,
-    /// Its content is not in chunks, though it should be.
+    /// Its chunks are malformed.
     Chunks,
     /// Its path cannot be decoded, or leads out of the root.
     Path,
-    /// Its method is known, and not served.
+    /// Its method is known but not served.
     Method,
     /// Its method is not known.
     UnknownMethod,
-    /// It expects what nobody promises.
+    /// It has an expectation that is not known.
     Expectation,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked for, in the words of RFC 9110 and in no protocol's bytes.
+//! A request in the terms of RFC 9110, independent of the protocol.
 use crate::Refusal;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -63,7 +63,7 @@ fn is_html(member: &[u8]) -> bool {
 }
 
 impl Request<'_> {
-    /// The path of the file that is asked for; `room` is used if it must be decoded.
+    /// The path of the requested file; it is decoded into `room` if necessary.
     ///
     /// # Errors
     /// Why a request that names none is refused; `None` if it is one to the server itself.

@@ -1,10 +1,10 @@
-//! From a path to the files that may answer for it, one after another.
+//! Finding the file that answers for a path: which names are tried, in which order.
 use crate::{ContentRules, Entry, Representation, Request};
 use alloc::{sync::Arc, vec::Vec};
 use regatta_http::{Status, target::Path};
 use regatta_op::OpenFault;
 
-/// How far the search has come: which name is looked at.
+/// The state of a search: the name that is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Search {
     step: Step,
@@ -21,69 +21,69 @@ enum Step {
     Clean,
     /// An index name in the directory that the path names.
     Index(u8),
-    /// What answers navigations to nothing.
+    /// The page for navigations to paths that do not exist.
     Fallback,
     /// The body of 404 responses.
     NotFound,
 }
 
-/// What is asked for.
+/// What is searched for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Target<'a> {
     pub(crate) path: &'a Path<'a>,
     pub(crate) request: &'a Request<'a>,
     pub(crate) rules: &'a ContentRules,
 }
 
-/// As what a file answers.
+/// Why a file answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It is what the target names.
     Itself,
-    /// It stands in for whatever a navigation names.
+    /// It answers a navigation to a path that does not exist.
     Fallback,
-    /// It says that there is nothing.
+    /// It is the body of a 404 response.
     NotFound,
 }
 
-/// What a name means for the search.
+/// The result of trying a name.
 #[derive(Debug)]
-pub(crate) enum Found<F> {
+pub(crate) enum Resolved<F> {
     /// This file answers.
     File(Arc<Representation<F>>, Role),
     /// The target names a directory and should end in a slash.
     Redirect,
-    /// Nothing answers but a status.
+    /// No file answers: a status does.
     Nothing(Status),
-    /// Look at the next name.
+    /// Try the next name.
     Next(Search),
 }
 
 impl Search {
-    /// The first name to look at.
+    /// The first name to try.
     #[inline]
-    pub(crate) fn start<F>(asked: &Asked<'_>) -> Found<F> {
-        if asked.path.hidden && !asked.rules.dotfiles {
-            return Self::not_found(asked.rules);
+    pub(crate) fn start<F>(target: &Target<'_>) -> Resolved<F> {
+        if target.path.hidden && !target.rules.dotfiles {
+            return Self::not_found(target.rules);
         }
-        if !asked.path.trailing_slash {
-            return Found::Next(Self::at(Step::Itself));
+        if !target.path.trailing_slash {
+            return Resolved::Next(Self::at(Step::Itself));
         }
-        if asked.rules.index.is_empty() {
-            return Self::missing(asked);
+        if target.rules.index.is_empty() {
+            return Self::missing(target);
         }
-        Found::Next(Self::at(Step::Index(0)))
+        Resolved::Next(Self::at(Step::Index(0)))
     }
 
-    /// True if the name to look at is the path itself.
+    /// True if the path itself is tried.
     #[inline]
     pub(crate) fn is_itself(self) -> bool {
         self.step == Step::Itself
     }
 
-    /// The name to look at; `room` is used if it must be put together.
-    pub(crate) fn name<'b>(self, asked: &Asked<'b>, room: &'b mut Vec<u8>) -> &'b [u8] {
-        let path = asked.path.relative;
+    /// The name to try; it is put together in `room` if necessary.
+    pub(crate) fn name<'b>(self, target: &Target<'b>, room: &'b mut Vec<u8>) -> &'b [u8] {
+        let path = target.path.relative;
         match self.step {
             Step::Itself => path,
             Step::Clean => {
@@ -93,7 +93,7 @@ impl Search {
                 room
             }
             Step::Index(at) => {
-                let index = asked.rules.index[usize::from(at)].as_bytes();
+                let index = target.rules.index[usize::from(at)].as_bytes();
                 if path.is_empty() {
                     return index;
                 }
@@ -103,46 +103,46 @@ impl Search {
                 room.extend_from_slice(index);
                 room
             }
-            Step::Fallback => asked.rules.fallback.as_bytes(),
-            Step::NotFound => asked.rules.not_found.as_bytes(),
+            Step::Fallback => target.rules.fallback.as_bytes(),
+            Step::NotFound => target.rules.not_found.as_bytes(),
         }
     }
 
-    /// What it means that this name is `entry`.
+    /// Continues the search: this name is `entry`.
     #[inline]
-    pub(crate) fn consider<F>(self, asked: &Asked<'_>, entry: Entry<F>) -> Found<F> {
+    pub(crate) fn consider<F>(self, target: &Target<'_>, entry: Entry<F>) -> Resolved<F> {
         match entry {
-            Entry::File(file) => Found::File(file, self.role()),
-            Entry::Directory => self.consider_none(asked, None),
-            Entry::Missing(fault) => self.consider_none(asked, Some(fault)),
+            Entry::File(file) => Resolved::File(file, self.role()),
+            Entry::Directory => self.consider_none(target, None),
+            Entry::Missing(fault) => self.consider_none(target, Some(fault)),
         }
     }
 
-    /// What it means that this name is no file: a directory, or what the fault says.
+    /// Continues the search: this name is a directory, or cannot be opened.
     #[inline(never)]
-    fn consider_none<F>(self, asked: &Asked<'_>, fault: Option<OpenFault>) -> Found<F> {
-        let clean = asked.rules.clean_urls && !asked.path.relative.ends_with(b".html");
+    fn consider_none<F>(self, target: &Target<'_>, fault: Option<OpenFault>) -> Resolved<F> {
+        let clean = target.rules.clean_urls && !target.path.relative.ends_with(b".html");
         match (self.step, fault) {
-            (Step::Fallback, _) => Self::not_found(asked.rules),
-            (Step::NotFound, _) => Found::Nothing(Status::NOT_FOUND),
-            (_, Some(OpenFault::Denied)) => Found::Nothing(Status::FORBIDDEN),
+            (Step::Fallback, _) => Self::not_found(target.rules),
+            (Step::NotFound, _) => Resolved::Nothing(Status::NOT_FOUND),
+            (_, Some(OpenFault::Denied)) => Resolved::Nothing(Status::FORBIDDEN),
             (_, Some(OpenFault::Exhausted | OpenFault::Busy)) => {
-                Found::Nothing(Status::SERVICE_UNAVAILABLE)
+                Resolved::Nothing(Status::SERVICE_UNAVAILABLE)
             }
-            (_, Some(OpenFault::Other(_))) => Found::Nothing(Status::INTERNAL_SERVER_ERROR),
+            (_, Some(OpenFault::Other(_))) => Resolved::Nothing(Status::INTERNAL_SERVER_ERROR),
             (Step::Itself, _) if clean => {
-                Found::Next(Self { step: Step::Clean, directory: fault.is_none() })
+                Resolved::Next(Self { step: Step::Clean, directory: fault.is_none() })
             }
-            (Step::Itself, None) => Found::Redirect,
-            (Step::Clean, _) if self.directory => Found::Redirect,
-            (Step::Index(at), _) if usize::from(at) + 1 < index_names(asked.rules) => {
-                Found::Next(Self::at(Step::Index(at + 1)))
+            (Step::Itself, None) => Resolved::Redirect,
+            (Step::Clean, _) if self.directory => Resolved::Redirect,
+            (Step::Index(at), _) if usize::from(at) + 1 < index_names(target.rules) => {
+                Resolved::Next(Self::at(Step::Index(at + 1)))
             }
-            (Step::Itself | Step::Clean | Step::Index(_), _) => Self::missing(asked),
+            (Step::Itself | Step::Clean | Step::Index(_), _) => Self::missing(target),
         }
     }
 
-    /// As what a file of this name answers.
+    /// Why a file of this name answers.
     pub(crate) fn role(self) -> Role {
         match self.step {
             Step::Itself | Step::Clean | Step::Index(_) => Role::Itself,
@@ -151,7 +151,7 @@ impl Search {
         }
     }
 
-    /// Why this name is looked at, for people.
+    /// Why this name is tried, for people.
     pub(crate) fn reason(self) -> &'static str {
         match self.step {
             Step::Itself => "the path itself",
@@ -166,34 +166,34 @@ impl Search {
         Self { step, directory: false }
     }
 
-    fn missing<F>(asked: &Asked<'_>) -> Found<F> {
-        if !asked.rules.fallback.is_empty() && is_navigation(asked) {
-            return Found::Next(Self::at(Step::Fallback));
+    fn missing<F>(target: &Target<'_>) -> Resolved<F> {
+        if !target.rules.fallback.is_empty() && is_navigation(target) {
+            return Resolved::Next(Self::at(Step::Fallback));
         }
-        Self::not_found(asked.rules)
+        Self::not_found(target.rules)
     }
 
-    fn not_found<F>(rules: &ContentRules) -> Found<F> {
+    fn not_found<F>(rules: &ContentRules) -> Resolved<F> {
         if rules.not_found.is_empty() {
-            return Found::Nothing(Status::NOT_FOUND);
+            return Resolved::Nothing(Status::NOT_FOUND);
         }
-        Found::Next(Self::at(Step::NotFound))
+        Resolved::Next(Self::at(Step::NotFound))
     }
 }
 
-/// How many index names are looked at: all that a byte can number.
+/// How many index names are tried: as many as a byte can number.
 fn index_names(rules: &ContentRules) -> usize {
     rules.index.len().min(usize::from(u8::MAX))
 }
 
-/// True if the request is for a page to show and not for a part of one: the last segment has no
-/// suffix but `.html`, and the fields say that a document is wanted.
+/// True if the request is a navigation: the last segment has no suffix but `.html`, and the fields
+/// say that a document is wanted.
 ///
 /// A missing script must be a 404, or a browser runs the fallback page as a script.
-fn is_navigation(asked: &Asked<'_>) -> bool {
-    let name = asked.path.relative.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+fn is_navigation(target: &Target<'_>) -> bool {
+    let name = target.path.relative.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if name.contains(&b'.') && !name.ends_with(b".html") {
         return false;
     }
-    asked.request.destination.is_document()
+    target.request.destination.is_document()
 }

@@ -1,7 +1,7 @@
-//! What the connections of one worker lend each other: buffers, the formatted date, boundaries.
+//! What the connections of one worker share: buffers, the formatted date, boundaries.
 use crate::{
     READ_BYTES_MAX,
-    h1::{Ongoing, work::Work},
+    h1::{Ongoing, input::Input},
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::{Cell, RefCell};
@@ -26,15 +26,15 @@ const READ_BUFFERS_MAX: usize = 8;
 /// hit allocates nothing. Not for sharing between threads.
 pub struct Scratch<F> {
     buffers: RefCell<Vec<Vec<u8>>>,
-    /// Those that are lent to who reads files.
+    /// Buffers for reading files.
     read_buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
-    works: RefCell<Vec<Box<Work>>>,
+    inputs: RefCell<Vec<Box<Input>>>,
     ongoing: RefCell<Vec<Box<Ongoing<F>>>>,
     /// Where paths are decoded, and where names of candidates are put together.
     pub(crate) decoded: RefCell<Vec<u8>>,
     pub(crate) candidate: RefCell<Vec<u8>>,
-    /// Field sections of requests that came before.
+    /// Field sections of earlier requests.
     pub(crate) seen: RefCell<Seen>,
     second: Cell<u64>,
     date: Cell<[u8; DATE_BYTES]>,
@@ -50,7 +50,7 @@ impl<F> Scratch<F> {
         Self {
             buffers: RefCell::default(),
             read_buffers: RefCell::default(),
-            works: RefCell::default(),
+            inputs: RefCell::default(),
             ongoing: RefCell::default(),
             decoded: RefCell::default(),
             candidate: RefCell::default(),
@@ -62,7 +62,7 @@ impl<F> Scratch<F> {
         }
     }
 
-    /// An empty buffer, with whatever room it had before.
+    /// An empty buffer.
     #[inline(always)]
     pub(crate) fn take_buffer(&self) -> Vec<u8> {
         self.buffers.borrow_mut().pop().unwrap_or_default()
@@ -71,7 +71,7 @@ impl<F> Scratch<F> {
     /// Gives a buffer back.
     #[inline]
     pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
-        // What was sent whole from the cache had none.
+        // A response in one piece from the cache had none.
         if buffer.capacity() == 0 {
             return;
         }
@@ -82,7 +82,7 @@ impl<F> Scratch<F> {
         }
     }
 
-    /// An empty buffer for reads of so many bytes. Who reads finds out if there is no memory.
+    /// An empty buffer for reads of this many bytes. If there is no memory, the read fails.
     pub(crate) fn take_read_buffer(&self, bytes: usize) -> Vec<u8> {
         let mut buffer = self.read_buffers.borrow_mut().pop().unwrap_or_default();
         let _ = buffer.try_reserve_exact(bytes);
@@ -99,15 +99,15 @@ impl<F> Scratch<F> {
         }
     }
 
-    pub(crate) fn take_work(&self) -> Box<Work> {
-        self.works.borrow_mut().pop().unwrap_or_default()
+    pub(crate) fn take_input(&self) -> Box<Input> {
+        self.inputs.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_work(&self, mut work: Box<Work>) {
-        let mut works = self.works.borrow_mut();
-        if works.len() < BUFFERS_MAX && work.capacity() <= BUFFER_BYTES_MAX {
-            work.clear();
-            works.push(work);
+    pub(crate) fn give_input(&self, mut input: Box<Input>) {
+        let mut inputs = self.inputs.borrow_mut();
+        if inputs.len() < BUFFERS_MAX && input.capacity() <= BUFFER_BYTES_MAX {
+            input.clear();
+            inputs.push(input);
         }
     }
 
@@ -147,8 +147,8 @@ impl<F> Scratch<F> {
         self.date.set(date::format(i64::try_from(unix).unwrap_or(i64::MAX)));
     }
 
-    /// The number of the next boundary. Peers see these: a keyed one-way function makes them, so
-    /// that nobody finds the key, or the next one, from those before.
+    /// The number of the next boundary. A keyed one-way function makes them, so that peers cannot
+    /// compute the key or the next one.
     pub(crate) fn boundary(&self) -> u128 {
         let number = self.boundaries.get();
         self.boundaries.set(number + 1);
@@ -162,7 +162,7 @@ impl<F> fmt::Debug for Scratch<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scratch")
             .field("buffers", &self.buffers.borrow().len())
-            .field("works", &self.works.borrow().len())
+            .field("inputs", &self.inputs.borrow().len())
             .finish_non_exhaustive()
     }
 }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
 
-    /// Neither does a boundary come again, nor do those of one worker tell those of another.
+    /// No boundary comes twice, and those of one worker do not reveal those of another.
     #[test]
     fn boundaries_depend_on_the_whole_key() {
         let keys = [0, 1, 1 << 64, u128::MAX];

@@ -1,4 +1,4 @@
-//! What goes out of a cache when it is full: the same for all caches, wherever their entries are.
+//! Eviction: the same for all caches, wherever their entries are.
 use crate::{CachingRules, Entry};
 use core::{
     fmt::Debug,
@@ -10,16 +10,16 @@ use regatta_op::{File, Tick};
 /// Files that are closed at a time when descriptors are needed elsewhere.
 pub const RELIEF_ENTRIES: usize = 16;
 
-/// While somebody looks whether a file changed, others are given what is known of it. That ends
-/// after so many times [`CachingRules::revalidate_ms`]: then all look for themselves. Otherwise a
-/// disk that hangs, or answers later than it is asked again, would keep a stale file for ever.
+/// While one caller revalidates a file, others use the stale entry, for at most this many times
+/// [`CachingRules::revalidate_ms`]; then all revalidate. Otherwise a disk that hangs, or is slower
+/// than this period, would keep a stale file in use for ever.
 pub const STALE_PERIODS_MAX: u64 = 4;
 
-/// The longest name of nothing that is remembered, bytes.
+/// The longest name of a negative entry, bytes.
 const NEGATIVE_NAME_BYTES_MAX: usize = 256;
 
-/// Which queue an entry stands in. There are three, so that a scan for names of nothing puts out no
-/// file, and a shortage of descriptors puts out only those who hold one.
+/// Which queue an entry is in. There are three, so that a scan of missing names evicts no files,
+/// and a shortage of descriptors evicts only entries that hold some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rank {
@@ -27,16 +27,16 @@ pub enum Rank {
     Held = 0,
     /// Files with at least one descriptor.
     Open = 1,
-    /// Names of nothing.
+    /// Names that do not exist.
     Negative = 2,
 }
 
 impl Rank {
-    /// All ranks; where memory is short the first that has entries gives one up. Memory is in
-    /// bodies first: what has none is only name and heads.
+    /// All ranks, in the order in which they are evicted when memory is short: bodies take the
+    /// most.
     pub const ALL: [Self; 3] = [Self::Held, Self::Open, Self::Negative];
 
-    /// That of an entry.
+    /// The rank of an entry.
     #[must_use]
     pub fn of<F: File>(entry: &Entry<F>) -> Self {
         match entry {
@@ -47,10 +47,10 @@ impl Rank {
     }
 }
 
-/// What an entry takes.
+/// What an entry costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Where it stands.
+    /// Its queue.
     pub rank: Rank,
     /// Memory for its name, heads and bodies, bytes.
     pub bytes: usize,
@@ -59,7 +59,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// That of an entry which takes `bytes` besides what it is.
+    /// The cost of an entry which takes `bytes` besides its contents.
     #[must_use]
     pub fn of<F: File>(entry: &Entry<F>, bytes: usize) -> Self {
         let (more, descriptors) = match entry {
@@ -69,14 +69,14 @@ impl Cost {
         Self { rank: Rank::of(entry), bytes: bytes + more, descriptors }
     }
 
-    /// Counts that it comes in.
+    /// Counts an entry that is added.
     pub fn enter(self, tally: &Tally<'_>) {
         tally.add(Counter::CacheEntriesAdded, 1);
         tally.add(Counter::CacheBytesAdded, self.bytes as u64);
         tally.add(Counter::CacheFdsAdded, self.descriptors as u64);
     }
 
-    /// Counts that it goes out.
+    /// Counts an entry that is removed.
     pub fn leave(self, tally: &Tally<'_>) {
         tally.add(Counter::CacheEntriesRemoved, 1);
         tally.add(Counter::CacheBytesRemoved, self.bytes as u64);
@@ -84,7 +84,7 @@ impl Cost {
     }
 }
 
-/// What all entries of a cache take.
+/// What all entries of a cache cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Entries by [`Rank`].
@@ -96,21 +96,21 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// An entry comes in.
+    /// Adds an entry.
     pub const fn enter(&mut self, cost: Cost) {
         self.entries[cost.rank as usize] += 1;
         self.bytes += cost.bytes;
         self.descriptors += cost.descriptors;
     }
 
-    /// An entry goes out.
+    /// Removes an entry.
     pub const fn leave(&mut self, cost: Cost) {
         self.entries[cost.rank as usize] -= 1;
         self.bytes -= cost.bytes;
         self.descriptors -= cost.descriptors;
     }
 
-    /// The queue that must give one up for the bounds to hold.
+    /// The queue to evict from, if a bound is exceeded.
     #[must_use]
     pub fn over(&self, rules: &CachingRules) -> Option<Rank> {
         let [held, open, negative] = self.entries;
@@ -126,7 +126,7 @@ impl Totals {
         if self.bytes > rules.bytes_max { self.first() } else { None }
     }
 
-    /// The queue that gives one up where memory is short; `None` if all are empty.
+    /// The queue to evict from when memory is short; `None` if all are empty.
     #[must_use]
     pub fn first(&self) -> Option<Rank> {
         Rank::ALL.into_iter().find(|rank| self.entries[*rank as usize] > 0)
@@ -134,7 +134,7 @@ impl Totals {
 }
 
 impl CachingRules {
-    /// False for an entry that would put out everything else, or is not worth its room.
+    /// False for an entry that would evict everything else, or is not worth its memory.
     #[must_use]
     pub const fn accept(&self, path: &[u8], cost: Cost) -> bool {
         let room = match cost.rank {
@@ -144,28 +144,27 @@ impl CachingRules {
         room && cost.bytes <= self.bytes_max && cost.descriptors <= self.descriptors_max
     }
 
-    /// True if all who ask for what somebody was told to look at again at `doubted` first, and
-    /// nobody has brought since, are to look for themselves.
+    /// True if all callers are to revalidate an entry that has been stale since `stale_since`.
     #[must_use]
-    pub const fn all_look(&self, doubted: Tick, now: Tick) -> bool {
-        now.since(doubted) >= self.revalidate_ms.saturating_mul(STALE_PERIODS_MAX)
+    pub const fn all_revalidate(&self, stale_since: Tick, now: Tick) -> bool {
+        now.since(stale_since) >= self.revalidate_ms.saturating_mul(STALE_PERIODS_MAX)
     }
 }
 
-/// When an entry was asked for last, and the mark of SIEVE in the lowest bit: a word that any
-/// number of threads or processes may see and set.
+/// When an entry was last used, and SIEVE's mark in the lowest bit: a word that any number of
+/// threads or processes may read and write.
 #[derive(Clone, Copy, Debug)]
 pub struct Use<'a>(pub &'a AtomicU64);
 
 impl Use<'_> {
-    /// The word of an entry that came at `now`, and that nobody has asked for since.
+    /// The word of an entry that was added at `now`, and has not been used yet.
     #[must_use]
     pub const fn first(now: Tick) -> u64 {
         now.0 << 1
     }
 
-    /// Notes that it is asked for: about when, to so many milliseconds. Where that is known
-    /// already, nothing is written: others would have to fetch the line.
+    /// Notes a use, with a resolution of `about_ms`. Nothing is written if that is noted already,
+    /// so that other processors keep the cache line.
     #[inline]
     pub fn visit(self, now: Tick, about_ms: u64) {
         let used = self.word();
@@ -174,13 +173,13 @@ impl Use<'_> {
         }
     }
 
-    /// When it was asked for last, about.
+    /// About when it was last used.
     #[must_use]
     pub fn at(self) -> Tick {
         Tick(self.word() >> 1)
     }
 
-    /// What has been noted, for who takes the place of the entry.
+    /// The word, for an entry that replaces this one.
     #[must_use]
     #[inline]
     pub fn word(self) -> u64 {
@@ -195,8 +194,8 @@ impl Use<'_> {
 }
 
 /// A queue of entries in the order in which they came, from which SIEVE (Zhang et al., NSDI 2024)
-/// chooses who goes: a hit sets a mark and moves nothing; the hand goes from the oldest to the
-/// newest, clears marks, and puts out the first without.
+/// evicts: a hit sets a mark and moves nothing; the hand goes from the oldest to the newest, clears
+/// marks, and evicts the first entry without one.
 ///
 /// Where links and marks ([`Use`]) are is the cache's business.
 pub trait Queue {

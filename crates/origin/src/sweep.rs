@@ -1,35 +1,36 @@
-//! The slow sweep for what nobody asks for: the same for all caches, wherever their entries are.
+//! The slow sweep for entries that nobody uses: the same for all caches, wherever their entries
+//! are.
 use crate::CachingRules;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use regatta_op::Tick;
 
-/// Entries that one call of a sweep looks at, and that it forgets: closing a deleted file may take
-/// the disk a while.
+/// Entries that one call of a sweep looks at. Few are removed at once: closing a deleted file may
+/// take the disk a while.
 const SWEEP_ENTRIES: usize = 1024;
-/// See [`SWEEP_ENTRIES`].
+/// Entries that one call of a sweep removes.
 const SWEEP_REMOVALS: usize = 32;
-/// How long a sweep rests before it goes on, milliseconds.
+/// How long a sweep pauses before it continues, milliseconds.
 pub const SWEEP_PAUSE_MS: u64 = 10;
 
-/// When a sweep goes on, and where: words that are seen by all who share the cache, 0 at first.
+/// When and where a sweep continues: words that all users of the cache share, 0 at first.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep<'a> {
     /// When, ticks.
     pub on: &'a AtomicU64,
-    /// At which place.
+    /// At which entry.
     pub at: &'a AtomicU64,
 }
 
 impl Sweep<'_> {
-    /// When it goes on.
+    /// When it continues.
     #[must_use]
     pub fn on(&self) -> Tick {
         Tick(self.on.load(Relaxed))
     }
 
-    /// The next piece of the sweep over `len` places, for whoever comes first when it is time:
-    /// those that are `idle`, and are forgotten if they are so still.
+    /// The next piece of the sweep over `len` entries, for the first caller when it is due: the
+    /// entries that are `idle`, to be removed if they still are.
     #[must_use]
     pub fn piece(
         &self,

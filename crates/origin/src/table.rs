@@ -1,4 +1,4 @@
-//! What a cache in memory of its own holds: a hash table of names, queues, and what all takes.
+//! The entries of a cache in private memory: a hash table of names, queues, and totals.
 use crate::{
     CachingRules, Cost, Entry, Lock, Locks, Lookup, Queue as _, Rank, Representation, Totals, Use,
     sieve::{self, Link},
@@ -12,19 +12,19 @@ use regatta_op::{File, Tick};
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// Entries by name. Whoever has it for itself alone may change it; what is known of an entry is
-/// under a lock of its own, and may be changed by who only sees the table.
+/// Entries by name. Changing the table takes exclusive access. The aged entry of each name has its
+/// own lock, so it can be changed with shared access to the table.
 pub(crate) struct Table<F, L: Locks> {
     table: HashTable<u32>,
     nodes: Vec<Node<F, L>>,
     free: u32,
     shelves: [Shelf; 3],
     totals: Totals,
-    /// What was to be opened later than this may be remembered.
+    /// Results of opens that were requested later than this may be stored.
     cleared: Option<Tick>,
-    /// What has gone, for who has changed the table to let go of when others may have it: to close
-    /// a file may take the disk a while.
-    gone: Vec<Held<F, L>>,
+    /// Removed entries, to be dropped after the table has been unlocked: closing a file may take
+    /// the disk a while.
+    gone: Vec<NamedEntry<F, L>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ struct Shelf {
     hand: u32,
 }
 
-/// A queue and the nodes that stand in it.
+/// A queue and the nodes in it.
 struct Queue<'q, F, L: Locks> {
     shelf: &'q mut Shelf,
     nodes: &'q mut [Node<F, L>],
@@ -42,42 +42,47 @@ struct Queue<'q, F, L: Locks> {
 
 struct Node<F, L: Locks> {
     /// `None` in a free node.
-    slot: Option<Held<F, L>>,
+    slot: Option<NamedEntry<F, L>>,
     newer: u32,
     /// In a free node, the next free one.
     older: u32,
 }
 
-/// An entry: its name, and what it takes, are fixed as long as it is in the table.
-pub(crate) struct Held<F, L: Locks> {
+/// An entry with its name. Name and cost do not change while it is in the table.
+pub(crate) struct NamedEntry<F, L: Locks> {
     path: Box<[u8]>,
     hash: u64,
     pub(crate) cost: Cost,
     /// See [`Use`].
     used: AtomicU64,
-    pub(crate) known: L::Of<Known<F>>,
+    pub(crate) aged: L::Of<AgedEntry<F>>,
 }
 
-/// What is known of a name, as of when.
-pub(crate) struct Known<F> {
+/// What a name means, and since when that is known.
+pub(crate) struct AgedEntry<F> {
     entry: Entry<F>,
-    /// When the disk was asked for this.
-    pub(crate) asked: Tick,
-    /// When the disk was asked for this, or somebody was last told to look again.
+    /// When the operation that found this was begun.
+    pub(crate) requested_at: Tick,
+    /// When that was, or when a caller was last told to revalidate.
     checked_at: Tick,
-    /// When somebody was first told to look again, and nobody has brought anything since.
-    doubted: Tick,
+    /// When a caller was first told to revalidate, if none has done so since.
+    stale_since: Tick,
 }
 
-/// A name of nothing is to be forgotten.
+/// A negative entry has expired.
 pub(crate) struct Expired;
 
-impl<F: File> Known<F> {
-    pub(crate) fn new(entry: &Entry<F>, asked: Tick) -> Self {
-        Self { entry: entry.clone(), asked, checked_at: asked, doubted: Tick::NEVER }
+impl<F: File> AgedEntry<F> {
+    pub(crate) fn new(entry: &Entry<F>, requested_at: Tick) -> Self {
+        Self {
+            entry: entry.clone(),
+            requested_at,
+            checked_at: requested_at,
+            stale_since: Tick::NEVER,
+        }
     }
 
-    /// What a look-up finds.
+    /// The result of a look-up.
     #[inline]
     pub(crate) fn look(
         &mut self,
@@ -92,24 +97,24 @@ impl<F: File> Known<F> {
             tally.add(Counter::CacheNegativeHits, 1);
         } else if now.since(self.checked_at) >= rules.revalidate_ms {
             tally.add(Counter::CacheRevalidations, 1);
-            return Ok(self.doubt(now, rules));
+            return Ok(self.mark_stale(now, rules));
         }
         tally.add(Counter::CacheHits, 1);
         Ok(Lookup::Fresh(self.entry.clone()))
     }
 
-    /// It is time to see whether this changed: tells the asker to, and decides what others may
-    /// think meanwhile.
+    /// The entry must be revalidated: tells this caller, and decides whether others find it fresh
+    /// meanwhile.
     #[cold]
-    fn doubt(&mut self, now: Tick, rules: &CachingRules) -> Lookup<F> {
-        self.doubted = self.doubted.min(now);
-        if !rules.all_look(self.doubted, now) {
+    fn mark_stale(&mut self, now: Tick, rules: &CachingRules) -> Lookup<F> {
+        self.stale_since = self.stale_since.min(now);
+        if !rules.all_revalidate(self.stale_since, now) {
             self.checked_at = now;
         }
         Lookup::Stale(self.entry.clone())
     }
 
-    /// True if this is a file that `serve` was shown, and served.
+    /// True if this is a fresh file and `serve` has served it.
     #[inline]
     pub(crate) fn serve(
         &mut self,
@@ -126,13 +131,13 @@ impl<F: File> Known<F> {
     }
 }
 
-impl<F: File, L: Locks> Held<F, L> {
-    pub(crate) fn new(path: &[u8], hash: u64, known: Known<F>, cost: Cost) -> Self {
-        let used = AtomicU64::new(Use::first(known.asked));
-        Self { path: path.into(), hash, cost, used, known: L::Of::new(known) }
+impl<F: File, L: Locks> NamedEntry<F, L> {
+    pub(crate) fn new(path: &[u8], hash: u64, aged: AgedEntry<F>, cost: Cost) -> Self {
+        let used = AtomicU64::new(Use::first(aged.requested_at));
+        Self { path: path.into(), hash, cost, used, aged: L::Of::new(aged) }
     }
 
-    /// What an entry takes.
+    /// The cost of an entry.
     pub(crate) fn cost(path: &[u8], entry: &Entry<F>) -> Cost {
         Cost::of(entry, path.len() + size_of::<Node<F, L>>())
     }
@@ -176,25 +181,25 @@ impl<F: File, L: Locks> Table<F, L> {
 
     /// The entry of a name.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, path: &[u8]) -> Option<&Held<F, L>> {
+    pub(crate) fn find(&self, hash: u64, path: &[u8]) -> Option<&NamedEntry<F, L>> {
         self.held(self.find_at(hash, path)? as usize)
     }
 
     #[inline]
-    fn held(&self, at: usize) -> Option<&Held<F, L>> {
+    fn held(&self, at: usize) -> Option<&NamedEntry<F, L>> {
         self.nodes.get(at)?.slot.as_ref()
     }
 
-    fn known(&mut self, at: u32) -> Option<&mut Known<F>> {
-        Some(self.nodes[at as usize].slot.as_mut()?.known.get_mut())
+    fn aged(&mut self, at: u32) -> Option<&mut AgedEntry<F>> {
+        Some(self.nodes[at as usize].slot.as_mut()?.aged.get_mut())
     }
 
-    /// True if nobody has asked for the entry at a node for so long that it goes.
+    /// True if the entry at a node has not been used for so long that it goes.
     pub(crate) fn is_idle(&self, at: usize, now: Tick, rules: &CachingRules) -> bool {
         self.held(at).is_some_and(|held| now.since(held.used().at()) >= rules.inactive_ms)
     }
 
-    /// How long the entry that nobody has asked for in longest has not been; for tests.
+    /// The longest time that an entry has not been used; for tests.
     pub(crate) fn idle_ms(&self, now: Tick) -> u64 {
         let held = self.nodes.iter().filter_map(|node| node.slot.as_ref());
         held.map(|held| now.since(held.used().at())).max().unwrap_or(0)
@@ -225,48 +230,60 @@ impl<F: File, L: Locks> Table<F, L> {
         Queue { shelf: &mut self.shelves[rank as usize], nodes: &mut self.nodes }
     }
 
-    /// What has gone since this was called last.
-    pub(crate) fn take_gone(&mut self) -> Vec<Held<F, L>> {
+    /// The entries removed since the last call.
+    pub(crate) fn take_gone(&mut self) -> Vec<NamedEntry<F, L>> {
         mem::take(&mut self.gone)
     }
 
-    /// Remembers an entry, in the place of what its name was, unless who brought that asked later.
-    pub(crate) fn put(&mut self, mut held: Held<F, L>, rules: &CachingRules, tally: &Tally<'_>) {
-        let asked = held.known.get_mut().asked;
-        if self.cleared.is_some_and(|cleared| asked <= cleared) {
-            return; // perhaps found below a root that is served no more
+    /// Stores an entry, unless its name has one from a later operation.
+    pub(crate) fn put(
+        &mut self,
+        mut held: NamedEntry<F, L>,
+        rules: &CachingRules,
+        tally: &Tally<'_>,
+    ) {
+        let requested_at = held.aged.get_mut().requested_at;
+        if self.cleared.is_some_and(|cleared| requested_at <= cleared) {
+            return; // perhaps from the old root
         }
         let at = self.find_at(held.hash, &held.path);
-        match at.and_then(|at| self.known(at)) {
-            Some(known) if known.asked > asked => return, // who asked later was faster
+        match at.and_then(|at| self.aged(at)) {
+            // A later operation was faster.
+            Some(aged) if aged.requested_at > requested_at => return,
             Some(_) => {}
             None => tally.add(Counter::CacheFills, 1),
         }
         self.replace(at, held, rules, tally);
     }
 
-    /// Remembers a file with a body that it was remembered without; its age stays what it was.
-    pub(crate) fn fill(&mut self, mut held: Held<F, L>, rules: &CachingRules, tally: &Tally<'_>) {
+    /// Replaces a file without a body by the same one with it; the age does not change.
+    pub(crate) fn fill(
+        &mut self,
+        mut held: NamedEntry<F, L>,
+        rules: &CachingRules,
+        tally: &Tally<'_>,
+    ) {
         let Some(at) = self.find_at(held.hash, &held.path) else { return };
-        let (Some(old), new) = (self.known(at), held.known.get_mut()) else { return };
+        let (Some(old), new) = (self.aged(at), held.aged.get_mut()) else { return };
         if let (Entry::File(file), Entry::File(filled)) = (&old.entry, &new.entry)
             && file.tells_of(filled)
         {
-            let Known { asked, checked_at, doubted, .. } = *old;
-            (new.asked, new.checked_at, new.doubted) = (asked, checked_at, doubted);
+            let AgedEntry { requested_at, checked_at, stale_since, .. } = *old;
+            (new.requested_at, new.checked_at, new.stale_since) =
+                (requested_at, checked_at, stale_since);
             self.replace(Some(at), held, rules, tally);
         }
     }
 
-    /// Puts an entry in the place of the one at `known`, and others out if need be.
+    /// Replaces the entry at `known`, and evicts others if necessary.
     fn replace(
         &mut self,
-        known: Option<u32>,
-        mut held: Held<F, L>,
+        aged: Option<u32>,
+        mut held: NamedEntry<F, L>,
         rules: &CachingRules,
         tally: &Tally<'_>,
     ) {
-        if let Some(at) = known {
+        if let Some(at) = aged {
             if let Some(old) = self.held(at as usize) {
                 *held.used.get_mut() = old.used().word();
             }
@@ -281,7 +298,7 @@ impl<F: File, L: Locks> Table<F, L> {
         }
     }
 
-    fn insert(&mut self, held: Held<F, L>, tally: &Tally<'_>) {
+    fn insert(&mut self, held: NamedEntry<F, L>, tally: &Tally<'_>) {
         held.cost.enter(tally);
         self.totals.enter(held.cost);
         let (hash, rank) = (held.hash, held.cost.rank);
@@ -302,7 +319,7 @@ impl<F: File, L: Locks> Table<F, L> {
         });
     }
 
-    /// Takes out the entry at a node, if there is one.
+    /// Removes the entry at a node, if there is one.
     pub(crate) fn remove(&mut self, at: usize, tally: &Tally<'_>) {
         let Some(held) = self.nodes[at].slot.take() else { return };
         let free = u32::try_from(at).expect("bounded by bytes_max");
@@ -317,28 +334,28 @@ impl<F: File, L: Locks> Table<F, L> {
         self.gone.push(held);
     }
 
-    /// Forgets a name, if `wanted` says so of what is known of it.
+    /// Removes a name if `wanted` says so.
     pub(crate) fn remove_if(
         &mut self,
         hash: u64,
         path: &[u8],
-        wanted: impl FnOnce(&Known<F>) -> bool,
+        wanted: impl FnOnce(&AgedEntry<F>) -> bool,
         tally: &Tally<'_>,
     ) {
         if let Some(at) = self.find_at(hash, path)
-            && self.known(at).is_some_and(|known| wanted(known))
+            && self.aged(at).is_some_and(|aged| wanted(aged))
         {
             self.remove(at as usize, tally);
         }
     }
 
-    /// Forgets everything, and what was to be opened until `now` and comes later.
+    /// Removes everything, and refuses results of opens requested until `now`.
     pub(crate) fn clear(&mut self, now: Tick, tally: &Tally<'_>) {
         self.cleared = self.cleared.max(Some(now));
         (0..self.nodes.len()).for_each(|at| self.remove(at, tally));
     }
 
-    /// Puts out one entry of a queue that is not empty.
+    /// Evicts one entry of a queue that is not empty.
     pub(crate) fn evict(&mut self, rank: Rank, tally: &Tally<'_>) {
         let at = self.queue(rank).victim();
         self.remove(at.expect("only a queue with entries can be over a bound") as usize, tally);

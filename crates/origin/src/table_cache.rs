@@ -1,8 +1,8 @@
-//! A cache in memory of its own: a hash table with SIEVE eviction, bounded in every dimension. One
-//! worker has it alone, or threads of one process share it: only its locks differ.
+//! A cache in private memory: a hash table with SIEVE eviction, bounded in every dimension. One
+//! worker has it alone, or the threads of a process share it: only the locks differ.
 use crate::{
     Cache, CachingRules, Entry, Lookup, RELIEF_ENTRIES, Rank, Representation, Sweep, Totals,
-    table::{Expired, Held, Known, Table},
+    table::{AgedEntry, Expired, NamedEntry, Table},
 };
 use alloc::sync::Arc;
 use core::{cell::RefCell, fmt, hash::BuildHasher, mem, sync::atomic::AtomicU64};
@@ -10,11 +10,10 @@ use foldhash::fast::FixedState;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{File, Tick};
 
-/// A cache private to one worker: nothing is locked.
+/// A cache private to one worker: without locks.
 pub type LocalCache<F> = TableCache<F, OneThread>;
 
-/// A cache whose names are under one lock, which look-ups share, and what is known of each of them
-/// under its own ([S] §4).
+/// A cache with one readers' lock for its names and a lock for each entry ([S] §4).
 ///
 /// A hit takes these two. What goes out is chosen by SIEVE ([`crate::Queue`]); it is let go of, and
 /// files are closed, under no lock.
@@ -34,16 +33,16 @@ pub trait Locks {
 
 /// A value that several may see at once, and one may change.
 pub trait Lock<T> {
-    /// Around `value`.
+    /// A lock around `value`.
     fn new(value: T) -> Self;
 
-    /// Shows the value to `see`. What that costs is entered in the tally, if there is one.
+    /// Calls `see` with the value. The cost of locking is counted in the tally, if there is one.
     fn read<R>(&self, tally: Option<&Tally<'_>>, see: impl FnOnce(&T) -> R) -> R;
 
-    /// Has `change` change the value, alone.
+    /// Calls `change` with exclusive access to the value.
     fn write<R>(&self, tally: &Tally<'_>, change: impl FnOnce(&mut T) -> R) -> R;
 
-    /// The value, for who has the lock itself alone.
+    /// The value, for the only owner of the lock.
     fn get_mut(&mut self) -> &mut T;
 }
 
@@ -92,14 +91,14 @@ impl<F: File, L: Locks> TableCache<F, L> {
         self.table.read(None, |table| *table.totals())
     }
 
-    /// Files and directories remembered.
+    /// Files and directories in the cache.
     #[must_use]
     pub fn entries(&self) -> usize {
         let [held, open, _] = self.totals().entries;
         held + open
     }
 
-    /// Names of nothing remembered.
+    /// Negative entries in the cache.
     #[must_use]
     pub fn negatives(&self) -> usize {
         self.totals().entries[Rank::Negative as usize]
@@ -117,7 +116,7 @@ impl<F: File, L: Locks> TableCache<F, L> {
         self.totals().bytes
     }
 
-    /// How long the entry that nobody has asked for in longest has not been; for tests.
+    /// The longest time that an entry has not been used; for tests.
     #[must_use]
     pub fn idle_ms(&self, now: Tick) -> u64 {
         self.table.read(None, |table| table.idle_ms(now))
@@ -136,7 +135,7 @@ impl<F: File, L: Locks> TableCache<F, L> {
         self.hasher.hash_one(path)
     }
 
-    /// Changes the table, alone, and lets go of what has gone when others may have it.
+    /// Changes the table with exclusive access, and drops removed entries afterwards.
     fn change<R>(&self, tally: &Tally<'_>, change: impl FnOnce(&mut Table<F, L>) -> R) -> R {
         let (result, _gone) = self.table.write(tally, |table| (change(table), table.take_gone()));
         result
@@ -151,12 +150,12 @@ impl<F: File, L: Locks> Cache<F> for TableCache<F, L> {
         let found = self.table.read(Some(tally), |table| {
             let held = table.find(hash, path)?;
             held.used().visit(now, 0);
-            Some(held.known.write(tally, |known| known.look(now, rules, tally)))
+            Some(held.aged.write(tally, |aged| aged.look(now, rules, tally)))
         });
         match found {
             Some(Ok(lookup)) => return lookup,
             Some(Err(Expired)) => self.change(tally, |table| {
-                table.remove_if(hash, path, |known| known.is_expired(now, rules), tally);
+                table.remove_if(hash, path, |aged| aged.is_expired(now, rules), tally);
             }),
             None => {}
         }
@@ -174,7 +173,7 @@ impl<F: File, L: Locks> Cache<F> for TableCache<F, L> {
         let (hash, rules) = (self.hash(path), &self.rules);
         let served = self.table.read(Some(tally), |table| {
             let Some(held) = table.find(hash, path) else { return false };
-            let served = held.known.write(tally, |known| known.serve(now, rules, serve));
+            let served = held.aged.write(tally, |aged| aged.serve(now, rules, serve));
             if served {
                 held.used().visit(now, 0);
             }
@@ -187,30 +186,31 @@ impl<F: File, L: Locks> Cache<F> for TableCache<F, L> {
         served
     }
 
-    fn put(&self, path: &[u8], entry: &Entry<F>, asked: Tick, tally: &Tally<'_>) {
-        let (hash, cost) = (self.hash(path), Held::<F, L>::cost(path, entry));
-        let mut known = Known::new(entry, asked);
-        // What takes no more than it did is brought up to date where it stands.
+    fn put(&self, path: &[u8], entry: &Entry<F>, requested_at: Tick, tally: &Tally<'_>) {
+        let (hash, cost) = (self.hash(path), NamedEntry::<F, L>::cost(path, entry));
+        let mut aged = AgedEntry::new(entry, requested_at);
+        // An entry of the same cost is updated in place.
         let done = self.table.read(Some(tally), |table| {
             let Some(held) = table.find(hash, path) else { return false };
-            held.known.write(tally, |old| {
-                let mine = old.asked <= asked && held.cost == cost;
+            held.aged.write(tally, |old| {
+                let mine = old.requested_at <= requested_at && held.cost == cost;
                 if mine {
-                    mem::swap(old, &mut known);
+                    mem::swap(old, &mut aged);
                 }
                 mine
             })
         });
         if !done {
-            let held = Held::new(path, hash, known, cost);
+            let held = NamedEntry::new(path, hash, aged, cost);
             self.change(tally, |table| table.put(held, &self.rules, tally));
         }
     }
 
     fn fill(&self, path: &[u8], file: &Arc<Representation<F>>, tally: &Tally<'_>) {
         let entry = Entry::File(Arc::clone(file));
-        let (cost, known) = (Held::<F, L>::cost(path, &entry), Known::new(&entry, Tick(0)));
-        let held = Held::new(path, self.hash(path), known, cost);
+        let (cost, aged) =
+            (NamedEntry::<F, L>::cost(path, &entry), AgedEntry::new(&entry, Tick(0)));
+        let held = NamedEntry::new(path, self.hash(path), aged, cost);
         self.change(tally, |table| table.fill(held, &self.rules, tally));
     }
 
@@ -229,7 +229,7 @@ impl<F: File, L: Locks> Cache<F> for TableCache<F, L> {
         });
         if !found.is_empty() {
             self.change(tally, |table| {
-                // Somebody may have asked for it since.
+                // It may have been used since.
                 for at in found {
                     if table.is_idle(at, now, rules) {
                         table.remove(at, tally);

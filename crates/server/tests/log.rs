@@ -1,7 +1,7 @@
 //! The access log between processes, and what it costs.
 use regatta_arch::WorkerLog;
 use regatta_metrics::{Arena, Tally};
-use regatta_origin::{Log, Outcome, Record};
+use regatta_origin::{Log, Record, ReplyOutcome};
 use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format, LogSink};
 use regatta_sys::alloc_count;
 use std::{
@@ -45,7 +45,7 @@ fn record<'a>(unix: u64, target: &'a [u8]) -> Record<'a> {
         body_bytes: 1000,
         sent_bytes: 1200,
         body_sent_bytes: 1000,
-        outcome: Outcome::Complete,
+        outcome: ReplyOutcome::Complete,
         refused: None,
         referer: Some(b"http://example.org/"),
         user_agent: Some(b"Mozilla/5.0 (X11; Linux x86_64) \"quoted\""),

@@ -2,7 +2,7 @@
 use crate::{closing::DISK_MS_MAX, disk::SimFile, plant::Plant, world::World};
 use regatta_metrics::{Counter, Slot};
 use regatta_op::CloseReason;
-use regatta_origin::{Cache, LocalCache, Log, Lookup, Outcome, Record};
+use regatta_origin::{Cache, LocalCache, Log, Lookup, Record, ReplyOutcome};
 use std::cell::Cell;
 
 /// A log that adds up what it is told.
@@ -36,7 +36,7 @@ impl Log for Sums {
         assert_eq!(status, refused.then_some(record.status), "what is refused has its reason");
         self.records.set(self.records.get() + 1);
         self.sent.set(self.sent.get() + record.sent_bytes);
-        if record.outcome == Outcome::Complete {
+        if record.outcome == ReplyOutcome::Complete {
             self.complete.set(self.complete.get() + 1);
         }
     }

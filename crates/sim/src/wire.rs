@@ -7,7 +7,7 @@ use crate::{
 use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{CloseReason, Done, Now, Op, Segment, Tick};
 use regatta_origin::{
-    ClearHttp1, Cx, Link, LocalCache, Log, Outcome, Protocol as _, Record, Scratch, Site,
+    ClearHttp1, Cx, Link, LocalCache, Log, Protocol as _, Record, ReplyOutcome, Scratch, Site,
 };
 use std::{cell::RefCell, sync::atomic::AtomicU64};
 
@@ -17,7 +17,7 @@ struct Told {
     status: u16,
     body_bytes: u64,
     sent_bytes: u64,
-    outcome: Outcome,
+    outcome: ReplyOutcome,
 }
 
 /// A log that keeps everything.
@@ -119,7 +119,7 @@ fn check(mut sent: &[u8], told: &[Told]) -> Result<(), String> {
     for exchange in told {
         let (response, rest) = sent.split_at(index(exchange.sent_bytes).min(sent.len()));
         sent = rest;
-        if exchange.outcome != Outcome::Complete {
+        if exchange.outcome != ReplyOutcome::Complete {
             // It ended before it was answered, or the whole connection did.
             continue;
         }

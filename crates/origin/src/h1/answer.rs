@@ -1,23 +1,23 @@
-//! From a head to its response: the exchange in between, and what is sent when there is none.
+//! From a head to its response: through an exchange, or an error page without one.
 use crate::{
     Conn, Cx, Refusal, Reply, Step, Supply,
     exchange::{Answer, Exchange, answer},
     h1::{
         conn::State,
         course::{After, Announced, Course},
+        input::Content,
         reply::{Encoder, Persistence, Terms},
-        work::Content,
     },
 };
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, File, Now, Op, Ticket};
 
-/// An exchange of a connection that is not answered at once, or of which the log will be told.
+/// An exchange that is not answered at once, or will be logged.
 #[derive(Debug)]
 pub(crate) struct Ongoing<F> {
     pub(crate) exchange: Exchange<F>,
-    /// What it waits for, until that is out.
+    /// The operation that it waits for, until the driver has taken it.
     pub(crate) op: Option<Op<F>>,
     /// What its request means for the connection.
     pub(crate) course: Course,
@@ -30,7 +30,7 @@ impl<F> Default for Ongoing<F> {
 }
 
 impl<F: File> Conn<F> {
-    /// A request head has come in full.
+    /// Answers a complete request head.
     #[inline]
     pub(crate) fn on_head(&mut self, head: &RequestHead<'_>, now: Now, cx: &Cx<'_, F>) {
         cx.tally.add(Counter::Requests, 1);
@@ -51,7 +51,7 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// A request will never come in full, or what came is none.
+    /// Refuses a request that will not be complete, or is malformed.
     pub(crate) fn on_no_head(
         &mut self,
         refusal: Refusal,
@@ -64,8 +64,7 @@ impl<F: File> Conn<F> {
         self.refuse(refusal, reason, false, now, cx);
     }
 
-    /// The exchange goes on with what it waited for, and then the connection with what came
-    /// meanwhile.
+    /// Resumes the exchange, and then parses bytes that came meanwhile.
     #[cold]
     pub(crate) fn resume(&mut self, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
         let last = self.is_last(cx);
@@ -73,12 +72,12 @@ impl<F: File> Conn<F> {
         let course = if last { ongoing.course.ending() } else { ongoing.course };
         let step = ongoing.exchange.resume(supply, now, cx);
         self.follow(step, &course, now, cx);
-        if !self.waits_for_disk() && self.work().is_some() {
+        if !self.waits_for_disk() && self.input().is_some() {
             self.advance_stash(now, cx);
         }
     }
 
-    /// Does what an exchange says.
+    /// Performs a step of an exchange.
     #[inline(never)]
     fn follow(&mut self, step: Step<F>, course: &Course, now: Now, cx: &Cx<'_, F>) {
         let op = match step {
@@ -107,7 +106,7 @@ impl<F: File> Conn<F> {
         (ongoing.op, ongoing.course) = (op, *course);
     }
 
-    /// The disk does not answer, and nothing has been sent yet: says so, then ends.
+    /// The disk does not answer: sends 503, then ends.
     #[cold]
     pub(crate) fn give_up_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
         let ongoing = self.ongoing.as_mut().expect("an exchange waits");
@@ -136,8 +135,8 @@ impl<F: File> Conn<F> {
         if let Announced::Some(body) = course.content {
             self.set_state(State::Content, now.tick.after(cx.site.deadlines.head_ms_max));
             let content = Content::new(body, cx.site.limits.discard_body_bytes_max);
-            let work = self.work_mut(cx);
-            (work.content, work.head_only) = (content, course.head_only);
+            let input = self.input_mut(cx);
+            (input.content, input.head_only) = (content, course.head_only);
         } else {
             self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
         }
@@ -156,7 +155,7 @@ impl<F: File> Conn<F> {
         self.answer_last(Reply::Refused(refusal), reason, head_only, now, cx);
     }
 
-    /// Answers what no exchange can follow, then ends the connection.
+    /// Sends an error, then ends the connection.
     fn answer_last(
         &mut self,
         reply: Reply<F>,
@@ -175,7 +174,7 @@ impl<F: File> Conn<F> {
         self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
     }
 
-    /// True if this exchange is the last of its connection, whatever the request says.
+    /// True if this is the last exchange of the connection, whatever the request says.
     #[inline(always)]
     fn is_last(&self, cx: &Cx<'_, F>) -> bool {
         let requests_max = cx.site.limits.requests_max;

@@ -1,12 +1,12 @@
 //! One HTTP/1 connection, from its first byte to its close, without doing any I/O.
 use crate::{
-    Cx, Deadlines, Outcome, Peer, Protocol, Refusal, Supply,
+    Cx, Deadlines, Peer, Protocol, Refusal, ReplyOutcome, Supply,
     h1::{
         answer::Ongoing,
         course::After,
-        work::{Content, Work},
+        input::{Content, Input},
     },
-    record::{Ending, RequestText},
+    record::{ReplyFacts, RequestText},
 };
 use alloc::boxed::Box;
 use core::mem;
@@ -15,34 +15,32 @@ use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, OpKind, Outbox, Tick, Ticket};
 
 /// One connection.
-///
-/// It is driven as any [`Protocol`]; one operation is out at a time.
-///
-/// An idle connection holds no memory but itself. The connection counts requests, replies, bytes
+/// It is driven as any [`Protocol`]; one operation is in flight at a time.
+/// An idle connection holds no other memory. The connection counts requests, replies, bytes
 /// sent, opens, reads, and why it closed; that it was opened and that it is gone
 /// (`connections_opened`, `connections_closed`) is counted by the driver, which also counts
 /// system calls.
 ///
-/// What it does is in three files: here what comes next and how it ends, in `inbox.rs` what becomes
-/// of bytes from the peer, in `answer.rs` what is sent for a head, which an
-/// [`Exchange`](crate::Exchange) finds out.
+/// Its code is in three files: this one has the state machine and the end of a connection,
+/// `inbox.rs` the bytes from the peer, `answer.rs` the response to a head, with the help of an
+/// [`Exchange`](crate::Exchange).
 #[derive(Debug)]
 pub struct Conn<F> {
     /// What goes to the peer next.
     pub(crate) out: Outbox<F>,
-    /// The exchange in progress, if it waits or the log will be told of it.
+    /// The exchange in progress, if it waits or will be logged.
     pub(crate) ongoing: Option<Box<Ongoing<F>>>,
-    work: Option<Box<Work>>,
+    input: Option<Box<Input>>,
     deadline: Tick,
     /// Bytes handed to the kernel so far.
     sent: u64,
-    /// Bytes that the peer had at the last look.
+    /// Bytes that the peer had acknowledged at the last look.
     delivered: u64,
     pub(crate) requests: u32,
     status: u16,
     peer: Peer,
     state: State,
-    lent: Lent,
+    in_flight: InFlight,
     pub(crate) after: After,
     /// Why the connection will close, once it does.
     pub(crate) reason: CloseReason,
@@ -58,9 +56,9 @@ const _: () = assert!(size_of::<Conn<u64>>() <= 144);
 const fn assert_send<T: Send>() {}
 const _: () = assert_send::<(Conn<u64>, crate::Exchange<u64>)>();
 
-/// What the driver has.
+/// The operation that the driver has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Lent {
+enum InFlight {
     /// Nothing.
     #[default]
     Nothing,
@@ -70,7 +68,7 @@ enum Lent {
     Out(OpKind),
 }
 
-impl Lent {
+impl InFlight {
     const fn kind(self) -> Option<OpKind> {
         match self {
             Self::Out(kind) => Some(kind),
@@ -78,7 +76,7 @@ impl Lent {
         }
     }
 
-    /// Gives up what is out, if anything is.
+    /// Gives up the operation in flight, if any.
     const fn abandon(&mut self) {
         *self = match self {
             Self::Out(_) => Self::Abandoned,
@@ -90,36 +88,36 @@ impl Lent {
 /// Which operation comes next, and what its outcome means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// A request head is awaited, or the rest of one: `Recv`.
+    /// Waits for a request head, or the rest of one: `Recv`.
     Head,
     /// The exchange waits for the disk: `Open`, `Read` or `Stat`.
     Disk,
-    /// A name could not be opened now, and it will be tried again. What the peer sends meanwhile is
-    /// kept: `Recv`.
+    /// A name could not be opened now, and will be tried again. Bytes that come meanwhile are kept:
+    /// `Recv`.
     Hold,
-    /// The response is ready, the request's content is being discarded: `Recv`.
+    /// The response is ready; the request's content is being discarded: `Recv`.
     Content,
-    /// The response goes out: `Send`.
+    /// The response is being sent: `Send`.
     Send,
-    /// The `Send` that is out waits for the disk.
-    Warm,
-    /// Our half is to be closed: `Shut`.
+    /// The `Send` in flight waits for the disk.
+    Prefetch,
+    /// Our half is being closed: `Shut`.
     Shut,
-    /// What the peer still sends is discarded: `Recv`.
+    /// Bytes from the peer are discarded: `Recv`.
     Linger,
     /// Over: `Close`.
     Close,
 }
 
 impl<F: File> Conn<F> {
-    /// A connection that was accepted just now. It has
+    /// A connection that has just been accepted. It has
     /// [`crate::Deadlines::first_request_ms_max`] to send the first byte of a request.
     #[must_use]
     pub fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
         Self {
             out: Outbox::default(),
             ongoing: None,
-            work: None,
+            input: None,
             deadline: now.tick.after(cx.site.deadlines.first_request_ms_max),
             sent: 0,
             delivered: 0,
@@ -127,7 +125,7 @@ impl<F: File> Conn<F> {
             status: 0,
             peer,
             state: State::Head,
-            lent: Lent::Nothing,
+            in_flight: InFlight::Nothing,
             after: After::KeepAlive,
             reason: CloseReason::PeerClosed,
             size_class: 0,
@@ -140,25 +138,32 @@ impl<F: File> Conn<F> {
 impl<F: File> Protocol<F> for Conn<F> {
     #[inline]
     fn next_op(&mut self) -> Option<Op<F>> {
-        if self.lent.kind().is_some() {
+        if self.in_flight.kind().is_some() {
             return None;
         }
         let op = match self.state {
             State::Head | State::Content | State::Hold | State::Linger => Op::Recv,
-            State::Send | State::Warm => Op::Send(mem::take(&mut self.out)),
+            State::Send | State::Prefetch => Op::Send(mem::take(&mut self.out)),
             State::Disk => self.disk_op(),
             State::Shut => Op::Shut,
             State::Close => Op::Close(self.reason),
         };
-        self.lent = Lent::Out(op.kind());
+        self.in_flight = InFlight::Out(op.kind());
         Some(op)
     }
 
     #[inline]
     fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>) {
-        let lent = mem::take(&mut self.lent);
-        assert_eq!(lent, Lent::Out(done.kind()), "an operation is completed once, as it is");
-        debug_assert!(self.state != State::Warm, "what waits for the disk is not performed");
+        let in_flight = mem::take(&mut self.in_flight);
+        assert_eq!(
+            in_flight,
+            InFlight::Out(done.kind()),
+            "an operation is completed once, as what it is"
+        );
+        debug_assert!(
+            self.state != State::Prefetch,
+            "a `Send` that waits for the disk is not performed"
+        );
         match done {
             Done::Recv(Ok(bytes)) if !bytes.is_empty() => self.on_recv(bytes, now, cx),
             Done::Recv(Ok(_)) => self.on_end_of_stream(now, cx),
@@ -195,7 +200,7 @@ impl<F: File> Protocol<F> for Conn<F> {
         let flows = self.flows(queued, &cx.site.deadlines);
         match self.state {
             _ if self.ended && self.awaits_disk() => self.end(CloseReason::PeerAborted, now, cx),
-            State::Warm => self.end(CloseReason::DiskDeadline, now, cx),
+            State::Prefetch => self.end(CloseReason::DiskDeadline, now, cx),
             State::Head if self.has_partial_head() => self.time_out(now, cx),
             State::Content => self.time_out(now, cx),
             State::Send if flows => self.deadline = window,
@@ -206,11 +211,11 @@ impl<F: File> Protocol<F> for Conn<F> {
             State::Linger => self.end(self.reason, now, cx),
             State::Shut => self.deadline = window,
             State::Hold => {
-                self.lent.abandon();
+                self.in_flight.abandon();
                 self.resume(Supply::Again, now, cx);
             }
             State::Disk => {
-                self.lent.abandon();
+                self.in_flight.abandon();
                 self.give_up_disk(now, cx);
             }
             State::Close => self.deadline = Tick::NEVER,
@@ -218,12 +223,16 @@ impl<F: File> Protocol<F> for Conn<F> {
     }
 
     fn wait_for_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
-        assert_eq!(self.lent, Lent::Out(OpKind::Send), "only a `Send` may have to wait like that");
-        self.set_state(State::Warm, now.tick.after(cx.site.deadlines.disk_ms_max));
+        assert_eq!(
+            self.in_flight,
+            InFlight::Out(OpKind::Send),
+            "only a `Send` waits for a prefetch"
+        );
+        self.set_state(State::Prefetch, now.tick.after(cx.site.deadlines.disk_ms_max));
     }
 
     fn disk_answered(&mut self, now: Now, cx: &Cx<'_, F>) {
-        assert_eq!(self.state, State::Warm, "it has been told that it waits");
+        assert_eq!(self.state, State::Prefetch, "the driver said that it waits");
         self.set_state(State::Send, now.tick.after(cx.site.deadlines.send_window_ms));
     }
 
@@ -255,7 +264,7 @@ impl<F: File> Protocol<F> for Conn<F> {
     }
 
     fn abandoned(&self) -> Option<Abandoned> {
-        (self.lent == Lent::Abandoned).then_some(Abandoned::All)
+        (self.in_flight == InFlight::Abandoned).then_some(Abandoned::All)
     }
 
     fn is_idle(&self) -> bool {
@@ -267,53 +276,56 @@ impl<F: File> Protocol<F> for Conn<F> {
     }
 
     fn check_invariants(&self) {
-        let work = self.work.as_deref();
+        let input = self.input.as_deref();
         let ongoing = self.ongoing.as_deref();
         let asks = ongoing.is_some_and(|ongoing| ongoing.op.is_some());
-        let asked = self.state == State::Disk && self.lent.kind().is_none();
-        assert_eq!(asks, asked, "what an exchange waits for is kept until it is out");
-        assert!(ongoing.is_some() || !self.waits_for_disk(), "it is an exchange that waits");
+        let asked = self.state == State::Disk && self.in_flight.kind().is_none();
+        assert_eq!(asks, asked, "a disk operation is kept until it is in flight");
+        assert!(ongoing.is_some() || !self.waits_for_disk(), "only an exchange waits for the disk");
         let holds = ongoing.is_some_and(|ongoing| ongoing.exchange.holds_file());
-        assert!(!holds || self.state == State::Disk, "a file is pending while the disk is asked");
-        if self.state != State::Send || self.lent == Lent::Out(OpKind::Send) {
+        assert!(
+            !holds || self.state == State::Disk,
+            "a file is pending only while waiting for the disk"
+        );
+        if self.state != State::Send || self.in_flight == InFlight::Out(OpKind::Send) {
             assert!(self.out.is_empty() || self.state == State::Content, "{:?}", self.state);
         }
-        let content = work.map_or(Content::None, |work| work.content);
+        let content = input.map_or(Content::None, |input| input.content);
         assert_eq!(content != Content::None, self.state == State::Content);
         if self.is_idle() || self.state == State::Close {
-            let nothing = work.is_none() && ongoing.is_none();
+            let nothing = input.is_none() && ongoing.is_none();
             assert!(nothing, "an idle or closed connection holds nothing");
         }
-        if let Some(lent) = self.lent.kind() {
+        if let Some(in_flight) = self.in_flight.kind() {
             let expected: &[_] = match self.state {
                 State::Head | State::Content | State::Hold | State::Linger => &[OpKind::Recv],
                 State::Disk => &[OpKind::Open, OpKind::Read, OpKind::Stat],
-                State::Send | State::Warm => &[OpKind::Send],
+                State::Send | State::Prefetch => &[OpKind::Send],
                 State::Shut => &[OpKind::Shut],
                 State::Close => &[OpKind::Close],
             };
-            assert!(expected.contains(&lent), "what is out is what the state is about");
+            assert!(expected.contains(&in_flight), "the operation in flight is that of the state");
         }
-        let waits = self.lent.kind().is_some();
-        assert!(self.state != State::Warm || waits, "it is the `Send` that waits");
+        let waits = self.in_flight.kind().is_some();
+        assert!(self.state != State::Prefetch || waits, "a prefetch has a `Send` in flight");
         let over = self.state == State::Close;
-        assert_eq!(self.deadline == Tick::NEVER, over, "all but the end has a deadline");
+        assert_eq!(self.deadline == Tick::NEVER, over, "every state but the last has a deadline");
         assert!(self.delivered <= self.sent);
     }
 }
 
-// What happened.
+// Outcomes of operations.
 impl<F: File> Conn<F> {
-    /// The disk operation that is out is over.
+    /// The disk operation in flight has completed.
     fn supply(&mut self, ticket: Ticket, supply: Supply<F>, now: Now, cx: &Cx<'_, F>) {
-        assert_eq!(ticket, Ticket::default(), "no operation with this ticket is out");
+        assert_eq!(ticket, Ticket::default(), "no operation with this ticket is in flight");
         self.resume(supply, now, cx);
     }
 
     fn on_end_of_stream(&mut self, now: Now, cx: &Cx<'_, F>) {
         let reason = match self.state {
             State::Linger => self.reason,
-            // Its end would be received again and again, so there is no waiting.
+            // The end of the stream would be received again and again, so it cannot wait.
             State::Hold => return self.resume(Supply::GivenUp, now, cx),
             _ if self.is_idle() => CloseReason::PeerClosed,
             _ => CloseReason::PeerAborted,
@@ -323,9 +335,9 @@ impl<F: File> Conn<F> {
 
     pub(crate) fn on_lingering(&mut self, bytes: usize, now: Now, cx: &Cx<'_, F>) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let work = self.work_mut(cx);
-        work.lingered = work.lingered.saturating_add(bytes);
-        if work.lingered > cx.site.limits.linger_bytes_max {
+        let input = self.input_mut(cx);
+        input.lingered = input.lingered.saturating_add(bytes);
+        if input.lingered > cx.site.limits.linger_bytes_max {
             self.close(self.reason, now, cx);
         }
     }
@@ -342,7 +354,7 @@ impl<F: File> Conn<F> {
             return;
         }
         cx.scratch.give_buffer(out.into_buffer());
-        self.finish(Outcome::Complete, now, cx);
+        self.finish(ReplyOutcome::Complete, now, cx);
         self.state = State::Head; // no exchange is in progress
         match self.after {
             After::KeepAlive => {
@@ -350,7 +362,7 @@ impl<F: File> Conn<F> {
                 let idle_ms =
                     if self.draining { deadlines.drain_idle_ms } else { deadlines.idle_ms_max };
                 self.set_state(State::Head, now.tick.after(idle_ms));
-                if self.work.is_some() {
+                if self.input.is_some() {
                     self.advance_stash(now, cx);
                 }
             }
@@ -360,43 +372,43 @@ impl<F: File> Conn<F> {
     }
 }
 
-// How it ends.
+// The end.
 impl<F: File> Conn<F> {
-    /// The exchange in progress is over: counts it and tells the log.
+    /// Counts and logs the exchange, which has ended.
     #[inline(always)]
-    fn finish(&mut self, outcome: Outcome, now: Now, cx: &Cx<'_, F>) {
-        if outcome == Outcome::Complete {
+    fn finish(&mut self, outcome: ReplyOutcome, now: Now, cx: &Cx<'_, F>) {
+        if outcome == ReplyOutcome::Complete {
             cx.tally.reply(self.status, SIZE_CLASSES[usize::from(self.size_class)]);
         } else {
             cx.tally.add(Counter::RepliesCut, 1);
         }
         if self.ongoing.is_some() {
-            self.tell(outcome, now, cx);
+            self.log(outcome, now, cx);
         }
     }
 
     #[inline(never)]
-    fn tell(&mut self, outcome: Outcome, now: Now, cx: &Cx<'_, F>) {
-        let ending = Ending {
+    fn log(&mut self, outcome: ReplyOutcome, now: Now, cx: &Cx<'_, F>) {
+        let facts = ReplyFacts {
             peer: self.peer,
             status: self.status,
             sent: self.sent,
             outcome,
-            keep_alive: self.after == After::KeepAlive && outcome == Outcome::Complete,
+            keep_alive: self.after == After::KeepAlive && outcome == ReplyOutcome::Complete,
         };
         if let Some(ongoing) = self.ongoing.take() {
             let note = &ongoing.exchange.note;
             if note.is_taken() {
-                note.tell(cx.log, &ending, now);
+                note.log(cx.log, &facts, now);
             }
             cx.scratch.give_ongoing(ongoing);
         }
     }
 
-    /// What was to come did not come in time: says so, then ends.
+    /// The request did not come in time: answers 408, then ends.
     fn time_out(&mut self, now: Now, cx: &Cx<'_, F>) {
         let reason = CloseReason::HeadDeadline;
-        self.lent.abandon();
+        self.in_flight.abandon();
         if self.state == State::Content {
             self.drop_out(cx);
             let head_only = self.drop_content(cx);
@@ -408,25 +420,26 @@ impl<F: File> Conn<F> {
         self.settle(cx);
     }
 
-    /// Ends it now; the operation that was out counts as dropped.
+    /// Ends the connection now; the operation in flight is given up.
     fn end(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
-        self.lent.abandon();
+        self.in_flight.abandon();
         self.close(reason, now, cx);
     }
 
-    /// Ends it as a peer deserves that may still be sending: half-close, then discard
-    /// (RFC 9112 §9.6).
+    /// Ends the connection of a peer that may still be sending: half-close, then discard (RFC 9112
+    /// §9.6).
     fn leave(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         self.reason = reason;
-        if let Some(work) = self.work.take() {
-            cx.scratch.give_work(work);
+        if let Some(input) = self.input.take() {
+            cx.scratch.give_input(input);
         }
         self.set_state(State::Shut, now.tick.after(cx.site.deadlines.linger_ms_max));
     }
 
-    /// Nothing follows but `Close`.
+    /// Only `Close` follows.
     pub(crate) fn close(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
-        if self.waits_for_disk() || matches!(self.state, State::Content | State::Send | State::Warm)
+        if self.waits_for_disk()
+            || matches!(self.state, State::Content | State::Send | State::Prefetch)
         {
             if self.waits_for_disk() {
                 self.status = 0; // that of the response before
@@ -434,35 +447,35 @@ impl<F: File> Conn<F> {
             self.finish(outcome(reason), now, cx);
         }
         self.drop_out(cx);
-        if let Some(work) = self.work.take() {
-            cx.scratch.give_work(work);
+        if let Some(input) = self.input.take() {
+            cx.scratch.give_input(input);
         }
         cx.tally.add(Counter::closed(reason as usize), 1);
         self.reason = reason;
         self.set_state(State::Close, Tick::NEVER);
     }
 
-    /// Drops bytes that came and will not be looked at.
+    /// Drops received bytes that will not be parsed.
     pub(crate) fn drop_stash(&mut self) {
-        if let Some(work) = &mut self.work {
-            (work.at, work.seen) = (0, 0);
-            work.stash.clear();
+        if let Some(input) = &mut self.input {
+            (input.at, input.seen) = (0, 0);
+            input.stash.clear();
         }
     }
 
-    /// Discards no more content: true if that was of a `HEAD`.
+    /// Stops discarding content: true if it was that of a `HEAD`.
     pub(crate) fn drop_content(&mut self, cx: &Cx<'_, F>) -> bool {
-        let work = self.work_mut(cx);
-        work.content = Content::None;
-        mem::take(&mut work.head_only)
+        let input = self.input_mut(cx);
+        input.content = Content::None;
+        mem::take(&mut input.head_only)
     }
 
-    /// Drops a response that was not to be.
+    /// Drops the response.
     pub(crate) fn drop_out(&mut self, cx: &Cx<'_, F>) {
         cx.scratch.give_buffer(mem::take(&mut self.out).into_buffer());
     }
 
-    /// True if the peer took its due since the last look, which may have been only a linger ago.
+    /// True if the peer has taken enough since the last look.
     fn flows(&mut self, queued: u64, deadlines: &Deadlines) -> bool {
         let has = self.sent.saturating_sub(queued);
         let gained = has.saturating_sub(self.delivered);
@@ -471,12 +484,12 @@ impl<F: File> Conn<F> {
             State::Linger => deadlines.send_window_ms.min(deadlines.linger_ms_max),
             _ => deadlines.send_window_ms,
         };
-        // A peer that takes nothing at all is not waited for, whatever the limits say.
+        // At least one byte, whatever the limits say.
         gained >= (deadlines.send_rate_min.saturating_mul(least_ms) / 1000).max(1)
     }
 }
 
-// Small things.
+// Helpers.
 impl<F: File> Conn<F> {
     fn disk_op(&mut self) -> Op<F> {
         let op = self.ongoing.as_mut().and_then(|ongoing| ongoing.op.take());
@@ -494,7 +507,7 @@ impl<F: File> Conn<F> {
         self.state
     }
 
-    /// Sets what is promised to the peer; the response is in the outbox.
+    /// Notes status and length of the response, which is in the outbox.
     #[inline]
     pub(crate) fn promise(&mut self, status: Status, body_bytes: u64) {
         self.status = status.0;
@@ -504,14 +517,14 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// Keeps why the request is refused, if the log wants anything.
+    /// Notes why the request is refused, for the log.
     pub(crate) fn note_refusal(&mut self, refusal: Refusal) {
         if let Some(ongoing) = &mut self.ongoing {
             ongoing.exchange.note.refuse(refusal);
         }
     }
 
-    /// Keeps what the log will want, if it wants anything.
+    /// Notes the request for the log, if it wants records.
     #[inline]
     pub(crate) fn take_note(&mut self, head: Option<&RequestHead<'_>>, now: Now, cx: &Cx<'_, F>) {
         if cx.log.wants() {
@@ -532,15 +545,15 @@ impl<F: File> Conn<F> {
         matches!(self.state, State::Disk | State::Hold)
     }
 
-    /// True if the disk has been asked for what is out.
+    /// True if the operation in flight waits for the disk.
     const fn awaits_disk(&self) -> bool {
-        matches!(self.state, State::Disk | State::Warm)
+        matches!(self.state, State::Disk | State::Prefetch)
     }
 
-    /// True if bytes are kept that are not done with.
+    /// True if unread bytes are kept.
     #[inline]
     pub(crate) fn has_stash(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.at < work.stash.len())
+        self.input.as_ref().is_some_and(|input| input.at < input.stash.len())
     }
 
     fn has_partial_head(&self) -> bool {
@@ -548,33 +561,33 @@ impl<F: File> Conn<F> {
     }
 
     #[inline]
-    pub(crate) fn work(&self) -> Option<&Work> {
-        self.work.as_deref()
+    pub(crate) fn input(&self) -> Option<&Input> {
+        self.input.as_deref()
     }
 
-    pub(crate) fn work_mut(&mut self, cx: &Cx<'_, F>) -> &mut Work {
-        self.work.get_or_insert_with(|| cx.scratch.take_work())
+    pub(crate) fn input_mut(&mut self, cx: &Cx<'_, F>) -> &mut Input {
+        self.input.get_or_insert_with(|| cx.scratch.take_input())
     }
 
-    /// Gives back what nothing is in.
+    /// Gives empty boxes back to the pool.
     pub(crate) fn settle(&mut self, cx: &Cx<'_, F>) {
         if !self.waits_for_disk()
             && let Some(ongoing) = self.ongoing.take_if(|it| !it.exchange.note.is_taken())
         {
             cx.scratch.give_ongoing(ongoing);
         }
-        if let Some(work) = self.work.take_if(|work| work.is_spare() && work.lingered == 0) {
-            cx.scratch.give_work(work);
+        if let Some(input) = self.input.take_if(|input| input.is_spare() && input.lingered == 0) {
+            cx.scratch.give_input(input);
         }
     }
 }
 
-const fn outcome(reason: CloseReason) -> Outcome {
+const fn outcome(reason: CloseReason) -> ReplyOutcome {
     match reason {
-        CloseReason::Truncated => Outcome::Truncated,
-        CloseReason::SendDeadline => Outcome::Slow,
-        CloseReason::DiskDeadline | CloseReason::Drained | CloseReason::Failed => Outcome::Cut,
-        _ => Outcome::Aborted,
+        CloseReason::Truncated => ReplyOutcome::Truncated,
+        CloseReason::SendDeadline => ReplyOutcome::Slow,
+        CloseReason::DiskDeadline | CloseReason::Drained | CloseReason::Failed => ReplyOutcome::Cut,
+        _ => ReplyOutcome::Aborted,
     }
 }
 

@@ -15,14 +15,14 @@ pub(crate) const fn head_limits(site: &Site) -> HeadLimits {
     }
 }
 
-/// What becomes of a connection after a response.
+/// What happens to a connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     /// The next request.
     KeepAlive,
-    /// We end it, and the peer may not expect that: half-close, then discard what comes.
+    /// We end it, which the peer may not expect: half-close, then discard.
     Linger,
-    /// The peer said that it is done.
+    /// The peer asked for the end.
     Close,
 }
 
@@ -41,11 +41,11 @@ pub(crate) struct Course {
 pub(crate) enum Announced {
     /// None.
     None,
-    /// Some, to be discarded before the response is sent.
+    /// Content to discard before the response is sent.
     Some(Body),
-    /// Some that waits for `100 Continue`.
+    /// Content that waits for `100 Continue`.
     Withheld,
-    /// More than is discarded.
+    /// More than the server discards.
     TooLarge,
 }
 
@@ -57,13 +57,12 @@ impl Default for Course {
 }
 
 impl Course {
-    /// Decides. `last` is true if no further request is wanted whatever this one says.
+    /// Decides. `last` is true if the connection ends after this request in any case.
     ///
-    /// A client that waits for `100 Continue` gets the final status instead (RFC 9110 §10.1.1):
-    /// no content has a meaning here. Whether it then sends the content is not known, so the
-    /// connection ends; it does not if no content was announced. What follows a `CONNECT` is meant
-    /// for the other end of a tunnel that there is not, is no content and no request, and is not
-    /// looked at either (RFC 9110 §9.3.6).
+    /// A client that waits for `100 Continue` gets the final status instead (RFC 9110 §10.1.1): the
+    /// server has no use for content. The client may send the content or not, so the connection
+    /// ends, unless no content was announced. Bytes after a `CONNECT` are neither content nor
+    /// requests, and are not parsed (RFC 9110 §9.3.6).
     #[inline]
     pub(crate) fn of(head: &RequestHead<'_>, last: bool, site: &Site) -> Self {
         let content = match head.body {
@@ -85,19 +84,19 @@ impl Course {
         };
         let persistence = match (after, head.version) {
             (After::KeepAlive, Version::Http11) => Persistence::Implied,
-            (After::KeepAlive, Version::Http10) => Persistence::Told,
+            (After::KeepAlive, Version::Http10) => Persistence::Stated,
             (After::Linger | After::Close, _) => Persistence::Close,
         };
         let head_only = head.method == Method::Head;
         Self { after, persistence, content, head_only }
     }
 
-    /// The same if no further request is wanted after all.
+    /// The same, but the connection ends.
     pub(crate) const fn ending(self) -> Self {
         Self { after: After::Linger, persistence: Persistence::Close, ..self }
     }
 
-    /// What an exchange is told of the request.
+    /// The request, for the exchange.
     #[inline(always)]
     pub(crate) fn request<'a>(&self, head: &'a RequestHead<'_>) -> Request<'a> {
         Request {

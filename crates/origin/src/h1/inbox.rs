@@ -1,10 +1,10 @@
-//! Bytes in: heads and contents, found in what came, and what is kept until more comes.
+//! Bytes from the peer: parsing heads, discarding contents, and keeping incomplete ones.
 use crate::{
     Conn, Cx, Refusal, Supply,
     h1::{
         conn::State,
         course::{After, head_limits},
-        work::{Content, ContentFault},
+        input::{Content, ContentFault},
     },
 };
 use alloc::vec::Vec;
@@ -12,24 +12,24 @@ use core::mem;
 use regatta_http::h1::{HeadFault, RequestHead, Scan, scan_head};
 use regatta_op::{CloseReason, File, Now};
 
-/// What became of the head that bytes start with.
+/// The result of parsing a head.
 enum Headed {
-    /// Its exchange has started, or what came is refused: so many bytes are done with.
+    /// Its exchange has started, or it was refused: this many bytes were used.
     Taken(usize),
-    /// Its end has not come.
+    /// It is not complete.
     More,
 }
 
-/// How far [`Conn::advance`] came.
+/// The result of [`Conn::advance`].
 struct Advance {
-    /// Bytes that are done with.
+    /// Bytes that were used.
     used: usize,
-    /// How many of the others have been looked at for the end of a head.
+    /// How many of the others have been searched for the end of a head.
     seen: usize,
 }
 
 impl<F: File> Conn<F> {
-    /// Takes bytes from the peer: there is at least one.
+    /// Takes bytes from the peer, at least one.
     #[inline]
     pub(crate) fn on_recv(&mut self, bytes: &[u8], now: Now, cx: &Cx<'_, F>) {
         match self.state() {
@@ -38,20 +38,20 @@ impl<F: File> Conn<F> {
             _ => {}
         }
         if self.has_stash() {
-            let work = self.work_mut(cx);
-            work.stash.drain(..mem::take(&mut work.at));
-            work.stash.extend_from_slice(bytes);
+            let input = self.input_mut(cx);
+            input.stash.drain(..mem::take(&mut input.at));
+            input.stash.extend_from_slice(bytes);
             return self.advance_stash(now, cx);
         }
-        // The common case: a whole head in one piece is read where the driver put it.
+        // The common case: a complete head is parsed in the driver's buffer.
         let Advance { used, seen } = self.advance(bytes, 0, now, cx);
-        if used < bytes.len() || self.work().is_some() {
+        if used < bytes.len() || self.input().is_some() {
             self.keep(&bytes[used..], seen, cx);
         }
     }
 
-    /// Goes on with `bytes`, of which `seen` have been looked at before, until another operation
-    /// than `Recv` is next or more bytes are needed.
+    /// Processes `bytes`, of which `seen` have been searched before, until an operation other than
+    /// `Recv` is next or more bytes are needed.
     #[inline(always)]
     fn advance(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Advance {
         let (mut used, mut seen) = (0, seen);
@@ -75,11 +75,11 @@ impl<F: File> Conn<F> {
         Advance { used, seen }
     }
 
-    /// Starts on the request that `bytes` start with. `seen` of them have been looked at before.
+    /// Parses the request at the front of `bytes`, of which `seen` have been searched before.
     #[inline(never)]
     fn next_head(&mut self, bytes: &[u8], seen: usize, now: Now, cx: &Cx<'_, F>) -> Headed {
         let limits = head_limits(cx.site);
-        // What comes in small pieces is scanned once and parsed once.
+        // A head that comes in pieces is searched once and parsed once.
         let mut head = RequestHead::unread();
         let parsed = if seen > 0 && scan_head(bytes, seen) == Scan::Partial {
             Ok(false)
@@ -106,13 +106,13 @@ impl<F: File> Conn<F> {
 
     /// Discards content from the front of `bytes`, and returns how much.
     fn on_content(&mut self, bytes: &[u8], now: Now, cx: &Cx<'_, F>) -> usize {
-        let work = self.work_mut(cx);
-        let discarded = work.content.discard(bytes);
-        let complete = work.content == Content::None;
+        let input = self.input_mut(cx);
+        let discarded = input.content.discard(bytes);
+        let complete = input.content == Content::None;
         match discarded {
             Ok(used) => {
                 if complete {
-                    work.head_only = false;
+                    input.head_only = false;
                     let window = cx.site.deadlines.send_window_ms;
                     self.set_state(State::Send, now.tick.after(window));
                 }
@@ -131,56 +131,56 @@ impl<F: File> Conn<F> {
         }
     }
 
-    /// Goes on with the bytes in the stash.
+    /// Processes the bytes in the stash.
     pub(crate) fn advance_stash(&mut self, now: Now, cx: &Cx<'_, F>) {
-        let work = self.work_mut(cx);
-        let (stash, at, seen) = (mem::take(&mut work.stash), work.at, work.seen);
+        let input = self.input_mut(cx);
+        let (stash, at, seen) = (mem::take(&mut input.stash), input.at, input.seen);
         let Advance { used, seen } = self.advance(&stash[at..], seen, now, cx);
         self.keep_stash(stash, at + used, seen, cx);
     }
 
-    /// Keeps what comes while a descriptor is awaited; too much of it ends the waiting.
+    /// Keeps bytes that come while an open is tried again; too many end the wait.
     #[cold]
     fn on_early(&mut self, bytes: &[u8], now: Now, cx: &Cx<'_, F>) {
-        let work = self.work_mut(cx);
-        work.stash.extend_from_slice(bytes);
-        if work.stash.len() - work.at > cx.site.limits.head_bytes_max {
+        let input = self.input_mut(cx);
+        input.stash.extend_from_slice(bytes);
+        if input.stash.len() - input.at > cx.site.limits.head_bytes_max {
             self.resume(Supply::GivenUp, now, cx);
         }
     }
 
-    /// Keeps a copy of what was received and is not done with.
+    /// Keeps a copy of unread bytes.
     fn keep(&mut self, rest: &[u8], seen: usize, cx: &Cx<'_, F>) {
-        let mut stash = mem::take(&mut self.work_mut(cx).stash);
+        let mut stash = mem::take(&mut self.input_mut(cx).stash);
         stash.clear();
         stash.extend_from_slice(rest);
         self.keep_stash(stash, 0, seen, cx);
     }
 
-    /// Puts the stash back, with the bytes from `at` on not done with.
+    /// Puts the stash back, unread from `at` on.
     fn keep_stash(&mut self, mut stash: Vec<u8>, mut at: usize, mut seen: usize, cx: &Cx<'_, F>) {
         let unread = at < stash.len();
         if unread && !self.reads_on() && self.after == After::Close {
-            // It said that it was done and went on: closing at once could destroy the response.
+            // It asked for the end and sent more: closing at once could destroy the response.
             self.after = After::Linger;
         }
         if !unread || !self.reads_on() {
             stash.clear();
             (at, seen) = (0, 0);
         }
-        if stash.is_empty() && self.work().is_none() {
+        if stash.is_empty() && self.input().is_none() {
             return cx.scratch.give_buffer(stash);
         }
-        let work = self.work_mut(cx);
-        (work.stash, work.at, work.seen) = (stash, at, seen);
+        let input = self.input_mut(cx);
+        (input.stash, input.at, input.seen) = (stash, at, seen);
         self.settle(cx);
     }
 
-    /// True if what comes after the request in progress will be looked at.
+    /// True if bytes after the request in progress will be parsed.
     fn reads_on(&self) -> bool {
         match self.state() {
             State::Head | State::Disk | State::Hold | State::Content => true,
-            State::Send | State::Warm => self.after == After::KeepAlive,
+            State::Send | State::Prefetch => self.after == After::KeepAlive,
             State::Shut | State::Linger | State::Close => false,
         }
     }

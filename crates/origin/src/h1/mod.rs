@@ -4,8 +4,8 @@ pub(crate) mod conn;
 pub(crate) mod course;
 pub(crate) mod heads;
 mod inbox;
+pub(crate) mod input;
 mod multipart;
 pub(crate) mod reply;
-pub(crate) mod work;
 
 pub(crate) use answer::Ongoing;

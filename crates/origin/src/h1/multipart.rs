@@ -10,8 +10,7 @@ use regatta_http::{
 pub(crate) struct Boundary(String);
 
 impl Boundary {
-    /// A boundary made of a number that looks random: no file holds it by accident, and nobody can
-    /// put it into one on purpose.
+    /// A boundary from a number that looks random: no file contains it by accident, or on purpose.
     pub(crate) fn new(number: u128) -> Self {
         let mut text = String::with_capacity(32);
         write!(text, "{number:032x}").expect("a string takes all text");

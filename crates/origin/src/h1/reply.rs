@@ -20,18 +20,18 @@ use regatta_op::{File, Now, Outbox, Segment};
 /// The methods that are served.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// What the response says of the connection (RFC 9112 §9.3).
+/// What the response says about the connection (RFC 9112 §9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persistence {
-    /// It goes on, as HTTP/1.1 has it without words.
+    /// It persists, which HTTP/1.1 implies.
     Implied,
-    /// It goes on, as HTTP/1.0 must be told.
-    Told,
+    /// It persists, which HTTP/1.0 must be told.
+    Stated,
     /// It ends.
     Close,
 }
 
-/// The terms on which any response of an exchange is sent.
+/// What every response of an exchange depends on.
 pub(crate) struct Terms<'a, F> {
     pub(crate) site: &'a Site,
     pub(crate) scratch: &'a Scratch<F>,
@@ -49,8 +49,8 @@ pub(crate) struct Response<F> {
     pub(crate) body_bytes: u64,
 }
 
-/// Puts what is planned of a file that is remembered into an empty outbox: its status, and how many
-/// bytes of body it has.
+/// Puts the planned response with a cached file into an empty outbox. Returns its status and the
+/// bytes of its body.
 pub(crate) struct Encoder<'a, F> {
     pub(crate) terms: Terms<'a, F>,
     pub(crate) out: &'a mut Outbox<F>,
@@ -79,7 +79,7 @@ impl<F: File> Serve<F> for Encoder<'_, F> {
 }
 
 impl<F: File> Terms<'_, F> {
-    /// The response that an exchange has come to.
+    /// The response for a reply.
     pub(crate) fn response(&self, reply: Reply<F>) -> Response<F> {
         match reply {
             Reply::File(FileReply { file, coding, shape, role }) => {
@@ -116,7 +116,7 @@ impl<F: File> Terms<'_, F> {
         self.pieces(plan, role, outbox)
     }
 
-    /// [`whole`](Self::whole) for what is not kept in one piece with this head.
+    /// [`whole`](Self::whole) for a response that is not kept in one piece.
     fn pieces(&self, plan: &Plan<'_, F>, role: Role, outbox: &mut Outbox<F>) -> (Status, u64) {
         let (coded, ok) = (plan.coded, self.heads(plan).ok());
         let mut out = self.scratch.take_buffer();
@@ -140,7 +140,7 @@ impl<F: File> Terms<'_, F> {
         (Status::OK, coded.len())
     }
 
-    /// The response that a plan describes, whatever it is.
+    /// The response for any plan.
     #[inline(never)]
     pub(crate) fn planned(&self, plan: &Plan<'_, F>, role: Role) -> Response<F> {
         let coded = plan.coded;
@@ -248,8 +248,8 @@ impl<F: File> Terms<'_, F> {
         Response { outbox, status: Status::NOT_FOUND, body_bytes: coded.len() }
     }
 
-    /// A small page that says a status and `why`, which must be a constant: nothing that the peer
-    /// sent is ever in a body. `fields` adds field lines.
+    /// A small page with a status and `why`, which must be a constant: a body never contains what
+    /// the peer sent. `fields` adds field lines.
     fn page(
         &self,
         status: Status,
@@ -284,7 +284,7 @@ impl<F: File> Terms<'_, F> {
         Response { outbox: Outbox::new(out), status, body_bytes: body.len() as u64 }
     }
 
-    /// A status that only says that nothing answers, with the fields that go with it.
+    /// An error status, with the fields that it needs.
     fn nothing(&self, status: Status) -> Response<F> {
         self.page(status, "", |out| match status {
             Status::NOT_FOUND => {
@@ -335,14 +335,14 @@ impl<F: File> Terms<'_, F> {
         }
     }
 
-    /// Says in a 404 that it is one only to those who do not ask for a page, if that is so.
+    /// Adds `Vary` to a 404 if navigations get the fallback instead.
     fn write_missing(&self, out: &mut Vec<u8>) {
         if !self.site.content.fallback.is_empty() {
             write_field(out, "Vary", VARY_FALLBACK);
         }
     }
 
-    /// Says in a finished head what becomes of the connection, if that must be said.
+    /// Adds the `Connection` field to a finished head, if it is needed.
     #[inline(always)]
     fn amend(&self, out: &mut Vec<u8>) {
         if self.persistence != Persistence::Implied {
@@ -354,7 +354,7 @@ impl<F: File> Terms<'_, F> {
     fn write_connection(&self, out: &mut Vec<u8>) {
         let value: &[u8] = match self.persistence {
             Persistence::Implied => return,
-            Persistence::Told => b"keep-alive",
+            Persistence::Stated => b"keep-alive",
             Persistence::Close => b"close",
         };
         out.truncate(out.len() - 2);
@@ -375,8 +375,8 @@ const CONNECTION_BYTES_MAX: usize = 24;
 /// The fields that decide whether a fallback answers.
 const VARY_FALLBACK: &[u8] = b"Accept, Sec-Fetch-Dest";
 
-/// Says in a finished head, in 206 and 304 as in 200 (RFC 9110 §15.3.7, §15.4.5), that a fallback
-/// was chosen: who asked for a page got it, another who asks for the same gets 404.
+/// Adds `Vary` to a finished head, of 206 and 304 as of 200 (RFC 9110 §15.3.7, §15.4.5), when a
+/// fallback answers: other requests for the same target get 404.
 #[inline(always)]
 fn vary(out: &mut Vec<u8>, role: Role) {
     if role == Role::Fallback {

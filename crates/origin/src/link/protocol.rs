@@ -1,20 +1,20 @@
-//! What is spoken on a connection, as its driver sees it.
+//! A protocol on a connection, as its driver sees it.
 use crate::Cx;
 use regatta_op::{Abandoned, CloseReason, Done, Now, Op, Tick};
 
 /// One connection, from its first byte to its close, without doing any I/O.
 ///
 /// Call [`next_op`](Self::next_op) at the beginning and after every [`complete`](Self::complete),
-/// perform what it says, and tell the outcome. After [`Op::Close`] the connection is not called
+/// perform the operation, and pass its outcome. After [`Op::Close`] the connection is not called
 /// again. `docs/seam.md` has the rules.
 pub trait Protocol<F> {
-    /// The next operation to start, or `None` while there is none until something is completed.
+    /// The next operation to start, or `None` until something is completed.
     fn next_op(&mut self) -> Option<Op<F>>;
 
-    /// Takes the outcome of an operation that is out and moves on. Runs to the end; never waits.
+    /// Takes the outcome of an operation in flight. Never waits.
     ///
     /// # Panics
-    /// If that operation is not out: only a driver that breaks rule 4 of the seam could do that.
+    /// If that operation is not in flight: only a driver that breaks rule 3 of the seam does that.
     fn complete(&mut self, done: Done<'_, F>, now: Now, cx: &Cx<'_, F>);
 
     /// When [`expire`](Self::expire) is to be called, if nothing else happens before;
@@ -38,7 +38,8 @@ pub trait Protocol<F> {
     ///   or lingering connection expires: it is not cut off while the peer is taking it.
     /// * Lingering: it is over.
     /// * A file could not be opened: it is tried again.
-    /// * The disk was asked: 503, then the end; the end at once if a response is going out already
+    /// * Waiting for the disk: 503, then the end; the end at once if a response is going out
+    ///   already
     ///   ([`CloseReason::DiskDeadline`]), or if the peer had said that it sends no more
     ///   ([`CloseReason::PeerAborted`]).
     ///
@@ -48,40 +49,39 @@ pub trait Protocol<F> {
     /// until the kernel has let go, and must not complete it.
     fn expire(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>);
 
-    /// The `Send` that is out cannot be performed yet, because the disk is asked first: until
-    /// [`disk_answered`](Self::disk_answered) the peer is not the one who is slow.
+    /// The `Send` in flight waits for the disk: until [`disk_answered`](Self::disk_answered), the
+    /// peer is not to blame.
     fn wait_for_disk(&mut self, now: Now, cx: &Cx<'_, F>);
 
-    /// The `Send` that waited for the disk can be performed: the peer has a whole window for it.
+    /// The `Send` that waited for the disk can be performed. The peer has a whole window for it.
     fn disk_answered(&mut self, now: Now, cx: &Cx<'_, F>);
 
-    /// The peer sends no more, and what is out waits for the disk: the peer may have left. It is
-    /// waited for a little longer ([`crate::Deadlines::half_closed_ms_max`]). Of one that is surely
-    /// gone the driver says so with [`cut`](Self::cut).
+    /// The peer sends no more while an operation waits for the disk: it may have left. The
+    /// connection waits a little longer ([`crate::Deadlines::half_closed_ms_max`]). If the peer is
+    /// surely gone, the driver calls [`cut`](Self::cut).
     fn peer_ended(&mut self, now: Now, cx: &Cx<'_, F>);
 
-    /// The disk held the driver up for so long, and the peer had nothing of that time: no deadline
-    /// that was set before runs meanwhile. For who performs disk operations itself.
+    /// The disk held the driver up for this long: all deadlines move by as much. For drivers that
+    /// perform disk operations themselves.
     fn held_up(&mut self, ms: u64);
 
     /// The server is going away: finish the exchange in progress, then close.
     ///
-    /// A peer that was promised a persistent connection may have its next request on the way, and
-    /// would lose it: an idle connection has [`crate::Deadlines::drain_idle_ms`] left, and the
-    /// response to what comes meanwhile says that it is the last. Also where that is 0 it is for
-    /// [`expire`](Self::expire) to end it: what has come and not been read would otherwise be lost,
-    /// and with it what the peer has not taken yet (RFC 9112 §9.6).
+    /// The next request on a persistent connection may already be on its way: an idle connection
+    /// stays open for [`crate::Deadlines::drain_idle_ms`], and the response to a request that comes
+    /// meanwhile says that it is the last. Even if that is 0, [`expire`](Self::expire) ends the
+    /// connection: closing it with unread bytes could destroy a response that the peer has not
+    /// received yet (RFC 9112 §9.6).
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>);
 
-    /// The driver cannot go on with it: it ends now, whatever it was doing, for `reason`, and
-    /// counts and logs an exchange in progress as cut short. One that has said why it ends is left
-    /// alone.
+    /// The driver cannot continue: the connection ends now, for `reason`, and counts and logs an
+    /// exchange in progress as cut short. A connection that is closing already is left alone.
     ///
-    /// The operation that was out counts as dropped, as after [`expire`](Self::expire).
+    /// Operations in flight are given up, as after [`expire`](Self::expire).
     fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>);
 
-    /// What [`expire`](Self::expire) dropped of what was out, if [`next_op`](Self::next_op) has not
-    /// been called since.
+    /// The operations in flight that [`expire`](Self::expire) gave up, until
+    /// [`next_op`](Self::next_op) is called.
     #[must_use]
     fn abandoned(&self) -> Option<Abandoned>;
 

@@ -1,4 +1,4 @@
-//! What encrypts: bytes to records and back, without I/O.
+//! Encryption: bytes to records and back, without I/O.
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
@@ -10,12 +10,12 @@ pub const RECORD_BYTES_MAX: usize = RECORD_PLAIN_BYTES_MAX + 256 + 5;
 
 /// Encrypts one connection.
 pub trait Seal: Debug + Send {
-    /// Takes the record at the front of `wire`, which it may decrypt in place: what was in it goes
-    /// behind `plain`, what must be answered behind `reply`. Says how many bytes are done with; 0
-    /// if the record is not whole.
+    /// Takes the record at the front of `wire`, which it may decrypt in place: appends its contents
+    /// to `plain`, and any answer to `reply`. Returns how many bytes were used; 0 if the record is
+    /// not complete.
     ///
     /// # Errors
-    /// It is malformed, or another than was sent; `reply` may say so to the peer.
+    /// It is malformed, or was altered; `reply` may hold an alert for the peer.
     fn open(
         &mut self,
         wire: &mut [u8],
@@ -23,23 +23,23 @@ pub trait Seal: Debug + Send {
         reply: &mut Vec<u8>,
     ) -> Result<usize, SealFault>;
 
-    /// Puts one record that holds `plain`, of at most [`RECORD_PLAIN_BYTES_MAX`], behind `wire`.
+    /// Appends one record with `plain`, at most [`RECORD_PLAIN_BYTES_MAX`], to `wire`.
     ///
     /// # Errors
-    /// No more can be encrypted.
+    /// Nothing more can be encrypted.
     fn seal(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), SealFault>;
 
-    /// How far the conversation is.
+    /// The state of the connection.
     fn progress(&self) -> Progress;
 
-    /// What the peers agreed on that is spoken above (ALPN, RFC 7301); empty if on nothing.
+    /// The application protocol that the peers agreed on (ALPN, RFC 7301); empty if none.
     fn agreed(&self) -> &[u8];
 
-    /// Puts what says that we send no more behind `wire`; once, and not during the handshake.
+    /// Appends a notice that we send no more to `wire`; once, and not during the handshake.
     fn close(&mut self, wire: &mut Vec<u8>);
 }
 
-/// How far a sealed conversation is.
+/// The state of a sealed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The peers have not agreed on keys yet.
@@ -50,6 +50,6 @@ pub enum Progress {
     PeerClosed,
 }
 
-/// A record could not be opened, or not made.
+/// A record could not be opened or made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealFault;

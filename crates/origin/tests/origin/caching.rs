@@ -540,8 +540,12 @@ fn nothing_of_the_old_root_is_remembered() {
     rig.cx().cache.clear(rig.now().tick, &rig.cx().tally);
     rig.cache.check_invariants();
     assert_eq!((rig.cache.entries(), rig.cache.negatives(), rig.cache.bytes()), (0, 0, 0));
-    for asked in 1..3 {
-        assert_eq!((ten(), rig.opens.get()), (first.clone(), opens + asked), "asked in that tick");
+    for again in 1..3 {
+        assert_eq!(
+            (ten(), rig.opens.get()),
+            (first.clone(), opens + again),
+            "looked up in that tick"
+        );
     }
     rig.pass(1);
     ten();

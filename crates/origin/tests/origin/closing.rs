@@ -2,7 +2,7 @@
 use crate::rig::{Client, Expected, Rig, check};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, Done, Fault, OpKind};
-use regatta_origin::{CachingRules, Deadlines, Limits, Outcome, Protocol as _, Site};
+use regatta_origin::{CachingRules, Deadlines, Limits, Protocol as _, ReplyOutcome, Site};
 
 const TEN: &[u8] = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 const BIG: &[u8] = b"GET /big.bin HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -177,9 +177,9 @@ fn a_slow_reader_may_be_slow_but_not_too_slow() {
     assert!(client.expire(1_000, 50_000 - 2_099));
     ends(&client, CloseReason::SendDeadline);
     assert_eq!(rig.count(Counter::RepliesCut), 1);
-    let told = rig.log.told.borrow();
-    assert_eq!((told[0].outcome, told[0].sent_bytes), (Outcome::Slow, 50_000));
-    assert_eq!(told[0].body_bytes, 200 << 10);
+    let records = rig.log.records.borrow();
+    assert_eq!((records[0].outcome, records[0].sent_bytes), (ReplyOutcome::Slow, 50_000));
+    assert_eq!(records[0].body_bytes, 200 << 10);
 }
 
 #[test]
@@ -270,9 +270,12 @@ fn a_file_that_shrinks_ends_the_connection() {
     ends(&client, CloseReason::Truncated);
     let head = client.output.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     assert_eq!(client.output.len() - head, 40_000, "never padded");
-    let told = rig.log.told.borrow();
-    assert_eq!((told[0].outcome, told[0].sent_bytes), (Outcome::Truncated, 40_000 + head as u64));
-    assert_eq!((told[0].body_sent_bytes, told[0].body_bytes), (40_000, 100_000));
+    let records = rig.log.records.borrow();
+    assert_eq!(
+        (records[0].outcome, records[0].sent_bytes),
+        (ReplyOutcome::Truncated, 40_000 + head as u64)
+    );
+    assert_eq!((records[0].body_sent_bytes, records[0].body_bytes), (40_000, 100_000));
     assert_eq!(rig.count(Counter::RepliesCut), 1);
 }
 
@@ -382,22 +385,30 @@ fn the_log_is_told() {
     let mut client = rig.connect();
     let request = "GET /ten.txt?q HTTP/1.1\r\nHost: a\r\nUser-Agent: me\r\n\r\n";
     client.feed(format!("{request}{request}HEAD / HTTP/1.0\r\n\r\n").as_bytes());
-    assert!(client.rig.log.told.borrow().iter().all(|told| told.outcome == Outcome::Complete));
-    let told = rig.log.told.borrow().clone();
-    assert_eq!(told.len(), 3);
-    assert_eq!(told[0].line, "GET /ten.txt?q HTTP/1.1");
-    assert_eq!((told[0].status, told[0].body_bytes, told[0].keep_alive), (200, 10, true));
-    assert_eq!(told[0], told[1]);
-    assert_eq!((told[2].body_bytes, told[2].keep_alive), (0, false));
-    assert_eq!(told[0].agent, "me");
-    assert!(told.iter().all(|told| told.body_sent_bytes == told.body_bytes));
-    let sent: u64 = told.iter().map(|told| told.sent_bytes).sum();
+    assert!(
+        client
+            .rig
+            .log
+            .records
+            .borrow()
+            .iter()
+            .all(|records| records.outcome == ReplyOutcome::Complete)
+    );
+    let records = rig.log.records.borrow().clone();
+    assert_eq!(records.len(), 3);
+    assert_eq!(records[0].line, "GET /ten.txt?q HTTP/1.1");
+    assert_eq!((records[0].status, records[0].body_bytes, records[0].keep_alive), (200, 10, true));
+    assert_eq!(records[0], records[1]);
+    assert_eq!((records[2].body_bytes, records[2].keep_alive), (0, false));
+    assert_eq!(records[0].agent, "me");
+    assert!(records.iter().all(|records| records.body_sent_bytes == records.body_bytes));
+    let sent: u64 = records.iter().map(|records| records.sent_bytes).sum();
     assert_eq!(sent, client.output.len() as u64);
     // A head that takes its time, and one that is none.
     let mut client = rig.connect();
     client.feed(b"rubbish\n");
-    let told = rig.log.told.borrow().last().cloned().unwrap();
-    assert_eq!((told.line.as_str(), told.status), ("  ", 400));
+    let records = rig.log.records.borrow().last().cloned().unwrap();
+    assert_eq!((records.line.as_str(), records.status), ("  ", 400));
 }
 
 #[test]
@@ -430,9 +441,10 @@ fn the_log_is_told_why() {
         (request("").replace("GET", "BREW"), 501, Some("unknown-method")),
     ] {
         rig.connect().feed(text.as_bytes());
-        let told = rig.log.told.take();
-        let told: Vec<_> = told.iter().map(|told| (told.status, told.refused)).collect();
-        assert_eq!(told, [(status, refused)], "{text:?}");
+        let records = rig.log.records.take();
+        let records: Vec<_> =
+            records.iter().map(|records| (records.status, records.refused)).collect();
+        assert_eq!(records, [(status, refused)], "{text:?}");
     }
     for (text, refused) in [
         ("GET /".to_owned(), "head-deadline"),
@@ -441,13 +453,13 @@ fn the_log_is_told_why() {
         let mut client = rig.connect();
         client.feed(text.as_bytes());
         client.expire(rig.site.deadlines.head_ms_max, 0);
-        let told = rig.log.told.take();
-        assert_eq!((told[0].status, told[0].refused), (408, Some(refused)), "{text:?}");
+        let records = rig.log.records.take();
+        assert_eq!((records[0].status, records[0].refused), (408, Some(refused)), "{text:?}");
     }
     // What comes after a refusal is not refused with it.
     rig.connect().feed((request("").replace("GET", "PUT") + &request("")).as_bytes());
-    let told = rig.log.told.take();
-    assert_eq!((told[0].refused, told[1].refused), (Some("method"), None));
+    let records = rig.log.records.take();
+    assert_eq!((records[0].refused, records[1].refused), (Some("method"), None));
 }
 
 #[test]
@@ -462,16 +474,19 @@ fn what_the_server_ends_is_told_as_cut_short() {
         client.cut(reason);
         ends(&client, reason);
         let head = client.output.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-        let told = rig.log.told.borrow().clone();
-        assert_eq!(told.len(), 1);
-        assert_eq!((told[0].outcome, told[0].status), (Outcome::Cut, 200));
-        assert_eq!((told[0].sent_bytes, told[0].body_bytes), (1_000, 200 << 10));
-        assert_eq!((told[0].body_sent_bytes, told[0].keep_alive), (1_000 - head as u64, false));
+        let records = rig.log.records.borrow().clone();
+        assert_eq!(records.len(), 1);
+        assert_eq!((records[0].outcome, records[0].status), (ReplyOutcome::Cut, 200));
+        assert_eq!((records[0].sent_bytes, records[0].body_bytes), (1_000, 200 << 10));
+        assert_eq!(
+            (records[0].body_sent_bytes, records[0].keep_alive),
+            (1_000 - head as u64, false)
+        );
         assert_eq!(rig.count(Counter::RepliesCut), 1);
         // It has said why it ends, and does so once.
         client.cut(CloseReason::Drained);
         ends(&client, reason);
-        assert_eq!(rig.log.told.borrow().len(), 1);
+        assert_eq!(rig.log.records.borrow().len(), 1);
 
         // While the disk is asked: there is no response yet.
         let rig = Rig::new(Site::default());
@@ -481,8 +496,11 @@ fn what_the_server_ends_is_told_as_cut_short() {
         client.feed(TEN);
         client.cut(reason);
         ends(&client, reason);
-        let told = rig.log.told.borrow().clone();
-        assert_eq!((told[0].outcome, told[0].status, told[0].sent_bytes), (Outcome::Cut, 0, 0));
+        let records = rig.log.records.borrow().clone();
+        assert_eq!(
+            (records[0].outcome, records[0].status, records[0].sent_bytes),
+            (ReplyOutcome::Cut, 0, 0)
+        );
 
         // Between requests: there is nothing to tell.
         let rig = Rig::new(Site::default());
@@ -490,7 +508,7 @@ fn what_the_server_ends_is_told_as_cut_short() {
         let mut client = rig.connect();
         client.cut(reason);
         ends(&client, reason);
-        assert!(rig.log.told.borrow().is_empty());
+        assert!(rig.log.records.borrow().is_empty());
         assert_eq!(rig.count(Counter::RepliesCut), 0);
     }
 }
@@ -576,7 +594,7 @@ fn a_disk_that_does_not_answer_is_not_waited_for() {
         client.end();
         ends(&client, CloseReason::DiskDeadline);
         assert_eq!((rig.count(Counter::Requests), rig.count(Counter::Replies)), (1, 1));
-        assert_eq!(rig.log.told.borrow()[0].status, 503);
+        assert_eq!(rig.log.records.borrow()[0].status, 503);
     }
     let rig = rig();
     let mut client = rig.connect();

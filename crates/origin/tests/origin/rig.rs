@@ -5,7 +5,7 @@ use regatta_op::{
     Opened, Outbox, ReadReq, Segment, Tick,
 };
 use regatta_origin::{
-    ClearHttp1, Cx, FileFault, Link, LocalCache, Log, Outcome, Protocol as _, Record, Refusal,
+    ClearHttp1, Cx, FileFault, Link, LocalCache, Log, Protocol as _, Record, Refusal, ReplyOutcome,
     Scratch, Site, Wanted,
 };
 use std::{
@@ -63,13 +63,13 @@ pub(crate) fn read(req: ReadReq<FakeFile>) -> Vec<u8> {
 
 /// What the log was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Logged {
     pub(crate) line: String,
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) body_sent_bytes: u64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ReplyOutcome,
     pub(crate) agent: String,
     pub(crate) duration_ms: u64,
     pub(crate) keep_alive: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Told {
 #[derive(Debug, Default)]
 pub(crate) struct TestLog {
     pub(crate) on: Cell<bool>,
-    pub(crate) told: RefCell<Vec<Told>>,
+    pub(crate) records: RefCell<Vec<Logged>>,
     pub(crate) faults: RefCell<Vec<(String, Wanted, i32)>>,
 }
 
@@ -90,7 +90,7 @@ impl Log for TestLog {
 
     fn record(&self, record: &Record<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        self.told.borrow_mut().push(Told {
+        self.records.borrow_mut().push(Logged {
             line: format!("{} {} {}", text(record.method), text(record.target), record.version),
             status: record.status,
             body_bytes: record.body_bytes,
@@ -384,10 +384,10 @@ impl Client<'_> {
     /// Performs a read that is held: from where, how many bytes, and where its buffer is.
     pub(crate) fn read_once(&mut self) -> (u64, u64, *const u8) {
         let Some(Op::Read(ticket, req)) = self.parked.take() else { panic!("no read is held") };
-        let asked = (req.at, req.len, req.buffer.as_ptr());
+        let range = (req.at, req.len, req.buffer.as_ptr());
         self.done(Done::Read(ticket, read(req), Ok(())));
         self.run();
-        asked
+        range
     }
 
     /// The peer sends bytes.

@@ -101,7 +101,7 @@ fn play(seed: u64) {
     let [requests, replies, cut] =
         [Counter::Requests, Counter::Replies, Counter::RepliesCut].map(|c| rig.count(c));
     assert_eq!(requests, replies + cut, "seed {seed}: each exchange ends once");
-    let logged = rig.log.told.borrow().len() as u64;
+    let logged = rig.log.records.borrow().len() as u64;
     assert!(logged == 0 || logged == requests, "seed {seed}: {logged} of {requests} were logged");
 }
 

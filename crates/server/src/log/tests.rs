@@ -4,7 +4,7 @@ use regatta_arch::WorkerLog;
 use regatta_http::h1::HeadFault;
 use regatta_metrics::{Arena, Counter, SlotView, Tally};
 use regatta_op::{Now, Tick};
-use regatta_origin::{FileFault, Log, Outcome, Record, Refusal, Wanted};
+use regatta_origin::{FileFault, Log, Record, Refusal, ReplyOutcome, Wanted};
 use std::{
     fs::{self, File},
     io::Read,
@@ -56,7 +56,7 @@ fn record() -> Record<'static> {
         body_bytes: 1000,
         sent_bytes: 1200,
         body_sent_bytes: 1000,
-        outcome: Outcome::Complete,
+        outcome: ReplyOutcome::Complete,
         refused: None,
         referer: Some(b"http://x/"),
         user_agent: Some(b"curl/8"),
@@ -144,11 +144,11 @@ fn what_is_missing_has_its_sign() {
 fn a_response_cut_short_is_logged_as_such() {
     // The head has 200 bytes: what was sent of it is none of the body.
     for (outcome, sent_bytes, body_sent_bytes, logged) in [
-        (Outcome::Truncated, 1100, 900, " 200 900 "),
-        (Outcome::Aborted, 0, 0, " 200 0 "),
-        (Outcome::Slow, 199, 0, " 200 0 "),
-        (Outcome::Cut, 1199, 999, " 200 999 "),
-        (Outcome::Complete, 1200, 1000, " 200 1000 "),
+        (ReplyOutcome::Truncated, 1100, 900, " 200 900 "),
+        (ReplyOutcome::Aborted, 0, 0, " 200 0 "),
+        (ReplyOutcome::Slow, 199, 0, " 200 0 "),
+        (ReplyOutcome::Cut, 1199, 999, " 200 999 "),
+        (ReplyOutcome::Complete, 1200, 1000, " 200 1000 "),
     ] {
         let record = Record { outcome, sent_bytes, body_sent_bytes, ..record() };
         let common = line(Format::Common, &record);

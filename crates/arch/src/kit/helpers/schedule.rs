@@ -216,7 +216,8 @@ fn every_task_ends_once_whichever_helper_dies() {
         for _ in 0..300 {
             match dice.below(5) {
                 0 | 1 => {
-                    asks += 1; // Four of each connection.
+                    // Four of each connection.
+                    asks += 1;
                     let one = (asks / 4, u16::try_from(asks % 4).unwrap());
                     let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
                     let purpose = Purpose::Open(Ticket(one.1));

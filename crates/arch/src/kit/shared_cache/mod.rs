@@ -259,11 +259,11 @@ impl<'a> SharedCache<'a> {
 
     /// It is time to see whether an entry changed: true if this asker is to, and not another.
     #[cold]
-    fn doubt(&self, at: u64, checked: u64, now: Tick) -> bool {
-        let [_, doubted] = self.layout().ages(at);
-        let first = doubted.compare_exchange(Tick::NEVER.0, now.0, Relaxed, Relaxed);
-        let doubted = first.map_or_else(Tick, |_| now);
-        if self.rules.all_look(doubted, now) {
+    fn mark_stale(&self, at: u64, checked: u64, now: Tick) -> bool {
+        let [_, stale_since] = self.layout().ages(at);
+        let first = stale_since.compare_exchange(Tick::NEVER.0, now.0, Relaxed, Relaxed);
+        let stale_since = first.map_or_else(Tick, |_| now);
+        if self.rules.all_revalidate(stale_since, now) {
             return true;
         }
         let checked_at = self.layout().node(at).checked_at();
@@ -301,7 +301,7 @@ impl<'a> SharedCache<'a> {
             tally.add(Counter::CacheHits, 1);
             return Ok(Lookup::Fresh(Entry::Missing(fault(kind))));
         }
-        let stale = age >= self.rules.revalidate_ms && self.doubt(at, checked, now);
+        let stale = age >= self.rules.revalidate_ms && self.mark_stale(at, checked, now);
         let entry = if kind & KIND == DIRECTORY {
             drop(grip);
             Entry::Directory

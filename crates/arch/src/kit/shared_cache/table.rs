@@ -19,13 +19,13 @@ pub(super) const NONE: u64 = 0;
 pub(super) struct Times {
     pub(super) opened: u64,
     pub(super) checked_at: u64,
-    pub(super) doubted: u64,
+    pub(super) stale_since: u64,
 }
 
 impl Times {
     /// Of what was opened then.
     pub(super) const fn since(opened: Tick) -> Self {
-        Self { opened: opened.0, checked_at: opened.0, doubted: Tick::NEVER.0 }
+        Self { opened: opened.0, checked_at: opened.0, stale_since: Tick::NEVER.0 }
     }
 }
 
@@ -166,15 +166,15 @@ impl Layout {
     }
 
     pub(super) fn times(&self, at: u64) -> Times {
-        let [opened, doubted] = self.ages(at).map(|time| time.load(Relaxed));
-        Times { opened, checked_at: self.node(at).checked_at().load(Relaxed), doubted }
+        let [opened, stale_since] = self.ages(at).map(|time| time.load(Relaxed));
+        Times { opened, checked_at: self.node(at).checked_at().load(Relaxed), stale_since }
     }
 
     pub(super) fn set_times(&self, at: u64, times: Times) {
-        let [opened, doubted] = self.ages(at);
+        let [opened, stale_since] = self.ages(at);
         opened.store(times.opened, Relaxed);
         self.node(at).checked_at().store(times.checked_at, Relaxed);
-        doubted.store(times.doubted, Relaxed);
+        stale_since.store(times.stale_since, Relaxed);
     }
 
     fn bucket(&self, hash: u64) -> &'static AtomicU64 {

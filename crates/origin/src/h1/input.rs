@@ -1,31 +1,31 @@
-//! What a connection needs only while it has received more than it is done with.
+//! State that a connection needs only while it has unread bytes.
 use alloc::vec::Vec;
 use regatta_http::{chunked::Decoder, h1};
 
-/// State that most requests do without; kept in a box, which goes back to the pool when it holds
-/// nothing.
+/// Unread bytes of a connection. Most requests do without; the box goes back to the pool when it is
+/// empty.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
-    /// Bytes received; those before `at` are used.
+pub(crate) struct Input {
+    /// Received bytes; those before `at` have been used.
     pub(crate) stash: Vec<u8>,
     pub(crate) at: usize,
-    /// How many of the unused bytes have been looked at for the end of a head.
+    /// How many of the unused bytes have been searched for the end of a head.
     pub(crate) seen: usize,
     /// Content of the request that is still to be discarded.
     pub(crate) content: Content,
-    /// True while that request is a `HEAD`: what refuses its content has no body either.
+    /// True if that request is a `HEAD`: an error response has no body either.
     pub(crate) head_only: bool,
     /// Bytes discarded after our half was closed.
     pub(crate) lingered: u32,
 }
 
-impl Work {
-    /// True if there is nothing to keep it for.
+impl Input {
+    /// True if it is empty.
     pub(crate) fn is_spare(&self) -> bool {
         self.at == self.stash.len() && self.content == Content::None
     }
 
-    /// Makes it as new, but for the room that its buffer has.
+    /// Resets it, but keeps its buffer.
     pub(crate) fn clear(&mut self) {
         self.stash.clear();
         *self = Self { stash: core::mem::take(&mut self.stash), ..Self::default() };
@@ -37,15 +37,15 @@ impl Work {
     }
 }
 
-/// Content of a request, which means nothing here and is discarded (RFC 9110 §9.3.1).
+/// Content of a request, which is discarded (RFC 9110 §9.3.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Content {
-    /// All of it is gone, or there was none.
+    /// None, or all of it has been discarded.
     #[default]
     None,
-    /// So many bytes are left.
+    /// This many bytes are left.
     Length(u64),
-    /// Chunks, of which so many bytes may still come, their sizes and ends included.
+    /// Chunks, of which this many bytes may still come, with their framing.
     Chunked(Decoder, u64),
 }
 
@@ -58,14 +58,14 @@ impl PartialEq for Content {
 /// Why content cannot be discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentFault {
-    /// It is over the limit: 413.
+    /// It exceeds the limit: 413.
     TooLarge,
     /// Its chunks are malformed: 400.
     Malformed,
 }
 
 impl Content {
-    /// The content that a request announces; of chunks, at most `bytes_max` may come.
+    /// The content that a request announces; at most `bytes_max` of chunks.
     pub(crate) const fn new(body: h1::Body, bytes_max: u64) -> Self {
         match body {
             h1::Body::None | h1::Body::Length(0) => Self::None,
@@ -74,8 +74,8 @@ impl Content {
         }
     }
 
-    /// Takes what belongs to it from the front of `bytes`: how much that was. It becomes `None`
-    /// with its last byte.
+    /// Discards content from the front of `bytes`, and returns how much. It becomes `None` with its
+    /// last byte.
     pub(crate) fn discard(&mut self, bytes: &[u8]) -> Result<usize, ContentFault> {
         match self {
             Self::None => Ok(0),
@@ -88,8 +88,8 @@ impl Content {
                 Ok(used)
             }
             Self::Chunked(decoder, left) => {
-                // One byte more than may come tells that it is too large, before what is behind it
-                // can look malformed.
+                // One byte over the limit shows that it is too large, before later bytes can look
+                // malformed.
                 let look = usize::try_from(*left + 1).map_or(bytes.len(), |n| n.min(bytes.len()));
                 let fed = decoder.feed(&bytes[..look]).map_err(|_| ContentFault::Malformed)?;
                 *left = left.checked_sub(fed.used as u64).ok_or(ContentFault::TooLarge)?;
