@@ -259,7 +259,7 @@ impl<'a> World<'a> {
             return self.close(at, reason);
         }
         let warms = matches!(&op, Op::Send(outbox) if outbox.at_file()) && self.warm_ms > 0;
-        let disk = if warms && self.dice.one_in(2) { self.warm(at) } else { NEVER };
+        let disk = if warms && self.dice.one_in(2) { self.prefetch(at) } else { NEVER };
         self.links[at].parked = Some(Parked { op, ready: now.tick + delay, disk });
         self.notice(at)
     }
@@ -283,7 +283,7 @@ impl<'a> World<'a> {
     }
 
     /// The disk is asked before something is sent; when it will answer.
-    fn warm(&mut self, at: usize) -> u64 {
+    fn prefetch(&mut self, at: usize) -> u64 {
         let (now, cx, link) = (self.now(), self.cx, &mut self.links[at]);
         if let Some(conn) = &mut link.conn
             && self.plant != Some(Plant::SlowDisk)

@@ -62,7 +62,7 @@ pub(super) fn h2(run: &Evidence<'_>) -> Found<Finding> {
     Ok(Finding::all(ours, why, &asked))
 }
 
-/// The collapse coincides with reads in vain.
+/// The collapse coincides with reads that find nothing.
 pub(super) fn h4(run: &Evidence<'_>) -> Found<Finding> {
     let cm = preset(run, "cm")?;
     let ([before], [after]) = (run.near([cm], 1.43)?, run.near([cm], 1.67)?);

@@ -110,7 +110,7 @@ pub(super) fn x4(run: &Evidence<'_>) -> Found<Finding> {
     Ok(Finding::all(ours, why, &asked))
 }
 
-/// So many errands for each reply are many.
+/// So many tasks for each reply are many.
 const ERRANDS: f64 = 0.1;
 
 /// What asking helpers costs is seen where much is asked.
@@ -121,22 +121,22 @@ pub(super) fn x5(run: &Evidence<'_>) -> Found<Finding> {
     let symped = several.ok_or("symped")?;
     let [helped, other] = run.tops([&target.name, &symped.name])?;
     let cost = run.ratio(&helped, &other, "cpu_us_per_reply")?;
-    let errands = |record: &Record| {
+    let tasks = |record: &Record| {
         let kinds = ["helper_tasks_open", "helper_tasks_read", "helper_tasks_prefetch"];
         let each = kinds.map(|kind| counted(record, kind).unwrap_or_default());
-        Some(each.iter().sum::<f64>()).filter(|errands| *errands > 0.0)
+        Some(each.iter().sum::<f64>()).filter(|tasks| *tasks > 0.0)
     };
     let each = |name: &str, unit: f64| {
-        let of = |record: &Record| Some(counted(record, name)? / unit / errands(record)?);
+        let of = |record: &Record| Some(counted(record, name)? / unit / tasks(record)?);
         run.middle(name, &helped, of)
     };
-    let often = run.middle("errands of helpers", &helped, |record| {
+    let often = run.middle("tasks of helpers", &helped, |record| {
         let replies = counted(record, "replies").filter(|replies| *replies > 0.0)?;
-        Some(errands(record)? / replies)
+        Some(tasks(record)? / replies)
     })?;
     let ours = format!(
-        "processor time per reply of {} over {}: {}; {often:.2} errands for each reply, {:.2} \
-          notices and {:.1} ms from asking to hearing for each errand",
+        "processor time per reply of {} over {}: {}; {often:.2} tasks for each reply, {:.2} \
+          completions and {:.1} ms from submission to completion of each errand",
         target.name,
         symped.name,
         show(&cost),

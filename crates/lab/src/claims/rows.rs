@@ -587,7 +587,7 @@ fn accepts() {
                 let (calls, runs) = if close { (1_075.0, 1_200.0) } else { (1_140.0, 143.0) };
                 vec![("accept_calls", calls), ("accept_runs", runs)]
             }),
-            // Less than one at a time, and every other in vain.
+            // Less than one at a time, and every other one finds nothing.
             ("H-8", Fails, |arm, _, _| {
                 let close = arm == "eager+close";
                 let (calls, runs) = if close { (2_000.0, 1_200.0) } else { (1_140.0, 143.0) };
@@ -738,7 +738,7 @@ fn helpers_on_a_disk() {
          [targets.copies]\nprogram = \"regatta\"\nconfig.server.architecture = \"n-copy\"\n\
          config.event.copies = 2\n",
     );
-    /// A disk, cold names, many errands; the loop that opens stalls a tenth of the time.
+    /// A disk, cold names, many tasks; the loop that opens stalls a tenth of the time.
     fn cold(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
         vec![
             ("disk_wait_s", 0.3),

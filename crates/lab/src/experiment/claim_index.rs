@@ -349,7 +349,7 @@ pub const CLAIMS: &[Claim] = &[
         needs: "load of 1.67 S",
         paper: "about 0.25", ..ANY },
     Claim { id: "H-4",
-        gist: "The collapse coincides with reads in vain",
+        gist: "The collapse coincides with reads that find nothing",
         needs: "load of 1.43 and 1.67 S",
         paper: "5 % to 26 %", ..ANY },
     Claim { id: "H-5",

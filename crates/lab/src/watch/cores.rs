@@ -166,7 +166,7 @@ pub fn wait(like: f64, most: f64, apart: impl Fn() -> Option<f64>, stop: impl Fn
 pub fn moved(apart_ns: [Option<f64>; 2], like: Option<f64>, most: f64) -> Option<String> {
     let [before, after] = [apart_ns[0]?, apart_ns[1]?];
     let whole = |why: &str| {
-        let now = format!("a cache line took {before:.0} ns there and back, then {after:.0} ns");
+        let now = format!("a cache line took {before:.0} ns for a round trip, then {after:.0} ns");
         Some(format!("the processors moved{why}: {now}"))
     };
     match like {
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(moved(80.0, 120.0, Some(100.0)), None);
         let why = moved(90.0, 400.0, None).unwrap();
         assert!(
-            why.ends_with("moved: a cache line took 90 ns there and back, then 400 ns"),
+            why.ends_with("moved: a cache line took 90 ns for a round trip, then 400 ns"),
             "{why}"
         );
         let why = moved(420.0, 400.0, Some(90.0)).unwrap();

@@ -2,7 +2,7 @@
 //! its architecture, while dice move all that surrounds them.
 //!
 //! Real are the loop, its poller, its sockets and its files; the sockets are local ones, so that
-//! what one end writes is at the other at once, and a schedule is the same each time. Made up are
+//! what one end writes is at the other at once, and a schedule is the same each time. Simulated are
 //! the time, the peers, who runs next where there are several loops, and when the poller tells what
 //! it knows: late, in any order, more than once, or what is not so. See [`world::World`] for what
 //! must hold.
@@ -461,7 +461,7 @@ pub(crate) fn check(sums: &Sums, later: u64) {
     assert!(sums.later >= later * schedules, "{sums:?}");
     assert!(sums.full_sockets > schedules && sums.refused > schedules, "{sums:?}");
     assert!(
-        sums.deaf > 10
+        sums.accept_paused > 10
             && sums.displaced > 5
             && sums.pauses > 10
             && sums.expired > 10

@@ -137,7 +137,7 @@ impl Peer {
         self.at == self.ends.len() || self.last
     }
 
-    /// True if the server may have waited for it in vain: it has not left, nor said that it sends
+    /// True if its connection may have expired: it has not left, nor said that it sends
     /// no more and got its answers, nor been told that one of them was the last.
     pub(super) const fn may_have_been_waited_for(&self) -> bool {
         !self.has_vanished && !(self.is_answered() && (self.last || self.has_shut))

@@ -113,7 +113,7 @@ struct Side {
     /// Turns that had ended because their budget was spent.
     budgets: u64,
     /// The poller has refused to watch a listener since.
-    deaf: bool,
+    accept_paused: bool,
     /// When its round began, nanoseconds: not now if the disk has held it up.
     began: u64,
     /// It said that it would not accept until then, milliseconds.
@@ -139,7 +139,7 @@ pub(crate) struct Sums {
     pub(crate) pauses: u64,
     pub(crate) refused: u64,
     /// Listeners that the poller would not watch.
-    pub(crate) deaf: u64,
+    pub(crate) accept_paused: u64,
     /// Idle connections that were closed for others.
     pub(crate) displaced: u64,
     pub(crate) expired: u64,
@@ -170,7 +170,7 @@ impl Sums {
         self.full_sockets += other.full_sockets;
         self.pauses += other.pauses;
         self.refused += other.refused;
-        self.deaf += other.deaf;
+        self.accept_paused += other.accept_paused;
         self.displaced += other.displaced;
         self.expired += other.expired;
         self.drained += other.drained;
@@ -195,7 +195,7 @@ pub(super) struct World<'a> {
     sealed: bool,
     sides: Vec<Side>,
     ending: Ending,
-    /// Nobody is told of what is not so: who waits for what was said once waits for ever.
+    /// No false events are reported: an edge that was reported once is not reported again.
     pub(super) honest: bool,
     /// Nanoseconds.
     pub(super) now: u64,
@@ -237,7 +237,7 @@ impl<'a> World<'a> {
             calls: 0,
             open: 0,
             budgets: 0,
-            deaf: false,
+            accept_paused: false,
             began: BEGIN_NS,
             paused_until: 0,
             ran: false,
@@ -333,8 +333,8 @@ impl<'a> World<'a> {
     /// the kernel has no memory.
     pub(super) fn refuses_listener(&mut self, me: usize) -> bool {
         let refuses = self.sides[me].ran && self.phase() == Phase::Run && self.dice.once_in(4);
-        self.sides[me].deaf |= refuses;
-        self.sums.deaf += u64::from(refuses);
+        self.sides[me].accept_paused |= refuses;
+        self.sums.accept_paused += u64::from(refuses);
         refuses
     }
 
@@ -473,7 +473,7 @@ impl<'a> World<'a> {
         let (spent, of) = (budgets - side.budgets, turns * (side.open + accepted));
         self.must(spent <= of, || format!("{spent} budgets spent in a round by {of} connections"));
         let (changed, changes) = (marks != side.marks, self.changes);
-        let pauses = marks[2] > side.marks[2] || side.deaf;
+        let pauses = marks[2] > side.marks[2] || side.accept_paused;
         // Who is closed for another is not what accepts on close are about.
         let closed = marks[3] - side.marks[3] - (marks[24] - side.marks[24]);
         let owes = side.rules.on_close && runs_free && !pauses && side.paused_until == 0;
@@ -486,7 +486,7 @@ impl<'a> World<'a> {
         let until = if pauses { side.began / MS + PAUSE_MS } else { side.paused_until };
         let open = self.open(me);
         let side = &mut self.sides[me];
-        (side.open, side.budgets, side.deaf) = (open, budgets, false);
+        (side.open, side.budgets, side.accept_paused) = (open, budgets, false);
         (side.marks, side.same, side.calls) = (marks, same, calls);
         (side.accepts_on_close, side.paused_until) = (on_close, until);
         if changed {
@@ -562,7 +562,7 @@ impl<'a> World<'a> {
         let silent = self.peers.iter().filter(|peer| peer.may_have_been_waited_for()).count();
         let expired = self.sums.expired;
         self.must(expired <= silent as u64, || {
-            format!("{expired} waited for in vain, and {silent} of which that could be")
+            format!("{expired} connections expired, and only {silent} may have been silent")
         });
         let taken: u64 = self.peers.iter().map(Peer::brought).sum();
         // Who has all that it asked for does not wait for the last words of a seal.
