@@ -7,7 +7,7 @@ use crate::{
     Driver,
     event::{EventOptions, PollerKind},
     options::{Choice as _, Settings, choice},
-    shared::Shared,
+    shared::SharedState,
 };
 use regatta_sys::crew;
 use std::{fmt, net::SocketAddr, ops::Range};
@@ -159,7 +159,7 @@ impl Layout {
         let partition = (copies > 1).then_some(options.partition);
         let steered = partition == Some(Partition::SteerCpu);
         contradictions(&options, partition, copies, processes, cpus.len())?;
-        if Shared::is_wanted(settings) && !driver.takes("event.share") {
+        if SharedState::is_wanted(settings) && !driver.takes("event.share") {
             let message = "helpers would open files that the other processes do not know of; \
                            use server.architecture=shared-symped, or share nothing";
             return Err(LayoutFault { key: "event.share", message: message.to_owned() });

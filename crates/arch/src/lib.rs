@@ -77,7 +77,7 @@ pub struct Env {
     /// Effective values of every option.
     pub settings: Settings,
     /// What the workers share besides the listeners, if they share anything.
-    pub shared: Option<shared::Shared>,
+    pub shared: Option<shared::SharedState>,
     /// Opens the log of a unit that counts there.
     pub open_log: Box<dyn Fn(Tally<'static>) -> Box<dyn WorkerLog> + Send + Sync>,
 }

@@ -54,7 +54,7 @@ options! {
 
 /// Made by the keeper before the first worker: books of the descriptors, and the cache.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedState {
     /// Who is who, and who holds which descriptor.
     pub crew: Crew,
     /// The cache.
@@ -62,7 +62,7 @@ pub struct Shared {
     _memory: shm::SharedWords,
 }
 
-impl Shared {
+impl SharedState {
     /// True if the processes share more than their listeners.
     #[must_use]
     pub fn is_wanted(settings: &Settings) -> bool {

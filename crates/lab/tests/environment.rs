@@ -4,7 +4,7 @@
 
 use regatta_lab::env::{
     Environment, Fault, Made, Place, Spec, child_main, clean, disklog, list,
-    spec::{Cpu, Disk, Layout, Network, Pages, Profile},
+    spec::{Cpu, Disk, Network, NetworkLayout, Pages, Profile},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -237,7 +237,8 @@ fn a_loopback_network_is_its_own() {
 }
 
 fn server_and_client_meet_over_a_pair() {
-    let network = Network { layout: Layout::Pair, single_packets: true, ..Network::default() };
+    let network =
+        Network { layout: NetworkLayout::Pair, single_packets: true, ..Network::default() };
     let spec = Spec { network: Some(network), ..Spec::default() };
     let Some(environment) = make("server_and_client_meet_over_a_pair", &spec) else { return };
     let us = std::env::current_exe().unwrap();
@@ -315,7 +316,7 @@ fn everything(folder: &Folder) -> Spec {
     fs::create_dir_all(folder.0.join("files")).unwrap();
     fs::write(folder.0.join("files/one"), [1; 100_000]).unwrap();
     Spec {
-        network: Some(Network { layout: Layout::Pair, ..Network::default() }),
+        network: Some(Network { layout: NetworkLayout::Pair, ..Network::default() }),
         memory_bytes: 16 << 20,
         cpu: Cpu { quota_percent: 50, server: vec![0], left_percent: 50, ..Cpu::default() },
         disk: Some(Disk { seek_ms: 1.0, read_ahead_kb: 64, ..Disk::default() }),

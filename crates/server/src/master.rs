@@ -20,7 +20,7 @@ use crate::{
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
 };
 use regatta_arch::{
-    Architecture, Env, kit::accept::AcceptOptions, options::Settings, shared::Shared as Common,
+    Architecture, Env, kit::accept::AcceptOptions, options::Settings, shared::SharedState,
 };
 use regatta_metrics::{Arena, Slot};
 use regatta_origin::ClearHttp1;
@@ -127,7 +127,7 @@ fn prepare(config: Config, found: RootAndUser) -> Result<Prepared, Failure> {
         bells.map_err(|error| failed("cannot make bells", error))
     };
     let (bells, ready) = (bells()?, bells()?);
-    let keeper = Common::is_wanted(&settings).then(Bell::new).transpose();
+    let keeper = SharedState::is_wanted(&settings).then(Bell::new).transpose();
     let keeper = keeper.map_err(|error| failed("cannot make a bell", error))?;
     let (access, errors) = logs(&config, arena, found.user.as_ref())?;
     tell(&config, &errors);

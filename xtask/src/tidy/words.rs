@@ -5,8 +5,6 @@ use std::path::Path;
 
 const PAGE: &str = "STYLE.md";
 const HEADING: &str = "## Words";
-/// Crates that still have such words: one by one they leave this list.
-const LATER: [&str; 1] = ["crates/lab/"];
 
 /// Looks in all sources for the words that stand between backticks in the last column.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
@@ -15,9 +13,7 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
     if words.is_empty() {
         return vec![Violation::new(PAGE, 0, format!("has no table below `{HEADING}`"))];
     }
-    let is_later = |source: &&Source| LATER.iter().any(|at| source.path.starts_with(at));
-    let sources = sources.iter().filter(|source| !is_later(source));
-    sources.flat_map(|source| found(source, &words)).collect()
+    sources.iter().flat_map(|source| found(source, &words)).collect()
 }
 
 /// Each word with the one to use in its place.

@@ -123,7 +123,7 @@ impl Floors {
 mod tests {
     use super::*;
     use crate::analysis::Analysis;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::stats::{Random, Verdict};
 
     const TEXT: &str = r#"
@@ -138,7 +138,7 @@ measure.blocks = 6
     /// A run whose arms are equal but for `b`, with this noise at low rates and at high ones, where
     /// not all is answered.
     fn noisy(b: f64, noise: [f64; 2]) -> Run {
-        let mut run = made_up(TEXT, &|_| BTreeMap::new());
+        let mut run = synthetic(TEXT, &|_| BTreeMap::new());
         let mut random = Random::new(2);
         for record in &mut run.records {
             let high = record.cell.levels["workload.rate"].len() > 3;

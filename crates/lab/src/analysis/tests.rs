@@ -8,12 +8,12 @@ use crate::stats::Random;
 
 /// A run of `experiment` in which `value` says what each cell shows, before 1 % of noise and a
 /// drift that hits all arms of a block alike.
-pub(crate) fn made_up(text: &str, value: &dyn Fn(&Cell) -> BTreeMap<String, f64>) -> Run {
-    made_up_at(text, Scale::Quick, value)
+pub(crate) fn synthetic(text: &str, value: &dyn Fn(&Cell) -> BTreeMap<String, f64>) -> Run {
+    synthetic_at(text, Scale::Quick, value)
 }
 
 /// The same at a scale.
-pub(crate) fn made_up_at(
+pub(crate) fn synthetic_at(
     text: &str,
     scale: Scale,
     value: &dyn Fn(&Cell) -> BTreeMap<String, f64>,
@@ -87,7 +87,7 @@ measure.blocks = 12
 
 #[test]
 fn drift_hides_nothing_and_adds_nothing() {
-    let run = made_up(TEXT, &|cell| {
+    let run = synthetic(TEXT, &|cell| {
         let speed = if cell.target == "b" { 950.0 } else { 1_000.0 };
         BTreeMap::from([("good_per_s".to_owned(), speed)])
     });
@@ -113,7 +113,7 @@ fn an_open_loop_tells_its_rate_and_the_other_numbers() {
         "workload.loop = \"open\"\nworkload.rate = \"0.4x\"\nworkload.root",
     );
     let answer = |share: f64| {
-        let run = made_up(&text, &|cell| {
+        let run = synthetic(&text, &|cell| {
             let slow = if cell.target == "b" { 1.5 } else { 1.0 };
             let good_share = if cell.target == "b" { share } else { 1.0 };
             [("good_per_s", 1_000.0), ("p99_ms", 2.0 * slow), ("good_share", good_share)]
@@ -133,7 +133,7 @@ fn an_open_loop_tells_its_rate_and_the_other_numbers() {
 
 #[test]
 fn invalid_trials_count_for_nothing_and_are_counted() {
-    let mut run = made_up(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
+    let mut run = synthetic(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
     for record in &mut run.records {
         if record.cell.arm == "b" {
             record.valid = record.block > 0;
@@ -157,7 +157,7 @@ fn only_a_busy_client_limits() {
         let metrics =
             [("good_per_s", 1e4), ("client_busy", client_busy), ("server_cpu", server_cpu)]
                 .map(|(name, value)| (name.to_owned(), value));
-        let mut run = made_up(&text, &|_| BTreeMap::from(metrics.clone()));
+        let mut run = synthetic(&text, &|_| BTreeMap::from(metrics.clone()));
         run.experiment.workload.model = Loop::Closed;
         run.experiment.machine.server_cpus = vec![0];
         Analysis::of(&run).answer
@@ -177,7 +177,7 @@ fn less_is_better_of_what_costs() {
         [("pss_mib", false), ("cycles_per_instruction", false), ("good_per_s", true)]
     {
         let text = format!("{TEXT}measure.metric = \"{metric}\"\n");
-        let run = made_up(&text, &|_| BTreeMap::from([(metric.to_owned(), 2.0)]));
+        let run = synthetic(&text, &|_| BTreeMap::from([(metric.to_owned(), 2.0)]));
         assert_eq!(Analysis::of(&run).more_is_better, more, "{metric}");
     }
 }

@@ -109,7 +109,7 @@ impl Growth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::claims::evidence::Evidence;
     use crate::claims::shown::{Shown, all};
     use crate::stats::{Random, count};
@@ -118,7 +118,7 @@ mod tests {
 
     /// Looks at so many blocks, each with what share of the chance it has.
     fn looks(first: u32, most: u32) -> Vec<(usize, usize)> {
-        let mut manifest = made_up(TEXT, &|_| BTreeMap::new()).manifest;
+        let mut manifest = synthetic(TEXT, &|_| BTreeMap::new()).manifest;
         let all = std::iter::successors(Some(first), |blocks| Some(next_look(*blocks)));
         let each = all.take_while(|blocks| *blocks <= most).map(|blocks| {
             manifest.looks.push(blocks);
@@ -192,7 +192,7 @@ measure.blocks = 13
     fn what_a_look_decides_stays_decided() {
         let world =
             |cell: &crate::record::Cell| shown(if cell.target == "b" { 750.0 } else { 1_000.0 });
-        let mut run = made_up(TEXT, &world);
+        let mut run = synthetic(TEXT, &world);
         assert_eq!(Growth::of(&run, &super::super::judge(&run)), None);
         // From the ninth block on all are alike.
         for record in &mut run.records {
@@ -223,7 +223,7 @@ measure.blocks = 13
     #[test]
     fn what_is_open_says_how_many_blocks_more() {
         let mut random = Random::new(3);
-        let mut run = made_up(TEXT, &|_| shown(1_000.0));
+        let mut run = synthetic(TEXT, &|_| shown(1_000.0));
         for record in &mut run.records {
             let b = if record.cell.target == "b" { 0.97 } else { 1.0 };
             let good = 1_000.0 * b * (0.1 * random.normal()).exp();

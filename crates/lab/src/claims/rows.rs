@@ -2,7 +2,7 @@
 //! ask for it.
 
 use super::*;
-use crate::analysis::tests::made_up_at;
+use crate::analysis::tests::synthetic_at;
 use crate::experiment::{Scale, library};
 use crate::record::Cell;
 use crate::stats::Random;
@@ -73,7 +73,7 @@ fn numbers(cell: &Cell, world: World) -> BTreeMap<String, f64> {
 
 /// A run of an experiment in a world without any noise.
 pub(super) fn quiet(text: &str, world: World) -> Run {
-    let mut run = made_up_at(text, Scale::Replica, &|cell| numbers(cell, world));
+    let mut run = synthetic_at(text, Scale::Replica, &|cell| numbers(cell, world));
     for record in &mut run.records {
         record.metrics = numbers(&record.cell, world);
         record.counters = record.metrics.clone();
@@ -689,7 +689,7 @@ fn kernels_and_workloads() {
 #[test]
 fn without_a_valid_trial_nothing_can_be_told() {
     for (name, text) in library::EXPERIMENTS {
-        let mut run = made_up_at(text, Scale::Quick, &|_| BTreeMap::new());
+        let mut run = synthetic_at(text, Scale::Quick, &|_| BTreeMap::new());
         run.records.clear();
         for judged in judge(&run) {
             assert_eq!(judged.verdict, Cannot, "{name}: {judged:?}");

@@ -1,7 +1,7 @@
 //! Predicates over runs made up so that the answer is known.
 
 use super::*;
-use crate::analysis::tests::made_up;
+use crate::analysis::tests::synthetic;
 use crate::record::Cell;
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ pub(super) fn world(cell: &Cell, wrong: bool) -> BTreeMap<String, f64> {
 #[test]
 fn claims_hold_where_the_world_is_as_they_say_and_fail_where_it_is_not() {
     let verdicts = |wrong| -> BTreeMap<String, Verdict> {
-        let run = made_up(TEXT, &|cell| world(cell, wrong));
+        let run = synthetic(TEXT, &|cell| world(cell, wrong));
         judge(&run).into_iter().map(|judged| (judged.id, judged.verdict)).collect()
     };
     let (right, wrong) = (verdicts(false), verdicts(true));
@@ -101,7 +101,7 @@ fn claims_hold_where_the_world_is_as_they_say_and_fail_where_it_is_not() {
 
 #[test]
 fn what_is_missing_is_said() {
-    let mut run = made_up(TEXT, &|cell| world(cell, false));
+    let mut run = synthetic(TEXT, &|cell| world(cell, false));
     run.records.retain(|record| record.cell.arm != "cm");
     run.experiment.claims.push("X-99".to_owned());
     let judged = judge(&run);
@@ -164,7 +164,7 @@ fn arms_are_compared_over_the_rates_that_both_have() {
         ("1.67x", 4, 6), // nobody is looked at there
         ("0.95x", 4, 6), // it says nothing about peaks
     ] {
-        let mut run = made_up(TEXT, &rising);
+        let mut run = synthetic(TEXT, &rising);
         lose(&mut run, "accept1", rate, lost);
         let h1 = judge(&run).remove(0);
         assert_eq!((h1.id.as_str(), h1.verdict), ("H-1", Verdict::Fails), "{h1:?}");
@@ -178,7 +178,7 @@ fn arms_are_compared_over_the_rates_that_both_have() {
         assert_eq!(one.levels, inf.levels);
     }
     // Three blocks of each rate tell nothing.
-    let mut run = made_up(TEXT, &rising);
+    let mut run = synthetic(TEXT, &rising);
     for rate in ["0.95x", "1x", "1.2x", "1.43x", "1.67x"] {
         lose(&mut run, "accept1", rate, 3);
     }
@@ -202,7 +202,7 @@ fn a_verdict_says_which_lines_its_paper_would_not_have_published() {
             record.rules = crate::record::ruled::tests::ruled("eurosys07", breaches);
         }
     };
-    let mut run = made_up(TEXT, &|cell| world(cell, false));
+    let mut run = synthetic(TEXT, &|cell| world(cell, false));
     break_at(&mut run, "1.67x");
     let breaking = [("[E]", rules::breaking(&run, "eurosys07"))];
     let told = |id: &str| unpublished(id, &breaking);
@@ -221,7 +221,7 @@ fn a_verdict_says_which_lines_its_paper_would_not_have_published() {
 
 #[test]
 fn what_the_machine_does_not_allow_cannot_be_told_with_that_reason() {
-    let mut run = made_up(TEXT, &|cell| world(cell, false));
+    let mut run = synthetic(TEXT, &|cell| world(cell, false));
     run.manifest.lacking = vec![crate::env::Lack {
         part: "disk".to_owned(),
         needs: "/dev/fuse and /dev/loop-control".to_owned(),
@@ -255,7 +255,7 @@ targets.few.config.event.processes = 4
 targets.plain = { program = "regatta", config.server.architecture = "symped" }
 workload.root = "."
 "#;
-    let run = made_up(text, &|_| BTreeMap::new());
+    let run = synthetic(text, &|_| BTreeMap::new());
     let told = |at: usize, key: &str| evidence::option(&run.experiment.targets[at], key).to_owned();
     let all = |at: usize| {
         ["server.architecture", "event.send", "event.processes"].map(|key| told(at, key))

@@ -452,7 +452,7 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::{made_up, made_up_at};
+    use crate::analysis::tests::{synthetic, synthetic_at};
     use crate::experiment::Scale;
     use crate::run::saturation::tests::searched_at;
 
@@ -465,7 +465,7 @@ scale.full.measure.window_s = 60
 "#;
 
     fn work(text: &str, scale: Scale, instructions: f64) -> Run {
-        made_up_at(text, scale, &move |_| {
+        synthetic_at(text, scale, &move |_| {
             BTreeMap::from([
                 ("good_per_s".to_owned(), 1_000.0),
                 ("user_instructions_per_reply".to_owned(), instructions),
@@ -588,7 +588,7 @@ scale.full.measure.window_s = 60
     fn chance_is_told_as_a_difference_no_more_often_than_is_promised() {
         let text = format!("{TEXT}[factors]\n\"workload.connections\" = [1, 2, 3, 4]\n");
         let mut runs = Vec::new();
-        let quiet = made_up(&text, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
+        let quiet = synthetic(&text, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
         let mut random = crate::stats::Random::new(11);
         for _ in 0..120 {
             let mut run = Run {

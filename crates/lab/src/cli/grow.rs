@@ -79,7 +79,7 @@ impl Grow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"
@@ -93,7 +93,7 @@ measure = { window_s = 1, blocks = 5 }
     #[test]
     fn only_claims_that_trials_decide_make_a_run_grow() {
         let refused = |text: &str| {
-            let mut run = made_up(text, &|_| BTreeMap::new());
+            let mut run = synthetic(text, &|_| BTreeMap::new());
             let experiment = run.experiment.clone();
             Grow::begin(&mut run, &experiment, Duration::ZERO).unwrap_err()
         };
@@ -107,7 +107,7 @@ measure = { window_s = 1, blocks = 5 }
 
     #[test]
     fn time_ends_it_between_blocks() {
-        let mut run = made_up(TEXT, &|_| BTreeMap::new());
+        let mut run = synthetic(TEXT, &|_| BTreeMap::new());
         let experiment = run.experiment.clone();
         run.records.retain(|record| record.block < 2);
         let over = Grow::begin(&mut run, &experiment, Duration::ZERO).unwrap();

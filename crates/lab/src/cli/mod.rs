@@ -457,7 +457,7 @@ fn flames(directory: &Path, arms: &[String]) -> Result<Flames, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::record::Cell;
     use crate::report::tests::profiled::profiled;
 
@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn the_plan_of_a_search_says_what_a_search_does() {
         let planned = |name| {
-            let run = made_up(library::find(name).unwrap(), &|_| BTreeMap::new());
+            let run = synthetic(library::find(name).unwrap(), &|_| BTreeMap::new());
             (plan(&run.experiment), plan_json(&run.experiment, &run.manifest))
         };
         let (words, json) = planned("knee");

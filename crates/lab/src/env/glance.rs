@@ -2,7 +2,7 @@
 
 use super::disklog::{self, Summary};
 use super::simdisk::now_ns;
-use super::spec::Layout;
+use super::spec::NetworkLayout;
 use super::{Groups, Record};
 use crate::units::real;
 use regatta_load::engine::Kernel;
@@ -35,7 +35,7 @@ impl Glance {
     #[must_use]
     pub fn at(record: &Record) -> Self {
         let network = record.spec.network.as_ref();
-        let apart = network.is_some_and(|network| network.layout == Layout::Pair);
+        let apart = network.is_some_and(|network| network.layout == NetworkLayout::Pair);
         let keeper = record.keeper.to_string();
         Self {
             at_ns: now_ns(),

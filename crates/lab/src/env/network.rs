@@ -1,7 +1,7 @@
 //! A network of its own: devices, addresses, packet size, and what the link carries.
 
 use super::servant::{Servant, with_namespaces};
-use super::spec::{Layout, Network};
+use super::spec::{Network, NetworkLayout};
 use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};
 
@@ -37,13 +37,13 @@ impl Link {
     pub(super) fn make(network: &Network) -> Result<Self, String> {
         let mtu = network.mtu.to_string();
         match network.layout {
-            Layout::Loopback => {
+            NetworkLayout::Loopback => {
                 ip(&["link", "set", "dev", "lo", "mtu", &mtu, "up"])?;
                 addresses(network, "lo", "32")?;
                 shape(network, "lo")?;
                 Ok(Self { client: None })
             }
-            Layout::Pair => {
+            NetworkLayout::Pair => {
                 let mut client =
                     Servant::start(with_namespaces(true, false), "hold", &Vec::<usize>::new())?;
                 client.hear()?;

@@ -59,7 +59,7 @@ pub struct Spec {
 #[serde(default, deny_unknown_fields)]
 pub struct Network {
     /// How server and client reach each other.
-    pub layout: Layout,
+    pub layout: NetworkLayout,
     /// The largest packet, bytes.
     pub mtu: u32,
     /// Addresses of the server, 10.9.1.1 to 10.9.N.1: the "subnets" of the papers.
@@ -80,7 +80,7 @@ pub struct Network {
 /// How server and client reach each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Layout {
+pub enum NetworkLayout {
     /// Both in one namespace, over its loopback device.
     #[default]
     Loopback,
@@ -206,7 +206,7 @@ pub enum Profile {
 impl Default for Network {
     fn default() -> Self {
         Self {
-            layout: Layout::Loopback,
+            layout: NetworkLayout::Loopback,
             mtu: 1_500,
             addresses: 1,
             tcp_wmem: String::new(),
@@ -472,7 +472,7 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Disk, Layout, Network, Pages, Profile, Queue, Seek, Spec, cpus, size};
+    use super::{Disk, Network, NetworkLayout, Pages, Profile, Queue, Seek, Spec, cpus, size};
 
     #[test]
     fn sizes_have_units() {
@@ -519,7 +519,7 @@ mod tests {
         let network = Network::parse("mtu=9000,layout=pair,wmem=4096 16384 131072");
         let wanted = Network {
             mtu: 9_000,
-            layout: Layout::Pair,
+            layout: NetworkLayout::Pair,
             tcp_wmem: "4096 16384 131072".to_owned(),
             ..Network::default()
         };

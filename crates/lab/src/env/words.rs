@@ -1,6 +1,8 @@
 //! An environment in words: what was asked for, and what the kernel says that it became.
 
-use super::spec::{Disk, IN_PROCESS, Kind, Layout, Network, Pages, Profile, Queue, Seek, Spec};
+use super::spec::{
+    Disk, IN_PROCESS, Kind, Network, NetworkLayout, Pages, Profile, Queue, Seek, Spec,
+};
 use super::{DescribedDisk, Record};
 
 impl Spec {
@@ -72,8 +74,8 @@ impl Record {
 impl Network {
     fn words(&self) -> String {
         let layout = match self.layout {
-            Layout::Loopback => "loopback",
-            Layout::Pair => "a pair of devices",
+            NetworkLayout::Loopback => "loopback",
+            NetworkLayout::Pair => "a pair of devices",
         };
         let mut words = format!("{layout} of its own, MTU {}", self.mtu);
         if self.addresses > 1 {

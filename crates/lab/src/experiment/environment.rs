@@ -286,7 +286,7 @@ fn chosen<T: serde::de::DeserializeOwned>(value: &str, choices: &[&str]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::spec::{Kind, Layout, Queue, Seek};
+    use crate::env::spec::{Kind, NetworkLayout, Queue, Seek};
     use crate::experiment::plan::cells;
     use crate::experiment::{Scale, parse};
 
@@ -333,7 +333,7 @@ read_ahead_kb = 8192
         let files = Path::new("/srv");
         let spec = experiment.environment.spec(&experiment.machine, files, 1 << 30).unwrap();
         let network = Network {
-            layout: Layout::Pair,
+            layout: NetworkLayout::Pair,
             mtu: 9_000,
             addresses: 2,
             tcp_wmem: "4096 16384 131072".to_owned(),

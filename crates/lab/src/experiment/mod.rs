@@ -180,7 +180,7 @@ impl Factor {
     }
 }
 
-/// Who waits for whom.
+/// When requests are sent: after responses, or on a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loop {

@@ -347,7 +347,7 @@ fn impossible(experiment: &Experiment, lacking: &[Lack]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{Half, Manifest, Other};
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::env::Lack;
     use crate::experiment::{Scale, parse};
     use std::collections::BTreeMap;
@@ -367,7 +367,7 @@ memory = "84MiB"
     fn a_run_goes_on_with_the_build_that_began_it() {
         let program = std::env::temp_dir().join(format!("regatta-build-{}", std::process::id()));
         std::fs::write(&program, "one build").unwrap();
-        let mut run = made_up(TEXT, &|_| BTreeMap::new());
+        let mut run = synthetic(TEXT, &|_| BTreeMap::new());
         run.manifest.regatta_sha256 = super::sha256(&program);
         assert_eq!(run.manifest.same_program(&program), Ok(()));
         std::fs::write(&program, "another").unwrap();
@@ -394,7 +394,7 @@ memory = "84MiB"
             instead: String::new(),
         };
         let refusal = |text: &str, lacking: &[Lack], left_out: &[&str]| {
-            let mut run = made_up(text, &|_| BTreeMap::new());
+            let mut run = synthetic(text, &|_| BTreeMap::new());
             let out = |name: &&str| ((*name).to_owned(), "it is not there".to_owned());
             run.manifest.left_out = left_out.iter().map(out).collect();
             run.manifest.lacking = lacking.to_vec();

@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_run_keeps_what_its_experiment_extends() {
         let text = "extends = \"hpl01\"\n[experiment]\nname = \"mine\"\n";
-        let made = crate::analysis::tests::made_up(text, &|_| std::collections::BTreeMap::new());
+        let made = crate::analysis::tests::synthetic(text, &|_| std::collections::BTreeMap::new());
         let directory =
             std::env::temp_dir().join(format!("regatta-extends-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);

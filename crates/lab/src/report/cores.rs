@@ -50,7 +50,7 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up_at;
+    use crate::analysis::tests::synthetic_at;
     use crate::experiment::Scale;
     use crate::record::Cell;
     use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ mod tests {
             BTreeMap::from([("good_per_s".to_owned(), peak)])
         };
         let text = crate::experiment::library::find("geneves-cores").unwrap();
-        let mut run = made_up_at(text, Scale::Replica, &value);
+        let mut run = synthetic_at(text, Scale::Replica, &value);
         for record in run.records.iter_mut().filter(|record| record.cell.target == "nginx") {
             record.valid = record.cell.levels[PROCESSORS] == "2";
         }
@@ -75,7 +75,7 @@ mod tests {
         assert!((1.75..1.85).contains(&gain), "{table:?}");
         assert_eq!((of("nginx")[1].as_str(), of("nginx")[3].as_str()), ("–", "–"));
         let other =
-            made_up_at(crate::experiment::library::find("hpl01").unwrap(), Scale::Quick, &value);
+            synthetic_at(crate::experiment::library::find("hpl01").unwrap(), Scale::Quick, &value);
         assert!(Report::of(&other).cores().is_none());
     }
 }

@@ -144,7 +144,7 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::record::Cell;
     use std::collections::BTreeMap;
 
@@ -173,7 +173,7 @@ measure = { blocks = 6, again = false }
 
     #[test]
     fn only_numbers_that_are_there_are_drawn() {
-        let run = made_up(TEXT, &numbers);
+        let run = synthetic(TEXT, &numbers);
         let report = Report::of(&run);
         let figures = figures(&report);
         let ids: Vec<&str> = figures.iter().map(|figure| figure.id.as_str()).collect();
@@ -184,7 +184,7 @@ measure = { blocks = 6, again = false }
         assert_eq!(table.rows[0][2..], ["50.0", "50.0", "1.50", "64.0"]);
         assert_eq!(table.rows[1][1..], ["–"; 5]);
 
-        let none = made_up(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1.0)]));
+        let none = synthetic(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1.0)]));
         assert!(super::figures(&Report::of(&none)).is_empty());
     }
 }

@@ -43,7 +43,7 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::record::Cell;
     use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ blocks = 6
 
     #[test]
     fn each_layouts_scatter_is_told() {
-        let mut run = made_up(TEXT, &metrics);
+        let mut run = synthetic(TEXT, &metrics);
         // Apart, every other block costs e^0.1 times as much; ±0.1 around their mean is 0.055.
         for record in &mut run.records {
             if record.cell.levels[LAYOUT] == "apart" && record.block % 2 == 0 {
@@ -90,6 +90,6 @@ blocks = 6
         assert_eq!(told("apart"), ["5.5", "–", "–"]);
         assert_eq!(told("together"), ["0.0", "–", "–"]);
         let text = TEXT.replace("\"machine.layout\" = [\"apart\", \"together\"]", "");
-        assert!(figures(&Report::of(&made_up(&text, &metrics))).is_empty());
+        assert!(figures(&Report::of(&synthetic(&text, &metrics))).is_empty());
     }
 }

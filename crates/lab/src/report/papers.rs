@@ -223,7 +223,7 @@ fn id(title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up_at;
+    use crate::analysis::tests::synthetic_at;
     use crate::experiment::Scale;
     use crate::record::Cell;
     use crate::report::tests::profiled::profiled;
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn the_papers_points_lie_beside_ours() {
         let text = crate::experiment::library::find("eurosys07-fig4").unwrap();
-        let run = made_up_at(text, Scale::Replica, &metrics);
+        let run = synthetic_at(text, Scale::Replica, &metrics);
         let report = Report::of(&run);
         let figures = figures(&report);
         let names: Vec<&str> = figures.iter().map(|figure| figure.id.as_str()).collect();
@@ -277,7 +277,7 @@ mod tests {
                 all.insert("connections_open".to_owned(), open);
                 all
             };
-            let run = made_up_at(
+            let run = synthetic_at(
                 crate::experiment::library::find("eurosys07-fig8").unwrap(),
                 scale,
                 &value,
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_table_of_a_paper_gets_our_columns() {
         let text = crate::experiment::library::find("systor12-fig4").unwrap();
-        let run = made_up_at(text, Scale::Replica, &metrics);
+        let run = synthetic_at(text, Scale::Replica, &metrics);
         let figures = figures(&Report::of(&run));
         let printed = figures.iter().find(|figure| figure.title.contains("table 3")).unwrap();
         let table = printed.table.as_ref().unwrap();
@@ -361,7 +361,7 @@ mod tests {
             all
         };
         let text = crate::experiment::library::find("geneves-fig4").unwrap();
-        let run = made_up_at(text, Scale::Replica, &value);
+        let run = synthetic_at(text, Scale::Replica, &value);
         let figures = figures(&Report::of(&run));
         let column = |table: &str| -> Vec<String> {
             let title = format!("[G] {table} and ours");
@@ -384,7 +384,7 @@ mod tests {
         let text = crate::experiment::library::find("hpl01")
             .unwrap()
             .replace("name = \"hpl01\"", "name = \"x\"");
-        let run = made_up_at(&text, Scale::Quick, &metrics);
+        let run = synthetic_at(&text, Scale::Quick, &metrics);
         assert!(figures(&Report::of(&run)).is_empty());
     }
 }

@@ -144,7 +144,7 @@ fn text(out: &mut String, class: &str, (x, y): (f64, f64), words: &str) -> fmt::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::record::Cell;
     use std::collections::BTreeMap;
 
@@ -172,7 +172,7 @@ blocks = 6
 
     #[test]
     fn each_arm_has_a_bar_as_long_as_its_number() {
-        let run = made_up(TEXT, &metrics);
+        let run = synthetic(TEXT, &metrics);
         let drawn = picture(&Report::of(&run)).unwrap();
         assert_eq!(drawn.matches("<rect").count(), 2, "the second run of the baseline is a note");
         assert!(drawn.contains("width=\"440.0\"") && drawn.contains("width=\"220.0\""), "{drawn}");
@@ -186,9 +186,9 @@ blocks = 6
     #[test]
     fn there_is_none_where_bars_would_hide_something() {
         let factor = "[factors]\n\"workload.connections\" = [1, 2]\n[measure]";
-        let run = made_up(&TEXT.replace("[measure]", factor), &metrics);
+        let run = synthetic(&TEXT.replace("[measure]", factor), &metrics);
         assert_eq!(picture(&Report::of(&run)), None, "two settings");
-        let mut run = made_up(TEXT, &metrics);
+        let mut run = synthetic(TEXT, &metrics);
         run.records.iter_mut().for_each(|record| record.valid = false);
         assert_eq!(picture(&Report::of(&run)), None, "no trial counts");
     }

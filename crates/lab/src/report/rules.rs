@@ -102,7 +102,7 @@ const VERIFIES: &str = "verifies";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::record::ruled::tests::ruled;
     use crate::report::figure::RATE;
     use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ measure = { blocks = 6, again = false }
 
     #[test]
     fn each_line_has_a_verdict_and_one_odd_trial_is_none() {
-        let mut run = made_up(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
+        let mut run = synthetic(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
         assert!(Report::of(&run).rules().is_none(), "older runs did not keep them");
         for record in &mut run.records {
             let rate = record.cell.levels[RATE].as_str();

@@ -4,7 +4,7 @@ pub(crate) mod profiled;
 mod whole;
 
 use super::*;
-use crate::analysis::tests::made_up;
+use crate::analysis::tests::synthetic;
 use crate::env::spec::IN_PROCESS;
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ fn metrics(cell: &Cell) -> BTreeMap<String, f64> {
 
 #[test]
 fn the_page_is_whole_offline_and_small() {
-    let run = made_up(TEXT, &metrics);
+    let run = synthetic(TEXT, &metrics);
     let page = page::page(&Report::of(&run)).unwrap();
     assert!(page.len() < 3_000_000, "{}", page.len());
     let ours = page.replace(include_str!("../../assets/echarts.min.js"), "");
@@ -69,7 +69,7 @@ fn the_page_is_whole_offline_and_small() {
 
 #[test]
 fn every_figure_that_the_page_draws_has_a_kind_that_it_knows() {
-    let run = made_up(TEXT, &metrics);
+    let run = synthetic(TEXT, &metrics);
     let script = page::SCRIPTS.concat();
     let figures = figures::figures(&Report::of(&run));
     assert!(figures.len() >= 6, "{}", figures.len());
@@ -88,7 +88,7 @@ fn every_figure_that_the_page_draws_has_a_kind_that_it_knows() {
 
 #[test]
 fn text_forms_hold_the_same() {
-    let run = made_up(TEXT, &metrics);
+    let run = synthetic(TEXT, &metrics);
     let report = Report::of(&run);
     let text = markdown::markdown(&report);
     assert!(text.contains("| H-2 |") && text.contains("not measured"), "{text}");
@@ -110,7 +110,7 @@ fn charts_over_the_rate_are_drawn_for_each_setting() {
         all.insert("disk_requests_per_s".to_owned(), 40.0);
         all
     };
-    let run = made_up(&text, &with_disk);
+    let run = synthetic(&text, &with_disk);
     let drawn = disk::figures(&Report::of(&run));
     let charts: Vec<_> = drawn.iter().filter_map(|figure| figure.drawing.as_ref()).collect();
     assert_eq!(charts.len(), 2);
@@ -123,7 +123,7 @@ fn charts_over_the_rate_are_drawn_for_each_setting() {
 
 #[test]
 fn the_text_says_what_is_missing() {
-    let mut run = made_up(TEXT, &metrics);
+    let mut run = synthetic(TEXT, &metrics);
     let text = markdown::markdown(&Report::of(&run));
     assert!(!text.contains("## What this run lacks") && !text.contains("do not count\n"), "{text}");
     assert!(text.contains("## Compared with a\n"), "{text}");
@@ -156,7 +156,7 @@ fn the_text_says_what_is_missing() {
     // Of an arm alone there is nothing to compare.
     let alone = TEXT.replace("\"b </script>\".program = \"regatta\"\n", "");
     let alone = alone.replace("[measure]", "[measure]\nagain = false");
-    let text = markdown::markdown(&Report::of(&made_up(&alone, &metrics)));
+    let text = markdown::markdown(&Report::of(&synthetic(&alone, &metrics)));
     assert!(!text.contains("## Compared with"), "{text}");
 }
 

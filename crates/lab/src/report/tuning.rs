@@ -356,7 +356,7 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::best::BestOptions;
     use crate::race::space::Means;
     use crate::race::{Decision, Standing};
@@ -376,7 +376,7 @@ measure.blocks = 8
 
     #[test]
     fn a_crossing_is_drawn_with_its_plateau() {
-        let run = made_up(TEXT, &|cell| {
+        let run = synthetic(TEXT, &|cell| {
             let level = |key: &str| cell.levels[&format!("targets.m.config.{key}")].clone();
             let slow = level("event.processes") == "4" || level("cache.body_bytes_max") == "0";
             let speed = if slow { 500.0 } else { 1_000.0 };
@@ -405,7 +405,7 @@ measure.blocks = 8
     #[test]
     fn a_fast_cell_that_breaks_the_papers_rules_is_not_the_best() {
         let fast = "targets.m.config.event.processes";
-        let mut run = made_up(TEXT, &|cell| {
+        let mut run = synthetic(TEXT, &|cell| {
             let speed = if cell.levels[fast] == "4" { 2_000.0 } else { 1_000.0 };
             BTreeMap::from([("good_per_s".to_owned(), speed)])
         });

@@ -236,7 +236,7 @@ pub(crate) fn words(row: &Row) -> String {
 pub(crate) mod tests {
     use super::*;
     use crate::analysis::Analysis;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use crate::record::Second;
     use crate::stats::Random;
     use std::collections::BTreeMap;
@@ -258,7 +258,7 @@ knee = { trials_max = 40, overload = [1.5, 2] }
 
     /// The same with another knee of `b`, and other noise.
     pub(crate) fn searched_at(b: f64, seed: u64) -> Run {
-        let mut run = made_up(TEXT, &|_| BTreeMap::new());
+        let mut run = synthetic(TEXT, &|_| BTreeMap::new());
         let planned = std::mem::take(&mut run.records);
         let mut random = Random::new(seed);
         for mut record in planned {

@@ -52,7 +52,7 @@ pub(crate) fn settle(record: &mut Record, warm_s: f64) -> Result<Option<String>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::made_up;
+    use crate::analysis::tests::synthetic;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"
@@ -66,7 +66,7 @@ measure = { blocks = 1, warm = "found", warm_s = 2, window_s = 38 }
         let numbers = [("good_per_s", 900.0), ("mbit_per_s", 9.0), ("error_share", 0.0)];
         let numbers: BTreeMap<String, f64> =
             numbers.map(|(name, value)| (name.to_owned(), value)).into();
-        let mut record = made_up(TEXT, &move |_| numbers.clone()).records.remove(0);
+        let mut record = synthetic(TEXT, &move |_| numbers.clone()).records.remove(0);
         record.metrics.insert("good_per_s".to_owned(), 900.0);
         record.series = (0..40)
             .map(|second| Second {

@@ -1,7 +1,7 @@
 //! Claims over runs made up so that the answer is known.
 
 use super::*;
-use crate::analysis::tests::made_up_at;
+use crate::analysis::tests::synthetic_at;
 use crate::stats::Random;
 
 const TEXT: &str = r#"
@@ -23,7 +23,7 @@ again = false
 
 /// A run whose accept1 answers `ratio` of what acceptinf does, with noise by `seed`.
 fn run(ratio: f64, noise: f64, seed: u32) -> Run {
-    let mut run = made_up_at(TEXT, Scale::Quick, &|cell| {
+    let mut run = synthetic_at(TEXT, Scale::Quick, &|cell| {
         let good = if cell.target == "one" { 1_000.0 * ratio } else { 1_000.0 };
         [("good_per_s", good), ("wait_events", 3.0), ("wait_calls", 1.0), ("accept_ok", 1.0)]
             .map(|(name, value)| (name.to_owned(), value))

@@ -7,7 +7,7 @@ use regatta_arch::{
     Architecture,
     layout::Layout,
     options::{Value, show_bytes},
-    shared::Shared,
+    shared::SharedState,
 };
 use regatta_sys::{
     affinity,
@@ -150,7 +150,7 @@ pub(super) fn cache(
     }
     let workers = workers as u64;
     // What workers unpack of a cache that they share may take as much again.
-    let caches = if Shared::is_wanted(&said.settings) { 2 } else { workers };
+    let caches = if SharedState::is_wanted(&said.settings) { 2 } else { workers };
     let (memory, from) = allowance.memory();
     let room = (memory / MEMORY_SHARE).saturating_sub(workers.saturating_mul(PROCESS_BYTES));
     let part = match room / caches.max(1) {

@@ -11,7 +11,7 @@ use regatta_arch::{
     Architecture,
     layout::{ADDRESSES_MAX, Layout},
     options::Settings,
-    shared::Shared,
+    shared::SharedState,
 };
 use std::{
     fmt,
@@ -259,7 +259,7 @@ struct Tables {
 
 impl Tables {
     fn new(settings: &Settings, limit: u64, workers: u64) -> Self {
-        if Shared::is_wanted(settings) {
+        if SharedState::is_wanted(settings) {
             let reserved = DESCRIPTORS_RESERVED + workers * DESCRIPTORS_PER_PROCESS;
             return Self { limit, count: 1, reserved };
         }

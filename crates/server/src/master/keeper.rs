@@ -4,7 +4,7 @@
 //! kills them by descriptor, has no rights that they lack: the keeper is the user that serves. The
 //! master, which may be root, has a table of its own and one child, and supervises it as a worker.
 use super::{
-    Child, Common, EXIT_CANNOT_WORK, Ending, Level, Master, Prepared, clock, fork_worker, io,
+    Child, EXIT_CANNOT_WORK, Ending, Level, Master, Prepared, SharedState, clock, fork_worker, io,
     process,
 };
 use regatta_metrics::Phase;
@@ -55,7 +55,7 @@ impl Prepared {
             errors.note(Level::Error, format_args!("the keeper {what}: {error}"));
             EXIT_CANNOT_WORK
         };
-        let shared = Common::new(&env.settings, &env.site.caching, *workers, seed);
+        let shared = SharedState::new(&env.settings, &env.site.caching, *workers, seed);
         env.shared = Some(shared.map_err(|error| failed("cannot share a cache", error))?);
         match Master::new(None, self).and_then(|mut keeper| keeper.run()) {
             Ok(Ending::Told) => Ok(0),

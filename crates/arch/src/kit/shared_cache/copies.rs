@@ -1,5 +1,5 @@
 //! What this process has unpacked of a cache that it shares.
-use super::{layout::Layout, place_of};
+use super::{layout::MemoryLayout, place_of};
 use regatta_metrics::{Counter, Tally};
 use regatta_origin::Representation;
 use regatta_sys::StaticFile;
@@ -60,7 +60,7 @@ impl Copies {
     }
 
     /// Lets go of what an entry was, if it has changed.
-    pub(super) fn follow(&mut self, at: u64, layout: &Layout, tally: &Tally<'_>) {
+    pub(super) fn follow(&mut self, at: u64, layout: &MemoryLayout, tally: &Tally<'_>) {
         let index = place_of(at);
         if let Some(Some((version, _))) = self.files.get(index)
             && layout.node(at).version().load(Acquire) != *version
@@ -70,7 +70,7 @@ impl Copies {
     }
 
     /// [`Copies::follow`] for all entries.
-    pub(super) fn follow_all(&mut self, layout: &Layout, tally: &Tally<'_>) {
+    pub(super) fn follow_all(&mut self, layout: &MemoryLayout, tally: &Tally<'_>) {
         for at in 0..self.files.len() as u64 {
             self.follow(at, layout, tally);
         }

@@ -1,6 +1,6 @@
 //! Bytes in shared memory: blocks of one size, chained by number, so that nothing is ever moved
 //! and no room is lost between them.
-use super::layout::{BLOCK_BYTES, BLOCK_WORDS, FREE_BLOCK, FRESH_BLOCK, Layout};
+use super::layout::{BLOCK_BYTES, BLOCK_WORDS, FREE_BLOCK, FRESH_BLOCK, MemoryLayout};
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -9,10 +9,10 @@ use std::sync::atomic::{
 /// The end of a chain; blocks count from 1.
 pub(super) const END: u64 = 0;
 
-impl Layout {
+impl MemoryLayout {
     /// Puts bytes into blocks; the first block's number, or `None` if there are too few.
     ///
-    /// Call it, and [`Layout::free`], under the heap's lock or alone.
+    /// Call it, and [`MemoryLayout::free`], under the heap's lock or alone.
     pub(super) fn store(&self, bytes: &[u8]) -> Option<u64> {
         let mut first = END;
         // From the last block to the first, so that each knows the next.

@@ -51,7 +51,7 @@ const SPARE_BLOCKS: usize = 2;
 /// The shared words of a cache, by use. If the first begins a pair of cache lines, so do the lock,
 /// each entry and each block.
 #[derive(Clone, Copy)]
-pub(super) struct Layout {
+pub(super) struct MemoryLayout {
     pub(super) header: &'static [AtomicU64],
     pub(super) ring: &'static [AtomicU64],
     pub(super) buckets: &'static [AtomicU64],
@@ -77,7 +77,7 @@ impl Sizes {
     }
 }
 
-impl Layout {
+impl MemoryLayout {
     /// Words that a cache within `rules` takes.
     pub(super) fn words(rules: &CachingRules) -> usize {
         let Sizes { buckets, entries, blocks } = Sizes::of(rules);

@@ -17,7 +17,7 @@ use crate::options::choice;
 use copies::{Copies, Unpacked};
 use foldhash::fast::FixedState;
 use guard::Died;
-use layout::{CHANGES, CLEARED, Layout, RING_WORDS};
+use layout::{CHANGES, CLEARED, MemoryLayout, RING_WORDS};
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{OpenFault, Tick};
 use regatta_origin::{CODINGS, Cache, CachingRules, Entry, Lookup, Rank, Representation};
@@ -53,7 +53,7 @@ choice! {
 /// Where a shared cache is, and how it is used: the same for all its processes.
 #[derive(Clone, Copy)]
 pub struct Place {
-    layout: Layout,
+    layout: MemoryLayout,
     locking: Locking,
     /// What one process may take for what it has unpacked.
     copies_bytes_max: usize,
@@ -70,7 +70,7 @@ impl Place {
     /// Words that a cache within `rules` takes.
     #[must_use]
     pub fn words(rules: &CachingRules) -> usize {
-        Layout::words(rules)
+        MemoryLayout::words(rules)
     }
 
     /// An empty cache in words that are all 0. What all `workers` have unpacked of it takes at most
@@ -87,7 +87,7 @@ impl Place {
         seed: u64,
     ) -> Self {
         let copies_bytes_max = rules.bytes_max / workers.max(1);
-        Self { layout: Layout::new(words, rules), locking, copies_bytes_max, seed }
+        Self { layout: MemoryLayout::new(words, rules), locking, copies_bytes_max, seed }
     }
 }
 
@@ -194,7 +194,7 @@ impl<'a> SharedCache<'a> {
     }
 
     #[inline]
-    fn layout(&self) -> &Layout {
+    fn layout(&self) -> &MemoryLayout {
         &self.place.layout
     }
 

@@ -1,7 +1,7 @@
 //! Names to entries, and the queues of eviction: chained buckets and SIEVE, over numbers in shared
 //! memory.
 use super::layout::{
-    AGE_WORDS, BYTES, CHANGES, DESCRIPTORS, ENTRY_WORDS, FREE_ENTRY, FRESH_ENTRY, Layout,
+    AGE_WORDS, BYTES, CHANGES, DESCRIPTORS, ENTRY_WORDS, FREE_ENTRY, FRESH_ENTRY, MemoryLayout,
     RING_WORDS, SHELVES, SWEEP_AT, SWEEP_ON, VERSION,
 };
 use regatta_op::Tick;
@@ -95,7 +95,7 @@ impl Node {
 
 /// A queue, and the entries that stand in it. To be used alone, but for its length.
 pub(super) struct Shelf<'l> {
-    layout: &'l Layout,
+    layout: &'l MemoryLayout,
     /// Newest, oldest, hand, length.
     words: &'static [AtomicU64],
 }
@@ -143,7 +143,7 @@ pub(super) fn chain_parts(word: u64) -> (usize, u64) {
     (usize::try_from(word >> 32).unwrap_or(0), word & u64::from(u32::MAX))
 }
 
-impl Layout {
+impl MemoryLayout {
     pub(super) fn node(&self, at: u64) -> Node {
         let at = usize::try_from(at - 1).expect("64-bit Linux");
         Node(&self.entries[at * ENTRY_WORDS..][..ENTRY_WORDS])

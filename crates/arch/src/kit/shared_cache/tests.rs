@@ -248,8 +248,8 @@ fn what_a_hit_looks_at_begins_with_a_cache_line() {
         let rules = rules(entries_max, 8);
         let books = Crew::words(workers, numbers);
         let memory = crew::words(books + Place::words(&rules)).unwrap();
-        let Layout { header, buckets, entries, blocks, links, ages, .. } =
-            Layout::new(&memory.words()[books..], &rules);
+        let MemoryLayout { header, buckets, entries, blocks, links, ages, .. } =
+            MemoryLayout::new(&memory.words()[books..], &rules);
         for first in [&header[TABLE_LOCK], &header[HEAP_LOCK], &buckets[0], &entries[0]] {
             assert!(is_first(first), "{workers} {numbers} {entries_max}");
         }

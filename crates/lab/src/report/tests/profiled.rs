@@ -1,6 +1,6 @@
 //! Runs made up with profiles beside them.
 
-use crate::analysis::tests::made_up_at;
+use crate::analysis::tests::synthetic_at;
 use crate::experiment::Scale;
 use crate::experiment::plan::{cells, profiled as profiled_cells};
 use crate::journal::Run;
@@ -33,7 +33,7 @@ pub(crate) fn profiled(
     categories: &[(&str, f64)],
 ) -> (Run, Folder) {
     let mut run =
-        made_up_at(crate::experiment::library::find(name).unwrap(), Scale::Replica, value);
+        synthetic_at(crate::experiment::library::find(name).unwrap(), Scale::Replica, value);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = format!("regatta-profiled-{name}-{}-{number}", std::process::id());
     let folder = std::env::temp_dir().join(folder);

@@ -175,7 +175,7 @@ fn whole_run(name: &str) -> (Run, Folder) {
     let path = std::env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(path.join("outcomes")).unwrap();
-    let mut run = made_up(TEXT, &numbers);
+    let mut run = synthetic(TEXT, &numbers);
     run.directory.clone_from(&path);
     // Enough of them to draw everything; the others' results are gone, as they may be.
     let drawn = gathered::middles(&run);
@@ -294,7 +294,7 @@ fn a_report_is_replaced_whole() {
     let folder = Folder(std::env::temp_dir().join(folder));
     let _ = fs::remove_dir_all(&folder.0);
     fs::create_dir_all(&folder.0).unwrap();
-    let mut run = made_up(super::TEXT, &metrics);
+    let mut run = synthetic(super::TEXT, &metrics);
     run.directory.clone_from(&folder.0);
     let paths = write(&run).unwrap();
     let opened = |at: usize| folder.0.join(format!("opened-{at}"));
