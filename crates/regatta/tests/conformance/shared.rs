@@ -116,7 +116,8 @@ pub(crate) fn a_killed_keeper_is_replaced(variant: &Variant) {
     }
     assert!(eventually(PATIENCE, || before.iter().all(|pid| !alive(*pid))), "{before:?}");
     assert!(eventually(PATIENCE, || server.workers().len() == workers), "{}", server.stderr());
-    assert!(server.stderr().contains("the keeper (process"), "{}", server.stderr());
+    let told = || server.stderr().contains("the keeper (process");
+    assert!(eventually(PATIENCE, told), "{}", server.stderr());
     server.connect().get("/size-65537.bin").expect(200);
     let open = || counter(&server, "connections_open");
     assert!(eventually(PATIENCE, || open() == 0), "{} connections", open());
