@@ -276,7 +276,7 @@ fn fitting(label: &str, width: f64) -> Option<String> {
 }
 
 /// Text within XML.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

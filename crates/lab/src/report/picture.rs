@@ -3,6 +3,7 @@
 
 use super::Report;
 use crate::analysis::{CellSummary, EffectRow, Summary};
+use crate::profile::flame::escaped;
 use crate::units::date::date;
 use crate::units::{show, words};
 use std::fmt::{self, Write};
@@ -137,7 +138,7 @@ fn same_twice(report: &Report<'_>) -> String {
 }
 
 fn text(out: &mut String, class: &str, (x, y): (f64, f64), words: &str) -> fmt::Result {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let words = escaped(words);
     writeln!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>")
 }
 
