@@ -253,7 +253,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
     }
 
     fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
-        if matches!(self.ending, Some(Ending::Close(_) | Ending::Closed)) {
+        if self.is_over() {
             return;
         }
         self.break_off();
@@ -286,8 +286,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
         assert!(self.inbox_at <= self.inbox.len() && self.plain_at <= self.plain.len());
         assert!(self.records.len() <= 2 * SEAL_BYTES_MAX, "what waits to be sent is bounded");
         assert!(self.plain.len() <= RECORD_PLAIN_BYTES_MAX, "one record is opened at a time");
-        let over = matches!(self.ending, Some(Ending::Close(_) | Ending::Closed));
-        assert!(over || self.deadline() != Tick::NEVER, "all but the end has a deadline");
+        assert!(self.is_over() || self.deadline() != Tick::NEVER, "all but the end has a deadline");
         if let Some(upper) = &self.upper {
             upper.check_invariants();
         }
@@ -352,7 +351,7 @@ impl<F: File> Sealed<F> {
 
     /// Goes on with what has come; true if that has changed what is to be done.
     fn open(&mut self, now: Now, cx: &Cx<'_, F>) -> bool {
-        if matches!(self.ending, Some(Ending::Close(_) | Ending::Closed)) {
+        if self.is_over() {
             return false;
         }
         if self.upper.is_none() {
@@ -734,6 +733,11 @@ impl<F: File> Sealed<F> {
         self.out = Outbox::default();
     }
 
+    /// True if all that is left is to close.
+    const fn is_over(&self) -> bool {
+        matches!(self.ending, Some(Ending::Close(_) | Ending::Closed))
+    }
+
     /// True if nothing is being sent.
     fn is_silent(&self) -> bool {
         !self.lent.send && self.out.is_empty()
@@ -741,7 +745,7 @@ impl<F: File> Sealed<F> {
 
     /// Gives back buffers with nothing in them: an idle connection holds none.
     fn give_back(&mut self, cx: &Cx<'_, F>) {
-        let over = matches!(self.ending, Some(Ending::Close(_) | Ending::Closed));
+        let over = self.is_over();
         if over || self.inbox_at == self.inbox.len() {
             self.inbox_at = 0;
             cx.scratch.give_buffer(mem::take(&mut self.inbox));
