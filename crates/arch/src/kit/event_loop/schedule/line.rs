@@ -1,10 +1,11 @@
 //! A peer's end of its connection, which may be sealed.
 use crate::kit::dice::Dice;
 use regatta_origin::{Progress, Seal as _, Toy};
+use regatta_sys::wait::{Interest, ready_now};
 use std::{
     io::{self, Read, Write},
     net::Shutdown,
-    os::unix::net::UnixStream,
+    os::{fd::AsFd, unix::net::UnixStream},
 };
 
 /// The most that is taken from a sealed connection at once, bytes.
@@ -101,6 +102,12 @@ impl Line {
     /// True if what it has sealed has not been sent.
     pub(super) fn holds_back(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| sealed.held_back || !sealed.out.is_empty())
+    }
+
+    /// True if the server has closed its end.
+    pub(super) fn is_left(&self) -> bool {
+        let ready = |socket: &UnixStream| ready_now(socket.as_fd(), Interest::READ);
+        self.socket.as_ref().is_some_and(|socket| ready(socket).is_ok_and(|event| event.broken))
     }
 
     /// Sends a piece of what has been sealed; true if some was taken.

@@ -199,7 +199,8 @@ impl Peer {
             return Ok(true);
         }
         if matches!(self.manner, Manner::Leaves(after) if self.moved() >= after) {
-            self.has_vanished = true;
+            // What it counted last may be the closing alert of a server that has left it.
+            self.has_vanished = !self.line.is_left();
             self.leave();
             return Ok(true);
         }
