@@ -80,27 +80,30 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
     let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
     // Servers that become `nobody` enter it too.
     make_open(&directory.join("scratch"))?;
-    // On two machines there is nothing to choose.
-    if run.experiment.machine.layout == CpuLayout::Auto && options.far.is_none() {
-        match choose_layout(run, options, &directory) {
-            Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
-            chosen => chosen?,
-        }
-    }
-    let experiment = run.experiment.clone();
-    let cells = cells(&experiment);
+    let asked = run.experiment.clone();
+    let cells = cells(&asked);
     let mut planned = planned(run, &cells);
     let tell = |all: usize, done: usize, what: &str| {
-        let left_s = predicted_s(&experiment, all - done.min(all));
+        let left_s = predicted_s(&asked, all - done.min(all));
         (options.tell)(&Progress { done, all, left_s, what });
     };
     let all = planned.len();
     tell(all, 0, "making the workload");
     let lacking = run.manifest.lacking.clone();
-    let mut bench = match bench(run, (&experiment, &lacking), options, &directory) {
+    let mut bench = match bench(run, (&asked, &lacking), options, &directory) {
         Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
         made => made?,
     };
+    // On two machines there is nothing to choose.
+    if asked.machine.layout == CpuLayout::Auto && options.far.is_none() {
+        tell(all, 0, "choosing the layout");
+        match choose_layout(run, &bench) {
+            Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
+            chosen => chosen?,
+        }
+    }
+    let experiment = run.experiment.clone();
+    (bench.experiment, bench.rooms.experiment) = (&experiment, &experiment);
     if bench.unit.is_none() {
         tell(all, 0, "calibrating");
         match calibrate(run, &mut bench) {
@@ -193,11 +196,10 @@ fn bench<'a>(
 }
 
 /// Finds the layout that tells two equal servers apart least, and notes it.
-fn choose_layout(run: &mut Run, options: &Options<'_>, directory: &Path) -> Result<(), String> {
-    (options.tell)(&Progress { done: 0, all: 1, left_s: 60.0, what: "choosing the layout" });
-    let (experiment, lacking) = (run.experiment.clone(), run.manifest.lacking.clone());
-    let bench = bench(run, (&experiment, &lacking), options, directory)?;
-    let choice = bench.choose_layout(&directory.join("outcomes/layout.json"))?;
+fn choose_layout(run: &mut Run, bench: &Bench<'_>) -> Result<(), String> {
+    let choice = bench.choose_layout(&run.directory.join("outcomes/layout.json"))?;
+    // Of trials that count nothing is noted of these.
+    drop(bench.rooms.found());
     run.experiment.machine.layout = choice.layout;
     run.manifest.layout = Some(choice);
     run.save_manifest()

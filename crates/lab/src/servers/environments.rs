@@ -23,7 +23,8 @@ const PORT: u16 = 8_080;
 /// Makes the places of a run's trials.
 #[derive(Debug)]
 pub(crate) struct Rooms<'a> {
-    experiment: &'a Experiment,
+    /// What is run in them.
+    pub(crate) experiment: &'a Experiment,
     /// What this machine does not allow: done without.
     lacking: &'a [Lack],
     /// The directory that is served.

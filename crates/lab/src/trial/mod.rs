@@ -78,6 +78,11 @@ pub(crate) struct Bench<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
+/// A target by itself, as nothing of the plan.
+fn alone(target: &str, levels: BTreeMap<String, String>) -> Cell {
+    Cell { arm: target.to_owned(), target: target.to_owned(), levels }
+}
+
 impl Bench<'_> {
     /// Makes a planned trial. What went wrong makes it invalid and is its reason.
     ///
@@ -274,23 +279,11 @@ impl Bench<'_> {
     /// Why it could not be found.
     pub(crate) fn calibrate(&self, outcome: &Path) -> Result<Option<f64>, String> {
         let Some(calibrate) = &self.experiment.calibrate else { return Ok(None) };
-        let cell = Cell {
-            arm: calibrate.target.clone(),
-            target: calibrate.target.clone(),
-            levels: BTreeMap::new(),
-        };
+        let cell = alone(&calibrate.target, BTreeMap::new());
         let mut rates = Vec::new();
         for seed in 1..=u64::from(calibrate.tries) {
-            let asked = Asked {
-                model: Loop::Closed,
-                rate: String::new(),
-                connections: calibrate.connections,
-                warm_s: 0.5,
-                window_s: calibrate.seconds,
-                seed,
-                without_think: false,
-            };
-            rates.push(self.measure(&cell, &asked, outcome, None)?.0.good_per_s);
+            let (found, _) = self.closed(&cell, seed, (0.5, calibrate.seconds), outcome)?;
+            rates.push(found.good_per_s);
         }
         match crate::stats::median(&rates) {
             rate if rate > 0.0 => Ok(Some(rate)),
@@ -304,27 +297,14 @@ impl Bench<'_> {
     /// # Errors
     /// Why it could not be found.
     pub(crate) fn choose_layout(&self, outcome: &Path) -> Result<LayoutChoice, String> {
-        let Experiment { baseline, workload, measure, calibrate, .. } = self.experiment;
+        let Experiment { baseline, measure, .. } = self.experiment;
         let layouts = [CpuLayout::Apart, CpuLayout::Together];
         let mut logs = [Vec::new(), Vec::new()];
         for seed in 1..=LAYOUT_TRIALS {
             for (layout, logs) in layouts.iter().zip(&mut logs) {
-                let cell = Cell {
-                    arm: baseline.clone(),
-                    target: baseline.clone(),
-                    levels: [(LAYOUT.to_owned(), layout.name().to_owned())].into(),
-                };
-                let connections = calibrate.as_ref().map(|calibrate| calibrate.connections);
-                let asked = Asked {
-                    model: Loop::Closed,
-                    rate: String::new(),
-                    connections: connections.unwrap_or(workload.connections),
-                    warm_s: 0.3,
-                    window_s: 1.0,
-                    seed,
-                    without_think: true,
-                };
-                let (found, seen) = self.measure(&cell, &asked, outcome, None)?;
+                let levels = [(LAYOUT.to_owned(), layout.name().to_owned())].into();
+                let cell = alone(baseline, levels);
+                let (found, seen) = self.closed(&cell, seed, (0.3, 1.0), outcome)?;
                 let value = metrics(&found, &seen).get(&measure.metric).copied();
                 logs.extend(value.filter(|value| *value > 0.0).map(f64::ln));
             }
@@ -333,6 +313,28 @@ impl Bench<'_> {
         // Not a number where hardly a trial gave the metric: then nothing speaks against the usual.
         let layout = if together < apart { CpuLayout::Together } else { CpuLayout::Apart };
         Ok(LayoutChoice { layout, apart, together })
+    }
+
+    /// What a closed loop of as many connections as calibrate shows after a warm-up, in seconds.
+    fn closed(
+        &self,
+        cell: &Cell,
+        seed: u64,
+        (warm_s, window_s): (f64, f64),
+        outcome: &Path,
+    ) -> Result<(Outcome, Seen), String> {
+        let Experiment { workload, calibrate, .. } = self.experiment;
+        let calibrating = calibrate.as_ref().map(|calibrate| calibrate.connections);
+        let asked = Asked {
+            model: Loop::Closed,
+            rate: String::new(),
+            connections: calibrating.unwrap_or(workload.connections),
+            warm_s,
+            window_s,
+            seed,
+            without_think: false,
+        };
+        self.measure(cell, &asked, outcome, None)
     }
 
     /// The load of a cell, its factors applied.
