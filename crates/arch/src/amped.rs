@@ -15,10 +15,7 @@ use crate::{
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
-use regatta_sys::{
-    OpenResult, Read, StaticFile,
-    residency::{Resident, by_cachestat, by_mincore, by_nowait},
-};
+use regatta_sys::{OpenResult, Read, Resident, StaticFile, by_cachestat, by_mincore, by_nowait};
 use std::os::fd::BorrowedFd;
 
 /// The driver.

@@ -16,8 +16,7 @@ use crate::{
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{
-    OpenResult, Read, Root, StaticFile, open_cached,
-    residency::{Resident, by_nowait, read_cached},
+    OpenResult, Read, Resident, Root, StaticFile, by_nowait, open_cached, read_cached,
     uring::{DiskOp, Finished, Ring, Token},
 };
 use std::{

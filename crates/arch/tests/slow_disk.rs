@@ -8,11 +8,10 @@ use regatta_arch::{ARCHITECTURES, Env, find, kit::accept, layout::Share, options
 use regatta_metrics::{Arena, Counter};
 use regatta_origin::{ClearHttp1, NoLog, Site};
 use regatta_sys::{
-    Bell, OpenRules, Root, StaticFile,
+    Bell, OpenRules, Resident, Root, StaticFile, by_mincore,
     channel::Channel,
     hook::{self, Plan},
     process::{Child, Exit, fork_worker},
-    residency::{Resident, by_mincore},
     shm,
     simulated_disk::{self, Model},
     socket::{ListenSpec, listen, local_addr},

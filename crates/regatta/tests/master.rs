@@ -4,10 +4,7 @@
 #[path = "../../../xtask/skips.rs"]
 mod skips;
 
-use regatta_sys::{
-    StaticFile,
-    residency::{Resident, by_mincore},
-};
+use regatta_sys::{Resident, StaticFile, by_mincore};
 use rustix::fs::{Advice, fadvise};
 use skips::skip;
 use std::{

@@ -1,12 +1,6 @@
-//! Files below the document root: opening without leaving it, facts, and reading.
-use crate::{
-    OpenRules, again,
-    crew::Member,
-    hook,
-    hook::Call,
-    opening::{open_at, open_fault},
-};
-use regatta_op::{Fault, File, FileId, Modified, OpenFault, ReadReq};
+//! The document root and open files below it, with their facts.
+use crate::crew::{Lease, Member, assert_unlocked};
+use regatta_op::{Fault, File, FileId, Modified, OpenFault};
 use rustix::{
     fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags},
     io::Errno,
@@ -56,7 +50,7 @@ impl Drop for Open {
 impl StaticFile {
     /// A file that is open under `number` in a shared table, and stays so until `member` lets go of
     /// it, which the end of the last clone does. The caller has counted the use.
-    pub(crate) fn leased(number: u32, id: FileId, member: &'static Member) -> Self {
+    fn leased(number: u32, id: FileId, member: &'static Member) -> Self {
         let raw = RawFd::try_from(number).expect("it was a descriptor");
         // SAFETY: the ledger keeps the number open as long as this use is counted, and this value
         // never closes it: its `Drop` leaves that to the ledger.
@@ -71,13 +65,38 @@ impl StaticFile {
     }
 
     /// Gives up a file that has no clones, without closing it.
-    pub(crate) fn into_number(self) -> Result<(u32, FileId), Self> {
+    fn into_number(self) -> Result<(u32, FileId), Self> {
         if self.0.lease.is_some() {
             return Err(self);
         }
         let open = ManuallyDrop::new(Arc::try_unwrap(self.0).map_err(Self)?);
         // What must not be closed here is all that it owns.
         Ok((open.fd.as_raw_fd().unsigned_abs(), open.id))
+    }
+}
+
+impl Member {
+    /// Enters a file that was opened just now as this worker's, to be closed when the last clone
+    /// is gone, unless the cache has taken it over.
+    #[must_use]
+    pub fn lend(&'static self, file: StaticFile) -> StaticFile {
+        match file.into_number() {
+            Ok((number, id)) => {
+                self.own_in_use(number);
+                StaticFile::leased(number, id, self)
+            }
+            Err(shared) => shared,
+        }
+    }
+}
+
+impl Lease {
+    /// The file, with the facts that are known of it. Not under a lock: it takes memory.
+    #[must_use]
+    pub fn file(self, id: FileId) -> StaticFile {
+        assert_unlocked();
+        let (number, member) = self.into_parts();
+        StaticFile::leased(number, id, member)
     }
 }
 
@@ -207,17 +226,6 @@ impl Root {
         (&self.path, ROOT_FLAGS)
     }
 
-    /// Makes the call that opens every file ([`crate::open_below`]), on the root itself.
-    ///
-    /// # Errors
-    /// `ENOSYS`: the kernel has no openat2(2), or hides it. `EPERM`: a filter forbids it. `EACCES`:
-    /// this user may not search the root.
-    pub fn try_resolving(&self) -> io::Result<()> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        open_at(self, c".", flags, OpenRules::default().resolve())?;
-        Ok(())
-    }
-
     /// The same directory by another descriptor, for another thread to own.
     ///
     /// # Errors
@@ -266,54 +274,6 @@ pub fn look_again(file: &StaticFile) -> Result<FileId, Fault> {
     Ok(file_id(&stat))
 }
 
-/// What has come of a read: the buffer that was lent, and whether the range is in it.
-pub type Read = (Vec<u8>, Result<(), Fault>);
-
-/// Reads a range into the buffer that goes with it; fewer bytes than asked for mean that the file
-/// shrank. It is a fault if the read fails, or there is no memory for that many bytes.
-pub fn read_range(mut req: ReadReq<StaticFile>) -> Read {
-    hook::before_read(&req.file, req.at, req.len);
-    let read = room(&mut req).and_then(|len| {
-        while req.buffer.len() < len {
-            match again(Call::Read, || read_more(&mut req, len, 0)) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(errno) => return Err(crate::fault(&errno.into())),
-            }
-        }
-        Ok(())
-    });
-    (req.buffer, read)
-}
-
-/// Makes room for a range in the buffer that goes with it, if there is none; how many bytes.
-pub(crate) fn room(req: &mut ReadReq<StaticFile>) -> Result<usize, Fault> {
-    let len = usize::try_from(req.len).map_err(|_| Fault::Other(libc::ENOMEM))?;
-    req.buffer.clear();
-    req.buffer.try_reserve_exact(len).map_err(|_| Fault::Other(libc::ENOMEM))?;
-    Ok(len)
-}
-
-/// Reads bytes behind those that have come of a range of `len`, in one call with these flags
-/// (preadv2(2)); how many.
-pub(crate) fn read_more(
-    req: &mut ReadReq<StaticFile>,
-    len: usize,
-    flags: libc::c_int,
-) -> Result<usize, Errno> {
-    let had = req.buffer.len();
-    let spare = &mut req.buffer.spare_capacity_mut()[..len - had];
-    let into = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
-    let at = libc::off_t::try_from(req.at + had as u64).map_err(|_| Errno::INVAL)?;
-    // SAFETY: the one slice is spare memory of the buffer, borrowed for the length of the call.
-    let n = unsafe { libc::preadv2(req.file.as_fd().as_raw_fd(), &raw const into, 1, at, flags) };
-    let n = usize::try_from(n)
-        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))?;
-    // SAFETY: the kernel has written `n` bytes behind the `had` there were, within the capacity.
-    unsafe { req.buffer.set_len(had + n) };
-    Ok(n)
-}
-
 #[expect(clippy::cast_sign_loss, reason = "sizes and nanoseconds are not negative")]
 #[expect(clippy::cast_possible_truncation, reason = "nanoseconds are below 1,000,000,000")]
 fn file_id(stat: &Stat) -> FileId {
@@ -323,5 +283,18 @@ fn file_id(stat: &Stat) -> FileId {
         len: stat.st_size as u64,
         modified: Modified { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
         changed: Modified { secs: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
+    }
+}
+
+pub(crate) const fn open_fault(errno: Errno) -> OpenFault {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => OpenFault::NotFound,
+        Errno::LOOP | Errno::XDEV => OpenFault::Outside,
+        Errno::ACCESS | Errno::PERM => OpenFault::Denied,
+        // A socket, or a device without a driver.
+        Errno::NXIO | Errno::NODEV => OpenFault::NotAFile,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => OpenFault::Exhausted,
+        Errno::AGAIN => OpenFault::Busy,
+        other => OpenFault::Other(other.raw_os_error()),
     }
 }

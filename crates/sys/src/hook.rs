@@ -1,9 +1,7 @@
-//! Where tests and the lab take the machine's part: faults that are injected into system calls,
-//! time that a thread makes up, a disk that is simulated.
+//! Where tests take the machine's part: faults and time that they inject.
 //!
-//! Faults and time exist with the cargo feature `test-hooks` only, which no program asks for and
-//! every test does: without it they are constants, of which nothing is left. The simulated disk is
-//! an option of the program (`lab.disk_heads`).
+//! They exist with the cargo feature `test-hooks` only, which no program asks for and every test
+//! does: without it they are constants, of which nothing is left.
 #[cfg(feature = "test-hooks")]
 mod injected;
 #[cfg(feature = "test-hooks")]
@@ -12,10 +10,13 @@ mod per_thread;
 #[cfg(feature = "test-hooks")]
 pub use injected::{KEYS, Plan, die_locked, inject, inject_as_told, struck};
 #[cfg(feature = "test-hooks")]
-pub(crate) use injected::{blocks, edge_triggered, fault, shorten};
+pub(crate) use injected::{
+    blocks, cold_us, edge_triggered, fault, shorten, slow_open, slow_open_us, slow_read, warm,
+};
 #[cfg(not(feature = "test-hooks"))]
 pub(crate) use none::{
-    accept_fault, accepted, blocks, edge_triggered, fault, nanos, now, shorten, stranger,
+    accept_fault, accepted, blocks, cold_us, edge_triggered, fault, nanos, now, shorten, slow_open,
+    slow_open_us, slow_read, stranger, warm,
 };
 #[cfg(not(feature = "test-hooks"))]
 pub use none::{die_locked, inject_as_told};
@@ -23,13 +24,6 @@ pub use none::{die_locked, inject_as_told};
 pub(crate) use per_thread::{accept_fault, accepted, nanos, now, stranger};
 #[cfg(feature = "test-hooks")]
 pub use per_thread::{clear, fail_next_accept, set_room, set_time};
-
-#[cfg(not(feature = "test-hooks"))]
-use none as injected;
-
-use crate::{StaticFile, simulated_disk};
-use regatta_op::File;
-use std::time::Duration;
 
 /// The calls that faults strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,63 +42,6 @@ pub(crate) enum Call {
     Open,
     /// Waiting for readiness.
     Wait,
-}
-
-/// Waits for what an open has to wait for; `is_cached` says whether it needs the disk at all.
-#[inline]
-pub(crate) fn before_open(is_cached: impl FnOnce() -> bool) {
-    injected::slow_open();
-    if simulated_disk::is_there() && !is_cached() {
-        simulated_disk::wait_for_block();
-    }
-}
-
-/// Waits for what a read of the range has to wait for.
-#[inline]
-pub(crate) fn before_read(file: &StaticFile, at: u64, len: u64) {
-    injected::slow_read(file.id().inode);
-    simulated_disk::wait(file, at, len);
-}
-
-/// [`before_read`] for a sender: how much of the range, which is not empty, can be sent now.
-#[inline]
-pub(crate) fn before_sendfile(file: &StaticFile, at: u64, len: u64) -> u64 {
-    injected::slow_read(file.id().inode);
-    simulated_disk::ready(file, at, len)
-}
-
-/// True if a read of the range would have to wait here, whatever the kernel says.
-#[inline]
-pub(crate) fn is_cold(file: &StaticFile, at: u64, len: u64) -> bool {
-    is_injected_cold(file) || simulated_disk::is_cold(file, at, len)
-}
-
-/// [`is_cold`] without the simulated disk, which asks the kernel itself.
-#[inline]
-pub(crate) fn is_injected_cold(file: &StaticFile) -> bool {
-    injected::cold_us(file.id().inode) > 0
-}
-
-/// How long an open has to wait that another performs meanwhile; see [`before_open`].
-pub(crate) fn open_delay(is_cached: impl FnOnce() -> bool) -> Option<Duration> {
-    if blocks() {
-        return Some(Duration::from_micros(injected::slow_open_us()));
-    }
-    let waits = simulated_disk::is_there() && !is_cached();
-    waits.then(|| simulated_disk::delay(None)).flatten()
-}
-
-/// How long a read has to wait that another performs meanwhile; then comes [`delayed`].
-pub(crate) fn read_delay(file: &StaticFile, at: u64, len: u64) -> Option<Duration> {
-    match injected::cold_us(file.id().inode) {
-        0 => simulated_disk::delay(Some((file, at, len))),
-        us => Some(Duration::from_micros(us)),
-    }
-}
-
-/// The [`read_delay`] of this file is over.
-pub(crate) fn delayed(file: &StaticFile) {
-    injected::warm(file.id().inode);
 }
 
 #[cfg(not(feature = "test-hooks"))]

@@ -20,8 +20,9 @@ pub mod guarded;
 pub mod hook;
 pub mod limits;
 mod opening;
+mod page_cache;
 pub mod process;
-pub mod residency;
+mod read;
 #[cfg(feature = "test-hooks")]
 pub mod sandbox;
 mod send;
@@ -35,14 +36,18 @@ mod user;
 pub mod wait;
 
 pub use event::Bell;
-pub use file::{Named, Read, Root, StaticFile, look_again, may_make_files, read_range};
+pub use file::{Named, Root, StaticFile, look_again, may_make_files};
 pub use opening::{OpenResult, OpenRules, open_below, open_cached};
+pub use page_cache::{Resident, by_cachestat, by_mincore};
+pub use read::{Read, by_nowait, read_cached, read_range, touch};
 pub use send::{
-    SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, discard, fault, recv, recv_now, send,
-    send_last, send_more, send_range, write_now,
+    SEND_SLICES_MAX, SENDFILE_BYTES_MAX, SendCall, Sent, discard, recv, recv_now, send, send_last,
+    send_more, send_range, write_now,
 };
 
+use regatta_op::Fault;
 use rustix::io::Errno;
+use std::io;
 
 /// Makes a system call, and makes it again as long as a signal interrupts it.
 #[inline]
@@ -56,5 +61,14 @@ fn again<T>(of: hook::Call, mut call: impl FnMut() -> Result<T, Errno>) -> Resul
         if !matches!(result, Err(Errno::INTR)) {
             return result;
         }
+    }
+}
+
+/// What a failed [`recv`], [`send`] or [`read_range`] means to the origin.
+#[must_use]
+pub fn fault(error: &io::Error) -> Fault {
+    match error.raw_os_error() {
+        Some(libc::ECONNRESET | libc::EPIPE | libc::ETIMEDOUT | libc::ECONNABORTED) => Fault::Reset,
+        other => Fault::Other(other.unwrap_or(0)),
     }
 }

@@ -1,6 +1,6 @@
 //! Opening a path below the root and its siblings: which calls that takes, one after another, and
 //! what follows from their results, whoever makes the calls and waits for them.
-use crate::{Root, StaticFile, again, hook, hook::Call};
+use crate::{Root, StaticFile, again, file::open_fault, hook, hook::Call, simulated_disk};
 use regatta_op::{Coding, OpenFault, OpenReq, Opened};
 use rustix::{
     fs::{Mode, OFlags, ResolveFlags},
@@ -8,6 +8,7 @@ use rustix::{
 };
 use std::{
     ffi::CStr,
+    io,
     os::fd::{AsFd, OwnedFd},
 };
 
@@ -46,7 +47,7 @@ pub fn open_below(root: &Root, req: &OpenReq, rules: OpenRules) -> OpenResult {
     if req.path.is_empty() {
         return Ok(Opened::Directory);
     }
-    hook::before_open(|| is_known(root, req, rules));
+    simulated_disk::before_open(|| is_known(root, req, rules));
     let mut opening = Opening::default();
     loop {
         let result = match opening.next() {
@@ -97,6 +98,19 @@ pub(crate) fn is_known(root: &Root, req: &OpenReq, rules: OpenRules) -> bool {
 fn needs_disk(result: &Result<OwnedFd, Errno>) -> bool {
     let fault = result.as_ref().err().map(|errno| open_fault(*errno));
     matches!(fault, Some(OpenFault::Busy | OpenFault::Exhausted))
+}
+
+impl Root {
+    /// Makes the call that opens every file ([`crate::open_below`]), on the root itself.
+    ///
+    /// # Errors
+    /// `ENOSYS`: the kernel has no openat2(2), or hides it. `EPERM`: a filter forbids it. `EACCES`:
+    /// this user may not search the root.
+    pub fn try_resolving(&self) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        open_at(self, c".", flags, OpenRules::default().resolve())?;
+        Ok(())
+    }
 }
 
 /// How far the opening of a path has come.
@@ -239,19 +253,6 @@ pub(crate) fn open_at(
     how: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
     again(Call::Open, || rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), how))
-}
-
-pub(crate) const fn open_fault(errno: Errno) -> OpenFault {
-    match errno {
-        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => OpenFault::NotFound,
-        Errno::LOOP | Errno::XDEV => OpenFault::Outside,
-        Errno::ACCESS | Errno::PERM => OpenFault::Denied,
-        // A socket, or a device without a driver.
-        Errno::NXIO | Errno::NODEV => OpenFault::NotAFile,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => OpenFault::Exhausted,
-        Errno::AGAIN => OpenFault::Busy,
-        other => OpenFault::Other(other.raw_os_error()),
-    }
 }
 
 /// Paths up to this length are terminated on the stack.

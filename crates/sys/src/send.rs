@@ -1,6 +1,8 @@
 //! Bytes to and from a peer, one system call at a time.
-use crate::{StaticFile, again, hook, hook::Call};
-use regatta_op::{Fault, Outbox, Segment};
+#[cfg(doc)]
+use crate::fault;
+use crate::{StaticFile, again, hook, hook::Call, simulated_disk};
+use regatta_op::{Outbox, Segment};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr},
@@ -173,15 +175,6 @@ pub fn discard(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<usize> {
     }
 }
 
-/// What a failed [`recv`] or [`send`] means to the origin.
-#[must_use]
-pub fn fault(error: &io::Error) -> Fault {
-    match error.raw_os_error() {
-        Some(libc::ECONNRESET | libc::EPIPE | libc::ETIMEDOUT | libc::ECONNABORTED) => Fault::Reset,
-        other => Fault::Other(other.unwrap_or(0)),
-    }
-}
-
 #[inline]
 fn recv_with(fd: BorrowedFd<'_>, buf: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
     let len = hook::shorten(Call::Recv, buf.len());
@@ -198,7 +191,7 @@ fn send_slice(fd: BorrowedFd<'_>, slice: &[u8], flags: SendFlags) -> io::Result<
 
 #[inline]
 fn send_file(fd: BorrowedFd<'_>, file: &StaticFile, at: u64, len: u64) -> io::Result<Sent> {
-    let len = hook::before_sendfile(file, at, len);
+    let len = simulated_disk::before_sendfile(file, at, len);
     let count = usize::try_from(len.min(SENDFILE_BYTES_MAX)).expect("two GiB fit 64-bit Linux");
     let count = hook::shorten(Call::SendFile, count);
     let mut offset = at;

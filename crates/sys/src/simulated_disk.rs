@@ -7,10 +7,10 @@
 //!
 //! What is in memory is the kernel's to say (cachestat(2), mincore(2)), and what was waited for is
 //! then read as always, so pages come and go as they would. The time of the disk that is really
-//! there comes on top.
+//! there comes on top, and so does that of files that a test makes slow ([`hook`]).
 use crate::{
-    StaticFile, clock, crew,
-    residency::{Resident, by_cachestat, pages_absent, pull},
+    StaticFile, clock, crew, hook,
+    page_cache::{Resident, by_cachestat, pages_absent, pull},
     shm,
 };
 use regatta_op::File;
@@ -78,21 +78,19 @@ pub fn wait_for_block() {
     }
 }
 
-/// Whether there is such a disk.
+/// Waits for what an open has to wait for; `is_cached` says whether it needs the disk at all.
 #[inline]
-pub(crate) fn is_there() -> bool {
-    DISK.get().is_some()
-}
-
-/// Whether reading a range would have to wait for such a disk.
-#[inline]
-pub(crate) fn is_cold(file: &StaticFile, at: u64, len: u64) -> bool {
-    is_there() && bytes_absent(file, at, len) > 0
+pub(crate) fn before_open(is_cached: impl FnOnce() -> bool) {
+    hook::slow_open();
+    if DISK.get().is_some() && !is_cached() {
+        wait_for_block();
+    }
 }
 
 /// Waits for what is not in memory of a range that is about to be read.
 #[inline]
-pub(crate) fn wait(file: &StaticFile, at: u64, len: u64) {
+pub(crate) fn before_read(file: &StaticFile, at: u64, len: u64) {
+    hook::slow_read(file.id().inode);
     if let Some(disk) = DISK.get()
         && let Some(end) = disk.read(file, at, len)
     {
@@ -103,23 +101,48 @@ pub(crate) fn wait(file: &StaticFile, at: u64, len: u64) {
 /// How much of a range, which is not empty, can be sent: all that is in memory, or the window of
 /// the file in which it begins, which has been waited for.
 #[inline]
-pub(crate) fn ready(file: &StaticFile, at: u64, len: u64) -> u64 {
+pub(crate) fn before_sendfile(file: &StaticFile, at: u64, len: u64) -> u64 {
+    hook::slow_read(file.id().inode);
     DISK.get().map_or(len, |disk| disk.ready(file, at, len))
 }
 
-/// How long somebody else has to wait who is about to read a block (no file) or a range of a file.
-pub(crate) fn delay(of: Option<(&StaticFile, u64, u64)>) -> Option<Duration> {
+/// True if a read of the range would have to wait here, whatever the kernel says.
+#[inline]
+pub(crate) fn is_cold(file: &StaticFile, at: u64, len: u64) -> bool {
+    hook::cold_us(file.id().inode) > 0 || DISK.get().is_some() && bytes_absent(file, at, len) > 0
+}
+
+/// How long an open has to wait that another performs meanwhile; see [`before_open`].
+pub(crate) fn open_delay(is_cached: impl FnOnce() -> bool) -> Option<Duration> {
+    if hook::blocks() {
+        return Some(Duration::from_micros(hook::slow_open_us()));
+    }
+    let (disk, now) = (DISK.get().filter(|_| !is_cached())?, clock::nanos());
+    Some(until(disk.ask(BLOCK_BYTES, now), now))
+}
+
+/// How long a read has to wait that another performs meanwhile; then comes [`delayed`].
+pub(crate) fn read_delay(file: &StaticFile, at: u64, len: u64) -> Option<Duration> {
+    let us = hook::cold_us(file.id().inode);
+    if us > 0 {
+        return Some(Duration::from_micros(us));
+    }
     let (disk, now) = (DISK.get()?, clock::nanos());
-    let end = match of {
-        None => disk.ask(BLOCK_BYTES, now),
-        Some((file, at, len)) => disk.read(file, at, len)?,
-    };
-    Some(Duration::from_nanos(end.saturating_sub(now)))
+    Some(until(disk.read(file, at, len)?, now))
+}
+
+/// The [`read_delay`] of this file is over.
+pub(crate) fn delayed(file: &StaticFile) {
+    hook::warm(file.id().inode);
 }
 
 fn sleep_until(end: u64) {
     crew::assert_unlocked();
-    thread::sleep(Duration::from_nanos(end.saturating_sub(clock::nanos())));
+    thread::sleep(until(end, clock::nanos()));
+}
+
+const fn until(end: u64, now: u64) -> Duration {
+    Duration::from_nanos(end.saturating_sub(now))
 }
 
 /// How much of a range is not in memory, in whole pages; nothing where the kernel does not say.
@@ -188,7 +211,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::residency::tests::with;
+    use crate::read::tests::with;
 
     const MS: u64 = 1_000_000;
 

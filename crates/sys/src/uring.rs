@@ -5,10 +5,9 @@
 //! kernel reads and writes until the kernel has reported it.
 use crate::{
     Bell, OpenRules, Read, Root, StaticFile,
-    file::room,
-    hook,
     opening::{Next as NextOpen, Opening, is_known},
-    residency::{COPY_BYTES, after_probe},
+    read::{COPY_BYTES, after_probe, room},
+    simulated_disk,
 };
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use regatta_op::{Fault, OpenFault, OpenReq, Opened, ReadReq};
@@ -43,7 +42,7 @@ pub enum DiskOp {
     Open(OpenReq),
     /// Read a range into memory, as [`crate::read_range`].
     Read(ReadReq<StaticFile>),
-    /// Have a range in memory: look at it as [`crate::residency::by_nowait`] does, and if that has
+    /// Have a range in memory: look at it as [`crate::by_nowait`] does, and if that has
     /// to be waited for read all of it into a buffer that nobody looks at.
     Prefetch {
         /// The file.
@@ -354,7 +353,7 @@ impl Running {
             if let Progress::Read(ReadReq { file, .. }) | Progress::Prefetch { file, .. } =
                 &self.progress
             {
-                hook::delayed(file);
+                simulated_disk::delayed(file);
             }
             return Next::Step(self);
         }
@@ -424,9 +423,9 @@ fn scratch_bytes(len: u64) -> usize {
 /// How long an operation is delayed before its first step.
 fn delay(op: &DiskOp, root: &Root, rules: OpenRules) -> Option<Duration> {
     match op {
-        DiskOp::Open(req) => hook::open_delay(|| is_known(root, req, rules)),
+        DiskOp::Open(req) => simulated_disk::open_delay(|| is_known(root, req, rules)),
         DiskOp::Read(ReadReq { file, at, len, .. }) | DiskOp::Prefetch { file, at, len } => {
-            hook::read_delay(file, *at, *len)
+            simulated_disk::read_delay(file, *at, *len)
         }
     }
 }
@@ -525,7 +524,7 @@ mod tests {
         rustix::fs::fsync(&file).unwrap();
         let advice = rustix::fs::Advice::DontNeed;
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
-        let cold = crate::residency::by_nowait(&file, 50_000, 1) != crate::residency::Resident::Yes;
+        let cold = crate::by_nowait(&file, 50_000, 1) != crate::Resident::Yes;
         rustix::fs::fadvise(&file, 0, None, advice).unwrap();
         let req = ReadReq::new(file.clone(), 0, 100_000);
         match ring.start(DiskOp::Read(req)) {

@@ -5,11 +5,9 @@ mod common;
 use common::Dir;
 use regatta_op::{Codings, File, OpenReq, Opened, Outbox, ReadReq, Segment};
 use regatta_sys::{
-    OpenRules, Root, StaticFile,
+    OpenRules, Resident, Root, StaticFile, by_nowait,
     hook::{self, Plan},
-    open_below, read_range, recv,
-    residency::{Resident, by_nowait},
-    send,
+    open_below, read_range, recv, send,
     socket::{AcceptFault, Connection, ListenSpec, Mode, accept, accept_fault, listen, local_addr},
     wait::{Epoll, Interest, Poller, Trigger},
 };

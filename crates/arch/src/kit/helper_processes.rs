@@ -10,7 +10,7 @@ use regatta_sys::{
     OpenRules, Root, StaticFile,
     channel::Channel,
     process::{Child, fork_worker},
-    residency::touch,
+    touch,
     wait::{Epoll, Event, Interest, Poller, Trigger},
 };
 use std::{

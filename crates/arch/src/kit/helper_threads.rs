@@ -2,7 +2,7 @@
 //! passed.
 use super::helpers::{HelperPool, Task, TaskResult};
 use crate::drive::perform::{self, Below};
-use regatta_sys::{Bell, OpenRules, Root, residency::touch};
+use regatta_sys::{Bell, OpenRules, Root, touch};
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},

@@ -1,7 +1,6 @@
 //! The ledger of descriptors: by number, who may close it.
 use super::{Crew, GATE, HIGH, Member, RETIREMENTS, SWEEPING, assert_unlocked, low};
-use crate::{StaticFile, clock};
-use regatta_op::FileId;
+use crate::clock;
 use rustix::{
     fs::{FileType, OFlags},
     net::{AddressFamily, sockopt},
@@ -69,19 +68,10 @@ impl Member {
         Closing { member: self, number: fd.as_raw_fd() }
     }
 
-    /// Enters a file that was opened just now as this worker's, to be closed when the last clone
-    /// is gone, unless the cache has taken it over.
-    #[must_use]
-    pub fn lend(&'static self, file: StaticFile) -> StaticFile {
-        match file.into_number() {
-            Ok((number, id)) => {
-                let raw = RawFd::try_from(number).expect("it was a descriptor");
-                self.uses_mine(number).store(1, SeqCst);
-                self.enter(raw, OWNED);
-                StaticFile::leased(number, id, self)
-            }
-            Err(shared) => shared,
-        }
+    /// Enters a file's number as this worker's, with one use.
+    pub(crate) fn own_in_use(&self, number: u32) {
+        self.uses_mine(number).store(1, SeqCst);
+        self.enter(RawFd::try_from(number).expect("it was a descriptor"), OWNED);
     }
 
     /// True if the file is this worker's own, to be given to the cache.
@@ -176,14 +166,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The file, with the facts that are known of it. Not under a lock: it takes memory.
-    #[must_use]
-    pub fn file(self, id: FileId) -> StaticFile {
-        assert_unlocked();
-        let (number, member) = (self.number, self.member);
-        // The use is the file's from now on.
+    /// The number, and the worker by which it is used: the caller ends the use
+    /// ([`Member::let_go`]).
+    pub(crate) fn into_parts(self) -> (u32, &'static Member) {
+        let parts = (self.number, self.member);
         std::mem::forget(self);
-        StaticFile::leased(number, id, member)
+        parts
     }
 }
 

@@ -1,17 +1,12 @@
-//! Whether the range of a file is in memory, and bringing it there.
-//!
-//! Every answer is true of the past: what was in memory may have left it.
+//! Reading ranges of files: at once, only what is in memory, or so that they are in memory.
 use crate::{
-    Read, StaticFile, again,
-    file::{read_more, room},
-    hook,
+    StaticFile, again,
     hook::Call,
+    page_cache::{PAGE, Resident, pull},
+    simulated_disk::{before_read, is_cold},
 };
 use regatta_op::{Fault, ReadReq};
-use rustix::{
-    io::Errno,
-    mm::{MapFlags, ProtFlags},
-};
+use rustix::io::Errno;
 use std::{
     io,
     mem::MaybeUninit,
@@ -19,30 +14,64 @@ use std::{
     ptr,
 };
 
-/// An answer to the question whether a range is in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Resident {
-    /// It is.
-    Yes,
-    /// Part of it is not.
-    No,
-    /// The system does not say: not for this file system, or not to this user.
-    Unknown,
+/// What has come of a read: the buffer that was lent, and whether the range is in it.
+pub type Read = (Vec<u8>, Result<(), Fault>);
+
+/// Reads a range into the buffer that goes with it; fewer bytes than asked for mean that the file
+/// shrank. It is a fault if the read fails, or there is no memory for that many bytes.
+pub fn read_range(mut req: ReadReq<StaticFile>) -> Read {
+    before_read(&req.file, req.at, req.len);
+    let read = room(&mut req).and_then(|len| {
+        while req.buffer.len() < len {
+            match again(Call::Read, || read_more(&mut req, len, 0)) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(errno) => return Err(crate::fault(&errno.into())),
+            }
+        }
+        Ok(())
+    });
+    (req.buffer, read)
+}
+
+/// Makes room for a range in the buffer that goes with it, if there is none; how many bytes.
+pub(crate) fn room(req: &mut ReadReq<StaticFile>) -> Result<usize, Fault> {
+    let len = usize::try_from(req.len).map_err(|_| Fault::Other(libc::ENOMEM))?;
+    req.buffer.clear();
+    req.buffer.try_reserve_exact(len).map_err(|_| Fault::Other(libc::ENOMEM))?;
+    Ok(len)
+}
+
+/// Reads bytes behind those that have come of a range of `len`, in one call with these flags
+/// (preadv2(2)); how many.
+fn read_more(
+    req: &mut ReadReq<StaticFile>,
+    len: usize,
+    flags: libc::c_int,
+) -> Result<usize, Errno> {
+    let had = req.buffer.len();
+    let spare = &mut req.buffer.spare_capacity_mut()[..len - had];
+    let into = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
+    let at = libc::off_t::try_from(req.at + had as u64).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the one slice is spare memory of the buffer, borrowed for the length of the call.
+    let n = unsafe { libc::preadv2(req.file.as_fd().as_raw_fd(), &raw const into, 1, at, flags) };
+    let n = usize::try_from(n)
+        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))?;
+    // SAFETY: the kernel has written `n` bytes behind the `had` there were, within the capacity.
+    unsafe { req.buffer.set_len(had + n) };
+    Ok(n)
 }
 
 /// How far apart [`by_nowait`] looks at long ranges, bytes: at multiples of this.
-pub const PROBE_BYTES: u64 = 64 << 10;
+const PROBE_BYTES: u64 = 64 << 10;
 
 /// The longest range that is read to find out whether it is in memory, bytes. Copying more costs
 /// more than the fault that a read into nothing ends with.
-pub const COPY_BYTES: u64 = COPY as u64;
+pub(crate) const COPY_BYTES: u64 = COPY as u64;
 const COPY: usize = 16 << 10;
 
-/// The size of a page, bytes.
-const PAGE: u64 = 4096;
-
-/// Reads that must not block (`preadv2` with `RWF_NOWAIT`): of a range of up to [`COPY_BYTES`] all,
-/// of a longer one at its first byte, its last, and each multiple of [`PROBE_BYTES`].
+/// Reads that must not block (`preadv2` with `RWF_NOWAIT`): of a range of up to `COPY_BYTES` all,
+/// of a longer one at its first byte, its last, and each multiple of `PROBE_BYTES`.
 ///
 /// Unknown on file systems without it, such as FUSE. A read of what is not there starts readahead
 /// for as much as it asks for, so each asks for all the rest of the range: for a single byte Linux
@@ -50,7 +79,7 @@ const PAGE: u64 = 4096;
 /// range nothing is copied: there is no memory to read into, and whoever finds a page finds that.
 #[must_use]
 pub fn by_nowait(file: &StaticFile, at: u64, len: u64) -> Resident {
-    if hook::is_cold(file, at, len) {
+    if is_cold(file, at, len) {
         return Resident::No;
     }
     let end = at.saturating_add(len.max(1));
@@ -104,107 +133,22 @@ fn look(file: &StaticFile, at: u64, len: u64) -> Result<u64, Errno> {
     }
 }
 
-/// Maps the range and asks for its pages (mincore(2)), as Flash did.
-///
-/// Linux says yes to whoever neither owns the file nor may write to it: use it with a server that
-/// runs as the owner of its files.
-#[must_use]
-pub fn by_mincore(file: &StaticFile, at: u64, len: u64) -> Resident {
-    if hook::is_injected_cold(file) {
-        return Resident::No;
-    }
-    match pages_absent(file, at, len) {
-        Some(0) => Resident::Yes,
-        Some(_) => Resident::No,
-        None => Resident::Unknown,
-    }
-}
-
-/// How many pages of the range are not in memory, as [`by_mincore`]; `None` if the system does not
-/// say.
-pub(crate) fn pages_absent(file: &StaticFile, at: u64, len: u64) -> Option<u64> {
-    let start = at - at % PAGE;
-    let pages = (at + len.max(1)).div_ceil(PAGE) - start / PAGE;
-    let (bytes, count) = (usize::try_from(pages * PAGE).ok()?, usize::try_from(pages).ok()?);
-    let mut found = vec![0u8; count];
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing of ours; it is
-    // read by nobody, so that a file that shrinks cannot fault.
-    let mapped = unsafe {
-        let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
-        rustix::mm::mmap(ptr::null_mut(), bytes, prot, flags, file.as_fd(), start)
-    };
-    let mapped = mapped.ok()?;
-    // SAFETY: the mapping is page-aligned and `bytes` long; the vector has a byte for each page.
-    let asked = unsafe { libc::mincore(mapped, bytes, found.as_mut_ptr()) };
-    // SAFETY: the mapping was made above, and nothing refers into it.
-    let unmapped = unsafe { rustix::mm::munmap(mapped, bytes) };
-    debug_assert!(unmapped.is_ok(), "a mapping of ours can be undone");
-    (asked == 0).then(|| found.iter().filter(|page| *page & 1 == 0).count() as u64)
-}
-
-/// Asks how many pages of the range the page cache has (cachestat(2), Linux 6.5).
-///
-/// Unknown to whoever neither owns the file nor may write to it. A page that is being read counts
-/// as there.
-#[must_use]
-pub fn by_cachestat(file: &StaticFile, at: u64, len: u64) -> Resident {
-    const SYS_CACHESTAT: libc::c_long = 451;
-    if hook::is_injected_cold(file) {
-        return Resident::No;
-    }
-    let range = [at, len.max(1)];
-    let mut found = [0u64; 5];
-    // SAFETY: the kernel reads two integers, offset and length, and writes five
-    // (`struct cachestat_range`, `struct cachestat`); both arrays are as long.
-    let asked = unsafe {
-        libc::syscall(
-            SYS_CACHESTAT,
-            file.as_fd().as_raw_fd(),
-            range.as_ptr(),
-            found.as_mut_ptr(),
-            0_u32,
-        )
-    };
-    let pages = (at + range[1]).div_ceil(PAGE) - at / PAGE;
-    match asked {
-        0 if found[0] >= pages => Resident::Yes,
-        0 => Resident::No,
-        _ => Resident::Unknown,
-    }
-}
-
 /// Brings a range into memory by reading it, piece by piece, into a buffer that nobody looks at.
 /// May block on disk: that is what it is for. Stops where the file ends.
 ///
 /// # Errors
 /// The read failed.
 pub fn touch(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result<(), Fault> {
-    hook::before_read(file, at, len);
+    before_read(file, at, len);
     pull(file, at, len, scratch)
 }
 
-/// [`touch`] once nothing simulated has to be waited for.
-pub(crate) fn pull(file: &StaticFile, at: u64, len: u64, scratch: &mut [u8]) -> Result<(), Fault> {
-    let end = at.saturating_add(len);
-    let mut at = at;
-    while at < end {
-        let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(scratch.len());
-        let read = again(Call::Read, || rustix::io::pread(file.as_fd(), &mut scratch[..most], at));
-        match read {
-            Ok(0) => break,
-            Ok(n) => at += n as u64,
-            Err(errno) => return Err(crate::fault(&errno.into())),
-        }
-    }
-    Ok(())
-}
-
-/// [`crate::read_range`] as far as it needs no disk.
+/// [`read_range`] as far as it needs no disk.
 ///
 /// # Errors
 /// Some of it would block, or cannot be said not to: what was asked.
 pub fn read_cached(mut req: ReadReq<StaticFile>) -> Result<Read, ReadReq<StaticFile>> {
-    if hook::is_cold(&req.file, req.at, req.len) {
+    if is_cold(&req.file, req.at, req.len) {
         return Err(req);
     }
     let Ok(len) = room(&mut req) else { return Err(req) };
@@ -222,13 +166,13 @@ pub fn read_cached(mut req: ReadReq<StaticFile>) -> Result<Read, ReadReq<StaticF
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{OpenRules, Root, open_below};
+    use crate::{OpenRules, Root, open_below, page_cache::by_cachestat};
     use regatta_op::{Codings, OpenReq, Opened};
 
     /// Has a file of this length, just written, looked at.
     pub(crate) fn with(name: &str, bytes: usize, test: impl FnOnce(&StaticFile)) {
         let folder = std::env::temp_dir();
-        let name = format!("regatta-residency-{name}-{}", std::process::id());
+        let name = format!("regatta-read-{name}-{}", std::process::id());
         let path = folder.join(&name);
         std::fs::write(&path, vec![7; bytes]).unwrap();
         let root = Root::open(&folder).unwrap();
