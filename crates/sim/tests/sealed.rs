@@ -258,6 +258,17 @@ fn a_server_that_goes_away_finishes_a_handshake_that_was_begun() {
     });
     on(ClearHttp1, |mut ends| {
         assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        ends.link.drain(ends.now(), &ends.cx);
+        ends.wire.truncate(7);
+        ends.receive();
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
+        assert_eq!(ends.expire(), Some(Abandoned::All));
+        let limit = ends.cx.site.deadlines.handshake_ms_max;
+        assert_eq!(ends.tick - 1_000, limit, "a handshake that was begun has its time");
+        assert_eq!(ends.end(), CloseReason::HandshakeDeadline);
+    });
+    on(ClearHttp1, |mut ends| {
+        assert_eq!(Ends::kind(ends.link.next_op().as_ref()), Some(OpKind::Recv));
         let rest = ends.wire.split_off(7);
         ends.receive();
         ends.link.drain(ends.now(), &ends.cx);

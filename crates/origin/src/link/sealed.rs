@@ -68,7 +68,8 @@ pub struct Sealed<F> {
     ended: bool,
     /// Nothing can be sent any more.
     shut: bool,
-    draining: bool,
+    /// The server is going away: until when the peer may begin the handshake. Else never.
+    drain_until: Tick,
 }
 
 /// What is out.
@@ -127,7 +128,7 @@ impl<F: File> Sealed<F> {
             wants: true,
             ended: false,
             shut: false,
-            draining: false,
+            drain_until: Tick::NEVER,
         }
     }
 }
@@ -186,6 +187,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
     fn deadline(&self) -> Tick {
         match (&self.upper, self.ending) {
             (Some(upper), None | Some(Ending::Shut)) => upper.deadline(),
+            (None, None) if self.received == 0 => self.deadline.min(self.drain_until),
             _ => self.deadline,
         }
     }
@@ -197,7 +199,7 @@ impl<F: File> Protocol<F> for Sealed<F> {
         match (&mut self.upper, self.ending) {
             (_, Some(Ending::Close(_) | Ending::Closed)) => self.break_off(),
             (None, _) => {
-                let idle = self.draining && self.received == 0;
+                let idle = self.is_draining() && self.received == 0;
                 self.break_off();
                 let reason = CloseReason::HandshakeDeadline;
                 self.fail(if idle { CloseReason::Drained } else { reason }, now, cx);
@@ -231,23 +233,18 @@ impl<F: File> Protocol<F> for Sealed<F> {
     }
 
     fn held_up(&mut self, ms: u64) {
-        if self.deadline != Tick::NEVER {
-            self.deadline = self.deadline.after(ms);
-        }
+        self.deadline = self.deadline.after(ms);
+        self.drain_until = self.drain_until.after(ms);
         if let Some(upper) = &mut self.upper {
             upper.held_up(ms);
         }
     }
 
     fn drain(&mut self, now: Now, cx: &Cx<'_, F>) {
-        self.draining = true;
-        match &mut self.upper {
-            Some(upper) => upper.drain(now, cx),
-            None if self.received == 0 => {
-                let until = now.tick.after(cx.site.deadlines.drain_idle_ms);
-                self.deadline = self.deadline.min(until);
-            }
-            None => {}
+        let until = now.tick.after(cx.site.deadlines.drain_idle_ms);
+        self.drain_until = self.drain_until.min(until);
+        if let Some(upper) = &mut self.upper {
+            upper.drain(now, cx);
         }
         self.go_on(now, cx);
     }
@@ -420,7 +417,7 @@ impl<F: File> Sealed<F> {
             }
             Progress::Open => {
                 let mut upper = cx.links.protocol(self.peer, self.seal.agreed(), now, cx);
-                if self.draining {
+                if self.is_draining() {
                     upper.drain(now, cx);
                 }
                 self.upper = Some(upper);
@@ -731,6 +728,10 @@ impl<F: File> Sealed<F> {
         self.shut = true;
         self.records.clear();
         self.out = Outbox::default();
+    }
+
+    const fn is_draining(&self) -> bool {
+        self.drain_until.0 < Tick::NEVER.0
     }
 
     /// True if all that is left is to close.
