@@ -17,7 +17,7 @@ use regatta_origin::{ClearHttp1, LocalCache, Log, NoLog, Record, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root,
     alloc_count::{Counting, allocations},
-    socket::{ListenSpec, Mode, listen, local_addr},
+    socket::{ListenSpec, Mode, listen, local_addr, segments_received},
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
 use std::{
@@ -227,7 +227,12 @@ fn short(poller: impl Poller, closes: bool) {
             let request = format!("GET /small HTTP/1.1\r\nHost: a\r\n{close}\r\n");
             peer.get_mut().write_all(request.as_bytes()).unwrap();
             assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
-            assert!(!closes || peer.read(&mut [0]).unwrap() == 0, "{name}: it is over");
+            if closes {
+                assert_eq!(peer.read(&mut [0]).unwrap(), 0, "{name}: it is over");
+                let segments = segments_received(peer.get_ref().as_fd()).unwrap();
+                // To the handshake, to the request, and the answer together with the end.
+                assert!(segments <= 3, "{name}: {segments} segments");
+            }
         };
         // The second finds the changes of the first counted.
         ask();
@@ -258,6 +263,29 @@ fn a_short_connection_costs_no_call_that_it_does_not_need() {
         short(Poll::new(), closes);
         short(Select::new(), closes);
     }
+}
+
+/// The kernel may hold the last bytes of a connection until it is shut: a turn whose operations
+/// are used up by then does not leave that to the next round.
+#[test]
+fn what_the_kernel_holds_leaves_in_the_same_turn() {
+    let folder = Folder::new("held");
+    let (listener, mut peer) = connect();
+    let head = "GET /small HTTP/1.1\r\nHost: a\r\n";
+    let (again, last) = (format!("{head}\r\n"), format!("{head}Connection: close\r\n\r\n"));
+    peer.get_mut().write_all(again.as_bytes()).unwrap();
+    let site = Site::default();
+    let poller = Epoll::new(Trigger::Level).unwrap();
+    serve(poller, listener, (&site, folder.0.as_path(), &NoLog), |arena| {
+        // Cached from now on: what follows is as many operations as a turn may perform.
+        assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
+        peer.get_mut().write_all((again.repeat(63) + &last).as_bytes()).unwrap();
+        for _ in 0..64 {
+            assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
+        }
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+        assert_eq!(arena.slot(0).get(Counter::StallBudget), 0, "turns that were cut short");
+    });
 }
 
 /// A log that notes how often its thread, which is the loop's, has allocated.

@@ -48,7 +48,8 @@ impl<F> Segment<F> {
 #[derive(Debug)]
 pub struct Outbox<F> {
     head: Vec<u8>,
-    head_at: usize,
+    head_at: u32,
+    ends: bool,
     first: Option<Segment<F>>,
     #[expect(clippy::box_collection, reason = "8 bytes instead of 32 in every connection")]
     rest: Option<Box<VecDeque<Segment<F>>>>,
@@ -64,7 +65,8 @@ impl<F> Outbox<F> {
     /// An outbox that starts with `head`, which may be empty.
     #[must_use]
     pub const fn new(head: Vec<u8>) -> Self {
-        Self { head, head_at: 0, first: None, rest: None }
+        debug_assert!(head.len() <= u32::MAX as usize, "heads are short");
+        Self { head, head_at: 0, ends: false, first: None, rest: None }
     }
 
     /// Starts an empty outbox anew with `head`.
@@ -76,6 +78,7 @@ impl<F> Outbox<F> {
         debug_assert!(self.is_empty(), "one response at a time");
         self.head = head;
         self.head_at = 0;
+        self.ends = false;
     }
 
     /// Adds a segment after all others. Empty segments are dropped.
@@ -92,23 +95,41 @@ impl<F> Outbox<F> {
         }
     }
 
+    /// Says whether `Shut` follows at once when all of it has been sent. A driver may then leave
+    /// the last memory in the kernel, to go out together with the end of the stream; nothing is
+    /// left there of a file, so that an outbox which ends with one does not count.
+    #[inline]
+    pub fn set_ends(&mut self, ends: bool) {
+        let last = self.rest.as_ref().and_then(|rest| rest.back()).or(self.first.as_ref());
+        self.ends = ends && !matches!(last, Some(Segment::File { .. }));
+    }
+
+    /// True if `Shut` follows at once when all of it has been sent ([`Outbox::set_ends`]).
+    #[must_use]
+    #[inline]
+    pub const fn ends(&self) -> bool {
+        self.ends
+    }
+
     /// True if everything has been sent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.head_at == self.head.len() && self.first.is_none()
+        self.head_at() == self.head.len() && self.first.is_none()
     }
 
     /// Bytes left to send.
     #[must_use]
     pub fn len(&self) -> u64 {
         let rest: u64 = self.rest.iter().flat_map(|rest| rest.iter()).map(Segment::len).sum();
-        (self.head.len() - self.head_at) as u64 + self.first.as_ref().map_or(0, Segment::len) + rest
+        (self.head.len() - self.head_at()) as u64
+            + self.first.as_ref().map_or(0, Segment::len)
+            + rest
     }
 
     /// What is left of the head.
     #[must_use]
     pub fn head(&self) -> &[u8] {
-        &self.head[self.head_at..]
+        &self.head[self.head_at()..]
     }
 
     /// The segments, in order; the head comes before them.
@@ -131,7 +152,7 @@ impl<F> Outbox<F> {
     /// What a driver looks at first: nearly every response is a head and at most one segment.
     #[must_use]
     pub fn simple(&self) -> Option<(&[u8], Option<&Segment<F>>)> {
-        self.rest.is_none().then_some((&self.head[self.head_at..], self.first.as_ref()))
+        self.rest.is_none().then_some((&self.head[self.head_at()..], self.first.as_ref()))
     }
 
     /// Drops the first `n` bytes: the kernel has them.
@@ -139,9 +160,9 @@ impl<F> Outbox<F> {
     /// # Panics
     /// If there are fewer than `n`: only a driver that miscounts could do that.
     pub fn advance(&mut self, mut n: u64) {
-        let head = (self.head.len() - self.head_at) as u64;
+        let head = (self.head.len() - self.head_at()) as u64;
         let used = n.min(head);
-        self.head_at += usize::try_from(used).expect("no more than the head's length");
+        self.head_at += u32::try_from(used).expect("no more than the head's length");
         n -= used;
         while n > 0 {
             let segment = self.first.as_mut().expect("advanced within the outbox");
@@ -173,6 +194,10 @@ impl<F> Outbox<F> {
         self.head
     }
 
+    const fn head_at(&self) -> usize {
+        self.head_at as usize
+    }
+
     fn move_up(&mut self) {
         self.first = self.rest.as_mut().and_then(|rest| rest.pop_front());
         if self.rest.as_ref().is_some_and(|rest| rest.is_empty()) {
@@ -185,7 +210,7 @@ impl<F: File> Outbox<F> {
     /// True if the next byte to send is in a file.
     #[must_use]
     pub fn at_file(&self) -> bool {
-        self.head_at == self.head.len() && matches!(self.first, Some(Segment::File { .. }))
+        self.head_at() == self.head.len() && matches!(self.first, Some(Segment::File { .. }))
     }
 }
 
@@ -222,6 +247,26 @@ mod tests {
             assert!(outbox.is_empty());
             assert_eq!(outbox.into_buffer(), b"head");
         }
+    }
+
+    #[test]
+    fn only_memory_is_kept_back_for_the_end() {
+        let mut outbox = outbox();
+        assert!(!outbox.ends());
+        outbox.set_ends(true);
+        assert!(outbox.ends());
+        outbox.advance(16);
+        assert!(outbox.ends(), "it is known afterwards");
+        outbox.push(Segment::File { file: Nothing, at: 0, len: 1 });
+        outbox.set_ends(true);
+        assert!(!outbox.ends());
+        outbox.advance(1);
+        outbox.start(b"head".to_vec());
+        outbox.set_ends(true);
+        outbox.advance(4);
+        assert!(outbox.ends());
+        outbox.start(b"head".to_vec());
+        assert!(!outbox.ends());
     }
 
     #[test]

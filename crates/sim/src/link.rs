@@ -54,6 +54,8 @@ pub(crate) struct Link {
     pub(crate) sent: u64,
     /// The kernel has taken bytes of a response, and more of the same `Send` are to come.
     pub(crate) moved: bool,
+    /// The kernel may hold the last bytes of a response until `Shut`.
+    pub(crate) held: bool,
     /// Ends of responses in the stream.
     pub(crate) ends: Vec<u64>,
     /// When the response that is going out was offered first.
@@ -107,6 +109,7 @@ impl Link {
             ended: false,
             sent: 0,
             moved: false,
+            held: false,
             ends: Vec::new(),
             offered: None,
             drained: None,

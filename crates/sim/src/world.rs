@@ -230,6 +230,9 @@ impl<'a> World<'a> {
         }
         conn.check_invariants();
         let kind = op.kind();
+        if std::mem::take(&mut link.held) && kind != OpKind::Shut {
+            return Err(format!("{kind:?} is offered while the kernel holds bytes for `Shut`"));
+        }
         trace::push(now, at, Event::Offered(kind));
         let disk = matches!(kind, OpKind::Open | OpKind::Read);
         let deadline = conn.deadline().0;
@@ -445,6 +448,7 @@ impl<'a> World<'a> {
         }
         self.spoil_output(&mut bytes, left);
         self.deliver(at, &bytes, n, left)?;
+        self.links[at].held = left == 0 && outbox.ends();
         self.complete(at, Done::Send(outbox, Ok(n)))
     }
 

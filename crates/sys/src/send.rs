@@ -62,7 +62,9 @@ pub fn recv_now(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 /// kernel took.
 ///
 /// Memory goes out whole, up to [`SEND_SLICES_MAX`] slices, with `MSG_MORE` if anything is behind
-/// it, so that a head and the file range that follows share a segment on the wire. A file range
+/// it, so that a head and the file range that follows, or the last bytes and the end of the stream
+/// ([`Outbox::ends`]), share a segment on the wire. Where the kernel takes a part, nothing of that
+/// waits. A file range
 /// goes out with `sendfile`, at most `budget_bytes` of it, which is more than 0. Works the same on
 /// a blocking socket, where the call lasts until the kernel has taken everything.
 ///
@@ -75,11 +77,11 @@ pub fn send(
     budget_bytes: u64,
 ) -> io::Result<Sent> {
     debug_assert!(budget_bytes > 0, "sending nothing would look like a file that shrank");
+    let last =
+        SendFlags::NOSIGNAL | if outbox.ends() { SendFlags::MORE } else { SendFlags::empty() };
     let sent = match outbox.simple() {
-        Some((head, None)) => send_slice(fd, head, SendFlags::NOSIGNAL)?,
-        Some((&[], Some(Segment::Mem { bytes, at }))) => {
-            send_slice(fd, &bytes[*at..], SendFlags::NOSIGNAL)?
-        }
+        Some((head, None)) => send_slice(fd, head, last)?,
+        Some((&[], Some(Segment::Mem { bytes, at }))) => send_slice(fd, &bytes[*at..], last)?,
         Some((&[], Some(Segment::File { file, at, len }))) => {
             send_file(fd, file, *at, (*len).min(budget_bytes))?
         }
@@ -224,8 +226,8 @@ fn send_gathered(
             break;
         }
     }
-    let more = if bytes < outbox.len() { SendFlags::MORE } else { SendFlags::empty() };
-    let flags = SendFlags::NOSIGNAL | more;
+    let more = bytes < outbox.len() || outbox.ends();
+    let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
     let mut control = SendAncillaryBuffer::default();
     let bytes =
         again(Call::Send, || rustix::net::sendmsg(fd, &slices[..used], &mut control, flags))?;

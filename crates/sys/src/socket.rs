@@ -339,6 +339,26 @@ pub fn queued_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
+/// Segments that have come from the peer, with bytes or without (`TCP_INFO`, tcp(7)): what a test
+/// counts.
+///
+/// # Errors
+/// The descriptor is not a TCP socket.
+#[cfg(feature = "test-hooks")]
+pub fn segments_received(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    /// Where `tcpi_segs_in` lies in the kernel's `struct tcp_info`, in words of 4 bytes.
+    const SEGS_IN: usize = 35;
+    let mut told = [0_u32; SEGS_IN + 1];
+    let mut len = libc::socklen_t::try_from(size_of_val(&told)).expect("it is short");
+    // SAFETY: the kernel writes at most `len` bytes, which `told` has, and any bytes are numbers;
+    // both live across the call. The descriptor is open because it is borrowed.
+    let result = unsafe {
+        let (told, len) = (told.as_mut_ptr().cast(), &raw mut len);
+        libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, told, len)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(told[SEGS_IN]) }
+}
+
 /// The address that the socket is bound to.
 ///
 /// # Errors

@@ -11,7 +11,8 @@ use regatta_sys::{
     recv_now, send, send_last, send_more, send_range,
     socket::{
         AcceptFault, Connection, ListenSpec, Mode, accept, accept_fault, listen, local_addr,
-        prepare, queued_bytes, set_mode, set_timeouts, shutdown_write, stop_listening, wait_max,
+        prepare, queued_bytes, segments_received, set_mode, set_timeouts, shutdown_write,
+        stop_listening, wait_max,
     },
 };
 use rustix::net::sockopt;
@@ -354,6 +355,69 @@ fn a_head_waits_for_the_file_behind_it_and_both_arrive_whole() {
     let all = reader.join().unwrap();
     assert_eq!(&all[..4], b"head");
     assert_eq!(&all[4..], body);
+}
+
+#[test]
+fn the_last_bytes_leave_with_the_end_of_the_stream() {
+    let part = b"0123456789".repeat(10);
+    for parts in [1, 2, SEND_SLICES_MAX] {
+        let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+        let mut outbox = Outbox::new(part.clone());
+        for _ in 1..parts {
+            outbox.push(mem(&part));
+        }
+        outbox.set_ends(true);
+        let before = segments_received(client.as_fd()).unwrap();
+        let sent = send(fd.as_fd(), &mut outbox, u64::MAX).unwrap();
+        assert_eq!(sent.bytes, (parts * part.len()) as u64);
+        assert!(outbox.is_empty() && outbox.ends());
+        client.set_nonblocking(true).unwrap();
+        assert_eq!(client.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        shutdown_write(fd.as_fd()).unwrap();
+        client.set_nonblocking(false).unwrap();
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).unwrap();
+        assert_eq!(all, part.repeat(parts));
+        assert_eq!(segments_received(client.as_fd()).unwrap() - before, 1);
+    }
+}
+
+/// A part is never kept back: who has room for no more would wait for it.
+#[test]
+fn what_does_not_fit_waits_for_nothing() {
+    let spec = ListenSpec { send_buffer_bytes: 4096, ..local() };
+    let (fd, mut client) = pair(&spec, Mode::Nonblocking);
+    let mut outbox = Outbox::new(vec![7; 4_000_000]);
+    outbox.set_ends(true);
+    let mut taken = 0;
+    while !outbox.is_empty() {
+        match send(fd.as_fd(), &mut outbox, u64::MAX) {
+            Ok(sent) => taken += sent.bytes,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                assert!(!outbox.is_empty());
+                // All that the kernel has arrives, though nothing is sent meanwhile.
+                read_exactly(&mut client, usize::try_from(taken).unwrap());
+                taken = 0;
+            }
+        }
+    }
+    shutdown_write(fd.as_fd()).unwrap();
+    assert_eq!(read_exactly(&mut client, usize::try_from(taken).unwrap()).last(), Some(&7));
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+}
+
+/// What was kept back has left before a `close` that finds something unread resets the connection.
+#[test]
+fn the_last_bytes_arrive_where_something_is_unread() {
+    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+    client.write_all(b"more").unwrap();
+    let mut outbox = Outbox::new(b"all of it".to_vec());
+    outbox.set_ends(true);
+    send(fd.as_fd(), &mut outbox, u64::MAX).unwrap();
+    shutdown_write(fd.as_fd()).unwrap();
+    drop(fd);
+    assert_eq!(read_exactly(&mut client, 9), b"all of it");
 }
 
 #[test]

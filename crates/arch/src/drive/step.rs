@@ -238,6 +238,10 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
         match op {
             Some(Op::Recv) => slot.drive.recv = true,
             Some(Op::Send(outbox)) => {
+                if outbox.ends() {
+                    // The kernel may hold its last bytes: `Shut` and `Close` are of this turn too.
+                    ops = ops.max(3);
+                }
                 if let Some(turn) = send(slot, key, outbox, io, now, cx) {
                     return turn;
                 }

@@ -143,7 +143,10 @@ impl<F: File> Protocol<F> for Conn<F> {
         }
         let op = match self.state {
             State::Head | State::Content | State::Hold | State::Linger => Op::Recv,
-            State::Send | State::Prefetch => Op::Send(mem::take(&mut self.out)),
+            State::Send | State::Prefetch => {
+                self.out.set_ends(self.after != After::KeepAlive);
+                Op::Send(mem::take(&mut self.out))
+            }
             State::Disk => self.disk_op(),
             State::Shut => Op::Shut,
             State::Close => Op::Close(self.reason),
@@ -173,6 +176,7 @@ impl<F: File> Protocol<F> for Conn<F> {
                 self.supply(ticket, Supply::Read(buffer, read), now, cx);
             }
             Done::Stat(ticket, found) => self.supply(ticket, Supply::Stat(found), now, cx),
+            Done::Shut if self.after == After::Close => self.close(self.reason, now, cx),
             Done::Shut => {
                 self.set_state(State::Linger, now.tick.after(cx.site.deadlines.linger_ms_max));
             }
@@ -353,6 +357,7 @@ impl<F: File> Conn<F> {
             self.out = out;
             return;
         }
+        let shuts = out.ends();
         cx.scratch.give_buffer(out.into_buffer());
         self.finish(ReplyOutcome::Complete, now, cx);
         self.state = State::Head; // no exchange is in progress
@@ -366,6 +371,9 @@ impl<F: File> Conn<F> {
                     self.advance_stash(now, cx);
                 }
             }
+            // A `close` alone would throw away what the kernel has kept back if there is something
+            // to read that nobody has read.
+            After::Close if shuts => self.leave(self.reason, now, cx),
             After::Linger => self.leave(self.reason, now, cx),
             After::Close => self.close(self.reason, now, cx),
         }

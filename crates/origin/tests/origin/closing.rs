@@ -38,12 +38,40 @@ fn who_ends_the_connection() {
         let mut client = rig.connect();
         client.feed(request.as_bytes());
         // Who asked for the end and sent nothing more needs no lingering.
-        assert!(!client.shut);
+        let lasts = |client: &Client<'_>, kinds: &[OpKind]| client.kinds.ends_with(kinds);
+        assert_eq!(lasts(&client, &[OpKind::Send, OpKind::Shut, OpKind::Close]), !goes_on);
         assert_eq!(client.closed.is_none(), *goes_on, "{head}");
         // One who sends more after all might not get the answer without.
         let mut client = rig.connect();
         client.feed(format!("{request}GET / HTTP/1.1\r\n").as_bytes());
-        assert_eq!(client.shut, !goes_on, "{head}");
+        assert_eq!(lasts(&client, &[OpKind::Send, OpKind::Shut, OpKind::Recv]), !goes_on, "{head}");
+    }
+}
+
+/// The end of the stream goes out with the last bytes where the kernel can keep those back.
+#[test]
+fn what_is_kept_back_is_followed_by_shut() {
+    use OpKind::{Close, Recv, Send, Shut};
+    let close = "HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
+    let rows: [(String, &[OpKind]); 7] = [
+        (format!("GET /ten.txt {close}\r\n"), &[Send, Shut, Close]),
+        (format!("HEAD /big.bin {close}\r\n"), &[Send, Shut, Close]),
+        (format!("GET /ten.txt {close}If-None-Match: *\r\n\r\n"), &[Send, Shut, Close]),
+        (format!("GET /none {close}\r\n"), &[Send, Shut, Close]),
+        // Of a file nothing is kept back.
+        (format!("GET /big.bin {close}\r\n"), &[Send, Close]),
+        // The boundary is memory.
+        (format!("GET /big.bin {close}Range: bytes=0-1,8-9\r\n\r\n"), &[Send, Shut, Close]),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), &[Send, Shut, Recv]),
+    ];
+    for (request, last) in rows {
+        for send_bytes_max in [u64::MAX, 100, 1] {
+            let rig = Rig::new(Site::default());
+            let mut client = rig.connect();
+            client.send_bytes_max = send_bytes_max;
+            client.feed(request.as_bytes());
+            assert!(client.kinds.ends_with(last), "{request}: {:?}", client.kinds);
+        }
     }
 }
 

@@ -259,6 +259,7 @@ impl Rig {
             send_bytes_max: u64::MAX,
             hold_reads: false,
             hold_opens: false,
+            held: false,
             shut: false,
             closed: None,
         };
@@ -292,6 +293,8 @@ pub(crate) struct Client<'a> {
     pub(crate) hold_reads: bool,
     /// The disk is slow: opens wait.
     pub(crate) hold_opens: bool,
+    /// The kernel may hold the last bytes until `Shut`.
+    held: bool,
     pub(crate) shut: bool,
     pub(crate) closed: Option<CloseReason>,
 }
@@ -321,6 +324,8 @@ impl Client<'_> {
                 Some(op) => op,
                 None => match self.conn.next_op() {
                     Some(op) => {
+                        let held = std::mem::take(&mut self.held);
+                        assert!(!held || op.kind() == OpKind::Shut, "what is held leaves at once");
                         self.kinds.push(op.kind());
                         self.conn.check_invariants();
                         op
@@ -378,6 +383,7 @@ impl Client<'_> {
         outbox.advance(n);
         self.output.extend_from_slice(&bytes);
         self.room = self.room.saturating_sub(n);
+        self.held = outbox.is_empty() && outbox.ends();
         self.done(Done::Send(outbox, Ok(n)));
     }
 
