@@ -182,6 +182,9 @@ pub(crate) struct Run {
     /// Only print what would be done, and how long it would take.
     #[arg(long)]
     plan: bool,
+    /// Exit with 1 if a claim of the experiment fails.
+    #[arg(long, conflicts_with = "plan")]
+    fail_on_claims: bool,
     /// Keep what later runs can be compared with in this file (`regatta lab compare FILE DIR`).
     #[arg(long, value_name = "FILE")]
     save_baseline: Option<PathBuf>,
@@ -283,6 +286,7 @@ impl Run {
             rules: RULES,
             until_decided: self.until_decided.then_some(self.budget),
             baseline,
+            fail_on_claims: self.fail_on_claims,
             form: form(json),
         };
         cli::run(&options, &stop)

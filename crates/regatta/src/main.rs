@@ -103,7 +103,7 @@ enum Command {
         /// How many bytes to send, from memory.
         #[arg(long, value_name = "BYTES", default_value = "4096", conflicts_with = "file")]
         body: u64,
-        /// A file to send, with sendfile.
+        /// A file to send: from memory below 64 KiB, else with sendfile.
         #[arg(long, value_name = "PATH")]
         file: Option<PathBuf>,
     },

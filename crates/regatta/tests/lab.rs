@@ -106,6 +106,52 @@ fn records(out: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Everything about wrk's trial that ours has, too, and claims that can fail a command.
+#[test]
+fn wrk_makes_the_load() {
+    if !Command::new("wrk").arg("--version").output().is_ok_and(|said| !said.stdout.is_empty()) {
+        return skip("needs wrk (apt-get install wrk)");
+    }
+    let place = Place::new("wrk");
+    let text = fs::read_to_string(place.experiment(1.0)).unwrap();
+    let text = text
+        .replace("loop =", "client = \"wrk\", target = \"/index.html\", loop =")
+        .replace("warm_s = 0.1", "warm_s = 1")
+        .replace("workload.connections\" = [2]", "workload.fields\" = [\"host\", \"cookie\"]")
+        .replace("expect = \"!\"", "expect = \"!\", claims = [\"B-5\"]");
+    let text = format!(
+        "targets.null.program = \"null\"\n\
+         targets.liar = {{ program = \"command\", command = [\"{}\", \"null\", \"--listen\", \
+         \"{{host}}:{{port}}\", \"--body\", \"600\"] }}\n{}",
+        env!("CARGO_BIN_EXE_regatta"),
+        text.replace("blocks = 2", "blocks = 1, again = false")
+    );
+    let (file, out) = (place.0.join("wrk.toml"), place.0.join("out"));
+    fs::write(&file, text).unwrap();
+    let flag = Path::new("--fail-on-claims");
+    let said = done(&run(&["run".as_ref(), &file, "--out".as_ref(), &out, flag]));
+    assert!(said.contains("B-5: "), "{said}");
+    let made = records(&out);
+    let (lies, made): (Vec<_>, Vec<_>) =
+        made.into_iter().partition(|record| record["cell"]["target"] == "liar");
+    assert_eq!(made.len(), 6, "the bare loop, sped and two, with two kinds of fields");
+    for record in &made {
+        assert_eq!(record["valid"], true, "{record}");
+        let number = |name: &str| record["metrics"][name].as_f64().unwrap();
+        assert!(number("good_per_s") > 0.0 && number("mbit_per_s") > 0.0, "{record}");
+        assert!(number("cpu_us_per_reply") > 0.0 && number("p50_ms") > 0.0, "{record}");
+        assert!(number("client_cpu") > 0.0 && number("window_s") < 1.5, "{record}");
+        if let Some(replies) = record["counters"]["replies"].as_f64() {
+            let asked = number("good_per_s") * number("window_s");
+            assert!((0.98..1.02).contains(&(replies / asked)), "{replies} {asked}");
+        }
+    }
+    // It says so many bytes, and others.
+    let why = "/index.html is not answered as it should be: wrong-bytes";
+    assert!(lies.iter().all(|record| record["reasons"][0] == why), "{lies:?}");
+    assert_eq!(lies.len(), 4, "twice each");
+}
+
 #[test]
 fn a_run_is_made_and_goes_on_where_it_was() {
     let place = Place::new("whole");

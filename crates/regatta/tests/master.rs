@@ -537,7 +537,11 @@ fn explanations_and_lists() {
 fn the_bare_loop_answers_whatever_comes() {
     let folder = Folder::new();
     let file = folder.path("www/index.html");
-    for (what, expect) in [(["--body", "5"], "xxxxx"), (["--file", &file], "hello\n")] {
+    let (large, content) = (folder.path("large"), "0123456789abcdef".repeat(4096));
+    fs::write(&large, &content).unwrap();
+    for (what, expect) in
+        [(["--body", "5"], "xxxxx"), (["--file", &file], "hello\n"), (["--file", &large], &content)]
+    {
         let server = Server::start(1, &[&["null", "--listen", "127.0.0.1:0"][..], &what].concat());
         let mut stream = server.connect();
         for _ in 0..3 {

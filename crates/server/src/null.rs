@@ -43,10 +43,12 @@ pub struct Options {
 pub enum Body {
     /// So many bytes, from memory.
     Bytes(u64),
-    /// This file, with `sendfile`.
+    /// This file: from memory below 64 KiB, else with `sendfile`.
     File(PathBuf),
 }
 
+/// A file of at least so many bytes is sent with `sendfile`: below, copying is cheaper.
+const SENDFILE_BYTES_MIN: u64 = 64 << 10;
 /// The largest body from memory, bytes.
 pub const BODY_BYTES_MAX: u64 = 1 << 30;
 
@@ -78,25 +80,30 @@ struct Canned {
 
 impl Canned {
     fn new(body: &Body) -> Result<Self, (&'static str, String)> {
-        let (len, file) = match body {
-            Body::Bytes(len) if *len <= BODY_BYTES_MAX => (*len, None),
+        let (body, file) = match body {
+            Body::Bytes(len) if *len <= BODY_BYTES_MAX => {
+                (vec![b'x'; usize::try_from(*len).expect("below a GiB")], None)
+            }
             Body::Bytes(len) => {
                 return Err(("--body", format!("{len} is more than {BODY_BYTES_MAX} bytes")));
             }
             Body::File(path) => {
-                let file = open(path)
-                    .map_err(|why| ("--file", format!("\"{}\": {why}", path.display())))?;
-                (file.len(), Some((file.clone(), file.len())))
+                let fault = |why: String| ("--file", format!("\"{}\": {why}", path.display()));
+                let file = open(path).map_err(fault)?;
+                if file.len() < SENDFILE_BYTES_MIN {
+                    (std::fs::read(path).map_err(|error| fault(error.to_string()))?, None)
+                } else {
+                    (Vec::new(), Some((file.clone(), file.len())))
+                }
             }
         };
+        let len = file.as_ref().map_or(body.len() as u64, |(_, len)| *len);
         let mut bytes = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {len}\r\n\
              \r\n"
         )
         .into_bytes();
-        if file.is_none() {
-            bytes.resize(bytes.len() + usize::try_from(len).expect("below a GiB"), b'x');
-        }
+        bytes.extend(body);
         Ok(Self { bytes, file })
     }
 

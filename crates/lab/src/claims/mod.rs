@@ -31,6 +31,7 @@ pub(crate) use looks::{Growth, next_look};
 use crate::analysis::rules;
 use crate::experiment::plan::block_s;
 use crate::journal::Run;
+use crate::journal::machine_lacks::NO_COUNTERS;
 use crate::record::PAPERS;
 use crate::stats::count;
 use evidence::Evidence;
@@ -243,7 +244,7 @@ fn waits_for(open: Open, evidence: &Evidence<'_>, claim: &Claim) -> Open {
     }
 }
 
-/// What a claim needs of an environment that this machine does not allow.
+/// What a claim needs of an environment, or of the processor, that this machine does not allow.
 fn lacking(run: &Run, claim: &Claim) -> Option<Finding> {
     let needed = |part: &str| match part {
         "disk" => claim.needs.contains("disk"),
@@ -253,9 +254,13 @@ fn lacking(run: &Run, claim: &Claim) -> Option<Finding> {
         _ => false,
     };
     let lacking = run.manifest.lacking.iter();
-    let lack = lacking.filter(|lack| !lack.has_stand_in()).find(|lack| needed(&lack.part))?;
-    let open = Open::Machine { needs: lack.to_string() };
-    Some(Finding::open(String::new(), format!("not possible on this machine: {lack}"), open))
+    let lack = lacking.filter(|lack| !lack.has_stand_in()).find(|lack| needed(&lack.part));
+    let counters = claim.needs.contains("counters of the processor");
+    let mut lacks = run.manifest.lacks.iter();
+    let uncounted = lacks.find(|lack| counters && lack.starts_with(NO_COUNTERS)).cloned();
+    let needs = lack.map(ToString::to_string).or(uncounted)?;
+    let why = format!("not possible on this machine: {needs}");
+    Some(Finding::open(String::new(), why, Open::Machine { needs }))
 }
 
 /// A predicate, or what is missing to decide.
@@ -272,6 +277,7 @@ fn row(id: &str) -> Option<&'static table::Row> {
 
 fn predicate(id: &str) -> Option<Predicate> {
     Some(match id {
+        "B-5" => others::b5,
         "E-1" => processes::e1,
         "E-2" => processes::e2,
         "E-3" => response::e3,

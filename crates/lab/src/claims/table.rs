@@ -5,7 +5,9 @@ use super::evidence::{Evidence, Found, Shown, option, show};
 use super::processes::{needs_cached, waits};
 use super::sharing::{first, member};
 use super::{Claim, Finding};
-use crate::experiment::Target;
+use crate::experiment::client::TARGET;
+use crate::experiment::{Program, Target};
+use crate::programs::Other;
 
 /// A claim of one ratio; its range stands in the index of claims, which makes its sentence of it.
 pub(super) struct Row {
@@ -27,6 +29,8 @@ enum Quantity {
     Near(f64, &'static str),
     /// A metric of theirs at the highest rate that both have.
     Top(&'static str),
+    /// A metric of theirs for a reply of a file: its size, and what is asked for.
+    Reply(&'static str, &'static str),
 }
 
 /// What has to be so before anything is compared.
@@ -174,7 +178,38 @@ pub(super) const ROWS: &[Row] = &[
             "tests for pages for each reply",
         )],
     },
+    bar("B-1", |run| beside_ours(run, &Program::Null), SMALL),
+    bar("B-2", |run| beside_ours(run, &Program::Other(Other::Nginx)), SMALL),
+    bar("B-3", |run| beside_ours(run, &Program::Null), MIDDLING),
+    bar("B-4", |run| beside_ours(run, &Program::Null), LARGE),
 ];
+
+/// Files of the preset `bodies`.
+pub(super) const SMALL: &str = "/files/0004096";
+const MIDDLING: &str = "/files/0065536";
+const LARGE: &str = "/files/1048576";
+
+/// A bar of ours: what a reply costs.
+const fn bar(
+    id: &'static str,
+    arms: for<'a> fn(&Evidence<'a>) -> Found<[&'a Target; 2]>,
+    file: &'static str,
+) -> Row {
+    let quantity = Quantity::Reply("cycles_per_reply", file);
+    Row { id, arms, quantity, guard: Guard::None, beside: &[] }
+}
+
+/// The first of ours, and another program.
+fn beside_ours<'a>(run: &Evidence<'a>, program: &Program) -> Found<[&'a Target; 2]> {
+    let mut all = run.run.experiment.targets.iter();
+    let other = all.find(|target| target.program == *program);
+    Ok([ours(run)?, other.ok_or("the bare loop and nginx beside ours")?])
+}
+
+/// The first of ours.
+pub(super) fn ours<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
+    run.regattas().next().ok_or_else(|| "a target of ours".to_owned())
+}
 
 fn presets<'a>(run: &Evidence<'a>, names: [&str; 2]) -> Found<[&'a Target; 2]> {
     Ok([preset(run, names[0])?, preset(run, names[1])?])
@@ -214,6 +249,9 @@ fn compared(
 ) -> Found<(Shown, String, Vec<String>)> {
     let names = [arm.name.as_str(), baseline.name.as_str()];
     let (cells, metric, at) = match quantity {
+        Quantity::Reply(metric, file) => {
+            (run.with(TARGET, file).tops(names)?, metric, format!(" for {file}"))
+        }
         Quantity::Peak => {
             return Ok((run.peak_ratio(names[0], names[1])?, "peak".to_owned(), Vec::new()));
         }
@@ -228,6 +266,7 @@ fn compared(
         "good_per_s" => ("throughput", Vec::new()),
         "mean_ms" => ("mean response time", vec![missed]),
         "cpu_us_per_reply" => ("processor time per reply", Vec::new()),
+        "cycles_per_reply" => ("cycles per reply", Vec::new()),
         other => (other, Vec::new()),
     };
     Ok((run.ratio(&cells[0], &cells[1], metric)?, format!("{words}{at}"), missed))

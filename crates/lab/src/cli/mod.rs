@@ -3,6 +3,7 @@
 mod compare;
 mod grow;
 
+use crate::claims::{Verdict, judge};
 use crate::env::Spec;
 use crate::experiment::plan::{cells, order, whole_s};
 use crate::experiment::{Experiment, KneeSearch, Mode, Rules, Scale, library, parse, parse_by};
@@ -51,6 +52,8 @@ pub struct RunOptions {
     pub until_decided: Option<Duration>,
     /// Where to keep what a later run can be compared with.
     pub baseline: Option<PathBuf>,
+    /// Whether a claim that fails fails the command.
+    pub fail_on_claims: bool,
     /// How plan or result are printed.
     pub form: Form,
 }
@@ -174,7 +177,9 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
     match ended {
         Ok(Ended::Done) => {
             options.baseline.as_ref().map_or(Ok(()), |path| run.save(path)).map_err(failed)?;
-            publish(&run, options.form).map_err(failed)
+            let printed = publish(&run, options.form).map_err(failed)?;
+            let fails = || judge(&run).iter().any(|claim| claim.verdict == Verdict::Fails);
+            Ok(if options.fail_on_claims && fails() { FAILED } else { printed })
         }
         Ok(Ended::Interrupted) => {
             // What there is can be read already.

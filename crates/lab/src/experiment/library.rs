@@ -3,6 +3,9 @@
 /// Each by its name and its file's text, in the order in which they are listed.
 pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("quick", include_str!("../../../../experiments/quick.toml")),
+    ("bench", include_str!("../../../../experiments/bench.toml")),
+    ("bench-fields", include_str!("../../../../experiments/bench-fields.toml")),
+    ("bench-connections", include_str!("../../../../experiments/bench-connections.toml")),
     ("layouts", include_str!("../../../../experiments/layouts.toml")),
     ("knee", include_str!("../../../../experiments/knee.toml")),
     ("processes", include_str!("../../../../experiments/processes.toml")),

@@ -4,6 +4,7 @@
 //! `[scale.full]` hold what differs at that scale and are laid over the rest before it is read.
 
 pub mod claim_index;
+pub(crate) mod client;
 mod environment;
 mod extends;
 mod fields;
@@ -17,6 +18,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+pub use client::{Client, RequestFields};
 pub use environment::{Environment, Memory};
 pub(crate) use extends::extends;
 pub use metrics::is_metric;
@@ -155,8 +157,8 @@ pub(crate) const LAYOUT: &str = "machine.layout";
 /// Something that varies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factor {
-    /// What: `workload.rate`, `workload.connections`, `machine.processors`, `environment.KEY`, or
-    /// `targets.NAME.config.section.key`.
+    /// What: `workload.rate`, `workload.connections`, `workload.target`, `workload.fields`,
+    /// `machine.processors`, `environment.KEY`, or `targets.NAME.config.section.key`.
     pub path: String,
     /// Its levels as written.
     pub levels: Vec<String>,
@@ -220,8 +222,14 @@ pub struct Workload {
     pub ask: Ask,
     /// The access log that says what is asked for, and how often.
     pub log: Option<String>,
-    /// With `root` and one target: that.
+    /// With `root` and one target, and of wrk always: that.
     pub target: String,
+    /// Who makes the requests.
+    #[serde(default)]
+    pub client: Client,
+    /// What field lines wrk's have.
+    #[serde(default)]
+    pub fields: RequestFields,
     /// The load model.
     pub model: Loop,
     /// Requests (or sessions) per second: a number, or a multiple of the calibrated rate (`1.5x`).

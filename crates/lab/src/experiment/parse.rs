@@ -5,9 +5,9 @@ use super::multiples;
 use super::multiples::rate;
 use super::search::{self, Mode, Warm};
 use super::{
-    Ask, Calibrate, CpuLayout, Experiment, Factor, Guards, LAYOUT, Loop, Machine, Measure,
-    PROCESSORS, Problem, Program, Rules, Scale, Target, Workload, environment, extends, metrics,
-    scale,
+    Ask, Calibrate, Client, CpuLayout, Experiment, Factor, Guards, LAYOUT, Loop, Machine, Measure,
+    PROCESSORS, Problem, Program, RequestFields, Rules, Scale, Target, Workload, client,
+    environment, extends, metrics, scale,
 };
 use crate::experiment::claim_index::CLAIMS;
 use crate::programs::Other;
@@ -238,14 +238,15 @@ fn flatten(
 fn factors(all: &Fields<'_, '_, '_>, targets: &[Target]) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (path, value) in all.entries() {
+        let one = [client::TARGET, client::FIELDS];
         let plain = ["workload.rate", "workload.connections", THINK, PROCESSORS, LAYOUT];
-        let known = plain.contains(&path.as_str())
+        let known = plain.iter().chain(&one).any(|known| *known == path)
             || environment::is_factor(&path)
             || (path.starts_with("targets.") && path.contains(".config."));
         if !known {
             let what = "not a factor: workload.rate, workload.connections, workload.think, \
-                        machine.processors, machine.layout, environment.KEY or \
-                        targets.NAME.config.KEY";
+                        workload.target, workload.fields, machine.processors, machine.layout, \
+                        environment.KEY or targets.NAME.config.KEY";
             all.wrong(value, &path, what);
         }
         let levels = levels(all, &path, value);
@@ -288,7 +289,10 @@ fn levels(all: &Fields<'_, '_, '_>, path: &str, value: At<'_, '_>) -> Vec<String
     if words.len() < items.len() || distinct.len() < words.len() {
         all.wrong(value, path, "levels are single values, each once");
     }
-    for fault in words.iter().filter_map(|word| environment::level_fault(path, word)) {
+    let fault = |word: &String| {
+        environment::level_fault(path, word).or_else(|| client::level_fault(path, word))
+    };
+    for fault in words.iter().filter_map(fault) {
         all.wrong(value, path, &fault);
     }
     if path == THINK && words.iter().any(|word| !THINKS.contains(&word.as_str())) {
@@ -338,6 +342,12 @@ fn workload(fields: Fields<'_, '_, '_>) -> Workload {
         },
         log: fields.text("log"),
         target: fields.text("target").unwrap_or_else(|| "/".to_owned()),
+        client: match fields.choice("client", &["regatta", "wrk"], "regatta").as_str() {
+            "wrk" => Client::Wrk,
+            _ => Client::Regatta,
+        },
+        fields: RequestFields::of(&fields.choice("fields", &RequestFields::NAMES, "host"))
+            .unwrap_or_default(),
         model,
         rate: offered.unwrap_or_else(|| "1000".to_owned()),
         arrivals: fields.choice("arrivals", &["constant", "poisson", "uniform"], "poisson"),
@@ -586,6 +596,7 @@ fn check(experiment: &Experiment, about: &Fields<'_, '_, '_>) {
         complain("measure.stalls takes measure.counters".to_owned());
     }
     phases(experiment).into_iter().for_each(&complain);
+    client::faults(experiment).into_iter().for_each(&complain);
     multiples::fault(experiment).into_iter().for_each(&complain);
     if experiment.measure.mode == Mode::Knee {
         if experiment.workload.slo.is_none() {

@@ -291,3 +291,41 @@ fn a_layout_says_where_the_load_runs_and_what_it_holds() {
     let said = wrong("server_cpus = \"0\"", factor);
     assert!(said.contains("auto is neither apart nor together"), "{said}");
 }
+
+#[test]
+fn wrk_makes_what_it_can() {
+    let text = |more: &str| {
+        format!(
+            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
+             targets.a.program = \"regatta\"\nworkload.root = \".\"\n{more}\n"
+        )
+    };
+    let said = |more: &str| -> Vec<String> {
+        let read = parse("x", &text(more), Scale::Quick);
+        read.err().into_iter().flatten().map(|problem| problem.to_string()).collect()
+    };
+    let wrk = "workload.client = \"wrk\"\nmeasure.window_s = 2\n";
+    for right in [
+        wrk.to_owned(),
+        format!("{wrk}workload.fields = \"browser\"\nworkload.requests_per_connection = 1"),
+        format!("{wrk}factors.\"workload.target\" = [\"/a\", \"/b\"]"),
+        "factors.\"workload.target\" = [\"/a\", \"/b\"]".to_owned(),
+    ] {
+        assert_eq!(said(&right), Vec::<String>::new(), "{right}");
+    }
+    for (wrong, why) in [
+        ("workload.client = \"ab\"", "none of regatta, wrk"),
+        ("workload.fields = \"cookie\"", "takes workload.client = \"wrk\""),
+        ("workload.ask = \"files\"\nfactors.\"workload.target\" = [\"/a\"]", "takes workload.root"),
+        ("factors.\"workload.target\" = [\"a b\"]", "is no path"),
+        (&format!("{wrk}factors.\"workload.fields\" = [\"many\"]"), "none of host, browser"),
+        (&format!("{wrk}workload.loop = \"open\""), "workload.loop = \"closed\""),
+        (&format!("{wrk}workload.requests_per_connection = 9"), "or 1 for a connection"),
+        (&format!("{wrk}measure.warm_s = 0.5"), "counts whole seconds"),
+        (&format!("{wrk}workload.target = \"a\""), "such as \"/a.html\""),
+        (&format!("{wrk}machine = {{ layout = \"together\", server_cpus = \"0\" }}"), "no share"),
+    ] {
+        let said = said(wrong);
+        assert!(said.iter().any(|line| line.contains(why)), "{wrong}: {said:?}");
+    }
+}

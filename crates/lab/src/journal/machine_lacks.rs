@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 /// Descriptors that a load needs besides its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
+/// How the want of them begins.
+pub(crate) const NO_COUNTERS: &str = "the processor's counters cannot be read";
+
 /// What a machine has.
 #[derive(Clone, Debug)]
 struct Here {
@@ -69,9 +72,7 @@ impl Here {
             );
         }
         if let Some(why) = &self.counters {
-            lacks.push(format!(
-                "the processor's counters cannot be read ({why}): no instructions, no cycles"
-            ));
+            lacks.push(format!("{NO_COUNTERS} ({why}): no instructions, no cycles"));
         }
         if experiment.measure.stalls && !self.stalls.is_empty() {
             let stalls = self.stalls.join("; ");

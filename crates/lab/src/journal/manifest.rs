@@ -2,8 +2,9 @@
 
 use crate::env::spec::IN_PROCESS;
 use crate::env::{Lack, Record, Spec, lacks};
-use crate::experiment::{CpuLayout, Experiment, Program, Scale};
+use crate::experiment::{Client, CpuLayout, Experiment, Program, Scale};
 use crate::journal::machine_lacks;
+use crate::programs;
 use crate::servers;
 use crate::units::date::unix_ms;
 use serde::{Deserialize, Serialize};
@@ -249,6 +250,11 @@ impl Manifest {
         let Experiment { name, baseline, .. } = experiment;
         if let Some(why) = self.left_out.get(baseline) {
             return Some(format!("the baseline {baseline} cannot run here: {why}"));
+        }
+        if experiment.workload.client == Client::Wrk
+            && let Err(why) = programs::wrk()
+        {
+            return Some(why);
         }
         let mut paths = experiment.factors.iter().map(|factor| factor.path.as_str());
         if let Some(label) = &self.label

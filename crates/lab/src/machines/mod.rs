@@ -18,7 +18,7 @@ mod ssh;
 
 pub use agent::run as agent;
 
-use crate::experiment::{CpuLayout, Experiment, LAYOUT, Scale};
+use crate::experiment::{Client, CpuLayout, Experiment, LAYOUT, Scale};
 use crate::group::{Group, INTERRUPTED};
 use crate::journal::manifest::{self, Half, Manifest, Other, ROUND_TRIP};
 use crate::units::show;
@@ -406,6 +406,9 @@ fn refuse(experiment: &Experiment, half: Half) -> Result<(), String> {
         _ if together => {
             "server and load cannot share a processor on two machines: take machine.layout out of \
              the file"
+        }
+        _ if experiment.workload.client == Client::Wrk => {
+            "wrk and the server are on one machine: take workload.client out of the file"
         }
         Half::Server if !specs.is_empty() => {
             "servers on another machine have no [environment] and no machine.server_left: \

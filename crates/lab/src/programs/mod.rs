@@ -189,3 +189,12 @@ pub fn find(name: &str) -> Option<PathBuf> {
     let mut folders = env::split_paths(&path).chain(usual);
     folders.find_map(|folder| Some(folder.join(name)).filter(|candidate| candidate.is_file()))
 }
+
+/// wrk, which can be a load's program.
+///
+/// # Errors
+/// That it is not here, and what to install.
+pub(crate) fn wrk() -> Result<PathBuf, String> {
+    let missing = "workload.client = \"wrk\" needs wrk (apt-get install wrk)";
+    find("wrk").ok_or_else(|| missing.to_owned())
+}

@@ -212,7 +212,12 @@ fn words(
                 .flat_map(|(key, value)| [os("--set"), OsString::from(format!("{key}={value}"))]);
             words.extend(sets);
         }
-        Program::Null => words.extend([os("null"), os("--listen"), address.to_string().into()]),
+        Program::Null => {
+            words.extend([os("null"), os("--listen"), address.to_string().into()]);
+            if let Some(file) = target.config.get("file") {
+                words.extend([os("--file"), root.join(file.trim_start_matches('/')).into()]);
+            }
+        }
         Program::Command(given) => {
             let (host, port) = (address.ip().to_string(), address.port().to_string());
             let root = root.to_string_lossy();

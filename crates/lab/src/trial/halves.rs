@@ -90,9 +90,14 @@ impl<'a> Bench<'a> {
 }
 
 impl ServerHalf<'_> {
+    /// `HOST:PORT`.
+    pub(super) fn host(&self) -> String {
+        self.addresses.0.to_string()
+    }
+
     /// `http://HOST:PORT`.
     pub(super) fn url(&self) -> String {
-        format!("http://{}", self.addresses.0)
+        format!("http://{}", self.host())
     }
 
     /// What a load's command line says of its further addresses.

@@ -1,6 +1,6 @@
 //! The load of a trial: what is offered, and the command line of `regatta load` that says so.
 
-use crate::experiment::{Loop, Machine};
+use crate::experiment::{Client, Loop, Machine, RequestFields};
 use crate::trial::Bench;
 use std::ffi::OsString;
 use std::fs;
@@ -27,6 +27,10 @@ pub(crate) struct Asked {
     pub(crate) seed: u64,
     /// Without think times.
     pub(crate) without_think: bool,
+    /// Where one path is asked for: that.
+    pub(crate) target: String,
+    /// Of wrk's requests.
+    pub(crate) fields: RequestFields,
 }
 
 impl Bench<'_> {
@@ -41,7 +45,9 @@ impl Bench<'_> {
     ) -> Vec<OsString> {
         let workload = &self.experiment.workload;
         let mut words: Vec<OsString> = vec![self.regatta.into(), "load".into()];
-        let target = if self.workload.is_some() { "/" } else { &workload.target };
+        // wrk asks for one path of a workload, and so does who compares its replies.
+        let set = self.workload.as_ref().filter(|_| workload.client == Client::Regatta);
+        let target = if set.is_some() { "/" } else { &asked.target };
         words.push(format!("{url}{target}").into());
         let mut flag = |name: &str, value: OsString| words.extend([name.into(), value]);
         match asked.model {
@@ -81,7 +87,7 @@ impl Bench<'_> {
         if let Some(slo) = &workload.slo {
             flag("--slo", slo.into());
         }
-        if let Some(directory) = &self.workload {
+        if let Some(directory) = set {
             flag("--workload", directory.into());
             let log = log(directory);
             if log.exists() {
@@ -89,7 +95,7 @@ impl Bench<'_> {
             }
         }
         // Of a workload, not to compare has to be said.
-        let how = match (workload.verify && comparable, &workload.preset) {
+        let how = match (workload.verify && comparable, set.and(workload.preset.as_ref())) {
             (false, _) => "off".into(),
             (true, None) => self.root.clone().into(),
             (true, Some(_)) => "generated".into(),

@@ -5,13 +5,16 @@ mod halves;
 pub(crate) mod load_command;
 pub(crate) mod numbers;
 mod warm_up;
+mod wrk;
 
 pub(crate) use numbers::metrics;
 
+use crate::experiment::client::{FIELDS, TARGET};
 use crate::experiment::multiples;
 use crate::experiment::plan::Planned;
 use crate::experiment::{
-    CpuLayout, Experiment, Guards, LAYOUT, Loop, Machine, Measure, Program, Target, Warm,
+    Client, CpuLayout, Experiment, Guards, LAYOUT, Loop, Machine, Measure, Program, RequestFields,
+    Target, Warm,
 };
 use crate::group::INTERRUPTED;
 use crate::journal::Run;
@@ -333,6 +336,8 @@ impl Bench<'_> {
             window_s,
             seed,
             without_think: false,
+            target: workload.target.clone(),
+            fields: workload.fields,
         };
         self.measure(cell, &asked, outcome, None)
     }
@@ -360,6 +365,10 @@ impl Bench<'_> {
             warm_s: measure.warm_s,
             window_s: measure.window_s,
             seed,
+            target: level(TARGET).unwrap_or(&workload.target).clone(),
+            fields: level(FIELDS)
+                .and_then(|level| RequestFields::of(level))
+                .unwrap_or(workload.fields),
         })
     }
 
@@ -402,8 +411,17 @@ impl Bench<'_> {
         outcome: &Path,
         recorder: Option<&mut Recorder<'_>>,
     ) -> Result<(Outcome, Seen), String> {
-        let (target, options) = self.target(cell)?;
+        let (mut target, options) = self.target(cell)?;
+        let by_wrk = self.experiment.workload.client == Client::Wrk;
+        if by_wrk && target.program == Program::Null {
+            // It sends what is asked for, whatever is asked for.
+            target.config.insert("file".to_owned(), asked.target.clone());
+        }
         let comparable = target.program != Program::Null;
+        let (warm_s, window_s) = match by_wrk {
+            true => wrk::watched_s(asked, recorder.is_some()),
+            false => (asked.warm_s, asked.window_s),
+        };
         let Measure { counters, stalls, .. } = self.experiment.measure;
         let wanted = Wanted {
             arm: cell.arm.clone(),
@@ -411,14 +429,17 @@ impl Bench<'_> {
             options,
             machine: self.machine(cell),
             counting: Counting { counters, stalls },
-            warm_s: asked.warm_s,
-            window_s: asked.window_s,
+            warm_s,
+            window_s,
         };
         let mut served = self.serve(wanted, cell)?;
         let machine = self.experiment.machine.at(&cell.levels);
+        let errors = self.scratch.join("load.err");
+        if by_wrk {
+            return self.by_wrk(served, asked, &machine, [outcome, &errors], recorder);
+        }
         let mut words = self.words(&served.url(), asked, &machine, comparable);
         words.extend(served.also());
-        let errors = self.scratch.join("load.err");
         let limit = Duration::from_secs_f64(asked.window_s) + PATIENCE;
         let whole = limit + Duration::from_secs_f64(asked.warm_s);
         let load = self.start_load(words, &machine, &served, [outcome, &errors], whole)?;

@@ -180,31 +180,10 @@ pub(crate) fn series(outcome: &Outcome, whole: f64, seen: &[(f64, f64)]) -> Vec<
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use regatta_load::engine::Hdr;
-    use serde_json::{Value, json};
-
-    /// What a load says that asked for nothing; its histograms are empty.
-    const NOTHING: &str = r#"{
-"format": 1, "url": "http://127.0.0.1:1/", "model": "closed", "load": "none", "workload": null,
-"seed": 1, "started_unix_ms": 0, "seconds": 1.0, "interrupted": false, "stamp": "VALID",
-"reasons": [], "slo": [], "offered": 0, "fates": {}, "offered_per_s": 0.0, "good_per_s": 0.0,
-"good_mbit_per_s": 0.0, "times": {}, "response": null, "classes": [], "clients": [],
-"fairness": 1.0, "sessions": null, "idle": null, "altered": null,
-"lines": { "connections": 0, "conforming": 0 }, "verified": 0, "changed": 0,
-"statuses": [0, 0, 0, 0, 0, 0], "connects": 0, "connected": 0, "connections_most": 0, "again": 0,
-"bytes_sent": 0, "bytes_received": 0, "workers": [], "rules": [], "rows": [],
-"kernel": { "listen_overflows": 0, "listen_drops": 0, "segments_again": 0, "steal_ticks": 0 }
-}"#;
 
     /// The result of a load that asked for nothing.
     pub(crate) fn outcome() -> Outcome {
-        let none = || json!(Hdr::coarse());
-        let mut value: Value = serde_json::from_str(NOTHING).unwrap();
-        value["lag"] = none();
-        value["service"] = json!({ "times": none(), "censored": 0, "waited_ns": 0 });
-        value["phases"] = json!({ "connect": none(), "send": none(), "wait": none(),
-            "receive": none(), "timeouts": [0, 0, 0, 0] });
-        serde_json::from_value(value).unwrap()
+        Outcome::empty("http://127.0.0.1:1/")
     }
 
     #[test]

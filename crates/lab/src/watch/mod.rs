@@ -132,6 +132,13 @@ impl Seen {
         self.kept = self.kept.map(|kept| (kept - held).max(0.0));
     }
 
+    /// Takes what was seen for that of a load of so many seconds, before and after which the server
+    /// had nothing to do. What others used was theirs all the time.
+    pub(crate) fn of_a_load(&mut self, seconds: f64) {
+        self.kept = self.kept.map(|kept| kept * self.seconds / seconds);
+        self.seconds = seconds;
+    }
+
     /// Takes the server's word for how long its loops waited for a disk that it simulates itself:
     /// to the kernel that is sleep.
     pub(crate) fn stand_in(&mut self) {

@@ -39,6 +39,11 @@ impl Hdr {
         self.0.saturating_record(ns);
     }
 
+    /// Counts one time so often.
+    pub fn record_n(&mut self, ns: u64, count: u64) {
+        self.0.saturating_record_n(ns, count);
+    }
+
     /// Adds another's counts, of either precision.
     pub fn add(&mut self, other: &Self) {
         if self.0.sigfig() == other.0.sigfig() {
@@ -46,7 +51,7 @@ impl Hdr {
             added.expect("all have the same bounds");
         } else {
             for (ns, count) in other.pairs() {
-                self.0.saturating_record_n(ns, count);
+                self.record_n(ns, count);
             }
         }
     }

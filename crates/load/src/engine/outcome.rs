@@ -159,6 +159,62 @@ pub struct Row {
 }
 
 impl Outcome {
+    /// Of a load of `url` that asked for nothing: what is known of another program's load is put
+    /// into it.
+    pub fn empty(url: &str) -> Self {
+        let (none, model) = (Hdr::coarse, Model::Closed { connections: 0, think: None });
+        Self {
+            format: FORMAT,
+            url: url.to_owned(),
+            model: model_name(&model).to_owned(),
+            load: "none".to_owned(),
+            workload: None,
+            seed: 0,
+            started_unix_ms: 0,
+            seconds: 1.0,
+            interrupted: false,
+            stamp: Stamp::Valid,
+            reasons: Vec::new(),
+            slo: Vec::new(),
+            offered: 0,
+            fates: Fates::default(),
+            offered_per_s: 0.0,
+            good_per_s: 0.0,
+            good_mbit_per_s: 0.0,
+            times: BTreeMap::new(),
+            response: None,
+            service: Spectrum::coarse(),
+            phases: Phases {
+                connect: none(),
+                send: none(),
+                wait: none(),
+                receive: none(),
+                timeouts: [0; 4],
+            },
+            lag: none(),
+            classes: Vec::new(),
+            clients: Vec::new(),
+            fairness: 1.0,
+            sessions: None,
+            idle: None,
+            altered: None,
+            lines: Lines::default(),
+            verified: 0,
+            changed: 0,
+            statuses: [0; 6],
+            connects: 0,
+            connected: 0,
+            connections_most: 0,
+            again: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            workers: Vec::new(),
+            kernel: Kernel::default(),
+            rules: Vec::new(),
+            rows: Vec::new(),
+        }
+    }
+
     /// Everything that was counted, not yet judged.
     pub(super) fn new(
         plan: &Plan,
@@ -179,18 +235,12 @@ impl Outcome {
         let rows = rows(seconds_told, times, wall_ns);
         let clients = clients_of(&sum.seen, plan.sizes.len());
         Self {
-            format: FORMAT,
-            url: plan.options.url.clone(),
             model: model_name(&plan.options.model).to_owned(),
             load: load_of(plan),
             workload: plan.taken.clone(),
             seed: plan.options.seed,
-            started_unix_ms: 0,
             seconds: seconds(wall_ns),
             interrupted,
-            stamp: Stamp::Valid,
-            reasons: Vec::new(),
-            slo: Vec::new(),
             offered: sum.offered,
             fates: sum.fates,
             offered_per_s: sum.offered as f64 / length,
@@ -205,8 +255,6 @@ impl Outcome {
             fairness: fairness(&clients),
             clients,
             sessions: partly.then_some(sum.sessions),
-            idle: None,
-            altered: None,
             lines: sum.lines,
             verified: sum.verified,
             changed: sum.changed,
@@ -221,6 +269,7 @@ impl Outcome {
             kernel,
             rules: rulings(plan, &sum.seen),
             rows,
+            ..Self::empty(&plan.options.url)
         }
     }
 

@@ -49,6 +49,9 @@ pub enum Shape {
         /// Bytes of each.
         bytes: u64,
     },
+    /// One file of each of these sizes, `files/` and the size in seven digits: paths, and so
+    /// requests, of one length.
+    Sizes(&'static [u64]),
     /// SURGE's sizes \[mem\]: lognormal below 133 KB, Pareto above, in random order.
     Surge {
         /// How many.
@@ -73,6 +76,9 @@ impl Shape {
             Self::Equal { files, bytes } => {
                 FileSet::listed((0..files).map(|n| listed(&format!("files/{n:06}"), bytes)))
             }
+            Self::Sizes(sizes) => FileSet::listed(
+                sizes.iter().map(|&bytes| listed(&format!("files/{bytes:07}"), bytes)),
+            ),
             Self::Surge { files } => {
                 let sizes = surge_sizes(files, seed);
                 let numbered = (0..files).zip(sizes);
@@ -87,7 +93,7 @@ impl Shape {
             Self::Specweb { dirs } => {
                 Files::Specweb { dirs, prefixes: prefixes.iter().map(|&p| p.to_owned()).collect() }
             }
-            Self::Equal { .. } | Self::Surge { .. } => Files::Listed,
+            Self::Equal { .. } | Self::Sizes(_) | Self::Surge { .. } => Files::Listed,
         }
     }
 }
@@ -245,6 +251,10 @@ fn single_files() -> Vec<Preset> {
     vec![
         one("onebyte", "[H]", "one byte: the server's fixed costs", 1),
         one("2k", "[H] §7", "one 2 KB file", 2_048),
+        Preset {
+            shape: Shape::Sizes(&[4 << 10, 64 << 10, 1 << 20]),
+            ..one("bodies", "docs/bench.md", "a file of 4 KiB, of 64 KiB and of 1 MiB", 0)
+        },
         one("10k-cached", "[A] exp. 1", "one 10 KB file, unchanged", 10_240),
         altered("10k-altered", "the file is rewritten in place every 10 ms", Way::Literal),
         altered("10k-renamed", "the file is replaced every 10 ms", Way::Renamed),
@@ -358,6 +368,7 @@ mod tests {
         check("onebyte", 1, 1, 1.0, 0.0);
         check("hpl01", 1, 1, 1.0, 0.0);
         check("azzedin", 1, 10_240, 1.0, 0.0);
+        check("bodies", 3, 1_118_208, 1.0, 0.0);
         check("10k-forced", 1, 10_240, 1.0, 0.0);
         check("slow", 2_160, 307_169_040, 10.0, 1.2892);
         check("short", 468, 66_553_292, 2.0, 0.0);

@@ -1,0 +1,106 @@
+//! Who makes the requests, and what they look like.
+
+use super::{Ask, CpuLayout, Experiment, LAYOUT, Loop, Mode, Warm};
+use serde::{Deserialize, Serialize};
+
+/// The factors that are about single requests.
+pub(crate) const TARGET: &str = "workload.target";
+pub(crate) const FIELDS: &str = "workload.fields";
+
+/// The program that makes the requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Client {
+    /// `regatta load`.
+    #[default]
+    Regatta,
+    /// wrk: one thread, closed loop, one path.
+    Wrk,
+}
+
+/// The field lines of wrk's requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RequestFields {
+    /// `Host` alone.
+    #[default]
+    Host,
+    /// The ten that Firefox sends.
+    Browser,
+    /// Those and a cookie that is another in each request.
+    Cookie,
+}
+
+impl RequestFields {
+    /// Their names in experiments, in order.
+    pub(super) const NAMES: [&'static str; 3] = ["host", "browser", "cookie"];
+
+    /// By their name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        let all = [Self::Host, Self::Browser, Self::Cookie];
+        Self::NAMES.iter().zip(all).find(|(known, _)| **known == name).map(|(_, fields)| fields)
+    }
+}
+
+/// What is wrong with a level of a factor that is about single requests; None: nothing.
+pub(super) fn level_fault(path: &str, level: &str) -> Option<String> {
+    match path {
+        FIELDS if RequestFields::of(level).is_none() => {
+            Some(format!("{level:?} is none of {}", RequestFields::NAMES.join(", ")))
+        }
+        TARGET if !is_target(level) => Some(format!("{level:?} is no path such as \"/a.html\"")),
+        _ => None,
+    }
+}
+
+fn is_target(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// What an experiment asks for that its client cannot do.
+pub(super) fn faults(experiment: &Experiment) -> Vec<String> {
+    let Experiment { workload, machine, measure, .. } = experiment;
+    let varies = |path: &str| experiment.factors.iter().any(|factor| factor.path == path);
+    let whole = |seconds: f64| seconds.fract() == 0.0;
+    let one_target = workload.root.is_some() && workload.ask == Ask::Target;
+    let wrong: &[(bool, &str)] = if workload.client == Client::Regatta {
+        &[
+            (
+                workload.fields != RequestFields::Host || varies(FIELDS),
+                "workload.fields takes workload.client = \"wrk\"",
+            ),
+            (
+                varies(TARGET) && !one_target,
+                "the factor workload.target takes workload.root, or workload.client = \"wrk\"",
+            ),
+        ]
+    } else {
+        &[
+            (workload.model != Loop::Closed, "takes workload.loop = \"closed\""),
+            (
+                machine.layout != CpuLayout::Apart || varies(LAYOUT),
+                "takes machine.layout = \"apart\": it holds no share of a processor",
+            ),
+            (
+                measure.mode != Mode::Trials || measure.warm != Warm::Fixed,
+                "takes measure.mode = \"trials\" and measure.warm = \"fixed\"",
+            ),
+            (
+                !whole(measure.warm_s) || !whole(measure.window_s),
+                "counts whole seconds: measure.warm_s and measure.window_s",
+            ),
+            (
+                workload.requests_per_connection > 1,
+                "takes workload.requests_per_connection = 0, or 1 for a connection a request",
+            ),
+            (workload.ask != Ask::Target, "asks for one path: workload.target"),
+            (!is_target(&workload.target), "takes a workload.target such as \"/a.html\""),
+        ]
+    };
+    let said = |what: &str| match workload.client {
+        Client::Regatta => what.to_owned(),
+        Client::Wrk => format!("workload.client = \"wrk\" {what}"),
+    };
+    wrong.iter().filter(|(wrong, _)| *wrong).map(|(_, what)| said(what)).collect()
+}
