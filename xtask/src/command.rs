@@ -1,8 +1,11 @@
-//! Running other programs: where the project is, cargo, and Debian packages.
+//! Running other programs: where the project is, cargo, Debian packages, and being told to stop.
 
-pub(crate) use regatta_lab::programs::find as find_program;
+use regatta_lab::programs::find as find_program;
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The root of the workspace.
 pub(crate) fn project_root() -> PathBuf {
@@ -21,6 +24,22 @@ pub(crate) fn cargo() -> Command {
 pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| project_root().join("target"), PathBuf::from)
+}
+
+/// Becomes true when the user or the system asks us to stop (SIGINT, SIGTERM, SIGHUP); the second
+/// time ends us at once.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(crate) fn interrupt() -> Result<Arc<AtomicBool>, String> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let number = signal.as_raw();
+        signal_hook::flag::register_conditional_shutdown(number, 130, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(number, Arc::clone(&flag)))
+            .map_err(|error| format!("signals: {error}"))?;
+    }
+    Ok(flag)
 }
 
 /// What a program prints on standard output, or None if it fails or is missing.

@@ -1,11 +1,12 @@
 //! `cargo xtask env`: a command in an environment of its own, and what earlier ones left.
 
 use crate::arguments::Arguments;
-use crate::bench::Interrupt;
+use crate::command::interrupt;
 use regatta_lab::env::spec::{Cpu, Disk, Network, Pages, Profile, cpus, size};
 use regatta_lab::env::{Environment, Fault, Place, Record, Spec, clean, ledgers, list};
 use std::path::Path;
 use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -98,21 +99,21 @@ fn inside(mut arguments: Arguments, words: &[String]) -> Result<bool, String> {
     if let Some(file) = record {
         write_record(environment.record(), Path::new(&file))?;
     }
-    let interrupt = Interrupt::listen()?;
+    let stop = interrupt()?;
     let mut command = environment.command(Place::Server, Path::new(program));
     command.args(words);
     if let Some(root) = environment.root() {
         command.env("REGATTA_FILES", root);
     }
     let child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
-    let succeeded = wait(child, &interrupt);
+    let succeeded = wait(child, &stop);
     environment.end()?;
     succeeded
 }
 
 /// Waits for the command. After Ctrl-C, which the command got too, it ends with the environment.
-fn wait(mut child: Child, interrupt: &Interrupt) -> Result<bool, String> {
-    while !interrupt.is_set() {
+fn wait(mut child: Child, stop: &AtomicBool) -> Result<bool, String> {
+    while !stop.load(Ordering::Relaxed) {
         match child.try_wait() {
             Ok(None) => std::thread::sleep(Duration::from_millis(5)),
             Ok(Some(status)) => return Ok(status.success()),

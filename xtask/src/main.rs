@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod bench;
 mod command;
 mod environment;
 mod fuzz;
@@ -35,7 +34,6 @@ Usage: cargo xtask COMMAND [options]
                        nightly compiler: corpora and mutations of them (default: 1 s each)
   env run|list|clean   a command in an environment of its own (network, memory limit, simulated
                        disk, processors), and what was left of earlier ones; `env --help`
-  bench [options]      Regatta beside a bare loop, nginx, lighttpd and h2o; `bench --help`
   memory [options]     what connections, processes and cache entries cost; `memory --help`
 
 Example: cargo xtask test
@@ -56,7 +54,6 @@ fn main() -> ExitCode {
         "sim" => simulate::run(&rest),
         "fuzz" => fuzz::run(&rest),
         "env" => environment::run(&rest),
-        "bench" => bench::run(&rest),
         "memory" => memory::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

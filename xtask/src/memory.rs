@@ -2,13 +2,15 @@
 //! by regression, beside the formulas of [S] §8 (systems.md §2.4, S-12). See docs/memory.md.
 
 use crate::arguments::Arguments;
-use crate::bench::{Interrupt, Launch, Scratch, Spawned};
-use crate::command::{cargo, target_dir};
+use crate::command::{cargo, interrupt, target_dir};
+use regatta_lab::group::Group;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
@@ -38,6 +40,8 @@ const ENTRIES: [usize; 4] = [0, 1000, 2000, 4000];
 const ASKERS_PER_PROCESS: usize = 8;
 /// How long a server has to start, to answer, and to fill its caches.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a server has to leave before it is killed.
+const LEAVE_MAX: Duration = Duration::from_millis(1500);
 /// How long memory settles after the last request.
 const SETTLE: Duration = Duration::from_millis(300);
 /// Descriptors that we need besides connections.
@@ -66,10 +70,9 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     if limit.current.is_some_and(|now| now < most) && setrlimit(Resource::Nofile, raised).is_err() {
         return Err(format!("needs {most} descriptors (ulimit -n)"));
     }
-    let interrupt = Interrupt::listen()?;
-    let scratch = Scratch::new(&std::env::temp_dir())?;
-    let site = Site::make(scratch.path())?;
-    let rig = Rig { binary: binary.map_or_else(build, Ok)?, site, interrupt };
+    let stop = interrupt()?;
+    let site = Site::make()?;
+    let rig = Rig { binary: binary.map_or_else(build, Ok)?, site, stop };
     println!("{:<14}{:>10}{:>12}{:>12}{:>14}", "bytes", "one", "process", "entry", "connection");
     for (name, paper) in ARCHITECTURES {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
@@ -88,32 +91,36 @@ fn build() -> Result<PathBuf, String> {
     }
 }
 
-/// Files of one kibibyte, `0` to the most that are asked for.
+/// Files of one kibibyte, `0` to the most that are asked for. They go away with this.
 struct Site(PathBuf);
 
 impl Site {
-    fn make(parent: &Path) -> Result<Self, String> {
+    fn make() -> Result<Self, String> {
         use std::os::unix::fs::PermissionsExt;
-        let root = parent.join("root");
-        let make = || {
-            std::fs::create_dir(&root)?;
-            for name in 0..ENTRIES[ENTRIES.len() - 1] {
-                std::fs::write(root.join(name.to_string()), [b'x'; 1024])?;
-            }
-            // Workers may be another user's.
-            let all = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(parent, all.clone())?;
-            std::fs::set_permissions(&root, all)
-        };
-        make().map_err(|error: std::io::Error| format!("{}: {error}", root.display()))?;
-        Ok(Self(root))
+        let root = std::env::temp_dir().join(format!("regatta-memory-{}", std::process::id()));
+        let named = |error: std::io::Error| format!("{}: {error}", root.display());
+        std::fs::create_dir(&root).map_err(named)?;
+        let site = Self(root.clone());
+        for name in 0..ENTRIES[ENTRIES.len() - 1] {
+            std::fs::write(root.join(name.to_string()), [b'x'; 1024]).map_err(named)?;
+        }
+        // Workers may be another user's.
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&root, all).map_err(named)?;
+        Ok(site)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 struct Rig {
     binary: PathBuf,
     site: Site,
-    interrupt: Interrupt,
+    stop: Arc<AtomicBool>,
 }
 
 /// What a server is made to hold.
@@ -165,7 +172,7 @@ impl Rig {
 
     /// Bytes of a fresh server that holds this.
     fn memory(&self, name: &str, load: Load) -> Result<u64, String> {
-        if self.interrupt.is_set() {
+        if self.stop.load(Ordering::Relaxed) {
             return Err("interrupted".to_owned());
         }
         let (mut server, address) = self.start(name, load.processes)?;
@@ -192,10 +199,12 @@ impl Rig {
         Ok(bytes)
     }
 
-    fn start(&self, name: &str, processes: usize) -> Result<(Spawned, SocketAddr), String> {
+    fn start(&self, name: &str, processes: usize) -> Result<(Group, SocketAddr), String> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = free.map_err(|error| format!("no port is free: {error}"))?;
-        let mut command = Command::new(&self.binary);
+        // If we are killed, the kernel asks it to leave.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM"]).arg(&self.binary);
         command.arg("serve").arg(&self.site.0).args(["--listen", &address.to_string()]);
         command.args(["--architecture", name]);
         for set in [
@@ -212,8 +221,8 @@ impl Rig {
         ] {
             command.args(["--set", set]);
         }
-        let launch = Launch { command, cpu: None, errors: None, as_nobody: false };
-        let mut server = Spawned::start(launch)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = Group::start(&mut command, &[], LEAVE_MAX)?;
         let start = Instant::now();
         while TcpStream::connect(address).is_err() {
             if server.has_ended() || start.elapsed() > PATIENCE {
@@ -228,7 +237,7 @@ impl Rig {
     fn fill(
         &self,
         name: &str,
-        server: &Spawned,
+        server: &Group,
         address: SocketAddr,
         load: Load,
     ) -> Result<(), String> {
@@ -243,7 +252,7 @@ impl Rig {
             if server.pids().iter().skip(1).filter(|pid| full(pid)).count() >= load.processes {
                 return Ok(());
             }
-            if start.elapsed() > PATIENCE || self.interrupt.is_set() {
+            if start.elapsed() > PATIENCE || self.stop.load(Ordering::Relaxed) {
                 return Err(format!("{name}: not all caches fill"));
             }
         }

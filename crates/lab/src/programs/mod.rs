@@ -1,5 +1,5 @@
 //! Servers that other people wrote: where each is found, how it is told what to serve, and what it
-//! says of its version. The lab and `cargo xtask bench` start them from here.
+//! says of its version. The lab starts them from here.
 
 mod templates;
 #[cfg(test)]
@@ -34,17 +34,6 @@ pub enum Other {
     Caddy,
 }
 
-/// Whether nginx sends files with `sendfile`. The others are always set up to use it, as far as
-/// they can.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sendfile {
-    /// With it.
-    #[default]
-    On,
-    /// By reading and writing.
-    Off,
-}
-
 /// What a server is to serve, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Serving<'a> {
@@ -56,8 +45,6 @@ pub struct Serving<'a> {
     pub scratch: &'a Path,
     /// Processors that it is to use; at least 1.
     pub workers: usize,
-    /// How nginx sends files.
-    pub sendfile: Sendfile,
 }
 
 impl Other {
@@ -65,7 +52,7 @@ impl Other {
     pub const ALL: [Self; 6] =
         [Self::Nginx, Self::Lighttpd, Self::H2o, Self::Apache, Self::ApacheWorker, Self::Caddy];
 
-    /// Its name in experiments and on the bench's command line.
+    /// Its name in experiments.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 //! connections that stay open, `sendfile`, no log, no compression, and as many workers as it has
 //! processors.
 
-use super::{CONNECTIONS_MAX, Sendfile, Serving};
+use super::{CONNECTIONS_MAX, Serving};
 
 /// Open files that a server may need: a connection and a file each.
 const FILES_MAX: usize = CONNECTIONS_MAX * 2;
@@ -19,10 +19,6 @@ pub(super) fn nginx(serving: &Serving<'_>) -> String {
     let (address, root) = (serving.address, serving.root.display());
     let workers = serving.workers.max(1);
     // `tcp_nopush` only has a meaning with `sendfile`.
-    let sendfile = match serving.sendfile {
-        Sendfile::On => "sendfile on;\n  tcp_nopush on;",
-        Sendfile::Off => "sendfile off;",
-    };
     format!(
         "daemon off;
 user nobody nogroup;
@@ -36,7 +32,8 @@ http {{
   server_tokens off;
   default_type application/octet-stream;
   types {{ text/html html; }}
-  {sendfile}
+  sendfile on;
+  tcp_nopush on;
   tcp_nodelay on;
   keepalive_timeout 75s;
   keepalive_requests 1000000000;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 fn serving<'a>(root: &'a Path, scratch: &'a Path, workers: usize) -> Serving<'a> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8_081));
-    Serving { address, root, scratch, workers, sendfile: Sendfile::On }
+    Serving { address, root, scratch, workers }
 }
 
 #[test]
@@ -68,8 +68,6 @@ fn configurations_say_where_what_and_how_much() {
     }
     // The worker module does not know it, and would not start.
     assert!(!Other::ApacheWorker.configuration(&place).contains("AsyncRequestWorkerFactor"));
-    let copy = Serving { sendfile: Sendfile::Off, ..place };
-    assert!(Other::Nginx.configuration(&copy).contains("sendfile off;"));
 }
 
 /// A directory that everybody may enter, gone with the test.

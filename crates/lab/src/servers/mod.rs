@@ -8,7 +8,7 @@ pub(crate) mod process;
 use crate::env::{self, spec::Disk};
 use crate::experiment::{Machine, Program, Target};
 use crate::group::{INTERRUPTED, STEP};
-use crate::programs::{self, Sendfile, Serving};
+use crate::programs::{self, Serving};
 use crate::servers::environments::Room;
 use crate::servers::process::{Launch, Priority, Running, output_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -235,7 +235,6 @@ fn words(
                     root,
                     scratch: place.scratch,
                     workers: place.machine.server_cpus.len().max(1),
-                    sendfile: Sendfile::On,
                 },
             )?;
         }
