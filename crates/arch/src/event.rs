@@ -117,8 +117,8 @@ fn run<'a, P: Poller>(
     let accepts = AcceptRules::new(&accept, connections_max, mode, exclusive);
     let worker = own.worker((cache, shared), accepts, options.stall_ns());
     let window_ms = env.site.deadlines.send_window_ms;
-    EventLoop::new(poller, worker, rules(&accept, options, window_ms))
-        .run(&mut *disk)
+    EventLoop::new(poller, worker, rules(&accept, options, window_ms), &mut *disk)
+        .run()
         .map_err(|error| format!("the event loop cannot go on: {error}"))
 }
 

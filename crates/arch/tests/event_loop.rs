@@ -125,7 +125,7 @@ fn serve(
             let _stop = stop;
             client(arena);
         });
-        EventLoop::new(poller, Worker::new(acceptor, around), rules).run(&mut disk).unwrap();
+        EventLoop::new(poller, Worker::new(acceptor, around), rules, &mut disk).run().unwrap();
     });
 }
 

@@ -13,10 +13,9 @@ mod driver {
         kit::{
             accept::{AcceptRules, WhenFull},
             thread_cache::ThreadCache,
-            worker::{Own, Worker},
+            worker::{Own, Waited, Worker},
         },
     };
-    use regatta_metrics::Phase;
     use regatta_sys::{
         socket::Mode,
         wait::{Interest, Poll, Poller},
@@ -78,22 +77,17 @@ mod driver {
     fn hear(mut worker: Worker<'_, ()>) -> io::Result<()> {
         let (mut poller, mut events) = (Poll::new(), Vec::new());
         poller.add(worker.around().bell.as_fd(), 0, Interest::READ)?;
-        loop {
-            let wait = worker.begin_wait(false);
-            poller.wait(&mut events, Some(wait.timeout))?;
-            let _same_root_for_all = worker.end_wait(wait, events.len());
-            if events.drain(..).count() > 0 {
+        while worker.goes_on() {
+            let wait = worker.begin_wait();
+            let events = poller.wait(&mut events, Some(wait.timeout))?;
+            let _same_root = worker.end_wait(wait, Waited { events, ..Waited::default() });
+            if events > 0 {
                 worker.around().bell.clear();
             }
-            worker.tick();
-            match worker.heed() {
-                Phase::Run => {}
-                Phase::Drain => drop(worker.drain()),
-                Phase::Stop => break,
-            }
+            while let Some(_no_connection) = worker.next_action() {}
         }
         // Wakes those that wait for a connection.
-        let _nobody = worker.drain();
+        worker.stop_listening();
         Ok(())
     }
 }

@@ -9,13 +9,13 @@ use regatta_arch::{
         step::Turn,
     },
     kit::{
-        accept::{AcceptRules, Acceptor, Ended, WhenFull},
+        accept::{AcceptRules, Acceptor, WhenFull},
         thread_cache::ThreadCache,
-        worker::{Surroundings, Worker},
+        worker::{Action, Surroundings, Waited, Worker},
     },
 };
-use regatta_metrics::{Arena, Counter, Phase, Tally};
-use regatta_op::{CloseReason, Done, Op};
+use regatta_metrics::{Arena, Counter, Tally};
+use regatta_op::{Done, Op};
 use regatta_origin::{Cache, ClearHttp1, LocalCache, NoLog, Protocol as _, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
@@ -43,53 +43,37 @@ type Held = Option<Op<StaticFile>>;
 /// Goes round until the worker is to leave.
 fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
     let mut buffer = vec![0; 16 << 10];
-    loop {
-        let wait = worker.begin_wait(false);
+    while worker.goes_on() {
+        let wait = worker.begin_wait();
         thread::sleep(wait.timeout.min(Duration::from_millis(1)));
-        let _same_root = worker.end_wait(wait, 0);
+        let _same_root = worker.end_wait(wait, Waited::default());
         if worker.is_listening() {
-            accept(&mut worker);
+            worker.offer(0);
         }
         for key in worker.keys() {
             turn(&mut worker, key, below, &mut buffer);
         }
-        worker.expire();
-        while let Some(key) = worker.due() {
-            let abandoned = worker.give_up(key);
-            let held = &mut worker.slot(key).unwrap().drive;
-            *held = held.take().filter(|_| abandoned.is_none());
+        while let Some(action) = worker.next_action() {
+            let key = match action {
+                Action::Admit(accepted) => worker.admit(accepted, None),
+                Action::Close(key, reason) => {
+                    worker.close(key, reason);
+                    continue;
+                }
+                Action::Drain => {
+                    worker.offer_backlog();
+                    continue;
+                }
+                Action::Turn(key) | Action::Late(key) => key,
+                Action::Expired(key, abandoned) => {
+                    let held = &mut worker.slot(key).unwrap().drive;
+                    *held = held.take().filter(|_| abandoned.is_none());
+                    key
+                }
+            };
             turn(&mut worker, key, below, &mut buffer);
         }
-        worker.tick();
-        match worker.heed() {
-            Phase::Run => {}
-            Phase::Drain => {
-                accept(&mut worker);
-                let _all_have_a_turn_anyway = worker.drain();
-            }
-            Phase::Stop => break,
-        }
     }
-    for key in worker.keys() {
-        worker.close(key, CloseReason::Drained);
-    }
-}
-
-fn accept(worker: &mut Worker<'_, Held>) {
-    let mut taken = 0;
-    let ended = loop {
-        match worker.accept(0, taken) {
-            Ok(accepted) => {
-                if let Some(idle) = accepted.displaces {
-                    worker.close(idle, CloseReason::Displaced);
-                }
-                worker.admit(accepted, None);
-            }
-            Err(ended) => break ended,
-        }
-        taken += 1;
-    };
-    assert!(matches!(ended, Ended::Drained | Ended::Full), "{ended:?}");
 }
 
 /// Performs what a connection asks for, until it would have to wait.

@@ -10,8 +10,7 @@ use super::{
     perform::{self, Below, Failure, timed},
     step::Turn,
 };
-use crate::kit::worker::{Accepted, Desk, Slot, Worker};
-use regatta_metrics::Phase;
+use crate::kit::worker::{Accepted, Action, Desk, Slot, Worker};
 use regatta_op::{CloseReason, Done, Op};
 use regatta_origin::Protocol as _;
 use regatta_sys::{StaticFile, socket, wait::Interest};
@@ -45,18 +44,19 @@ pub struct Means<'a> {
 /// Serves one connection after another, until the worker is to leave.
 ///
 /// # Errors
-/// The listener does not block, or its calls do not end: [`io::ErrorKind::InvalidInput`].
+/// The listener does not block, or its calls do not end, or the worker accepts when it closes a
+/// connection, which a thread does anyway: [`io::ErrorKind::InvalidInput`].
 pub fn serve(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) -> io::Result<()> {
     let step = socket::wait_max(worker.listeners()[means.listener].as_fd())?;
+    let step = step.filter(|_| !worker.accept_rules().on_close);
     let step = step.ok_or(io::ErrorKind::InvalidInput)?;
-    while attend(worker) != Phase::Stop {
+    while attend(worker) {
         if !worker.is_listening() {
             thread::sleep(worker.patience(step));
         } else if let Ok(accepted) = worker.accept(means.listener, 0) {
             connection(worker, accepted, step, means);
         }
     }
-    worker.around().log.flush();
     Ok(())
 }
 
@@ -70,34 +70,33 @@ fn connection(
     // Its time begins now, and not when the thread began to wait for it.
     let _same_root = worker.look();
     let key = worker.admit(accepted, Blocking { waits: None, step });
-    let reason = loop {
+    loop {
         if let Turn::Closed(reason) = turn(worker, key, step, means) {
-            break reason;
+            return worker.close(key, reason);
         }
-        if attend(worker) == Phase::Stop {
-            break CloseReason::Drained;
+        if !attend(worker) {
+            return;
         }
-    };
-    worker.close(key, reason);
+    }
 }
 
-/// What a worker does besides: its clocks, deadlines, log, and what the master wants.
-fn attend(worker: &mut Worker<'_, Blocking>) -> Phase {
+/// What a worker does besides: its clocks, deadlines, log, and what the master wants. False if it
+/// is to leave.
+fn attend(worker: &mut Worker<'_, Blocking>) -> bool {
     let _same_root = worker.look();
-    worker.expire();
-    while let Some(key) = worker.due() {
-        if let (Some(_), Some(slot)) = (worker.give_up(key), worker.slot(key)) {
-            slot.drive.waits = None;
+    while let Some(action) = worker.next_action() {
+        match action {
+            Action::Close(key, reason) => worker.close(key, reason),
+            Action::Expired(key, Some(_)) => {
+                if let Some(slot) = worker.slot(key) {
+                    slot.drive.waits = None;
+                }
+            }
+            // Its one connection has a turn anyway.
+            _ => {}
         }
     }
-    worker.tick();
-    let phase = worker.heed();
-    if phase == Phase::Drain {
-        // Whoever has a connection sees that it is draining when it has waited for a step.
-        let _its_own = worker.drain();
-        return worker.heed();
-    }
-    phase
+    worker.goes_on()
 }
 
 /// Receives if there is nothing else to do, and performs what follows until that is so again, or a

@@ -5,17 +5,28 @@ use super::{
     perform::{self, Failure, timed},
 };
 use crate::kit::{
-    disk::{Disk, DiskResult},
-    worker::Slot,
+    budget::Budget,
+    disk::{Completion, Disk, DiskResult},
+    worker::{Desk, Slot, Worker},
 };
+use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, Outbox, Tick, Ticket};
-use regatta_origin::Protocol as _;
+use regatta_origin::{Limits, Protocol as _};
 use regatta_sys::{
     OpenResult, Read, StaticFile, clock,
     socket::{self, Connection},
-    wait::{Event, Interest, ready_now},
+    wait::{Event, Interest, Poller, ready_now},
 };
 use std::{os::fd::AsFd, time::Duration};
+
+/// The most bytes that one `recv` takes, however long a head may be.
+const RECV_BYTES_MAX: usize = 64 << 10;
+/// Where in the buffer received bytes land: the target of a `GET` then starts where a word does,
+/// and is looked at in words (std's check that it is UTF-8, which `httparse` makes).
+const LANDING: usize = 4;
+/// What an idle connection takes of the worker's memory at most, bytes.
+const CONNECTION_BYTES_MAX: usize = 256;
+const _: () = assert!(Worker::<Readiness>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
 
 /// A connection whose operations are tried, and retried when its socket is ready.
 pub type ReadySlot = Slot<Readiness>;
@@ -26,8 +37,6 @@ pub type ReadySlot = Slot<Readiness>;
 pub struct Readiness {
     /// What the poller has been asked for; `None` if it does not watch the socket yet.
     pub interest: Option<Interest>,
-    /// It waits for another turn, which comes whatever the poller says.
-    pub queued: bool,
     /// A `Recv` that has been offered and not performed.
     recv: bool,
     /// A `Send` that has been offered and not finished.
@@ -55,7 +64,6 @@ impl Readiness {
     pub const fn new(readable: bool) -> Self {
         Self {
             interest: None,
-            queued: false,
             recv: false,
             send: None,
             prefetching: None,
@@ -84,20 +92,52 @@ impl Readiness {
         }
     }
 
+    /// Tells the poller what the connection waits for; false if that cannot be watched.
+    #[inline]
+    pub fn watch<P: Poller>(
+        &mut self,
+        socket: &Connection,
+        key: u64,
+        wanted: Interest,
+        poller: &mut P,
+    ) -> bool {
+        self.interest == Some(wanted) || self.ask(socket, key, wanted, poller)
+    }
+
+    #[cold]
+    fn ask<P: Poller>(
+        &mut self,
+        socket: &Connection,
+        key: u64,
+        wanted: Interest,
+        poller: &mut P,
+    ) -> bool {
+        // Who is told of a change once can leave asked for what it has asked for, and is always
+        // told of what can be received.
+        let before = self.interest;
+        let edge = poller.edge();
+        let wanted = if edge { before.unwrap_or(Interest::READ).and(wanted) } else { wanted };
+        let asked = match before {
+            // It ends with its first turn or not at all: until then nobody need watch it.
+            None => poller.add(socket.as_fd(), key, wanted),
+            Some(before) if before == wanted => Ok(()),
+            Some(_) => poller.set(socket.as_fd(), key, wanted),
+        };
+        if asked.is_ok() {
+            self.interest = Some(wanted);
+        }
+        asked.is_ok()
+    }
+
     /// True if something may be sent now.
     const fn may_send(&self, rules: &Rules) -> bool {
         self.writable || rules.eager_write && !self.full
     }
 
-    /// This, unless the connection is queued: one turn a round, whatever the poller says meanwhile.
-    pub fn unless_queued(&self, spent: Spent) -> Option<Spent> {
-        (!self.queued).then_some(spent)
-    }
-
     /// The `Send` that was offered before, if it may be performed now.
     #[inline]
     fn take_send(&mut self, io: &mut Io<'_>) -> Option<Outbox<StaticFile>> {
-        let may = self.may_send(io.rules);
+        let may = self.may_send(&io.rules);
         let mut parked = self.send.take_if(|_| may)?;
         let outbox = std::mem::take(&mut *parked);
         io.spares.0.push(parked);
@@ -132,8 +172,23 @@ pub fn forget(slot: &mut ReadySlot, key: u64, what: Abandoned, disk: &mut dyn Di
     }
 }
 
-/// Completes a disk operation that was left for later.
-pub fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx<'_>) {
+/// Takes the next operation that the disk has finished, and completes it: whose turn it is then,
+/// and the time that has been spent for it already. What nobody waits for any more is closed.
+pub fn next_completion(
+    worker: &mut Worker<'_, Readiness>,
+    disk: &mut dyn Disk,
+) -> Option<(u64, Spent)> {
+    while let Some(Completion { key, result, spent }) = disk.next_completion() {
+        if let Some((slot, desk)) = worker.turn(key) {
+            on_completion(slot, result, desk.now, &desk.around.cx);
+            return Some((key, spent));
+        }
+        worker.around().cx.tally.add(Counter::DiskCompletionsDropped, 1);
+    }
+    None
+}
+
+fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx<'_>) {
     slot.pending -= 1;
     match result {
         DiskResult::Opened(ticket, found) => slot.conn.complete(Done::Open(ticket, found), now, cx),
@@ -151,7 +206,7 @@ pub fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &Fi
 /// Boxes for outboxes that must wait: parking one on a warm loop allocates nothing.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "it is the boxes that are kept, not what is in them")]
-pub struct Spares(Vec<Box<Outbox<StaticFile>>>);
+struct Spares(Vec<Box<Outbox<StaticFile>>>);
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +224,7 @@ pub enum Turn {
 /// What one turn of one connection may use. The same for every turn of a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The most bytes that a turn may send before others get theirs ([`Io::bytes`] says how many).
+    /// The most bytes that a turn may send before others get theirs; less where many are ready.
     pub bytes_max: u64,
     /// Operations that a turn may perform.
     pub ops_max: u32,
@@ -190,24 +245,68 @@ pub struct Rules {
 pub struct Io<'a> {
     /// Who performs operations that may block on disk.
     pub disk: &'a mut dyn Disk,
+    /// The limits of each turn.
+    pub rules: Rules,
     /// Where received bytes land.
-    pub buffer: &'a mut [u8],
-    /// Boxes for outboxes that must wait.
-    pub spares: &'a mut Spares,
-    /// The turn's limits.
-    pub rules: &'a Rules,
-    /// Bytes that the turn may send before others get theirs; afterwards, those that it did not.
-    pub bytes: u64,
-    /// Where the turn's time went.
-    pub spent: Spent,
+    buffer: Box<[u8]>,
+    spares: Spares,
+    budget: Budget,
+    /// Bytes that this turn may yet send before others get theirs.
+    bytes: u64,
+    /// Where the time of this turn went.
+    spent: Spent,
 }
 
-/// Runs one connection until it would block or its budget is spent.
-pub fn step(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> Turn {
+impl<'a> Io<'a> {
+    /// Of a loop with this disk.
+    pub fn new(disk: &'a mut dyn Disk, rules: Rules, limits: &Limits) -> Self {
+        // What comes behind a request is kept until that is answered, so no more is taken at once
+        // than a head may need: a connection keeps two such lengths at most.
+        let recv_bytes = limits.head_bytes_max.min(RECV_BYTES_MAX);
+        Self {
+            disk,
+            rules,
+            buffer: vec![0; LANDING + recv_bytes].into(),
+            spares: Spares::default(),
+            budget: Budget::new(rules.bytes_max),
+            bytes: 0,
+            spent: Spent::default(),
+        }
+    }
+
+    /// Begins a round; the disk is told if the root has been `renewed`.
+    pub fn begin_round(&mut self, renewed: bool) {
+        self.budget.renew();
+        if renewed {
+            self.disk.renew_root();
+        }
+    }
+}
+
+/// Runs one connection until it would block or its budget is spent, and enters that. `spent`: the
+/// time that has been spent for it already.
+#[inline]
+pub fn step(
+    slot: &mut ReadySlot,
+    desk: &mut Desk<'_>,
+    key: u64,
+    spent: Spent,
+    io: &mut Io<'_>,
+) -> Turn {
+    let begun = desk.begin(slot, slot.drive.readable);
+    let bytes = io.budget.share();
+    (io.bytes, io.spent) = (bytes, spent);
+    let blocking = io.rules.patience.is_some();
     // Where sends block, what came before in this round was not this peer's time.
-    let now = if io.rules.patience.is_some() { at_present(now) } else { now };
-    let turn = advance(slot, key, io, now, cx);
-    if turn == Turn::Parked && slot.drive.hangup { parked(slot, now, cx) } else { turn }
+    let now = if blocking { at_present(desk.now) } else { desk.now };
+    let cx = &desk.around.cx;
+    let mut turn = advance(slot, key, io, now, cx);
+    if turn == Turn::Parked && slot.drive.hangup {
+        turn = parked(slot, now, cx);
+    }
+    io.budget.spend(bytes - io.bytes);
+    desk.end(key, slot, begun, turn, &io.spent, blocking);
+    turn
 }
 
 /// Only the disk is at work, for a peer that may have left: the connection of one that has ends
@@ -310,7 +409,8 @@ const fn was_last(ops: &mut u32) -> bool {
 /// Performs the offered `Recv`; false if nothing has come.
 #[inline]
 fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> bool {
-    let received = match perform::recv(&slot.socket, io.buffer, cx.tally) {
+    let buffer = &mut io.buffer[LANDING..];
+    let received = match perform::recv(&slot.socket, buffer, cx.tally) {
         Err(Failure::WouldBlock) => {
             slot.drive.readable = false;
             return false;
@@ -319,8 +419,8 @@ fn receive(slot: &mut ReadySlot, io: &mut Io<'_>, now: Now, cx: &FileCx<'_>) -> 
         Ok(n) => {
             // A short read has emptied the socket, unless the end of the stream is behind it
             // (epoll(7), question 9): the next read waits to be told.
-            slot.drive.readable = n == io.buffer.len() || io.rules.full_read || slot.drive.hangup;
-            Ok(&io.buffer[..n])
+            slot.drive.readable = n == buffer.len() || io.rules.full_read || slot.drive.hangup;
+            Ok(&buffer[..n])
         }
     };
     slot.drive.recv = false;
@@ -339,7 +439,7 @@ fn send(
     now: Now,
     cx: &FileCx<'_>,
 ) -> Option<Turn> {
-    if !slot.drive.may_send(io.rules) {
+    if !slot.drive.may_send(&io.rules) {
         park(slot, outbox, io);
         return None;
     }

@@ -9,9 +9,14 @@ pub use options::{AcceptOptions, OPTIONS};
 use crate::{drive::perform, options::choice};
 use regatta_metrics::{Counter, Gauge, Histogram, Slot, Tally};
 use regatta_op::Tick;
-use regatta_sys::socket::{self, AcceptFault, Connection, Mode};
+use regatta_sys::{
+    socket::{self, AcceptFault, Connection, Mode},
+    wait::Poller,
+};
 use std::{
+    io,
     net::SocketAddr,
+    ops::Range,
     os::fd::{AsFd, OwnedFd},
 };
 
@@ -123,10 +128,16 @@ pub struct Acceptor<'a> {
     pub draining: bool,
     /// Closes that have not caused their accept yet.
     owed: u32,
+    /// Listeners that are to be accepted from, the first of them first.
+    offered: Range<usize>,
+    /// What has been taken from that one.
+    taken: u32,
     /// Workers that are woken by the same connections, and how many each may have.
     pub others: Vec<(Slot<'a>, usize)>,
     /// Others have just been given the time to take what is waiting.
     left: bool,
+    /// The poller watches the listeners.
+    watched: bool,
 }
 
 impl<'a> Acceptor<'a> {
@@ -142,8 +153,11 @@ impl<'a> Acceptor<'a> {
             stopped: false,
             draining: false,
             owed: 0,
+            offered: 0..0,
+            taken: 0,
             others: Vec::new(),
             left: false,
+            watched: false,
         }
     }
 
@@ -151,6 +165,32 @@ impl<'a> Acceptor<'a> {
     #[must_use]
     pub const fn is_listening(&self) -> bool {
         self.may_accept() && !self.stopped
+    }
+
+    /// Has a poller watch the listeners, under keys from `first` on, or no longer watch them, as it
+    /// is to be told of connections or not: all of them, or none.
+    ///
+    /// # Errors
+    /// Of [`Poller::add_listener`]: none is watched.
+    #[inline]
+    pub fn watch<P: Poller>(&mut self, poller: &mut P, first: u64) -> io::Result<()> {
+        let wanted = self.is_listening();
+        if std::mem::replace(&mut self.watched, wanted) == wanted {
+            return Ok(());
+        }
+        let mut added = Ok(());
+        if wanted {
+            let mut all = self.listeners.iter().zip(first..);
+            added = all.try_for_each(|(fd, key)| poller.add_listener(fd.as_fd(), key));
+        }
+        if !wanted || added.is_err() {
+            self.watched = false;
+            for listener in self.listeners {
+                // One that was not added need not be removed.
+                let _ = poller.remove(listener.as_fd());
+            }
+        }
+        added
     }
 
     /// True if a connection may be accepted now, if there is room for it.
@@ -197,14 +237,36 @@ impl<'a> Acceptor<'a> {
         self.stopped = false;
     }
 
-    /// True if connections are to be accepted because one has been closed: once for each.
-    pub fn owes_accept(&mut self, tally: Tally<'_>) -> bool {
-        let owes = self.owed > 0;
-        if owes {
-            self.owed -= 1;
+    /// This listener has new connections.
+    pub const fn offer(&mut self, at: usize) {
+        (self.offered, self.taken) = (at..at + 1, 0);
+    }
+
+    /// The worker is going away: it takes all that is left in its backlog.
+    pub const fn offer_backlog(&mut self) {
+        (self.rules.count, self.rules.events_per_accept) = (0, 0);
+        (self.offered, self.taken) = (0..self.listeners.len(), 0);
+    }
+
+    /// The listener to accept from next, and how many have been taken from it: one that was
+    /// offered, or each of them because a connection has been closed, once for every close.
+    #[inline]
+    pub fn next_listener(&mut self, tally: Tally<'_>) -> Option<(usize, u32)> {
+        if self.offered.is_empty() {
+            self.owed = self.owed.checked_sub(1)?;
             tally.add(Counter::AcceptOnClose, 1);
+            self.offered = 0..self.listeners.len();
         }
-        owes
+        Some((self.offered.start, self.taken))
+    }
+
+    /// A connection has been taken from that listener; or none, which ends its run of accepts.
+    pub const fn has_taken(&mut self, one: bool) {
+        if one {
+            self.taken += 1;
+        } else {
+            (self.offered.start, self.taken) = (self.offered.start + 1, 0);
+        }
     }
 
     /// Ends a run of accepts that has taken so many: says what follows from how it ended.
@@ -275,7 +337,7 @@ mod tests {
     use regatta_metrics::Arena;
     use regatta_sys::{
         socket::{ListenSpec, listen, local_addr},
-        wait::{Interest, Poll, Poller},
+        wait::{Interest, Poll},
     };
     use std::{net::TcpStream, sync::atomic::AtomicU64, time::Duration};
 

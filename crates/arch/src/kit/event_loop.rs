@@ -1,36 +1,25 @@
 //! The readiness loop that SPED and its relatives have in common: one thread, one poller, many
-//! connections. It waits, hands what it is told to its worker, and performs.
+//! connections. It waits, hands what it is told to its worker, and does what that says.
 #[cfg(test)]
 pub(crate) mod schedule;
 
 use super::{
-    accept::{Ended, PAUSE_MS},
-    budget::Budget,
-    disk::{Completion, Disk},
-    worker::{Accepted, Worker},
+    disk::Disk,
+    worker::{Accepted, Action, Waited, Worker},
 };
 use crate::drive::{
     ledger::Spent,
-    step::{Io, Readiness, ReadySlot, Rules, Spares, Turn, forget, on_completion, step},
+    step::{Io, Readiness, ReadySlot, Rules, Turn, forget, next_completion, step},
 };
-use regatta_metrics::{Counter, Phase};
 use regatta_op::{Abandoned, CloseReason};
 use regatta_sys::{
     socket,
     wait::{Event, Interest, Poller},
 };
-use std::{collections::VecDeque, io, os::fd::AsFd};
+use std::{io, os::fd::AsFd};
 
-/// The most bytes that one `recv` takes, however long a head may be.
-const RECV_BYTES_MAX: usize = 64 << 10;
-/// Where in the buffer received bytes land: the target of a `GET` then starts where a word does,
-/// and is looked at in words (std's check that it is UTF-8, which `httparse` makes).
-const LANDING: usize = 4;
-/// Events of a round, and connections that are queued, for which there is room from the beginning.
+/// Events of a round for which there is room from the beginning.
 const EVENTS: usize = 1024;
-/// What an idle connection takes of the worker's memory at most, bytes.
-const CONNECTION_BYTES_MAX: usize = 256;
-const _: () = assert!(Worker::<Readiness>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
 /// Keys with the top bit are the loop's own.
 const BELL: u64 = u64::MAX;
 const DISK: u64 = u64::MAX - 1;
@@ -41,296 +30,150 @@ const LISTENERS: u64 = 1 << 63;
 pub struct EventLoop<'a, P> {
     poller: P,
     worker: Worker<'a, Readiness>,
-    rules: Rules,
-    /// The listeners are in the poller's interest set.
-    listening: bool,
-    budget: Budget,
-    /// Keys whose turn ended because its budget was spent.
-    again: VecDeque<u64>,
-    buffer: Box<[u8]>,
-    spares: Spares,
-    /// Changes of the interest set that have been counted.
-    changes: u64,
+    io: Io<'a>,
 }
 
 impl<'a, P: Poller> EventLoop<'a, P> {
     /// A loop that is not listening yet.
-    pub fn new(poller: P, worker: Worker<'a, Readiness>, rules: Rules) -> Self {
+    pub fn new(
+        poller: P,
+        worker: Worker<'a, Readiness>,
+        rules: Rules,
+        disk: &'a mut dyn Disk,
+    ) -> Self {
         let rules = Rules { edge: poller.edge(), ..rules };
-        // What comes behind a request is kept until that is answered, so no more is taken at once
-        // than a head may need: a connection keeps two such lengths at most.
-        let recv_bytes = worker.around().cx.site.limits.head_bytes_max.min(RECV_BYTES_MAX);
-        Self {
-            poller,
-            worker,
-            rules,
-            listening: false,
-            budget: Budget::new(rules.bytes_max),
-            again: VecDeque::with_capacity(EVENTS),
-            buffer: vec![0; LANDING + recv_bytes].into(),
-            spares: Spares::default(),
-            changes: 0,
-        }
+        let io = Io::new(disk, rules, &worker.around().cx.site.limits);
+        Self { poller, worker, io }
     }
 
     /// Serves until the master says otherwise and the last connection has ended.
     ///
     /// # Errors
     /// If the poller fails, which leaves nothing to go on with.
-    pub fn run(mut self, disk: &mut dyn Disk) -> io::Result<()> {
+    pub fn run(mut self) -> io::Result<()> {
         self.poller.add_level(self.worker.around().bell.as_fd(), BELL, Interest::READ)?;
-        if let Some(source) = disk.source() {
+        if let Some(source) = self.io.disk.source() {
             self.poller.add_level(source, DISK, Interest::READ)?;
         }
-        self.watch_listeners()?;
+        self.worker.watch_listeners(&mut self.poller, LISTENERS)?;
         let mut events = Vec::with_capacity(EVENTS);
-        loop {
-            self.wait(&mut events, disk)?;
-            // Who is queued in this round has its next turn in the next one.
-            let queued = self.again.len();
+        while self.worker.goes_on() {
+            self.wait(&mut events)?;
             for event in events.drain(..) {
-                match event.key {
-                    BELL => drop(self.worker.around().bell.clear()),
-                    DISK => self.on_completion(disk),
-                    key if key >= LISTENERS => {
-                        let at = usize::try_from(key - LISTENERS).expect("few listeners");
-                        self.accept(at, disk);
-                    }
-                    key => self.event(key, event, disk),
+                self.dispatch(event);
+                while let Some(action) = self.worker.next_accept() {
+                    self.perform(action);
                 }
-                self.accept_on_close(disk);
             }
-            for _ in 0..queued {
-                let Some(key) = self.again.pop_front() else { break };
-                self.turn_after(key, disk, |slot| {
-                    slot.drive.queued = false;
-                    Some(Spent::default())
-                });
-                self.accept_on_close(disk);
-            }
-            self.expire(disk);
-            self.worker.tick();
-            let mut phase = self.worker.heed();
-            if phase == Phase::Drain {
-                self.drain(disk);
-                phase = self.worker.heed();
-            }
-            if phase == Phase::Stop {
-                break;
+            while let Some(action) = self.worker.next_action() {
+                self.perform(action);
             }
         }
-        for key in self.worker.keys() {
-            self.close(key, CloseReason::Drained, disk);
-        }
-        self.worker.around().log.flush();
         Ok(())
     }
 
     /// Waits for events.
-    fn wait(&mut self, events: &mut Vec<Event>, disk: &mut dyn Disk) -> io::Result<()> {
-        if self.watch_listeners().is_err() {
-            self.worker.pause(PAUSE_MS);
-        }
-        let wait = self.worker.begin_wait(!self.again.is_empty());
-        self.poller.wait(events, Some(wait.timeout))?;
-        if self.worker.end_wait(wait, events.len()) {
-            disk.renew_root();
-        }
-        self.budget.renew();
-        let tally = self.worker.around().cx.tally;
-        let watched = self.poller.len() as u64;
-        tally.add(Counter::WaitInterestSum, watched);
-        tally.max(Counter::WaitInterestMax, watched);
-        let changes = self.poller.changes();
-        tally.add(Counter::WaitChanges, changes - self.changes);
-        self.changes = changes;
+    fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        // It pauses if they cannot be watched.
+        let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
+        let wait = self.worker.begin_wait();
+        let events = self.poller.wait(events, Some(wait.timeout))?;
+        let (watched, changes) = (self.poller.len(), self.poller.changes());
+        let renewed = self.worker.end_wait(wait, Waited { events, watched, changes });
+        self.io.begin_round(renewed);
         Ok(())
     }
 
-    /// Adds the listeners to the interest set or removes them, as the worker wants: all of them, or
-    /// none.
-    fn watch_listeners(&mut self) -> io::Result<()> {
-        let wanted = self.worker.is_listening();
-        if std::mem::replace(&mut self.listening, wanted) == wanted {
-            return Ok(());
-        }
-        let listeners = self.worker.listeners();
-        let mut added = Ok(());
-        if wanted {
-            let mut all = listeners.iter().zip(LISTENERS..);
-            added = all.try_for_each(|(fd, key)| self.poller.add_listener(fd.as_fd(), key));
-        }
-        if !wanted || added.is_err() {
-            self.listening = false;
-            for listener in listeners {
-                // One that was not added need not be removed.
-                let _ = self.poller.remove(listener.as_fd());
+    /// Hands on what the poller said.
+    #[inline]
+    fn dispatch(&mut self, event: Event) {
+        match event.key {
+            BELL => drop(self.worker.around().bell.clear()),
+            DISK => self.complete(),
+            key if key >= LISTENERS => {
+                self.worker.offer(usize::try_from(key - LISTENERS).expect("few listeners"));
             }
-        }
-        added
-    }
-
-    /// Takes new connections from a listener, as many as the strategy says.
-    fn accept(&mut self, at: usize, disk: &mut dyn Disk) -> Ended {
-        let mut taken = 0;
-        loop {
-            match self.worker.accept(at, taken) {
-                Ok(accepted) => self.admit(accepted, disk),
-                Err(ended) => return ended,
-            }
-            taken += 1;
+            key => self.turn(key, |slot| {
+                slot.drive.note(&event);
+                slot.unless_queued(Spent::default())
+            }),
         }
     }
 
-    /// Accepts for each connection that has been closed, if that is the strategy.
-    fn accept_on_close(&mut self, disk: &mut dyn Disk) {
-        while self.worker.owes_accept() {
-            for at in 0..self.worker.listeners().len() {
-                self.accept(at, disk);
+    /// Does what the worker says.
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Close(key, reason) => self.close(key, reason),
+            Action::Admit(accepted) => self.admit(accepted),
+            Action::Drain => self.worker.offer_backlog(),
+            Action::Turn(key) => self.turn(key, plain),
+            Action::Late(key) => {
+                if self.worker.slot(key).is_some_and(|slot| slot.pending > 0) {
+                    self.complete();
+                }
+                self.turn(key, |slot| {
+                    slot.drive.look(&slot.socket);
+                    Some(Spent::default())
+                });
+            }
+            Action::Expired(key, what) => {
+                if let (Some(what), Some(slot)) = (what, self.worker.slot(key)) {
+                    forget(slot, key, what, self.io.disk);
+                }
+                self.turn(key, plain);
             }
         }
     }
 
     /// Makes a connection of an accepted socket, and runs it.
-    fn admit(&mut self, accepted: Accepted, disk: &mut dyn Disk) {
-        if let Some(idle) = accepted.displaces {
-            self.close(idle, CloseReason::Displaced, disk);
-        }
+    fn admit(&mut self, accepted: Accepted) {
         let eager = self.worker.accept_rules().eager_read;
         let key = self.worker.admit(accepted, Readiness::new(eager));
         let Some(slot) = self.worker.slot(key) else { return };
-        if let Some(patience) = self.rules.patience {
+        if let Some(patience) = self.io.rules.patience {
             // Without it a peer that takes nothing would hold the process in `send` for ever.
             let _ = socket::set_timeouts(slot.socket.as_fd(), None, Some(patience));
         }
-        self.turn(key, disk);
+        self.turn(key, plain);
     }
 
-    /// Notes what the poller said of a connection and gives it a turn.
-    fn event(&mut self, key: u64, event: Event, disk: &mut dyn Disk) {
-        self.turn_after(key, disk, |slot| {
-            slot.drive.note(&event);
-            slot.drive.unless_queued(Spent::default())
-        });
-    }
-
-    /// Takes what the disk has finished, and gives a turn to each connection that waited for it.
-    fn on_completion(&mut self, disk: &mut dyn Disk) {
-        while let Some(Completion { key, result, spent }) = disk.next_completion() {
-            let Some((slot, desk)) = self.worker.turn(key) else {
-                // The client has left; what was opened for it is closed here.
-                self.worker.around().cx.tally.add(Counter::DiskCompletionsDropped, 1);
-                continue;
-            };
-            on_completion(slot, result, desk.now, &desk.around.cx);
-            self.turn_after(key, disk, |slot| slot.drive.unless_queued(spent));
+    /// Completes what the disk has finished, and gives a turn to whatever waited for it.
+    fn complete(&mut self) {
+        while let Some((key, spent)) = next_completion(&mut self.worker, self.io.disk) {
+            self.turn(key, |slot| slot.unless_queued(spent));
         }
     }
 
-    /// Runs one connection until it would block, and does what its turn asks for.
-    fn turn(&mut self, key: u64, disk: &mut dyn Disk) {
-        self.turn_after(key, disk, |slot| slot.drive.unless_queued(Spent::default()));
-    }
-
-    /// [`EventLoop::turn`], after `first`, which says what time has been spent for the connection
-    /// already, or that it has no turn now.
+    /// Runs one connection until it would block, after `first`, which says what time has been spent
+    /// for it already, or that it has no turn now.
     #[inline]
-    fn turn_after(
-        &mut self,
-        key: u64,
-        disk: &mut dyn Disk,
-        first: impl FnOnce(&mut ReadySlot) -> Option<Spent>,
-    ) {
-        let Self { worker, poller, rules, budget, again, buffer, spares, .. } = self;
-        let Some((slot, desk)) = worker.turn(key) else { return };
+    fn turn(&mut self, key: u64, first: impl FnOnce(&mut ReadySlot) -> Option<Spent>) {
+        let Some((slot, desk)) = self.worker.turn(key) else { return };
         let Some(spent) = first(slot) else { return };
-        let readable = slot.drive.readable;
-        let begun = desk.begin(slot, readable);
-        let (buffer, bytes) = (&mut buffer[LANDING..], budget.share());
-        let mut io = Io { disk, buffer, spares, rules, bytes, spent };
-        let turn = step(slot, key, &mut io, desk.now, &desk.around.cx);
-        budget.spend(bytes - io.bytes);
-        desk.end(key, slot, begun, turn, &io.spent, rules.patience.is_some());
-        let goes_on = match turn {
-            Turn::Wait(wanted) => watch(slot, key, wanted, poller),
-            Turn::Parked => watch(slot, key, Interest::NONE, poller),
-            Turn::Again => {
-                if !std::mem::replace(&mut slot.drive.queued, true) {
-                    again.push_back(key);
-                }
-                true
-            }
+        let goes_on = match step(slot, desk, key, spent, &mut self.io) {
+            Turn::Wait(wanted) => slot.drive.watch(&slot.socket, key, wanted, &mut self.poller),
+            Turn::Parked => slot.drive.watch(&slot.socket, key, Interest::NONE, &mut self.poller),
+            Turn::Again => true,
             Turn::Closed(_) => false,
         };
         if !goes_on {
             // Of a socket that cannot be watched; any other has said why it ends.
-            self.close(key, CloseReason::Failed, disk);
+            self.close(key, CloseReason::Failed);
         }
     }
 
     /// Forgets a connection, whatever it waits for.
-    fn close(&mut self, key: u64, reason: CloseReason, disk: &mut dyn Disk) {
+    fn close(&mut self, key: u64, reason: CloseReason) {
         let Some(slot) = self.worker.slot(key) else { return };
-        if slot.pending > 0 {
-            disk.forget(key, Abandoned::All);
-        }
+        forget(slot, key, Abandoned::All, self.io.disk);
         if slot.drive.interest.is_some() {
             self.poller.forget(slot.socket.as_fd());
         }
         self.worker.close(key, reason);
     }
-
-    /// Gives turns to connections whose deadlines have passed. Whatever has held the loop up is
-    /// not the peer's fault: what is in the socket, or has room there, comes before the deadline.
-    fn expire(&mut self, disk: &mut dyn Disk) {
-        self.worker.expire();
-        while let Some(key) = self.worker.due() {
-            if self.worker.slot(key).is_some_and(|slot| slot.pending > 0) {
-                self.on_completion(disk);
-            }
-            self.turn_after(key, disk, |slot| {
-                slot.drive.look(&slot.socket);
-                Some(Spent::default())
-            });
-            if let (Some(what), Some(slot)) = (self.worker.give_up(key), self.worker.slot(key)) {
-                forget(slot, key, what, disk);
-            }
-            self.turn(key, disk);
-            self.accept_on_close(disk);
-        }
-    }
-
-    /// Takes the last connections from the queue, and tells every connection to finish.
-    fn drain(&mut self, disk: &mut dyn Disk) {
-        for at in 0..self.worker.listeners().len() {
-            while self.accept(at, disk) == Ended::Limit {}
-        }
-        for key in self.worker.drain() {
-            self.turn(key, disk);
-        }
-    }
 }
 
-/// Tells the poller what a connection waits for; false if that cannot be watched.
-#[inline]
-fn watch<P: Poller>(slot: &mut ReadySlot, key: u64, wanted: Interest, poller: &mut P) -> bool {
-    slot.drive.interest == Some(wanted) || ask(slot, key, wanted, poller)
-}
-
-#[cold]
-fn ask<P: Poller>(slot: &mut ReadySlot, key: u64, wanted: Interest, poller: &mut P) -> bool {
-    // Who is told of a change once can leave asked for what it has asked for, and is always told
-    // of what can be received.
-    let before = slot.drive.interest;
-    let wanted = if poller.edge() { before.unwrap_or(Interest::READ).and(wanted) } else { wanted };
-    let asked = match before {
-        // It ends with its first turn or not at all: until then nobody need watch it.
-        None => poller.add(slot.socket.as_fd(), key, wanted),
-        Some(before) if before == wanted => Ok(()),
-        Some(_) => poller.set(slot.socket.as_fd(), key, wanted),
-    };
-    if asked.is_ok() {
-        slot.drive.interest = Some(wanted);
-    }
-    asked.is_ok()
+/// A turn for which no time has been spent yet.
+fn plain(slot: &mut ReadySlot) -> Option<Spent> {
+    slot.unless_queued(Spent::default())
 }

@@ -1,7 +1,7 @@
 //! A worker: all that a unit of work of any architecture does besides waiting and performing.
 //!
 //! Its connections, their timers, whom it accepts, what the master wants, cache, log, counters and
-//! clocks. It says what is to be done and touches no poller, ring or queue: that is its driver's.
+//! clocks. It says what is to be done, and waits for nothing: that is its driver's.
 mod desk;
 mod own;
 
@@ -9,13 +9,13 @@ pub use desk::Desk;
 pub use own::Own;
 
 use super::{
-    accept::{AcceptRules, Acceptor, Ended, LEAVE_MS, WhenFull},
+    accept::{AcceptRules, Acceptor, Ended, LEAVE_MS, PAUSE_MS, WhenFull},
     shared_cache::SharedCache,
     slab::Slab,
 };
 use crate::{
     WorkerLog,
-    drive::{FileCx, FileLink},
+    drive::{FileCx, FileLink, ledger::Spent},
 };
 use regatta_metrics::{Control, Counter, Phase, Slot as TallySlot};
 use regatta_op::{Abandoned, CloseReason, Tick};
@@ -24,11 +24,14 @@ use regatta_sys::{
     Bell, Root,
     channel::Channel,
     socket::{self, Connection},
+    wait::Poller,
 };
 use std::{
     collections::VecDeque,
+    io,
     os::fd::{AsFd, OwnedFd},
     time::Duration,
+    vec,
 };
 
 /// The longest wait, ms: logs are flushed and the heartbeat beats at least this often.
@@ -93,6 +96,8 @@ pub struct Slot<S> {
     pub socket: Connection,
     /// Operations that the disk has been asked for and has not answered.
     pub pending: u8,
+    /// It is queued for another turn, which comes whatever happens.
+    pub queued: bool,
     /// What the driver keeps: operations that are under way, and what it waits for.
     pub drive: S,
     /// The tick for which its timer is filed.
@@ -101,11 +106,18 @@ pub struct Slot<S> {
     timed_from: u64,
 }
 
+impl<S> Slot<S> {
+    /// `spent`, unless the connection is queued: it has one turn a round, whatever happens.
+    pub fn unless_queued(&self, spent: Spent) -> Option<Spent> {
+        (!self.queued).then_some(spent)
+    }
+}
+
 /// A connection that has been accepted, and not admitted.
 #[derive(Debug)]
 pub struct Accepted {
     /// An idle connection that must be closed for it first.
-    pub displaces: Option<u64>,
+    displaces: Option<u64>,
     socket: Connection,
     peer: Peer,
 }
@@ -116,6 +128,55 @@ pub struct Wait {
     /// It lasts no longer.
     pub timeout: Duration,
     since: u64,
+}
+
+/// What a wait came to, for the counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waited {
+    /// Events that it told of.
+    pub events: usize,
+    /// Descriptors that are watched.
+    pub watched: usize,
+    /// How often that set has been changed since the beginning.
+    pub changes: u64,
+}
+
+/// What a driver is to do next.
+#[derive(Debug)]
+pub enum Action {
+    /// Stop watching the connection, forget or cancel what is in flight for it, and
+    /// [close](Worker::close) it for this reason.
+    Close(u64, CloseReason),
+    /// Admit this connection, and give it a turn.
+    Admit(Accepted),
+    /// Give the connection a turn, unless it is queued for one.
+    Turn(u64),
+    /// The connection's deadline has passed. A driver that may come late, because others held it
+    /// up, first tries what the connection waits for: what is in the socket by now, or has room
+    /// there, comes before the deadline.
+    Late(u64),
+    /// The connection was told that its deadline has passed, if it still had. Forget or cancel what
+    /// it has given up, and give it a turn, unless it is queued for one.
+    Expired(u64, Option<Abandoned>),
+    /// The worker is going to drain: [`Worker::offer_backlog`] takes what is left in the backlog.
+    Drain,
+}
+
+/// How far a round has come, after its events.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Turns of those that were queued when it began.
+    Queue,
+    /// Deadlines that have passed.
+    Deadlines,
+    /// This one has been looked at.
+    Late(u64),
+    /// The last connections are accepted.
+    Backlog,
+    /// Turns of those that have been told to finish.
+    Drain,
+    /// The worker leaves, and closes all.
+    Leave,
 }
 
 /// One worker, of connections of which its driver keeps an `S` each.
@@ -129,6 +190,15 @@ pub struct Worker<'a, S> {
     expiries: usize,
     /// When the sweep through the cache goes on, at the latest.
     sweep_on: Option<Tick>,
+    stage: Stage,
+    /// Connections that were queued when the round began, and have not had their turn.
+    queued: usize,
+    /// All connections, of which each has a turn, or is closed, at the end of a round.
+    rest: vec::IntoIter<u64>,
+    /// Accepted, and to be admitted when the connection has been closed that it displaces.
+    displacing: Option<Accepted>,
+    /// It serves no longer.
+    left: bool,
 }
 
 impl<'a, S> Worker<'a, S> {
@@ -143,6 +213,11 @@ impl<'a, S> Worker<'a, S> {
             fired: VecDeque::with_capacity(EXPIRIES_MAX),
             expiries: 0,
             sweep_on: None,
+            stage: Stage::Queue,
+            queued: 0,
+            rest: Vec::new().into_iter(),
+            displacing: None,
+            left: false,
         }
     }
 
@@ -170,20 +245,108 @@ impl<'a, S> Worker<'a, S> {
         self.slots.keys()
     }
 
-    /// Ends a round, and begins a wait that ends at once if there is `more` to be done.
-    pub fn begin_wait(&mut self, more: bool) -> Wait {
+    /// Ends a round, and begins a wait, which ends at once if there is more to be done.
+    pub fn begin_wait(&mut self) -> Wait {
         debug_assert!(self.desk.timers() <= self.slots.len(), "timers leave with connections");
         let since = self.desk.end_round();
-        let timeout = if more || !self.fired.is_empty() { Duration::ZERO } else { self.timeout() };
+        let more = !self.desk.again.is_empty() || !self.fired.is_empty();
+        let timeout = if more { Duration::ZERO } else { self.timeout() };
         Wait { timeout, since }
     }
 
-    /// Ends a wait that has told of so many events, and begins a round. True if the root is another
-    /// from now on: whoever opens files must know.
-    pub fn end_wait(&mut self, wait: Wait, events: usize) -> bool {
-        self.desk.begin_round(wait.since, wait.timeout, events);
-        self.desk.acceptor.events = events;
+    /// Ends a wait, and begins a round: events first, then what [`Worker::next_action`] says. True
+    /// if the root is another from now on: whoever opens files must know.
+    pub fn end_wait(&mut self, wait: Wait, waited: Waited) -> bool {
+        self.desk.begin_round(wait.since, wait.timeout, waited);
+        self.desk.acceptor.events = waited.events;
+        self.queued = self.desk.again.len();
         self.renew_root()
+    }
+
+    /// What is to be done next, besides events; `None` at the end of the round. Connections are
+    /// accepted first, if one has been closed; then come turns of those that were queued when the
+    /// round began, deadlines, and what the master wants.
+    pub fn next_action(&mut self) -> Option<Action> {
+        loop {
+            let accepts = self.next_accept();
+            if accepts.is_some() {
+                return accepts;
+            }
+            match self.stage {
+                Stage::Queue => {
+                    if let Some(key) = self.next_queued() {
+                        return Some(Action::Turn(key));
+                    }
+                    self.expire();
+                    self.stage = Stage::Deadlines;
+                }
+                Stage::Deadlines => {
+                    if let Some(key) = self.due() {
+                        self.stage = Stage::Late(key);
+                        return Some(Action::Late(key));
+                    }
+                    self.tick();
+                    if self.is_to_drain() {
+                        self.stage = Stage::Backlog;
+                        return Some(Action::Drain);
+                    }
+                    if !self.is_to_leave() {
+                        break;
+                    }
+                    self.leave();
+                }
+                Stage::Late(key) => {
+                    self.stage = Stage::Deadlines;
+                    return Some(Action::Expired(key, self.give_up(key)));
+                }
+                Stage::Backlog => {
+                    self.drain();
+                    self.stage = Stage::Drain;
+                }
+                Stage::Drain => match self.rest.next() {
+                    Some(key) => return Some(Action::Turn(key)),
+                    None if self.is_to_leave() => self.leave(),
+                    None => break,
+                },
+                Stage::Leave => {
+                    let Some(key) = self.rest.next() else {
+                        self.around().log.flush();
+                        return None;
+                    };
+                    return Some(Action::Close(key, CloseReason::Drained));
+                }
+            }
+        }
+        self.stage = Stage::Queue;
+        None
+    }
+
+    /// Ends the last round: all connections are closed.
+    fn leave(&mut self) {
+        // Who is closed now leaves no room to others.
+        self.desk.acceptor.draining = true;
+        self.rest = self.slots.keys().into_iter();
+        (self.stage, self.left) = (Stage::Leave, true);
+    }
+
+    /// The next of those that were queued when the round began.
+    fn next_queued(&mut self) -> Option<u64> {
+        while let Some(rest) = self.queued.checked_sub(1) {
+            self.queued = rest;
+            let key = self.desk.again.pop_front()?;
+            if let Some(slot) = self.slots.get_mut(key) {
+                slot.queued = false;
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// True until the round is over in which the master has said that the worker is to leave, or
+    /// the last connection or the time to drain has ended.
+    #[must_use]
+    pub const fn goes_on(&self) -> bool {
+        !self.left
     }
 
     fn timeout(&self) -> Duration {
@@ -236,7 +399,7 @@ impl<'a, S> Worker<'a, S> {
 
     /// What is done once in a round: lets the cache forget a little of what nobody asks for, tells
     /// the log the time, and lets the heart beat.
-    pub fn tick(&mut self) {
+    fn tick(&mut self) {
         let (Surroundings { cx, slot, .. }, now) = (&self.desk.around, self.desk.now);
         if self.sweep_on.is_none_or(|on| on <= now.tick) {
             self.sweep_on = cx.cache.sweep(now.tick, &cx.tally);
@@ -262,29 +425,26 @@ impl<'a, S> Worker<'a, S> {
         });
     }
 
-    /// What to do now: go on; drain, which is said until [`Worker::drain`] has been called; or
-    /// leave, because the master says so, or the last connection or the time to drain has ended.
-    pub fn heed(&mut self) -> Phase {
+    /// True if the master wants it to drain, and it has not begun.
+    fn is_to_drain(&self) -> bool {
+        !self.desk.acceptor.draining && self.desk.around.control.phase() == Phase::Drain
+    }
+
+    /// True if the master wants it to leave, or it has drained, or has no more time to.
+    fn is_to_leave(&self) -> bool {
         let control = &self.desk.around.control;
+        let is_over = || control.drain_deadline_ms() <= self.desk.now.tick.0;
         match control.phase() {
-            Phase::Drain if !self.desk.acceptor.draining => {
-                // What is in the queue is not left to others.
-                self.desk.acceptor.others.clear();
-                Phase::Drain
-            }
-            Phase::Drain => {
-                let over = control.drain_deadline_ms() <= self.desk.now.tick.0;
-                if over || self.slots.is_empty() { Phase::Stop } else { Phase::Run }
-            }
-            phase => phase,
+            Phase::Run => false,
+            Phase::Drain => self.desk.acceptor.draining && (self.slots.is_empty() || is_over()),
+            Phase::Stop => true,
         }
     }
 
-    /// Stops listening, and tells every connection to finish what it is doing: each of them is to
-    /// have a turn. What was in the queue has been accepted before.
-    #[must_use]
-    pub fn drain(&mut self) -> Vec<u64> {
-        self.desk.acceptor.drain();
+    /// Stops listening, and tells every connection to finish what it is doing. What was in the
+    /// backlog has been accepted before.
+    fn drain(&mut self) {
+        self.stop_listening();
         let keys = self.slots.keys();
         for key in &keys {
             if let Some(slot) = self.slots.get_mut(*key) {
@@ -292,7 +452,12 @@ impl<'a, S> Worker<'a, S> {
                 self.desk.file(*key, slot);
             }
         }
-        keys
+        self.rest = keys.into_iter();
+    }
+
+    /// Accepts nothing any more, and ends listening: threads that wait for a connection are woken.
+    pub fn stop_listening(&mut self) {
+        self.desk.acceptor.drain();
     }
 
     /// The sockets that it accepts from.
@@ -313,15 +478,50 @@ impl<'a, S> Worker<'a, S> {
         self.desk.acceptor.is_listening()
     }
 
+    /// Has a poller watch the listeners, under keys from `first` on, or no longer watch them. A
+    /// failure pauses accepting.
+    ///
+    /// # Errors
+    /// They cannot be watched.
+    #[inline]
+    pub fn watch_listeners<P: Poller>(&mut self, poller: &mut P, first: u64) -> io::Result<()> {
+        let watched = self.desk.acceptor.watch(poller, first);
+        watched.inspect_err(|_| self.pause(PAUSE_MS))
+    }
+
     /// Accepts nothing for so long.
-    pub const fn pause(&mut self, ms: u64) {
+    const fn pause(&mut self, ms: u64) {
         self.desk.acceptor.pause(self.desk.now.tick, ms);
     }
 
-    /// True if new connections are to be accepted, from all listeners, because one has been closed:
-    /// once for each.
-    pub fn owes_accept(&mut self) -> bool {
-        self.desk.acceptor.owes_accept(self.desk.around.cx.tally)
+    /// This listener has new connections.
+    pub const fn offer(&mut self, at: usize) {
+        self.desk.acceptor.offer(at);
+    }
+
+    /// Takes all that is left in the backlog, whatever the strategy: the worker goes away.
+    pub fn offer_backlog(&mut self) {
+        // Nothing is left to others.
+        self.desk.acceptor.others.clear();
+        self.desk.acceptor.offer_backlog();
+    }
+
+    /// Admits the next connection, or first closes the one that it displaces: of a listener that
+    /// was offered as many as the strategy says, and of all if a connection has been closed.
+    #[inline]
+    pub fn next_accept(&mut self) -> Option<Action> {
+        if let Some(accepted) = self.displacing.take() {
+            return Some(Action::Admit(accepted));
+        }
+        loop {
+            let (at, taken) = self.desk.acceptor.next_listener(self.desk.around.cx.tally)?;
+            let accepted = self.accept(at, taken);
+            self.desk.acceptor.has_taken(accepted.is_ok());
+            let Ok(accepted) = accepted else { continue };
+            let Some(idle) = accepted.displaces else { return Some(Action::Admit(accepted)) };
+            self.displacing = Some(accepted);
+            return Some(Action::Close(idle, CloseReason::Displaced));
+        }
     }
 
     /// Takes a connection from listener `at`, from which `taken` have been for this notification.
@@ -385,7 +585,8 @@ impl<'a, S> Worker<'a, S> {
         cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.slots.len() as u64);
         cx.tally.max(Counter::ConnectionsOpenMax, self.slots.len() as u64 + 1);
         let (timer_at, timed_from) = (Tick::NEVER, 0);
-        self.slots.insert(Slot { conn, socket, pending: 0, drive, timer_at, timed_from })
+        let (pending, queued) = (0, false);
+        self.slots.insert(Slot { conn, socket, pending, queued, drive, timer_at, timed_from })
     }
 
     /// Forgets a connection and closes its socket, which nobody watches any more: for this reason,
@@ -407,7 +608,7 @@ impl<'a, S> Worker<'a, S> {
     }
 
     /// Looks at the time: whether a pause is over, and whose timers have fired.
-    pub fn expire(&mut self) {
+    fn expire(&mut self) {
         let now = self.desk.now.tick;
         if self.desk.acceptor.ends_pause(now) {
             // Who has room elsewhere is woken only where this worker does not ask.
@@ -420,10 +621,8 @@ impl<'a, S> Worker<'a, S> {
         self.expiries = EXPIRIES_MAX;
     }
 
-    /// The next connection, of the first few whose deadlines have passed. A driver that may come
-    /// late, because others held it up, first tries what the connection waits for; then this
-    /// [gives up](Worker::give_up), and has another turn.
-    pub fn due(&mut self) -> Option<u64> {
+    /// The next connection, of the first few whose deadlines have passed.
+    fn due(&mut self) -> Option<u64> {
         while self.expiries > 0
             && let Some(key) = self.fired.pop_front()
         {
@@ -439,8 +638,8 @@ impl<'a, S> Worker<'a, S> {
     }
 
     /// Tells a connection that its deadline has passed, if it still has, and says what the
-    /// connection gives up of that which was out: the driver forgets that, or cancels it.
-    pub fn give_up(&mut self, key: u64) -> Option<Abandoned> {
+    /// connection gives up of that which was out.
+    fn give_up(&mut self, key: u64) -> Option<Abandoned> {
         let (slot, now) = (self.slots.get_mut(key)?, self.desk.now);
         let mut abandoned = None;
         if slot.conn.deadline() <= now.tick {

@@ -1,5 +1,5 @@
 //! What a worker keeps besides its connections: clocks, timers, who is idle, the ledger of stalls.
-use super::{Slot, Surroundings};
+use super::{Slot, Surroundings, Waited};
 use crate::{
     drive::{
         ledger::{Round, Spent, enter, enter_round},
@@ -19,6 +19,8 @@ use std::{collections::VecDeque, os::fd::AsFd, time::Duration};
 
 /// How late the date may be, ms.
 const DATE_MS: u64 = 64;
+/// Connections that are queued for another turn, for which there is room from the beginning.
+const QUEUED: usize = 1024;
 /// One turn in so many is timed.
 const TURNS_PER_SAMPLE: u32 = 64;
 
@@ -33,6 +35,10 @@ pub struct Desk<'a> {
     /// Entered only where idle connections are closed for others.
     pub(super) idle: Idle,
     wheel: Wheel,
+    /// Connections whose turn ended because its budget was spent: each has another one.
+    pub(super) again: VecDeque<u64>,
+    /// Changes of what is watched that have been counted.
+    changes: u64,
     /// The precise clock after the last wait.
     stamp: u64,
     /// Turns so far.
@@ -59,6 +65,8 @@ impl<'a> Desk<'a> {
             acceptor,
             idle: Idle::default(),
             wheel: Wheel::new(now.tick),
+            again: VecDeque::with_capacity(QUEUED),
+            changes: 0,
             stamp: clock::nanos(),
             turns: 0,
             sample_due: false,
@@ -81,7 +89,8 @@ impl<'a> Desk<'a> {
         Begun(started)
     }
 
-    /// Enters how a turn ended, and what it spent on files; files the connection's timer.
+    /// Enters how a turn ended, and what it spent on files; files the connection's timer, or queues
+    /// it for another turn.
     /// `blocking` if the peer may have been waited for in it.
     #[inline]
     pub fn end<S>(
@@ -123,7 +132,11 @@ impl<'a> Desk<'a> {
         }
         match turn {
             Turn::Wait(_) | Turn::Parked => self.file(key, slot),
-            Turn::Again => {}
+            Turn::Again => {
+                if !std::mem::replace(&mut slot.queued, true) {
+                    self.again.push_back(key);
+                }
+            }
             Turn::Closed(CloseReason::SendDeadline) => {
                 // What the peer did not take would stay in the kernel for minutes.
                 let _ = socket::reset_on_close(slot.socket.as_fd());
@@ -201,9 +214,13 @@ impl<'a> Desk<'a> {
     }
 
     /// Reads the clocks after a wait, and counts that.
-    pub(super) fn begin_round(&mut self, since: u64, timeout: Duration, events: usize) {
+    pub(super) fn begin_round(&mut self, since: u64, timeout: Duration, waited: Waited) {
         self.look();
         let tally = self.around.cx.tally;
+        let Waited { events, watched, changes } = waited;
+        tally.add(Counter::WaitInterestSum, watched as u64);
+        tally.max(Counter::WaitInterestMax, watched as u64);
+        tally.add(Counter::WaitChanges, changes - std::mem::replace(&mut self.changes, changes));
         let (waited, events) = (self.stamp - since, events as u64);
         tally.add(Counter::WaitCalls, 1);
         tally.add(Counter::WaitNs, waited);

@@ -445,7 +445,8 @@ impl Scene<'_, '_> {
             acceptor.others = others.map(other).collect();
         }
         let poller = poller::Moved::new(self.stage, me, self.seed, poller);
-        EventLoop::new(poller, Worker::new(acceptor, around), self.turns).run(&mut *disk).unwrap();
+        let worker = Worker::new(acceptor, around);
+        EventLoop::new(poller, worker, self.turns, &mut *disk).run().unwrap();
     }
 }
 
