@@ -1,6 +1,6 @@
 //! Schedules of this protocol: a driver that has several operations out, or one at a time; a disk
 //! that is slow, out of order and hangs; peers that come, read and leave as they like.
-use super::{Answer, Client, Frames, NOT_FOUND};
+use super::{Answer, Client, Frames, NOT_FOUND, UNAVAILABLE};
 use crate::{
     dice::{Dice, index},
     disk::{self, Disk, Seen, SimFile, content},
@@ -113,6 +113,8 @@ struct Line {
     send: Option<Sending>,
     shut: bool,
     disk: Vec<(Ticket, Op<SimFile>, u64)>,
+    /// Since when there has been something besides `Recv` to do without a pause.
+    busy_since: Option<u64>,
     requests: u32,
     faulted: bool,
     closed: Option<CloseReason>,
@@ -226,6 +228,7 @@ impl<'a> World<'a> {
                 send: None,
                 shut: false,
                 disk: Vec::new(),
+                busy_since: None,
                 requests: 0,
                 faulted: false,
                 closed: None,
@@ -273,6 +276,14 @@ impl<'a> World<'a> {
         self.disk_ms >= self.cx.site.deadlines.disk_ms_max
     }
 
+    /// True if an operation may have waited for longer than the disk may take until this driver
+    /// started it: behind a seal its time runs meanwhile.
+    fn queued_too_long(&self, line: &Line) -> bool {
+        let most = self.cx.site.deadlines.disk_ms_max;
+        let busy = line.busy_since.is_some_and(|since| self.tick - since >= most);
+        self.single && line.seal.is_some() && busy
+    }
+
     const fn now(&self) -> Now {
         Now { tick: Tick(self.tick), unix: disk::UNIX + self.tick / 1000 }
     }
@@ -313,6 +324,10 @@ impl<'a> World<'a> {
                     let on = self.cx.cache.sweep(Tick(self.tick), &self.cx.tally);
                     self.sweeps = on.map_or(self.tick + 10, |on| on.0);
                 }
+            }
+            for line in &mut self.lines {
+                let since = line.busy_since.unwrap_or(self.tick);
+                line.busy_since = line.is_busy().then_some(since);
             }
         }
         let open = self.lines.iter().position(|line| line.closed.is_none());
@@ -463,6 +478,7 @@ impl<'a> World<'a> {
         let n = bytes.len() as u64;
         outbox.advance(n);
         let excused = self.hangs || self.faulty || self.changes < NEVER || self.is_slow();
+        let queued = self.queued_too_long(&self.lines[at]);
         let Self { lines, known, missing, report, .. } = self;
         let Line { pipe, client, seal, received, .. } = &mut lines[at];
         pipe.queued += n;
@@ -478,6 +494,7 @@ impl<'a> World<'a> {
                 report.answers += 1;
                 report.overtaking += u64::from(last.is_some_and(|last| last > answer.number));
                 last = Some(answer.number);
+                let excused = excused || queued && answer.code == UNAVAILABLE;
                 check(&answer, known, missing, excused)
             })?;
         }
@@ -601,9 +618,9 @@ impl<'a> World<'a> {
             CloseReason::Reset => line.pipe.reset,
             CloseReason::Failed => line.faulted,
             CloseReason::Truncated => self.changes < NEVER,
-            // Behind a seal, what this driver has not started yet counts as out, and its time runs.
-            CloseReason::DiskDeadline if self.single && line.seal.is_some() => true,
-            CloseReason::DiskDeadline => self.hangs || self.warms || self.is_slow(),
+            CloseReason::DiskDeadline => {
+                self.hangs || self.warms || self.is_slow() || self.queued_too_long(line)
+            }
             CloseReason::Drained => drained,
             CloseReason::IdleDeadline | CloseReason::HeadDeadline => true,
             CloseReason::SendDeadline => !line.peer.is_prompt() || self.single || gone,
