@@ -65,6 +65,8 @@ pub(crate) struct Link {
     pub(crate) broke: Option<OpKind>,
     /// A file turned out to be shorter than it was.
     pub(crate) shrank: bool,
+    /// The response that waits because its file could not be opened, which is tried again.
+    pub(crate) postponed: Option<usize>,
     /// A body could not be read.
     pub(crate) unreadable: Vec<Stamp>,
     /// The name whose file was opened, and is remembered when its body has been read.
@@ -115,6 +117,7 @@ impl Link {
             drained: None,
             broke: None,
             shrank: false,
+            postponed: None,
             unreadable: Vec::new(),
             asking: None,
             acked: vec![(0, 0)],
@@ -222,6 +225,17 @@ impl Link {
     /// Bytes of requests that the core has received.
     pub(crate) fn delivered(&self) -> u64 {
         self.received.last().map_or(0, |(end, _)| *end)
+    }
+
+    /// How many bytes the core has discarded since our half was closed. Behind a seal this is the
+    /// most that it can be: what had come before, and was not opened, is discarded then, too.
+    pub(crate) fn lingered(&self, piece_max: u64) -> u64 {
+        let last = self.reader.count.checked_sub(1).and_then(|last| self.requests.get(last));
+        let (Some(seal), Some(last)) = (&self.seal, last) else { return self.lingered };
+        // A head may be refused from its first byte on.
+        let in_head = matches!(self.last_status, 400 | 408 | 414 | 431 | 505);
+        let taken = if in_head { last.start + 1 } else { last.head_end };
+        self.delivered().saturating_sub(seal.piece_end(taken, piece_max))
     }
 
     /// When the core had received the first `offset` bytes.

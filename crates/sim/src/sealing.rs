@@ -214,6 +214,15 @@ impl ClientSeal {
         self.marks.get(at).map_or(u64::MAX, |mark| mark.wire)
     }
 
+    /// Where the piece ends that byte number `plain` is in: a record is passed on in pieces of at
+    /// most `most` bytes.
+    pub(crate) fn piece_end(&self, plain: u64, most: u64) -> u64 {
+        let at = self.marks.partition_point(|mark| mark.plain < plain);
+        let Some(end) = self.marks.get(at) else { return u64::MAX };
+        let start = at.checked_sub(1).map_or(0, |before| self.marks[before].plain);
+        (start + (plain - start).next_multiple_of(most)).min(end.plain)
+    }
+
     /// True if these bytes of the wire end the handshake.
     pub(crate) fn greets(&self, wire: u64) -> bool {
         let good = wire.min(self.spoils.unwrap_or(u64::MAX));

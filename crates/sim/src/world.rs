@@ -14,8 +14,8 @@ use crate::{
     trace::{self, Event, NOBODY, Stamp},
 };
 use regatta_op::{
-    CloseReason, Done, Fault, File as _, Now, Op, OpKind, OpenReq, Outbox, ReadReq, Segment, Tick,
-    Ticket,
+    CloseReason, Done, Fault, File as _, Now, Op, OpKind, OpenFault, OpenReq, Outbox, ReadReq,
+    Segment, Tick, Ticket,
 };
 use regatta_origin::{Cx, Protocol as _};
 
@@ -518,6 +518,9 @@ impl<'a> World<'a> {
         }
         let second = unix(self.stamp);
         self.knowledge.opened(&req.path, at, seen, self.stamp, second);
+        let waits = matches!(seen, Seen::Fault(OpenFault::Exhausted | OpenFault::Busy));
+        let link = &mut self.links[at];
+        link.postponed = waits.then_some(link.reader.count);
         self.complete(at, Done::Open(ticket, found))?;
         // What is not to be read first is in the cache now.
         let link = &mut self.links[at];

@@ -15,6 +15,12 @@ const PLANTED_SEEDS: u64 = 2_000;
 /// head of an answer to `HEAD`), 200 (no `Vary` in a fallback's 304).
 const FOUND: [u64; 1] = [323_231];
 
+/// Seeds beyond [`SEEDS`] that showed a mistake behind a seal: in 12296 a handshake was cut off
+/// when the server went away. In the others the model was wrong: what had come before our half was
+/// closed counts as lingering (5094), a request that waits to open its file is given up with a
+/// broken record (9986), and nothing is waited for after one (13720).
+const FOUND_SEALED: [u64; 4] = [5_094, 9_986, 12_296, 13_720];
+
 #[test]
 fn every_schedule_is_as_the_model_says() {
     for seed in (0..SEEDS).chain(FOUND) {
@@ -26,7 +32,7 @@ fn every_schedule_is_as_the_model_says() {
 
 #[test]
 fn every_sealed_schedule_is_as_the_model_says() {
-    for seed in 0..SEEDS {
+    for seed in (0..SEEDS).chain(FOUND_SEALED) {
         if let Err(violation) = run_sealed(seed) {
             panic!("{violation}");
         }
