@@ -181,8 +181,11 @@ impl Closing<'_> {
         let at_once = self.reason == CloseReason::Drained && !link.pipe.shut;
         let deadlines = &self.site.deadlines;
         let linger_ms = deadlines.linger_ms_max.min(deadlines.send_window_ms);
-        let start = self.now.tick.saturating_sub(linger_ms);
-        let slow = link.acked_since(start + 1) < self.due(linger_ms);
+        let idle = self.reason == CloseReason::IdleDeadline;
+        let decided = if idle { link.given_up.tick } else { self.now.tick };
+        let start = decided.saturating_sub(linger_ms);
+        let taken = link.acked_before(decided + 1) - link.acked_before(start + 1);
+        let slow = taken < self.due(linger_ms);
         let excused = excused || at_once || slow || broken;
         if destroyed && link.peer.is_prompt() && !said_it_was_done && !too_much && !excused {
             return Err(format!("{} bytes are lost on their way", link.on_their_way()));

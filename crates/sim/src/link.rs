@@ -75,6 +75,9 @@ pub(crate) struct Link {
     pub(crate) acked: Vec<(u64, u64)>,
     /// When what the disk was asked for was given up last.
     pub(crate) overdue: Option<Stamp>,
+    /// When a deadline first gave something up after the last response: an idle connection ends
+    /// then, and behind a seal still says so.
+    pub(crate) given_up: Stamp,
     /// Until when a `Send` has waited for the disk.
     pub(crate) waited: u64,
     /// Since when something is being sent without a pause.
@@ -122,6 +125,7 @@ impl Link {
             asking: None,
             acked: vec![(0, 0)],
             overdue: None,
+            given_up: Stamp::default(),
             waited: 0,
             sending_since: None,
             rested: Stamp::default(),
@@ -271,11 +275,15 @@ impl Link {
         })
     }
 
+    /// Bytes that the peer had acknowledged before `tick`.
+    pub(crate) fn acked_before(&self, tick: u64) -> u64 {
+        let at = self.acked.partition_point(|(when, _)| *when < tick);
+        at.checked_sub(1).map_or(0, |at| self.acked[at].1)
+    }
+
     /// Bytes that the peer acknowledged from `tick` on.
     pub(crate) fn acked_since(&self, tick: u64) -> u64 {
-        let at = self.acked.partition_point(|(when, _)| *when < tick);
-        let before = at.checked_sub(1).map_or(0, |at| self.acked[at].1);
-        self.pipe.acked - before
+        self.pipe.acked - self.acked_before(tick)
     }
 
     /// Notes what the peer has acknowledged by now.
