@@ -33,9 +33,9 @@ impl Closing<'_> {
             return Err(format!("a response is cut, and it ends as {:?}", self.reason));
         }
         let (answered, asked) = (link.reader.count, link.complete());
-        // Who goes away finishes the exchange in progress and no other.
+        // A server that is draining finishes the exchange in progress and no other.
         let drained = self.reason == CloseReason::Drained && link.pipe.shut;
-        // The only one that receives before it answers waits to open its file once more.
+        // While a file waits to be opened again, the connection receives.
         let broken = self.reason == CloseReason::BadRecord && link.postponed == Some(answered);
         if !excused && !drained && !broken && !link.terminal && answered != asked {
             return Err(format!("{asked} requests, {answered} answers, and it ends properly"));
@@ -48,7 +48,7 @@ impl Closing<'_> {
         self.nothing_lost(excused)
     }
 
-    /// The reason is one for which there is a reason.
+    /// The connection may end for this reason.
     fn reasoned(&self) -> Result<(), String> {
         let link = self.link;
         let deadlines = &self.site.deadlines;
@@ -88,7 +88,7 @@ impl Closing<'_> {
             }
             CloseReason::Truncated => link.shrank,
             CloseReason::Drained => link.drained.is_some(),
-            // A server of one connection has room.
+            // No connection has to make room for another here.
             CloseReason::Displaced => false,
         };
         if held {
@@ -105,7 +105,7 @@ impl Closing<'_> {
         ))
     }
 
-    /// It ends in the handshake, for a reason that there was.
+    /// It ends in the handshake, and may end there for this reason.
     fn in_handshake(&self, seal: &ClientSeal) -> Result<(), String> {
         let (link, came) = (self.link, self.link.wire_received > 0);
         let held = match self.reason {
@@ -136,7 +136,7 @@ impl Closing<'_> {
                 | CloseReason::BadRequest
                 | CloseReason::Drained
         );
-        // Behind a part of a record nothing could be opened.
+        // Behind a part of a record the peer could open nothing.
         let whole = link.offered.is_none() && link.broke.is_none();
         let may = seal.greets(link.wire_received) && !link.ended && whole;
         if tells && may && !link.pipe.reset && link.peer.is_prompt() && !seal.is_told() {
@@ -145,13 +145,13 @@ impl Closing<'_> {
         Ok(())
     }
 
-    /// The disk was not waited for any longer because the peer had said that it sends no more.
+    /// It stopped waiting for the disk because the peer had closed its half.
     fn gave_up_half(&self) -> bool {
         let gave_up = self.link.overdue.is_some_and(|at| at.step == self.now.step);
         self.reason == CloseReason::PeerAborted && gave_up && self.link.pipe.fin
     }
 
-    /// 400 to a path that is none ends nothing by itself.
+    /// A 400 for a malformed path does not end the connection by itself.
     fn last_is_bad_path(&self) -> bool {
         let last = self.link.requests.get(self.link.reader.count - 1);
         last.is_some_and(|asked| asked.request.refusals.is_empty())
@@ -177,7 +177,7 @@ impl Closing<'_> {
         let too_much = lingered > u64::from(limits.linger_bytes_max);
         // Nothing is sent, nor waited for, after a record that could not be opened (RFC 8446 §6.2).
         let broken = link.seal.as_ref().is_some_and(|seal| seal.is_spoilt(link.wire_received));
-        // The idle are closed at once when the server goes away: what they are losing, they lose.
+        // A server that drains closes idle connections at once, whatever is on its way.
         let at_once = self.reason == CloseReason::Drained && !link.pipe.shut;
         let deadlines = &self.site.deadlines;
         let linger_ms = deadlines.linger_ms_max.min(deadlines.send_window_ms);
@@ -199,7 +199,7 @@ pub(crate) fn patience(site: &Site, link: &Link) -> u64 {
     let deadlines = &site.deadlines;
     let once = deadlines.head_ms_max + deadlines.send_window_ms * 3 + link.lateness * 4;
     let disk = 10 * deadlines.disk_ms_max.max(DISK_MS_MAX);
-    // What the peer had sent before may be answered one after the other.
+    // Requests that the peer has sent may be answered one after another.
     let waiting = link.requests.len() as u64 + 1;
     let idle = deadlines.idle_ms_max.max(deadlines.first_request_ms_max);
     let greeting = link.seal.as_ref().map_or(0, |_| deadlines.handshake_ms_max);

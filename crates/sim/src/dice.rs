@@ -1,6 +1,6 @@
 //! Where every decision of a schedule comes from: a seed, or bytes that a fuzzer chose.
 
-/// Throws dice. The same seed or bytes give the same throws on every machine, for ever.
+/// Draws numbers. The same seed or bytes give the same numbers on every machine, for ever.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice {
     bytes: Vec<u8>,
@@ -9,12 +9,12 @@ pub(crate) struct Dice {
 }
 
 impl Dice {
-    /// Throws from splitmix64, whose state starts at a mix of `seed`.
+    /// Draws from splitmix64, whose state starts at a mix of `seed`.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self { bytes: Vec::new(), at: 0, state: mix(seed) }
     }
 
-    /// Throws from `bytes`, and when those are used up as [`Self::seeded`] with 0.
+    /// Draws from `bytes`, and when those are used up as [`Self::seeded`] with 0.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self { bytes: bytes.to_vec(), at: 0, state: mix(0) }
     }
@@ -45,7 +45,7 @@ impl Dice {
         least + self.below(most - least + 1)
     }
 
-    /// True once in `n` throws.
+    /// True once in `n` draws.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == n - 1
     }
@@ -63,7 +63,7 @@ pub(crate) const fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A number that counts things in memory, as an index.
+/// A count of things in memory, as an index.
 pub(crate) fn index(n: u64) -> usize {
     usize::try_from(n).expect("what is counted fits into memory")
 }

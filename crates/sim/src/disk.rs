@@ -12,7 +12,7 @@ use std::{
 /// The second at which virtual time starts.
 pub(crate) const UNIX: u64 = 1_700_000_000;
 
-/// The second at a moment.
+/// The second of a moment.
 pub(crate) const fn unix(stamp: crate::trace::Stamp) -> u64 {
     UNIX + stamp.tick / 1000
 }
@@ -121,14 +121,14 @@ struct Node {
 
 /// The disk.
 pub(crate) struct Disk {
-    /// Names that more happens to than to others.
+    /// Names that change and are asked for more often than others.
     pub(crate) hot: Vec<&'static str>,
     nodes: BTreeMap<Vec<u8>, Node>,
     faults: BTreeMap<Vec<u8>, OpenFault>,
     live: Arc<AtomicU64>,
     /// How many files there have been.
     inodes: u64,
-    /// Numbers times, so that no two changes have the same.
+    /// How many changes there have been; it goes into times, so that no two are the same.
     changes: u32,
 }
 
@@ -157,7 +157,7 @@ impl Disk {
         self.live.load(Relaxed)
     }
 
-    /// Opens as the system would, now.
+    /// Opens a path as the system would now.
     pub(crate) fn open(&self, req: &OpenReq) -> (Seen, Result<Opened<SimFile>, OpenFault>) {
         if let Some(&fault) = self.faults.get(&*req.path) {
             return (Seen::Fault(fault), Err(fault));
@@ -236,7 +236,7 @@ impl Disk {
         self.inodes += 1;
         let (modified, changed) = self.times(tick, dice);
         let old = self.nodes.get(name.as_bytes());
-        // It has one link less.
+        // It has one link less now.
         old.iter().for_each(|old| old.inode.facts().changed = changed);
         let id = FileId { device: 1, inode: self.inodes, len, modified, changed };
         let inode = Inode(Mutex::new(id));

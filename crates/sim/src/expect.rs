@@ -8,7 +8,7 @@ use crate::{
 use regatta_op::{Coding, FileId, OpenFault};
 use regatta_origin::Site;
 
-/// As what a file answers.
+/// The role in which a file answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Itself,
@@ -24,7 +24,7 @@ pub(crate) struct Shown {
     pub(crate) coding: Option<Coding>,
     pub(crate) role: Role,
     pub(crate) varies: bool,
-    /// It was looked at so soon after it had changed that another change might not show.
+    /// It was looked at so soon after a change that another change might not be seen.
     pub(crate) young: bool,
     /// `Last-Modified`; `None` if the file is from the future, so that it depends on when it was
     /// seen first.
@@ -38,7 +38,7 @@ pub(crate) enum Answer {
     Page(u16),
     /// The answer to `OPTIONS`.
     Options,
-    /// To the same path with a slash.
+    /// A redirect to the same path with a slash.
     Redirect(Vec<u8>),
     Whole(Shown),
     Parts(Shown, Vec<(u64, u64)>),
@@ -46,7 +46,7 @@ pub(crate) enum Answer {
     Unsatisfiable(u64),
 }
 
-/// What could be known of a name, and when it came to be known.
+/// What could be known of a name, and since when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) seen: Seen,
@@ -144,7 +144,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Nothing has the name: what answers navigations does, or the page that says so.
+    /// Nothing has this name: the fallback of navigations answers, or the page that says so.
     fn missing(&self, path: &PathGoal, answers: &mut Vec<Answer>) {
         let fallback = self.site.content.fallback.as_bytes();
         let name = path.relative.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -175,7 +175,7 @@ impl Oracle<'_> {
 
     fn file(&self, name: &[u8], known: &Known, role: Role, answers: &mut Vec<Answer>) {
         let Seen::File { main, siblings } = known.seen else { return };
-        // One that is larger than the file itself is none.
+        // A coding that is larger than the file itself is not used.
         let siblings = siblings.map(|sibling| sibling.filter(|sibling| sibling.len <= main.len));
         let coding = match role {
             Role::NotFound => None,
@@ -195,7 +195,7 @@ impl Oracle<'_> {
         if role == Role::NotFound {
             return answers.push(Answer::Whole(shown));
         }
-        // What depends on an unknown date or second is tried with all that it can be. A file from
+        // Where a date or a second is not known, each that is possible is tried. A file from
         // the future has the date of the day when it was seen first.
         let dates = match shown.modified {
             Some(secs) => secs..=secs,

@@ -81,7 +81,7 @@ impl Judge<'_> {
         page(response, 408, self.link.is_head(number))
     }
 
-    /// A head that is no good is refused, perhaps before it is complete.
+    /// A malformed head is refused, perhaps before it is complete.
     fn refused(&self, number: usize, response: &Response) -> Result<(), String> {
         let request = &self.link.requests[number].request;
         if !request.refusals.contains(&response.status) {
@@ -91,7 +91,7 @@ impl Judge<'_> {
         page(response, response.status, false)
     }
 
-    /// A whole head has come. True if the connection must end after this response.
+    /// The head has come whole. True if the connection must end after this response.
     #[expect(clippy::type_complexity, reason = "used once")]
     fn answered(
         &self,
@@ -284,12 +284,12 @@ impl Judge<'_> {
         }
     }
 
-    /// Who asks for a page may get the fallback instead.
+    /// A request for a page may get the fallback instead.
     fn vary_of_404(&self) -> Option<&'static str> {
         (!self.site.content.fallback.is_empty()).then_some("Accept, Sec-Fetch-Dest")
     }
 
-    /// What the response says of the connection; true if it ends it.
+    /// What the response says about the connection; true if it ends it.
     fn check_connection(
         &self,
         number: usize,

@@ -17,8 +17,7 @@ struct Observation {
     put: Option<Stamp>,
 }
 
-/// A name that was looked at again, or read: until that is over, the cache calls what it knows of
-/// the name fresh.
+/// A name that is being revalidated or read: until that is over, the cache calls its entry fresh.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     link: usize,
@@ -33,8 +32,8 @@ pub(crate) struct Knowledge {
     leases: HashMap<Vec<u8>, Vec<Lease>>,
 }
 
-/// Which request asks what could be known: whose it is, when its head had come, and when it was
-/// answered at the latest.
+/// The request that asks: its connection, when its head had come, and when it was answered at the
+/// latest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) link: usize,
@@ -65,7 +64,7 @@ impl Knowledge {
         self.observations.entry(name.to_vec()).or_default().push(observation);
     }
 
-    /// What a connection learned last of a name is known to the cache from now on.
+    /// The cache now has what a connection learned last about a name.
     pub(crate) fn put(&mut self, name: &[u8], link: usize, now: Stamp) {
         let Some(list) = self.observations.get_mut(name) else { return };
         let Some(known) = list.iter_mut().rev().find(|known| known.link == link) else { return };
@@ -79,7 +78,7 @@ impl Knowledge {
         }
     }
 
-    /// All that could be known of a name to one who asks.
+    /// All that could be known of a name when a request asked.
     pub(crate) fn of(&self, name: &[u8], asker: Asker, rules: &CachingRules) -> Vec<Known> {
         let leased = self.leases.get(name).is_some_and(|list| {
             list.iter().any(|lease| {
@@ -90,7 +89,7 @@ impl Knowledge {
             })
         });
         let list = self.observations.get(name).map_or(&[][..], |list| list);
-        // Who cannot look again serves what is known, however old it is.
+        // If an entry cannot be revalidated, it is served, however old it is.
         let excused = list.iter().any(|known| {
             let own = known.link == asker.link && known.completed.step >= asker.asked.step;
             own && passes(known.seen)
@@ -117,7 +116,7 @@ impl Knowledge {
             .collect()
     }
 
-    /// True if what is known is not older than others' looking again excuses.
+    /// True if an entry is no older than it may be while other requests revalidate it.
     fn is_bearable(
         &self,
         name: &[u8],
@@ -136,7 +135,7 @@ impl Knowledge {
     }
 }
 
-/// True for what is never remembered: it passes by itself.
+/// True for a fault that passes by itself: it is never cached.
 const fn passes(seen: Seen) -> bool {
     matches!(seen, Seen::Fault(OpenFault::Exhausted | OpenFault::Busy | OpenFault::Other(_)))
 }

@@ -99,7 +99,7 @@ impl Cache<SimFile> for Kept {
     ) -> Option<regatta_op::Tick> {
         let on = self.cache.sweep(now, tally);
         self.cache.check_invariants();
-        // It may have been asked for as long before it came as the disk takes to open and read.
+        // An entry's time begins when it was asked for; the disk takes a while to open and read it.
         let bound = self.inactive_ms + self.inactive_ms / 8 + 20 + 2 * DISK_MS_MAX;
         assert!(self.cache.idle_ms(now) <= bound, "what nobody asks for goes in time");
         on
@@ -129,7 +129,7 @@ pub(crate) fn check(
     let get = |counter: Counter| slot.get(counter);
     let cache = &kept.cache;
     let (sent, replies) = (get(Counter::BytesSent), get(Counter::Replies));
-    // Of a `Send` that did not end, a sealed connection knows only about how much was taken.
+    // If a `Send` did not end, a sealed connection knows only roughly how much of it was taken.
     let near = sent.abs_diff(totals.sent) <= totals.torn * SEALED_BYTES_MAX;
     let behind = replies <= totals.replies && totals.replies - replies <= totals.torn;
     let mut sums = vec![

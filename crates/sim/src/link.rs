@@ -22,9 +22,9 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) op: Op<SimFile>,
-    /// From when on it can be performed.
+    /// When it can be performed.
     pub(crate) ready: u64,
-    /// When the disk answers, which is asked first.
+    /// When the disk answers, if it is asked first.
     pub(crate) disk: u64,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Link {
     /// When the response that is going out was offered first.
     pub(crate) offered: Option<Stamp>,
     pub(crate) drained: Option<Stamp>,
-    /// A fault that the core was told of, on the peer.
+    /// The operation whose fault the core was told of.
     pub(crate) broke: Option<OpKind>,
     /// A file turned out to be shorter than it was.
     pub(crate) shrank: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Link {
     pub(crate) asking: Option<Vec<u8>>,
     /// How much the peer had acknowledged, and when.
     pub(crate) acked: Vec<(u64, u64)>,
-    /// When what the disk was asked for was given up last.
+    /// When an operation of the disk was given up last.
     pub(crate) overdue: Option<Stamp>,
     /// When a deadline first gave something up after the last response: an idle connection ends
     /// then, and behind a seal still says so.
@@ -157,7 +157,7 @@ impl Link {
         self.parked.as_ref().map_or(NEVER, |parked| parked.disk)
     }
 
-    /// What is out that waits for the disk.
+    /// The operation that is out, if it waits for the disk.
     pub(crate) fn at_disk(&self) -> Option<OpKind> {
         let Parked { op, disk, .. } = self.parked.as_ref()?;
         let kind = op.kind();
@@ -206,8 +206,7 @@ impl Link {
         self.seal.as_ref().is_none_or(ClientSeal::may_say)
     }
 
-    /// What the server's kernel has taken, as the peer understands it, and where on the wire it
-    /// ends.
+    /// Opens what the server's kernel has taken: plain bytes, and where they end on the wire.
     pub(crate) fn open(&mut self, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u64)>, String> {
         match &mut self.seal {
             Some(seal) => seal.open(bytes, self.wire_received),
@@ -254,7 +253,7 @@ impl Link {
         self.requests.iter().take_while(|asked| asked.end <= delivered).count()
     }
 
-    /// Requests that the peer has had no answer to.
+    /// Requests that the peer has read no answer to.
     pub(crate) fn unanswered(&self) -> u64 {
         let read = self.ends.iter().filter(|&&end| end <= self.pipe.read).count();
         self.requests.len().saturating_sub(read) as u64

@@ -53,11 +53,11 @@ impl Pipe {
 /// How a peer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// All there is, at once.
+    /// All that has come, at once.
     Prompt,
-    /// So many bytes at a time.
+    /// At most this many bytes at a time.
     Slow(u64),
-    /// Not at all, after so many bytes.
+    /// This many bytes, and no more.
     Until(u64),
 }
 
@@ -69,34 +69,34 @@ pub(crate) enum Ending {
     Reset,
 }
 
-/// A peer's habits and what it has still to do.
+/// A peer's habits, and what it still has to do.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Requests that it is still to make.
+    /// Requests that it still has to make.
     pub(crate) left: u64,
     /// How many unanswered requests it has at once.
     pub(crate) burst: u64,
     pub(crate) out: VecDeque<u8>,
     pub(crate) sent: u64,
-    /// Most bytes in one piece.
+    /// The most bytes in one piece.
     piece: u64,
-    /// Most milliseconds between two actions.
+    /// The longest pause between two actions, milliseconds.
     pace: u64,
-    /// Milliseconds before a request, now and then.
+    /// A pause that it makes before some requests, milliseconds.
     think: u64,
     pub(crate) reading: Reading,
     ending: Ending,
-    /// It leaves after so many bytes, whatever is in progress.
+    /// It leaves when it has sent this many bytes, whatever is in progress.
     leaves_at: u64,
     pub(crate) left_how: Option<Ending>,
-    /// It hangs up when the server has.
+    /// It closes its half when the server has closed its own.
     polite: bool,
     /// When it acts next.
     pub(crate) next: u64,
 }
 
 impl Peer {
-    /// A peer whose habits are thrown.
+    /// A peer whose habits are drawn.
     pub(crate) fn new(dice: &mut Dice) -> (Self, Pipe) {
         let reading = match dice.below(10) {
             0 => Reading::Slow(dice.between(1, 40)),
@@ -133,12 +133,12 @@ impl Peer {
         (peer, pipe)
     }
 
-    /// It sends so many bytes and then nothing, and stays.
+    /// It sends this many bytes and then nothing, and stays.
     pub(crate) const fn stalls_at(&mut self, bytes: u64) {
         (self.leaves_at, self.ending) = (bytes, Ending::Silence);
     }
 
-    /// True if it has read all that came, whenever it came.
+    /// True if it reads all that comes, at once.
     pub(crate) fn is_prompt(&self) -> bool {
         self.reading == Reading::Prompt
     }
@@ -149,7 +149,7 @@ impl Peer {
         let taken = match self.reading {
             _ if self.left_how == Some(Ending::Reset) => 0,
             Reading::Prompt => there,
-            // The longer it lasts, the faster it is, so that no schedule is endless.
+            // It gets faster with time, so that every schedule ends.
             Reading::Slow(most) => there.min(most + pipe.read / 64),
             Reading::Until(end) => there.min(end.saturating_sub(pipe.read)),
         };
@@ -194,7 +194,7 @@ impl Peer {
         true
     }
 
-    /// True if it may ask again, with so many answers missing.
+    /// True if it may ask again while this many answers are missing.
     pub(crate) fn asks(&self, unanswered: u64) -> bool {
         self.left_how.is_none() && self.out.is_empty() && self.left > 0 && unanswered < self.burst
     }

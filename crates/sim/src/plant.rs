@@ -1,19 +1,19 @@
 //! Mistakes that are put between the core and the world on purpose: the model must see each.
 
-/// A mistake. Each is made where it first can be, or wherever it can be.
+/// A mistake. Some are made once, as soon as they can be; others wherever they can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// One byte of a response is lost.
     DropByte,
     /// One byte of a response is sent twice.
     DoubleByte,
-    /// One byte of a body is another.
+    /// One byte of a body is altered.
     FlipBody,
     /// One response is not sent at all.
     SkipResponse,
     /// One response is sent twice.
     RepeatResponse,
-    /// What is missing from a file that shrank is made up.
+    /// What is missing from a file that shrank is padded.
     PadShrunk,
     /// A read brings the bytes of another file.
     OtherFile,
@@ -29,9 +29,9 @@ pub enum Plant {
     Miscount,
     /// A file is never closed.
     LeakFile,
-    /// Who looks at an open file once more is told what it was.
+    /// A `Stat` brings the facts of when the file was opened.
     OldFacts,
-    /// A request goes to the connection beside.
+    /// A byte that another connection's peer has sent comes first.
     SwapInput,
     /// The connection is closed while a response is being sent.
     EarlyClose,
@@ -47,7 +47,7 @@ pub enum Plant {
     HideCodings,
     /// `Connection` does not arrive.
     HideConnection,
-    /// A status is another.
+    /// A status is altered.
     OtherStatus,
     /// The log forgets what it is told.
     ForgetRecord,
@@ -82,7 +82,7 @@ impl Plant {
         Self::ForgetRecord,
     ];
 
-    /// The text that does not arrive as it was sent, and as what it arrives: of the same length.
+    /// A text that does not arrive as it was sent, and what arrives instead: of the same length.
     pub(crate) const fn rewrites(self) -> Option<(&'static [u8], &'static [u8])> {
         match self {
             Self::HeadAsGet => Some((b"HEAD /", b"GET //")),

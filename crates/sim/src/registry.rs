@@ -3,8 +3,7 @@ use crate::dice::{Dice, index};
 use regatta_op::{Coding, FileId};
 use std::collections::HashMap;
 
-/// What a tag is the tag of: a file, in a coding, as it was looked at: young, and then weak, or
-/// not.
+/// What a tag names: a file, in a coding, and whether it was young, which makes the tag weak.
 pub(crate) type Tagged = (FileId, Option<Coding>, bool);
 
 /// The entity tags that peers have seen.

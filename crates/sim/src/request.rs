@@ -22,7 +22,7 @@ pub(crate) enum Verb {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     Path(PathGoal),
-    /// A path that is none: 400, and the connection goes on.
+    /// A malformed path: 400, and the connection goes on.
     BadPath,
     Server,
 }
@@ -42,7 +42,7 @@ pub(crate) struct PathGoal {
 pub(crate) enum Content {
     None,
     Length(u64),
-    /// So many bytes with all that frames them.
+    /// This many bytes, with all that frames them.
     Chunked {
         bytes: u64,
         malformed: bool,
@@ -59,7 +59,7 @@ pub(crate) enum Expect {
 /// One member of a list of entity tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// What it is the tag of; `None` if of nothing that ever was.
+    /// What it names; `None` if there never was such a file.
     pub(crate) of: Option<Tagged>,
     pub(crate) weak: bool,
 }
@@ -99,7 +99,7 @@ pub(crate) enum Range {
 pub(crate) struct Request {
     pub(crate) verb: Verb,
     pub(crate) goal: Goal,
-    /// The statuses with which it may be refused, if its head is no good; none otherwise.
+    /// The statuses with which it may be refused, if its head is malformed; none otherwise.
     pub(crate) refusals: Vec<u16>,
     pub(crate) http10: bool,
     pub(crate) persistent: bool,
@@ -300,7 +300,7 @@ impl Maker<'_> {
         (Tags::List(list), texts.join(self.dice.pick(&[",", ", ", " ,, \t"])))
     }
 
-    /// A date as a field has it; `None` if it is none.
+    /// A date as it stands in a field; `None` if it is malformed.
     fn date(&mut self) -> (Option<i64>, String) {
         let now = i64::try_from(UNIX).expect("it is small");
         let secs = match self.dice.below(8) {
@@ -390,7 +390,7 @@ impl Maker<'_> {
                 3 => u64::MAX,
                 _ => self.dice.below(300),
             };
-            // What is refused for its length is rarely sent, and never all of it.
+            // Content that is refused for its length is rarely sent, and never all of it.
             let sent = if length > most { self.dice.below(100) } else { length };
             request.content = Content::Length(length);
             request.wire = vec![b'c'; index(sent)];
@@ -512,7 +512,7 @@ impl Maker<'_> {
             20 => b"\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: sim\r\n\r\n".to_vec(),
             21 => line("GET a.txt HTTP/1.1"),
             22 => {
-                // Well-formed, and the last request all the same.
+                // It is well-formed, but the connection's last.
                 request.refusals.pop();
                 request.refusals.push(405);
                 line("CONNECT sim:80 HTTP/1.1")

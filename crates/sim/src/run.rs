@@ -15,7 +15,7 @@ use std::{fmt, sync::atomic::AtomicU64};
 /// Lines of a trace that a violation shows.
 const TAIL_LINES: usize = 60;
 
-/// What a schedule did that did nothing wrong.
+/// What a schedule did, if nothing went wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Steps taken.
@@ -28,7 +28,7 @@ pub struct Report {
     pub sent_bytes: u64,
 }
 
-/// What the model saw that may not be.
+/// Something wrong that the model saw.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The schedule's seed.

@@ -38,15 +38,15 @@ impl<F, L: Links<F>> Links<F> for Sealing<L> {
     }
 }
 
-/// The ticket of what a sealed connection reads to seal it.
+/// The ticket with which a sealed connection reads what it then seals.
 pub(crate) const WIRE: Ticket = Ticket(u16::MAX);
 
-/// The stream of draws of a seed's seals.
+/// The stream of draws for the seals of a seed.
 pub(crate) fn dice(seed: u64) -> Dice {
     Dice::seeded(seed ^ 0x5ea1_5ea1_0000_0000)
 }
 
-/// The end of a record that was sent: on the wire, and of the plain bytes in it and before it.
+/// Where a record that was sent ends: on the wire, and in the stream of plain bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     wire: u64,
@@ -59,13 +59,13 @@ struct Mark {
 pub(crate) struct ClientSeal {
     toy: Toy,
     dice: Dice,
-    /// Come, and not opened.
+    /// Received, and not opened.
     inbox: Vec<u8>,
     /// Bytes of the wire that have been opened.
     opened: u64,
-    /// Of those, where the last one with plain bytes in it ends.
+    /// Where the last record that held plain bytes ends on the wire.
     plain_end: u64,
-    /// Its second part of the handshake, for when the peer has read so much.
+    /// Its second part of the handshake, and how much the peer must have read to send it.
     answer: Option<(u64, Vec<u8>)>,
     /// Records that hold plain bytes, and the last one of the handshake.
     marks: Vec<Mark>,
@@ -74,7 +74,7 @@ pub(crate) struct ClientSeal {
     last: Option<u64>,
     /// The byte that is altered on its way.
     spoils: Option<u64>,
-    /// The server has sent what could not be opened; it does so after such a byte.
+    /// The server has sent its alert, as it does after such a byte.
     refused: bool,
 }
 
@@ -106,7 +106,7 @@ impl ClientSeal {
         seal
     }
 
-    /// Records go on their way, one byte of all perhaps as another.
+    /// Sends records, of which one byte may be altered.
     fn put(&mut self, mut wire: Vec<u8>, out: &mut VecDeque<u8>) {
         let at = self.spoils.and_then(|at| at.checked_sub(self.said.wire));
         if let Some(byte) = at.and_then(|at| wire.get_mut(usize::try_from(at).ok()?)) {
@@ -151,7 +151,7 @@ impl ClientSeal {
         }
     }
 
-    /// The peer leaves, and may say so, if all that it had to say has gone.
+    /// The peer leaves, and may say so if all that it had to say has gone.
     pub(crate) fn leave(&mut self, peer: &mut Peer, pipe: &mut Pipe) {
         if self.may_say() && peer.out.is_empty() && !pipe.reset && self.dice.one_in(2) {
             let mut wire = Vec::new();
@@ -162,8 +162,8 @@ impl ClientSeal {
         }
     }
 
-    /// Opens what has come: plain bytes, and where their record ends on the wire. `received` bytes
-    /// of the wire have got to the server.
+    /// Opens what has come: plain bytes, and where their record ends on the wire. The server has
+    /// received `received` bytes.
     pub(crate) fn open(
         &mut self,
         bytes: &[u8],
@@ -201,7 +201,7 @@ impl ClientSeal {
         Ok(found)
     }
 
-    /// Plain bytes in the first `wire` bytes that the peer has sent, which arrive as they are.
+    /// How many plain bytes the server can open of the first `wire` bytes from the peer.
     pub(crate) fn plain(&self, wire: u64) -> u64 {
         let good = wire.min(self.spoils.unwrap_or(u64::MAX));
         let at = self.marks.partition_point(|mark| mark.wire <= good);

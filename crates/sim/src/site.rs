@@ -26,7 +26,7 @@ pub(crate) fn site(dice: &mut Dice) -> Site {
         seed: dice.below(u64::MAX),
         ..Site::default()
     };
-    // Without a draw: seeds that have shown something stay what they are.
+    // This takes no draw, so that known seeds keep their meaning.
     if let Some(bytes) = [200, 5_000].get(index(site.seed % 8)) {
         site.caching.read_bytes_max = *bytes;
     }

@@ -60,7 +60,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// The connection number of what concerns none.
+/// The number of an event that concerns no connection.
 pub(crate) const NOBODY: usize = usize::MAX;
 
 /// An event with its time and its connection.

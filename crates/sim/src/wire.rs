@@ -1,5 +1,5 @@
-//! Any bytes at all on one connection: whatever they are, what comes back is whole responses, and
-//! the log says of each what it was.
+//! Any bytes on one connection: whatever they are, whole responses come back, and the log tells
+//! what each of them was.
 use crate::{
     dice::{Dice, index},
     disk::{self, Disk, SimFile},

@@ -45,7 +45,7 @@ pub(crate) struct World<'a> {
     pub(crate) registry: Registry,
     pub(crate) totals: Totals,
     pub(crate) plant: Option<Plant>,
-    /// A planted mistake that is made once has been made.
+    /// A planted mistake that is made only once has been made.
     pub(crate) planted: bool,
     /// Files that are never closed.
     pub(crate) leaked: Vec<SimFile>,
@@ -56,7 +56,7 @@ pub(crate) struct World<'a> {
     sweeps: u64,
     /// How slow the disk is at most, milliseconds.
     disk_ms: u64,
-    /// And how slow at most before something can be sent.
+    /// How slow it is at most when it is asked before something is sent, milliseconds.
     warm_ms: u64,
     /// The disk does not answer at all, now and then.
     hangs: bool,
@@ -163,7 +163,7 @@ impl<'a> World<'a> {
                 Step::Drain => self.drain()?,
                 Step::Sweep => {
                     let on = self.cx.cache.sweep(Tick(self.stamp.tick), &self.cx.tally);
-                    // What is put into an empty cache is noticed a while later.
+                    // An empty cache is looked at again a while later.
                     self.sweeps = on.map_or(self.stamp.tick + 10, |on| on.0);
                 }
             }
@@ -297,7 +297,7 @@ impl<'a> World<'a> {
         trace::push(self.stamp, at, Event::AsksDisk);
         let never = self.hangs && self.dice.one_in(8);
         let answers = now.tick.0 + self.dice.below(self.warm_ms + 1);
-        // It gets quicker: a large body that is sent in small pieces comes to its end.
+        // It gets faster, so that a large body in small pieces comes to its end.
         self.warm_ms -= self.warm_ms / 16;
         if never { NEVER - 1 } else { answers }
     }
@@ -317,7 +317,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// What starts to be sent from a file is described as the file is now.
+    /// A response that begins to be sent from a file describes it as it is now.
     fn check_facts(&self, at: usize, outbox: &Outbox<SimFile>) -> Result<(), String> {
         let link = &self.links[at];
         let asked = link.requests.get(link.reader.count).map(|asked| &asked.request.content);
@@ -522,7 +522,7 @@ impl<'a> World<'a> {
         let link = &mut self.links[at];
         link.postponed = waits.then_some(link.reader.count);
         self.complete(at, Done::Open(ticket, found))?;
-        // What is not to be read first is in the cache now.
+        // A file whose body is not read first is in the cache now.
         let link = &mut self.links[at];
         let reads = matches!(
             &link.parked, Some(Parked { op: Op::Read(ticket, _), .. }) if *ticket != WIRE
@@ -547,7 +547,7 @@ impl<'a> World<'a> {
                 link.unreadable.push(self.stamp);
                 link.asking = None;
             }
-            // What came before it failed.
+            // A part may have come before it failed.
             let mut buffer = req.buffer;
             buffer.resize(index(self.dice.below(req.len + 1)), 0);
             return self.complete(at, Done::Read(ticket, buffer, Err(Fault::Other(5))));
@@ -719,7 +719,7 @@ impl<'a> World<'a> {
         Some(fault)
     }
 
-    /// A head that does not come in time is not waited for, however busily it comes.
+    /// A head that is late is not waited for, even while bytes of it keep coming.
     fn check_late_head(&self, at: usize) -> Result<(), String> {
         let link = &self.links[at];
         let Some(asked) = link.requests.get(link.reader.count) else { return Ok(()) };

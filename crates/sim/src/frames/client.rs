@@ -1,4 +1,4 @@
-//! The client's end: what it sends, when it may, and what it makes of what comes.
+//! The client's end: what it sends and when it may, and how it reads what comes.
 use super::{EXCHANGES, Kind, frame, parse};
 
 /// An answer that has come in full.
@@ -18,9 +18,10 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Client {
     files: Vec<u8>,
-    /// By request: its answer has come.
+    /// For each request, whether its answer has come.
     answered: Vec<bool>,
-    /// By exchange: how many of its requests have been answered, and what has come of the next.
+    /// For each exchange, how many of its requests have been answered, and what has come of the
+    /// next answer.
     at: [(usize, Vec<u8>); EXCHANGES],
     /// The first byte of a frame that has not come in full.
     half: Option<u8>,
@@ -44,7 +45,7 @@ impl Client {
         asks.flat_map(|(number, file)| frame(Kind::Ask, number % EXCHANGES, *file)).collect()
     }
 
-    /// How many bytes of that it may have sent by now: an exchange is used again when it is over.
+    /// How many bytes of that it may have sent by now: an exchange is used again when it has ended.
     #[must_use]
     pub fn may_send(&self) -> usize {
         let over = |number: &usize| {
@@ -75,7 +76,7 @@ impl Client {
     /// Takes what has come; answers that are whole are shown to `judge`.
     ///
     /// # Errors
-    /// What may not come; or those of `judge`.
+    /// Something came that may not come; or the error of `judge`.
     pub fn feed(
         &mut self,
         mut bytes: &[u8],

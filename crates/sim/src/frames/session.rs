@@ -20,7 +20,7 @@ enum Stage<F> {
     AtDisk(Ticket),
     /// It is tried again later.
     Held,
-    /// This is left to be sent of its file.
+    /// This much of its file is still to be sent.
     Sends(Segment<F>),
     /// It ends with this code.
     Ends(u8),
@@ -31,13 +31,13 @@ enum Stage<F> {
 struct Ongoing<F> {
     exchange: Box<Exchange<F>>,
     stage: Stage<F>,
-    /// Until when the disk must have answered that has been asked, or when it is tried again.
+    /// When the disk must have answered, or when it is asked again.
     until: Tick,
     status: Status,
     body_bytes: u64,
 }
 
-/// What the connection is about, besides exchanges that wait.
+/// What the connection is doing, apart from exchanges that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// There is no exchange.
@@ -61,24 +61,24 @@ enum Phase {
 pub struct Session<F> {
     names: &'static [&'static str],
     exchanges: [Option<Ongoing<F>>; EXCHANGES],
-    /// The first byte of a frame that has not come in full, and when it must have.
+    /// The first byte of a frame whose second has not come, and when it must have come.
     half: Option<(u8, Tick)>,
     /// What goes out next.
     out: Outbox<F>,
     /// The exchanges that end with it, or with the `Send` that is out: status, and bytes of the
-    /// body. Their numbers may be used again: nothing comes before what says so.
+    /// body. Their numbers may be used again: the frames that end them go first.
     ends: Vec<(Status, u64)>,
     /// The exchange that is looked at first.
     turn: usize,
     phase: Phase,
     /// Of the phase.
     deadline: Tick,
-    /// When something happened last; the disk has so long from then on.
+    /// When something happened last, and how long the disk has from then on.
     now: Tick,
     disk_ms_max: u64,
     /// The peer seems to have left: how long the disk is waited for.
     leaves: Tick,
-    /// What is out: a `Recv`, a `Send` or `Shut`, and by ticket operations of the disk.
+    /// What is out: a `Recv`, a `Send` or `Shut`, and operations of the disk, by ticket.
     recv: bool,
     send: bool,
     at_disk: [bool; DISK_OPS_MAX],
@@ -304,7 +304,7 @@ impl<F: File> Protocol<F> for Session<F> {
 
 // What happens.
 impl<F: File> Session<F> {
-    /// The time of the phase is up.
+    /// The deadline of the phase has passed.
     fn look_at_peer(&mut self, queued: u64, now: Now, cx: &Cx<'_, F>) {
         let flows = self.flows(queued);
         let reason = match self.phase {
@@ -333,7 +333,7 @@ impl<F: File> Session<F> {
                 continue;
             };
             match parse([first, byte]) {
-                // It has been told that nothing more is answered.
+                // The client has been told that nothing more is answered.
                 _ if self.draining => {}
                 Some((Kind::Ask, at, file)) if self.exchanges[at].is_none() => {
                     self.start(at, file, now, cx);
@@ -422,7 +422,7 @@ impl<F: File> Session<F> {
         for (status, body_bytes) in self.ends.drain(..) {
             cx.tally.reply(status.0, body_bytes);
         }
-        // What comes next is found out.
+        // What comes next is decided after this.
         self.enter(Phase::Waits, 0, now);
     }
 
@@ -483,7 +483,7 @@ impl<F: File> Session<F> {
         }
     }
 
-    /// Finds out what comes next.
+    /// Decides what comes next.
     fn settle(&mut self, now: Now, cx: &Cx<'_, F>) {
         self.now = now.tick;
         let deadlines = &cx.site.deadlines;

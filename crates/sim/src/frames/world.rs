@@ -39,16 +39,16 @@ const DISK_MS_MAX: u64 = 60;
 /// Steps in which a schedule must end.
 const STEPS_MAX: u64 = 200_000;
 
-/// What schedules have come to.
+/// What happened in schedules, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FramesReport {
     /// Steps taken.
     pub steps: u64,
-    /// Answers that came in full, and those of them that said that something failed.
+    /// Answers that came in full, also those that said that something failed.
     pub answers: u64,
     /// Answers that came before those of requests that were sent earlier.
     pub overtaking: u64,
-    /// The most exchanges of a connection, and operations that the disk had of it.
+    /// The most exchanges that a connection had at once.
     pub exchanges_max: usize,
     /// The most operations that the disk had of a connection at once.
     pub disk_ops_max: usize,
@@ -67,7 +67,7 @@ pub struct FramesReport {
 }
 
 impl FramesReport {
-    /// Adds what another schedule has come to.
+    /// Adds what happened in another schedule.
     pub const fn add(&mut self, other: &Self) {
         self.steps += other.steps;
         self.answers += other.answers;
@@ -91,11 +91,11 @@ impl FramesReport {
 struct Sending {
     outbox: Outbox<SimFile>,
     ready: u64,
-    /// When the disk answers, which is asked first.
+    /// When the disk answers, if it is asked first.
     disk: Option<u64>,
 }
 
-/// A connection, and what its driver has of it.
+/// A connection, and which of its operations the driver has.
 struct Line {
     link: Option<Link<SimFile>>,
     pipe: Pipe,
@@ -106,14 +106,14 @@ struct Line {
     received: u64,
     /// All that the client says.
     wire: Vec<u8>,
-    /// Bytes of it that the peer has made up its mind to send.
+    /// How many bytes of that the peer has decided to send.
     asked: usize,
     lateness: u64,
     recv: bool,
     send: Option<Sending>,
     shut: bool,
     disk: Vec<(Ticket, Op<SimFile>, u64)>,
-    /// Since when there has been something besides `Recv` to do without a pause.
+    /// Since when something besides `Recv` has been out without a pause.
     busy_since: Option<u64>,
     requests: u32,
     faulted: bool,
@@ -157,7 +157,7 @@ struct World<'a> {
     warms: bool,
     hangs: bool,
     faulty: bool,
-    /// By name, which files it has been: numbers and lengths.
+    /// The files that have had each name: their numbers and lengths.
     known: BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
     /// Names that were not there at some time, or could not be opened.
     missing: BTreeSet<&'static str>,
@@ -168,7 +168,7 @@ struct World<'a> {
 /// Runs the schedule of a seed.
 ///
 /// # Errors
-/// What may not be, and how to see it again.
+/// What went wrong, and how to see it again.
 pub fn run_frames(seed: u64) -> Result<FramesReport, String> {
     schedule(seed, None)
 }
@@ -176,13 +176,13 @@ pub fn run_frames(seed: u64) -> Result<FramesReport, String> {
 /// As [`run_frames`], with every connection sealed.
 ///
 /// # Errors
-/// What may not be, and how to see it again.
+/// What went wrong, and how to see it again.
 pub fn run_sealed_frames(seed: u64) -> Result<FramesReport, String> {
     schedule(seed, Some(sealing::dice(seed)))
 }
 
 fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, String> {
-    // A stream of its own: the seeds of other schedules mean something else.
+    // A stream of its own, so that the same seed makes another site than it does for HTTP/1.
     let mut dice = Dice::seeded(seed ^ 0xf4a3_e500_0000_0000);
     let mut site = site::site(&mut dice);
     site.content.not_found = "".into();
@@ -276,8 +276,8 @@ impl<'a> World<'a> {
         self.disk_ms >= self.cx.site.deadlines.disk_ms_max
     }
 
-    /// True if an operation may have waited for longer than the disk may take until this driver
-    /// started it: behind a seal its time runs meanwhile.
+    /// True if an operation may have waited for this driver for longer than the disk may take:
+    /// behind a seal its time runs meanwhile.
     fn queued_too_long(&self, line: &Line) -> bool {
         let most = self.cx.site.deadlines.disk_ms_max;
         let busy = line.busy_since.is_some_and(|since| self.tick - since >= most);
@@ -416,7 +416,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// One more operation is the disk's.
+    /// Gives the disk one more operation.
     fn ask_disk(&mut self, at: usize, op: Op<SimFile>) -> Result<(), String> {
         let (Op::Open(ticket, _) | Op::Read(ticket, _) | Op::Stat(ticket, _)) = op else {
             return Err(format!("{:?} is no operation of a disk", op.kind()));
@@ -602,7 +602,7 @@ impl<'a> World<'a> {
         peer.next = peer.next.min(self.tick + pause);
     }
 
-    /// A connection has ended: for a reason that there was, and with what it owed.
+    /// Judges how a connection has ended: for a possible reason, and with its answers.
     fn judge(&mut self, at: usize, reason: CloseReason) -> Result<(), String> {
         let line = &self.lines[at];
         let said = line.seal.as_ref().is_some_and(|seal| seal.ends(line.received));
@@ -640,14 +640,14 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The books, after all connections have ended.
+    /// Compares the counters with what happened, after all connections have ended.
     fn balance(&mut self) -> Result<(), String> {
         let slot = self.cx.tally.slot();
         let get = |counter| slot.get(counter);
         let requests: u64 = self.lines.iter().map(|line| u64::from(line.requests)).sum();
         let closed: u64 =
             CloseReason::ALL.iter().map(|it| get(Counter::closed(*it as usize))).sum();
-        // Of a `Send` that did not end, a sealed connection knows only about how much was taken.
+        // If a `Send` did not end, a sealed connection knows only roughly how much was taken.
         let torn = |line: &&Line| line.seal.is_some() && !line.closed.is_some_and(is_whole);
         let torn = self.lines.iter().filter(torn).count() as u64;
         let sent = get(Counter::BytesSent);
@@ -669,7 +669,7 @@ const fn is_whole(reason: CloseReason) -> bool {
     matches!(reason, CloseReason::PeerClosed | CloseReason::Drained | CloseReason::IdleDeadline)
 }
 
-/// An answer is of a file that its name has been, whole, or says why not.
+/// An answer is a whole file that had this name once, or says why there is none.
 fn check(
     answer: &Answer,
     known: &BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
