@@ -1,9 +1,8 @@
 //! The facts of a file, computed before a request comes and independent of the protocol.
-use crate::{
-    Site, content,
-    h1::heads::{self, Heads, Whole},
-    validator,
-};
+pub(crate) mod heads;
+
+use self::heads::{Heads, Whole};
+use crate::{Site, content, validator};
 use alloc::{boxed::Box, sync::Arc};
 use once_cell::race::OnceBox;
 use regatta_http::{date::DATE_BYTES, etag::EntityTag};

@@ -1,11 +1,10 @@
 //! From one request to one reply, independent of the protocol: find the file, and plan what to
 //! send.
 use crate::{
-    Body, Coded, Cx, Entry, FileFault, Lookup, Refusal, Representation, Request, Wanted, content,
+    Body, Coded, Cx, Entry, Exchange, FileFault, Lookup, Refusal, Representation, Request, Wanted,
+    content,
     entry::worthwhile,
     plan::{Plan, Shape, plan},
-    record::Note,
-    request::OwnedRequest,
     resolve::{Resolved, Role, Search, Target},
 };
 use alloc::{sync::Arc, vec::Vec};
@@ -13,7 +12,7 @@ use core::mem;
 use regatta_http::{Status, target::Path};
 use regatta_metrics::Counter;
 use regatta_op::{
-    Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Segment, Tick,
+    Coding, Codings, Fault, File, FileId, Now, OpenFault, OpenReq, Opened, ReadReq, Segment,
 };
 
 /// How long an exchange waits before it tries again to open a file, milliseconds.
@@ -26,44 +25,6 @@ const ROOT_TRIES_MAX: u32 = 60;
 
 /// The error number `ENOMEM`.
 const NO_MEMORY: i32 = 12;
-
-/// The state of one exchange from its request to its reply, and what its log record needs until the
-/// reply has been sent.
-///
-/// [`start`](Self::start) it, perform the step that it returns, and [`resume`](Self::resume) it
-/// with the outcome, until the step is [`Step::Reply`]. Between steps it may stand in a queue. The
-/// exchange counts opens and reads.
-#[derive(Debug)]
-pub struct Exchange<F> {
-    /// The request, kept while the exchange waits.
-    request: OwnedRequest,
-    /// The state of the search for the file that answers.
-    search: Search,
-    /// The file that is being opened again, read, or checked.
-    pending: Option<Arc<Representation<F>>>,
-    /// The coding of it that is being read or checked.
-    coding: Option<Coding>,
-    /// The siblings that the last `Open` asked for.
-    siblings: Codings,
-    /// When the last `Open` was requested.
-    requested_at: Now,
-    /// How often the open has been tried again.
-    tries: u32,
-    /// The fault to answer with if trying again does not help.
-    held: Option<OpenFault>,
-    /// When this exchange requested the pending file; `None` if it was cached before.
-    opened: Option<Tick>,
-    /// The file has just been opened or checked.
-    is_current: bool,
-    /// Length of the current read, bytes.
-    part: u64,
-    /// The body so far, if it takes more than one read.
-    body: Vec<u8>,
-    /// A file was shorter than expected, once.
-    shrank: bool,
-    /// What the log record needs.
-    pub(crate) note: Note,
-}
 
 /// What an exchange needs to continue, or its end.
 #[derive(Debug)]
@@ -260,58 +221,6 @@ fn hit_other<F: File, S: Serve<F>>(
 ) -> Option<S::Served> {
     let mut room = cx.scratch.candidate.borrow_mut();
     hit(search.name(target, &mut room), search.role(), target, now, cx, serve)
-}
-
-impl<F> Default for Exchange<F> {
-    fn default() -> Self {
-        Self {
-            request: OwnedRequest::default(),
-            search: Search::default(),
-            pending: None,
-            coding: None,
-            siblings: Codings::NONE,
-            requested_at: Now::default(),
-            tries: 0,
-            held: None,
-            opened: None,
-            is_current: false,
-            part: 0,
-            body: Vec::new(),
-            shrank: false,
-            note: Note::default(),
-        }
-    }
-}
-
-impl<F> Exchange<F> {
-    /// Resets it, but keeps its buffers.
-    pub(crate) fn clear(&mut self) {
-        self.request.clear();
-        self.note.clear();
-        let (request, note) = (mem::take(&mut self.request), mem::take(&mut self.note));
-        *self = Self { request, note, ..Self::default() };
-    }
-
-    /// Bytes of memory held by its buffers.
-    pub(crate) fn capacity(&self) -> usize {
-        self.request.capacity() + self.note.capacity()
-    }
-
-    /// True if it holds a file.
-    pub(crate) const fn holds_file(&self) -> bool {
-        self.pending.is_some()
-    }
-
-    /// Drops everything but what its record needs: it will not be resumed.
-    pub(crate) fn abandon(&mut self) {
-        self.pending = None;
-        self.body = Vec::new();
-    }
-
-    /// Why the current name is tried, for people.
-    pub(crate) fn reason(&self) -> &'static str {
-        self.search.reason()
-    }
 }
 
 impl<F: File> Exchange<F> {

@@ -2,10 +2,8 @@
 use crate::{
     CachingRules, ClearHttp1, Cx, Exchange, FileReply, LocalCache, NoLog, Refusal, Reply, Request,
     Scratch, Site, Step, Supply,
-    h1::{
-        course::{After, Announced, Course, head_limits},
-        reply::{Persistence, Terms},
-    },
+    course::{After, Announced, Course, Persistence, head_limits},
+    h1::reply::Terms,
     plan::Shape,
 };
 use alloc::{

@@ -12,43 +12,45 @@ extern crate alloc;
 
 mod cache;
 mod content;
-mod cx;
+mod course;
 mod entry;
 mod exchange;
 mod explain;
 mod h1;
+mod input;
 mod link;
+mod ongoing;
 mod pack;
 mod plan;
+mod protocol;
 mod record;
 mod refusal;
 mod request;
 mod resolve;
 mod scratch;
+mod seal;
 pub mod sieve;
 mod site;
 mod sweep;
-mod table;
 mod table_cache;
 mod validator;
 
 pub use cache::{Cache, Entry, Lookup};
-pub use cx::Cx;
 pub use entry::{Body, Coded, Representation};
-pub use exchange::{Exchange, FileReply, Reply, Step, Supply};
+pub use exchange::{FileReply, Reply, Step, Supply};
 pub use explain::{Decision, Explanation, explain};
 pub use h1::conn::Conn;
 #[cfg(feature = "test-seal")]
 pub use link::Toy;
-pub use link::{
-    ClearHttp1, Link, Links, Progress, Protocol, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal,
-    SealFault, Sealed,
-};
+pub use link::{Link, Sealed};
+pub use ongoing::Exchange;
 pub use pack::{CODINGS, packed_alike};
+pub use protocol::{ClearHttp1, Cx, Links, Protocol};
 pub use record::{FileFault, Log, NoLog, Peer, Record, ReplyOutcome, Wanted};
 pub use refusal::Refusal;
 pub use request::{Destination, Request};
 pub use scratch::Scratch;
+pub use seal::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 pub use sieve::{Cost, Queue, RELIEF_ENTRIES, Rank, STALE_PERIODS_MAX, Totals, Use};
 pub use site::{
     CachingRules, CommonTypes, ContentRules, Deadlines, Limits, MediaTypes, READ_BYTES_MAX, Site,

@@ -1,17 +1,13 @@
 //! A driver's view of one connection: HTTP/1 in the clear, a sealed protocol, or another one.
-mod protocol;
-mod seal;
 mod sealed;
 #[cfg(feature = "test-seal")]
 mod toy;
 
-pub use protocol::Protocol;
-pub use seal::{Progress, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 pub use sealed::Sealed;
 #[cfg(feature = "test-seal")]
 pub use toy::Toy;
 
-use crate::{Conn, Cx, Peer};
+use crate::{Conn, Cx, Peer, Protocol};
 use alloc::boxed::Box;
 use core::fmt;
 use regatta_op::{Abandoned, CloseReason, Done, File, Now, Op, Tick};
@@ -41,37 +37,21 @@ impl<F: fmt::Debug> fmt::Debug for Link<F> {
 // The same as `Conn` alone.
 const _: () = assert!(size_of::<Link<u64>>() <= 144);
 
-/// Chooses the protocol of a connection by the listener that accepted it ([`Peer::listener`]).
-///
-/// It is called when a connection is accepted and when its handshake is complete.
-pub trait Links<F> {
-    /// The encryption of a listener's connections, if any.
-    fn seal(&self, _listener: u8) -> Option<Box<dyn Seal>> {
-        None
-    }
-
-    /// The protocol of a connection that has just been accepted, or of a sealed one whose handshake
-    /// agreed on this name (ALPN, RFC 7301); the name may be empty.
-    fn protocol(&self, peer: Peer, agreed: &[u8], now: Now, cx: &Cx<'_, F>) -> Link<F>;
-}
-
-/// HTTP/1 in the clear, on every listener.
-#[derive(Clone, Copy, Debug)]
-pub struct ClearHttp1;
-
-impl<F: File> Links<F> for ClearHttp1 {
-    fn protocol(&self, peer: Peer, _: &[u8], now: Now, cx: &Cx<'_, F>) -> Link<F> {
-        Link::Http1(Conn::new(peer, now, cx))
-    }
-}
-
 impl<F: File> Link<F> {
     /// A connection that was accepted just now.
     #[must_use]
     pub fn new(peer: Peer, now: Now, cx: &Cx<'_, F>) -> Self {
         match cx.links.seal(peer.listener()) {
-            None => cx.links.protocol(peer, b"", now, cx),
+            None => Self::agreed(peer, b"", now, cx),
             Some(seal) => Self::Sealed(Box::new(Sealed::new(seal, peer, now, cx))),
+        }
+    }
+
+    /// One of the protocol that a handshake agreed on.
+    fn agreed(peer: Peer, name: &[u8], now: Now, cx: &Cx<'_, F>) -> Self {
+        match cx.links.protocol(peer, name, now, cx) {
+            None => Self::Http1(Conn::new(peer, now, cx)),
+            Some(other) => Self::Other(other),
         }
     }
 }

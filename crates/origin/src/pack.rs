@@ -3,8 +3,8 @@
 //! Files do not go into the bytes: the cache keeps them in whatever way processes share them, and
 //! gives each place its file back.
 use crate::{
+    entry::heads::Whole,
     entry::{Body, Coded, Facts, Representation},
-    h1::heads::Whole,
 };
 use alloc::{boxed::Box, vec::Vec};
 use regatta_op::{Coding, File, FileId, Modified};

@@ -1,8 +1,5 @@
 //! What the connections of one worker share: buffers, the formatted date, boundaries.
-use crate::{
-    READ_BYTES_MAX,
-    h1::{Ongoing, input::Input},
-};
+use crate::{READ_BYTES_MAX, input::Input, ongoing::Ongoing};
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::{fmt, hash::Hasher as _};

@@ -1,8 +1,10 @@
 //! A cache in private memory: a hash table with SIEVE eviction, bounded in every dimension. One
 //! worker has it alone, or the threads of a process share it: only the locks differ.
+mod table;
+
+use self::table::{AgedEntry, Expired, NamedEntry, Table};
 use crate::{
     Cache, CachingRules, Entry, Lookup, RELIEF_ENTRIES, Rank, Representation, Sweep, Totals,
-    table::{AgedEntry, Expired, NamedEntry, Table},
 };
 use alloc::sync::Arc;
 use core::{cell::RefCell, fmt, hash::BuildHasher, mem, sync::atomic::AtomicU64};

@@ -5,7 +5,7 @@ use crate::{
     peer::{Peer, Pipe},
 };
 use regatta_op::{Now, Ticket};
-use regatta_origin::{Cx, Link, Links, Progress, RECORD_PLAIN_BYTES_MAX, Seal, Toy};
+use regatta_origin::{Cx, Links, Progress, Protocol, RECORD_PLAIN_BYTES_MAX, Seal, Toy};
 use std::{cell::Cell, collections::VecDeque};
 
 /// Seals every connection, and lets another say what is spoken inside.
@@ -33,7 +33,7 @@ impl<F, L: Links<F>> Links<F> for Sealing<L> {
         agreed: &[u8],
         now: Now,
         cx: &Cx<'_, F>,
-    ) -> Link<F> {
+    ) -> Option<Box<dyn Protocol<F> + Send>> {
         self.inner.protocol(peer, agreed, now, cx)
     }
 }

@@ -4,7 +4,7 @@ use regatta_op::{
     Abandoned, CloseReason, Done, File, FileId, Modified, Now, Op, OpKind, OpenFault, Tick, Ticket,
 };
 use regatta_origin::{
-    ClearHttp1, Cx, Link, Links, LocalCache, NoLog, Peer, Protocol as _, Scratch, Seal, Site, Toy,
+    ClearHttp1, Cx, Link, Links, LocalCache, NoLog, Peer, Protocol, Scratch, Seal, Site, Toy,
 };
 use regatta_sim::{Client, Frames, NOT_FOUND, UNAVAILABLE};
 use std::{net::SocketAddr, sync::atomic::AtomicU64};
@@ -27,7 +27,13 @@ impl<L: Links<NoFile>> Links<NoFile> for Seals<L> {
         Some(Box::new(Toy::server(5)))
     }
 
-    fn protocol(&self, peer: Peer, agreed: &[u8], now: Now, cx: &Cx<'_, NoFile>) -> Link<NoFile> {
+    fn protocol(
+        &self,
+        peer: Peer,
+        agreed: &[u8],
+        now: Now,
+        cx: &Cx<'_, NoFile>,
+    ) -> Option<Box<dyn Protocol<NoFile> + Send>> {
         self.0.protocol(peer, agreed, now, cx)
     }
 }

@@ -1,33 +1,17 @@
 //! From a head to its response: through an exchange, or an error page without one.
 use crate::{
     Conn, Cx, Refusal, Reply, Step, Supply,
-    exchange::{Answer, Exchange, answer},
+    course::{After, Announced, Course, Persistence},
+    exchange::{Answer, answer},
     h1::{
         conn::State,
-        course::{After, Announced, Course},
-        input::Content,
-        reply::{Encoder, Persistence, Terms},
+        reply::{Encoder, Terms},
     },
+    input::Content,
 };
 use regatta_http::{Status, h1::RequestHead};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, File, Now, Op, Ticket};
-
-/// An exchange that is not answered at once, or will be logged.
-#[derive(Debug)]
-pub(crate) struct Ongoing<F> {
-    pub(crate) exchange: Exchange<F>,
-    /// The operation that it waits for, until the driver has taken it.
-    pub(crate) op: Option<Op<F>>,
-    /// What its request means for the connection.
-    pub(crate) course: Course,
-}
-
-impl<F> Default for Ongoing<F> {
-    fn default() -> Self {
-        Self { exchange: Exchange::default(), op: None, course: Course::default() }
-    }
-}
 
 impl<F: File> Conn<F> {
     /// Answers a complete request head.

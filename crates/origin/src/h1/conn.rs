@@ -1,11 +1,9 @@
 //! One HTTP/1 connection, from its first byte to its close, without doing any I/O.
 use crate::{
     Cx, Deadlines, Peer, Protocol, Refusal, ReplyOutcome, Supply,
-    h1::{
-        answer::Ongoing,
-        course::After,
-        input::{Content, Input},
-    },
+    course::After,
+    input::{Content, Input},
+    ongoing::Ongoing,
     record::{ReplyFacts, RequestText},
 };
 use alloc::boxed::Box;

@@ -1,11 +1,9 @@
 //! Bytes from the peer: parsing heads, discarding contents, and keeping incomplete ones.
 use crate::{
     Conn, Cx, Refusal, Supply,
-    h1::{
-        conn::State,
-        course::{After, head_limits},
-        input::{Content, ContentFault},
-    },
+    course::{After, head_limits},
+    h1::conn::State,
+    input::{Content, ContentFault},
 };
 use alloc::vec::Vec;
 use core::mem;

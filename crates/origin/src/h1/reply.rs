@@ -1,11 +1,10 @@
 //! From a plan to bytes: heads, bodies and error pages.
 use crate::{
     Body, FileReply, Refusal, Reply, Representation, Scratch, Site,
+    course::Persistence,
+    entry::heads::{Heads, NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
     exchange::Serve,
-    h1::{
-        heads::{Heads, NOT_MODIFIED_DATE_AT, OK_DATE_AT, start_head},
-        multipart::{Boundary, write_content_range, write_unsatisfied_range},
-    },
+    h1::multipart::{Boundary, write_content_range, write_unsatisfied_range},
     plan::{Plan, Shape},
     resolve::Role,
 };
@@ -19,17 +18,6 @@ use regatta_op::{File, Now, Outbox, Segment};
 
 /// The methods that are served.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
-
-/// What the response says about the connection (RFC 9112 §9.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Persistence {
-    /// It persists, which HTTP/1.1 implies.
-    Implied,
-    /// It persists, which HTTP/1.0 must be told.
-    Stated,
-    /// It ends.
-    Close,
-}
 
 /// What every response of an exchange depends on.
 pub(crate) struct Terms<'a, F> {

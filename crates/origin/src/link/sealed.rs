@@ -1,6 +1,8 @@
 //! A protocol behind a seal: records on the wire, plain bytes above it.
-use super::{Link, Progress, Protocol, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
-use crate::{Cx, Peer};
+use super::Link;
+use crate::{
+    Cx, Peer, Progress, Protocol, RECORD_BYTES_MAX, RECORD_PLAIN_BYTES_MAX, Seal, SealFault,
+};
 use alloc::{boxed::Box, vec::Vec};
 use core::mem;
 use regatta_metrics::Counter;
@@ -23,7 +25,7 @@ const WIRE: Ticket = Ticket(u16::MAX);
 
 /// One connection behind a seal.
 ///
-/// At first it shakes hands; then [`super::Links`] says what is spoken, by what the peers agreed
+/// At first it shakes hands; then [`crate::Links`] says what is spoken, by what the peers agreed
 /// on. What that sends is sealed in pieces: memory at once, a file range after it has been read. It
 /// is told that the kernel has as much of the piece as of its records. What it receives is opened
 /// record by record, when it wants to receive: the rest stays in the inbox, and nothing is received
@@ -416,7 +418,7 @@ impl<F: File> Sealed<F> {
                 true
             }
             Progress::Open => {
-                let mut upper = cx.links.protocol(self.peer, self.seal.agreed(), now, cx);
+                let mut upper = Link::agreed(self.peer, self.seal.agreed(), now, cx);
                 if self.is_draining() {
                     upper.drain(now, cx);
                 }

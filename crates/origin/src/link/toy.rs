@@ -1,6 +1,6 @@
 //! A seal for tests: it keeps nothing secret, but a byte that is lost, repeated, moved or altered
 //! shows, for each record has a key of its own.
-use super::{Progress, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
+use crate::{Progress, RECORD_PLAIN_BYTES_MAX, Seal, SealFault};
 use alloc::vec::Vec;
 
 const HELLO: u8 = 1;

@@ -18,7 +18,7 @@ pub use session::Session;
 pub use world::{FramesReport, run_frames, run_sealed_frames};
 
 use regatta_op::{File, Now};
-use regatta_origin::{Cx, Link, Links, Peer};
+use regatta_origin::{Cx, Links, Peer, Protocol};
 
 /// Exchanges that a connection may have at once.
 pub const EXCHANGES: usize = 8;
@@ -65,7 +65,13 @@ pub struct Frames {
 }
 
 impl<F: File + Send + Sync + 'static> Links<F> for Frames {
-    fn protocol(&self, _: Peer, _: &[u8], now: Now, cx: &Cx<'_, F>) -> Link<F> {
-        Link::Other(Box::new(Session::new(self.names, now, cx)))
+    fn protocol(
+        &self,
+        _: Peer,
+        _: &[u8],
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Option<Box<dyn Protocol<F> + Send>> {
+        Some(Box::new(Session::new(self.names, now, cx)))
     }
 }

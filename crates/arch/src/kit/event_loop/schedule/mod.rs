@@ -34,10 +34,9 @@ use crate::{
 };
 use place::{BEGIN_NS, NAMES, Place, UNIX};
 use regatta_metrics::{Arena, Tally};
-use regatta_op::{DISK_OPS_MAX, Now};
+use regatta_op::DISK_OPS_MAX;
 use regatta_origin::{
-    Cache, CachingRules, ClearHttp1, Conn, Deadlines, Link, Links, LocalCache, NoLog, Peer,
-    Scratch, Seal, Site, Toy,
+    Cache, CachingRules, ClearHttp1, Deadlines, Links, LocalCache, NoLog, Scratch, Seal, Site, Toy,
 };
 use regatta_sim::Frames;
 use regatta_sys::{
@@ -498,10 +497,6 @@ struct Toys(AtomicU64);
 impl Links<StaticFile> for Toys {
     fn seal(&self, _: u8) -> Option<Box<dyn Seal>> {
         Some(Box::new(Toy::server(self.0.fetch_add(1, Relaxed))))
-    }
-
-    fn protocol(&self, peer: Peer, _: &[u8], now: Now, cx: &FileCx<'_>) -> Link<StaticFile> {
-        Link::Http1(Conn::new(peer, now, cx))
     }
 }
 

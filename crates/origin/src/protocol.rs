@@ -1,5 +1,8 @@
-//! A protocol on a connection, as its driver sees it.
-use crate::Cx;
+//! A protocol on a connection, as its driver sees it, and what it may use besides its own state.
+use crate::{Cache, Log, Peer, Scratch, Seal, Site};
+use alloc::boxed::Box;
+use core::fmt;
+use regatta_metrics::Tally;
 use regatta_op::{Abandoned, CloseReason, Done, Now, Op, Tick};
 
 /// One connection, from its first byte to its close, without doing any I/O.
@@ -98,4 +101,65 @@ pub trait Protocol<F> {
     /// # Panics
     /// If it does not.
     fn check_invariants(&self);
+}
+
+/// Chooses the protocol of a connection by the listener that accepted it ([`Peer::listener`]).
+///
+/// It is called when a connection is accepted and when its handshake is complete.
+pub trait Links<F> {
+    /// The encryption of a listener's connections, if any.
+    fn seal(&self, _listener: u8) -> Option<Box<dyn Seal>> {
+        None
+    }
+
+    /// The protocol of a connection that has just been accepted, or of a sealed one whose handshake
+    /// agreed on this name (ALPN, RFC 7301); the name may be empty. `None` is HTTP/1.
+    #[expect(unused_variables, reason = "HTTP/1 on every listener")]
+    fn protocol(
+        &self,
+        peer: Peer,
+        agreed: &[u8],
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) -> Option<Box<dyn Protocol<F> + Send>> {
+        None
+    }
+}
+
+/// HTTP/1 in the clear, on every listener.
+#[derive(Clone, Copy, Debug)]
+pub struct ClearHttp1;
+
+impl<F> Links<F> for ClearHttp1 {}
+
+/// Everything that a connection or an exchange may use besides its own state.
+///
+/// All shared references, so a driver can hold one across a wait.
+pub struct Cx<'a, F> {
+    /// What is served, and the limits; fixed after start-up.
+    pub site: &'a Site,
+    /// Private to the worker or shared: the origin cannot tell.
+    pub cache: &'a dyn Cache<F>,
+    /// The worker's counters.
+    pub tally: Tally<'a>,
+    /// Takes finished records.
+    pub log: &'a dyn Log,
+    /// The worker's buffers.
+    pub scratch: &'a Scratch<F>,
+    /// The protocol of each listener.
+    pub links: &'a dyn Links<F>,
+}
+
+impl<F> Clone for Cx<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for Cx<'_, F> {}
+
+impl<F> fmt::Debug for Cx<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cx").field("site", &self.site).finish_non_exhaustive()
+    }
 }

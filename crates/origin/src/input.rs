@@ -1,4 +1,4 @@
-//! State that a connection needs only while it has unread bytes.
+//! State that a connection of HTTP/1 needs only while it has unread bytes.
 use alloc::vec::Vec;
 use regatta_http::{chunked::Decoder, h1};
 

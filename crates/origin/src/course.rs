@@ -1,5 +1,5 @@
-//! What a request head says of the course of its connection (RFC 9112 §9.3).
-use crate::{Destination, Request, Site, h1::reply::Persistence};
+//! What a request head of HTTP/1 says of the course of its connection (RFC 9112 §9.3).
+use crate::{Destination, Request, Site};
 use regatta_http::{
     Method,
     h1::{Body, Expectation, HeadLimits, RequestHead, Version},
@@ -23,6 +23,17 @@ pub(crate) enum After {
     /// We end it, which the peer may not expect: half-close, then discard.
     Linger,
     /// The peer asked for the end.
+    Close,
+}
+
+/// What the response says about the connection (RFC 9112 §9.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// It persists, which HTTP/1.1 implies.
+    Implied,
+    /// It persists, which HTTP/1.0 must be told.
+    Stated,
+    /// It ends.
     Close,
 }
 

@@ -1,5 +1,6 @@
 //! What HTTP/1 prebuilds for a file: its heads, and small bodies in one piece with them.
-use crate::{Coded, Site, entry::Facts};
+use super::{Coded, Facts};
+use crate::Site;
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use regatta_http::{
     Status,

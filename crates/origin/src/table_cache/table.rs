@@ -1,6 +1,7 @@
 //! The entries of a cache in private memory: a hash table of names, queues, and totals.
+use super::{Lock, Locks};
 use crate::{
-    CachingRules, Cost, Entry, Lock, Locks, Lookup, Queue as _, Rank, Representation, Totals, Use,
+    CachingRules, Cost, Entry, Lookup, Queue as _, Rank, Representation, Totals, Use,
     sieve::{self, Link},
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};

@@ -1,0 +1,111 @@
+//! What is kept of an exchange that goes on: its state, and what HTTP/1 has to do for it.
+use crate::{Representation, course::Course, record::Note, request::OwnedRequest, resolve::Search};
+use alloc::{sync::Arc, vec::Vec};
+use core::mem;
+use regatta_op::{Coding, Codings, Now, Op, OpenFault, Tick};
+
+/// The state of one exchange from its request to its reply, and what its log record needs until the
+/// reply has been sent.
+///
+/// [`start`](Self::start) it, perform the step that it returns, and [`resume`](Self::resume) it
+/// with the outcome, until the step is [`crate::Step::Reply`]. Between steps it may stand in a
+/// queue. The exchange counts opens and reads.
+#[derive(Debug)]
+pub struct Exchange<F> {
+    /// The request, kept while the exchange waits.
+    pub(crate) request: OwnedRequest,
+    /// The state of the search for the file that answers.
+    pub(crate) search: Search,
+    /// The file that is being opened again, read, or checked.
+    pub(crate) pending: Option<Arc<Representation<F>>>,
+    /// The coding of it that is being read or checked.
+    pub(crate) coding: Option<Coding>,
+    /// The siblings that the last `Open` asked for.
+    pub(crate) siblings: Codings,
+    /// When the last `Open` was requested.
+    pub(crate) requested_at: Now,
+    /// How often the open has been tried again.
+    pub(crate) tries: u32,
+    /// The fault to answer with if trying again does not help.
+    pub(crate) held: Option<OpenFault>,
+    /// When this exchange requested the pending file; `None` if it was cached before.
+    pub(crate) opened: Option<Tick>,
+    /// The file has just been opened or checked.
+    pub(crate) is_current: bool,
+    /// Length of the current read, bytes.
+    pub(crate) part: u64,
+    /// The body so far, if it takes more than one read.
+    pub(crate) body: Vec<u8>,
+    /// A file was shorter than expected, once.
+    pub(crate) shrank: bool,
+    /// What the log record needs.
+    pub(crate) note: Note,
+}
+
+impl<F> Default for Exchange<F> {
+    fn default() -> Self {
+        Self {
+            request: OwnedRequest::default(),
+            search: Search::default(),
+            pending: None,
+            coding: None,
+            siblings: Codings::NONE,
+            requested_at: Now::default(),
+            tries: 0,
+            held: None,
+            opened: None,
+            is_current: false,
+            part: 0,
+            body: Vec::new(),
+            shrank: false,
+            note: Note::default(),
+        }
+    }
+}
+
+impl<F> Exchange<F> {
+    /// Resets it, but keeps its buffers.
+    pub(crate) fn clear(&mut self) {
+        self.request.clear();
+        self.note.clear();
+        let (request, note) = (mem::take(&mut self.request), mem::take(&mut self.note));
+        *self = Self { request, note, ..Self::default() };
+    }
+
+    /// Bytes of memory held by its buffers.
+    pub(crate) fn capacity(&self) -> usize {
+        self.request.capacity() + self.note.capacity()
+    }
+
+    /// True if it holds a file.
+    pub(crate) const fn holds_file(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Drops everything but what its record needs: it will not be resumed.
+    pub(crate) fn abandon(&mut self) {
+        self.pending = None;
+        self.body = Vec::new();
+    }
+
+    /// Why the current name is tried, for people.
+    pub(crate) fn reason(&self) -> &'static str {
+        self.search.reason()
+    }
+}
+
+/// An exchange that is not answered at once, or will be logged.
+#[derive(Debug)]
+pub(crate) struct Ongoing<F> {
+    pub(crate) exchange: Exchange<F>,
+    /// The operation that it waits for, until the driver has taken it.
+    pub(crate) op: Option<Op<F>>,
+    /// What its request means for the connection.
+    pub(crate) course: Course,
+}
+
+impl<F> Default for Ongoing<F> {
+    fn default() -> Self {
+        Self { exchange: Exchange::default(), op: None, course: Course::default() }
+    }
+}
