@@ -1,7 +1,7 @@
 //! AMPED, asymmetric multi-process event-driven: an event loop, and helpers for everything that may
 //! block on disk (Flash: Pai, Druschel, Zwaenepoel, USENIX 1999).
 use crate::{
-    Driver, Env,
+    Driver, Env, ONE_SLOT,
     drive::perform::{self, Below},
     event::{self, EventOptions},
     kit::{
@@ -11,7 +11,6 @@ use crate::{
         helpers::{HelperLimits, HelperPool, Helpers, Job, Purpose, Task},
     },
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
-    presets::ONE_SLOT,
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};

@@ -2,21 +2,22 @@
 //! [H] §2.1), SYMPED several ([E] §5.1), N-copy several that do not share their sockets ([S] §4).
 mod options;
 
-pub(crate) use options::{EventOptions, OPTIONS, PollerKind};
+pub(crate) use options::{
+    EventOptions, Listen, OPTIONS, Partition, Pin, PollerKind, WORKERS_MAX, copies_and_processes,
+};
 
 use crate::{
-    Driver, Env,
-    drive::{perform::Below, step::Rules},
+    Driver, Env, ONE_SLOT,
+    drive::perform::Below,
     kit::{
         accept::{AcceptOptions, AcceptRules},
         disk::{Disk, InlineDisk},
         event_loop::EventLoop,
         shared_cache::SharedCache,
+        step::Rules,
         worker::Own,
     },
-    layout::copies_and_processes,
     options::{OptionSpec, Settings, joined},
-    presets::ONE_SLOT,
     shared::{self, Leased, SharedDisk},
 };
 use regatta_metrics::Tally;

@@ -1,7 +1,7 @@
 //! LAIO, lazy asynchronous I/O: every disk operation is begun so that it completes at once if it
 //! can, and is continued elsewhere if it cannot (Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004).
 use crate::{
-    Driver, Env,
+    Driver, Env, ONE_SLOT,
     drive::{ledger::Spent, perform::Below},
     event::{self, EventOptions},
     kit::{
@@ -11,7 +11,6 @@ use crate::{
         waiters::{Sequence, Waiters},
     },
     options::{Choice as _, Kind, OptionSpec, choice, joined, options},
-    presets::ONE_SLOT,
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};

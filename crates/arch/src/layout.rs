@@ -4,53 +4,12 @@
 mod tests;
 
 use crate::{
-    Driver,
-    event::{EventOptions, PollerKind},
-    options::{Choice as _, Settings, choice},
+    Driver, Share,
+    event::{EventOptions, Listen, Partition, Pin, PollerKind, WORKERS_MAX, copies_and_processes},
+    options::{Choice as _, Settings},
     shared::SharedState,
 };
-use regatta_sys::crew;
 use std::{fmt, net::SocketAddr, ops::Range};
-
-/// The most worker processes of a server, of all copies together: as many as can share one table of
-/// descriptors, whether they do or not.
-pub const WORKERS_MAX: usize = crew::WORKERS_MAX;
-
-choice! {
-    /// How the processes of a copy share an address (`event.listen`).
-    pub(crate) enum Listen {
-        /// They wait on the same socket.
-        Shared = "shared",
-        /// The same, and a connection wakes one of them (EPOLLEXCLUSIVE).
-        Exclusive = "exclusive",
-        /// Each has a socket of its own (SO_REUSEPORT).
-        Reuseport = "reuseport",
-    }
-}
-
-choice! {
-    /// What each of several copies listens on (`event.partition`).
-    pub(crate) enum Partition {
-        /// Ports, counted up from the first copy's.
-        Ports = "ports",
-        /// Its part of the addresses.
-        Addresses = "addresses",
-        /// The same port; the processor that handled the first packet says whose a connection is.
-        SteerCpu = "steer-cpu",
-    }
-}
-
-choice! {
-    /// Which processors a process is bound to (`event.pin`).
-    pub(crate) enum Pin {
-        /// None.
-        None = "none",
-        /// One of its copy's share.
-        Cpu = "cpu",
-        /// All of its copy's share.
-        Share = "share",
-    }
-}
 
 /// Addresses that a server listens on at most: a connection has one byte for its listener.
 pub const ADDRESSES_MAX: usize = 256;
@@ -64,19 +23,6 @@ pub struct SocketPlan {
     pub reuse_port: bool,
     /// The earlier socket whose port it shares, whatever that turns out to be.
     pub port_of: Option<usize>,
-}
-
-/// What one worker process gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Its slots of counters.
-    pub slots: Range<usize>,
-    /// Which of the sockets it accepts from.
-    pub listeners: Range<usize>,
-    /// Connections that it may have open at once.
-    pub connections_max: usize,
-    /// The processors that it may run on; any if none is named.
-    pub cpus: Vec<usize>,
 }
 
 /// Sockets and shares.
@@ -108,25 +54,6 @@ impl fmt::Display for LayoutFault {
 }
 
 impl std::error::Error for LayoutFault {}
-
-/// Copies, and processes in each, of an architecture with the options of the event driver, where
-/// so many processors may be busy at once.
-#[must_use]
-pub fn copies_and_processes(settings: &Settings, processors: usize) -> (usize, usize) {
-    let options = EventOptions::read(settings);
-    let copies = match options.copies {
-        0 if options.partition == Partition::Addresses => settings.list("server.listen").len(),
-        0 => processors.min(WORKERS_MAX),
-        copies => copies,
-    };
-    let copies = copies.max(1);
-    let processes = match options.processes {
-        // Nobody has asked for more than there can be.
-        0 => processors.min(WORKERS_MAX) / copies,
-        processes => processes,
-    };
-    (copies, processes.max(1))
-}
 
 impl Layout {
     /// Lays out the workers of a driver over addresses and the processors that may be used, of

@@ -14,22 +14,24 @@ pub mod options;
 pub mod presets;
 pub mod shared;
 
-pub use presets::{ABSENT, ARCHITECTURES, Architecture, Driver, absent, find};
+pub use presets::{ABSENT, ARCHITECTURES, Architecture, absent, find};
 
-use layout::Share;
-use options::Settings;
+use options::{OptionSpec, Settings};
 use regatta_metrics::{Arena, Slot, Tally};
 use regatta_op::{Now, Op};
 use regatta_origin::{Exchange, Link, Links, Log, NoLog, Site};
 use regatta_sys::{Bell, OpenRules, Root, StaticFile, channel::Channel};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::{
+    ops::Range,
+    os::fd::{BorrowedFd, OwnedFd},
+};
 
 // Connections, exchanges, operations and slots may go from thread to thread; all threads of a
 // process are given the same surroundings.
 const fn assert_send<T: Send>() {}
 const fn assert_sync<T: Sync>() {}
 const _: () = assert_send::<(Link<StaticFile>, Exchange<StaticFile>, Op<StaticFile>)>();
-const _: () = assert_send::<drive::step::ReadySlot>();
+const _: () = assert_send::<kit::step::ReadySlot>();
 const _: () = assert_sync::<Env>();
 
 /// A log that is written in batches and wants to be told the time. One per unit.
@@ -51,6 +53,44 @@ impl WorkerLog for NoLog {
         false
     }
     fn each_own(&self, _: &mut dyn FnMut(BorrowedFd<'_>)) {}
+}
+
+/// A way to run connections. Presets that share a driver differ only in options.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver {
+    /// The driver's options, with their defaults.
+    pub options: &'static [OptionSpec],
+    /// How many worker processes the master keeps, where so many processors may be busy at once.
+    pub processes: fn(&Settings, processors: usize) -> usize,
+    /// How many slots of counters each of them has: one for each unit that counts for itself, or
+    /// that several units share.
+    pub slots: fn(&Settings) -> usize,
+    /// What a worker process does until it is told to leave.
+    pub work: fn(&Env, process: usize) -> Result<(), String>,
+}
+
+/// [`Driver::slots`] of a driver whose processes are one unit each.
+const ONE_SLOT: fn(&Settings) -> usize = |_| 1;
+
+impl Driver {
+    /// True if it takes the option of that name.
+    #[must_use]
+    pub fn takes(&self, key: &str) -> bool {
+        self.options.iter().any(|spec| spec.key == key)
+    }
+}
+
+/// What one worker process gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its slots of counters.
+    pub slots: Range<usize>,
+    /// Which of the sockets it accepts from.
+    pub listeners: Range<usize>,
+    /// Connections that it may have open at once.
+    pub connections_max: usize,
+    /// The processors that it may run on; any if none is named.
+    pub cpus: Vec<usize>,
 }
 
 /// What the master prepares, while it is single-threaded, for every worker of every architecture.

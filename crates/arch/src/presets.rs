@@ -1,33 +1,5 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
-use crate::{
-    Env, amped, event, laio,
-    options::{OptionSpec, Settings},
-};
-
-/// A way to run connections. Presets that share a driver differ only in options.
-#[derive(Clone, Copy, Debug)]
-pub struct Driver {
-    /// The driver's options, with their defaults.
-    pub options: &'static [OptionSpec],
-    /// How many worker processes the master keeps, where so many processors may be busy at once.
-    pub processes: fn(&Settings, processors: usize) -> usize,
-    /// How many slots of counters each of them has: one for each unit that counts for itself, or
-    /// that several units share.
-    pub slots: fn(&Settings) -> usize,
-    /// What a worker process does until it is told to leave.
-    pub work: fn(&Env, process: usize) -> Result<(), String>,
-}
-
-/// [`Driver::slots`] of a driver whose processes are one unit each.
-pub(crate) const ONE_SLOT: fn(&Settings) -> usize = |_| 1;
-
-impl Driver {
-    /// True if it takes the option of that name.
-    #[must_use]
-    pub fn takes(&self, key: &str) -> bool {
-        self.options.iter().any(|spec| spec.key == key)
-    }
-}
+use crate::{Driver, amped, event, laio};
 
 /// A named architecture.
 #[derive(Clone, Copy, Debug)]

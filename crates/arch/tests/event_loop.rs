@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
     WorkerLog,
-    drive::{FileCx, perform::Below, step::Rules},
+    drive::{FileCx, perform::Below},
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         disk::InlineDisk,
         event_loop::EventLoop,
+        step::Rules,
         worker::{Surroundings, Worker},
     },
 };

@@ -4,7 +4,7 @@
 //!
 //! Slow are injected faults, and the stand-in of a disk once the page cache has lost the files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use regatta_arch::{ARCHITECTURES, Env, find, kit::accept, layout::Share, options::Settings};
+use regatta_arch::{ARCHITECTURES, Env, Share, find, kit::accept, options::Settings};
 use regatta_metrics::{Arena, Counter};
 use regatta_origin::{ClearHttp1, NoLog, Site};
 use regatta_sys::{

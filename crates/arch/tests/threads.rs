@@ -1,4 +1,4 @@
-//! A kernel thread a connection: a driver over `drive::serve`, and what it must keep although its
+//! A kernel thread a connection: a driver over `kit::serve`, and what it must keep although its
 //! threads block: right bytes, deadlines, drain, counters, and whole lines in the log.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,12 +6,10 @@
 mod driver {
     use regatta_arch::{
         Env,
-        drive::{
-            perform::Below,
-            serve::{Blocking, Means, serve},
-        },
+        drive::perform::Below,
         kit::{
             accept::{AcceptRules, WhenFull},
+            serve::{Blocking, Means, serve},
             thread_cache::ThreadCache,
             worker::{Own, Waited, Worker},
         },
@@ -92,7 +90,7 @@ mod driver {
     }
 }
 
-use regatta_arch::{Env, layout::Share, options::Settings};
+use regatta_arch::{Env, Share, options::Settings};
 use regatta_metrics::{Arena, Counter, Gauge, Totals};
 use regatta_origin::{ClearHttp1, Deadlines, Site};
 use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format};

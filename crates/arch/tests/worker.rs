@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
     drive::{
-        FileCx,
+        FileCx, Turn,
         ledger::Spent,
         perform::{self, Below, Failure},
-        step::Turn,
     },
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},

@@ -3,7 +3,7 @@
 //! A *turn* that touched the disk is entered whole, under what took most of it. A *round* of the
 //! loop, which is all turns between two waits, is entered whole too: a hundred turns of 5 ms each
 //! are not a stall of any of them, and nevertheless half a second in which nobody else was heard.
-use super::step::Turn;
+use super::Turn;
 use regatta_metrics::{Counter, Tally};
 
 /// Where the time of a turn went that may have gone to the disk; nanoseconds.

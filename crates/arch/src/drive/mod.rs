@@ -1,13 +1,26 @@
-//! The ways to execute operations. An architecture is one of these plus a topology.
+//! What every way to execute operations does: system calls that are counted, turns, and the ledger
+//! of what held them up.
 pub mod ledger;
 pub mod perform;
-pub mod serve;
-pub mod step;
 
+use regatta_op::CloseReason;
 use regatta_origin::{Cx, Link};
-use regatta_sys::StaticFile;
+use regatta_sys::{StaticFile, wait::Interest};
 
 /// A connection over real files.
 pub type FileLink = Link<StaticFile>;
 /// What a connection over real files may consult.
 pub type FileCx<'a> = Cx<'a, StaticFile>;
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Come back when the socket is ready for this, or with a completion from the disk.
+    Wait(Interest),
+    /// Come back with a completion from the disk: there is nothing else to wait for.
+    Parked,
+    /// The budget is spent: come back when others have had their turn.
+    Again,
+    /// The conversation is over.
+    Closed(CloseReason),
+}

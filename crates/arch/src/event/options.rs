@@ -1,9 +1,46 @@
 //! The options of every driver with this loop.
-use crate::{
-    layout::{Listen, Partition, Pin, WORKERS_MAX},
-    options::{Choice as _, Kind, OptionSpec, choice, options},
-};
-use regatta_sys::socket::Mode;
+use crate::options::{Choice as _, Kind, OptionSpec, Settings, choice, options};
+use regatta_sys::{crew, socket::Mode};
+
+/// The most worker processes of a server, of all copies together: as many as can share one table of
+/// descriptors, whether they do or not.
+pub(crate) const WORKERS_MAX: usize = crew::WORKERS_MAX;
+
+choice! {
+    /// How the processes of a copy share an address (`event.listen`).
+    pub(crate) enum Listen {
+        /// They wait on the same socket.
+        Shared = "shared",
+        /// The same, and a connection wakes one of them (EPOLLEXCLUSIVE).
+        Exclusive = "exclusive",
+        /// Each has a socket of its own (SO_REUSEPORT).
+        Reuseport = "reuseport",
+    }
+}
+
+choice! {
+    /// What each of several copies listens on (`event.partition`).
+    pub(crate) enum Partition {
+        /// Ports, counted up from the first copy's.
+        Ports = "ports",
+        /// Its part of the addresses.
+        Addresses = "addresses",
+        /// The same port; the processor that handled the first packet says whose a connection is.
+        SteerCpu = "steer-cpu",
+    }
+}
+
+choice! {
+    /// Which processors a process is bound to (`event.pin`).
+    pub(crate) enum Pin {
+        /// None.
+        None = "none",
+        /// One of its copy's share.
+        Cpu = "cpu",
+        /// All of its copy's share.
+        Share = "share",
+    }
+}
 
 choice! {
     /// How the loop learns which sockets are ready (`event.poller`).
@@ -173,4 +210,22 @@ impl EventOptions {
     pub(crate) fn is_exclusive(&self) -> bool {
         self.listen == Listen::Exclusive
     }
+}
+
+/// Copies, and processes in each, of an architecture with the options of the event driver, where
+/// so many processors may be busy at once.
+pub(crate) fn copies_and_processes(settings: &Settings, processors: usize) -> (usize, usize) {
+    let options = EventOptions::read(settings);
+    let copies = match options.copies {
+        0 if options.partition == Partition::Addresses => settings.list("server.listen").len(),
+        0 => processors.min(WORKERS_MAX),
+        copies => copies,
+    };
+    let copies = copies.max(1);
+    let processes = match options.processes {
+        // Nobody has asked for more than there can be.
+        0 => processors.min(WORKERS_MAX) / copies,
+        processes => processes,
+    };
+    (copies, processes.max(1))
 }

@@ -5,12 +5,10 @@ pub(crate) mod schedule;
 
 use super::{
     disk::Disk,
+    step::{Io, Readiness, ReadySlot, Rules, forget, next_completion, step},
     worker::{Accepted, Action, Waited, Worker},
 };
-use crate::drive::{
-    ledger::Spent,
-    step::{Io, Readiness, ReadySlot, Rules, Turn, forget, next_completion, step},
-};
+use crate::drive::{Turn, ledger::Spent};
 use regatta_op::{Abandoned, CloseReason};
 use regatta_sys::{
     socket,

@@ -1,4 +1,5 @@
-//! Parts that several architectures use.
+//! Parts that several architectures use, and the ways to run connections: by readiness (`step`,
+//! `event_loop`) and by a thread for each (`serve`).
 pub mod accept;
 pub mod budget;
 pub mod chain;
@@ -12,8 +13,10 @@ pub mod helper_processes;
 pub mod helper_threads;
 pub mod helpers;
 pub mod idle;
+pub mod serve;
 pub mod shared_cache;
 pub mod slab;
+pub mod step;
 pub mod thread_cache;
 pub mod waiters;
 pub mod wheel;

@@ -2,8 +2,8 @@
 use super::{Slot, Surroundings, Waited};
 use crate::{
     drive::{
+        Turn,
         ledger::{Round, Spent, enter, enter_round},
-        step::Turn,
     },
     kit::{
         accept::{Acceptor, WhenFull},

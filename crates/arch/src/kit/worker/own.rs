@@ -1,13 +1,12 @@
 //! What a worker has of its own before it serves: processors, log, root, a slot in the arena.
 use super::{RootSource, Surroundings, Worker};
 use crate::{
-    Env, WorkerLog,
+    Env, Share, WorkerLog,
     drive::FileCx,
     kit::{
         accept::{AcceptRules, Acceptor},
         shared_cache::SharedCache,
     },
-    layout::Share,
 };
 use regatta_metrics::Tally;
 use regatta_origin::{Cache, Scratch};

@@ -18,16 +18,13 @@ pub(crate) use world::Sums;
 
 use super::EventLoop;
 use crate::{
-    drive::{
-        FileCx,
-        perform::Below,
-        step::{Rules, seen},
-    },
+    drive::{FileCx, perform::Below},
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         dice::{Dice, SEEDS},
         disk::{Disk, InlineDisk},
         shared_cache::{Locking, Place as CachePlace, SharedCache},
+        step::{Rules, seen},
         worker::{Surroundings, Worker},
     },
     shared::{Leased, SharedDisk},

@@ -1,13 +1,13 @@
 //! Readiness: try an operation, and come back with the same value when the socket is ready.
 use super::{
-    FileCx,
-    ledger::Spent,
-    perform::{self, Failure, timed},
-};
-use crate::kit::{
     budget::Budget,
     disk::{Completion, Disk, DiskResult},
     worker::{Desk, Slot, Worker},
+};
+use crate::drive::{
+    FileCx, Turn,
+    ledger::Spent,
+    perform::{self, Failure, timed},
 };
 use regatta_metrics::Counter;
 use regatta_op::{Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, Outbox, Tick, Ticket};
@@ -207,19 +207,6 @@ fn on_completion(slot: &mut ReadySlot, result: DiskResult, now: Now, cx: &FileCx
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "it is the boxes that are kept, not what is in them")]
 struct Spares(Vec<Box<Outbox<StaticFile>>>);
-
-/// How a turn ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Come back when the socket is ready for this, or with a completion from the disk.
-    Wait(Interest),
-    /// Come back with a completion from the disk: there is nothing else to wait for.
-    Parked,
-    /// The budget is spent: come back when others have had their turn.
-    Again,
-    /// The conversation is over.
-    Closed(CloseReason),
-}
 
 /// What one turn of one connection may use. The same for every turn of a loop.
 #[derive(Clone, Copy, Debug)]

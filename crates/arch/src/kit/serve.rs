@@ -5,12 +5,12 @@
 //! between two of them the thread looks at the time and at what the master wants. So a deadline is
 //! met as in any other architecture, and a drain is noticed one step late at most. A thread that
 //! is alone in its process also writes its log between two steps: they are of a second at most.
-use super::{
+use super::worker::{Accepted, Action, Desk, Slot, Worker};
+use crate::drive::{
+    Turn,
     ledger::Spent,
     perform::{self, Below, Failure, timed},
-    step::Turn,
 };
-use crate::kit::worker::{Accepted, Action, Desk, Slot, Worker};
 use regatta_op::{CloseReason, Done, Op};
 use regatta_origin::Protocol as _;
 use regatta_sys::{StaticFile, socket, wait::Interest};
