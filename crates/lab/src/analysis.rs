@@ -131,6 +131,9 @@ impl Analysis {
         let cells: Vec<CellSummary> =
             cells(&run.experiment).into_iter().map(|cell| summary(run, cell)).collect();
         let searched = run.experiment.measure.mode == Mode::Knee;
+        let race = crate::race::told(run);
+        // Of a race the searches of each part are its own matter.
+        let alone = searched && race.is_none();
         // The rates of a search are each arm's own, so there are no pairs.
         let asked: Vec<&str> = std::iter::once(&metric)
             .chain(&run.experiment.measure.also)
@@ -145,12 +148,12 @@ impl Analysis {
         let mut analysis = Self {
             more_is_better: more_is_better(&metric),
             metric,
-            blocks: if searched {
+            blocks: if alone {
                 rounds(run)
             } else {
                 (run.experiment.measure.blocks, whole_blocks(run))
             },
-            knees: if searched { saturation::rows(run) } else { Vec::new() },
+            knees: if alone { saturation::rows(run) } else { Vec::new() },
             beside: Vec::new(),
             cells,
             effects,
@@ -161,12 +164,13 @@ impl Analysis {
         };
         analysis.beside = saturation::beside(&run.experiment, &analysis.knees);
         analysis.answer = analysis.answer(&run.experiment.baseline);
-        if let Some(race) = crate::race::told(run) {
+        if let Some(race) = race {
             // Who was in which block is the race's matter.
             analysis.blocks.0 = analysis.blocks.1;
             analysis.answer = race.answer();
         }
-        for more in [analysis.offered(run), analysis.behind()].into_iter().flatten() {
+        let offered = analysis.offered(run).filter(|_| alone || !searched);
+        for more in [offered, analysis.behind()].into_iter().flatten() {
             analysis.answer = format!("{} {more}", analysis.answer);
         }
         if let Some(idle) = analysis.idle(run) {

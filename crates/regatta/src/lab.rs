@@ -96,9 +96,10 @@ pub(crate) enum Lab {
 }
 
 const BEST_HELP: &str = "Example: regatta lab best ./public --budget 20m > regatta.toml\n\n\
-    Over the site's own files, by Zipf's law or as an access log asks for them. Blocks of every \
-    candidate beside the default, which runs twice; who is behind by more than chance allows \
-    leaves; a final of fresh blocks decides. Interrupted, the same command with --out goes on.";
+    Over the site's own files, by Zipf's law or as an access log asks for them. Every candidate's \
+    highest rate within the service level is searched for beside the default's; who is surely \
+    behind leaves. What is left is searched again, and then has to keep the level in eight fresh \
+    runs at the rate that is printed. Interrupted, the same command with --out goes on.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Best {
@@ -107,9 +108,9 @@ pub(crate) struct Best {
     /// The most time that it may take.
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = parse_time)]
     budget: Duration,
-    /// A service level: trials that miss it count half.
-    #[arg(long, value_name = "p99<50ms,errors<0.1%")]
-    slo: Option<String>,
+    /// The service level: the setting that keeps it up to the highest rate is looked for.
+    #[arg(long, value_name = "p99<50ms,errors<0.1%", default_value = "p99<50ms")]
+    slo: String,
     /// An access log, from which the load takes the requested files and their frequency.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -119,7 +120,7 @@ pub(crate) struct Best {
     /// Cross options instead of racing: processes, cache, helpers, or a file with [matrix].
     #[arg(long, value_name = "NAME|FILE")]
     matrix: Option<String>,
-    /// Connections of the load; each waits for a reply before its next request.
+    /// Connections of a closed loop: before the race, and of a matrix.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
     /// Requests on each connection; 0: no limit.
@@ -131,11 +132,10 @@ pub(crate) struct Best {
     /// The load's processors; by default the other half.
     #[arg(long, value_name = "LIST")]
     client_cpus: Option<String>,
-    /// The metric that decides: by default good_per_s, or cpu_us_per_reply if the load generator is
-    /// slower than the server.
-    #[arg(long, value_name = "NAME", value_parser = ["good_per_s", "mbit_per_s",
-        "cpu_us_per_reply", "p99_ms"])]
-    metric: Option<String>,
+    /// The metric that a matrix shows.
+    #[arg(long, value_name = "NAME", default_value = "good_per_s", requires = "matrix",
+        value_parser = ["good_per_s", "mbit_per_s", "cpu_us_per_reply", "p99_ms"])]
+    metric: String,
     /// Length of a measurement: by default 1s, in an environment 3s.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     window: Option<Duration>,

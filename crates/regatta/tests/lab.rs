@@ -368,6 +368,7 @@ fn a_race_ends_with_a_configuration_that_the_server_takes() {
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
     let decision: Value = serde_json::from_str(&read("decision.json")).unwrap();
     assert!(decision["blocks"].as_u64().unwrap() >= 1, "{decision}");
+    assert!(said.contains("Keep the default: ") && decision["advice"].is_null(), "{said}");
     let rungs: Vec<Value> =
         read("race.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rungs.last().unwrap()["phase"], "final");

@@ -109,6 +109,10 @@ pub fn crossing(which: &str, text: &str, settled: &Settled) -> Result<String, St
     let targets = Table::from_iter([(TARGET.to_owned(), Value::Table(target))]);
     all.insert("targets".to_owned(), Value::Table(targets));
     all.insert("factors".to_owned(), Value::Table(factors));
+    set(&mut all, "workload", "loop", Value::from("closed"));
+    set(&mut all, "measure", "mode", Value::from("trials"));
+    set(&mut all, "guards", "client_busy_max", Value::from(1.0));
+    set(&mut all, "guards", "lag_p99_ms_max", Value::from(1e6));
     set(&mut all, "experiment", "name", Value::from("matrix"));
     set(&mut all, "experiment", "baseline", Value::from(TARGET));
     let question = "What do these options do together?";

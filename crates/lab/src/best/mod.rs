@@ -29,8 +29,8 @@ pub struct BestOptions {
     pub site: PathBuf,
     /// Seconds that it may take.
     pub budget_s: f64,
-    /// A service level, such as `p99<50ms`: trials that break it count half.
-    pub slo: Option<String>,
+    /// The service level, such as `p99<50ms`: the highest rate that keeps it is looked for.
+    pub slo: String,
     /// An access log that says what is asked for.
     pub log: Option<PathBuf>,
     /// A file with `[environment]`.
@@ -45,8 +45,8 @@ pub struct BestOptions {
     pub server_cpus: Option<String>,
     /// The load's; None: the other half.
     pub client_cpus: Option<String>,
-    /// The number that decides; None: the one that the machine's limit suggests.
-    pub metric: Option<String>,
+    /// The number that a matrix shows.
+    pub metric: String,
     /// Length of a measurement, seconds; None: 1, in an environment 3.
     pub window_s: Option<f64>,
     /// The most that others may use of the server's processors.
@@ -67,7 +67,7 @@ impl BestOptions {
         Self {
             site,
             budget_s: 1_200.0,
-            slo: None,
+            slo: "p99<50ms".to_owned(),
             log: None,
             environment: None,
             matrix: None,
@@ -75,7 +75,7 @@ impl BestOptions {
             requests_per_connection: 10,
             server_cpus: None,
             client_cpus: None,
-            metric: None,
+            metric: "good_per_s".to_owned(),
             window_s: None,
             foreign_max: 0.25,
             seed: 1,
@@ -88,7 +88,8 @@ impl BestOptions {
 
 impl Settled {
     /// What `options` leave open, for the site at `root` on a machine that has `all`: half of the
-    /// processors for each side, and throughput until something else is found to decide.
+    /// processors for each side. Where that is one, server and load share it if that can be kept to
+    /// (docs/lab.md, Layouts).
     pub fn new(
         options: &BestOptions,
         root: &Path,
@@ -103,6 +104,9 @@ impl Settled {
             _ => format!("{from}-{}", to - 1),
         };
         let rest = || if half == 0 { String::new() } else { range(half, all.cpus) };
+        let realtime = rustix::process::geteuid().is_root();
+        let chosen = options.server_cpus.is_some() || options.client_cpus.is_some();
+        let together = realtime && half == 1 && !chosen && options.matrix.is_none();
         let window_s = options.window_s.unwrap_or(if environment.is_some() { 3.0 } else { 1.0 });
         Self {
             root: root.to_string_lossy().into_owned(),
@@ -112,9 +116,11 @@ impl Settled {
             seed: options.seed,
             server_cpus: options.server_cpus.clone().unwrap_or_else(|| range(0, half)),
             client_cpus: options.client_cpus.clone().unwrap_or_else(rest),
-            realtime: rustix::process::geteuid().is_root(),
-            metric: options.metric.clone().unwrap_or_else(|| "good_per_s".to_owned()),
-            scouted: options.metric.is_some(),
+            realtime,
+            together,
+            left: if together { 50 } else { 100 },
+            metric: options.metric.clone(),
+            capacity: 0.0,
             warm_s: window_s * 0.4,
             window_s,
             around_s: 0.0,
@@ -130,6 +136,9 @@ impl Settled {
 
 /// The share of the budget that the race itself gets.
 const RACING: f64 = 0.92;
+/// The searches begin at this share of what the default answers in a closed loop.
+pub(crate) const START: f64 = 0.7;
+
 /// Races the settings, or goes on with it; prints the configuration.
 pub fn best(options: &BestOptions, stop: &AtomicBool) -> u8 {
     match try_best(options, stop) {
@@ -232,8 +241,8 @@ fn open(
             .map_err(|_| failed(format!("{} has another run", directory.display())))?;
         // What was found out, and the machine's memory to the last page, may differ.
         settled = Settled {
-            metric: known.metric.clone(),
-            scouted: known.scouted,
+            left: known.left,
+            capacity: known.capacity,
             around_s: known.around_s,
             means: known.means,
             ..settled
@@ -289,11 +298,10 @@ fn raced(
     let budget = Budget {
         // What is made before and after it, and trials that are made again.
         seconds: settled.budget_s * RACING,
-        around_s: settled.around_s,
-        window_s: settled.window_s,
+        trial_s: settled.around_s + settled.window_s,
+        start: settled.capacity * START,
     };
     let mut decision = race(&space, budget, u64::from(settled.seed), &mut stage)?;
-    decision.levels = stage.levels(&decision.finalists);
     decision.verified = Some(stage.verify(decision.advice.as_ref())?);
     stage.end(&decision)?;
     Ok((settled, decision))

@@ -2,17 +2,17 @@
 
 use super::{save, text};
 use crate::experiment::plan::Planned;
-use crate::experiment::{Experiment, Scale, parse};
+use crate::experiment::{Experiment, Loop, Scale, parse};
 use crate::journal::Run;
+use crate::knee::Tried;
 use crate::race::space::{Candidate, DEFAULT};
 use crate::race::{
-    DECISION, Decision, Field, Finalist, Met, Phase, RUNGS_FILE, Rung, SETTLED, Settled, Turn,
-    Verified, keeps,
+    DECISION, Decision, Entry, Field, RUNGS_FILE, Rung, SETTLED, Settled, Turn, Verified,
 };
 use crate::record::{Cell, Record};
 use crate::run::{self, Options, Progress};
 use crate::servers::environments::Rooms;
-use crate::stats::{Random, median};
+use crate::stats::{Random, index, median};
 use crate::trial::{Attempt, Bench};
 use regatta_load::engine::{Fate, Outcome};
 use std::collections::BTreeMap;
@@ -23,15 +23,15 @@ use std::time::Instant;
 
 /// Trials of a block at most, which numbers them.
 const ARMS_MAX: u32 = 256;
-/// Trials before the race, of the default: numbered as those of a block that there is not.
+/// Trials before the race, of the default in a closed loop: numbered as those of blocks that there
+/// are not.
 const SCOUTS: u32 = 3;
 const SCOUTS_BLOCK: u32 = 1_000_000;
-/// A generator that runs for so much of its time is the limit, and the server's work decides.
-const CLIENT_BUSY: f64 = 0.9;
-/// A server that uses so much of its processors is the limit itself.
-const SERVER_BUSY: f64 = 0.9;
-/// A trial that breaks the service level counts for so much.
-const BROKEN: f64 = 0.5;
+/// The load has to be able to offer so many times what the default answers.
+const MORE: f64 = 1.2;
+/// While it is not, the server gets two fifths of what it had, and no less than so many per cent of
+/// its processors.
+const LEFT_MIN: u32 = 5;
 
 /// The race's place.
 pub(super) struct Stage<'a> {
@@ -64,45 +64,51 @@ impl<'a> Stage<'a> {
         Ok(Self { settled, run, asked, directory, root, workload, arms, done, spent_s })
     }
 
-    /// Finds out which number decides and what a trial costs, from a few trials of the default.
+    /// Finds out what the default answers in a closed loop, where the searches begin, and what a
+    /// trial costs. A server that is faster than the generator is slowed down.
     pub(super) fn scout(&mut self) -> Result<(), String> {
-        if self.settled.around_s > 0.0 {
-            return self.name(&[]);
+        while self.settled.capacity == 0.0 {
+            self.name(&[])?;
+            let (mut took, mut records) = (Vec::new(), Vec::new());
+            let block = SCOUTS_BLOCK + self.settled.left;
+            for at in 0..SCOUTS {
+                self.tell("what the default answers in a closed loop");
+                let start = Instant::now();
+                // Under a name of its own, as its numbers are of another load.
+                let scout = (format!("{DEFAULT} (closed loop)"), Candidate::default());
+                records.push(self.trial(block, at, scout, None)?);
+                took.push(start.elapsed().as_secs_f64());
+            }
+            let middle = |name: &str| {
+                let of = |record: &Record| record.metrics.get(name).copied();
+                median(&records.iter().filter_map(of).collect::<Vec<f64>>())
+            };
+            let capacity = middle("good_per_s");
+            if capacity.is_nan() || capacity <= 0.0 {
+                let why = records.last().map(|record| record.reasons.join("; "));
+                return Err(format!("the default does not serve: {}", why.unwrap_or_default()));
+            }
+            // Whether the load can offer more than the server answers.
+            let more = (DEFAULT.to_owned(), Candidate::default());
+            let probe = self.trial(block, SCOUTS, more, Some(capacity * MORE))?.probe;
+            let limited = probe.is_none_or(|probe| matches!(probe.shown, Tried::Invalid(_)));
+            let less = self.settled.left * 2 / 5;
+            if limited && self.settled.realtime && less >= LEFT_MIN {
+                self.settled.left = less;
+            } else {
+                self.settled.capacity = capacity;
+                self.settled.around_s = (median(&took) - self.settled.window_s).max(0.5);
+            }
+            save(&self.directory.join(SETTLED), &self.settled)?;
         }
-        let mut took = Vec::new();
-        let mut records = Vec::new();
-        let arm = (DEFAULT.to_owned(), Candidate::default());
-        for at in 0..SCOUTS {
-            let start = Instant::now();
-            let record = self.trial(SCOUTS_BLOCK, at, &arm, 1.0)?;
-            took.push(start.elapsed().as_secs_f64());
-            records.push(record);
-        }
-        let middle = |name: &str| {
-            let values: Vec<f64> =
-                records.iter().filter_map(|record| record.metrics.get(name).copied()).collect();
-            median(&values)
-        };
-        if middle("good_per_s").is_nan() {
-            let why = records.last().map(|record| record.reasons.join("; ")).unwrap_or_default();
-            return Err(format!("the default does not serve: {why}"));
-        }
-        if !self.settled.scouted {
-            let busy = middle("server_cpu") / crate::stats::count(self.settled.means.cpus);
-            let client = middle("client_cpu") >= CLIENT_BUSY && busy < SERVER_BUSY;
-            self.settled.metric = if client { "cpu_us_per_reply" } else { "good_per_s" }.to_owned();
-            self.settled.scouted = true;
-        }
-        self.settled.around_s = (median(&took) - self.settled.window_s).max(0.1);
-        save(&self.directory.join(SETTLED), &self.settled)?;
         self.name(&[])
     }
 
     /// Puts everybody into the experiment who is to run.
-    fn name(&mut self, arms: &[(String, Candidate)]) -> Result<(), String> {
-        for (_, arm) in arms {
-            if arm.name() != DEFAULT && !self.arms.contains(arm) {
-                self.arms.push(arm.clone());
+    fn name(&mut self, arms: &[Entry]) -> Result<(), String> {
+        for Entry { candidate, .. } in arms {
+            if candidate.name() != DEFAULT && !self.arms.contains(candidate) {
+                self.arms.push(candidate.clone());
             }
         }
         let text = text::experiment(&self.settled, &self.arms);
@@ -144,17 +150,21 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Makes a trial, unless one that counts is on record, and once more if it does not count.
+    /// Makes a trial at a rate, or in a closed loop, unless one that tells something is on record;
+    /// once more if it tells nothing.
     fn trial(
         &mut self,
         block: u32,
         at: u32,
-        (name, candidate): &(String, Candidate),
-        windows: f64,
+        (arm, candidate): (String, Candidate),
+        rate: Option<f64>,
     ) -> Result<Record, String> {
-        let (experiment, lacking) =
-            (self.run.experiment.clone(), self.run.manifest.lacking.clone());
-        let cell = Cell { arm: name.clone(), target: candidate.name(), levels: BTreeMap::new() };
+        let mut experiment = self.run.experiment.clone();
+        if rate.is_none() {
+            in_closed_loop(&mut experiment);
+        }
+        let lacking = self.run.manifest.lacking.clone();
+        let cell = Cell { target: candidate.name(), arm, levels: BTreeMap::new() };
         let trial = block * ARMS_MAX + at;
         // The same load for all arms of a block.
         let seed = Random::new(u64::from(self.settled.seed) << 32 | u64::from(block)).bits() >> 12;
@@ -162,40 +172,24 @@ impl<'a> Stage<'a> {
         loop {
             let tried = self.run.records.iter().filter(|record| record.trial == trial);
             let tried: Vec<&Record> = tried.collect();
-            if let Some(last) = tried.last()
-                && (last.valid || tried.len() > 1)
-            {
+            let tells = |record: &Record| match &record.probe {
+                Some(probe) => !matches!(probe.shown, Tried::Invalid(_)),
+                None => record.valid,
+            };
+            if let Some(last) = tried.last().filter(|last| tells(last) || tried.len() > 1) {
                 return Ok((*last).clone());
             }
-            let attempt = u32::try_from(tried.len()).unwrap_or(u32::MAX);
+            let number = u32::try_from(tried.len()).unwrap_or(u32::MAX);
             let bench = self.bench(&experiment, &lacking)?;
-            let name = Run::outcome_name(trial, attempt);
-            let outcome = self.directory.join("outcomes").join(name);
-            let attempt = Attempt { number: attempt, like: self.run.apart_in(block) };
-            let record = bench.lasting(&planned, &cell, attempt, windows, &outcome)?;
+            let outcome = self.directory.join("outcomes").join(Run::outcome_name(trial, number));
+            let attempt = Attempt { number, like: None };
+            let record = match rate {
+                Some(rate) => bench.probe(&planned, &cell, attempt, rate, &outcome),
+                None => bench.trial(&planned, &cell, attempt, &outcome),
+            }?;
             bench.note_environments(self.run)?;
             self.run.add(record)?;
         }
-    }
-
-    /// How often the default and each finalist met the service level, if one was asked for.
-    pub(super) fn levels(&self, finalists: &[Finalist]) -> Vec<Met> {
-        if self.settled.slo.is_none() {
-            return Vec::new();
-        }
-        let names = finalists.iter().map(|one| one.candidate.name());
-        let told = |arm: String| {
-            let met = self.met(&arm, 0);
-            Met { met: met.iter().filter(|met| **met).count(), trials: met.len(), arm }
-        };
-        [DEFAULT.to_owned()].into_iter().chain(names).map(told).collect()
-    }
-
-    /// Whether an arm met the service level in each of its trials that count, from a block on.
-    fn met(&self, arm: &str, from: u32) -> Vec<bool> {
-        let counts = |one: &&Record| one.valid && one.cell.target == arm && one.block >= from;
-        let levels = self.run.records.iter().filter(counts);
-        levels.filter_map(|one| Some(*one.metrics.get("level_met")? > 0.0)).collect()
     }
 
     /// Compares every byte that the advice (or the default) answers with the site's.
@@ -204,17 +198,17 @@ impl<'a> Stage<'a> {
     /// That a reply was wrong, or that it was interrupted.
     pub(super) fn verify(&mut self, advice: Option<&Candidate>) -> Result<Verified, String> {
         let arm = advice.cloned().unwrap_or_default();
-        self.tell("comparing bytes", 0.0);
+        self.tell("comparing bytes");
         let (mut experiment, lacking) =
             (self.run.experiment.clone(), self.run.manifest.lacking.clone());
+        in_closed_loop(&mut experiment);
         experiment.workload.verify = true;
-        experiment.workload.slo = None;
         let bench = self.bench(&experiment, &lacking)?;
         let cell = Cell { arm: arm.name(), target: arm.name(), levels: BTreeMap::new() };
         let planned = Planned { trial: u32::MAX, block: u32::MAX, cell: 0, seed: 1 };
         let outcome = self.directory.join("outcomes/verification.json");
         let _ = fs::remove_file(&outcome);
-        let record = bench.lasting(&planned, &cell, Attempt::ONLY, 1.0, &outcome)?;
+        let record = bench.trial(&planned, &cell, Attempt::ONLY, &outcome)?;
         let text = fs::read(&outcome).unwrap_or_default();
         compared(&arm.name(), serde_json::from_slice(&text).ok().as_ref(), &record.reasons)
     }
@@ -231,43 +225,30 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn tell(&self, what: &str, more_s: f64) {
-        let left_s = (self.settled.budget_s - self.spent_s - more_s).max(0.0);
+    fn tell(&self, what: &str) {
+        let left_s = (self.settled.budget_s - self.spent_s).max(0.0);
         let cost = self.settled.around_s + self.settled.window_s;
-        let left = if cost > 0.0 { crate::stats::index(left_s / cost) } else { 1 };
-        let all = self.done + left;
+        let all = self.done + index(left_s / cost).max(1);
         (self.asked.tell)(&Progress { done: self.done, all, left_s, what });
-    }
-
-    fn score(&self, record: &Record) -> Option<f64> {
-        let value = record.metrics.get(&self.settled.metric).filter(|_| record.valid)?;
-        let met = record.metrics.get("level_met").is_none_or(|met| *met > 0.0);
-        let more = if self.settled.metric.ends_with("_per_s") { *value } else { 1.0 / value };
-        (more > 0.0 && more.is_finite()).then_some(if met { more } else { more * BROKEN })
     }
 }
 
 impl Field for Stage<'_> {
-    fn block(&mut self, turn: &Turn<'_>) -> Result<Vec<Option<f64>>, String> {
+    fn block(&mut self, turn: &Turn<'_>) -> Result<Vec<Tried>, String> {
         self.name(turn.arms)?;
-        let mut scores = Vec::new();
-        for (arm, at) in turn.arms.iter().zip(0..ARMS_MAX) {
-            let phase = match turn.phase {
-                Phase::Opening => "opening",
-                Phase::Refining => "refining",
-                Phase::Final => "final",
-            };
-            self.tell(&format!("{phase}: {}", arm.0), 0.0);
-            let record = self.trial(turn.block, at, arm, turn.windows)?;
-            scores.push(self.score(&record));
+        let mut all = Vec::new();
+        for (Entry { arm, candidate, rate }, at) in turn.arms.iter().zip(0..ARMS_MAX) {
+            self.tell(&format!("{}: {arm} at {rate:.0}/s", turn.phase.name()));
+            let arm = (arm.clone(), candidate.clone());
+            let record = self.trial(turn.block, at, arm, Some(*rate))?;
+            all.push(match record.probe {
+                Some(probe) => probe.shown,
+                None => Tried::Invalid(record.reasons.join("; ")),
+            });
             self.done += 1;
-            self.spent_s += self.settled.around_s + self.settled.window_s * turn.windows;
+            self.spent_s += self.settled.around_s + self.settled.window_s;
         }
-        Ok(scores)
-    }
-
-    fn keeps_level(&self, arm: &str, from: u32) -> bool {
-        self.settled.slo.is_none() || keeps(&self.met(arm, from))
+        Ok(all)
     }
 
     fn ended(&mut self, rung: &Rung) -> Result<(), String> {
@@ -278,6 +259,13 @@ impl Field for Stage<'_> {
         let mut file = File::options().append(true).create(true).open(&path).map_err(named)?;
         file.write_all(line.as_bytes()).map_err(named)
     }
+}
+
+/// As many requests as are answered, one after another on each connection.
+fn in_closed_loop(experiment: &mut Experiment) {
+    experiment.workload.model = Loop::Closed;
+    experiment.workload.slo = None;
+    (experiment.guards.lag_p99_ms_max, experiment.guards.client_busy_max) = (1e6, 1.0);
 }
 
 /// What a load that compared the replies of an arm says; `reasons` are of its trial.

@@ -1,5 +1,6 @@
 //! Texts of the race: its experiment, and the configuration that it ends with.
 
+use super::START;
 use crate::race::Settled;
 use crate::race::space::{Candidate, DEFAULT};
 use std::fmt::Write;
@@ -15,25 +16,30 @@ pub(super) fn experiment(settled: &Settled, arms: &[Candidate]) -> String {
 fn write_experiment(settled: &Settled, arms: &[Candidate], out: &mut String) -> std::fmt::Result {
     let root = quoted(&settled.root);
     writeln!(out, "[experiment]\nname = \"best\"\nbaseline = {}", quoted(DEFAULT))?;
-    writeln!(out, "question = \"Which settings serve the files of a directory best here?\"")?;
-    writeln!(out, "expect = \"The default, unless another beats it by more than the noise.\"")?;
-    writeln!(out, "\n[workload]\nroot = {root}\nverify = false\nloop = \"closed\"")?;
+    writeln!(
+        out,
+        "question = \"Which settings keep the service level up to the highest rate here?\""
+    )?;
+    writeln!(out, "expect = \"The default, unless another surely keeps it up to a higher one.\"")?;
+    writeln!(out, "\n[workload]\nroot = {root}\nverify = false\nloop = \"open\"")?;
+    // Until that is known any rate will do.
+    let rate = (settled.capacity * START).max(1.0);
+    writeln!(out, "rate = {rate:.1}\narrivals = \"poisson\"\nslo = {}", quoted(&settled.slo))?;
     match &settled.log {
         Some(log) => writeln!(out, "ask = \"log\"\nlog = {}", quoted(&log.to_string_lossy()))?,
         None => writeln!(out, "ask = \"files\"")?,
     }
     writeln!(out, "connections = {}", settled.connections)?;
     writeln!(out, "requests_per_connection = {}", settled.requests_per_connection)?;
-    if let Some(slo) = &settled.slo {
-        writeln!(out, "slo = {}", quoted(slo))?;
-    }
     writeln!(out, "\n[machine]\nrealtime = {}", settled.realtime)?;
     writeln!(out, "server_cpus = {}", quoted(&settled.server_cpus))?;
     writeln!(out, "client_cpus = {}", quoted(&settled.client_cpus))?;
-    writeln!(out, "\n[measure]\nblocks = 1\nmetric = {}", quoted(&settled.metric))?;
+    let layout = if settled.together { "together" } else { "apart" };
+    writeln!(out, "layout = \"{layout}\"\nserver_left = {}", settled.left)?;
+    writeln!(out, "\n[measure]\nmode = \"knee\"\nmetric = {}", quoted(&settled.metric))?;
     writeln!(out, "warm_s = {}\nwindow_s = {}", settled.warm_s, settled.window_s)?;
     // What an arm's queues drop costs it, and is no reason to leave it out.
-    writeln!(out, "\n[guards]\nlag_p99_ms_max = 1e6\nclient_busy_max = 1\nsyn_drops_max = 1")?;
+    writeln!(out, "\n[guards]\nclient_busy_max = 0.95\nsyn_drops_max = 1")?;
     writeln!(out, "foreign_max = {}\nsteal_max = {}", settled.foreign_max, settled.foreign_max)?;
     for arm in [Candidate::default()].iter().chain(arms) {
         let name = quoted(&arm.name());

@@ -49,7 +49,6 @@ const NAMES: &[&str] = &[
     "cycles_per_instruction",
     "system_calls_per_reply",
     "window_s",
-    "level_met",
     "pss_mib",
     "rss_mib",
     "anonymous_mib",

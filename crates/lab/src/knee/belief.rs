@@ -2,6 +2,7 @@
 
 use super::Tried;
 use crate::stats::{Interval, count, index};
+use std::ops::Range;
 
 /// Places of the knee.
 const KNEES: u32 = 300;
@@ -23,32 +24,37 @@ const DRIFTS: [(f64, f64); 9] = [
 ];
 /// How often a trial says the opposite for reasons of its own.
 const LAPSE: f64 = 0.03;
+/// A place of so little weight is none.
+const NOWHERE: f64 = 1e-13;
 /// Halvings of the range in which a quantile is looked for.
 const HALVINGS: u32 = 40;
 
 /// The posterior, on a grid.
 #[derive(Clone, Debug)]
-pub(super) struct Belief {
+pub(crate) struct Belief {
     /// Logarithms of the rates that may be the knee at the first trial, ascending.
     knees: Vec<f64>,
     /// Weight of each knee with each steepness, by drift.
     weights: [Vec<[f64; SPREADS.len()]>; DRIFTS.len()],
+    /// The places, by drift, outside which the knee surely is not.
+    live: [Range<usize>; DRIFTS.len()],
     /// Trials that may be made, and those that were.
     trials: (f64, usize),
 }
 
 impl Belief {
     /// Nothing known but the range of rates, and how many trials there may be.
-    pub(super) fn between(low: f64, high: f64, trials_max: u32) -> Self {
+    pub(crate) fn between(low: f64, high: f64, trials_max: u32) -> Self {
         let (low, high) = (low.ln(), high.ln());
         let step = (high - low) / f64::from(KNEES);
         let knees: Vec<f64> = (0..=KNEES).map(|at| low + step * f64::from(at)).collect();
         let weights = DRIFTS.map(|(_, prior)| vec![[prior; SPREADS.len()]; knees.len()]);
-        Self { knees, weights, trials: (f64::from(trials_max.max(1)), 0) }
+        let live = DRIFTS.map(|_| 0..knees.len());
+        Self { knees, weights, live, trials: (f64::from(trials_max.max(1)), 0) }
     }
 
     /// Weighs a trial; one that told nothing only passes time.
-    pub(super) fn learn(&mut self, rate: f64, shown: &Tried) {
+    pub(crate) fn learn(&mut self, rate: f64, shown: &Tried) {
         let at = self.when(count(self.trials.1));
         self.trials.1 += 1;
         let met = match shown {
@@ -70,16 +76,27 @@ impl Belief {
             })
             .collect();
         let mut sum = 0.0;
-        for ((drift, _), weights) in DRIFTS.iter().zip(&mut self.weights) {
+        for (((drift, _), weights), live) in DRIFTS.iter().zip(&mut self.weights).zip(&self.live) {
             let from = index((count(farthest) + drift * at.min(1.0) / step).round());
-            for (weights, chances) in weights.iter_mut().zip(&chances[from..]) {
-                for (weight, chance) in weights.iter_mut().zip(chances) {
+            for place in live.clone() {
+                for (weight, chance) in weights[place].iter_mut().zip(&chances[from + place]) {
                     *weight *= chance;
                     sum += *weight;
                 }
             }
         }
-        self.weights.iter_mut().flatten().flatten().for_each(|weight| *weight /= sum);
+        for (weights, live) in self.weights.iter_mut().zip(&mut self.live) {
+            weights[live.clone()].iter_mut().flatten().for_each(|weight| *weight /= sum);
+            let is_out = |weights: &[f64; SPREADS.len()]| weights.iter().sum::<f64>() < NOWHERE;
+            while live.start < live.end && is_out(&weights[live.start]) {
+                weights[live.start].fill(0.0);
+                live.start += 1;
+            }
+            while live.start < live.end && is_out(&weights[live.end - 1]) {
+                weights[live.end - 1].fill(0.0);
+                live.end -= 1;
+            }
+        }
     }
 
     /// When a trial was, as a share of all that may be.
@@ -118,21 +135,44 @@ impl Belief {
     }
 
     /// Where the knee is now.
-    pub(super) fn now(&self) -> f64 {
+    pub(crate) fn now(&self) -> f64 {
         self.quantiles(count(self.trials.1), [0.5])[0]
     }
 
     /// The knee in the middle of the time, and the central interval that holds it with probability
     /// `level`.
-    pub(super) fn knee(&self, level: f64) -> (f64, Interval) {
+    pub(crate) fn knee(&self, level: f64) -> (f64, Interval) {
         let tail = (1.0 - level) / 2.0;
         let half = count(self.trials.1) / 2.0;
         let [low, middle, high] = self.quantiles(half, [tail, 0.5, 1.0 - tail]);
         (middle, Interval { low, high })
     }
 
+    /// The highest rate at which the level is now met with probability `share`, by all that is
+    /// believed of knee, steepness and drift. That single trials lie is not counted.
+    pub(crate) fn kept(&self, share: f64) -> f64 {
+        let at = self.when(count(self.trials.1));
+        let met = |log: f64| -> f64 {
+            let mut sum = 0.0;
+            for (((drift, _), weights), live) in DRIFTS.iter().zip(&self.weights).zip(&self.live) {
+                for place in live.clone() {
+                    let beyond = log - self.knees[place] - drift * at;
+                    let met = |(spread, weight)| weight / (1.0 + f64::exp(beyond / spread));
+                    sum += SPREADS.iter().zip(weights[place]).map(met).sum::<f64>();
+                }
+            }
+            sum
+        };
+        let (mut low, mut high) = (self.knees[0] - 1.0, self.knees[self.knees.len() - 1]);
+        for _ in 0..HALVINGS / 2 {
+            let middle = f64::midpoint(low, high);
+            if met(middle) >= share { low = middle } else { high = middle }
+        }
+        low.exp()
+    }
+
     /// The steepness that is to be expected.
-    pub(super) fn spread(&self) -> f64 {
+    pub(crate) fn spread(&self) -> f64 {
         let weights = || self.weights.iter().flatten();
         let of = |weights: &[f64; SPREADS.len()]| -> f64 {
             SPREADS.iter().zip(weights).map(|(spread, weight)| spread * weight).sum()
@@ -142,7 +182,7 @@ impl Belief {
 
     /// This knee over another that was searched for in the same rounds, on the same grid, and the
     /// interval at `level`. A drift is the machine's, so that it hit both.
-    pub(super) fn over(&self, other: &Self, level: f64) -> (f64, Interval) {
+    pub(crate) fn over(&self, other: &Self, level: f64) -> (f64, Interval) {
         let places = self.knees.len();
         let mut apart = vec![0.0; 2 * places - 1];
         for (at, (_, prior)) in DRIFTS.iter().enumerate() {
@@ -151,8 +191,9 @@ impl Belief {
             if chance <= f64::MIN_POSITIVE {
                 continue;
             }
-            for (a, one) in one.iter().enumerate().filter(|(_, weight)| **weight > chance * 1e-9) {
-                for (b, other) in other.iter().enumerate() {
+            let live = |(_, weight): &(usize, &f64)| **weight > chance * 1e-9;
+            for (a, one) in one.iter().enumerate().filter(live) {
+                for (b, other) in other.iter().enumerate().filter(live) {
                     apart[places - 1 + a - b] += one * other / prior;
                 }
             }

@@ -11,8 +11,8 @@ mod overload;
 
 pub use overload::{Overload, recovery_s};
 
-use crate::stats::{Interval, LEVEL};
-use belief::Belief;
+use crate::stats::{Interval, LEVEL, index};
+pub(crate) use belief::Belief;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,6 +35,8 @@ pub struct Search {
     pub start: f64,
     /// The highest rate to try, per second.
     pub rate_max: f64,
+    /// How far one step goes, as a factor, until the level was both met and broken.
+    pub growth: f64,
     /// Stop when the interval reaches no further than this share from the knee.
     pub goal: f64,
     /// The most trials.
@@ -46,7 +48,14 @@ pub struct Search {
 impl Search {
     /// A search from `start`, up to 1,000 times that, to 1.5 %, in 60 trials at most.
     pub fn from(start: f64) -> Self {
-        Self { start, rate_max: start * 1e3, goal: 0.015, trials_max: 60, invalid_max: 3 }
+        Self {
+            start,
+            growth: GROWTH,
+            rate_max: start * 1e3,
+            goal: 0.015,
+            trials_max: 60,
+            invalid_max: 3,
+        }
     }
 }
 
@@ -95,7 +104,7 @@ pub struct Knee {
     pub tried: Vec<(f64, Tried)>,
 }
 
-/// How far one step goes while nothing has broken.
+/// How far one step goes where nothing is known.
 const GROWTH: f64 = 1.6;
 /// How far outside the bracket the knee may be.
 const BEYOND: f64 = 2.0;
@@ -103,13 +112,18 @@ const BEYOND: f64 = 2.0;
 const DEPTH: f64 = 1_000.0;
 
 /// Searches. `probe` offers a rate for one trial and says what it showed; None ends the search.
-pub fn search(search: &Search, probe: impl FnMut(f64) -> Option<Tried>) -> Knee {
-    let mut state = State { search: *search, probe, tried: Vec::new() };
-    let found = match state.bracket() {
-        Ok((low, high)) => state.narrow(low, high),
-        Err(found) => found,
+pub fn search(search: &Search, mut probe: impl FnMut(f64) -> Option<Tried>) -> Knee {
+    let mut course = Course::new(search);
+    let found = loop {
+        match course.step() {
+            Step::Done(found) => break found,
+            Step::Probe(rate) => match probe(rate) {
+                Some(shown) => course.learn(rate, shown),
+                None => break Found::Interrupted,
+            },
+        }
     };
-    Knee { found, tried: state.tried }
+    Knee { found, tried: course.tried }
 }
 
 /// What comes next in a search.
@@ -123,120 +137,120 @@ pub enum Step {
 
 /// What comes next, given what was tried so far: for searches that take turns, and for those that
 /// go on after an interruption.
-pub fn step(search_for: &Search, tried: &[(f64, Tried)]) -> Step {
-    let (mut known, mut wanted) = (tried.iter(), None);
-    let knee = search(search_for, |rate| {
-        let shown = known.next().map(|(_, shown)| shown.clone());
-        if shown.is_none() {
-            wanted = Some(rate);
-        }
-        shown
-    });
-    wanted.map_or(Step::Done(knee.found), Step::Probe)
+pub fn step(search: &Search, tried: &[(f64, Tried)]) -> Step {
+    let mut course = Course::new(search);
+    tried.iter().for_each(|(rate, shown)| course.learn(*rate, shown.clone()));
+    course.step()
 }
 
-/// The knee of one search over that of another that took turns with it: what is likeliest, and the
-/// interval at `level`. None unless both found one.
-pub fn ratio(searches: [(&Search, &Knee); 2], level: f64) -> Option<(f64, Interval)> {
-    let found = |(_, knee): &(&Search, &Knee)| matches!(knee.found, Found::Knee { .. });
-    if !searches.iter().all(found) {
-        return None;
-    }
-    let rates = || searches.iter().flat_map(|(_, knee)| knee.tried.iter().map(|(rate, _)| *rate));
+/// The knee of one search over that of another that took turns with it, by what each tried of at
+/// most `trials_max`: what is likeliest, and the interval at `level`. None if one tells nothing.
+pub fn ratio(tried: [&[(f64, Tried)]; 2], trials_max: u32, level: f64) -> Option<(f64, Interval)> {
+    let rates = || tried.iter().copied().flatten().map(|(rate, _)| *rate);
     let low = rates().fold(f64::INFINITY, f64::min) / BEYOND;
     let high = rates().fold(0.0, f64::max) * BEYOND;
-    let [one, other] = searches.map(|(search, knee)| {
-        let mut belief = Belief::between(low, high, search.trials_max);
-        knee.tried.iter().for_each(|(rate, shown)| belief.learn(*rate, shown));
+    let [one, other] = tried.map(|tried| {
+        let mut belief = Belief::between(low, high, trials_max);
+        tried.iter().for_each(|(rate, shown)| belief.learn(*rate, shown));
         belief
     });
-    Some(one.over(&other, level))
+    let tells = |(_, shown): &(f64, Tried)| !matches!(shown, Tried::Invalid(_));
+    tried.iter().all(|tried| tried.iter().any(tells)).then(|| one.over(&other, level))
 }
 
-struct State<P> {
+/// A search, probe by probe.
+#[derive(Clone, Debug)]
+pub(crate) struct Course {
     search: Search,
-    probe: P,
-    tried: Vec<(f64, Tried)>,
+    /// Every trial: rate and outcome, in order.
+    pub(crate) tried: Vec<(f64, Tried)>,
+    /// The last rate at which the level was met, and the last at which it broke, until both are
+    /// known.
+    ends: [Option<f64>; 2],
+    /// What is believed since both are known, and the trials since then that told something.
+    belief: Option<(Belief, u32)>,
 }
 
-impl<P: FnMut(f64) -> Option<Tried>> State<P> {
-    /// Tries a rate until a trial tells something: whether the level was met.
-    fn ask(&mut self, rate: f64) -> Result<bool, Found> {
-        let mut invalid = 0;
-        loop {
-            let shown = (self.probe)(rate).ok_or(Found::Interrupted)?;
-            self.tried.push((rate, shown.clone()));
-            match shown {
-                Tried::Met => return Ok(true),
-                Tried::Broken(_) => return Ok(false),
-                Tried::Invalid(why) => {
-                    invalid += 1;
-                    if invalid >= self.search.invalid_max || self.spent() {
-                        return Err(Found::LimitedByClient { rate, why });
-                    }
-                }
-            }
+impl Course {
+    /// Nothing was tried yet.
+    pub(crate) fn new(search: &Search) -> Self {
+        Self { search: *search, tried: Vec::new(), ends: [None; 2], belief: None }
+    }
+
+    /// Takes what a trial at a rate showed.
+    pub(crate) fn learn(&mut self, rate: f64, shown: Tried) {
+        let tells = !matches!(shown, Tried::Invalid(_));
+        if tells {
+            self.ends[usize::from(shown != Tried::Met)] = Some(rate);
         }
+        self.tried.push((rate, shown));
+        match (&mut self.belief, self.ends) {
+            (Some((belief, told)), _) => {
+                *told += u32::from(tells);
+                belief.learn(rate, &self.tried[self.tried.len() - 1].1);
+            }
+            (none, [Some(low), Some(high)]) => {
+                // Either end may have been an accident.
+                let (low, high) = (low / BEYOND, high * BEYOND);
+                let mut belief = Belief::between(low, high, self.search.trials_max);
+                self.tried.iter().for_each(|(rate, shown)| belief.learn(*rate, shown));
+                *none = Some((belief, 0));
+            }
+            _ => {}
+        }
+    }
+
+    /// What comes next.
+    pub(crate) fn step(&self) -> Step {
+        let Search { start, growth, rate_max, goal, invalid_max, .. } = self.search;
+        let is_invalid = |(_, shown): &&(f64, Tried)| matches!(shown, Tried::Invalid(_));
+        if let Some((rate, Tried::Invalid(why))) = self.tried.last() {
+            let in_a_row = self.tried.iter().rev().take_while(is_invalid).count();
+            let lost = in_a_row >= index(f64::from(invalid_max)) || self.is_spent();
+            let why = why.clone();
+            let found = Found::LimitedByClient { rate: *rate, why };
+            return if lost { Step::Done(found) } else { Step::Probe(*rate) };
+        }
+        match (&self.belief, self.ends) {
+            (Some((belief, told)), _) => {
+                let (rate, interval) = belief.knee(LEVEL);
+                let reach = f64::max(interval.high / rate, rate / interval.low) - 1.0;
+                if reach <= goal || self.is_spent() {
+                    let broken = self.broken(rate).into_iter().next().unwrap_or_default();
+                    return Step::Done(Found::Knee { rate, interval, broken });
+                }
+                // Beside the middle by turns: what lies right at it says nothing of the steepness,
+                // and 1.5 spreads away says the most of both.
+                let (now, beside) = (belief.now(), (1.5 * belief.spread()).exp());
+                Step::Probe(if told.is_multiple_of(2) { now * beside } else { now / beside })
+            }
+            (None, [Some(rate), _]) => match (rate * growth).min(rate_max) {
+                next if next <= rate || self.is_spent() => Step::Done(Found::NotUpTo { rate }),
+                next => Step::Probe(next),
+            },
+            (None, [None, Some(rate)]) => match rate / growth {
+                next if next < start / DEPTH || self.is_spent() => {
+                    Step::Done(Found::NowhereAbove { rate, broken: self.broken(rate) })
+                }
+                next => Step::Probe(next),
+            },
+            (None, [None, None]) => Step::Probe(start),
+        }
+    }
+
+    /// What is believed of the knee, once a rate was met and another broke the level.
+    pub(crate) fn belief(&self) -> Option<&Belief> {
+        self.belief.as_ref().map(|(belief, _)| belief)
+    }
+
+    /// The last rate at which the level was met before any broke it, or none did.
+    pub(crate) fn met(&self) -> Option<f64> {
+        self.ends[0]
     }
 
     /// Whether there are no trials left.
-    fn spent(&self) -> bool {
-        self.tried.len() >= usize::try_from(self.search.trials_max).unwrap_or(usize::MAX)
-    }
-
-    /// A rate at which it held and a higher one at which it broke.
-    fn bracket(&mut self) -> Result<(f64, f64), Found> {
-        let mut rate = self.search.start;
-        if self.ask(rate)? {
-            loop {
-                let next = (rate * GROWTH).min(self.search.rate_max);
-                if next <= rate || self.spent() {
-                    return Err(Found::NotUpTo { rate });
-                }
-                if !self.ask(next)? {
-                    return Ok((rate, next));
-                }
-                rate = next;
-            }
-        }
-        loop {
-            let next = rate / GROWTH;
-            if next < self.search.start / DEPTH || self.spent() {
-                return Err(Found::NowhereAbove { rate, broken: self.broken(rate) });
-            }
-            if self.ask(next)? {
-                return Ok((next, rate));
-            }
-            rate = next;
-        }
-    }
-
-    fn narrow(&mut self, low: f64, high: f64) -> Found {
-        // Either end may have been an accident.
-        let trials_max = self.search.trials_max;
-        let mut belief = Belief::between(low / BEYOND, high * BEYOND, trials_max);
-        let (mut told, mut known) = (0_u32, 0);
-        loop {
-            for (rate, shown) in &self.tried[known..] {
-                belief.learn(*rate, shown);
-            }
-            known = self.tried.len();
-            let (rate, interval) = belief.knee(LEVEL);
-            let reach = f64::max(interval.high / rate, rate / interval.low) - 1.0;
-            if reach <= self.search.goal || self.spent() {
-                let broken = self.broken(rate).into_iter().next().unwrap_or_default();
-                return Found::Knee { rate, interval, broken };
-            }
-            // Beside the middle by turns: what lies right at it says nothing of the steepness, and
-            // 1.5 spreads away says the most of both.
-            let beside = (1.5 * belief.spread()).exp();
-            let now = belief.now();
-            let next = if told.is_multiple_of(2) { now * beside } else { now / beside };
-            told += 1;
-            if let Err(found) = self.ask(next) {
-                return found;
-            }
-        }
+    fn is_spent(&self) -> bool {
+        self.tried.len() >= index(f64::from(self.search.trials_max))
     }
 
     /// The terms that broke, the one that did most often first; of the trials nearest above

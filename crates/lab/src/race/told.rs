@@ -1,11 +1,12 @@
 //! A race, as far as it has come: read from its run, and said in sentences.
 
 use super::site::Site;
-use super::space::{Candidate, DEFAULT, Means};
-use super::{Decision, Finalist, Met, Rung, Verified};
+use super::space::{Candidate, Means};
+use super::{Decision, Finalist, RUNS_MIN, Rung, Verified};
 use crate::journal::Run;
-use crate::stats::Verdict;
-use crate::units::words;
+use crate::knee::Found;
+use crate::stats::{BLOCKS_MIN, Verdict};
+use crate::units::show;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
@@ -34,10 +35,14 @@ pub struct Settled {
     pub client_cpus: String,
     /// Whether both run before everything else.
     pub realtime: bool,
-    /// The number that decides.
+    /// Whether server and load share a processor.
+    pub together: bool,
+    /// What of its processors the server has, per cent.
+    pub left: u32,
+    /// The number that a matrix shows.
     pub metric: String,
-    /// Whether `metric` has been found out.
-    pub scouted: bool,
+    /// What the default answers in a closed loop, requests per second; 0: not known yet.
+    pub capacity: f64,
     /// Time before each measurement, seconds.
     pub warm_s: f64,
     /// Length of each measurement, seconds.
@@ -47,7 +52,7 @@ pub struct Settled {
     /// The text of `[environment]`.
     pub environment: Option<String>,
     /// The service level.
-    pub slo: Option<String>,
+    pub slo: String,
     /// The access log that says what is asked for.
     pub log: Option<PathBuf>,
     /// Connections of the load.
@@ -109,80 +114,106 @@ pub(crate) fn sentences(settled: &Settled, decision: &Decision) -> Vec<String> {
     let mut lines = vec![format!("The site: {}.", settled.site.words())];
     let cpus = settled.means.cpus;
     let memory = crate::units::real(settled.means.memory) / f64::from(1 << 20);
+    let some = if cpus == 1 { String::new() } else { "s".to_owned() };
+    let held = match settled.left {
+        100 => String::new(),
+        left => format!(" of which it has {left} %, as the load has to be faster than it,"),
+    };
     lines.push(format!(
-        "The server's part of this machine: {cpus} processor{}, {memory:.0} MiB of memory{}.",
-        if cpus == 1 { "" } else { "s" },
+        "The server's part of this machine: {cpus} processor{some},{held} {memory:.0} MiB of \
+         memory{}. Rates are of that part.",
         if settled.environment.is_some() { ", in the environment that was given" } else { "" }
     ));
-    let half = if settled.slo.is_some() { ", trials that miss the level counted half" } else { "" };
-    let gain = format!("{}{half}", gain_words(&settled.metric));
-    let chosen = |one: &&Finalist| Some(&one.candidate) == decision.advice.as_ref();
-    match decision.finalists.iter().find(chosen) {
-        Some(chosen) => lines.push(format!(
-            "{} beats the default: {} {gain}. {}",
-            chosen.candidate.name(),
-            range(chosen),
-            sure(chosen, decision)
-        )),
-        None if decision.finalists.iter().all(|one| one.verdict == Verdict::CannotTell) => lines
-            .push(format!(
-                "Keep the default: the budget is too small to tell anything (blocks of the final: \
-                 {}, and four are the fewest).",
-                decision.blocks
-            )),
-        None if decision.finalists.iter().any(|one| one.breaks_level) => {
-            lines.push("Keep the default: nothing beats it that also keeps the level.".to_owned());
-        }
-        None => lines.push(format!(
-            "Keep the default: nothing beats it by more than the noise (floor ±{:.1} %).",
-            100.0 * decision.floor
-        )),
+    let slo = &settled.slo;
+    let advised = decision.advice.as_ref().and_then(|_| decision.chosen());
+    match advised {
+        Some(one) => lines.push(format!("{} {}.", one.candidate.name(), kept(one, slo))),
+        None => lines.push(format!("Keep the default: {}.", reason(settled, decision))),
     }
-    let others = decision.finalists.iter().filter(|one| !chosen(one));
-    for (at, other) in others.enumerate() {
-        let what = match (at, &decision.advice) {
-            (0, Some(_)) => "Runner-up",
-            (0, None) => "Next",
-            _ => "Then",
-        };
-        let plateau = if other.breaks_level {
-            "; it breaks the level, and is no advice"
-        } else if other.plateau && decision.advice.is_some() {
-            "; within the noise of the best"
-        } else {
-            ""
-        };
+    if let Some(one) = advised {
+        let apart = 100.0 * decision.floor;
         lines.push(format!(
-            "{what}: {}: {} {gain}{plateau}.",
-            other.candidate.name(),
-            range(other)
+            "Its saturation point is {} the default's; two searches of the default were \
+             {apart:.1} % apart.",
+            range(one)
         ));
     }
-    let same = decision.finalists.iter().filter(|one| one.plateau);
-    let same: Vec<String> = same.map(|one| one.candidate.name()).collect();
-    if same.len() > 1 && decision.advice.is_some() {
-        lines.push(format!("Any of these is within the noise: {}.", same.join("; ")));
+    for one in decision.finalists.iter().filter(|one| Some(*one) != advised) {
+        let beside = match one.beside {
+            Some(_) => format!("; its saturation point is {} the default's", range(one)),
+            None => String::new(),
+        };
+        lines.push(format!("{} {}{beside}.", one.candidate.name(), kept(one, slo)));
     }
-    lines.extend(settled.slo.as_ref().map(|slo| levels(slo, decision)));
     if decision.advice.as_ref().is_some_and(Candidate::counts_processes) {
         lines.push(format!(
-            "That number of processes is for {cpus} processor{}: with more, race on those.",
-            if cpus == 1 { "" } else { "s" }
+            "That number of processes is for {cpus} processor{some}: with more, race on those."
         ));
     }
     lines.extend(decision.verified.as_ref().map(verified));
     lines
 }
 
-/// Who met the service level, and whether the advice does.
-fn levels(slo: &str, decision: &Decision) -> String {
-    let each = |one: &Met| format!("{} in {} of {} trials", one.arm, one.met, one.trials);
-    let told: Vec<String> = decision.levels.iter().map(each).collect();
-    let name = decision.advice.as_ref().map_or(DEFAULT.to_owned(), Candidate::name);
-    let advised = decision.levels.iter().find(|one| one.arm == name);
-    let misses = advised.is_none_or(|one| 2 * one.met < one.trials.max(1));
-    let warning = if misses { format!(" {name} does NOT meet it here.") } else { String::new() };
-    format!("The level {slo} was met by {}.{warning}", told.join("; "))
+/// Why the default is the advice.
+fn reason(settled: &Settled, decision: &Decision) -> String {
+    let of = |wanted: Verdict| {
+        let is = |one: &&Finalist| decision.verdict(one) == wanted;
+        decision.finalists.iter().find(is).map(|one| one.candidate.name())
+    };
+    let default = decision.finalists.iter().find(|one| one.is_default());
+    match default.map(|one| &one.found) {
+        Some(Found::LimitedByClient { rate, why }) => format!(
+            "from {} requests a second on the load was the limit ({why}); give it more processors \
+             (--client-cpus){}",
+            show(*rate),
+            if settled.realtime {
+                ""
+            } else {
+                ", or be root, so that the server can be slowed down"
+            }
+        ),
+        _ if decision.blocks < BLOCKS_MIN || decision.finalists.iter().all(|one| one.runs == 0) => {
+            format!(
+                "the budget is too small to tell anything (blocks of the final: {}, and \
+                 {BLOCKS_MIN} and {RUNS_MIN} fresh runs of each are the fewest); give it more time \
+                 (--budget)",
+                decision.blocks
+            )
+        }
+        Some(Found::NowhereAbove { rate, broken }) => format!(
+            "{} is not kept even at {} requests a second ({} breaks); ask for less (--slo)",
+            settled.slo,
+            show(*rate),
+            broken.join(", ")
+        ),
+        _ => match of(Verdict::More) {
+            Some(one) => format!(
+                "{one} has a higher saturation point, and was not seen to keep the level up to a \
+                 higher rate"
+            ),
+            None => format!(
+                "nothing surely keeps the level up to a higher rate (two searches of the default \
+                 were {:.1} % apart)",
+                100.0 * decision.floor
+            ),
+        },
+    }
+}
+
+/// What an arm keeps, or does not.
+fn kept(one: &Finalist, slo: &str) -> String {
+    let (rate, met, runs) = (show(one.rate), one.met, one.runs);
+    match runs {
+        0 => format!("was not tried for {slo} in fresh runs"),
+        _ if one.keeps() => {
+            format!("keeps {slo} at {rate} requests a second ({met} of {runs} fresh runs)")
+        }
+        _ if met < runs => {
+            let broke = runs - met;
+            format!("broke {slo} at {rate} requests a second ({broke} of {runs} fresh runs)")
+        }
+        _ => format!("met {slo} at {rate} requests a second in only {runs} fresh runs that count"),
+    }
 }
 
 /// What a comparison of replies with the files found, in a sentence.
@@ -201,52 +232,65 @@ fn verified(found: &Verified) -> String {
     )
 }
 
+/// How far a finalist's saturation point is from the default's.
 fn range(one: &Finalist) -> String {
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
-    let interval = one.effect.interval.map_or(String::new(), |interval| {
-        format!(" ({:+.1} to {:+.1} %)", percent(interval.low), percent(interval.high))
-    });
-    format!("{:+.1} %{interval}", percent(one.effect.ratio))
-}
-
-fn sure(one: &Finalist, decision: &Decision) -> String {
-    format!(
-        "p = {:.4} (Holm) over {} fresh blocks; noise floor ±{:.1} %.",
-        one.corrected,
-        one.effect.blocks,
-        100.0 * decision.floor
-    )
-}
-
-/// What more of the score means.
-fn gain_words(metric: &str) -> String {
-    match metric {
-        "good_per_s" => "good answers per second".to_owned(),
-        other => format!("answers for the same {}", words(other)),
-    }
+    one.beside.map_or("not known beside".to_owned(), |(ratio, interval)| {
+        let (low, high) = (percent(interval.low), percent(interval.high));
+        format!("{:+.1} % ({low:+.1} to {high:+.1} %) from", percent(ratio))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn finalist(name: Option<&str>, rate: f64, met: u32) -> Finalist {
+        let interval = crate::stats::Interval { low: 1.08, high: 1.31 };
+        Finalist {
+            candidate: name.map_or(Candidate::default(), |name| {
+                Candidate::of(&[("server.architecture", name)])
+            }),
+            found: Found::Interrupted,
+            beside: name.map(|_| (1.2, interval)),
+            rate,
+            met,
+            runs: RUNS_MIN,
+        }
+    }
+
     #[test]
-    fn a_race_says_who_meets_the_level() {
-        let met = |arm: &str, met| Met { arm: arm.to_owned(), met, trials: 12 };
-        let mut decision = Decision {
-            advice: None,
-            finalists: Vec::new(),
-            floor: 0.02,
-            blocks: 12,
-            verified: None,
-            levels: vec![met("default", 12), met("amped", 3)],
+    fn a_race_says_who_keeps_the_level_and_why_not() {
+        let options = crate::best::BestOptions::new("/".into(), "regatta".into());
+        let all = Means { cpus: 1, memory: 1 << 30 };
+        let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
+        let of = |amped: (f64, u32), default: (f64, u32), blocks| {
+            let finalists = vec![
+                finalist(Some("amped"), amped.0, amped.1),
+                finalist(None, default.0, default.1),
+            ];
+            let decision = Decision::of(finalists, 0.01, blocks);
+            let text = serde_json::to_string(&decision).unwrap();
+            assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
+            sentences(&settled, &decision)[2..].join("\n")
         };
-        let said = levels("p99<5ms", &decision);
-        assert!(said.contains("default in 12 of 12 trials; amped in 3 of 12"), "{said}");
-        assert!(!said.contains("NOT"), "{said}");
-        decision.advice = Some(Candidate::of(&[("server.architecture", "amped")]));
-        let said = levels("p99<5ms", &decision);
-        assert!(said.ends_with("amped does NOT meet it here."), "{said}");
+        let said = of((1_200.0, 8), (1_000.0, 8), 20);
+        assert_eq!(
+            said,
+            "amped keeps p99<50ms at 1,200 requests a second (8 of 8 fresh runs).\n\
+             Its saturation point is +20.0 % (+8.0 to +31.0 %) from the default's; two searches \
+             of the default were 1.0 % apart.\n\
+             default keeps p99<50ms at 1,000 requests a second (8 of 8 fresh runs)."
+        );
+        let said = of((1_200.0, 7), (1_000.0, 8), 20);
+        assert!(said.starts_with("Keep the default: amped has a higher"), "{said}");
+        assert!(said.contains("amped broke p99<50ms at 1,200 requests a second (1 of 8"), "{said}");
+        let said = of((900.0, 8), (1_000.0, 8), 20);
+        assert!(said.starts_with("Keep the default: "), "a lower rate: {said}");
+        let said = of((1_200.0, 8), (1_000.0, 6), 20);
+        assert!(said.starts_with("amped keeps"), "the default keeps nothing: {said}");
+        let said = of((1_200.0, 8), (1_000.0, 8), 3);
+        assert!(said.contains("the budget is too small"), "{said}");
     }
 
     #[test]

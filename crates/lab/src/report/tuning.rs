@@ -5,13 +5,14 @@ use super::figure::{Figure, Section};
 use super::tables::Table;
 use crate::analysis::{by_block, pairs};
 use crate::experiment::Factor;
-use crate::race::space::{Candidate, DEFAULT};
-use crate::race::{self, Finalist, Phase, Rung, Told};
+use crate::knee;
+use crate::race::space::Candidate;
+use crate::race::{self, Finalist, Standing, Told};
 use crate::record::Cell;
-use crate::stats::{compare, judged};
+use crate::stats::{LEVEL, judged};
 use crate::units::{show, words};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Cells by the places of their levels, with median and cell, of each map.
 type Maps<'a> = BTreeMap<String, Vec<(usize, usize, f64, &'a Cell)>>;
@@ -20,8 +21,6 @@ type Maps<'a> = BTreeMap<String, Vec<(usize, usize, f64, &'a Cell)>>;
 const BLOCKS_MIN: usize = 4;
 /// Arms whose course is drawn, at most.
 const COURSES_MAX: usize = 10;
-/// Pairs of options that are drawn, at most.
-const CROSSINGS_MAX: usize = 8;
 /// Options whose effects are drawn, at most.
 const MOVES_MAX: usize = 40;
 
@@ -31,7 +30,6 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
         figures.extend(report.advice(&race));
         figures.extend(report.course(&race));
         figures.extend(report.moves(&race));
-        figures.extend(crossings(&race));
         figures.extend(left(&race));
     }
     figures
@@ -54,120 +52,44 @@ fn crossed_words(cells: usize) -> String {
 
 /// Who left the race, when and why.
 fn left(race: &Told) -> Option<Figure> {
-    let phase = |rung: &Rung| match rung.phase {
-        Phase::Opening => "opening",
-        Phase::Refining => "refining",
-        Phase::Final => "final",
-    };
     let rows: Vec<Vec<String>> = race
         .rungs
         .iter()
         .flat_map(|rung| rung.out.iter().map(move |out| (rung, out)))
         .map(|(rung, (arm, why))| {
-            vec![phase(rung).to_owned(), rung.blocks.1.to_string(), arm.clone(), why.clone()]
+            vec![rung.phase.name().to_owned(), rung.blocks.1.to_string(), arm.clone(), why.clone()]
         })
         .collect();
     let head = ["part", "after block", "arm", "why"].map(str::to_owned).into();
-    let caption = "After each rung those leave who are behind the leader by more than chance \
-                   allows, and the last of those who are left.";
+    let caption = "After each rung those leave who are surely behind the leader, and the last \
+                   of those who are left.";
     let mut figure = Figure::new(Section::Tuning, "left", "Who left the race", caption);
     figure.table = Some(Table { head, rows });
     (!race.rungs.is_empty()).then_some(figure)
-}
-
-/// Options that the race happened to try in each other's company: ratios to the default.
-fn crossings(race: &Told) -> Option<Figure> {
-    // How each arm stood at the end of its last rung.
-    let mut last: BTreeMap<&Candidate, f64> = BTreeMap::new();
-    for one in race.rungs.iter().flat_map(|rung| &rung.arms) {
-        last.insert(&one.candidate, one.ratio);
-    }
-    let default = Candidate::default();
-    last.entry(&default).or_insert(1.0);
-    let keys: BTreeSet<&String> = last.keys().flat_map(|one| one.config.keys()).collect();
-    let keys: Vec<&String> = keys.into_iter().collect();
-    let mut maps: Vec<(usize, String, Value)> = Vec::new();
-    for (at, x) in keys.iter().enumerate() {
-        for y in &keys[at + 1..] {
-            let mut groups: BTreeMap<Candidate, Vec<(&str, &str, f64)>> = BTreeMap::new();
-            for (one, ratio) in &last {
-                let mut rest = (*one).clone();
-                let here = [x, y].map(|key| {
-                    rest.config.remove(*key);
-                    one.config.get(*key).map_or("as it comes", String::as_str)
-                });
-                groups.entry(rest).or_default().push((here[0], here[1], *ratio));
-            }
-            let map = |(rest, cells): (&Candidate, &Vec<(&str, &str, f64)>)| {
-                let name = format!("{x} and {y}, {}", rest.name());
-                Some((cells.len(), name, crossing(x, y, cells, race)?))
-            };
-            maps.extend(groups.iter().filter_map(map));
-        }
-    }
-    maps.sort_by_key(|(cells, ..)| std::cmp::Reverse(*cells));
-    maps.truncate(CROSSINGS_MAX);
-    let choices: Vec<String> = maps.iter().map(|(_, name, _)| name.clone()).collect();
-    let drawn: Vec<Value> = maps.into_iter().map(|(.., map)| map).collect();
-    let drawing = json!({ "kind": "matrix", "maps": drawn, "x": "", "y": "",
-        "unit": "times the default", "more": true });
-    let caption = "Pairs of options of which the race tried several combinations: ratios to the \
-                   default when the arm ran last. Empty cells were not tried. Outlined: within \
-                   the noise floor of the best in the map. A few blocks stand behind a cell that \
-                   left early.";
-    (!choices.is_empty()).then(|| {
-        Figure::new(Section::Tuning, "crossings", "Pairs of options", caption)
-            .drawn(drawing)
-            .chosen("pair", choices)
-    })
-}
-
-/// One map; None unless both options have two levels in it, and four combinations were tried.
-fn crossing(x: &str, y: &str, cells: &[(&str, &str, f64)], race: &Told) -> Option<Value> {
-    let levels = |of: &dyn Fn(&(&str, &str, f64)) -> String| -> Vec<String> {
-        let mut levels: Vec<String> = cells.iter().map(of).collect();
-        levels.sort_by_key(|level| (level.parse::<u64>().unwrap_or_default(), level.clone()));
-        levels.dedup();
-        levels
-    };
-    let (xs, ys) = (levels(&|cell| cell.0.to_owned()), levels(&|cell| cell.1.to_owned()));
-    if xs.len() < 2 || ys.len() < 2 || cells.len() < 4 {
-        return None;
-    }
-    let best = cells.iter().map(|cell| cell.2).fold(0.0, f64::max);
-    let floor = race.decision.as_ref().map_or(0.0, |decision| decision.floor);
-    let place = |levels: &[String], level: &str| levels.iter().position(|known| known == level);
-    let drawn: Vec<Value> = cells
-        .iter()
-        .map(|(a, b, ratio)| {
-            let near = (best / ratio).ln() <= floor.ln_1p();
-            json!([place(&xs, a), place(&ys, b), ratio, near])
-        })
-        .collect();
-    Some(json!({ "x": x, "y": y, "xs": xs, "ys": ys, "cells": drawn }))
 }
 
 impl Report<'_> {
     fn advice(&self, race: &Told) -> Option<Figure> {
         let decision = race.decision.as_ref()?;
         let row = |one: &Finalist| {
-            let interval = one.effect.interval?;
+            let (ratio, interval) = one.beside?;
             let arm = self.arm(&cell(&one.candidate));
-            Some(json!([one.candidate.name(), one.effect.ratio, interval.low, interval.high, arm]))
+            Some(json!([one.candidate.name(), ratio, interval.low, interval.high, arm]))
         };
         let rows: Vec<Value> = decision.finalists.iter().filter_map(row).collect();
         let floor = decision.floor;
         let caption = format!(
-            "{} The final's blocks are fresh: nothing that chose the finalists counts in it. \
-             Ratios to the default with 95 % intervals; the shaded band is the noise floor.",
+            "{} The final's blocks are fresh: nothing that chose the finalists counts in it, and \
+             the runs that confirm a rate come after it. Ratios of saturation points to the \
+             default's, with intervals that together hold the truth 19 times in 20; the shaded \
+             band is how far two searches of the default were apart.",
             race.answer()
         );
         let mut figure = Figure::new(Section::Tuning, "advice", "The advice", caption);
         if !rows.is_empty() {
             let drawing = json!({ "kind": "forest", "rows_data": rows, "mark": 1.0,
                 "floor": [1.0 / (1.0 + floor), 1.0 + floor],
-                "x": format!("answers for the same {}, ratio to the default", words(
-                    &race.settled.metric)) });
+                "x": "saturation point, ratio to the default's" });
             figure = figure.drawn(drawing).high(rows.len());
         }
         figure.text.clone_from(&race.configuration);
@@ -182,7 +104,7 @@ impl Report<'_> {
                 let arm = self.arm(&cell(&one.candidate));
                 let x = f64::from(rung.blocks.1);
                 let line = lines.entry(one.arm.clone()).or_insert((arm, Vec::new()));
-                line.1.push([x, one.ratio, one.ratio, one.ratio]);
+                line.1.push([x, one.ratio, one.interval.low, one.interval.high]);
             }
         }
         // Those that stayed longest.
@@ -194,67 +116,51 @@ impl Report<'_> {
             .map(|(arm, points)| json!({ "arm": arm, "points": points }))
             .collect();
         let drawing = json!({ "kind": "curves", "lines": lines, "x": "block",
-            "y": "ratio to the default" });
-        let caption = "How the arms that stayed longest stood after each rung, over all blocks \
-                       that they and the default were in; the last points are the final's alone. \
-                       An arm whose line ends has left.";
+            "y": "saturation point, ratio to the default's" });
+        let caption = "How the arms that stayed longest stood after each rung, by the probes of \
+                       that part of the race, with 95 % intervals; the last points are the \
+                       final's. An arm whose line ends has left.";
         (!lines.is_empty())
             .then(|| Figure::new(Section::Tuning, "course", "The race", caption).drawn(drawing))
     }
 
-    /// What single options did: pairs of arms that differ in one.
+    /// What single options did: pairs of arms of a rung that differ in one.
     fn moves(&self, race: &Told) -> Option<Figure> {
-        let mut arms: Vec<Candidate> = vec![Candidate::default()];
-        for one in race.rungs.iter().flat_map(|rung| &rung.arms) {
-            if !arms.contains(&one.candidate) {
-                arms.push(one.candidate.clone());
-            }
-        }
-        let blocks: Vec<_> =
-            arms.iter().map(|arm| by_block(self.run, &cell(arm), &race.settled.metric)).collect();
-        let better = |ratio: f64| {
-            if self.analysis.more_is_better { ratio } else { 1.0 / ratio }
-        };
-        let mut moves = Vec::new();
-        for (at, from) in arms.iter().enumerate() {
-            for (to_at, to) in arms.iter().enumerate() {
-                let more = to.config.len() > from.config.len();
-                let differs = from.differs(to);
-                if differs.len() != 1
-                    || !(more || at < to_at && to.config.len() == from.config.len())
-                {
+        let mut moves = BTreeMap::new();
+        for rung in &race.rungs {
+            let pairs =
+                rung.arms.iter().flat_map(|from| rung.arms.iter().map(move |to| (from, to)));
+            for (from, to) in pairs {
+                let differs = from.candidate.differs(&to.candidate);
+                let more = (to.candidate.config.len(), &to.arm);
+                let [key] = differs.as_slice() else { continue };
+                if more < (from.candidate.config.len(), &from.arm) {
                     continue;
                 }
-                let effect = compare(&pairs(&blocks[to_at], &blocks[at]));
-                let Some(effect) = effect.filter(|one| one.blocks >= BLOCKS_MIN) else {
-                    continue;
-                };
-                let key = &differs[0];
                 let value = |one: &Candidate| {
                     one.config.get(key).map_or("as it comes", String::as_str).to_owned()
                 };
-                let base = if from.name() == DEFAULT { String::new() } else { from.name() };
-                let name = format!("{key}: {} to {}", value(from), value(to));
-                moves.push((format!("{name} ({base})").replace(" ()", ""), effect, cell(to)));
+                let [a, b] = [&from.candidate, &to.candidate].map(value);
+                let name = format!("{key}: {a} to {b} ({})", from.arm);
+                // Those that met again stand as they did last.
+                moves.insert(name, (from, to));
             }
         }
-        let size = |effect: &crate::stats::Effect| effect.ratio.ln().abs();
-        moves.sort_by(|a, b| size(&b.1).total_cmp(&size(&a.1)));
+        let of = |(name, (from, to)): (String, (&Standing, &Standing))| {
+            let both = [to, from].map(|one| &*one.tried);
+            let (ratio, interval) = knee::ratio(both, race::DRIFT_PROBES, LEVEL)?;
+            let arm = self.arm(&cell(&to.candidate));
+            Some((ratio, json!([name, ratio, interval.low, interval.high, arm])))
+        };
+        let mut moves: Vec<(f64, Value)> = moves.into_iter().filter_map(of).collect();
+        moves.sort_by(|a, b| b.0.ln().abs().total_cmp(&a.0.ln().abs()));
         moves.truncate(MOVES_MAX);
-        let rows: Vec<Value> = moves
-            .iter()
-            .filter_map(|(name, effect, cell)| {
-                let interval = effect.interval?;
-                let (a, b) = (better(interval.low), better(interval.high));
-                let ratio = better(effect.ratio);
-                Some(json!([name, ratio, a.min(b), a.max(b), self.arm(cell)]))
-            })
-            .collect();
+        let rows: Vec<Value> = moves.into_iter().map(|(_, row)| row).collect();
         let drawing = json!({ "kind": "forest", "rows_data": rows, "mark": 1.0,
-            "x": "what the option does, as a ratio (more is better)" });
-        let caption = "Pairs of arms that differ in one option and met in at least four blocks, \
-                       the largest effect first: what mattered stands above, and what did not near \
-                       the dashed line. What follows in brackets is what both have besides.";
+            "x": "what the option does to the saturation point, as a ratio" });
+        let caption = "Pairs of arms that differ in one option and were searched beside each \
+                       other, the largest effect first: what mattered stands above, and what did \
+                       not near the dashed line. In brackets stands the arm that it was moved in.";
         (!rows.is_empty()).then(|| {
             Figure::new(Section::Tuning, "moves", "Which options mattered", caption)
                 .drawn(drawing)
@@ -358,10 +264,12 @@ mod tests {
     use super::*;
     use crate::analysis::tests::synthetic;
     use crate::best::BestOptions;
+    use crate::knee::Tried;
     use crate::race::space::Means;
-    use crate::race::{Decision, Standing};
+    use crate::race::{Phase, Rung};
     use crate::race::{Settled, Site};
     use crate::record::ruled::tests::ruled;
+    use crate::stats::Interval;
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }
@@ -432,46 +340,39 @@ measure.blocks = 8
     }
 
     #[test]
-    fn what_the_race_tried_in_company_is_drawn() {
-        let with = |options: &[(&str, &str)]| {
-            let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-            Candidate { config: options.iter().map(pair).collect() }
+    fn what_single_options_did_is_drawn_beside_each_other() {
+        let standing = |candidate: Candidate, knee: f64| {
+            let shown = |rate: f64| match rate < knee {
+                true => Tried::Met,
+                false => Tried::Broken(Vec::new()),
+            };
+            let tried = (0..20_u32).map(|at| 800.0 * 1.02_f64.powi(at.cast_signed()));
+            Standing {
+                arm: candidate.name(),
+                candidate,
+                ratio: knee / 1_000.0,
+                interval: Interval { low: knee / 1_100.0, high: knee / 900.0 },
+                tried: tried.map(|rate| (rate, shown(rate))).collect(),
+            }
         };
-        let standing = |candidate: Candidate, ratio: f64| Standing {
-            arm: candidate.name(),
-            candidate,
-            ratio,
-            p: 1.0,
-            blocks: 4,
-        };
+        let amped = ("server.architecture", "amped");
         let arms = vec![
-            standing(with(&[("a.x", "1")]), 1.1),
-            standing(with(&[("b.y", "2")]), 0.9),
-            standing(with(&[("a.x", "1"), ("b.y", "2")]), 1.2),
-            standing(with(&[("c.z", "3")]), 1.0),
+            standing(Candidate::of(&[amped]), 1_000.0),
+            standing(Candidate::of(&[amped, ("accept.count", "1")]), 900.0),
+            standing(Candidate::of(&[("server.architecture", "laio"), ("b.y", "2")]), 950.0),
         ];
         let options = BestOptions::new("/".into(), "regatta".into());
         let all = Means { cpus: 1, memory: 1 };
         let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
-        let out = vec![("c.z=3".to_owned(), "behind".to_owned())];
-        let rung = Rung { phase: Phase::Opening, blocks: (0, 4), arms, out };
-        let decision = Decision {
-            advice: None,
-            finalists: Vec::new(),
-            floor: 0.02,
-            blocks: 4,
-            verified: None,
-            levels: Vec::new(),
-        };
-        let race =
-            Told { settled, rungs: vec![rung], decision: Some(decision), configuration: None };
-        let figure = crossings(&race).unwrap();
-        assert_eq!(figure.choices, ["a.x and b.y, default"]);
-        let map = &figure.drawing.unwrap()["maps"][0];
-        assert_eq!(map["cells"].as_array().unwrap().len(), 4, "{map}");
-        let near: Vec<&Value> =
-            map["cells"].as_array().unwrap().iter().filter(|cell| cell[3] == true).collect();
-        assert_eq!(near.len(), 1, "1.2 alone: {map}");
+        let out = vec![("laio y=2".to_owned(), "behind".to_owned())];
+        let rung = Rung { phase: Phase::Opening, blocks: (0, 20), arms, out };
+        let race = Told { settled, rungs: vec![rung], decision: None, configuration: None };
+        let run = synthetic(TEXT, &|_| BTreeMap::new());
+        let figure = Report::of(&run).moves(&race).unwrap();
+        let rows = &figure.drawing.unwrap()["rows_data"];
+        assert_eq!(rows.as_array().unwrap().len(), 1, "laio differs in more: {rows}");
+        assert_eq!(rows[0][0], "accept.count: as it comes to 1 (amped)");
+        assert!((rows[0][1].as_f64().unwrap() - 0.9).abs() < 0.02, "{rows}");
         assert_eq!(left(&race).unwrap().table.unwrap().rows[0][3], "behind");
     }
 }

@@ -4,23 +4,19 @@
 //! machine's drift hits all alike. What comes next follows from the probes on record alone, so an
 //! interrupted search goes on where it was.
 
-use crate::experiment::Experiment;
 use crate::experiment::plan::{Planned, cells, stretch_s};
+use crate::experiment::{Experiment, KneeSearch};
 use crate::journal::{Run, write_whole};
 use crate::knee::{self, Found, Knee, Overload, Search, Step, Tried, recovery_s, step};
 use crate::record::{Cell, Probe, Record, levels};
 use crate::run::options::Ended;
 use crate::stats::{Interval, LEVEL, count, index, mean, shared};
-use crate::trial::Bench;
+use crate::trial::{Attempt, Bench};
 use crate::units::{real, show};
 use serde::{Deserialize, Serialize};
 
 /// The file with a line for each arm.
 const KNEES: &str = "knees.jsonl";
-/// Probes in a row that tell nothing, after which the rate is the client's limit.
-const INVALID_MAX: u32 = 3;
-/// A search goes up to this multiple of its first rate.
-const RATE_MAX: f64 = 1_000.0;
 
 /// What was found of one arm at one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,7 +71,7 @@ pub(crate) fn perform(
         let made = match (steps, times) {
             (Step::Probe(rate), None) => {
                 tell(at, &format!("{named} {rate:.0}/s"));
-                bench.probe(next, cell, rate, &outcome)
+                bench.probe(next, cell, Attempt::ONLY, rate, &outcome)
             }
             (Step::Done(Found::Knee { rate, .. }), Some(which)) => {
                 let which = index(f64::from(which));
@@ -103,13 +99,8 @@ pub(crate) fn perform(
 }
 
 fn search(experiment: &Experiment, start: f64) -> Search {
-    Search {
-        start,
-        rate_max: start * RATE_MAX,
-        goal: experiment.knee.goal,
-        trials_max: experiment.knee.trials_max,
-        invalid_max: INVALID_MAX,
-    }
+    let KneeSearch { goal, trials_max, .. } = experiment.knee;
+    Search { goal, trials_max, ..Search::from(start) }
 }
 
 /// The probes of an arm so far.
@@ -185,12 +176,11 @@ pub(crate) fn beside(experiment: &Experiment, rows: &[Row]) -> Vec<Beside> {
     let level = shared(LEVEL, others.len());
     let of = |row: &&Row| {
         let first = rows.iter().filter(is_first).find(|one| same_setting(one, row))?;
-        let limits = [row, first].map(|one| {
-            let (first, _) = one.knee.tried.first()?;
-            Some(search(experiment, *first))
-        });
-        let [Some(own), Some(its)] = &limits else { return None };
-        let (ratio, interval) = knee::ratio([(own, &row.knee), (its, &first.knee)], level)?;
+        let found = |row: &Row| matches!(row.knee.found, Found::Knee { .. });
+        let both = [row, first].map(|one| &*one.knee.tried);
+        let ratio = (found(row) && found(first))
+            .then(|| knee::ratio(both, experiment.knee.trials_max, level));
+        let (ratio, interval) = ratio.flatten()?;
         Some(Beside { cell: row.cell.clone(), ratio, interval })
     };
     others.iter().filter_map(of).collect()

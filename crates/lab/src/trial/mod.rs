@@ -104,30 +104,6 @@ impl Bench<'_> {
         made.map(|(record, _)| record)
     }
 
-    /// Makes a trial with a window of so many usual ones. Where a service level is asked for, the
-    /// metric `level_met` says whether it was met.
-    ///
-    /// # Errors
-    /// Only that it was interrupted.
-    pub(crate) fn lasting(
-        &self,
-        planned: &Planned,
-        cell: &Cell,
-        attempt: Attempt,
-        windows: f64,
-        outcome: &Path,
-    ) -> Result<Record, String> {
-        let asked = self.asked(cell, planned.seed);
-        let asked = asked.map(|asked| Asked { window_s: asked.window_s * windows, ..asked });
-        let guards = &self.experiment.guards;
-        let (mut record, found) = self.made(planned, cell, attempt, (asked, guards), outcome)?;
-        if let Some(found) = found.filter(|found| !found.slo.is_empty()) {
-            let met = found.slo.iter().all(|term| term.met);
-            record.metrics.insert("level_met".to_owned(), if met { 1.0 } else { 0.0 });
-        }
-        Ok(record)
-    }
-
     /// Writes down what environments turned out to be that were made for the first time.
     pub(crate) fn note_environments(&self, run: &mut Run) -> Result<(), String> {
         let known = run.manifest.environments.len();
@@ -155,14 +131,14 @@ impl Bench<'_> {
         &self,
         planned: &Planned,
         cell: &Cell,
+        attempt: Attempt,
         rate: f64,
         outcome: &Path,
     ) -> Result<Record, String> {
         let asked = self.asked(cell, planned.seed);
         let asked = asked.map(|asked| Asked { rate: format!("{rate:.3}"), ..asked });
         let guards = self.experiment.guards.overloaded();
-        let (mut record, found) =
-            self.made(planned, cell, Attempt::ONLY, (asked, &guards), outcome)?;
+        let (mut record, found) = self.made(planned, cell, attempt, (asked, &guards), outcome)?;
         let errors_max = self.experiment.guards.errors_max;
         let shown = shown(&record, found.as_ref(), errors_max);
         record.probe = Some(Probe { rate, times: None, shown });
@@ -466,16 +442,21 @@ fn said(outcome: &Path, errors: &Path, code: Option<i32>) -> Result<Outcome, Str
 
 /// What a probe of a saturation search says.
 fn shown(record: &Record, found: Option<&Outcome>, errors_max: f64) -> Tried {
-    let Some(found) = found else { return Tried::Invalid(record.reasons.join("; ")) };
+    let is_note = |why: &&String| why.starts_with("note: ");
+    let why = || {
+        let reasons = record.reasons.iter().filter(|why| !is_note(why)).map(String::as_str);
+        reasons.collect::<Vec<&str>>().join("; ")
+    };
+    let Some(found) = found else { return Tried::Invalid(why()) };
     let mut broken: Vec<String> =
         found.slo.iter().filter(|term| !term.met).map(|term| term.term.clone()).collect();
     if found.error_share() > errors_max {
         broken.push(format!("errors<={}%", 100.0 * errors_max));
     }
     // A server that answers nothing well breaks every level.
-    let silent = record.reasons.iter().all(|why| why == guard::SILENT || why.starts_with("note: "));
+    let silent = record.reasons.iter().all(|why| why == guard::SILENT || is_note(&why));
     match broken.is_empty() {
-        _ if !record.valid && !silent => Tried::Invalid(record.reasons.join("; ")),
+        _ if !record.valid && !silent => Tried::Invalid(why()),
         true => Tried::Met,
         false => Tried::Broken(broken),
     }
