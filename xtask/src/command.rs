@@ -1,4 +1,4 @@
-//! Running other programs: where the project is, cargo, Debian packages, and being told to stop.
+//! Where the project is; running cargo and other programs; being told to stop.
 
 use regatta_lab::programs::find as find_program;
 use rustix::process::Signal;
@@ -48,68 +48,10 @@ pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Finds a program; if it is missing, installs its Debian package when that is possible.
+/// Finds a program.
 ///
 /// # Errors
 /// One phrase that says what is needed: `needs X (apt-get install X)`.
 pub(crate) fn require(program: &str, package: &str) -> Result<PathBuf, String> {
-    if let Some(path) = find_program(program) {
-        return Ok(path);
-    }
-    let missing = format!("needs {program} (apt-get install {package})");
-    if !rustix::process::geteuid().is_root() || find_program("apt-get").is_none() {
-        return Err(missing);
-    }
-    install(package);
-    find_program(program).ok_or(missing)
-}
-
-/// Installs a Debian package without letting it start a service.
-fn install(package: &str) {
-    eprintln!("installing {package} ...");
-    let _held = ServicesHeld::new();
-    let installing = ["install", "--yes", "--no-install-recommends", package];
-    if !apt_get(&installing) && apt_get(&["update"]) {
-        apt_get(&installing);
-    }
-}
-
-/// Runs apt-get quietly; true if it succeeded.
-fn apt_get(words: &[&str]) -> bool {
-    Command::new("apt-get")
-        .args(words)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
-/// While it lives, Debian's packages do not start the services they install.
-#[derive(Debug)]
-struct ServicesHeld {
-    ours: bool,
-}
-
-const POLICY: &str = "/usr/sbin/policy-rc.d";
-
-impl ServicesHeld {
-    fn new() -> Self {
-        use std::os::unix::fs::PermissionsExt;
-        if Path::new(POLICY).exists() {
-            return Self { ours: false };
-        }
-        let ours = std::fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok()
-            && std::fs::set_permissions(POLICY, std::fs::Permissions::from_mode(0o755)).is_ok();
-        Self { ours }
-    }
-}
-
-impl Drop for ServicesHeld {
-    fn drop(&mut self) {
-        if self.ours {
-            let _ = std::fs::remove_file(POLICY);
-        }
-    }
+    find_program(program).ok_or_else(|| format!("needs {program} (apt-get install {package})"))
 }

@@ -4,4 +4,5 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+mod number;
 pub mod workload;

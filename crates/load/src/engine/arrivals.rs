@@ -5,7 +5,7 @@
 //! Every worker generates the same sequence and takes its share, so that the schedule does not
 //! depend on how many there are.
 
-use super::number::nanos_of;
+use crate::number::nanos_of;
 use crate::workload::popularity::{Purpose, stream, unit};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};

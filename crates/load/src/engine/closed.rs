@@ -5,10 +5,10 @@ use super::coming::Coming;
 use super::core::{Broken, ConnId, Core, Order};
 use super::exchange::Reply;
 use super::fate::Fate;
-use super::number::{id, index, nanos};
 use super::plan::Plan;
 use super::play::Play;
 use super::timers::Alarm;
+use crate::number::{id, index, nanos};
 use std::time::Duration;
 
 /// One thread's part of a closed model.

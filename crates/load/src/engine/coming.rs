@@ -1,8 +1,8 @@
 //! Arrivals that are still to come, held against the clock: one thread's share of them.
 
 use super::arrivals::{Arrival, Rate, Schedule};
-use super::number::index;
 use super::plan::Plan;
+use crate::number::index;
 
 /// One thread's share of the arrivals of an open or partly-open model.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 
 use super::fate::Fate;
 use super::head::Known;
-use super::number::{id, index};
 use super::options::Model;
 use super::plan::Plan;
 use super::reply::{Exchange, INPUT_BYTES, Input};
 use super::tally::{Phase, Second, Tally};
 use super::timers::{Alarm, Timers};
+use crate::number::{id, index};
 use regatta_sys::connect::{ConnectSpec, connect, connected};
 use regatta_sys::wait::{Change, Exact};
 use regatta_sys::{clock, send_last, socket};
@@ -122,7 +122,7 @@ impl Line {
 
     pub(super) fn took(&mut self, bytes: usize, now: u64) {
         let seconds = bytes as f64 * self.ns_per_byte / 1e9;
-        self.next = self.next.max(now) + super::number::nanos_of(seconds);
+        self.next = self.next.max(now) + crate::number::nanos_of(seconds);
     }
 }
 
@@ -450,7 +450,7 @@ impl<'p> Core<'p> {
         let mut flights = core::mem::take(&mut conn.flights);
         flights.clear();
         *conn = Conn { generation, flights, ..Conn::closed() };
-        self.free.push(super::number::id(id.at()));
+        self.free.push(crate::number::id(id.at()));
         self.open -= 1;
     }
 

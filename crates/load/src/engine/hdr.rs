@@ -1,6 +1,6 @@
 //! HDR histograms of times, which can be added, stored, and read as percentiles.
 
-use super::number::nanos_of;
+use crate::number::nanos_of;
 use hdrhistogram::Histogram;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

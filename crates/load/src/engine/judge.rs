@@ -30,7 +30,7 @@ impl Outcome {
             expected,
             even,
             verifies: options.verify.as_ref().is_some_and(|verify| *verify != Verify::Off),
-            lag_p99_max_ns: super::number::nanos(options.lag_p99_max),
+            lag_p99_max_ns: crate::number::nanos(options.lag_p99_max),
             busy_share_max: options.busy_share_max,
         };
         (self.stamp, self.reasons) = stamp(self, &evidence);

@@ -22,7 +22,6 @@ mod held;
 mod idle;
 mod judge;
 mod live;
-mod number;
 mod offer;
 mod open;
 mod options;

@@ -5,9 +5,9 @@ use super::coming::Coming;
 use super::core::{Broken, ConnId, Core, Order};
 use super::exchange::Reply;
 use super::fate::Fate;
-use super::number::index;
 use super::plan::Plan;
 use super::play::Play;
+use crate::number::index;
 use std::collections::VecDeque;
 
 /// Requests that may wait for a connection.

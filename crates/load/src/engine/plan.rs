@@ -1,10 +1,10 @@
 //! A load made ready: addresses resolved, requests built, expected contents at hand.
 
 use super::expect::{Expect, Local, Written};
-use super::number::nanos;
 use super::offer::{Taken, take_up};
 use super::options::{LoadOptions, Model, Url, Verify};
 use super::script::{Expecting, Maker, Script, THINK_DEFAULT};
+use crate::number::nanos;
 use crate::workload::alter::Target;
 use crate::workload::content::Content;
 use crate::workload::files::FileSet;

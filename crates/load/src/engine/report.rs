@@ -2,10 +2,10 @@
 
 use super::fate::Fate;
 use super::hdr::{Hdr, Spectrum};
-use super::number::share;
 use super::outcome::Outcome;
 use super::slo::show;
 use super::stamp::Stamp;
+use crate::number::share;
 use std::fmt::{self, Write};
 
 const QUANTILES: [(&str, f64); 6] =

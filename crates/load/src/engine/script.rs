@@ -2,7 +2,7 @@
 //! name them.
 
 use super::expect::Expect;
-use super::number::id;
+use crate::number::id;
 use crate::workload::session::{Method, Request, Session};
 use std::collections::HashMap;
 

@@ -10,10 +10,10 @@ use super::coming::Coming;
 use super::core::{Broken, ConnId, Core, Order};
 use super::exchange::Reply;
 use super::fate::Fate;
-use super::number::{id, index};
 use super::plan::Plan;
 use super::play::Play;
 use super::timers::Alarm;
+use crate::number::{id, index};
 use std::collections::VecDeque;
 
 /// Connections of one session at most (httperf's limit).

@@ -1,6 +1,6 @@
 //! A stated service level, such as `p99<50ms,errors<0.1%`, and whether a run met it.
 
-use super::number::{NS_PER_S, nanos_of};
+use crate::number::{NS_PER_S, nanos_of};
 use serde::{Deserialize, Serialize};
 
 /// All terms of a service level; it is met when each is.

@@ -218,7 +218,7 @@ fn json_time(value: &serde_json::Value) -> Option<(u64, bool)> {
             ns => ns / 1e3,
         };
         let whole = value.is_u64() && seconds < 1e11;
-        return (us < 1e17).then(|| (super::number::rounded(us), whole));
+        return (us < 1e17).then(|| (crate::number::rounded(us), whole));
     }
     iso_time(text).or_else(|| clf_time(text))
 }

@@ -3,7 +3,7 @@
 use super::content::{Content, version_of};
 use super::fault::{At, Fault};
 use super::manifest::{Altered, Files, Way, Workload};
-use super::number::index;
+use crate::number::index;
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};

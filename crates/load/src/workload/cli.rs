@@ -359,7 +359,7 @@ impl Inspected {
     /// The page cache that the workload wants, bytes.
     fn cache_bytes(&self) -> Option<u64> {
         let ratio = self.workload.as_ref()?.offer.cache_ratio?;
-        Some(super::number::rounded(ratio * self.set.total_bytes() as f64))
+        Some(crate::number::rounded(ratio * self.set.total_bytes() as f64))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::content::Content;
 use super::fault::{At, Fault, Progress, Watch, tell};
-use super::number::{id, index};
 use super::specweb::{DIR_BYTES, DIRS_MAX, FILES_PER_CLASS, FILES_PER_DIR, file_bytes, parse_name};
 use super::uri;
+use crate::number::{id, index};
 use std::fs::{self, File};
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::path::Path;

@@ -17,7 +17,6 @@ pub mod from_dir;
 pub mod from_log;
 pub mod manifest;
 pub mod model;
-mod number;
 mod partial;
 pub mod popularity;
 pub mod presets;

@@ -4,8 +4,8 @@
 //! they recover.
 
 use super::files::FileSet;
-use super::number::rounded;
 use super::popularity::Popularity;
+use crate::number::rounded;
 
 /// Bytes of a page of the page cache.
 pub const PAGE_BYTES: u64 = 4_096;

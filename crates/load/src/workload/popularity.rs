@@ -1,8 +1,8 @@
 //! Which file a request asks for: alias tables over SPEC's, Zipf's, equal or given weights.
 
 use super::files::FileId;
-use super::number::{id, index, rounded};
 use super::specweb::{self, CLASS_PER_MILLE, FILES_PER_CLASS, FILES_PER_DIR, file_share, harmonic};
+use crate::number::{id, index, rounded};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 use serde::{Deserialize, Serialize};

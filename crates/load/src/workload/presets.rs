@@ -3,10 +3,10 @@
 use super::files::{FileSet, Listed};
 use super::manifest::{Altered, Way};
 use super::manifest::{Files, Model, Offer, Phase};
-use super::number::{index, rounded};
 use super::popularity::{Law, Mix, Purpose, stream, unit};
 use super::specweb::LINE_BITS_PER_S;
 use super::think::{Gaps, Lengths, Pattern, Think, surge};
+use crate::number::{index, rounded};
 use rand_distr::{Distribution, LogNormal, Pareto};
 
 /// A workload by name: what `regatta workload new NAME` makes.

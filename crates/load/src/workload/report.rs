@@ -4,10 +4,10 @@ use super::fault::Fault;
 use super::files::FileSet;
 use super::manifest::{Offer, Workload};
 use super::model::{self, Item, REACHES, Reach};
-use super::number::rounded;
 use super::popularity::Popularity;
 use super::specweb::FILES_PER_DIR;
 use super::tally::Tally;
+use crate::number::rounded;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -322,7 +322,7 @@ fn logs_of(subject: &Subject<'_>, items: &[Item], tally: &Tally, logs: u64) -> L
         requests_per_session: tally.mean_requests(),
         lengths: tally.lengths().clone(),
         off_s_per_request: tally.off_s_per_request(),
-        mean_reply_bytes: super::number::share(tally.reply_bytes(set), known),
+        mean_reply_bytes: crate::number::share(tally.reply_bytes(set), known),
         classes: tally.per_class(set),
         distinct_files,
         distinct_bytes,

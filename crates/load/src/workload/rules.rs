@@ -2,8 +2,8 @@
 //!
 //! A run counts only when every rule holds at every rate of its line (\[E\] §3.4, \[S\] §5).
 
-use super::number::share;
 use super::specweb::CLASS_PER_MILLE;
+use crate::number::share;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one client saw of the files of one size.

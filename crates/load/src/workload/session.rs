@@ -1,6 +1,6 @@
 //! One session: bursts of requests with think times between, in one allocation that is reused.
 
-use super::number::{id, index};
+use crate::number::{id, index};
 use core::ops::Range;
 
 /// Microseconds in a second: think times are kept in whole microseconds.

@@ -233,7 +233,7 @@ fn word_end(line: &[u8], at: usize) -> usize {
 fn micros(seconds: &str) -> Option<u64> {
     let value: f64 = seconds.parse().ok()?;
     let us = value * US_PER_S as f64;
-    (0.0..=1e15).contains(&us).then(|| super::number::rounded(us))
+    (0.0..=1e15).contains(&us).then(|| crate::number::rounded(us))
 }
 
 /// Writes a session in the format that [`Reader`] and httperf read, with the empty line after it.

@@ -2,7 +2,7 @@
 //!
 //! Source: `E` §3.1, `S` §5, `G` §II, and SPEC's own programs; see `docs/workload.md` for each.
 
-use super::number::index;
+use crate::number::index;
 
 /// Size classes per directory \[E\].
 pub const CLASSES: u32 = 4;

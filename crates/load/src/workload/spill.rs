@@ -1,7 +1,7 @@
 //! Sessions sorted by start in bounded memory: runs on disk, merged at the end.
 
 use super::fault::{At, Fault};
-use super::number::id;
+use crate::number::id;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::{self, File};

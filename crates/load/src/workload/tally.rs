@@ -2,10 +2,10 @@
 
 use super::files::{FileId, FileSet};
 use super::model::{self, Item};
-use super::number::{index, share};
 use super::popularity::{Law, Mix, Popularity};
 use super::session::{Session, US_PER_S};
 use super::specweb::CLASS_PER_MILLE;
+use crate::number::{index, share};
 use std::collections::BTreeMap;
 
 /// Session lengths are counted one by one up to this many requests, and together above.

@@ -200,7 +200,7 @@ fn quantiles(logs: &Logs) -> Vec<(&'static str, usize)> {
 fn number(value: f64) -> String {
     match value.abs() {
         size if !size.is_finite() => value.to_string(),
-        size if size >= 1_000.0 => grouped(super::number::rounded(value)),
+        size if size >= 1_000.0 => grouped(crate::number::rounded(value)),
         size if size >= 10.0 => format!("{value:.2}"),
         size if size >= 0.1 => format!("{value:.3}"),
         _ => format!("{value:.5}"),

@@ -1,8 +1,8 @@
 //! How long sessions are and how their requests are spaced: lengths, gaps and think times.
 
-use super::number::rounded;
 use super::popularity::{Purpose, between, stream, unit};
 use super::session::US_PER_S;
+use crate::number::rounded;
 use rand_distr::{Distribution, Pareto, Weibull};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
