@@ -8,7 +8,10 @@ use crate::{
 use core::{
     array,
     ops::Deref,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 /// Words in a slot, 8 bytes each; a multiple of 16, so that slots share no pair of cache lines
@@ -57,7 +60,7 @@ impl<'a> SlotView<'a> {
     /// Which root the worker serves: see [`crate::ControlView::root_generation`].
     #[must_use]
     pub fn root_generation(&self) -> u64 {
-        self.0[ROOT_GENERATION].load(Relaxed)
+        self.0[ROOT_GENERATION].load(Acquire)
     }
 
     /// The value of a counter.
@@ -138,7 +141,8 @@ impl<'a> Slot<'a> {
 
     /// Says which root the worker serves; the master says it of one that is about to start.
     pub fn set_root_generation(&self, generation: u64) {
-        self.0.0[ROOT_GENERATION].store(generation, Relaxed);
+        // Units of the process that see it see the root that it tells of.
+        self.0.0[ROOT_GENERATION].store(generation, Release);
     }
 
     /// Settles the books of a process that has ended, of all its units together, because what one

@@ -80,4 +80,8 @@ pub trait Cache<F>: fmt::Debug {
     /// Removes everything: the root has been replaced. A result of an operation that was begun
     /// until `now` may be from the old root, and is not stored later either.
     fn clear(&self, now: Tick, tally: &Tally<'_>);
+
+    /// True if one of several units of a process clears it for all of them; false if each that
+    /// has one does so for itself.
+    fn is_shared(&self) -> bool;
 }

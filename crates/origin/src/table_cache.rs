@@ -31,6 +31,8 @@ pub struct TableCache<F, L: Locks> {
 pub trait Locks {
     /// One around a value.
     type Of<T>: Lock<T>;
+    /// Several threads use what it guards.
+    const SHARED: bool;
 }
 
 /// A value that several may see at once, and one may change.
@@ -54,6 +56,7 @@ pub struct OneThread;
 
 impl Locks for OneThread {
     type Of<T> = RefCell<T>;
+    const SHARED: bool = false;
 }
 
 impl<T> Lock<T> for RefCell<T> {
@@ -250,6 +253,10 @@ impl<F: File, L: Locks> Cache<F> for TableCache<F, L> {
 
     fn clear(&self, now: Tick, tally: &Tally<'_>) {
         self.change(tally, |table| table.clear(now, tally));
+    }
+
+    fn is_shared(&self) -> bool {
+        L::SHARED
     }
 }
 

@@ -3,7 +3,7 @@
 //! The master looks in memory only. What may wait for a disk is done by a lookup: a process that
 //! becomes the serving user, opens the path, and sends back what it has found.
 use crate::full::LOOK_MS;
-use regatta_arch::{Env, kit::worker::RootSource};
+use regatta_arch::{Env, kit::worker::NextRoot};
 use regatta_op::Tick;
 use regatta_sys::{
     Named, Root,
@@ -85,7 +85,7 @@ impl RootWatch {
     /// In the keeper: takes the root that the master has sent, if it has.
     pub(crate) fn renew(&mut self, env: &Env) {
         if let Some(channel) = env.root_channels.last()
-            && let Some(generation) = (RootSource { root: &env.root, channel }).renew()
+            && let Some(generation) = (NextRoot { root: &env.root, channel }).renew()
         {
             self.generation = generation;
         }

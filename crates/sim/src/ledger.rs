@@ -113,6 +113,10 @@ impl Cache<SimFile> for Kept {
         self.cache.clear(now, tally);
         self.cache.check_invariants();
     }
+
+    fn is_shared(&self) -> bool {
+        self.cache.is_shared()
+    }
 }
 
 /// The most plain bytes that a sealed connection seals for one `Send`.

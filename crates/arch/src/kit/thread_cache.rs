@@ -14,6 +14,7 @@ pub struct Threads;
 
 impl Locks for Threads {
     type Of<T> = ThreadLock<T>;
+    const SHARED: bool = true;
 }
 
 /// A lock for which threads wait: how often and how long is counted.

@@ -59,20 +59,29 @@ pub struct Surroundings<'a> {
     pub stall_ns: u64,
     /// The cache that is shared with other processes, as is the table of descriptors.
     pub shared: Option<&'a SharedCache<'a>>,
-    /// Where another root comes from, if one may come.
+    /// Who replaces the root, if another may come.
     pub root: Option<RootSource<'a>>,
 }
 
-/// The root of a worker and its disk, and where the one comes from that takes its place.
+/// Who replaces the root of a process.
 #[derive(Clone, Copy, Debug)]
-pub struct RootSource<'a> {
+pub enum RootSource<'a> {
+    /// This unit, with what the master sends.
+    Master(NextRoot<'a>),
+    /// Another unit, whose slot says which root the process has.
+    Unit(TallySlot<'a>),
+}
+
+/// The root of a process, and where the one comes from that takes its place.
+#[derive(Clone, Copy, Debug)]
+pub struct NextRoot<'a> {
     /// What is served.
     pub root: &'a Root,
     /// Each record brings a root, and says which it is.
     pub channel: &'a Channel,
 }
 
-impl RootSource<'_> {
+impl NextRoot<'_> {
     /// Replaces the root by the last that has come, and says which it is; `None` if none has, or
     /// there is no descriptor to take it with.
     #[must_use]
@@ -190,6 +199,8 @@ pub struct Worker<'a, S> {
     expiries: usize,
     /// When the sweep through the cache goes on, at the latest.
     sweep_on: Option<Tick>,
+    /// Which root the cache is about, if another unit replaces that.
+    root_generation: u64,
     stage: Stage,
     /// Connections that were queued when the round began, and have not had their turn.
     queued: usize,
@@ -207,7 +218,12 @@ impl<'a, S> Worker<'a, S> {
 
     /// A worker without connections.
     pub fn new(acceptor: Acceptor<'a>, around: Surroundings<'a>) -> Self {
+        let root_generation = match around.root {
+            Some(RootSource::Unit(first)) => first.root_generation(),
+            _ => 0,
+        };
         Self {
+            root_generation,
             slots: Slab::expecting(acceptor.rules.connections_max),
             desk: Desk::new(acceptor, around),
             fired: VecDeque::with_capacity(EXPIRIES_MAX),
@@ -377,11 +393,27 @@ impl<'a, S> Worker<'a, S> {
         self.renew_root()
     }
 
-    /// Takes the new root if the master has sent one, and forgets all that is known of the old one.
-    fn renew_root(&self) -> bool {
+    /// True if the root is another: takes the one that the master has sent, or sees that another
+    /// unit has. All that is known of the old one is forgotten.
+    fn renew_root(&mut self) -> bool {
         let Surroundings { cx, slot, control, shared, root, .. } = &self.desk.around;
-        let behind = control.root_generation() != slot.root_generation();
-        let Some(root) = root.filter(|_| behind) else { return false };
+        let root = match root {
+            None => return false,
+            Some(RootSource::Master(next)) => next,
+            Some(RootSource::Unit(first)) => {
+                let is_another = first.root_generation() != self.root_generation;
+                if is_another {
+                    self.root_generation = first.root_generation();
+                    if !cx.cache.is_shared() {
+                        cx.cache.clear(self.desk.now.tick, &cx.tally);
+                    }
+                }
+                return is_another;
+            }
+        };
+        if control.root_generation() == slot.root_generation() {
+            return false;
+        }
         let renewed = match shared {
             None => root.renew(),
             Some(shared) => shared.member().acquire(|| root.renew()),

@@ -365,6 +365,10 @@ impl Cache<StaticFile> for SharedCache<'_> {
             }
         });
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 impl fmt::Debug for SharedCache<'_> {

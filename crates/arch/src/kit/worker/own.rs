@@ -1,5 +1,5 @@
 //! What a worker has of its own before it serves: processors, log, root, a slot in the arena.
-use super::{RootSource, Surroundings, Worker};
+use super::{NextRoot, RootSource, Surroundings, Worker};
 use crate::{
     Env, Share, WorkerLog,
     drive::FileCx,
@@ -112,8 +112,12 @@ impl<'a> Own<'a> {
             stall_ns,
             shared,
             // One unit replaces it for all of its process, and clears the cache that they share.
-            root: (unit == 0)
-                .then(|| RootSource { root: self.root, channel: &env.root_channels[process] }),
+            root: Some(if unit == 0 {
+                let channel = &env.root_channels[process];
+                RootSource::Master(NextRoot { root: self.root, channel })
+            } else {
+                RootSource::Unit(env.first_slot(process))
+            }),
         };
         let mut acceptor = Acceptor::new(env.listeners(process), rules);
         let own = &env.shares[process].listeners;
