@@ -14,7 +14,9 @@ mod driver {
             worker::{Own, Waited, Worker},
         },
     };
+    use regatta_origin::{Cache, LocalCache};
     use regatta_sys::{
+        StaticFile,
         socket::Mode,
         wait::{Interest, Poll, Poller},
     };
@@ -25,15 +27,21 @@ mod driver {
     /// A turn at least this long is a stall, nanoseconds.
     const STALL_NS: u64 = 500_000_000;
 
-    /// One process: so many threads serve a connection each. The first thread serves none: it
-    /// hears the master, takes a new root, and writes the log of those that wait.
-    pub(super) fn work(env: &Env, process: usize, threads: usize) -> Result<(), String> {
+    /// One process: so many threads serve a connection each, with one cache or each with its own.
+    /// The first thread serves none: it hears the master, takes a new root, and writes the log of
+    /// those that wait.
+    pub(super) fn work(
+        env: &Env,
+        process: usize,
+        threads: usize,
+        share: bool,
+    ) -> Result<(), String> {
         let cache = ThreadCache::new(&env.site.caching, env.site.seed);
         let own = Own::unit(env, process, (0, threads + 1), None)?;
         let failed = |error: io::Error| format!("threads: {error}");
         thread::scope(|scope| {
             for unit in 1..=threads {
-                let (cache, of) = (&cache, (unit, threads + 1));
+                let (cache, of) = (share.then_some(&cache), (unit, threads + 1));
                 let thread = thread::Builder::new().stack_size(STACK_BYTES);
                 let unit = move || connections(env, process, of, cache).unwrap();
                 thread.spawn_scoped(scope, unit).map_err(failed)?;
@@ -61,9 +69,11 @@ mod driver {
         env: &Env,
         process: usize,
         of: (usize, usize),
-        cache: &ThreadCache,
+        shared: Option<&ThreadCache>,
     ) -> Result<(), String> {
         let own = Own::unit(env, process, of, None)?;
+        let local = LocalCache::new(&env.site.caching, env.site.seed);
+        let cache = shared.map_or(&local as &dyn Cache<StaticFile>, |cache| cache);
         let mut worker: Worker<'_, Blocking> = own.worker((cache, None), rules(), STALL_NS);
         let below = Below { root: own.root, rules: env.rules };
         let buffer = vec![0; env.site.limits.head_bytes_max].into();
@@ -91,11 +101,12 @@ mod driver {
 }
 
 use regatta_arch::{Env, Share, options::Settings};
-use regatta_metrics::{Arena, Counter, Gauge, Totals};
-use regatta_origin::{ClearHttp1, Deadlines, Site};
+use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
+use regatta_origin::{ClearHttp1, Deadlines, Links, Site};
 use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format};
+use regatta_sim::{Answer, Client, Frames};
 use regatta_sys::{
-    Bell, OpenRules, Root,
+    Bell, OpenRules, Root, StaticFile,
     channel::Channel,
     clock, shm,
     socket::{ListenSpec, listen, local_addr},
@@ -121,6 +132,8 @@ const SLOTS: usize = 3;
 /// A server in this process.
 struct Server {
     env: &'static Env,
+    /// Where new roots are sent.
+    roots: Channel,
     address: SocketAddr,
     folder: PathBuf,
     work: Option<JoinHandle<Result<(), String>>>,
@@ -129,16 +142,29 @@ struct Server {
 impl Server {
     /// `step`: how long a call waits.
     fn new(name: &str, threads: usize, step: Duration, deadlines: Deadlines) -> Self {
+        Self::with(name, threads, step, deadlines, true, Box::new(ClearHttp1))
+    }
+
+    /// With one cache, or one for each thread; and what it speaks.
+    fn with(
+        name: &str,
+        threads: usize,
+        step: Duration,
+        deadlines: Deadlines,
+        share: bool,
+        links: Box<dyn Links<StaticFile> + Sync>,
+    ) -> Self {
         let folder = format!("regatta-threads-{}-{name}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         fs::create_dir_all(folder.join("root")).unwrap();
         for (name, bytes) in FILES {
             fs::write(folder.join("root").join(name), body(name, bytes)).unwrap();
         }
-        let env: &'static Env = Box::leak(Box::new(env(&folder, step, deadlines)));
+        let (theirs, roots) = Channel::pair().unwrap();
+        let env: &'static Env = Box::leak(Box::new(env(&folder, step, deadlines, links, theirs)));
         let address = local_addr(env.sockets[0].as_fd()).unwrap();
-        let work = Some(thread::spawn(move || driver::work(env, 0, threads)));
-        Self { env, address, folder, work }
+        let work = Some(thread::spawn(move || driver::work(env, 0, threads, share)));
+        Self { env, roots, address, folder, work }
     }
 
     fn connect(&self) -> TcpStream {
@@ -181,7 +207,13 @@ impl Drop for Server {
     }
 }
 
-fn env(folder: &Path, step: Duration, deadlines: Deadlines) -> Env {
+fn env(
+    folder: &Path,
+    step: Duration,
+    deadlines: Deadlines,
+    links: Box<dyn Links<StaticFile> + Sync>,
+    roots: Channel,
+) -> Env {
     let shared = Box::leak(Box::new(shm::create(Arena::words(SLOTS)).unwrap()));
     let arena = Arena::create(shared.words(), SLOTS);
     let errors = ErrorLog::open(Destination::Stderr, None, None).unwrap();
@@ -194,10 +226,10 @@ fn env(folder: &Path, step: Duration, deadlines: Deadlines) -> Env {
     Env {
         sockets: vec![listen(&spec).unwrap()],
         root: Root::open(&folder.join("root")).unwrap(),
-        root_channels: vec![Channel::pair().unwrap().0],
+        root_channels: vec![roots],
         rules: OpenRules::default(),
         site: Site { deadlines, ..Site::default() },
-        links: Box::new(ClearHttp1),
+        links,
         arena,
         bells: vec![Bell::new().unwrap()],
         shares: vec![Share {
@@ -379,4 +411,137 @@ fn an_idle_server_leaves_at_once_and_who_has_no_thread_waits_in_the_queue() {
     answer(&mut third, FILES[0]);
     drop((second, third));
     assert!(server.drain(60_000) < PATIENCE / 2);
+}
+
+/// The thread stands in `recv` for much longer than this takes.
+#[test]
+fn what_comes_after_the_beginning_of_a_drain_is_the_last() {
+    let mut server = Server::new("last", 2, PATIENCE, Deadlines::default());
+    let mut peer = server.connect();
+    get(&mut peer, FILES[0]);
+    server.env.arena.control().drain(u64::MAX);
+    ask(&mut peer, "small");
+    let (said, took) = rest(&mut peer);
+    assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("onnection: close"), "{said}");
+    assert!(took < PATIENCE / 2, "{took:?}");
+    assert!(server.drain(60_000) < PATIENCE / 2);
+}
+
+/// Each thread has a cache of its own, and stands in `recv` while the root is replaced.
+#[test]
+fn threads_with_caches_of_their_own_forget_an_old_root() {
+    let (step, deadlines) = (PATIENCE, Deadlines::default());
+    let server = Server::with("root", 2, step, deadlines, false, Box::new(ClearHttp1));
+    let mut peers = [(); 2].map(|()| server.connect());
+    for peer in &mut peers {
+        (0..3).for_each(|_| get(peer, FILES[0]));
+    }
+    assert!(server.totals().get(Counter::CacheHits) >= 2);
+    let next = server.folder.join("next");
+    fs::create_dir(&next).unwrap();
+    fs::write(next.join("small"), "another").unwrap();
+    let control = server.env.arena.control();
+    control.replace_root();
+    let generation = control.root_generation();
+    let root = Root::open(&next).unwrap();
+    server.roots.send(&generation.to_ne_bytes(), &[root.as_fd()]).unwrap();
+    server.env.bells[0].ring();
+    let since = Instant::now();
+    while server.env.first_slot(0).root_generation() != generation {
+        assert!(since.elapsed() < PATIENCE / 2, "the first thread takes the root");
+        thread::sleep(Duration::from_millis(1));
+    }
+    for peer in &mut peers {
+        write!(peer, "GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let (said, _) = rest(peer);
+        assert!(said.ends_with("\r\n\r\nanother"), "{said}");
+    }
+}
+
+/// A name is looked for again and again while the root is deleted: nothing is pending then.
+#[test]
+fn a_connection_that_waits_for_a_time_takes_no_processor() {
+    let server = Server::new("sleeps", 1, Duration::from_millis(100), Deadlines::default());
+    let mut peer = server.connect();
+    fs::remove_dir_all(server.folder.join("root")).unwrap();
+    write!(peer, "GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let (said, took) = rest(&mut peer);
+    assert!(said.starts_with("HTTP/1.1 404 ") && took > Duration::from_secs(1), "{said} {took:?}");
+    // One turn in 64 is recorded.
+    let turns = 64 * server.totals().histogram(Histogram::TurnNs).count();
+    assert!(turns < 1000, "{turns} turns");
+}
+
+/// The files, by number.
+const NAMES: [&str; 3] = [FILES[0].0, FILES[1].0, FILES[2].0];
+
+fn frames(name: &str, threads: usize) -> Server {
+    let (step, deadlines) = (Duration::from_millis(200), Deadlines::default());
+    let frames = Frames { names: &NAMES };
+    Server::with(name, threads, step, deadlines, true, Box::new(frames))
+}
+
+/// Sends what a client may, and takes what comes, until it has so many answers.
+fn exchange(peer: &mut TcpStream, client: &mut Client, sent: &mut usize, answers: usize) {
+    let (wire, mut piece) = (client.wire(), vec![0; 64 << 10]);
+    let mut judge = |Answer { file, code, body: of, .. }: Answer| {
+        let (name, bytes) = FILES[usize::from(file)];
+        assert!(code == 0 && of == body(name, bytes), "{name}: code {code}, {} bytes", of.len());
+        Ok(())
+    };
+    while client.answers() < answers {
+        let may = client.may_send();
+        peer.write_all(&wire[*sent..may]).unwrap();
+        *sent = may;
+        let n = peer.read(&mut piece).unwrap();
+        assert!(n > 0, "the end after {} answers", client.answers());
+        client.feed(&piece[..n], &mut judge).unwrap();
+    }
+}
+
+#[test]
+fn a_thread_serves_many_exchanges_at_once() {
+    const CLIENTS: usize = 6;
+    const REQUESTS: usize = 60;
+    let mut server = frames("frames", CLIENTS);
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let server = &server;
+            let of = move |request| u8::from((client + request) % 20 == 0);
+            scope.spawn(move || {
+                let mut client = Client::new((0..REQUESTS).map(of).collect());
+                exchange(&mut server.connect(), &mut client, &mut 0, REQUESTS);
+            });
+        }
+    });
+    server.drain(30_000);
+    let get = |counter| server.totals().get(counter);
+    let all = (CLIENTS * REQUESTS) as u64;
+    assert_eq!([get(Counter::Requests), get(Counter::Replies)], [all, all]);
+    assert_eq!(get(Counter::ConnectionsClosed), CLIENTS as u64);
+}
+
+/// A peer asks for more while it takes nothing of what it has asked for.
+#[test]
+fn a_thread_receives_while_its_peer_takes_nothing() {
+    let server = frames("beside", 1);
+    let (mut peer, mut client) = (server.connect(), Client::new(vec![2, 0, 1]));
+    let wire = client.wire();
+    peer.write_all(&wire[..2]).unwrap();
+    let since = Instant::now();
+    let sent = || server.totals().get(Counter::BytesSent);
+    let mut before = 0;
+    // Until nothing more goes out.
+    while before == 0 || sent() > before {
+        assert!(since.elapsed() < PATIENCE / 2, "the peer has room for all of it");
+        before = sent();
+        thread::sleep(Duration::from_millis(300));
+    }
+    peer.write_all(&wire[2..]).unwrap();
+    while server.totals().get(Counter::Requests) < 3 {
+        assert!(since.elapsed() < PATIENCE, "what it asks for meanwhile is received");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.totals().get(Counter::Replies), 0);
+    exchange(&mut peer, &mut client, &mut wire.len(), 3);
 }

@@ -2,18 +2,27 @@
 //! accept to close.
 //!
 //! Calls wait in steps, which the listener names ([`regatta_sys::socket::ListenSpec::wait_max`]):
-//! between two of them the thread looks at the time and at what the master wants. So a deadline is
-//! met as in any other architecture, and a drain is noticed one step late at most. A thread that
-//! is alone in its process also writes its log between two steps: they are of a second at most.
+//! between two of them the thread looks at the time, at what the master wants, and whether the root
+//! is another. So a deadline is met as in any other architecture, what is received after a drain or
+//! a new root has begun is answered accordingly, and a thread that receives nothing leaves one step
+//! late at most. A thread that is alone in its process also writes its log between two steps: they
+//! are of a second at most.
+//!
+//! No call waits for a `Recv` and a `Send` at once. A connection that has both pending does not
+//! block from then on, and its thread waits in `poll`; others never call that.
 use super::worker::{Accepted, Action, Desk, Slot, Worker};
 use crate::drive::{
     Turn,
     ledger::Spent,
     perform::{self, Below, Failure, timed},
 };
-use regatta_op::{CloseReason, Done, Op};
+use regatta_op::{CloseReason, Done, Fault, Op, Outbox};
 use regatta_origin::Protocol as _;
-use regatta_sys::{StaticFile, socket, wait::Interest};
+use regatta_sys::{
+    StaticFile,
+    socket::{self, Mode},
+    wait::{Interest, ready_within},
+};
 use std::{io, os::fd::AsFd, thread, time::Duration};
 
 /// A connection that one thread serves.
@@ -22,11 +31,34 @@ pub type BlockingSlot = Slot<Blocking>;
 /// What a thread keeps of the connection that it serves.
 #[derive(Debug)]
 pub struct Blocking {
-    /// What has waited for one step, and waits on: a `Recv` or a `Send`.
-    waits: Option<Op<StaticFile>>,
+    /// A `Recv` that has been offered and not performed.
+    recv: bool,
+    /// A `Send` that has been offered and not finished.
+    send: Option<Outbox<StaticFile>>,
+    /// Both were pending at once: the socket does not block any more.
+    polls: bool,
+    /// `poll` has said that the socket has no room for the `Send`.
+    full: bool,
     /// A step of this connection: shorter than others where its deadline comes before.
     step: Duration,
 }
+
+impl Blocking {
+    const fn new(step: Duration) -> Self {
+        Self { recv: false, send: None, polls: false, full: false, step }
+    }
+
+    /// What is waited for when nothing more can be done.
+    const fn wait(&self) -> Turn {
+        match (self.recv, self.send.is_some()) {
+            (false, false) => Turn::Parked,
+            (read, write) => Turn::Wait(Interest { read, write }),
+        }
+    }
+}
+
+/// Bytes that have come, at the front of the buffer; or why none will.
+type Received = Result<usize, Fault>;
 
 /// What a thread needs to serve.
 #[derive(Debug)]
@@ -50,7 +82,7 @@ pub fn serve(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) -> io::Re
     let step = socket::wait_max(worker.listeners()[means.listener].as_fd())?;
     let step = step.filter(|_| !worker.accept_rules().on_close);
     let step = step.ok_or(io::ErrorKind::InvalidInput)?;
-    while attend(worker) {
+    while attend(worker, &mut None, &[]) {
         if !worker.is_listening() {
             thread::sleep(worker.patience(step));
         } else if let Ok(accepted) = worker.accept(means.listener, 0) {
@@ -69,60 +101,84 @@ fn connection(
 ) {
     // Its time begins now, and not when the thread began to wait for it.
     let _same_root = worker.look();
-    let key = worker.admit(accepted, Blocking { waits: None, step });
+    let key = worker.admit(accepted, Blocking::new(step));
+    let mut received = None;
     loop {
-        if let Turn::Closed(reason) = turn(worker, key, step, means) {
+        if let Turn::Closed(reason) = turn(worker, key, received, means) {
             return worker.close(key, reason);
         }
-        if !attend(worker) {
+        received = wait(worker, key, step, &mut means.buffer);
+        if !attend(worker, &mut received, &means.buffer) {
             return;
         }
     }
 }
 
-/// What a worker does besides: its clocks, deadlines, log, and what the master wants. False if it
-/// is to leave.
-fn attend(worker: &mut Worker<'_, Blocking>) -> bool {
-    let _same_root = worker.look();
+/// What a worker does besides: its clocks, deadlines, root, log, and what the master wants. False
+/// if it is to leave.
+fn attend(
+    worker: &mut Worker<'_, Blocking>,
+    received: &mut Option<Received>,
+    buffer: &[u8],
+) -> bool {
+    let _root_is_another = worker.look();
     while let Some(action) = worker.next_action() {
         match action {
             Action::Close(key, reason) => worker.close(key, reason),
+            // What has come by now comes before the deadline.
+            Action::Late(key) => {
+                if let (Some((slot, desk)), Some(received)) = (worker.turn(key), received.take()) {
+                    has_received(slot, desk, received, buffer);
+                }
+            }
             Action::Expired(key, Some(_)) => {
                 if let Some(slot) = worker.slot(key) {
-                    slot.drive.waits = None;
+                    (slot.drive.recv, slot.drive.send) = (false, None);
                 }
             }
             // Its one connection has a turn anyway.
-            _ => {}
+            Action::Admit(_) | Action::Turn(_) | Action::Expired(_, None) | Action::Drain => {}
         }
     }
     worker.goes_on()
 }
 
-/// Receives if there is nothing else to do, and performs what follows until that is so again, or a
-/// peer has been waited for.
-fn turn(
+/// Waits for what is pending, for a step at most, and receives. A `Send` alone waits when it is
+/// performed.
+fn wait(
     worker: &mut Worker<'_, Blocking>,
     key: u64,
     step: Duration,
-    means: &mut Means<'_>,
-) -> Turn {
+    buffer: &mut [u8],
+) -> Option<Received> {
     let patience = worker.patience(step);
-    let Some((slot, desk)) = worker.turn(key) else { return Turn::Closed(CloseReason::Failed) };
-    wait_no_longer(slot, patience, step);
-    let received = match &slot.drive.waits {
-        Some(Op::Recv) => receive(slot, desk, &mut means.buffer),
-        _ => None,
+    let (slot, desk) = worker.turn(key)?;
+    let Blocking { recv, polls, .. } = slot.drive;
+    let Turn::Wait(interest) = slot.drive.wait() else {
+        // It waits for a time.
+        thread::sleep(patience);
+        return None;
     };
-    let begun = desk.begin(slot, received.is_some());
-    let mut spent = Spent::default();
-    if let Some(done) = received {
-        slot.drive.waits = None;
-        slot.conn.complete(done, desk.now, &desk.around.cx);
+    let tally = desk.around.cx.tally;
+    let received = if polls {
+        let ready = ready_within(slot.socket.as_fd(), interest, patience).unwrap_or_default();
+        slot.drive.full = interest.write && !ready.writable;
+        if !recv || !ready.readable {
+            return None;
+        }
+        perform::recv(&slot.socket, buffer, tally)
+    } else {
+        wait_no_longer(slot, patience, step);
+        if !recv {
+            return None;
+        }
+        perform::recv_waiting(&slot.socket, buffer, tally)
+    };
+    match received {
+        Ok(n) => Some(Ok(n)),
+        Err(Failure::Fault(fault)) => Some(Err(fault)),
+        Err(Failure::WouldBlock) => None,
     }
-    let turn = advance(slot, desk, means.below, means.bytes_max, &mut spent);
-    desk.end(key, slot, begun, turn, &spent, true);
-    turn
 }
 
 /// Has calls on the socket wait for so long; a longer step is worth a call if it is a whole one.
@@ -138,54 +194,48 @@ fn wait_no_longer(slot: &mut BlockingSlot, patience: Duration, step: Duration) {
     }
 }
 
-/// What has come within a step, if anything has.
-fn receive<'b>(
-    slot: &BlockingSlot,
-    desk: &mut Desk<'_>,
-    buffer: &'b mut [u8],
-) -> Option<Done<'b, StaticFile>> {
-    let received = perform::recv_waiting(&slot.socket, buffer, desk.around.cx.tally);
-    desk.look();
-    match received {
-        Ok(n) => Some(Done::Recv(Ok(&buffer[..n]))),
-        Err(Failure::Fault(fault)) => Some(Done::Recv(Err(fault))),
-        Err(Failure::WouldBlock) => None,
+/// Completes the `Recv`.
+fn has_received(slot: &mut BlockingSlot, desk: &Desk<'_>, received: Received, buffer: &[u8]) {
+    slot.drive.recv = false;
+    let received = received.map(|n| &buffer[..n]);
+    slot.conn.complete(Done::Recv(received), desk.now, &desk.around.cx);
+}
+
+/// Completes what has been received, and performs what follows until a peer is to be waited for.
+fn turn(
+    worker: &mut Worker<'_, Blocking>,
+    key: u64,
+    received: Option<Received>,
+    means: &Means<'_>,
+) -> Turn {
+    let Some((slot, desk)) = worker.turn(key) else { return Turn::Closed(CloseReason::Failed) };
+    let begun = desk.begin(slot, received.is_some());
+    let mut spent = Spent::default();
+    if let Some(received) = received {
+        has_received(slot, desk, received, &means.buffer);
     }
+    let turn = advance(slot, desk, means, &mut spent);
+    desk.end(key, slot, begun, turn, &spent, true);
+    turn
 }
 
 /// Performs what the connection asks for until it is to receive, or its peer has not taken all of
-/// a response.
+/// a `Send`; where it is to receive beside that, after one `Send`.
 fn advance(
     slot: &mut BlockingSlot,
     desk: &mut Desk<'_>,
-    below: Below<'_>,
-    bytes_max: u64,
+    means: &Means<'_>,
     spent: &mut Spent,
 ) -> Turn {
+    let mut has_sent = false;
     loop {
-        let op = slot.drive.waits.take().or_else(|| slot.conn.next_op());
-        let mut waits = false;
-        let done = match op {
-            Some(Op::Recv) => {
-                slot.drive.waits = op;
-                return Turn::Wait(Interest::READ);
-            }
-            Some(Op::Send(mut outbox)) => {
-                let (socket, tally) = (&slot.socket, desk.around.cx.tally);
-                let sent = perform::send(socket, &mut outbox, bytes_max, spent, tally);
-                desk.look();
-                waits = !outbox.is_empty();
-                match sent {
-                    Ok(bytes) => Done::Send(outbox, Ok(bytes)),
-                    Err(Failure::Fault(fault)) => Done::Send(outbox, Err(fault)),
-                    Err(Failure::WouldBlock) => {
-                        slot.drive.waits = Some(Op::Send(outbox));
-                        return Turn::Wait(Interest::WRITE);
-                    }
-                }
+        let done = match slot.conn.next_op() {
+            Some(Op::Send(outbox)) => {
+                slot.drive.send = Some(outbox);
+                continue;
             }
             Some(Op::Open(ticket, req)) => {
-                let found = timed(&mut spent.open, || below.open(&req));
+                let found = timed(&mut spent.open, || means.below.open(&req));
                 desk.look();
                 Done::Open(ticket, found)
             }
@@ -200,11 +250,46 @@ fn advance(
                 Done::Shut
             }
             Some(Op::Close(reason)) => return Turn::Closed(reason),
-            None => return Turn::Parked,
+            recv => {
+                slot.drive.recv |= recv.is_some();
+                if has_sent || slot.drive.full || slot.drive.send.is_none() {
+                    return slot.drive.wait();
+                }
+                if slot.drive.recv && !slot.drive.polls {
+                    let set = socket::set_mode(slot.socket.as_fd(), Mode::Nonblocking);
+                    slot.drive.polls = set.is_ok();
+                }
+                match send(slot, desk, means.bytes_max, spent) {
+                    Some(is_whole) => has_sent = slot.drive.recv || !is_whole,
+                    None => return slot.drive.wait(),
+                }
+                continue;
+            }
         };
         slot.conn.complete(done, desk.now, &desk.around.cx);
-        if waits {
-            return Turn::Wait(Interest::WRITE);
-        }
     }
+}
+
+/// Performs the `Send` that is pending, and says whether its peer has taken all; `None` if it has
+/// taken nothing for a step, or there is no `Send`.
+fn send(
+    slot: &mut BlockingSlot,
+    desk: &mut Desk<'_>,
+    bytes_max: u64,
+    spent: &mut Spent,
+) -> Option<bool> {
+    let mut outbox = slot.drive.send.take()?;
+    let sent = perform::send(&slot.socket, &mut outbox, bytes_max, spent, desk.around.cx.tally);
+    desk.look();
+    let sent = match sent {
+        Ok(bytes) => Ok(bytes),
+        Err(Failure::Fault(fault)) => Err(fault),
+        Err(Failure::WouldBlock) => {
+            slot.drive.send = Some(outbox);
+            return None;
+        }
+    };
+    let is_whole = outbox.is_empty();
+    slot.conn.complete(Done::Send(outbox, sent), desk.now, &desk.around.cx);
+    Some(is_whole)
 }

@@ -6,7 +6,7 @@ mod select;
 
 pub use epoll::{Epoll, Trigger};
 pub use exact::{Change, Exact};
-pub use poll::{Poll, ready_now};
+pub use poll::{Poll, ready_now, ready_within};
 pub use select::Select;
 
 use std::{fmt, io, os::fd::BorrowedFd, time::Duration};

@@ -124,9 +124,22 @@ impl Poller for Poll {
 /// # Errors
 /// It cannot be waited for.
 pub fn ready_now(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Event> {
+    ready_within(fd, interest, Duration::ZERO)
+}
+
+/// What one descriptor is ready for, as soon as it is for something, or after so long.
+///
+/// # Errors
+/// It cannot be waited for, or a signal arrived.
+pub fn ready_within(
+    fd: BorrowedFd<'_>,
+    interest: Interest,
+    timeout: Duration,
+) -> io::Result<Event> {
     let mut one = entry(fd.as_raw_fd(), interest);
+    let ms = timeout.as_micros().div_ceil(1000).try_into().unwrap_or(libc::c_int::MAX);
     // SAFETY: one entry, live across the call; the descriptor is open because it is borrowed.
-    if unsafe { libc::poll(&raw mut one, 1, 0) } < 0 {
+    if unsafe { libc::poll(&raw mut one, 1, ms) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(event(0, &one))
