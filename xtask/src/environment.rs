@@ -2,7 +2,6 @@
 
 use crate::arguments::Arguments;
 use crate::command::interrupt;
-use regatta_lab::env::spec::{Cpu, Disk, Network, Pages, Profile, cpus, size};
 use regatta_lab::env::{Environment, Fault, Place, Record, Spec, clean, ledgers, list};
 use std::path::Path;
 use std::process::Child;
@@ -19,7 +18,7 @@ Usage: cargo xtask env run [options] -- COMMAND...
 
   --network KEY=VALUE,..   a network namespace; `--network ''` for one with the defaults. Keys:
                            mtu (1500), layout (loopback, pair), addresses (10.9.1.1 to 10.9.N.1),
-                           wmem and rmem ('4096 16384 131072'), rate (bytes per second, tbf),
+                           tcp_wmem, tcp_rmem ('4096 16384 131072'), rate (bytes per second, tbf),
                            delay_ms (netem), single_packets (true: no segmentation offload)
   --mtu BYTES              the same as --network mtu=BYTES
   --profile geneves        kernel settings of [G], in that namespace
@@ -136,45 +135,34 @@ fn write_record(record: &Record, file: &Path) -> Result<(), String> {
     std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
+/// Flags that give a key of a specification its value.
+const FLAGS: [(&str, &str); 10] = [
+    ("--mtu", "network.mtu"),
+    ("--profile", "settings"),
+    ("--memory", "memory"),
+    ("--quota", "cpu.quota_percent"),
+    ("--slow", "cpu.left_percent"),
+    ("--server-cpus", "cpu.server"),
+    ("--client-cpus", "cpu.client"),
+    ("--nice", "cpu.nice"),
+    ("--realtime", "cpu.realtime"),
+    ("--pages", "pages"),
+];
+
 fn specification(arguments: &mut Arguments) -> Result<Spec, String> {
-    let mut network = arguments.text("--network")?.map(|text| Network::parse(&text)).transpose()?;
-    if let Some(mtu) = arguments.text("--mtu")? {
-        let mtu = mtu.parse().map_err(|_| format!("--mtu {mtu}: not a number"))?;
-        network.get_or_insert_default().mtu = mtu;
+    let mut spec = Spec { accounting: arguments.flag("--accounting"), ..Spec::default() };
+    spec.files = arguments.text("--files")?.map(Into::into);
+    for section in ["network", "disk"] {
+        if let Some(text) = arguments.text(&format!("--{section}"))? {
+            spec.set_section(section, &text)?;
+        }
     }
-    let list = |text: Option<String>| text.map_or(Ok(Vec::new()), |text| cpus(&text));
-    let nice = arguments.text("--nice")?.unwrap_or_else(|| "0".to_owned());
-    let quota = arguments.number("--quota", 0)?;
-    let slow = arguments.number("--slow", 0)?;
-    let cpu = Cpu {
-        server: list(arguments.text("--server-cpus")?)?,
-        client: list(arguments.text("--client-cpus")?)?,
-        disk: Vec::new(),
-        quota_percent: u32::try_from(quota).map_err(|_| format!("--quota {quota}: too much"))?,
-        left_percent: u32::try_from(slow).map_err(|_| format!("--slow {slow}: too much"))?,
-        nice: nice.parse().map_err(|_| format!("--nice {nice}: not a number"))?,
-        realtime: u32::try_from(arguments.number("--realtime", 0)?).unwrap_or(u32::MAX),
-    };
-    Ok(Spec {
-        network,
-        memory_bytes: arguments.text("--memory")?.map_or(Ok(0), |text| size(&text))?,
-        cpu,
-        disk: arguments.text("--disk")?.map(|text| Disk::parse(&text)).transpose()?,
-        files: arguments.text("--files")?.map(Into::into),
-        pages: match arguments.text("--pages")?.as_deref() {
-            None => Pages::AsIs,
-            Some("cold") => Pages::Cold,
-            Some("warm") => Pages::Warm,
-            Some(other) => return Err(format!("--pages {other}: cold or warm")),
-        },
-        profile: match arguments.text("--profile")?.as_deref() {
-            None | Some("default") => Profile::Default,
-            Some("geneves") => Profile::Geneves,
-            Some(other) => return Err(format!("--profile {other}: default or geneves")),
-        },
-        accounting: arguments.flag("--accounting"),
-        scratch: std::path::PathBuf::new(),
-    })
+    for (flag, key) in FLAGS {
+        if let Some(text) = arguments.text(flag)? {
+            spec.set(key, &text).map_err(|why| format!("{flag} {text}: {why}"))?;
+        }
+    }
+    Ok(spec)
 }
 
 #[cfg(test)]

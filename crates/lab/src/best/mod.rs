@@ -261,7 +261,7 @@ fn open(
     let text = text::experiment(&settled, &[]);
     let experiment = experiment(&text)?;
     // With a limit on memory that is what there is.
-    let limit = experiment.environment.memory_of(settled.site.bytes);
+    let limit = experiment.environment.clone().limited(settled.site.bytes).memory_bytes;
     if limit > 0 {
         settled.means.memory = limit;
     }

@@ -1,7 +1,9 @@
 //! What an environment is to be: network, memory, processors, disk, page cache, kernel settings.
 
 use super::lack::Lack;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ mod limit {
     pub(super) const HEADS_MAX: u32 = 64;
     pub(super) const SEEK_MS_MAX: f64 = 1_000.0;
     pub(super) const MEMORY_MIN: u64 = 4 << 20;
+    pub(super) const MEMORY_SHARE_MAX: f64 = 100.0;
     pub(super) const QUOTA_PERCENT: (u32, u32) = (1, 10_000);
     pub(super) const DELAY_MS_MAX: f64 = 10_000.0;
 }
@@ -29,6 +32,8 @@ mod limit {
 pub(super) const REALTIME_MAX: u32 = 49;
 
 /// One environment. What is absent or zero is left as the machine has it.
+///
+/// Its keys are those of `[environment]` in experiments ([`Spec::set`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
@@ -36,7 +41,10 @@ pub struct Spec {
     pub network: Option<Network>,
     /// The most memory that the server's group may use, its page cache included, bytes; 0: no
     /// limit ([E], [S]: "2 GB"; systems.md §5.4).
+    #[serde(rename = "memory", deserialize_with = "bytes")]
     pub memory_bytes: u64,
+    /// The same as a share of the bytes of the files; [`Spec::limited`] makes bytes of it.
+    pub memory_share: Option<f64>,
     /// Where server and client run, and how fast.
     pub cpu: Cpu,
     /// A simulated disk that holds [`Self::files`]; None: the machine's.
@@ -46,6 +54,7 @@ pub struct Spec {
     /// What the page cache holds of the files at the start.
     pub pages: Pages,
     /// Kernel settings.
+    #[serde(rename = "settings")]
     pub profile: Profile,
     /// Whether the kernel is to account how long tasks wait for the disk
     /// (`kernel.task_delayacct`).
@@ -69,6 +78,7 @@ pub struct Network {
     /// `net.ipv4.tcp_rmem`: likewise.
     pub tcp_rmem: String,
     /// What the link carries from the server, bytes per second (tbf); 0: no limit.
+    #[serde(deserialize_with = "bytes")]
     pub rate: u64,
     /// How long each packet from the server is under way, milliseconds (netem); 0: not at all.
     pub delay_ms: f64,
@@ -93,10 +103,13 @@ pub enum NetworkLayout {
 #[serde(default, deny_unknown_fields)]
 pub struct Cpu {
     /// Where the server may run; empty: anywhere.
+    #[serde(deserialize_with = "processors")]
     pub server: Vec<usize>,
     /// Where the client may run; empty: anywhere.
+    #[serde(deserialize_with = "processors")]
     pub client: Vec<usize>,
     /// Where the simulated disk runs; empty: where the client does.
+    #[serde(deserialize_with = "processors")]
     pub disk: Vec<usize>,
     /// The most time that the server's group gets, per cent of one processor; 0: no limit. The
     /// kernel looks at its ticks: with 250 of them a second, 20 % is 4 ms, then 16 ms of nothing.
@@ -125,6 +138,7 @@ pub struct Disk {
     /// Whether the way depends on the distance.
     pub seek: Seek,
     /// What a head reads or writes, bytes per second.
+    #[serde(deserialize_with = "bytes")]
     pub bandwidth: u64,
     /// Heads that work at the same time on one queue; [S] had two disks.
     pub heads: u32,
@@ -133,6 +147,7 @@ pub struct Disk {
     /// Whether it can be written to; else it is mounted read-only.
     pub writable: bool,
     /// How large it is, bytes; 0: as the files need.
+    #[serde(deserialize_with = "bytes")]
     pub size: u64,
     /// How far the kernel reads ahead, KiB (`read_ahead_kb` of this device only).
     pub read_ahead_kb: u32,
@@ -237,74 +252,7 @@ impl Default for Disk {
     }
 }
 
-impl Network {
-    /// Reads `mtu=1500,layout=pair,addresses=4,rate=12MB,delay_ms=5,wmem=4096 16384 131072`.
-    ///
-    /// # Errors
-    /// Names the key or value that is not understood.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let mut network = Self::default();
-        for (key, value) in pairs(text)? {
-            network.set(key, value).map_err(|why| format!("network: {key}: {why}"))?;
-        }
-        Ok(network)
-    }
-
-    /// Gives a key its value.
-    ///
-    /// # Errors
-    /// What is not understood.
-    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        match key {
-            "mtu" => self.mtu = number(value)?,
-            "layout" => self.layout = word(value)?,
-            "addresses" => self.addresses = number(value)?,
-            "wmem" | "tcp_wmem" => value.clone_into(&mut self.tcp_wmem),
-            "rmem" | "tcp_rmem" => value.clone_into(&mut self.tcp_rmem),
-            "rate" => self.rate = size(value)?,
-            "delay_ms" => self.delay_ms = number(value)?,
-            "single_packets" => self.single_packets = flag(value)?,
-            _ => return Err("no such key".to_owned()),
-        }
-        Ok(())
-    }
-}
-
 impl Disk {
-    /// Reads `seek_ms=4,bandwidth=50MB,heads=1,seek=distance,queue=nearest,writable=true`.
-    ///
-    /// # Errors
-    /// Names the key or value that is not understood.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let mut disk = Self::default();
-        for (key, value) in pairs(text)? {
-            disk.set(key, value).map_err(|why| format!("disk: {key}: {why}"))?;
-        }
-        Ok(disk)
-    }
-
-    /// Gives a key its value.
-    ///
-    /// # Errors
-    /// What is not understood.
-    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        match key {
-            "kind" => self.kind = word(value)?,
-            "seek_ms" => self.seek_ms = number(value)?,
-            "seek" => self.seek = word(value)?,
-            "bandwidth" => self.bandwidth = size(value)?,
-            "heads" => self.heads = number(value)?,
-            "queue" => self.queue = word(value)?,
-            "writable" => self.writable = flag(value)?,
-            "size" => self.size = size(value)?,
-            "read_ahead_kb" => self.read_ahead_kb = number(value)?,
-            "image" => self.image = Some(value.into()),
-            "log" => self.log = Some(value.into()),
-            _ => return Err("no such key".to_owned()),
-        }
-        Ok(())
-    }
-
     /// The options with which regatta's server simulates it in its own process.
     pub(crate) fn options(&self) -> [(&'static str, String); 5] {
         let seek_us = Duration::from_secs_f64(self.seek_ms / 1e3).as_micros();
@@ -321,6 +269,57 @@ impl Disk {
 }
 
 impl Spec {
+    /// Gives a key its value, both as they stand in a file or on a command line: `memory` `256M`,
+    /// `disk.seek_ms` `4`, `cpu.server` `0-3`.
+    ///
+    /// # Errors
+    /// What is not understood.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let mut next = self.clone();
+        match key.split_once('.') {
+            Some(("network", _)) => drop(next.network.get_or_insert_default()),
+            Some(("disk", _)) => drop(next.disk.get_or_insert_default()),
+            // The one stands in for the other.
+            None if key == "memory" => next.memory_share = None,
+            None if key == "memory_share" => next.memory_bytes = 0,
+            _ => {}
+        }
+        let mut all = serde_json::to_value(next).map_err(|error| error.to_string())?;
+        let place = all.pointer_mut(&format!("/{}", key.replace('.', "/")));
+        let single = serde_json::from_str(value).ok().filter(|value: &Value| !value.is_object());
+        *place.ok_or("no such key")? = single.unwrap_or_else(|| value.into());
+        *self = serde_json::from_value(all).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// Makes a section anew, `network` or `disk`, of `mtu=1500,layout=pair`: the other keys have
+    /// their usual values.
+    ///
+    /// # Errors
+    /// Names the key or value that is not understood.
+    pub fn set_section(&mut self, section: &str, text: &str) -> Result<(), String> {
+        match section {
+            "network" => self.network = Some(Network::default()),
+            _ => self.disk = Some(Disk::default()),
+        }
+        for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+            let pair = part.split_once('=').ok_or_else(|| format!("`{part}` is not KEY=VALUE"));
+            let (key, value) = pair.map(|(key, value)| (key.trim(), value.trim()))?;
+            self.set(&format!("{section}.{key}"), value)
+                .map_err(|why| format!("{section}: {key}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// With the limit on memory in bytes, where the files have so many.
+    #[must_use]
+    pub fn limited(mut self, files: u64) -> Self {
+        if let Some(share) = self.memory_share.take() {
+            self.memory_bytes = part(files, share);
+        }
+        self
+    }
+
     /// Takes the disk out that the server is to simulate itself: because it was asked for, or since
     /// a machine that lacks this allows no other.
     pub fn take_stand_in(&mut self, lacking: &[Lack]) -> Option<Disk> {
@@ -343,6 +342,10 @@ impl Spec {
         }
         if self.memory_bytes != 0 && self.memory_bytes < limit::MEMORY_MIN {
             found.push(format!("memory: {} bytes are too few to start in", self.memory_bytes));
+        }
+        let shares = f64::MIN_POSITIVE..=limit::MEMORY_SHARE_MAX;
+        if let Some(share) = self.memory_share.filter(|share| !shares.contains(share)) {
+            found.push(format!("memory_share: {share} is not a share of the files"));
         }
         outside(&mut found, "quota_percent", self.cpu.quota_percent, limit::QUOTA_PERCENT, true);
         if !(-20..=19).contains(&self.cpu.nice) {
@@ -411,24 +414,29 @@ fn outside<T: PartialOrd + Default + std::fmt::Display>(
     }
 }
 
-fn pairs(text: &str) -> Result<Vec<(&str, &str)>, String> {
-    text.split(',')
-        .filter(|part| !part.trim().is_empty())
-        .map(|part| part.split_once('=').ok_or_else(|| format!("`{part}` is not KEY=VALUE")))
-        .map(|pair| pair.map(|(key, value)| (key.trim(), value.trim())))
-        .collect()
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#[expect(clippy::allow_attributes_without_reason, reason = "a limit need not be exact")]
+fn part(bytes: u64, share: f64) -> u64 {
+    (bytes as f64 * share) as u64
 }
 
-fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("`{value}` is not a number that it takes"))
+/// Bytes, as a number or as [`size`] reads them.
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let read = match Value::deserialize(from)? {
+        Value::String(text) => size(&text),
+        other => serde_json::from_value(other).map_err(|error| error.to_string()),
+    };
+    read.map_err(D::Error::custom)
 }
 
-fn flag(value: &str) -> Result<bool, String> {
-    value.parse().map_err(|_| format!("`{value}` is neither true nor false"))
-}
-
-fn word<T: serde::de::DeserializeOwned>(value: &str) -> Result<T, String> {
-    serde_json::from_value(value.into()).map_err(|_| format!("no `{value}`"))
+/// Processors, as a list, or as [`cpus`] reads them.
+fn processors<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<usize>, D::Error> {
+    let read = match Value::deserialize(from)? {
+        Value::String(text) => cpus(&text),
+        number @ Value::Number(_) => cpus(&number.to_string()),
+        other => serde_json::from_value(other).map_err(|error| error.to_string()),
+    };
+    read.map_err(D::Error::custom)
 }
 
 /// Reads a size or a rate: `512`, `64K`, `256M`, `50MB`, `2GiB`. `K`, `M`, `G` and `KiB`, `MiB`,
@@ -472,7 +480,7 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Disk, Network, NetworkLayout, Pages, Profile, Queue, Seek, Spec, cpus, size};
+    use super::{Cpu, Disk, Network, NetworkLayout, Pages, Profile, Queue, Seek, Spec, cpus, size};
 
     #[test]
     fn sizes_have_units() {
@@ -504,30 +512,55 @@ mod tests {
     }
 
     #[test]
-    fn disks_and_networks_are_read_strictly() {
-        let disk = Disk::parse("seek_ms=4, bandwidth=50MB,queue=nearest,seek=distance,heads=2");
-        let wanted = Disk {
-            seek_ms: 4.0,
-            bandwidth: 50_000_000,
-            queue: Queue::Nearest,
-            seek: Seek::Distance,
-            heads: 2,
-            ..Disk::default()
-        };
-        assert_eq!(disk, Ok(wanted));
-        assert_eq!(Disk::parse(""), Ok(Disk::default()));
-        let network = Network::parse("mtu=9000,layout=pair,wmem=4096 16384 131072");
-        let wanted = Network {
-            mtu: 9_000,
-            layout: NetworkLayout::Pair,
-            tcp_wmem: "4096 16384 131072".to_owned(),
-            ..Network::default()
-        };
-        assert_eq!(network, Ok(wanted));
-        for wrong in ["seek", "seek_ms=x", "queue=lifo", "sectors=3"] {
-            assert!(Disk::parse(wrong).is_err(), "{wrong}");
+    fn keys_and_sections_are_read_strictly() {
+        let mut spec = Spec::default();
+        let text = "seek_ms=4, bandwidth=50MB,queue=nearest,seek=distance,heads=2";
+        spec.set_section("disk", text).unwrap();
+        spec.set_section("network", "mtu=9000,layout=pair,tcp_wmem=4096 16384 131072").unwrap();
+        for (key, value) in
+            [("memory", "256M"), ("cpu.server", "0-2"), ("cpu.client", "3"), ("pages", "cold")]
+        {
+            spec.set(key, value).unwrap();
         }
-        assert!(Network::parse("mtu=-1").is_err());
+        let wanted = Spec {
+            disk: Some(Disk {
+                seek_ms: 4.0,
+                bandwidth: 50_000_000,
+                queue: Queue::Nearest,
+                seek: Seek::Distance,
+                heads: 2,
+                ..Disk::default()
+            }),
+            network: Some(Network {
+                mtu: 9_000,
+                layout: NetworkLayout::Pair,
+                tcp_wmem: "4096 16384 131072".to_owned(),
+                ..Network::default()
+            }),
+            memory_bytes: 256 << 20,
+            cpu: Cpu { server: vec![0, 1, 2], client: vec![3], ..Cpu::default() },
+            pages: Pages::Cold,
+            ..Spec::default()
+        };
+        assert_eq!(spec, wanted);
+        for (key, value) in [
+            ("disk.seek_ms", "x"),
+            ("disk.queue", "lifo"),
+            ("disk.sectors", "3"),
+            ("network.mtu", "-1"),
+            ("network.mtu", "[1]"),
+            ("memory", "-1"),
+            ("memory", "12Q"),
+            ("cpu.server", "2-1"),
+            ("cpu", "1"),
+            ("", "1"),
+        ] {
+            assert!(spec.set(key, value).is_err(), "{key} = {value}");
+            assert_eq!(spec, wanted, "a wrong value changes nothing");
+        }
+        assert!(spec.set_section("disk", "seek").is_err());
+        spec.set("memory_share", "0.5").unwrap();
+        assert_eq!((spec.memory_bytes, spec.limited(1 << 20).memory_bytes), (0, 1 << 19));
     }
 
     #[test]

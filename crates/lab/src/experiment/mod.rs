@@ -19,13 +19,14 @@ mod search;
 mod tests;
 
 pub use client::{Client, RequestFields};
-pub use environment::{Environment, Memory};
+pub(crate) use environment::flatten;
 pub(crate) use extends::extends;
 pub use metrics::is_metric;
 pub(crate) use multiples::rate;
 pub use parse::{CELLS_MAX, parse, parse_by};
 pub use search::{KneeSearch, Mode, Warm};
 
+use crate::env::Spec;
 use crate::programs::Other;
 use crate::record::target_option;
 use serde::{Deserialize, Serialize};
@@ -105,7 +106,7 @@ pub struct Experiment {
     /// Where they run.
     pub machine: Machine,
     /// What the servers run in.
-    pub environment: Environment,
+    pub environment: Spec,
     /// How long and how often.
     pub measure: Measure,
     /// What makes a trial worthless.

@@ -1,8 +1,8 @@
 //! What a run asked for, to be compared with what another did.
 
 use super::Run;
+use crate::experiment::flatten;
 use crate::units::show;
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 impl Run {
@@ -38,16 +38,5 @@ impl Run {
             all.insert(format!("factors.{}", factor.path), factor.levels.join(", "));
         }
         all
-    }
-}
-
-fn flatten(path: &str, value: &Value, out: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Null => {}
-        Value::Object(keys) => {
-            keys.iter().for_each(|(key, value)| flatten(&format!("{path}.{key}"), value, out));
-        }
-        Value::String(text) => drop(out.insert(path.to_owned(), text.clone())),
-        other => drop(out.insert(path.to_owned(), other.to_string())),
     }
 }

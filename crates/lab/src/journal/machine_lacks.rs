@@ -138,7 +138,7 @@ pub(crate) fn refused(experiment: &Experiment, rules: Rules) -> Vec<String> {
         let mut options = target.config.clone();
         options.extend(cell.options());
         multiples::resolve(&mut options, None);
-        let network = experiment.environment.at(&cell.levels).network;
+        let network = experiment.environment_at(&cell.levels).network;
         let listen = environments::addresses(network.map_or(1, |network| network.addresses));
         let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();
         options.insert("server.listen".to_owned(), listen.join(","));

@@ -63,7 +63,7 @@ impl<'a> Rooms<'a> {
         directory: &Path,
     ) -> Result<Self, String> {
         let cells = crate::experiment::plan::cells(experiment);
-        let of_files = |cell: &Cell| experiment.environment.at(&cell.levels).is_share();
+        let of_files = |cell: &Cell| experiment.environment_at(&cell.levels).memory_share.is_some();
         let bytes = if cells.iter().any(of_files) { env::space(&root) } else { Ok(0) }
             .map_err(|error| format!("{}: {error}", root.display()))?;
         Ok(Self {
@@ -118,9 +118,7 @@ impl<'a> Rooms<'a> {
     /// What a cell's trials run in (None: the machine itself), and the disk that their servers are
     /// to simulate themselves.
     fn spec(&self, cell: &Cell) -> (Option<Spec>, Option<Disk>) {
-        let Experiment { environment, machine, .. } = self.experiment;
-        let machine = machine.at(&cell.levels);
-        let asked = environment.at(&cell.levels).spec(&machine, &self.root, self.bytes);
+        let asked = self.experiment.spec(&cell.levels, &self.root, self.bytes);
         let Some(mut asked) = asked else { return (None, None) };
         let stand_in = asked.take_stand_in(self.lacking);
         let mut spec = asked.without(self.lacking);
@@ -143,7 +141,7 @@ impl<'a> Rooms<'a> {
         let (spec, stand_in) = self.spec(cell);
         let Some(spec) = spec else {
             if stand_in.is_some() {
-                let pages = self.experiment.environment.at(&cell.levels).pages;
+                let pages = self.experiment.environment_at(&cell.levels).pages;
                 env::settle_pages(&self.root, pages)?;
             }
             return Ok(Room { environment: None, root: self.root.clone(), stand_in });
