@@ -12,7 +12,8 @@ use crate::knee::{Found, Tried};
 use crate::record::{AGAIN, Cell, Record};
 use crate::run::saturation;
 use crate::stats::{
-    Effect, Interval, Verdict, compare_among, count, holm, judge, median, order_statistic_interval,
+    Effect, Interval, Verdict, compare_among, count, judged_together, median,
+    order_statistic_interval,
 };
 use pairing::{Floors, both, setting};
 use serde::{Deserialize, Serialize};
@@ -415,15 +416,11 @@ fn effects(run: &Run, cells: &[CellSummary], metrics: &[&str]) -> Vec<(String, V
     let rows = |metric: &&str| ((*metric).to_owned(), uncorrected(run, cells, metric));
     let mut all: Vec<(String, Vec<EffectRow>)> = metrics.iter().map(rows).collect();
     // Every arm at every setting, by every number, is a look at the same experiment.
-    let looks = all.iter().flat_map(|(_, rows)| rows.iter().map(|row| row.effect.p));
-    let corrected = holm(&looks.collect::<Vec<f64>>());
-    let chances = count(run.manifest.chances());
+    let floor = |row: &EffectRow| if row.cell.arm.ends_with(AGAIN) { 0.0 } else { row.floor };
+    let looks = all.iter().flat_map(|(_, rows)| rows.iter().map(|row| (row.effect, floor(row))));
+    let told = judged_together(&looks.collect::<Vec<_>>(), run.manifest.chances());
     let rows = all.iter_mut().flat_map(|(_, rows)| rows);
-    for (row, corrected) in rows.zip(corrected) {
-        let is_same = row.cell.arm.ends_with(AGAIN);
-        row.corrected = (corrected * chances).min(1.0);
-        row.verdict = judge(&row.effect, row.corrected, if is_same { 0.0 } else { row.floor });
-    }
+    rows.zip(told).for_each(|(row, told)| (row.corrected, row.verdict) = told);
     all
 }
 

@@ -10,17 +10,13 @@ use crate::knee::Found;
 use crate::record::{AGAIN, Cell};
 use crate::report::escaped;
 use crate::run::saturation;
-use crate::stats::{Interval, Verdict, holm, mean, welch};
+use crate::stats::{BLOCKS_MIN, Effect, Interval, LEVEL, Verdict, judged_together, mean, welch};
 use crate::units::{show, words};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-/// Fewer trials of a cell than this say nothing about the next one.
-const TRIALS_MIN: usize = 4;
-/// The level of intervals and verdicts.
-const LEVEL: f64 = 0.95;
 /// Digits of a program's hash that people can tell apart.
 const HASH_DIGITS: usize = 12;
 /// Cells that are named where no two are the same.
@@ -79,13 +75,11 @@ struct Row {
     /// Medians of the trials that count.
     before: f64,
     after: f64,
-    /// After over before: the means of the logarithms.
-    ratio: f64,
-    /// None below four trials on a side.
-    interval: Option<Interval>,
-    /// Two-sided p of Welch's t test on the logarithms; 1 below four trials.
-    p: f64,
-    /// The same after Holm's correction over all rows.
+    /// After over before, by Welch's t test on the logarithms: no interval below four trials on a
+    /// side. Its blocks are the trials of the side that has fewer.
+    #[serde(flatten)]
+    effect: Effect,
+    /// Its p after Holm's correction over all rows.
     corrected: f64,
     /// The larger of the runs' noise floors, as a share.
     floor: f64,
@@ -126,11 +120,9 @@ pub(crate) fn compare(
     if rows.is_empty() && kneeless.is_empty() {
         return Err(nothing_in_common([before, after], [&mine, &theirs], common, &asked));
     }
-    let corrected = holm(&rows.iter().map(|row| row.p).collect::<Vec<f64>>());
-    for (row, corrected) in rows.iter_mut().zip(corrected) {
-        row.corrected = corrected;
-        row.verdict = row.judge();
-    }
+    let looks: Vec<_> = rows.iter().map(|row| (row.effect, row.floor)).collect();
+    let told = judged_together(&looks, 1);
+    rows.iter_mut().zip(told).for_each(|(row, told)| (row.corrected, row.verdict) = told);
     let mut compared = Comparison {
         before: before.directory.display().to_string(),
         after: after.directory.display().to_string(),
@@ -254,9 +246,12 @@ fn knees_of(runs: [&Analysis; 2]) -> (Vec<Row>, Vec<String>) {
             metric: KNEE.to_owned(),
             before,
             after,
-            ratio: difference.exp(),
-            interval: Some(Interval { low: at(-reach), high: at(reach) }),
-            p: 2.0 * Normal::standard().cdf(-(difference / error).abs()),
+            effect: Effect {
+                ratio: difference.exp(),
+                interval: Some(Interval { low: at(-reach), high: at(reach) }),
+                p: 2.0 * Normal::standard().cdf(-(difference / error).abs()),
+                ..Effect::untested(old.knee.tried.len().min(new.knee.tried.len()))
+            },
             corrected: 1.0,
             floor,
             verdict: Verdict::CannotTell,
@@ -296,15 +291,18 @@ fn row(
     if least == 0 {
         return None;
     }
-    let apart = welch(&above, &below, LEVEL).filter(|_| least >= TRIALS_MIN);
+    let apart = welch(&above, &below, LEVEL).filter(|_| least >= BLOCKS_MIN);
     Some(Row {
         cell: cell.cell.clone(),
         metric: metric.to_owned(),
         before: old.median,
         after: new.median,
-        ratio: (mean(&above) - mean(&below)).exp(),
-        interval: apart.map(|apart| apart.interval.map(f64::exp)),
-        p: apart.map_or(1.0, |apart| apart.p),
+        effect: Effect {
+            ratio: (mean(&above) - mean(&below)).exp(),
+            interval: apart.map(|apart| apart.interval.map(f64::exp)),
+            p: apart.map_or(1.0, |apart| apart.p),
+            ..Effect::untested(least)
+        },
         corrected: 1.0,
         floor: floors.iter().map(|one| one.at(&cell.cell).over(least)).fold(0.0, f64::max),
         verdict: Verdict::CannotTell,
@@ -312,20 +310,9 @@ fn row(
 }
 
 impl Row {
-    fn judge(&self) -> Verdict {
-        let Some(interval) = self.interval else { return Verdict::CannotTell };
-        let outside = self.ratio.ln().abs() > self.floor.ln_1p();
-        match () {
-            () if self.corrected >= 1.0 - LEVEL || !outside => Verdict::NoDifference,
-            () if interval.low > 1.0 => Verdict::More,
-            () if interval.high < 1.0 => Verdict::Less,
-            () => Verdict::NoDifference,
-        }
-    }
-
     /// Whether it is worse by more than a share: surely, surely not, or None: that cannot be told.
     fn is_worse_by(&self, allowed: f64) -> Option<bool> {
-        let Interval { low, high } = self.interval?;
+        let Interval { low, high } = self.effect.interval?;
         let (least, most, worse) = match more_is_better(&self.metric) {
             true => (1.0 - high, 1.0 - low, Verdict::Less),
             false => (low - 1.0, high - 1.0, Verdict::More),
@@ -339,16 +326,23 @@ impl Row {
 
     /// `b: processor time per reply 1.100 (1.090 to 1.110)`.
     fn named(&self) -> String {
-        let interval = self.interval.map_or("too few trials".to_owned(), |interval| {
+        let interval = self.effect.interval.map_or("too few trials".to_owned(), |interval| {
             format!("{:.3} to {:.3}", interval.low, interval.high)
         });
-        format!("{}: {} {:.3} ({interval})", self.cell.name(), words(&self.metric), self.ratio)
+        format!(
+            "{}: {} {:.3} ({interval})",
+            self.cell.name(),
+            words(&self.metric),
+            self.effect.ratio
+        )
     }
 
     fn words(&self) -> String {
-        let ratio = match self.interval {
-            None => format!("{:.3}", self.ratio),
-            Some(Interval { low, high }) => format!("{:.3} ({low:.3} to {high:.3})", self.ratio),
+        let ratio = match self.effect.interval {
+            None => format!("{:.3}", self.effect.ratio),
+            Some(Interval { low, high }) => {
+                format!("{:.3} ({low:.3} to {high:.3})", self.effect.ratio)
+            }
         };
         let told = match self.verdict {
             Verdict::More => "more",
@@ -561,7 +555,7 @@ scale.full.measure.window_s = 60
             compared.rows.iter().map(|row| (row.cell.arm.as_str(), row.verdict)).collect();
         let same = Verdict::NoDifference;
         assert_eq!(told, [("a", same), ("a (again)", same), ("b", Verdict::Less)]);
-        assert!((compared.rows[2].ratio / 0.8 - 1.0).abs() < 0.05, "{compared:?}");
+        assert!((compared.rows[2].effect.ratio / 0.8 - 1.0).abs() < 0.05, "{compared:?}");
         assert!(compared.markdown().contains("highest rate at which"), "{}", compared.markdown());
         after.records.truncate(5);
         let text = compare(&before, &after, None).unwrap().markdown();

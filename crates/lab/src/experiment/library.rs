@@ -77,7 +77,7 @@ mod tests {
     use crate::experiment::plan;
     use crate::experiment::{Mode, Program, Scale, Warm, parse};
     use crate::programs::Other;
-    use crate::stats::{Verdict, compare, judge};
+    use crate::stats::{Verdict, compare, judged_together};
     use std::collections::BTreeSet;
 
     #[test]
@@ -104,7 +104,8 @@ mod tests {
         let tells = |blocks: u32| {
             let pair = |block| (10.0 + f64::from(block), 10.0);
             let pairs: Vec<(f64, f64)> = (0..blocks).map(pair).collect();
-            compare(&pairs).is_some_and(|one| judge(&one, one.p, 0.0) != Verdict::CannotTell)
+            compare(&pairs)
+                .is_some_and(|one| judged_together(&[(one, 0.0)], 1)[0].1 != Verdict::CannotTell)
         };
         for (name, text) in EXPERIMENTS {
             for scale in Scale::ALL {

@@ -20,7 +20,9 @@ pub use best::{Best, Blocks, peak};
 pub use interval::Interval;
 pub use located::Located;
 pub(crate) use paired::{BLOCKS_MIN, LEVEL};
-pub use paired::{Effect, Floor, Verdict, compare, compare_among, holm, judge, judged};
+pub use paired::{Effect, Floor, Verdict, compare, compare_among, judged, judged_together};
+#[cfg(test)]
+use paired::{holm, judge};
 pub use quantile::order_statistic_interval;
 pub use random::Random;
 pub use rank::{Signed, wilcoxon};

@@ -37,6 +37,14 @@ pub struct Effect {
     pub detectable: f64,
 }
 
+impl Effect {
+    /// No difference over so many blocks, and nothing that tells of one.
+    pub(crate) fn untested(blocks: usize) -> Self {
+        let (ratio, interval, p, p_rank) = (1.0, None, 1.0, 1.0);
+        Self { ratio, interval, p, p_rank, blocks, detectable: f64::INFINITY }
+    }
+}
+
 /// Reads a number that may be infinite, for which JSON has `null`.
 fn or_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::INFINITY))
@@ -70,14 +78,9 @@ pub fn compare_among(pairs: &[(f64, f64)], chances: usize) -> Option<Effect> {
         return None;
     }
     let centre = Centre::of(&logs);
-    let mut effect = Effect {
-        ratio: centre.mean.exp(),
-        interval: None,
-        p: 1.0,
-        p_rank: wilcoxon(&logs).map_or(1.0, |test| test.p),
-        blocks: logs.len(),
-        detectable: f64::INFINITY,
-    };
+    let mut effect = Effect::untested(logs.len());
+    effect.ratio = centre.mean.exp();
+    effect.p_rank = wilcoxon(&logs).map_or(1.0, |test| test.p);
     if logs.len() >= INTERVAL_MIN {
         let student = centre.student();
         let quantile = student.inverse_cdf((1.0 + shared(LEVEL, chances)) / 2.0);
@@ -145,8 +148,18 @@ impl Centre {
     }
 }
 
+/// What may be said of effects that are looked at together, each with the noise floor where it was
+/// seen, in a run that has so many chances to mislead: p, corrected for all of that, and the
+/// verdict.
+pub fn judged_together(looks: &[(Effect, f64)], chances: usize) -> Vec<(f64, Verdict)> {
+    let p: Vec<f64> = looks.iter().map(|(effect, _)| effect.p).collect();
+    let corrected = holm(&p).into_iter().map(|p| (p * count(chances)).min(1.0));
+    let each = looks.iter().zip(corrected);
+    each.map(|((effect, floor), p)| (p, judge(effect, p, *floor))).collect()
+}
+
 /// Holm's correction: p values that stay honest when several arms are looked at.
-pub fn holm(p: &[f64]) -> Vec<f64> {
+pub(super) fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
     let mut corrected = vec![1.0; p.len()];
@@ -191,7 +204,7 @@ impl Floor {
 }
 
 /// What may be said, given the corrected p and the noise floor.
-pub fn judge(effect: &Effect, corrected: f64, floor: f64) -> Verdict {
+pub(super) fn judge(effect: &Effect, corrected: f64, floor: f64) -> Verdict {
     let outside = effect.ratio.ln().abs() > floor.ln_1p();
     match effect.interval.filter(|_| effect.blocks >= BLOCKS_MIN) {
         None => Verdict::CannotTell,
