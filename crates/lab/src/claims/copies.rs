@@ -1,9 +1,12 @@
-//! Claims on how many copies of a server how many processors want ([G] table III): G-1, G-2.
+//! Claims on what each processor brings: how many copies of a server how many of them want ([G]
+//! table III), and how fast they stream through memory: G-1, G-2, G-8.
 
 use super::Finding;
-use super::evidence::{Evidence, Family, Found, Shown, show};
+use super::evidence::{Evidence, Family, Found, Shown, number, show};
 use super::shown::{Asked, all_among, any, any_part};
 use crate::experiment::PROCESSORS;
+use crate::experiment::claim_index::range;
+use crate::stats::count;
 
 /// Peaks that differ by less are the same.
 const SAME: f64 = 0.02;
@@ -16,11 +19,16 @@ fn copies<'a>(run: &Evidence<'a>) -> Found<(Family<'a>, Places<'a>)> {
     let all = Evidence::everywhere(run.run);
     let family = all.families("event.copies").into_iter().next();
     let family = family.ok_or("one server in several numbers of copies (event.copies)")?;
+    Ok((family, places(&all)?))
+}
+
+/// What of a run's cells has each number of processors.
+fn places<'a>(all: &Evidence<'a>) -> Found<Places<'a>> {
     let (path, levels) = all.levels(PROCESSORS)?;
     let place = |level: &'a String| Some((level.parse().ok()?, all.with(path, level)));
     let mut places: Places<'a> = levels.iter().filter_map(place).collect();
     places.sort_by_key(|(processors, _)| *processors);
-    Ok((family, places))
+    Ok(places)
 }
 
 /// The arms with no more copies than there are processors, with their number, ascending.
@@ -32,14 +40,6 @@ fn fitting<'a>(family: &Family<'a>, processors: usize) -> Vec<(&'a str, usize)> 
     fitting.retain(|(_, copies)| (1..=processors).contains(copies));
     fitting.sort_by_key(|(_, copies)| *copies);
     fitting
-}
-
-/// The verdict, if there are the processors for it; what was seen in any case.
-fn decided(run: &Evidence<'_>, ours: String, needs: usize, finding: Finding) -> Finding {
-    match run.processors(needs) {
-        Ok(()) => finding,
-        Err(missing) => Finding::undecided(ours, format!("it takes {missing}")),
-    }
 }
 
 /// With some of the processors a few copies beat one, and one for each processor.
@@ -74,8 +74,7 @@ pub(super) fn g1(run: &Evidence<'_>) -> Found<Finding> {
     }
     let parts = few.iter().map(|both| all_among(both, few.len())).collect();
     let why = "peaks; one number of copies is enough, with one number of processors";
-    let finding = Finding::parts(told.join("; "), why, vec![any_part(parts)]);
-    Ok(decided(run, finding.ours.clone(), 4, finding))
+    Ok(Finding::parts(told.join("; "), why, vec![any_part(parts)]).on(run.processors(4)))
 }
 
 /// No number of copies is the best with every number of processors.
@@ -107,6 +106,22 @@ pub(super) fn g2(run: &Evidence<'_>) -> Found<Finding> {
     }
     let why = "each number of copies (as many of them as there are processors) is more than 2 % \
                behind another with one number of processors at least";
-    let finding = Finding::parts(told.join("; "), why, parts);
-    Ok(decided(run, finding.ours.clone(), 8, finding))
+    Ok(Finding::parts(told.join("; "), why, parts).on(run.processors(8)))
+}
+
+/// Processors that all stream through memory get less each than one alone.
+pub(super) fn g8(run: &Evidence<'_>) -> Found<Finding> {
+    let (metric, arm) = ("stream_mbyte_per_s", run.run.experiment.baseline.as_str());
+    let places = places(&Evidence::everywhere(run.run))?;
+    let ((few, alone), (many, all)) = (&places[0], &places[places.len() - 1]);
+    let ([one], [whole]) = (alone.tops([arm])?, all.tops([arm])?);
+    let more = count(*many) / count(*few);
+    let each = |whole: f64, one: f64| whole / more / one;
+    let shown = run.between(metric, (&whole, &one), |trial| number(trial, metric), each)?;
+    let what = format!("{many} processors' memory streams, for each, over those of {few}");
+    let [speed_one, speed] = [&one, &whole].map(|cell| run.metric(cell, metric));
+    let (speed_one, speed) = (speed_one? / 1e3, speed? / 1e3);
+    let ours = format!("{what}: {} ({speed_one:.1} and {speed:.1} GB/s)", show(&shown));
+    let asked = [shown.asks(range("G-8", 0), what)];
+    Ok(Finding::all(ours, "copies of 32 MiB, before each trial", &asked).on(run.processors(4)))
 }

@@ -125,6 +125,25 @@ fn copies_by_processors() {
     check_text(&copies_of("0-3", "[1, 2, 4]"), &[("G-1", Cannot, paper), ("G-2", Cannot, paper)]);
 }
 
+#[test]
+fn memory_by_processors() {
+    /// Each processor streams with the fastest speed of one, but that all have so much at the most.
+    fn streams(cell: &Cell, most: f64) -> Vec<(&'static str, f64)> {
+        let processors: f64 = cell.levels["machine.processors"].parse().unwrap();
+        vec![("stream_mbyte_per_s", (9_000.0 * processors).min(most))]
+    }
+    let rows: [(&str, Verdict, World); 5] = [
+        ("G-8", Holds, |_, _, cell| streams(cell, 40_000.0)),
+        ("G-8", Fails, |_, _, cell| streams(cell, 1e6)),
+        // Eight have 0.95 of what eight times one has.
+        ("G-8", Fails, |_, _, cell| streams(cell, 68_400.0)),
+        ("G-8", Cannot, |_, _, cell| streams(cell, 64_800.0)),
+        ("G-8", Cannot, nothing),
+    ];
+    check_text(&copies_of("0-7", "[1, 8, 2]"), &rows);
+    check_text(&copies_of("0-1", "[1, 2]"), &[("G-8", Cannot, |_, _, cell| streams(cell, 9e3))]);
+}
+
 /// Two architectures with settings of each, one with a single one, and two amounts of memory.
 fn settings(cpus: &str) -> String {
     text(

@@ -14,6 +14,7 @@ pub(crate) mod evidence;
 mod helpers;
 mod looks;
 pub mod model;
+mod on_paper;
 mod others;
 mod predicted;
 mod processes;
@@ -27,8 +28,10 @@ mod tuned;
 pub use crate::experiment::claim_index::{CLAIMS, Claim};
 pub use evidence::{VARIANTS, Variant};
 pub(crate) use looks::{Growth, next_look};
+pub(crate) use on_paper::on_paper;
 
 use crate::analysis::rules;
+use crate::experiment::claim_index::ANY;
 use crate::experiment::plan::block_s;
 use crate::journal::Run;
 use crate::journal::machine_lacks::NO_COUNTERS;
@@ -107,6 +110,15 @@ pub struct Judged {
     pub decided_after: Option<u32>,
 }
 
+impl Judged {
+    /// Of a claim and what was found of it.
+    pub(crate) fn of(claim: &Claim, found: Finding) -> Self {
+        let Finding { ours, verdict, why, open } = found;
+        let (id, paper) = (claim.id.to_owned(), claim.paper.to_owned());
+        Self { id, gist: claim.sentence(), paper, ours, verdict, why, open, decided_after: None }
+    }
+}
+
 /// What a predicate found: ours, the verdict, why, and what it waits for if it is open.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
@@ -127,6 +139,17 @@ impl Finding {
         Self::open(ours, why.clone(), Open::Unmeasured { needs: why })
     }
 
+    /// The same, but open where there are not the processors that it takes.
+    pub(crate) fn on(self, processors: Result<(), String>) -> Self {
+        match processors {
+            Ok(()) => self,
+            Err(missing) => {
+                let why = format!("it takes {missing}; {}", self.why);
+                Self::open(self.ours, why, Open::Machine { needs: missing })
+            }
+        }
+    }
+
     /// With numbers whose intervals are too wide, nobody knows by how much.
     pub(crate) fn hidden(ours: String, why: impl Into<String>) -> Self {
         let why = why.into();
@@ -134,7 +157,7 @@ impl Finding {
         Self::open(ours, why, Open::Noise { whether, blocks: 0, enough: None, seconds: None })
     }
 
-    fn open(ours: String, why: String, open: Open) -> Self {
+    pub(crate) fn open(ours: String, why: String, open: Open) -> Self {
         Self { ours, verdict: Verdict::CannotTell, why, open: Some(open) }
     }
 
@@ -191,11 +214,13 @@ fn unpublished(id: &str, breaking: &[(&str, Vec<String>)]) -> String {
 }
 
 fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
-    let claim = CLAIMS.iter().find(|claim| claim.id == id);
-    let finding = match claim {
-        None => Finding::undecided(String::new(), "there is no claim of that name"),
-        Some(claim) if !has_predicate(id) => Finding::not_built(claim.needs),
-        Some(claim) => lacking(run, claim).unwrap_or_else(|| {
+    let Some(claim) = CLAIMS.iter().find(|claim| claim.id == id) else {
+        let unknown = Finding::undecided(String::new(), "there is no claim of that name");
+        return Judged { id: id.to_owned(), ..Judged::of(&ANY, unknown) };
+    };
+    let mut finding = match claim {
+        _ if !has_predicate(id) => Finding::not_built(claim.needs),
+        _ => on_paper(id).or_else(|| lacking(run, claim)).unwrap_or_else(|| {
             let found = match (row(id), predicate(id)) {
                 (Some(row), _) => row.judge(evidence, claim),
                 (_, Some(predicate)) => predicate(evidence),
@@ -211,20 +236,10 @@ fn judge_one(run: &Run, evidence: &Evidence<'_>, id: &str) -> Judged {
             Finding { open: found.open.map(|open| waits_for(open, evidence, claim)), ..found }
         }),
     };
-    let why = match &run.manifest.label {
-        Some(label) => format!("{label} (waits are the server's own count): {}", finding.why),
-        None => finding.why,
-    };
-    Judged {
-        id: id.to_owned(),
-        gist: claim.map_or(String::new(), Claim::sentence),
-        paper: claim.map_or(String::new(), |claim| claim.paper.to_owned()),
-        ours: finding.ours,
-        verdict: finding.verdict,
-        why,
-        open: finding.open,
-        decided_after: None,
+    if let Some(label) = &run.manifest.label {
+        finding.why = format!("{label} (waits are the server's own count): {}", finding.why);
     }
+    Judged::of(claim, finding)
 }
 
 /// What an open claim waits for, with what only the run knows: whether its machine is too small,
@@ -268,7 +283,7 @@ type Predicate = fn(&Evidence<'_>) -> Result<Finding, String>;
 
 /// Whether anything is judged of a claim.
 pub(crate) fn has_predicate(id: &str) -> bool {
-    row(id).is_some() || predicate(id).is_some()
+    row(id).is_some() || predicate(id).is_some() || on_paper(id).is_some()
 }
 
 fn row(id: &str) -> Option<&'static table::Row> {
@@ -298,6 +313,7 @@ fn predicate(id: &str) -> Option<Predicate> {
         "G-5" => others::g5,
         "G-6" => others::g6,
         "G-7" => others::g7,
+        "G-8" => copies::g8,
         "H-2" => accept::h2,
         "H-4" => accept::h4,
         "H-5" => accept::h5,

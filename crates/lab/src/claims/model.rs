@@ -24,7 +24,15 @@ fn preset(workload: &Workload) -> Option<Preset> {
 
 /// Sizes and popularity of the files of a workload; None if they are a user's own.
 pub fn items(workload: &Workload) -> Option<Vec<Item>> {
-    let preset = preset(workload)?;
+    items_of(&preset(workload)?)
+}
+
+/// The same of a preset as it is.
+pub fn preset_items(name: &str) -> Option<Vec<Item>> {
+    items_of(&presets::find(name)?)
+}
+
+fn items_of(preset: &Preset) -> Option<Vec<Item>> {
     let set = preset.shape.file_set(SEED, &["file_set"]).ok()?;
     let popularity = popularity(preset.law, &set).ok()?;
     Some(formula::items(&set, &popularity))

@@ -5,7 +5,7 @@ use super::curves::{Curves, Side};
 use super::evidence::{Blocks, Evidence, Found, Shown, number, option, percent, show};
 use super::shown::{Asked, all_among};
 use super::table::{SMALL, ours};
-use super::{Finding, Verdict};
+use super::{Finding, Open, Verdict};
 use crate::experiment::claim_index::range;
 use crate::experiment::client::TARGET;
 use crate::experiment::{Program, Target};
@@ -274,11 +274,8 @@ pub(super) fn g6(run: &Evidence<'_>) -> Found<Finding> {
     if asked.is_empty() {
         return Err("two arms".to_owned());
     }
-    let ours = told.join("; ");
-    if let Err(missing) = run.processors(8) {
-        return Ok(Finding::undecided(ours, format!("it takes {missing}")));
-    }
-    Ok(Finding::all(ours, "peaks with every core, equal within 2 %", &asked))
+    let why = "peaks with every core, equal within 2 %";
+    Ok(Finding::all(told.join("; "), why, &asked).on(run.processors(8)))
 }
 
 /// With more cores an instruction takes more cycles, because of memory.
@@ -302,25 +299,20 @@ pub(super) fn g7(run: &Evidence<'_>) -> Found<Finding> {
     if asked.is_empty() {
         return Err(missing.to_owned());
     }
-    let ours = told.join("; ");
-    if let Err(missing) = run.processors(4) {
-        return Ok(Finding::undecided(ours, format!("it takes {missing}")));
-    }
-    let finding = Finding::all(ours, "half more cycles for each instruction are asked", &asked);
+    let why = "half more cycles for each instruction are asked";
+    let finding = Finding::all(told.join("; "), why, &asked).on(run.processors(4));
     Ok(match finding.verdict {
         Verdict::Holds if !causes.is_empty() => {
             let why = "half more cycles for each instruction are asked, and of those more half in \
                        stalls on memory";
             Finding::all(finding.ours, why, &[asked, causes].concat())
         }
-        Verdict::Holds => Finding::undecided(
-            finding.ours,
-            format!(
-                "it is half more; that memory is why takes {MEMORY} (measure.stalls, where the \
-                 processor counts them){}",
-                run.lacks()
-            ),
-        ),
+        Verdict::Holds => {
+            let lacks = run.lacks();
+            let needs = format!("{MEMORY} (measure.stalls){lacks}");
+            let why = format!("it is half more; that memory is why takes {needs}");
+            Finding::open(finding.ours, why, Open::Machine { needs })
+        }
         _ => finding,
     })
 }

@@ -415,6 +415,7 @@ fn sharing() {
         assert_eq!(judged.verdict, Cannot, "{judged:?}");
         assert!(judged.ours.contains("1.0") || judged.ours.contains("0.9"), "{judged:?}");
         assert!(judged.why.contains("which the load shares"), "{judged:?}");
+        assert!(matches!(judged.open, Some(Open::Machine { .. })), "{judged:?}");
     }
 }
 

@@ -232,12 +232,11 @@ impl Row {
         let told = self.beside.iter().map(|one| one.told(run, [arm, baseline]));
         let told = told.collect::<Found<Vec<String>>>()?;
         let why = [vec![claim.ranges[0].words()], missed, told].concat().join("; ");
-        if let Guard::Processors(wanted) = self.guard
-            && let Err(missing) = run.processors(wanted)
-        {
-            return Ok(Finding::undecided(ours, format!("it takes {missing}; {why}")));
-        }
-        Ok(Finding::all(ours, why, &[ratio.asks(claim.ranges[0], what)]))
+        let finding = Finding::all(ours, why, &[ratio.asks(claim.ranges[0], what)]);
+        Ok(match self.guard {
+            Guard::Processors(wanted) => finding.on(run.processors(wanted)),
+            _ => finding,
+        })
     }
 }
 

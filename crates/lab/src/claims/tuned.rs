@@ -129,9 +129,5 @@ pub(super) fn s18(run: &Evidence<'_>) -> Found<Finding> {
          within 10 %{left}",
         settings.join(", ")
     );
-    let ours = told.join("; ");
-    Ok(match run.processors(4) {
-        Ok(()) => Finding::all(ours, why, &asked),
-        Err(missing) => Finding::undecided(ours, format!("it takes {missing}; {why}")),
-    })
+    Ok(Finding::all(told.join("; "), why, &asked).on(run.processors(4)))
 }

@@ -24,6 +24,7 @@ const NAMES: &[&str] = &[
     "syn_drop_share",
     "core_to_core_ns",
     "core_to_core_after_ns",
+    "stream_mbyte_per_s",
     "segments_again_per_s",
     "unverified_share",
     "out_of_memory",

@@ -418,6 +418,10 @@ pub struct Measure {
     /// Whether the cycles in which the processor stood still are counted, by cause. They take turns
     /// with the other counters.
     pub stalls: bool,
+    /// Whether it is measured before each trial how fast the server's processors stream through
+    /// memory of their own.
+    #[serde(default)]
+    pub streaming: bool,
     /// Whether each arm is profiled in a trial more.
     pub profile: bool,
     /// At which level of factors that is, or levels with commas between them; of others at their

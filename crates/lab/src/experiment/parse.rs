@@ -479,6 +479,7 @@ fn measure(fields: Fields<'_, '_, '_>, workload: &Workload) -> Measure {
         again: fields.flag("again").unwrap_or(true),
         counters: fields.flag("counters").unwrap_or(true),
         stalls: fields.flag("stalls").unwrap_or(false),
+        streaming: fields.flag("streaming").unwrap_or(false),
         profile: fields.flag("profile").unwrap_or(false),
         profile_at,
     };

@@ -8,7 +8,7 @@ use crate::servers::environments::Room;
 use crate::servers::{self, Place, Server};
 use crate::watch::perf::{Recorder, TAIL_S};
 use crate::watch::sample::Samples;
-use crate::watch::{Counting, Seen, Watch, cores};
+use crate::watch::{Counting, Seen, Watch, cores, stream};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -55,6 +55,7 @@ pub(crate) struct Served<'a> {
     site: Site<'a>,
     room: Room,
     apart_ns: Option<f64>,
+    stream_mbyte_per_s: Option<f64>,
     /// Processes that were killed for want of memory before it started.
     killed: Option<u64>,
     /// Connections that its listeners had dropped before its load.
@@ -82,12 +83,25 @@ impl<'a> Served<'a> {
         let room = enter()?;
         let Site { scratch, regatta, host, stop } = site;
         let place = Place { room: &room, scratch, regatta, machine, host };
+        let streaming = Some(&machine.server_cpus).filter(|_| wanted.counting.streaming);
+        let stream_mbyte_per_s = streaming.and_then(|cpus| stream::mbyte_per_s(cpus));
         let killed = room.out_of_memory();
         let server = servers::start(&wanted.target, &wanted.options, &place, stop)?;
         let apart_ns = cores::between(machine);
         let dropped = room.drops(&server.ports());
         let (seen, looks) = (Seen::default(), [None, None]);
-        Ok(Self { server, wanted, site, room, apart_ns, killed, dropped, seen, looks })
+        Ok(Self {
+            server,
+            wanted,
+            site,
+            room,
+            apart_ns,
+            stream_mbyte_per_s,
+            killed,
+            dropped,
+            seen,
+            looks,
+        })
     }
 
     /// The place that it runs in.
@@ -163,6 +177,9 @@ impl<'a> Served<'a> {
         seen.apart_ns = [self.apart_ns, cores::between(&wanted.machine)];
         drop(server);
         seen.environment = room.numbers(before, after)?;
+        let streamed =
+            self.stream_mbyte_per_s.map(|found| ("stream_mbyte_per_s".to_owned(), found));
+        seen.environment.extend(streamed);
         room.leave()?;
         Ok(seen)
     }

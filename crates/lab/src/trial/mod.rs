@@ -398,13 +398,13 @@ impl Bench<'_> {
             true => wrk::watched_s(asked, recorder.is_some()),
             false => (asked.warm_s, asked.window_s),
         };
-        let Measure { counters, stalls, .. } = self.experiment.measure;
+        let Measure { counters, stalls, streaming, .. } = self.experiment.measure;
         let wanted = Wanted {
             arm: cell.arm.clone(),
             target,
             options,
             machine: self.machine(cell),
-            counting: Counting { counters, stalls },
+            counting: Counting { counters, stalls, streaming },
             warm_s,
             window_s,
         };

@@ -2,7 +2,7 @@
 
 mod pool;
 
-use crate::claims::{CLAIMS, Claim, Judged, Open, Verdict, has_predicate};
+use crate::claims::{CLAIMS, Claim, Finding, Judged, Open, Verdict, has_predicate, on_paper};
 use crate::experiment::plan::whole_s;
 use crate::experiment::{Scale, library, parse};
 use crate::journal::Run;
@@ -18,15 +18,16 @@ use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
 const TEMPLATE: &str = include_str!("../../assets/verdicts.html");
-/// The tier of a claim that servers were measured for. Others (virtual time, on paper) get a name
-/// of their own and are never mixed with it.
+/// The tiers of claims that servers were measured for, and that the workload alone decides. What
+/// comes from virtual time gets a name of its own, and none is ever mixed with another.
 const MEASURED: &str = "measured";
+const ON_PAPER: &str = "on paper";
 /// Where to read what the words mean.
 const HEAD: &str = "Made by `regatta lab verdicts DIR...` from the runs listed at the end. A \
     verdict holds for the whole interval, not for its middle: a claim *fails here* where even the \
     far end of the interval contradicts it, and *cannot be told* where the limit lies within, the \
     machine is too small, or something is not built ([lab.md](lab.md), claims). Tier: *measured* \
-    is from servers that ran.";
+    is from servers that ran, *on paper* from the workload alone.";
 const TITLE: &str = "What the papers' claims came to";
 /// Digits of a program's hash that people can tell apart.
 const HASH_DIGITS: usize = 12;
@@ -148,7 +149,7 @@ impl Verdicts {
             for sentence in one.sentences.iter().cloned().chain(beside) {
                 writeln!(out, "* {}", sentence.replace('\n', " "))?;
             }
-            if one.tier.is_some() {
+            if !one.runs.is_empty() {
                 let commits = one.commits.join("; ");
                 writeln!(out, "* {}, by {commits}: `{}`", one.date, one.command)?;
             }
@@ -184,12 +185,15 @@ impl Verdicts {
 
 /// A claim by the runs that tell most of it.
 fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
-    let told = pools.iter().filter_map(|pool| Some((pool, pool.judged(claim.id)?)));
+    let on_paper = on_paper(claim.id);
+    let pools = pools.iter().filter(|_| on_paper.is_none());
+    let told = pools.filter_map(|pool| Some((pool, pool.judged(claim.id)?)));
     let mut told: Vec<(&Pool, &Judged)> = told.collect();
     told.sort_by_key(|(pool, judged)| {
         Reverse((worth(judged), pool.run.manifest.scale, pool.latest()))
     });
-    let judged = told.first().map_or_else(|| unmeasured(claim), |(_, judged)| (*judged).clone());
+    let alone = || Judged::of(claim, on_paper.unwrap_or_else(|| unmeasured(claim)));
+    let judged = told.first().map_or_else(alone, |(_, judged)| (*judged).clone());
     let chosen = told.first().map(|(pool, _)| *pool);
     let others = told.iter().skip(1).map(|(pool, judged)| {
         let (name, scale) = (&pool.run.experiment.name, pool.run.manifest.scale.name());
@@ -204,7 +208,11 @@ fn claimed(claim: &Claim, pools: &[Pool], sources: &[Source]) -> Claimed {
     Claimed {
         verdict_words: judged.verdict_words(),
         sentences: judged.sentences(),
-        tier: chosen.filter(|_| !judged.ours.is_empty()).map(|_| MEASURED),
+        tier: match chosen {
+            _ if judged.ours.is_empty() => None,
+            Some(_) => Some(MEASURED),
+            None => Some(ON_PAPER),
+        },
         date: chosen.map_or(String::new(), |pool| date(pool.latest())),
         command: chosen.map_or(String::new(), |pool| pool.run.manifest.command.clone()),
         others: others.collect(),
@@ -228,7 +236,7 @@ fn worth(judged: &Judged) -> (u8, Reverse<usize>) {
 }
 
 /// A claim of which no run tells: which one would, or what is not built.
-fn unmeasured(claim: &Claim) -> Judged {
+fn unmeasured(claim: &Claim) -> Finding {
     let open = match asking(claim.id) {
         _ if !has_predicate(claim.id) => Open::NotBuilt { needs: claim.needs.to_owned() },
         None => {
@@ -243,16 +251,7 @@ fn unmeasured(claim: &Claim) -> Judged {
             Open::Unmeasured { needs: format!("{command}, {}{place}", minutes(seconds)) }
         }
     };
-    Judged {
-        id: claim.id.to_owned(),
-        gist: claim.sentence(),
-        paper: claim.paper.to_owned(),
-        ours: String::new(),
-        verdict: Verdict::CannotTell,
-        why: String::new(),
-        open: Some(open),
-        decided_after: None,
-    }
+    Finding::open(String::new(), String::new(), open)
 }
 
 /// The experiment that asks for a claim in the least time, and how long it takes.

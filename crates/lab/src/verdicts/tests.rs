@@ -91,6 +91,10 @@ fn every_claim_says_what_would_settle_it() {
     let none = Verdicts::of(Vec::new(), vec!["x: no such file".to_owned()]);
     assert_eq!(none.claims.len(), CLAIMS.len());
     for one in &none.claims {
+        if one.tier == Some("on paper") {
+            assert!(one.judged.verdict == Verdict::Holds && one.runs.is_empty(), "{one:?}");
+            continue;
+        }
         let [says, seen, settles] = &one.sentences;
         assert!(says.contains("(paper: ") && *seen == "Seen: nothing of it yet.", "{one:?}");
         let built = settles.starts_with("It takes ");
@@ -125,7 +129,7 @@ fn page_markdown_and_json_say_the_same() {
         assert!(text.contains(&format!("**{id}: {words}**")), "{id}");
         assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
     }
-    for part in ["1 holds", "regatta lab run made-up", "y: broken"] {
+    for part in ["2 holds", "regatta lab run made-up", "y: broken"] {
         assert!(text.contains(part) && page.contains(part), "{part}: {text}");
     }
     assert!(!page.contains("src=") && !page.contains("<script"), "it needs nothing else");

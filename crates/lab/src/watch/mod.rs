@@ -8,6 +8,7 @@ pub(crate) mod processors;
 mod run_delay;
 pub(crate) mod sample;
 pub(crate) mod stalls;
+pub(crate) mod stream;
 pub mod system_calls;
 mod usage;
 
@@ -56,6 +57,8 @@ pub(crate) struct Counting {
     pub(crate) counters: bool,
     /// [`stalls::NAMES`], too.
     pub(crate) stalls: bool,
+    /// How fast the server's processors stream through memory ([`stream::mbyte_per_s`]), too.
+    pub(crate) streaming: bool,
 }
 
 /// A stretch of time that is being watched.
@@ -358,7 +361,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    const USUAL: Counting = Counting { counters: true, stalls: false };
+    const USUAL: Counting = Counting { counters: true, stalls: false, streaming: false };
     const ALL: Counting = Counting { stalls: true, ..USUAL };
 
     /// A program that does nothing until its input ends.
