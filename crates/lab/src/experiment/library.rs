@@ -64,6 +64,7 @@ pub(super) const BASES: &[(&str, &str)] = &[
     ("hpl01-base", include_str!("../../../../experiments/base/hpl01-base.toml")),
     ("replica-disk", include_str!("../../../../experiments/base/replica-disk.toml")),
     ("systor12-base", include_str!("../../../../experiments/base/systor12-base.toml")),
+    ("systor12-disk", include_str!("../../../../experiments/base/systor12-disk.toml")),
 ];
 
 /// Everything that a file may extend.
