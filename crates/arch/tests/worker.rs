@@ -9,15 +9,17 @@ use regatta_arch::{
     },
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
+        disk::InlineDisk,
+        step::{Io, Readiness, Rules, step},
         thread_cache::ThreadCache,
         worker::{Action, Surroundings, Waited, Worker},
     },
 };
 use regatta_metrics::{Arena, Counter, Tally};
-use regatta_op::{Done, Op};
+use regatta_op::{Done, Op, Tick};
 use regatta_origin::{Cache, ClearHttp1, LocalCache, NoLog, Protocol as _, Scratch, Site};
 use regatta_sys::{
-    Bell, OpenRules, Root, StaticFile,
+    Bell, OpenRules, Root, StaticFile, hook,
     socket::{ListenSpec, Mode, listen, local_addr},
 };
 use std::{
@@ -197,6 +199,15 @@ impl Place {
 
     /// Is that worker, in this thread.
     fn serve(&self, worker: usize, cache: &dyn Cache<StaticFile>) {
+        self.work(worker, cache, run);
+    }
+
+    fn work<S>(
+        &self,
+        worker: usize,
+        cache: &dyn Cache<StaticFile>,
+        run: impl FnOnce(Worker<'_, S>, Below<'_>),
+    ) {
         let (site, scratch, log) = (&self.site, &Scratch::new(7), &NoLog);
         let slot = self.arena.slot(worker);
         let around = Surroundings {
@@ -284,4 +295,54 @@ fn threads_share_a_cache() {
     assert_eq!(get(Counter::Replies), [6, 3]);
     assert!(get(Counter::CacheHits)[1] + get(Counter::CacheRevalidations)[1] >= 3);
     assert!(get(Counter::LockAcquisitions).iter().all(|taken| *taken > 0));
+}
+
+/// While the disk holds the loop up for one connection, nothing is sent to another, whose window
+/// has begun. That time is taken off when something is sent, once.
+#[test]
+fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
+    const BEGIN_MS: u64 = 1_000_000;
+    const HELD_MS: u64 = 4_974;
+    let set_time = |ms: u64| hook::set_time((BEGIN_MS + ms) * 1_000_000, 4_000_000_000);
+    set_time(0);
+    let place = Place::new("held", 1);
+    let (mut peer, _other) = (place.connect(0), place.connect(0));
+    peer.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let rules = Rules {
+        bytes_max: 1000,
+        ops_max: 64,
+        full_read: false,
+        eager_write: true,
+        edge: false,
+        patience: None,
+    };
+    place.work(0, &LocalCache::new(&place.site.caching, 7), |mut worker, below| {
+        let mut disk = InlineDisk(below);
+        let mut io = Io::new(&mut disk, rules, &place.site.limits);
+        worker.offer(0);
+        let [reads, opens] = [(); 2].map(|()| match worker.next_action() {
+            Some(Action::Admit(accepted)) => worker.admit(accepted, Readiness::new(true, 0)),
+            other => panic!("{other:?}"),
+        });
+        // A turn that has waited for the disk for so long: the deadline after it.
+        let mut turn = |key, held_ms: u64| {
+            io.begin_round(false);
+            let (slot, desk) = worker.turn(key).unwrap();
+            let spent = Spent { open: held_ms * 1_000_000, ..Spent::default() };
+            step(slot, desk, key, spent, &mut io);
+            slot.conn.deadline()
+        };
+        let window = place.site.deadlines.send_window_ms;
+        let deadline = |held_ms| Tick(BEGIN_MS).after(window + held_ms);
+        assert_eq!(turn(reads, 0), deadline(0), "the window begins");
+        assert_eq!(turn(reads, 0), deadline(0));
+        set_time(HELD_MS);
+        turn(opens, HELD_MS);
+        assert_eq!(turn(reads, 0), deadline(HELD_MS));
+        assert_eq!(turn(reads, 0), deadline(HELD_MS), "once");
+        set_time(2 * HELD_MS);
+        turn(opens, HELD_MS);
+        assert_eq!(turn(reads, 0), deadline(2 * HELD_MS));
+    });
+    hook::clear();
 }

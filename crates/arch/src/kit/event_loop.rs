@@ -126,7 +126,7 @@ impl<'a, P: Poller> EventLoop<'a, P> {
     /// Makes a connection of an accepted socket, and runs it.
     fn admit(&mut self, accepted: Accepted) {
         let eager = self.worker.accept_rules().eager_read;
-        let key = self.worker.admit(accepted, Readiness::new(eager));
+        let key = self.worker.admit(accepted, Readiness::new(eager, self.worker.held_ms()));
         let Some(slot) = self.worker.slot(key) else { return };
         if let Some(patience) = self.io.rules.patience {
             // Without it a peer that takes nothing would hold the process in `send` for ever.

@@ -55,13 +55,15 @@ pub struct Readiness {
     writable: bool,
     /// The socket took nothing, and the poller has not said since that it takes bytes.
     full: bool,
+    /// [`Desk::held_ms`] when something was sent last, or the connection's deadline was set.
+    held_ms: u32,
 }
 
 impl Readiness {
     /// Of a connection whose first operation is offered by its first turn. `readable`: try to read
-    /// at once.
+    /// at once. `held_ms`: [`Desk::held_ms`].
     #[must_use]
-    pub const fn new(readable: bool) -> Self {
+    pub const fn new(readable: bool, held_ms: u32) -> Self {
         Self {
             interest: None,
             recv: false,
@@ -73,6 +75,7 @@ impl Readiness {
             broken: false,
             writable: false,
             full: false,
+            held_ms,
         }
     }
 
@@ -286,13 +289,22 @@ pub fn step(
     let blocking = io.rules.patience.is_some();
     // Where sends block, what came before in this round was not this peer's time.
     let now = if blocking { at_present(desk.now) } else { desk.now };
-    let cx = &desk.around.cx;
+    let (cx, held_ms, deadline) = (&desk.around.cx, desk.held_ms, slot.conn.deadline());
     let mut turn = advance(slot, key, io, now, cx);
+    if slot.conn.deadline() != deadline {
+        slot.drive.held_ms = held_ms;
+    } else if io.bytes < bytes && slot.drive.held_ms != held_ms {
+        // What was sent now could have been sent before, and the peer's window began before.
+        let before = std::mem::replace(&mut slot.drive.held_ms, held_ms);
+        slot.conn.held_up(held_ms.wrapping_sub(before).into());
+    }
     if turn == Turn::Parked && slot.drive.hangup {
         turn = parked(slot, now, cx);
     }
     io.budget.spend(bytes - io.bytes);
     desk.end(key, slot, begun, turn, &io.spent, blocking);
+    // Its own time with the disk has been taken off.
+    slot.drive.held_ms = slot.drive.held_ms.wrapping_add(desk.held_ms.wrapping_sub(held_ms));
     turn
 }
 

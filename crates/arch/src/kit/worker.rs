@@ -243,6 +243,12 @@ impl<'a, S> Worker<'a, S> {
         &self.desk.around
     }
 
+    /// [`Desk::held_ms`].
+    #[must_use]
+    pub const fn held_ms(&self) -> u32 {
+        self.desk.held_ms
+    }
+
     /// A connection, unless it is gone.
     #[must_use]
     pub fn slot(&mut self, key: u64) -> Option<&mut Slot<S>> {

@@ -29,6 +29,9 @@ const TURNS_PER_SAMPLE: u32 = 64;
 pub struct Desk<'a> {
     /// The time of this round.
     pub now: Now,
+    /// How long the disk has held all connections up so far, in turns that took it a millisecond or
+    /// more, ms. It wraps.
+    pub held_ms: u32,
     /// What surrounds the worker.
     pub around: Surroundings<'a>,
     pub(super) acceptor: Acceptor<'a>,
@@ -61,6 +64,7 @@ impl<'a> Desk<'a> {
         let now = clock::now();
         Self {
             now,
+            held_ms: 0,
             around,
             acceptor,
             idle: Idle::default(),
@@ -120,6 +124,9 @@ impl<'a> Desk<'a> {
             if held_up_ms > 0 {
                 // The windows of those who have their turns after it begin now.
                 self.now.tick = Tick(clock::nanos() / 1_000_000);
+                #[expect(clippy::cast_possible_truncation, reason = "it wraps")]
+                let held_ms = held_up_ms as u32;
+                self.held_ms = self.held_ms.wrapping_add(held_ms);
             }
         }
         if self.acceptor.rules.when_full == WhenFull::CloseIdle {
