@@ -257,7 +257,7 @@ mod tests {
     use crate::kit::{
         dice::SEEDS,
         disk::schedule::{CHUNK, Folder, Sums, run},
-        event_loop::schedule::{Cast, Setting, check, check_frames, check_sealed, run_all},
+        event_loop::schedule::{Case, Setting, check, check_frames, check_sealed, run_all},
         helpers::schedule::RandomHelpers,
     };
     use regatta_op::DISK_OPS_MAX;
@@ -322,9 +322,9 @@ mod tests {
             Box::new(disk(root, pool, test, tally))
         }
         let test = "a_loop_with_helpers_forgets_nobody";
-        check(&run_all(Cast::one(test), &make), 5);
-        check_frames(&run_all(Cast::frames(test), &make), 5);
-        check_sealed(&run_all(Cast { sealed: true, ..Cast::one(test) }, &make), 3);
+        check(&run_all(Case::one(test), &make), 5);
+        check_frames(&run_all(Case::frames(test), &make), 5);
+        check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &make), 3);
     }
     /// Helpers that never reply: every connection ends, and its slot is freed.
     #[test]
@@ -337,7 +337,7 @@ mod tests {
         }
         let test = "a_disk_that_never_answers_keeps_no_slot";
         for frames in [false, true] {
-            let sums = run_all(Cast { hangs: true, frames, ..Cast::one(test) }, &make);
+            let sums = run_all(Case { hangs: true, frames, ..Case::one(test) }, &make);
             assert!(sums.schedules < SEEDS || sums.given_up > SEEDS / 4, "{sums:?}");
         }
     }

@@ -99,7 +99,7 @@ fn with_poller<'a, P: Poller>(
     let member = shared.crew.enter(worker);
     let member = member.map_err(|error| format!("cannot join the others: {error}"))?;
     let own = Own::new(env, worker, Some(member))?;
-    let cache = SharedCache::new(shared.place, &env.site.caching, member, &env.bells);
+    let cache = SharedCache::new(shared.region, &env.site.caching, member, &env.bells);
     let poller = Leased::new(member, poller).map_err(failed)?;
     run(of, &own, poller, (&cache, Some(&cache)), disk)
 }

@@ -378,7 +378,7 @@ mod tests {
     use crate::kit::{
         dice::{Dice, SEEDS},
         disk::schedule::{CHUNK, Folder, Sums, run},
-        event_loop::schedule::{Cast, Setting, check, check_frames, check_sealed, run_all},
+        event_loop::schedule::{Case, Setting, check, check_frames, check_sealed, run_all},
         helpers::schedule::RandomHelpers,
     };
     use regatta_sys::{Bell, OpenRules, open_below, read_range};
@@ -491,8 +491,8 @@ mod tests {
             Box::new(RingDisk::new(ring, below, [1, 100][(seed % 2) as usize], CHUNK, tally))
         }
         let test = "a_loop_with_a_ring_forgets_nobody";
-        check(&run_all(Cast::one(test), &make), 5);
-        check_frames(&run_all(Cast::frames(test), &make), 5);
-        check_sealed(&run_all(Cast { sealed: true, ..Cast::one(test) }, &make), 3);
+        check(&run_all(Case::one(test), &make), 5);
+        check_frames(&run_all(Case::frames(test), &make), 5);
+        check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &make), 3);
     }
 }

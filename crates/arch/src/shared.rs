@@ -2,7 +2,7 @@
 use crate::{
     kit::{
         disk::{Disk, InlineDisk},
-        shared_cache::{Locking, Place},
+        shared_cache::{CacheRegion, Locking},
     },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
 };
@@ -58,7 +58,7 @@ pub struct SharedState {
     /// Who is who, and who holds which descriptor.
     pub crew: Crew,
     /// The cache.
-    pub place: Place,
+    pub region: CacheRegion,
     _memory: shm::SharedWords,
 }
 
@@ -85,11 +85,11 @@ impl SharedState {
         limits::lower_descriptors(numbers)?;
         let numbers = usize::try_from(numbers).unwrap_or(NUMBERS_MAX);
         let books = Crew::words(workers, numbers);
-        let memory = crew::words(books + Place::words(rules))?;
+        let memory = crew::words(books + CacheRegion::words(rules))?;
         let (books, cache) = memory.words().split_at(books);
         let SharingOptions { lock, .. } = SharingOptions::read(settings);
-        let place = Place::new(cache, rules, lock, workers, seed);
-        Ok(Self { crew: Crew::create(books, workers, numbers)?, place, _memory: memory })
+        let region = CacheRegion::new(cache, rules, lock, workers, seed);
+        Ok(Self { crew: Crew::create(books, workers, numbers)?, region, _memory: memory })
     }
 }
 

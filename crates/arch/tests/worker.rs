@@ -157,7 +157,7 @@ fn is_over(peer: &mut TcpStream) -> bool {
 }
 
 /// What is served, a listener for each worker, and where they count.
-struct Place {
+struct Fixture {
     folder: PathBuf,
     site: Site,
     root: Root,
@@ -166,7 +166,7 @@ struct Place {
     listeners: Vec<OwnedFd>,
 }
 
-impl Place {
+impl Fixture {
     fn new(name: &str, workers: usize) -> Self {
         let folder = std::env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -236,7 +236,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -246,11 +246,11 @@ impl Drop for Place {
 /// that is closed for another, and the drain.
 #[test]
 fn a_worker_needs_no_event_loop() {
-    let place = Place::new("worker", 1);
+    let fixture = Fixture::new("worker", 1);
     thread::scope(|scope| {
-        scope.spawn(|| place.serve(0, &LocalCache::new(&place.site.caching, 7)));
-        let _stop = Stop(place.arena);
-        let (mut first, mut second) = (place.connect(0), place.connect(0));
+        scope.spawn(|| fixture.serve(0, &LocalCache::new(&fixture.site.caching, 7)));
+        let _stop = Stop(fixture.arena);
+        let (mut first, mut second) = (fixture.connect(0), fixture.connect(0));
         for (name, bytes) in [("small", 4096), ("small", 4096), ("large", LARGE_BYTES)] {
             get(&mut first, name, bytes);
             get(&mut second, name, bytes);
@@ -258,17 +258,17 @@ fn a_worker_needs_no_event_loop() {
         // Whoever has not acknowledged its last response is not closed for another; the kernel does
         // so 40 ms late.
         thread::sleep(Duration::from_millis(200));
-        let mut third = place.connect(0);
+        let mut third = fixture.connect(0);
         get(&mut third, "small", 4096);
         assert!(is_over(&mut first), "it has been idle for longest");
         second.write_all(b"GET /small HTT").unwrap();
         let mut answer = String::new();
         second.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-        place.arena.control().drain(u64::MAX);
+        fixture.arena.control().drain(u64::MAX);
         assert!(is_over(&mut third));
     });
-    let get = |counter| place.get(0, counter);
+    let get = |counter| fixture.get(0, counter);
     assert_eq!([get(Counter::ConnectionsOpened), get(Counter::ConnectionsClosed)], [3, 3]);
     assert_eq!([get(Counter::AcceptOk), get(Counter::ClosedDisplaced)], [3, 1]);
     assert_eq!(get(Counter::BytesSent), get(Counter::SendBytes) + get(Counter::SendfileBytes));
@@ -277,20 +277,20 @@ fn a_worker_needs_no_event_loop() {
 /// What one thread has opened the other finds.
 #[test]
 fn threads_share_a_cache() {
-    let place = &Place::new("threads", 2);
-    let cache = &ThreadCache::new(&place.site.caching, 7);
+    let fixture = &Fixture::new("threads", 2);
+    let cache = &ThreadCache::new(&fixture.site.caching, 7);
     thread::scope(|scope| {
-        let _stop = Stop(place.arena);
-        (0..2).for_each(|worker| drop(scope.spawn(move || place.serve(worker, cache))));
+        let _stop = Stop(fixture.arena);
+        (0..2).for_each(|worker| drop(scope.spawn(move || fixture.serve(worker, cache))));
         for worker in [0, 1, 0] {
-            let mut peer = place.connect(worker);
+            let mut peer = fixture.connect(worker);
             for (name, bytes) in [("small", 4096), ("small", 4096), ("large", LARGE_BYTES)] {
                 get(&mut peer, name, bytes);
             }
         }
     });
     cache.check_invariants();
-    let get = |counter| [place.get(0, counter), place.get(1, counter)];
+    let get = |counter| [fixture.get(0, counter), fixture.get(1, counter)];
     assert_eq!((get(Counter::CacheFills), cache.entries(), cache.descriptors()), ([2, 0], 2, 1));
     assert_eq!(get(Counter::Replies), [6, 3]);
     assert!(get(Counter::CacheHits)[1] + get(Counter::CacheRevalidations)[1] >= 3);
@@ -305,8 +305,8 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
     const HELD_MS: u64 = 4_974;
     let set_time = |ms: u64| hook::set_time((BEGIN_MS + ms) * 1_000_000, 4_000_000_000);
     set_time(0);
-    let place = Place::new("held", 1);
-    let (mut peer, _other) = (place.connect(0), place.connect(0));
+    let fixture = Fixture::new("held", 1);
+    let (mut peer, _other) = (fixture.connect(0), fixture.connect(0));
     peer.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let rules = Rules {
         bytes_max: 1000,
@@ -316,9 +316,9 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
         edge: false,
         patience: None,
     };
-    place.work(0, &LocalCache::new(&place.site.caching, 7), |mut worker, below| {
+    fixture.work(0, &LocalCache::new(&fixture.site.caching, 7), |mut worker, below| {
         let mut disk = InlineDisk(below);
-        let mut io = Io::new(&mut disk, rules, &place.site.limits);
+        let mut io = Io::new(&mut disk, rules, &fixture.site.limits);
         worker.offer(0);
         let [reads, opens] = [(); 2].map(|()| match worker.next_action() {
             Some(Action::Admit(accepted)) => worker.admit(accepted, Readiness::new(true, 0)),
@@ -332,7 +332,7 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
             step(slot, desk, key, spent, &mut io);
             slot.conn.deadline()
         };
-        let window = place.site.deadlines.send_window_ms;
+        let window = fixture.site.deadlines.send_window_ms;
         let deadline = |held_ms| Tick(BEGIN_MS).after(window + held_ms);
         assert_eq!(turn(reads, 0), deadline(0), "the window begins");
         assert_eq!(turn(reads, 0), deadline(0));

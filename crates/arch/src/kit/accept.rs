@@ -23,8 +23,8 @@ use std::{
 /// How long accepting pauses when the process or the system has no descriptors left, ms. A
 /// level-triggered listener would otherwise wake the loop without end.
 pub const PAUSE_MS: u64 = 100;
-/// How long a worker that is full leaves a connection to others, or waits for one of its own that
-/// is idle to take the end of its last response, ms.
+/// How long a full worker leaves new connections to other workers, or waits until the peer of an
+/// idle connection has received the end of its last response, ms.
 pub const LEAVE_MS: u64 = 20;
 
 choice! {
@@ -44,7 +44,7 @@ choice! {
 pub struct AcceptRules {
     /// Consecutive accepts per notification; 0: until there are no more (`accept-count`).
     pub count: u32,
-    /// For so many events of a round one more after the first; 0: however many there were.
+    /// One accept more than one for each so many events of a round; 0: events set no limit.
     pub events_per_accept: u32,
     /// Read a new connection right after it was accepted (`eager-read`).
     pub eager_read: bool,
@@ -75,8 +75,8 @@ impl AcceptRules {
             eager_read: options.eager_read,
             on_close: options.on_close,
             when_full: match options.when_full {
-                // An exclusive wake is spent on whoever asks, also if there is no room: those who
-                // have some would sleep on, and the connection would wait until the next one comes.
+                // An exclusive wake-up goes to one worker that polls, even if that is full: workers
+                // with room would sleep on, and the connection would stay in the backlog.
                 WhenFull::KeepPolling if exclusive => WhenFull::Pause,
                 when_full => when_full,
             },
@@ -97,13 +97,13 @@ impl AcceptRules {
 /// Why a run of accepts ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The queue was empty.
+    /// The backlog was empty.
     Drained,
     /// The strategy's limit was reached; there may be more.
     Limit,
-    /// As many connections are open as may be.
+    /// The worker is full.
     Full,
-    /// The same, and others on the same listeners have room.
+    /// The worker is full, and other workers on the same listeners have room.
     Left,
     /// No descriptors or memory are left: pause.
     Exhausted,
@@ -120,28 +120,28 @@ pub struct Acceptor<'a> {
     pub events: usize,
     /// Accepting is paused until then.
     pub paused_until: Option<Tick>,
-    /// That is only for [`LEAVE_MS`], and over when a connection closes.
+    /// The pause is one of [`LEAVE_MS`], which also ends when a connection closes.
     briefly: bool,
-    /// It is full, and nobody is idle: nothing is accepted until that changes.
+    /// It is full and no connection is idle: nothing is accepted until that changes.
     stopped: bool,
-    /// The worker is going away: nothing is accepted any more.
+    /// The worker drains: nothing is accepted any more.
     pub draining: bool,
-    /// Closes that have not caused their accept yet.
+    /// Connections that were closed, and for which accept-on-close has not accepted yet.
     owed: u32,
     /// Listeners that are to be accepted from, the first of them first.
     offered: Range<usize>,
     /// What has been taken from that one.
     taken: u32,
-    /// Workers that are woken by the same connections, and how many each may have.
+    /// The other workers on the same listeners, and how many connections each may have.
     pub others: Vec<(Slot<'a>, usize)>,
-    /// Others have just been given the time to take what is waiting.
+    /// The last connection was left in the backlog for the other workers.
     left: bool,
     /// The poller watches the listeners.
     watched: bool,
 }
 
 impl<'a> Acceptor<'a> {
-    /// An acceptor that is not polled yet.
+    /// An acceptor whose listeners are not polled yet.
     #[must_use]
     pub const fn new(listeners: &'a [OwnedFd], rules: AcceptRules) -> Self {
         Self {
@@ -232,7 +232,7 @@ impl<'a> Acceptor<'a> {
         }
     }
 
-    /// A connection is idle: there is room for another in its place.
+    /// A connection is idle: it may be closed to make room for a new one.
     pub const fn may_displace(&mut self) {
         self.stopped = false;
     }
@@ -242,7 +242,7 @@ impl<'a> Acceptor<'a> {
         (self.offered, self.taken) = (at..at + 1, 0);
     }
 
-    /// The worker is going away: it takes all that is left in its backlog.
+    /// The worker drains: it accepts all that is left in its backlog.
     pub const fn offer_backlog(&mut self) {
         (self.rules.count, self.rules.events_per_accept) = (0, 0);
         (self.offered, self.taken) = (0..self.listeners.len(), 0);
@@ -269,13 +269,13 @@ impl<'a> Acceptor<'a> {
         }
     }
 
-    /// Ends a run of accepts that has taken so many: says what follows from how it ended.
+    /// Ends a run of `taken` accepts, and pauses or stops accepting if `ended` says so.
     pub fn end(&mut self, ended: Ended, taken: u32, has_idle: bool, now: Tick, tally: Tally<'_>) {
         tally.add(Counter::AcceptRuns, 1);
         tally.record(Histogram::AcceptsPerNotification, u64::from(taken));
         tally.max(Counter::AcceptsPerNotificationMax, u64::from(taken));
         match ended {
-            // A listener is watched level-triggered: what is left in the queue is reported again.
+            // Listeners are level-triggered: the poller reports again what is left in the backlog.
             Ended::Drained | Ended::Limit => {}
             Ended::Full if self.rules.when_full == WhenFull::KeepPolling => {}
             Ended::Full if !has_idle => self.stopped = true,
@@ -284,8 +284,9 @@ impl<'a> Acceptor<'a> {
         }
     }
 
-    /// True if what is waiting is left to others that have room: every other time, for they may be
-    /// busy; always, where each connection wakes one worker, which must not be one that is full.
+    /// True if a new connection is left to other workers that have room. Every other time only,
+    /// because they may be busy; always where a connection wakes one worker, because the others
+    /// would not know of it.
     pub fn leaves(&mut self) -> bool {
         let has_room =
             |(slot, most): &(Slot<'_>, usize)| slot.gauge(Gauge::ConnectionsOpen) < *most as u64;
@@ -317,7 +318,7 @@ impl<'a> Acceptor<'a> {
             match perform::accept(&self.listeners[at], self.rules.mode, tally) {
                 Ok(accepted) => return Ok(accepted),
                 Err(AcceptFault::WouldBlock | AcceptFault::Closed) => return Err(Ended::Drained),
-                // The peer gave up while it was in the queue: the next may not have.
+                // This peer left while it was in the backlog: others may be behind it.
                 Err(AcceptFault::Aborted) => {}
                 Err(AcceptFault::Exhausted | AcceptFault::Other(_)) => {
                     return Err(Ended::Exhausted);
@@ -370,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Clients come and go, connections close, and each strategy takes what it says.
+    /// Clients connect and connections close at random: each strategy accepts what it says.
     #[test]
     fn random_schedules_take_what_the_strategy_says() {
         let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
@@ -427,7 +428,7 @@ mod tests {
                     drop(dice.take(&mut open));
                 }
             }
-            // Nothing is left for the next.
+            // Empty the backlog for the next seed.
             while queued > 0 {
                 match acceptor.take(0, 0, 0, tally) {
                     Ok(_) => (accepted, queued) = (accepted + 1, queued - 1),

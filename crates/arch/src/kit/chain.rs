@@ -1,12 +1,12 @@
 //! Chains of connections: each connection is in one at most, and joins, leaves and moves in
 //! constant time.
 //!
-//! A connection's link lies where its slot lies in the [`super::slab`], so that links take memory
-//! for as many connections as were open at once, however many came and went.
+//! A connection's link has the same number as its slot in the [`super::slab`], so that links take
+//! memory for as many connections as were open at once, however many came and went.
 
 use super::slab::{key, parts};
 
-/// Links in a piece of memory: growing moves none.
+/// Links per chunk: growing never moves a link.
 const CHUNK: usize = 256;
 /// No place, and no chain.
 const NONE: u32 = u32::MAX;
@@ -36,7 +36,7 @@ impl Chains {
     /// What a link takes, bytes.
     pub const LINK_BYTES: usize = size_of::<Link>();
 
-    /// So many chains, with nobody in them.
+    /// `count` empty chains.
     #[must_use]
     pub fn new(count: usize) -> Self {
         Self { firsts: vec![NONE; count].into(), chunks: Vec::new(), len: 0 }
@@ -48,13 +48,13 @@ impl Chains {
         self.len
     }
 
-    /// True if nobody is in any chain.
+    /// True if all chains are empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The connection that joined this chain before all that are in it.
+    /// The connection that has been in this chain for longest.
     #[must_use]
     pub fn first(&self, chain: usize) -> Option<u64> {
         let place = self.firsts[chain];
@@ -92,7 +92,7 @@ impl Chains {
         self.len += 1;
     }
 
-    /// Takes a connection out of its chain, and says which that was.
+    /// Takes a connection out of its chain, and returns the chain.
     pub fn leave(&mut self, key: u64) -> Option<usize> {
         let chain = self.of(key)?;
         let (_, place) = parts(key);
@@ -118,7 +118,8 @@ mod tests {
     use crate::kit::dice::{Dice, SEEDS};
     use std::collections::VecDeque;
 
-    /// Whoever joins and leaves, the first of a chain is who has been in it longest.
+    /// Connections join and leave at random: the first of a chain is always the one that has been
+    /// in it for longest.
     #[test]
     fn random_schedules_keep_the_order() {
         for seed in 0..SEEDS {
@@ -151,9 +152,9 @@ mod tests {
         }
     }
 
-    /// However many come and go, links take memory for those that are there at once.
+    /// Links take memory for as many connections as are open at once, however many come and go.
     #[test]
-    fn memory_follows_those_that_are_there() {
+    fn memory_follows_the_open_connections() {
         let mut chains = Chains::new(1);
         for round in 0..1_000 {
             for place in 0..CHUNK as u64 {

@@ -8,15 +8,15 @@ const GENERATIONS: u32 = 0x7fff_ffff;
 /// Slots in chunks, reused last in, first out.
 #[derive(Debug)]
 pub struct Slab<T> {
-    chunks: Vec<Box<[Place<T>]>>,
+    chunks: Vec<Box<[Entry<T>]>>,
     free: Vec<u32>,
     len: usize,
-    /// As many are expected.
+    /// The number of slots that are expected to be in use at once.
     most: usize,
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct Entry<T> {
     generation: u32,
     slot: Option<T>,
 }
@@ -28,8 +28,8 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// What a slot takes, bytes, with its generation and its place among those that are free.
-    pub const SLOT_BYTES: usize = size_of::<Place<T>>() + size_of::<u32>();
+    /// What a slot takes, bytes, with its generation and its number in the list of free slots.
+    pub const SLOT_BYTES: usize = size_of::<Entry<T>>() + size_of::<u32>();
 
     /// No slots yet; it takes memory for `most` at first, and for more if they come.
     #[must_use]
@@ -49,34 +49,34 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
-    /// Puts `slot` in a free place and returns its key.
+    /// Puts `slot` in a free entry and returns its key.
     pub fn insert(&mut self, slot: T) -> u64 {
         let at = self.free.pop().unwrap_or_else(|| self.grow());
-        let place = &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK];
-        debug_assert!(place.slot.is_none(), "a free place is empty");
-        place.slot = Some(slot);
+        let entry = &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK];
+        debug_assert!(entry.slot.is_none(), "a free entry is empty");
+        entry.slot = Some(slot);
         self.len += 1;
-        key(place.generation, at)
+        key(entry.generation, at)
     }
 
-    /// The slot that `key` names, unless it is gone.
+    /// The slot that `key` names; `None` if it has been removed.
     #[must_use]
     pub fn get_mut(&mut self, key: u64) -> Option<&mut T> {
         let (generation, at) = parts(key);
-        let place = self.chunks.get_mut(at as usize / CHUNK)?.get_mut(at as usize % CHUNK)?;
-        if place.generation == generation { place.slot.as_mut() } else { None }
+        let entry = self.chunks.get_mut(at as usize / CHUNK)?.get_mut(at as usize % CHUNK)?;
+        if entry.generation == generation { entry.slot.as_mut() } else { None }
     }
 
-    /// Takes the slot that `key` names, unless it is gone. No key names its place again until the
-    /// generation has gone round.
+    /// Removes the slot that `key` names; `None` if it has been removed before. The entry is used
+    /// again under another generation, so the old key finds nothing until the generations wrap.
     pub fn remove(&mut self, key: u64) -> Option<T> {
         let (generation, at) = parts(key);
-        let place = self.chunks.get_mut(at as usize / CHUNK)?.get_mut(at as usize % CHUNK)?;
-        if place.generation != generation {
+        let entry = self.chunks.get_mut(at as usize / CHUNK)?.get_mut(at as usize % CHUNK)?;
+        if entry.generation != generation {
             return None;
         }
-        let slot = place.slot.take()?;
-        place.generation = (place.generation + 1) & GENERATIONS;
+        let slot = entry.slot.take()?;
+        entry.generation = (entry.generation + 1) & GENERATIONS;
         self.free.push(at);
         self.len -= 1;
         Some(slot)
@@ -86,26 +86,26 @@ impl<T> Slab<T> {
     #[must_use]
     pub fn keys(&self) -> Vec<u64> {
         let chunks = self.chunks.iter().zip((0u32..).step_by(CHUNK));
-        let places = chunks.flat_map(|(chunk, start)| chunk.iter().zip(start..));
-        places.filter(|(p, _)| p.slot.is_some()).map(|(p, at)| key(p.generation, at)).collect()
+        let entries = chunks.flat_map(|(chunk, start)| chunk.iter().zip(start..));
+        entries.filter(|(p, _)| p.slot.is_some()).map(|(p, at)| key(p.generation, at)).collect()
     }
 
     fn grow(&mut self) -> u32 {
-        let start = u32::try_from(self.chunks.len() * CHUNK).expect("fewer than 2^32 places");
+        let start = u32::try_from(self.chunks.len() * CHUNK).expect("fewer than 2^32 entries");
         let len = self.most.saturating_sub(self.len).clamp(1, CHUNK);
-        self.chunks.push((0..len).map(|_| Place { generation: 0, slot: None }).collect());
+        self.chunks.push((0..len).map(|_| Entry { generation: 0, slot: None }).collect());
         let end = start + u32::try_from(len).expect("small");
         self.free.extend((start + 1..end).rev());
         start
     }
 }
 
-/// The key of a slot, by its generation and its place.
+/// The key of a slot: its generation and the number of its entry.
 pub(super) fn key(generation: u32, at: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(at)
 }
 
-/// The generation and the place that a [`key`] is made of.
+/// The generation and the number of the entry in a [`key`].
 #[expect(clippy::cast_possible_truncation, reason = "the key's two halves are 32 bits each")]
 pub(super) const fn parts(key: u64) -> (u32, u32) {
     ((key >> 32) as u32, key as u32)
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(slab.remove(keys[300]), None);
         let successor = slab.insert(7);
         assert_ne!(successor, keys[300]);
-        assert_eq!(parts(successor).1, parts(keys[300]).1, "the place is used again");
+        assert_eq!(parts(successor).1, parts(keys[300]).1, "the entry is used again");
         assert_eq!(slab.get_mut(keys[300]), None);
         assert_eq!(slab.keys().len(), 1000);
         assert_eq!(slab.get_mut(u64::MAX), None);

@@ -39,7 +39,7 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    /// Adds an operation that a connection waits for.
+    /// Adds an operation that a connection waits for, and returns its number.
     pub fn add(&mut self, key: u64, ticket: Option<Ticket>) -> Sequence {
         self.last += 1;
         let sequence = Sequence(self.last);

@@ -1,8 +1,8 @@
 //! A timer wheel of connection keys: setting a deadline is cheap, and activity costs nothing.
 //!
-//! A connection has one entry at most, which leaves with it. Its owner keeps the tick of that entry
-//! and files it again only for an earlier one; when it fires, the owner asks the connection for its
-//! deadline and files it again if that has moved.
+//! A connection has at most one entry, which is removed when it closes. The worker remembers the
+//! tick of that entry and inserts it again only for an earlier deadline. When the entry fires, the
+//! worker asks the connection for its deadline, and inserts it again if the deadline has moved.
 use super::chain::Chains;
 use regatta_op::Tick;
 
@@ -51,8 +51,8 @@ impl Wheel {
         self.buckets.is_empty()
     }
 
-    /// Files `key` to fire at `at`, or up to one bucket later, and no more when it was filed for
-    /// before. An entry beyond the wheel's reach fires early; its owner files it again.
+    /// Has `key` fire at `at` or up to one bucket later, instead of when it was to fire before. An
+    /// entry beyond the wheel's reach fires early, and the worker inserts it again.
     pub fn insert(&mut self, key: u64, at: Tick) {
         self.remove(key);
         let first = self.turned + 1;
@@ -64,7 +64,7 @@ impl Wheel {
         self.filled[bucket / 64] |= 1 << (bucket % 64);
     }
 
-    /// Forgets the entry of `key`, if it has one.
+    /// Removes the entry of `key`, if it has one.
     pub fn remove(&mut self, key: u64) {
         let Some(bucket) = self.buckets.leave(key) else { return };
         if self.buckets.first(bucket).is_none() {
@@ -152,8 +152,8 @@ mod tests {
         assert!(seen.iter().copied().eq(0..500));
     }
 
-    /// Entries of any time, past and far beyond the wheel's reach, that are moved and taken back,
-    /// and waits of any length.
+    /// Entries for any time, also past ones and ones beyond the wheel's reach, are inserted, moved
+    /// and removed, with waits of any length between.
     #[test]
     fn random_schedules_fire_each_entry_once() {
         const REACH_MS: u64 = BUCKETS as u64 * BUCKET_MS;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_is_not_waited_for() {
+    fn a_removed_entry_is_not_waited_for() {
         let mut wheel = Wheel::new(Tick(0));
         wheel.insert(1, Tick(1_000));
         wheel.insert(2, Tick(5_000));

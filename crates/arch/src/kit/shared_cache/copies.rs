@@ -1,4 +1,4 @@
-//! What this process has unpacked of a cache that it shares.
+//! The entries of a shared cache that this process has unpacked.
 use super::{layout::MemoryLayout, place_of};
 use regatta_metrics::{Counter, Tally};
 use regatta_origin::Representation;
@@ -8,14 +8,14 @@ use std::sync::{Arc, atomic::Ordering::Acquire};
 /// What an entry has been unpacked to.
 pub(super) type Unpacked = Arc<Representation<StaticFile>>;
 
-/// By entry: what it was, in which version. All of them together take `bytes_max` at most.
+/// Unpacked entries with their versions, by number. Together they take at most `bytes_max`.
 #[derive(Debug)]
 pub(super) struct Copies {
     files: Vec<Option<(u64, Unpacked)>>,
     bytes: usize,
     bytes_max: usize,
-    /// Where the next to go is looked for. They go in turn: to know which is used most, a hit would
-    /// have to write something down.
+    /// Where the search for the next one to evict begins. They are evicted in turn: to know which
+    /// is used most, a hit would have to write.
     hand: usize,
 }
 
@@ -24,7 +24,7 @@ impl Copies {
         Self { files: Vec::new(), bytes: 0, bytes_max, hand: 0 }
     }
 
-    /// What an entry was unpacked to, if that was this version of it.
+    /// The unpacked entry, if it is of this version.
     #[inline]
     pub(super) fn get(&self, at: u64, version: u64) -> Option<&Unpacked> {
         match self.files.get(place_of(at)) {
@@ -33,7 +33,7 @@ impl Copies {
         }
     }
 
-    /// Keeps what a version of an entry has been unpacked to, if there can be room for it.
+    /// Keeps the unpacked version of an entry, if there can be room for it.
     pub(super) fn keep(&mut self, at: u64, version: u64, file: &Unpacked, tally: &Tally<'_>) {
         let (index, bytes) = (place_of(at), file.bytes());
         self.let_go(index, tally);
@@ -59,7 +59,7 @@ impl Copies {
         }
     }
 
-    /// Lets go of what an entry was, if it has changed.
+    /// Drops the unpacked entry if the entry has changed since.
     pub(super) fn follow(&mut self, at: u64, layout: &MemoryLayout, tally: &Tally<'_>) {
         let index = place_of(at);
         if let Some(Some((version, _))) = self.files.get(index)

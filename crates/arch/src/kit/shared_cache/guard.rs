@@ -1,4 +1,4 @@
-//! The locks of a shared cache, and what is done when they are free again.
+//! The locks of a shared cache, and what is left to do after they are released.
 use super::{
     Locking, SharedCache,
     layout::{BYTES, DESCRIPTORS, HEAP_LOCK, TABLE_LOCK, UPDATING},
@@ -9,10 +9,10 @@ use regatta_origin::Rank;
 use regatta_sys::{Bell, crew::Grip};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Other processes are told to let go of files each time that so many have been given up.
+/// Each time that so many files have been given up, the other processes are told to close them.
 const RETIRED_PER_BELL: u64 = 64;
 
-/// The holder of an inner lock died with it.
+/// The holder of an inner lock died while it had the lock.
 pub(super) struct Died;
 
 impl SharedCache<'_> {
@@ -22,25 +22,25 @@ impl SharedCache<'_> {
         let word = &self.layout().header[TABLE_LOCK];
         count(
             tally,
-            match self.place.locking {
+            match self.region.locking {
                 Locking::Global => self.member.lock(word),
                 Locking::TwoTier => self.member.read(word),
             },
         )
     }
 
-    /// Changes the table, alone, and does what that leaves to be done. What a dead process left
-    /// behind has been cleared up before; `change` is told whether there was anything.
-    pub(super) fn alone(&self, tally: &Tally<'_>, change: impl FnOnce(bool)) {
+    /// Changes the table under its lock for writing (*exclusively*), and then settles. If a process
+    /// died with a lock, the cache is emptied first, and `change` is told so.
+    pub(super) fn exclusively(&self, tally: &Tally<'_>, change: impl FnOnce(bool)) {
         let word = &self.layout().header[TABLE_LOCK];
         let grip = count(
             tally,
-            match self.place.locking {
+            match self.region.locking {
                 Locking::Global => self.member.lock(word),
                 Locking::TwoTier => self.member.write(word),
             },
         );
-        // Nobody who lives changes an entry now.
+        // No live process is changing an entry now.
         let unclear = grip.died || self.layout().header[UPDATING].load(Relaxed) > 0;
         if unclear {
             self.clear_up(tally);
@@ -50,9 +50,9 @@ impl SharedCache<'_> {
         self.settle(tally);
     }
 
-    /// Does what changes have left to be done. Under no lock.
+    /// Settles: does what changes have left to be done. Under no lock.
     pub(super) fn settle(&self, tally: &Tally<'_>) {
-        // What this process has unpacked itself it need not keep open.
+        // Unpacked entries of this process need not keep these files open.
         self.follow(tally);
         if self.emptied.take() {
             self.member.close_all_unused();
@@ -62,19 +62,19 @@ impl SharedCache<'_> {
         given_up.drain(..).for_each(|number| self.member.close_unused(number));
         self.retired.set(retired % RETIRED_PER_BELL);
         if retired >= RETIRED_PER_BELL {
-            // They notice the changes before they wait again.
+            // The others follow the changes before they wait again.
             self.bells.iter().for_each(Bell::ring);
         }
     }
 
-    /// Empties the cache: somebody died in the middle of a change, or of one that is guarded by
-    /// another lock than the table's, which only this one may then reset. Alone; to be settled.
+    /// Empties the cache, because a process died in the middle of a change, and resets the locks of
+    /// entries and heap, which that process may have held. Exclusively; to be settled.
     pub(super) fn clear_up(&self, tally: &Tally<'_>) {
         tally.add(Counter::CacheRepairs, 1);
         self.empty(tally);
     }
 
-    /// Forgets everything. Alone; to be settled.
+    /// Removes all entries. Exclusively; to be settled.
     pub(super) fn empty(&self, tally: &Tally<'_>) {
         let layout = self.layout();
         let entries: u64 =
@@ -89,18 +89,18 @@ impl SharedCache<'_> {
         self.emptied.set(true);
     }
 
-    /// [`SharedCache::clear_up`], for who found an entry's or the heap's lock in a dead hand. Under
-    /// no lock of the table.
+    /// [`SharedCache::clear_up`], after the holder of an entry's or the heap's lock has been found
+    /// dead. Not under the table's lock.
     #[cold]
     pub(super) fn repair(&self, tally: &Tally<'_>) {
-        self.alone(tally, |cleared| {
+        self.exclusively(tally, |cleared| {
             if !cleared {
                 self.clear_up(tally);
             }
         });
     }
 
-    /// The lock of an entry, where there are such; `None` if its holder died.
+    /// The lock of an entry, if entries have locks; an error if its holder died.
     #[inline]
     pub(super) fn entry_lock(
         &self,
@@ -120,19 +120,19 @@ impl SharedCache<'_> {
         word: &'g AtomicU64,
         tally: &Tally<'_>,
     ) -> Result<Option<Grip<'g>>, Died> {
-        if self.place.locking == Locking::Global {
+        if self.region.locking == Locking::Global {
             return Ok(None);
         }
         let grip = count(tally, self.member.lock(word));
         if grip.died {
-            // It stays taken until everything is cleared, whoever does that in the end.
+            // The lock stays taken until a process has emptied the cache.
             grip.leave();
             return Err(Died);
         }
         Ok(Some(grip))
     }
 
-    /// The cache gives a file up. Under the lock of its entry; to be settled.
+    /// Gives up a file of the cache. Under the lock of its entry; to be settled.
     pub(super) fn give_up(&self, file: u64) {
         let number = u32::try_from(file - 1).expect("a descriptor");
         self.member.retire(number);
@@ -147,7 +147,7 @@ fn count<'g>(tally: &Tally<'_>, grip: Grip<'g>) -> Grip<'g> {
     if grip.waited.contended {
         tally.add(Counter::LockContended, 1);
         tally.add(Counter::LockWaitNs, grip.waited.ns);
-        // Who does not wait finds nobody, dead or alive.
+        // A lock that was free at once had no holder, dead or alive.
         tally.add(Counter::LockHoldersDied, u64::from(grip.died));
     }
     grip

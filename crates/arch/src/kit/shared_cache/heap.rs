@@ -12,7 +12,7 @@ pub(super) const END: u64 = 0;
 impl MemoryLayout {
     /// Puts bytes into blocks; the first block's number, or `None` if there are too few.
     ///
-    /// Call it, and [`MemoryLayout::free`], under the heap's lock or alone.
+    /// Call it, and [`MemoryLayout::free`], under the heap's lock or exclusively.
     pub(super) fn store(&self, bytes: &[u8]) -> Option<u64> {
         let mut first = END;
         // From the last block to the first, so that each knows the next.
@@ -41,13 +41,13 @@ impl MemoryLayout {
         }
     }
 
-    /// Forgets all that is stored.
+    /// Frees all blocks.
     pub(super) fn free_all(&self) {
         self.header[FREE_BLOCK].store(END, Relaxed);
         self.header[FRESH_BLOCK].store(0, Relaxed);
     }
 
-    /// Copies `len` bytes of a chain into `out`, in the place of what was there.
+    /// Copies `len` bytes of a chain into `out`, replacing what it held.
     pub(super) fn load(&self, block: u64, len: usize, out: &mut Vec<u8>) {
         out.clear();
         out.resize(len, 0);
@@ -89,7 +89,7 @@ impl MemoryLayout {
                 return false;
             }
             next = pieces.next();
-            // The last link is nobody's: its cache line need not be fetched.
+            // The last block has no successor: its cache line need not be fetched.
             if next.is_some() {
                 at = self.link(at).load(Relaxed);
             }
@@ -104,7 +104,7 @@ impl MemoryLayout {
             free.store(self.link(block).load(Relaxed), Relaxed);
             return Some(block);
         }
-        // Memory that nobody has touched yet costs nothing: it is taken last.
+        // Pages that were never touched cost nothing: they are taken last.
         let fresh = self.header[FRESH_BLOCK].load(Relaxed);
         if fresh >= self.links.len() as u64 {
             return None;

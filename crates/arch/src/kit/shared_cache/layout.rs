@@ -1,4 +1,4 @@
-//! Where everything stands in the shared words: numbers and offsets, no pointers.
+//! The layout of the shared words: numbers and offsets, no pointers.
 use regatta_origin::CachingRules;
 use std::sync::atomic::AtomicU64;
 
@@ -18,9 +18,9 @@ pub(super) const FREE_ENTRY: usize = 50;
 pub(super) const FRESH_ENTRY: usize = 51;
 pub(super) const FREE_BLOCK: usize = 52;
 pub(super) const FRESH_BLOCK: usize = 53;
-/// What was to be opened before this tick is not remembered any more.
+/// Entries of files that were opened before this tick are not accepted any more.
 pub(super) const CLEARED: usize = 54;
-/// When the sweep goes on, and behind which entry.
+/// When the sweep goes on, and after which entry.
 pub(super) const SWEEP_ON: usize = 56;
 pub(super) const SWEEP_AT: usize = 57;
 /// Entries that are being changed under their own locks.
@@ -37,7 +37,7 @@ pub(super) const PAIR_WORDS: usize = 16;
 
 /// Words of an entry: a pair of cache lines, the first of which is all that a hit looks at.
 pub(super) const ENTRY_WORDS: usize = PAIR_WORDS;
-/// Words of an entry that only who opens its file anew looks at.
+/// Words of an entry that are read only when its file is opened again.
 pub(super) const AGE_WORDS: usize = 2;
 /// What an entry takes, bytes.
 pub(super) const ENTRY_BYTES: usize = (ENTRY_WORDS + AGE_WORDS) * size_of::<u64>();
@@ -70,7 +70,7 @@ struct Sizes {
 
 impl Sizes {
     fn of(rules: &CachingRules) -> Self {
-        // One more: an entry comes in before another goes out.
+        // One more: an entry is added before another is evicted.
         let entries = rules.entries_max + rules.negatives_max + 1;
         let blocks = rules.bytes_max / BLOCK_BYTES + SPARE_BLOCKS * entries;
         Self { buckets: entries.next_power_of_two().max(PAIR_WORDS), entries, blocks }

@@ -1,11 +1,11 @@
 //! One cache for several processes, in memory that they share ([E] §5.2, [S] §4).
 //!
-//! What is known, by which name, in which version, under which descriptors, and what goes out next
-//! is in shared words. A process keeps for itself only what it has unpacked of an entry, with the
-//! version that it was: a hit is a lookup under the lock and a comparison.
+//! Names, entries with their versions and descriptors, and the order of eviction are in shared
+//! words. A process keeps for itself only the entries that it has unpacked, with their versions: a
+//! hit is a lookup under the lock and a comparison of versions.
 //!
-//! Others wait while a lock is held. So under one bytes are copied, words changed and uses counted;
-//! what takes memory or calls the system is done when it is free.
+//! Other processes wait while a lock is held. So under a lock bytes are copied, words changed and
+//! uses counted; memory is allocated, and the system called, before or after.
 mod copies;
 mod guard;
 mod heap;
@@ -44,40 +44,39 @@ choice! {
     pub enum Locking {
         /// One lock for everything ([E] §5.2).
         Global = "global",
-        /// A lock of readers and one writer for names, and a lock per entry for what is known of it
-        /// ([S] §4).
+        /// A readers-writer lock for all names, and one lock for each entry ([S] §4).
         TwoTier = "two-tier",
     }
 }
 
-/// Where a shared cache is, and how it is used: the same for all its processes.
+/// The memory of a shared cache and the rules of its use: the same for all its processes.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct CacheRegion {
     layout: MemoryLayout,
     locking: Locking,
-    /// What one process may take for what it has unpacked.
+    /// The most bytes that the unpacked entries of one process take.
     copies_bytes_max: usize,
     seed: u64,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for CacheRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("locking", &self.locking).finish_non_exhaustive()
+        f.debug_struct("CacheRegion").field("locking", &self.locking).finish_non_exhaustive()
     }
 }
 
-impl Place {
+impl CacheRegion {
     /// Words that a cache within `rules` takes.
     #[must_use]
     pub fn words(rules: &CachingRules) -> usize {
         MemoryLayout::words(rules)
     }
 
-    /// An empty cache in words that are all 0. What all `workers` have unpacked of it takes at most
-    /// as much again as it may take itself.
+    /// An empty cache in words that are all 0. The entries that all `workers` unpack take together
+    /// at most as many bytes as the cache itself may.
     ///
     /// # Panics
-    /// If there are fewer words than [`Place::words`].
+    /// If there are fewer words than [`CacheRegion::words`].
     #[must_use]
     pub fn new(
         words: &'static [AtomicU64],
@@ -93,24 +92,24 @@ impl Place {
 
 /// A cache that this process shares with others.
 pub struct SharedCache<'a> {
-    place: Place,
+    region: CacheRegion,
     rules: CachingRules,
     hasher: FixedState,
     member: &'static Member,
     copies: RefCell<Copies>,
-    /// Changes that have been followed.
+    /// Changes of the cache that this process has followed.
     followed: Cell<u64>,
-    /// Rung when other processes should let go of what they have unpacked.
+    /// Rung when the other processes are to drop unpacked entries that have changed.
     bells: &'a [Bell],
-    /// Files given up since.
+    /// Files that were given up since the bells were rung.
     retired: Cell<u64>,
     /// Files given up under the lock that is held, to be closed after it if nobody uses them.
     given_up: RefCell<Vec<u32>>,
-    /// All files have been.
+    /// All files were given up.
     emptied: Cell<bool>,
-    /// Where contents are put together, and copied to.
+    /// The buffer in which contents are packed, and to which they are copied.
     room: RefCell<Vec<u8>>,
-    /// Where what is known is copied to, to be compared with what comes in.
+    /// The buffer to which a cached content is copied, to be compared with a new one.
     known_room: RefCell<Vec<u8>>,
 }
 
@@ -118,30 +117,30 @@ pub struct SharedCache<'a> {
 const FILE: u64 = 0 << 2;
 const DIRECTORY: u64 = 1 << 2;
 const MISSING: u64 = 2 << 2;
-/// Where they stand.
+/// The bits of the kind.
 const KIND: u64 = 3 << 2;
 
 /// What the heads of a content coding take, about.
 const HEADS_BYTES: usize = 2048;
-/// The most memory that is taken before a content needs it.
+/// The most memory that is allocated before a content needs it, bytes.
 const ROOM_BYTES_MAX: usize = 1 << 20;
 
 impl<'a> SharedCache<'a> {
-    /// This process's side of the cache at `place`.
+    /// This process's side of the cache in `region`.
     #[must_use]
     pub fn new(
-        place: Place,
+        region: CacheRegion,
         rules: &CachingRules,
         member: &'static Member,
         bells: &'a [Bell],
     ) -> Self {
-        let followed = place.layout.header[CHANGES].load(Acquire);
+        let followed = region.layout.header[CHANGES].load(Acquire);
         Self {
-            place,
+            region,
             rules: rules.clone(),
-            hasher: FixedState::with_seed(place.seed),
+            hasher: FixedState::with_seed(region.seed),
             member,
-            copies: RefCell::new(Copies::new(place.copies_bytes_max)),
+            copies: RefCell::new(Copies::new(region.copies_bytes_max)),
             followed: Cell::new(followed),
             bells,
             retired: Cell::new(0),
@@ -152,7 +151,7 @@ impl<'a> SharedCache<'a> {
         }
     }
 
-    /// This process among those that share.
+    /// This process, as one of those that share.
     #[must_use]
     pub const fn member(&self) -> &'static Member {
         self.member
@@ -165,8 +164,8 @@ impl<'a> SharedCache<'a> {
         len(Rank::Held) + len(Rank::Open)
     }
 
-    /// Lets go of what was unpacked of entries that have changed. To be called now and then: an
-    /// idle process would otherwise keep files open that nobody wants.
+    /// Drops unpacked entries that have changed. To be called now and then: an idle process would
+    /// otherwise keep files open that the cache has given up.
     pub fn follow(&self, tally: &Tally<'_>) {
         let layout = self.layout();
         let changes = layout.header[CHANGES].load(Acquire);
@@ -179,7 +178,7 @@ impl<'a> SharedCache<'a> {
             let known = (followed..changes).all(|number| {
                 let cell = layout.ring[place_of(number) % RING_WORDS].load(Acquire);
                 let (tag, at) = chain_parts(cell);
-                // Somebody may be about to write to this cell.
+                // Another process may be about to write to this cell.
                 let right = tag as u64 == number & u64::from(u32::MAX);
                 if right {
                     copies.follow(at, layout, tally);
@@ -195,11 +194,11 @@ impl<'a> SharedCache<'a> {
 
     #[inline]
     fn layout(&self) -> &MemoryLayout {
-        &self.place.layout
+        &self.region.layout
     }
 
-    /// What a file's entry is, unpacked; `None` if it is no file any more. Gives the table's lock
-    /// back.
+    /// The unpacked entry of a file; `None` if the entry is no file any more. Releases the table's
+    /// lock.
     #[inline]
     fn file(
         &self,
@@ -232,7 +231,7 @@ impl<'a> SharedCache<'a> {
         Ok(Some(file))
     }
 
-    /// Copies the content of a file's entry and counts the uses of its files; its version, or
+    /// Copies the content of a file's entry, counts uses of its files, and returns its version;
     /// `None` if it is no file. Under the table's lock.
     fn copy(
         &self,
@@ -243,7 +242,7 @@ impl<'a> SharedCache<'a> {
     ) -> Result<Option<u64>, Died> {
         let node = self.layout().node(at);
         let _grip = self.entry_lock(node, tally)?;
-        // Since the lock was free the entry is whole; it may be another than a moment ago.
+        // Its lock was free, so the entry is whole. It may have changed since it was found.
         let version = node.version().load(Acquire);
         if node.kind().load(Relaxed) & KIND != FILE || version == 0 {
             return Ok(None);
@@ -257,7 +256,7 @@ impl<'a> SharedCache<'a> {
         Ok(Some(version))
     }
 
-    /// It is time to see whether an entry changed: true if this asker is to, and not another.
+    /// An entry is stale: true if this caller is to revalidate it, false if another does already.
     #[cold]
     fn mark_stale(&self, at: u64, checked: u64, now: Tick) -> bool {
         let [_, stale_since] = self.layout().ages(at);
@@ -355,10 +354,10 @@ impl Cache<StaticFile> for SharedCache<'_> {
         self.remove_if(self.hasher.hash_one(path), path, |_| true, tally);
     }
 
-    /// Each of those who share it calls this when it has taken its new root: what it has put in
-    /// until then goes with its own call.
+    /// Each process calls this when it has taken the new root, which also removes the entries that
+    /// it has put in until then.
     fn clear(&self, now: Tick, tally: &Tally<'_>) {
-        self.alone(tally, |empty| {
+        self.exclusively(tally, |empty| {
             self.layout().header[CLEARED].fetch_max(now.after(1).0, Relaxed);
             if !empty {
                 self.empty(tally);
@@ -374,25 +373,25 @@ impl Cache<StaticFile> for SharedCache<'_> {
 impl fmt::Debug for SharedCache<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedCache")
-            .field("place", &self.place)
+            .field("region", &self.region)
             .field("entries", &self.entries())
             .finish_non_exhaustive()
     }
 }
 
-/// Bytes for the longest content there usually is: memory that is taken under no lock.
+/// Room for the longest usual content, bytes: it is allocated while no lock is held.
 fn room(rules: &CachingRules) -> usize {
     let body = usize::try_from(rules.body_bytes_max).unwrap_or(ROOM_BYTES_MAX);
     (CODINGS * (HEADS_BYTES + body.min(ROOM_BYTES_MAX))).min(ROOM_BYTES_MAX)
 }
 
-/// Files that are given up under one lock at most: all that are held, and those of two entries
-/// that come in.
+/// The most files that are given up under one lock: all that are held, and those of two new
+/// entries.
 fn given_up_max(rules: &CachingRules) -> usize {
     rules.descriptors_max.min(NUMBERS_MAX) + 2 * CODINGS
 }
 
-/// A number of an entry as a place in memory.
+/// The number of an entry as an index.
 fn place_of(at: u64) -> usize {
     usize::try_from(at).expect("64-bit Linux")
 }

@@ -1,4 +1,4 @@
-//! Changes of a shared cache: what comes in, what is replaced in place, what goes out.
+//! Changes of a shared cache: entries are added, updated in place, and removed.
 use super::{
     DIRECTORY, Died, FILE, KIND, Locking, MISSING, SharedCache, fault_bits,
     heap::END,
@@ -15,7 +15,7 @@ use std::{
     sync::atomic::Ordering::{Relaxed, SeqCst},
 };
 
-/// An entry on its way in.
+/// An entry that is to be added.
 struct Load<'l> {
     hash: u64,
     path: &'l [u8],
@@ -24,12 +24,12 @@ struct Load<'l> {
     content: &'l [u8],
     /// Numbers plus one.
     files: [u64; CODINGS],
-    /// When it was opened; `None` for the body of what is remembered without it.
+    /// When it was opened; `None` for the body of an entry that is cached without one.
     opened: Option<Tick>,
 }
 
 impl SharedCache<'_> {
-    /// Remembers what a name is, or, without a time, a body of the file that it is.
+    /// Caches what a name is; without a time, a body of the file that it is.
     pub(super) fn remember(
         &self,
         path: &[u8],
@@ -39,7 +39,7 @@ impl SharedCache<'_> {
     ) -> Result<(), Died> {
         let cleared = self.layout().header[CLEARED].load(Relaxed);
         if opened.is_some_and(|opened| opened.0 < cleared) {
-            return Ok(()); // perhaps found below a root that is served no more
+            return Ok(()); // perhaps found below an old root
         }
         let mut content = self.room.take();
         content.clear();
@@ -62,7 +62,7 @@ impl SharedCache<'_> {
         result
     }
 
-    /// What comes in; `None` if it would put out everything else, or is not worth its room.
+    /// The entry to add; `None` if it would evict everything else, or is not worth its memory.
     fn load<'l>(
         &self,
         path: &'l [u8],
@@ -90,18 +90,18 @@ impl SharedCache<'_> {
     }
 
     fn take_in(&self, load: &Load<'_>, tally: &Tally<'_>) -> Result<(), Died> {
-        if self.place.locking == Locking::TwoTier {
+        if self.region.locking == Locking::TwoTier {
             let updated = self.update(load, tally);
             self.settle(tally);
             if updated? {
                 return Ok(());
             }
         }
-        self.alone(tally, |_| self.replace(load, tally));
+        self.exclusively(tally, |_| self.replace(load, tally));
         Ok(())
     }
 
-    /// Puts an entry in, in the place of what its name was. Alone.
+    /// Puts an entry in, replacing the one of the same name. Exclusively.
     fn replace(&self, load: &Load<'_>, tally: &Tally<'_>) {
         let layout = self.layout();
         let known = layout.find(load.hash, load.path);
@@ -129,15 +129,14 @@ impl SharedCache<'_> {
         self.evict_what_is_over(tally);
     }
 
-    /// Alone.
+    /// Exclusively.
     fn evict_what_is_over(&self, tally: &Tally<'_>) {
         while let Some(rank) = self.layout().totals().over(&self.rules) {
             self.evict(rank, tally);
         }
     }
 
-    /// Brings an entry up to date where it stands, under its own lock; false if that cannot be
-    /// done without the table's.
+    /// Updates an entry in place, under its own lock; false if that takes the table's lock.
     fn update(&self, load: &Load<'_>, tally: &Tally<'_>) -> Result<bool, Died> {
         let layout = self.layout();
         let grip = self.look(tally);
@@ -159,7 +158,7 @@ impl SharedCache<'_> {
         if !self.may_hold(node, load) {
             return Ok(true);
         }
-        // Who dies before this is lowered again leaves something half changed.
+        // If this process dies before this is lowered again, the entry is half changed.
         layout.header[UPDATING].fetch_add(1, SeqCst);
         node.version().store(0, SeqCst);
         die_locked();
@@ -186,20 +185,20 @@ impl SharedCache<'_> {
         layout.header[UPDATING].fetch_sub(1, SeqCst);
         drop((entry_grip, grip));
         if layout.totals().over(&self.rules).is_some() {
-            self.alone(tally, |_| self.evict_what_is_over(tally));
+            self.exclusively(tally, |_| self.evict_what_is_over(tally));
         }
         Ok(true)
     }
 
-    /// Of when an entry will be that is what comes in; `None` if it stays what it is: who opened it
-    /// later was faster, or the body that comes is that of another file.
+    /// The age of the entry after `load` has been put in. `None` if the entry stays as it is: its
+    /// file was opened later, or `load` is the body of another file.
     fn times(&self, at: u64, load: &Load<'_>) -> Option<Times> {
         let (node, known) = (self.layout().node(at), self.layout().times(at));
         let Some(opened) = load.opened else {
             let (len, block) = chain_parts(node.content().load(Relaxed));
             let mut content = self.known_room.borrow_mut();
             if len > content.capacity() {
-                // It has bodies that what comes in has not: they stay. No memory is taken here.
+                // It has bodies that `load` has not: they stay. No memory is allocated here.
                 return None;
             }
             self.layout().load(block, len, &mut content);
@@ -210,7 +209,7 @@ impl SharedCache<'_> {
         (known.opened <= opened.0).then_some(Times::since(opened))
     }
 
-    /// True if an entry is what comes in, but for the descriptors: somebody else was faster, or
+    /// True if an entry equals `load` but for the descriptors: another process was faster, or
     /// nothing has changed.
     fn is_same(&self, node: Node, load: &Load<'_>) -> bool {
         let (len, block) = chain_parts(node.content().load(Relaxed));
@@ -219,7 +218,7 @@ impl SharedCache<'_> {
             && self.layout().holds(block, load.content)
     }
 
-    /// True if the files that come in are this process's to give, or the entry's already.
+    /// True if the files of `load` are lent by this process, or the entry has them already.
     fn may_hold(&self, node: Node, load: &Load<'_>) -> bool {
         load.files.iter().all(|file| {
             *file == 0
@@ -236,7 +235,7 @@ impl SharedCache<'_> {
         u32::try_from(file - 1).is_ok_and(|number| self.member.owns(number))
     }
 
-    /// Files, bytes and counts of an entry that comes in.
+    /// Stores files, bytes and counts of a new entry.
     fn enter(&self, node: Node, load: &Load<'_>, tally: &Tally<'_>) {
         for (place, file) in node.files().iter().zip(load.files) {
             place.store(file, Relaxed);
@@ -268,7 +267,7 @@ impl SharedCache<'_> {
         }
     }
 
-    /// Alone.
+    /// Exclusively.
     fn insert(&self, load: &Load<'_>, (times, used): (Times, u64), tally: &Tally<'_>) {
         let layout = self.layout();
         let (name, content) = loop {
@@ -277,7 +276,7 @@ impl SharedCache<'_> {
                 Some(stored) => break stored,
                 None => {
                     layout.free(name.unwrap_or(END));
-                    // Blocks are not all full: there are fewer than the bytes would need.
+                    // Last blocks are not full, so there may be fewer free blocks than free bytes.
                     match layout.totals().first() {
                         Some(rank) => self.evict(rank, tally),
                         None => return self.retire_kept(load),
@@ -300,14 +299,14 @@ impl SharedCache<'_> {
         layout.change(at, layout.new_version());
     }
 
-    /// What was kept for an entry that cannot come in after all goes.
+    /// Gives up what was kept for an entry that is not added after all.
     fn retire_kept(&self, load: &Load<'_>) {
         for file in load.files.into_iter().filter(|file| *file != 0 && !self.owns(*file)) {
             self.give_up(file);
         }
     }
 
-    /// Takes an entry out, but for the files in `kept`. Alone.
+    /// Removes an entry, but for the files in `kept`. Exclusively.
     fn take_out(&self, at: u64, kept: &[u64; CODINGS], tally: &Tally<'_>) {
         let layout = self.layout();
         let node = layout.node(at);
@@ -321,10 +320,10 @@ impl SharedCache<'_> {
         self.give_up_files(node, kept);
     }
 
-    /// Puts out a few entries with descriptors, and asks the other processes to let go of them.
+    /// Evicts a few entries with descriptors, and asks the other processes to close those.
     #[cold]
     pub(super) fn spare(&self, tally: &Tally<'_>) {
-        self.alone(tally, |_| {
+        self.exclusively(tally, |_| {
             let open = self.layout().shelf(Rank::Open).len().load(Relaxed);
             (0..open.min(RELIEF_ENTRIES as u64)).for_each(|_| self.evict(Rank::Open, tally));
         });
@@ -341,7 +340,7 @@ impl SharedCache<'_> {
         tally.add(Counter::CacheEvictions, 1);
     }
 
-    /// The next piece of the sweep, for whoever comes first when it is time.
+    /// The next piece of the sweep, by the first process that asks when it is due.
     pub(super) fn sweep_on(&self, now: Tick, tally: &Tally<'_>) -> Option<Tick> {
         let (layout, rules) = (self.layout(), &self.rules);
         let fresh = place_of(layout.header[FRESH_ENTRY].load(Relaxed));
@@ -352,8 +351,8 @@ impl SharedCache<'_> {
         };
         let found = layout.sweep().piece(fresh, now, rules, is_idle);
         if !found.is_empty() {
-            self.alone(tally, |_| {
-                // Somebody may have asked for it since.
+            self.exclusively(tally, |_| {
+                // It may have been asked for since.
                 for place in found.iter().copied().filter(|place| is_idle(*place)) {
                     self.take_out(place as u64 + 1, &[0; CODINGS], tally);
                     tally.add(Counter::CacheInactive, 1);
@@ -363,7 +362,7 @@ impl SharedCache<'_> {
         layout.totals().first().map(|_| layout.sweep().on())
     }
 
-    /// Forgets a name, if `wanted` says so of its age.
+    /// Removes the entry of a name, if `wanted` is true of its age.
     pub(super) fn remove_if(
         &self,
         hash: u64,
@@ -371,7 +370,7 @@ impl SharedCache<'_> {
         wanted: impl Fn(Times) -> bool,
         tally: &Tally<'_>,
     ) {
-        self.alone(tally, |_| {
+        self.exclusively(tally, |_| {
             let found = self.layout().find(hash, path);
             let unwanted = |at: &u64| wanted(self.layout().times(*at));
             if let Some(at) = found.filter(unwanted) {

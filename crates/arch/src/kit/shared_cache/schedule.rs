@@ -1,5 +1,5 @@
-//! Random schedules of two processes that share a cache: they fill, replace, forget and send what
-//! is in it, let go of descriptors, and one of them dies in the middle of a change.
+//! Random schedules of two processes that share a cache: they add, replace, remove and send
+//! entries, close descriptors, and one of them dies in the middle of a change.
 use super::{
     layout::{HEAP_LOCK, TABLE_LOCK, UPDATING},
     tests::{BOTH, FILES, Folder, Rig, Sender, rules},
@@ -8,29 +8,29 @@ use super::{
 use crate::kit::dice::{Dice, SEEDS};
 use std::collections::HashMap;
 
-/// What is right to find under a name: who put it last.
-type Known = HashMap<u64, u64>;
+/// The file that must be found under each name: the one that was put last.
+type Expected = HashMap<u64, u64>;
 
 fn look(
     rig: &Rig,
     cache: &SharedCache<'_>,
     side: usize,
     (name, now): (u64, Tick),
-    known: &Known,
+    expected: &Expected,
 ) -> Option<Sender> {
     let found = cache.get(name.to_string().as_bytes(), now, &rig.tally(side));
     let (Lookup::Fresh(Entry::File(file)) | Lookup::Stale(Entry::File(file))) = found else {
         assert!(matches!(found, Lookup::Miss), "{found:?} under a name of files");
         return None;
     };
-    let n = known[&name];
+    let n = expected[&name];
     assert_eq!(file.identity().len(), 1 + 100 * n, "under {name} stands file {n}");
     Some(Sender { file, n })
 }
 
-/// One leaves, and all that it holds stays as it is.
+/// A process dies: all that it holds stays as it is.
 fn die(rig: &Rig, side: usize, dice: &mut Dice, locking: Locking) {
-    let header = rig.place.layout.header;
+    let header = rig.region.layout.header;
     let member = rig.members[side];
     match dice.below(3) {
         0 => member.lock(&header[TABLE_LOCK]).leave(),
@@ -50,7 +50,7 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
     let rig = Rig::over(Arc::clone(folder), locking, rules(entries_max, descriptors_max));
     let mut sides = rig.sides().map(Some);
     let mut senders: [Vec<Sender>; 2] = Default::default();
-    let (mut known, mut now) = (Known::new(), 1);
+    let (mut expected, mut now) = (Expected::new(), 1);
     for _ in 0..150 {
         now += dice.below(400) as u64;
         let side = dice.below(2);
@@ -67,15 +67,14 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
             5 if dice.once_in(8) && sides.iter().all(Option::is_some) => {
                 die(&rig, side, &mut dice, locking);
                 std::mem::forget((sides[side].take(), std::mem::take(&mut senders[side])));
-                // What dies with it is unknown to the account of who has what.
             }
             6 => {
                 let n = dice.below(usize::try_from(FILES).unwrap()) as u64;
                 let entry = rig.entry(rig.members[side], n);
                 cache.put(name.to_string().as_bytes(), &entry, Tick(now), &rig.tally(side));
-                known.insert(name, n);
+                expected.insert(name, n);
             }
-            _ => match look(&rig, cache, side, (name, Tick(now)), &known) {
+            _ => match look(&rig, cache, side, (name, Tick(now)), &expected) {
                 Some(sender) => {
                     *hits += 1;
                     senders[side].push(sender);
@@ -83,7 +82,7 @@ fn schedule(seed: u64, folder: &Arc<Folder>, hits: &mut u64) {
                 None => {
                     let entry = rig.entry(rig.members[side], name);
                     cache.put(name.to_string().as_bytes(), &entry, Tick(now), &rig.tally(side));
-                    known.insert(name, name);
+                    expected.insert(name, name);
                 }
             },
         }

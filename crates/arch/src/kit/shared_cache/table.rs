@@ -14,7 +14,7 @@ use std::sync::atomic::{
 /// No entry; entries count from 1.
 pub(super) const NONE: u64 = 0;
 
-/// What is known of the age of an entry: ticks.
+/// The age of an entry, ticks.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     pub(super) opened: u64,
@@ -23,7 +23,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Of what was opened then.
+    /// The age of an entry that was opened then.
     pub(super) const fn since(opened: Tick) -> Self {
         Self { opened: opened.0, checked_at: opened.0, stale_since: Tick::NEVER.0 }
     }
@@ -43,15 +43,15 @@ impl Node {
     fn chain(self) -> &'static AtomicU64 {
         &self.0[2]
     }
-    /// The tick when its file was opened, or somebody was last told to look again.
+    /// The tick when its file was opened, or a process was last told to revalidate it.
     pub(super) fn checked_at(self) -> &'static AtomicU64 {
         &self.0[3]
     }
-    /// When it was asked for last, about.
+    /// When it was asked for last, approximately.
     pub(super) fn used(self) -> Use<'static> {
         Use(&self.0[4])
     }
-    /// Its queue, and what it is: see `Kind`.
+    /// Its queue and its kind.
     pub(super) fn kind(self) -> &'static AtomicU64 {
         &self.0[5]
     }
@@ -81,7 +81,7 @@ impl Node {
         &self.0[12..12 + CODINGS]
     }
 
-    /// What it takes.
+    /// What it takes, bytes and descriptors.
     pub(super) fn cost(self) -> Cost {
         let descriptors = self.files().iter().filter(|file| file.load(Relaxed) != 0).count();
         let bytes = usize::try_from(self.bytes().load(Relaxed)).expect("64-bit Linux");
@@ -93,7 +93,7 @@ impl Node {
     }
 }
 
-/// A queue, and the entries that stand in it. To be used alone, but for its length.
+/// A queue of entries. To be used exclusively, but for its length.
 pub(super) struct Shelf<'l> {
     layout: &'l MemoryLayout,
     /// Newest, oldest, hand, length.
@@ -153,13 +153,13 @@ impl MemoryLayout {
         Shelf { layout: self, words: &self.header[SHELVES + 4 * rank as usize..][..4] }
     }
 
-    /// The sweep that all processes go on with.
+    /// The sweep, which all processes share.
     pub(super) fn sweep(&self) -> Sweep<'_> {
         Sweep { on: &self.header[SWEEP_ON], at: &self.header[SWEEP_AT] }
     }
 
-    /// When an entry's file was opened; and when somebody was first told to look again, and nobody
-    /// has brought anything since.
+    /// When an entry's file was opened; and when a process was first told to revalidate it, if none
+    /// has done so since.
     pub(super) fn ages(&self, at: u64) -> [&'static AtomicU64; AGE_WORDS] {
         let at = usize::try_from(at - 1).expect("64-bit Linux") * AGE_WORDS;
         [&self.ages[at], &self.ages[at + 1]]
@@ -199,7 +199,7 @@ impl MemoryLayout {
         None
     }
 
-    /// Notes that an entry is another one now, and gives it its version.
+    /// Notes that an entry has changed, and gives it a new version.
     pub(super) fn change(&self, at: u64, version: u64) {
         self.node(at).version().store(version, Release);
         let number = self.header[CHANGES].fetch_add(1, Relaxed);
@@ -211,7 +211,7 @@ impl MemoryLayout {
         self.header[VERSION].fetch_add(1, Relaxed) + 1
     }
 
-    /// A free entry. Alone.
+    /// Takes a free entry. Exclusively.
     pub(super) fn take_entry(&self) -> Option<u64> {
         let free = &self.header[FREE_ENTRY];
         let at = free.load(Relaxed);
@@ -227,7 +227,7 @@ impl MemoryLayout {
         Some(fresh + 1)
     }
 
-    /// Puts a filled entry into its bucket and at the new end of its queue. Alone.
+    /// Puts a filled entry into its bucket and at the new end of its queue. Exclusively.
     pub(super) fn enqueue(&self, at: u64) {
         let node = self.node(at);
         let bucket = self.bucket(node.hash().load(Relaxed));
@@ -238,7 +238,7 @@ impl MemoryLayout {
         shelf.len().fetch_add(1, Relaxed);
     }
 
-    /// Takes an entry out of its bucket and its queue, and frees it. Alone.
+    /// Takes an entry out of its bucket and its queue, and frees it. Exclusively.
     pub(super) fn dequeue(&self, at: u64) {
         let node = self.node(at);
         let mut link = self.bucket(node.hash().load(Relaxed));
@@ -254,7 +254,7 @@ impl MemoryLayout {
         self.header[FREE_ENTRY].store(at, Relaxed);
     }
 
-    /// What all entries take.
+    /// What all entries take, bytes and descriptors.
     pub(super) fn totals(&self) -> Totals {
         let number = |word: &AtomicU64| usize::try_from(word.load(Relaxed)).unwrap_or(usize::MAX);
         Totals {
@@ -264,10 +264,10 @@ impl MemoryLayout {
         }
     }
 
-    /// Forgets all entries. Alone.
+    /// Removes all entries. Exclusively.
     pub(super) fn clear(&self) {
         for bucket in self.buckets {
-            // Only pages that were used are written to.
+            // Write only to pages that were used.
             if bucket.load(Relaxed) != NONE {
                 bucket.store(NONE, Relaxed);
             }
@@ -284,7 +284,7 @@ impl MemoryLayout {
             self.header[at].store(0, Relaxed);
         }
         self.free_all();
-        // More changes than the ring holds: everybody looks at everything.
+        // More changes than the ring holds: every process looks at all entries.
         self.header[CHANGES].fetch_add(2 * RING_WORDS as u64, Release);
     }
 }

@@ -1,4 +1,5 @@
-//! Two sides of one cache in one process: what one does the other sees, whatever becomes of it.
+//! Two members of one shared cache, in one process: each sees what the other does, also when that
+//! one dies.
 use super::{
     layout::{
         AGE_WORDS, BLOCK_WORDS, ENTRY_BYTES, ENTRY_WORDS, HEAP_LOCK, PAIR_WORDS, TABLE_LOCK,
@@ -52,7 +53,7 @@ pub(in crate::kit) struct Rig {
     root: Root,
     site: Site,
     pub(in crate::kit) crew: Crew,
-    pub(in crate::kit) place: Place,
+    pub(in crate::kit) region: CacheRegion,
     pub(in crate::kit) members: [&'static Member; 2],
     arena: Arena<'static>,
 }
@@ -64,20 +65,20 @@ impl Rig {
 
     pub(in crate::kit) fn over(folder: Arc<Folder>, locking: Locking, rules: CachingRules) -> Self {
         let books = Crew::words(2, 4096);
-        let memory = crew::words(books + Place::words(&rules) + Arena::words(2)).unwrap();
+        let memory = crew::words(books + CacheRegion::words(&rules) + Arena::words(2)).unwrap();
         let (books, rest) = memory.words().split_at(books);
-        let (cache, rest) = rest.split_at(Place::words(&rules));
+        let (cache, rest) = rest.split_at(CacheRegion::words(&rules));
         std::mem::forget(memory);
         let crew = Crew::create(books, 2, 4096).unwrap();
         let members = [crew.enter(0).unwrap(), crew.enter(1).unwrap()];
-        let place = Place::new(cache, &rules, locking, 2, 7);
+        let region = CacheRegion::new(cache, &rules, locking, 2, 7);
         let root = Root::open(&folder.0).unwrap();
         let site = Site { caching: rules, ..Site::default() };
-        Self { _folder: folder, root, site, crew, place, members, arena: Arena::create(rest, 2) }
+        Self { _folder: folder, root, site, crew, region, members, arena: Arena::create(rest, 2) }
     }
 
     pub(in crate::kit) fn sides(&self) -> [SharedCache<'_>; 2] {
-        self.members.map(|member| SharedCache::new(self.place, &self.site.caching, member, &[]))
+        self.members.map(|member| SharedCache::new(self.region, &self.site.caching, member, &[]))
     }
 
     pub(in crate::kit) fn tally(&self, side: usize) -> Tally<'_> {
@@ -133,7 +134,7 @@ impl Rig {
     }
 }
 
-/// Somebody who sends file `n`, whatever has become of the entry.
+/// A response that sends file `n`, whatever has happened to the entry.
 pub(in crate::kit) struct Sender {
     pub(in crate::kit) file: Arc<Representation<StaticFile>>,
     pub(in crate::kit) n: u64,
@@ -200,14 +201,14 @@ fn a_death_in_the_middle_of_a_change_empties_it() {
             let rig = Rig::new(locking, rules(8, 8));
             let [a, b] = rig.sides();
             (0..5).for_each(|file| assert!(!rig.ask(&a, 0, file)));
-            let header = rig.place.layout.header;
+            let header = rig.region.layout.header;
             match what {
                 // With the table's lock.
                 0 => rig.members[0].lock(&header[TABLE_LOCK]).leave(),
                 // With every entry's lock, in the middle of an update.
                 1 => {
                     for at in 1..=5 {
-                        rig.members[0].lock(rig.place.layout.node(at).lock()).leave();
+                        rig.members[0].lock(rig.region.layout.node(at).lock()).leave();
                     }
                     header[UPDATING].store(1, Relaxed);
                 }
@@ -222,12 +223,12 @@ fn a_death_in_the_middle_of_a_change_empties_it() {
                 continue; // there is one lock only
             }
             rig.crew.mark_dead(0);
-            // A name that is known, and one that is not: both must come to an end.
+            // A name that is cached, and one that is not: neither look-up may hang.
             rig.ask(&b, 1, 3);
             rig.ask(&b, 1, 7);
             let [repairs, died] = [Counter::CacheRepairs, Counter::LockHoldersDied];
             assert!(rig.total(repairs) > 0, "{locking:?} {what}");
-            // Or it was the mark of an update that told of the death.
+            // Or the mark of an unfinished update told of the death.
             let found = what == 0 || (what, locking) == (1, Locking::TwoTier);
             assert_eq!(rig.total(died) > 0, found, "{locking:?} {what}");
             assert!(rig.ask(&b, 1, 3) || rig.ask(&b, 1, 3));
@@ -238,8 +239,8 @@ fn a_death_in_the_middle_of_a_change_empties_it() {
     }
 }
 
-/// Whatever the numbers of workers, descriptors and entries are: no entry and no block of bytes
-/// stands in more cache lines than it must, and the lock stands alone.
+/// For any number of workers, descriptors and entries: no entry and no block of bytes spans more
+/// cache lines than it must, and the lock has a line of its own.
 #[test]
 fn what_a_hit_looks_at_begins_with_a_cache_line() {
     let pair = PAIR_WORDS * size_of::<AtomicU64>();
@@ -247,7 +248,7 @@ fn what_a_hit_looks_at_begins_with_a_cache_line() {
     for (workers, numbers, entries_max) in [(1, 1021, 1), (3, 1024, 17), (7, 333, 1000)] {
         let rules = rules(entries_max, 8);
         let books = Crew::words(workers, numbers);
-        let memory = crew::words(books + Place::words(&rules)).unwrap();
+        let memory = crew::words(books + CacheRegion::words(&rules)).unwrap();
         let MemoryLayout { header, buckets, entries, blocks, links, ages, .. } =
             MemoryLayout::new(&memory.words()[books..], &rules);
         for first in [&header[TABLE_LOCK], &header[HEAP_LOCK], &buckets[0], &entries[0]] {
@@ -260,7 +261,7 @@ fn what_a_hit_looks_at_begins_with_a_cache_line() {
     }
 }
 
-/// Others wait for who holds a lock: not for memory to be had.
+/// No memory is allocated while a lock is held.
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "others wait")]
@@ -268,11 +269,11 @@ fn nothing_is_unpacked_under_a_lock() {
     let rig = Rig::new(Locking::TwoTier, rules(8, 8));
     let [a, b] = rig.sides();
     assert!(!rig.ask(&a, 0, 3));
-    let _grip = rig.members[1].lock(&rig.place.layout.header[HEAP_LOCK]);
+    let _grip = rig.members[1].lock(&rig.region.layout.header[HEAP_LOCK]);
     rig.ask(&b, 1, 3);
 }
 
-/// The same, whoever fills, changes, evicts, or brings a body.
+/// The same when entries are added, changed and evicted, and bodies added.
 #[test]
 #[cfg(debug_assertions)]
 fn no_memory_is_taken_under_a_lock() {
@@ -296,14 +297,14 @@ fn no_memory_is_taken_under_a_lock() {
     }
 }
 
-/// What is given up under the lock is closed when it is free; by then others may have let go.
+/// Files that are given up under the lock are closed after it is released.
 #[test]
 fn what_is_given_up_is_closed_when_the_lock_is_free() {
     for locking in BOTH {
         let rig = Rig::new(locking, rules(8, 8));
         let [a, _] = rig.sides();
         (1..6).for_each(|file| assert!(!rig.ask(&a, 0, file)));
-        a.alone(&rig.tally(0), |_| {
+        a.exclusively(&rig.tally(0), |_| {
             a.give_up(a.layout().node(1).files()[0].load(Relaxed));
             assert_eq!(rig.crew.files(), (4, 1), "still open");
         });
@@ -311,8 +312,8 @@ fn what_is_given_up_is_closed_when_the_lock_is_free() {
     }
 }
 
-/// What all have unpacked is counted, and takes no more than the cache may; what had to go is
-/// unpacked again.
+/// The unpacked entries of all processes are counted, and take no more than the cache may; those
+/// that were evicted are unpacked again.
 #[test]
 fn what_is_unpacked_is_counted_and_bounded() {
     for locking in BOTH {

@@ -1,7 +1,7 @@
-//! When an edge-triggered poller would speak of a connection if that were TCP.
+//! When an edge-triggered poller would report a connection if that were TCP.
 //!
-//! A local socket says that it has room whenever its peer takes something, and epoll then reports
-//! all that is so, old or new. Whoever misses an edge would be reminded, and nobody would see it.
+//! A local socket reports room whenever its peer takes something, and epoll then reports its whole
+//! state, old or new. A loop that misses an edge would be reminded, and no test would notice.
 use regatta_sys::wait::{Event, Interest, Poll, Poller};
 use std::{
     io,
@@ -12,24 +12,24 @@ use std::{
 /// The connections of a loop.
 #[derive(Default)]
 pub(super) struct Edges {
-    known: Vec<Known>,
-    /// Says who has room.
+    watched: Vec<Watched>,
+    /// Reports which sockets have room.
     rooms: Poll,
     ready: Vec<Event>,
 }
 
-/// What has been said of a connection.
-struct Known {
+/// A connection, and what has been reported of it.
+struct Watched {
     key: u64,
     /// The same socket by another descriptor.
     socket: OwnedFd,
-    /// Bytes that were there to be received.
+    /// Bytes that could be received.
     unread: u64,
-    /// It had no room since that was said last, or it never was.
+    /// It has been full since room was last reported, or room never was.
     full: bool,
-    /// It has been said that the peer sends no more.
+    /// The end of the stream has been reported.
     ended: bool,
-    /// It has been said that nobody is there.
+    /// The hang-up has been reported.
     broken: bool,
 }
 
@@ -37,40 +37,47 @@ impl Edges {
     pub(super) fn add(&mut self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
         let socket = fd.try_clone_to_owned()?;
         self.rooms.add(socket.as_fd(), key, Interest::WRITE)?;
-        self.known.push(Known { key, socket, unread: 0, full: true, ended: false, broken: false });
+        self.watched.push(Watched {
+            key,
+            socket,
+            unread: 0,
+            full: true,
+            ended: false,
+            broken: false,
+        });
         Ok(())
     }
 
     pub(super) fn remove(&mut self, key: u64) {
-        if let Some(at) = self.known.iter().position(|known| known.key == key) {
-            let known = self.known.swap_remove(at);
-            self.rooms.remove(known.socket.as_fd()).expect("it was added");
+        if let Some(at) = self.watched.iter().position(|watched| watched.key == key) {
+            let watched = self.watched.swap_remove(at);
+            self.rooms.remove(watched.socket.as_fd()).expect("it was added");
         }
     }
 
-    /// Looks how the loop has left its connections.
+    /// Notes the state in which the loop has left its connections.
     pub(super) fn look(&mut self) -> io::Result<()> {
         self.rooms.wait(&mut self.ready, Some(Duration::ZERO))?;
-        for known in &mut self.known {
-            known.full |= !self.ready.iter().any(|event| event.key == known.key);
-            known.unread = known.unread.min(rustix::io::ioctl_fionread(&known.socket)?);
+        for watched in &mut self.watched {
+            watched.full |= !self.ready.iter().any(|event| event.key == watched.key);
+            watched.unread = watched.unread.min(rustix::io::ioctl_fionread(&watched.socket)?);
         }
         Ok(())
     }
 
-    /// True if something has changed of which TCP would tell.
-    pub(super) fn tells(&mut self, event: &Event) -> io::Result<bool> {
-        let Some(known) = self.known.iter_mut().find(|known| known.key == event.key) else {
+    /// True if something has changed that TCP would report.
+    pub(super) fn reports(&mut self, event: &Event) -> io::Result<bool> {
+        let Some(watched) = self.watched.iter_mut().find(|watched| watched.key == event.key) else {
             return Ok(true);
         };
-        let unread = rustix::io::ioctl_fionread(&known.socket)?;
-        let comes = unread > known.unread;
-        let ends = event.hangup && !known.ended || event.broken && !known.broken;
-        let room = event.writable && known.full;
-        known.unread = unread;
-        known.ended |= event.hangup;
-        known.broken |= event.broken;
-        known.full &= !room;
+        let unread = rustix::io::ioctl_fionread(&watched.socket)?;
+        let comes = unread > watched.unread;
+        let ends = event.hangup && !watched.ended || event.broken && !watched.broken;
+        let room = event.writable && watched.full;
+        watched.unread = unread;
+        watched.ended |= event.hangup;
+        watched.broken |= event.broken;
+        watched.full &= !room;
         Ok(comes || ends || room)
     }
 }

@@ -8,7 +8,7 @@ use std::{
     os::{fd::AsFd, unix::net::UnixStream},
 };
 
-/// The most that is taken from a sealed connection at once, bytes.
+/// The most that is received from a sealed connection at once, bytes.
 const TAKE_MAX: usize = 20_000;
 
 /// A connection, or what is left of it.
@@ -16,7 +16,7 @@ const TAKE_MAX: usize = 20_000;
 pub(super) struct Line {
     pub(super) socket: Option<UnixStream>,
     pub(super) sealed: Option<Sealed>,
-    /// Bytes that have moved, and those of them that have come.
+    /// Bytes sent and received, and bytes received.
     pub(super) moved: usize,
     pub(super) brought: u64,
 }
@@ -32,7 +32,7 @@ pub(super) struct Sealed {
     /// Records before the one that is altered on its way.
     until_spoilt: Option<usize>,
     says_last: bool,
-    /// The other end was gone before all that was sealed had been sent.
+    /// The server had closed its end before all that was sealed had been sent.
     held_back: bool,
 }
 
@@ -51,7 +51,7 @@ impl Sealed {
         self.until_spoilt.is_some()
     }
 
-    /// Opens what has come; an error if it is not what was sent.
+    /// Opens what was received; an error if it is not what was sent.
     fn open(&mut self) -> io::Result<()> {
         let (mut at, before) = (0, self.out.len());
         loop {
@@ -60,7 +60,7 @@ impl Sealed {
             match opened {
                 Ok(0) => break,
                 Ok(bytes) => at += bytes,
-                // The server's last words to who has sent what it could not open.
+                // The server's alert to a peer whose record it could not open.
                 Err(_) if spoilt => break,
                 Err(_) => return Err(io::ErrorKind::InvalidData.into()),
             }
@@ -89,7 +89,7 @@ impl Sealed {
 }
 
 impl Line {
-    /// Moves what is neither a request nor an answer; true if there was something.
+    /// Sends and receives handshake records; true if there was something to do.
     pub(super) fn stir(&mut self) -> io::Result<bool> {
         let flushed = self.flush();
         let Self { sealed: Some(sealed), .. } = self else { return Ok(false) };
@@ -131,7 +131,7 @@ impl Line {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Err(_) => {
-                // The other end is gone: what it said before is to be taken yet.
+                // The server has closed its end; what it sent before is still to be received.
                 sealed.out.clear();
                 sealed.held_back = true;
                 true
@@ -139,7 +139,7 @@ impl Line {
         }
     }
 
-    /// Takes a piece of what has come, and opens it; false if there is nothing yet.
+    /// Receives a piece and opens it; false if there is nothing yet.
     fn fetch(&mut self) -> io::Result<bool> {
         let Self { socket: Some(socket), sealed: Some(sealed), moved, brought } = self else {
             return Ok(false);
@@ -174,7 +174,7 @@ impl Line {
         if sealed.dice.once_in(8) {
             sealed.toy.renew(&mut sealed.out);
         }
-        // The other end has said that it takes no more.
+        // The server has said that it receives no more.
         if sealed.toy.seal(bytes, &mut sealed.out).is_err() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -183,7 +183,7 @@ impl Line {
         Ok(bytes.len())
     }
 
-    /// Says that nothing more is sent; false if it could not be said yet.
+    /// Ends what is sent; false if that is not possible yet.
     pub(super) fn shut(&mut self) -> bool {
         if let Some(sealed) = &mut self.sealed {
             if !std::mem::replace(&mut sealed.says_last, true) && sealed.dice.once_in(2) {
@@ -199,7 +199,7 @@ impl Line {
         true
     }
 
-    /// Takes what has come; `Interrupted` if that was nothing that was sent above the seal.
+    /// Receives plain bytes; `Interrupted` if only records without any were received.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.sealed.is_none() {
             let Some(socket) = &mut self.socket else { return Ok(0) };
@@ -227,7 +227,7 @@ impl Line {
         Ok(bytes)
     }
 
-    /// All that is left, when the other end is gone.
+    /// All that is left to receive after the server has closed its end.
     pub(super) fn rest(&mut self) -> io::Result<Vec<u8>> {
         let mut rest = Vec::new();
         let Some(socket) = &mut self.socket else { return Ok(rest) };

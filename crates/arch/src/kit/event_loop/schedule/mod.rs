@@ -1,15 +1,14 @@
-//! Schedules of whole loops: the loop that serves, its accept component, its poller and the disk of
-//! its architecture, while dice move all that surrounds them.
+//! Schedules of whole loops: the event loop, its accept component, its poller and the disk of its
+//! architecture, in surroundings that are random.
 //!
-//! Real are the loop, its poller, its sockets and its files; the sockets are local ones, so that
-//! what one end writes is at the other at once, and a schedule is the same each time. Simulated are
-//! the time, the peers, who runs next where there are several loops, and when the poller tells what
-//! it knows: late, in any order, more than once, or what is not so. See [`world::World`] for what
-//! must hold.
+//! Real are the loop, its poller, its sockets and its files. The sockets are local ones: what one
+//! end writes is at the other at once, so that a seed replays. Simulated are the time, the peers,
+//! which of several loops runs next, and when the poller reports events: late, in any order, more
+//! than once, or falsely. See [`world::World`] for what must hold.
 mod edges;
+mod folder;
 mod line;
 mod peer;
-mod place;
 mod poller;
 mod slow;
 mod world;
@@ -23,13 +22,13 @@ use crate::{
         accept::{AcceptRules, Acceptor, WhenFull},
         dice::{Dice, SEEDS},
         disk::{Disk, InlineDisk},
-        shared_cache::{Locking, Place as CachePlace, SharedCache},
+        shared_cache::{CacheRegion, Locking, SharedCache},
         step::{Rules, seen},
         worker::{Surroundings, Worker},
     },
     shared::{Leased, SharedDisk},
 };
-use place::{BEGIN_NS, NAMES, Place, UNIX};
+use folder::{BEGIN_NS, Folder, NAMES, UNIX};
 use regatta_metrics::{Arena, Tally};
 use regatta_op::DISK_OPS_MAX;
 use regatta_origin::{
@@ -62,7 +61,7 @@ const SEEDS_VARIABLE: &str = "REGATTA_LOOP_SEEDS";
 /// Descriptors that loops which share their table may have, with all that this process has.
 const NUMBERS: usize = 8192;
 
-/// What is spoken in some schedules.
+/// The protocol of some schedules.
 static FRAMES: Frames = Frames { names: &NAMES };
 
 /// How a loop waits.
@@ -76,19 +75,19 @@ pub(crate) enum Waits {
 
 const WAITS: [Waits; 4] = [Waits::Epoll, Waits::EpollEdge, Waits::Poll, Waits::Select];
 
-/// Who plays in the schedules of a test.
+/// What the schedules of a test have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cast {
+pub(crate) struct Case {
     /// The name of the test.
     pub(crate) test: &'static str,
-    /// How the loops wait; any way if this does not say.
+    /// How the loops wait; `None`: the seed says.
     pub(crate) waits: Option<Waits>,
     pub(crate) loops: usize,
     /// The loops share descriptors and cache.
     pub(crate) shared: bool,
-    /// The disk does not answer at all, now and then.
+    /// Some operations of the disk never complete.
     pub(crate) hangs: bool,
-    /// What is spoken is not HTTP but frames: several exchanges of a connection go on at once.
+    /// The protocol is not HTTP but frames: several exchanges of a connection at once.
     pub(crate) frames: bool,
     /// Connections are sealed.
     pub(crate) sealed: bool,
@@ -98,7 +97,7 @@ pub(crate) struct Cast {
     pub(crate) each: u64,
 }
 
-impl Cast {
+impl Case {
     /// One loop that waits in any way, for a disk of its own.
     pub(crate) const fn one(test: &'static str) -> Self {
         let (waits, each) = (None, SEEDS / STRATEGIES);
@@ -132,15 +131,15 @@ pub(crate) fn own_disk<'a>(setting: &Setting<'a>) -> Box<dyn Disk + 'a> {
     }
 }
 
-/// Runs the schedules of a test: as many as its cast says, or those that the variable names.
-pub(crate) fn run_all(cast: Cast, make: &Make<'_>) -> Sums {
-    let place = Place::new();
-    let books = cast.shared.then(|| Books::new(cast.loops));
+/// Runs the schedules of a test: as many as its case says, or those of the seeds in the variable.
+pub(crate) fn run_all(case: Case, make: &Make<'_>) -> Sums {
+    let folder = Folder::new();
+    let books = case.shared.then(|| Books::new(case.loops));
     let mut sums = Sums::default();
-    for seed in seeds(cast.each * STRATEGIES) {
-        sums.add(&schedule(cast, seed, &place, books.as_ref(), make));
+    for seed in seeds(case.each * STRATEGIES) {
+        sums.add(&schedule(case, seed, &folder, books.as_ref(), make));
     }
-    println!("{}: {sums:?}", cast.test);
+    println!("{}: {sums:?}", case.test);
     sums
 }
 
@@ -150,7 +149,7 @@ fn seeds(count: u64) -> Range<u64> {
     first.parse().expect("a number")..end.parse().expect("a number")
 }
 
-/// Shared words, used by one schedule after another: they are never given back.
+/// Shared words, which one schedule after another uses: they are never unmapped.
 struct Books {
     words: &'static [AtomicU64],
     loops: usize,
@@ -159,15 +158,15 @@ struct Books {
 impl Books {
     fn new(loops: usize) -> Self {
         let most = CachingRules { entries_max: 14, descriptors_max: 7, ..caching() };
-        let count = Crew::words(loops, NUMBERS) + CachePlace::words(&most);
+        let count = Crew::words(loops, NUMBERS) + CacheRegion::words(&most);
         Self { words: crew::words(count).unwrap().words(), loops }
     }
 
-    fn crew(&self, rules: &CachingRules, locking: Locking) -> (Crew, CachePlace) {
+    fn crew(&self, rules: &CachingRules, locking: Locking) -> (Crew, CacheRegion) {
         self.words.iter().for_each(|word| word.store(0, Relaxed));
         let (books, cache) = self.words.split_at(Crew::words(self.loops, NUMBERS));
-        let place = CachePlace::new(cache, rules, locking, self.loops, 7);
-        (Crew::create(books, self.loops, NUMBERS).unwrap(), place)
+        let region = CacheRegion::new(cache, rules, locking, self.loops, 7);
+        (Crew::create(books, self.loops, NUMBERS).unwrap(), region)
     }
 }
 
@@ -190,7 +189,7 @@ const fn caching() -> CachingRules {
 fn site(dice: &mut Dice, shared: bool) -> Site {
     let mut site = Site { seed: 7, ..Site::default() };
     site.limits.head_bytes_max = [256, 16 << 10][dice.below(2)];
-    // Anybody keen is looked at every few hundred milliseconds at least.
+    // A peer that does not stall has a turn every few hundred milliseconds.
     site.deadlines = Deadlines {
         head_ms_max: 4_000,
         first_request_ms_max: 5_000,
@@ -226,14 +225,14 @@ const NAMED: [(u32, [bool; 4]); 7] = [
     (0, [true, true, true, true]),     // CM
 ];
 
-/// Events of a round for each accept beyond the first, and what the dice for that begin with.
+/// Events of a round for each accept beyond the first, and what distinguishes the seed of the dice.
 const EVENTS_EACH: [u32; 3] = [0, 2, 16];
 const EVENTS_STREAM: u64 = 0x6576_656e_7473;
 
-/// These, and what is between them: seeds take turns.
+/// These and a random one, which seeds take in turn.
 const STRATEGIES: u64 = NAMED.len() as u64 + 1;
 
-/// The strategy of a seed, in the circumstances that the dice make.
+/// The strategy of a seed, with limits that the dice choose.
 fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
     let mut of_events = Dice::new(seed ^ EVENTS_STREAM);
     let any = (u32::try_from(dice.below(4)).unwrap(), [(); 4].map(|()| dice.once_in(2)));
@@ -260,7 +259,7 @@ fn strategy(seed: u64, dice: &mut Dice) -> (AcceptRules, Rules) {
     (accepts, turns)
 }
 
-/// Listeners that nobody else knows, and where they listen.
+/// Listeners on unused addresses, and these.
 fn listen(count: usize) -> (Vec<OwnedFd>, Vec<SocketAddr>) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let each = |_| {
@@ -274,32 +273,38 @@ fn listen(count: usize) -> (Vec<OwnedFd>, Vec<SocketAddr>) {
     (0..count).map(each).unzip()
 }
 
-/// What all loops of a schedule have in common.
+/// What the loops of a schedule share.
 struct Scene<'s, 'a> {
     seed: u64,
     waits: Waits,
     links: &'static (dyn Links<StaticFile> + Sync),
-    place: &'s Place,
+    folder: &'s Folder,
     site: &'s Site,
     arena: Arena<'s>,
     bells: &'s [Bell],
-    /// Each loop has as many of them as the others.
+    /// Each loop has equally many.
     listeners: &'s [OwnedFd],
-    /// Each has its own.
+    /// Each loop has its own listeners.
     copies: bool,
     accepts: AcceptRules,
     turns: Rules,
-    crew: Option<(Crew, CachePlace)>,
+    crew: Option<(Crew, CacheRegion)>,
     stage: &'s Stage<'a>,
     sealed: bool,
     slow: bool,
     make: &'s Make<'s>,
 }
 
-fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &Make<'_>) -> Sums {
+fn schedule(
+    case: Case,
+    seed: u64,
+    folder: &Folder,
+    books: Option<&Books>,
+    make: &Make<'_>,
+) -> Sums {
     let mut dice = Dice::new(seed);
-    let Cast { test, loops, shared, .. } = cast;
-    let waits = cast.waits.unwrap_or(WAITS[dice.below(WAITS.len())]);
+    let Case { test, loops, shared, .. } = case;
+    let waits = case.waits.unwrap_or(WAITS[dice.below(WAITS.len())]);
     let site = site(&mut dice, shared);
     let (accepts, turns) = strategy(seed, &mut dice);
     let copies = loops > 1 && !shared && dice.once_in(3);
@@ -314,20 +319,20 @@ fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &
         "{SEEDS_VARIABLE}={seed}..{} cargo test -p regatta-arch --lib -- {test} --nocapture",
         seed + 1
     );
-    let (people, about) = ((place, addresses.as_slice()), (each, cast.frames));
+    let (people, about) = ((folder, addresses.as_slice()), (each, case.frames));
     let mut world = World::new(dice, replay, people, (arena, bells.as_slice()), accepts, about);
-    if cast.hangs {
+    if case.hangs {
         world.allow_failures();
     }
-    if cast.sealed {
+    if case.sealed {
         world.seal(seed);
     }
     let stage = Stage::new(world);
     let scene = Scene {
         seed,
         waits,
-        links: if cast.frames { &FRAMES } else { &ClearHttp1 },
-        place,
+        links: if case.frames { &FRAMES } else { &ClearHttp1 },
+        folder,
         site: &site,
         arena,
         bells: &bells,
@@ -337,8 +342,8 @@ fn schedule(cast: Cast, seed: u64, place: &Place, books: Option<&Books>, make: &
         turns,
         crew,
         stage: &stage,
-        sealed: cast.sealed,
-        slow: cast.slow,
+        sealed: case.sealed,
+        slow: case.slow,
         make,
     };
     if loops == 1 {
@@ -393,8 +398,8 @@ impl Scene<'_, '_> {
             let cache = LocalCache::new(caching, self.site.seed);
             return self.play(me, poller().unwrap(), (&cache, None));
         };
-        let (_, place) = self.crew.expect("who is one of a crew");
-        let cache = SharedCache::new(place, &self.site.caching, member, self.bells);
+        let (_, region) = self.crew.expect("who is one of a crew");
+        let cache = SharedCache::new(region, &self.site.caching, member, self.bells);
         let poller = Leased::new(member, poller).unwrap();
         self.play(me, poller, (&cache, Some(&cache)));
     }
@@ -427,7 +432,7 @@ impl Scene<'_, '_> {
             root: None,
         };
         let member = shared.map(SharedCache::member);
-        let setting = Setting { seed: self.seed, root: &self.place.root, tally, member };
+        let setting = Setting { seed: self.seed, root: &self.folder.root, tally, member };
         let mut disk = (self.make)(&setting);
         if self.slow {
             disk = Box::new(Slow::new(disk, self.stage, me, self.seed));
@@ -440,18 +445,17 @@ impl Scene<'_, '_> {
             let other = |at| (self.arena.slot(at), self.accepts.connections_max);
             acceptor.others = others.map(other).collect();
         }
-        let poller = poller::Moved::new(self.stage, me, self.seed, poller);
+        let poller = poller::RandomPoller::new(self.stage, me, self.seed, poller);
         let worker = Worker::new(acceptor, around);
         EventLoop::new(poller, worker, self.turns, &mut *disk).run().unwrap();
     }
 }
 
-/// The schedules were about something, each of them with so many outcomes of the disk that came
-/// later, about.
+/// The schedules covered what they should, with `later` completions of the disk each on average.
 pub(crate) fn check(sums: &Sums, later: u64) {
     let Sums { schedules, connections, answers, late, spurious, .. } = *sums;
     if schedules < SEEDS {
-        return; // somebody looks at a few
+        return; // a few are replayed
     }
     assert!(connections > 2 * schedules && answers > 2 * schedules, "{sums:?}");
     assert!(late > schedules && spurious > schedules, "{sums:?}");
@@ -467,11 +471,11 @@ pub(crate) fn check(sums: &Sums, later: u64) {
     );
 }
 
-/// As [`check`], where exchanges of a connection go on beside each other.
+/// As [`check`], with several exchanges of a connection at once.
 pub(crate) fn check_frames(sums: &Sums, later: u64) {
     let Sums { schedules, connections, answers, .. } = *sums;
     if schedules < SEEDS {
-        return; // somebody looks at a few
+        return; // a few are replayed
     }
     assert!(connections > 2 * schedules && answers > 10 * schedules, "{sums:?}");
     assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
@@ -485,7 +489,7 @@ pub(crate) fn check_frames(sums: &Sums, later: u64) {
 #[test]
 fn a_loop_forgets_none_of_many_exchanges() {
     let test = "a_loop_forgets_none_of_many_exchanges";
-    check_frames(&run_all(Cast::frames(test), &own_disk), 0);
+    check_frames(&run_all(Case::frames(test), &own_disk), 0);
 }
 
 /// HTTP/1 behind the seal of the tests.
@@ -497,12 +501,11 @@ impl Links<StaticFile> for Toys {
     }
 }
 
-/// The same over sealed connections, of which some shake no hands, and some are altered on their
-/// way.
+/// As [`check`], with sealed connections: some handshakes stop, and some records are altered.
 pub(crate) fn check_sealed(sums: &Sums, later: u64) {
     let Sums { schedules, connections, answers, .. } = *sums;
     if schedules < SEEDS {
-        return; // somebody looks at a few
+        return; // a few are replayed
     }
     assert!(connections > 2 * schedules && answers > schedules, "{sums:?}");
     assert!(sums.later >= later * schedules && sums.full_sockets > schedules, "{sums:?}");
@@ -512,12 +515,12 @@ pub(crate) fn check_sealed(sums: &Sums, later: u64) {
 #[test]
 fn a_loop_with_sealed_connections_forgets_nobody() {
     let test = "a_loop_with_sealed_connections_forgets_nobody";
-    check_sealed(&run_all(Cast { sealed: true, ..Cast::one(test) }, &own_disk), 0);
+    check_sealed(&run_all(Case { sealed: true, ..Case::one(test) }, &own_disk), 0);
 }
 
 fn sped(test: &'static str, waits: Waits) {
-    let cast = Cast { waits: Some(waits), each: SEEDS, ..Cast::one(test) };
-    check(&run_all(cast, &own_disk), 0);
+    let case = Case { waits: Some(waits), each: SEEDS, ..Case::one(test) };
+    check(&run_all(case, &own_disk), 0);
 }
 
 #[test]
@@ -544,39 +547,39 @@ fn a_loop_over_select_forgets_nobody() {
 #[test]
 fn loops_side_by_side_forget_nobody() {
     let test = "loops_side_by_side_forget_nobody";
-    let cast = Cast { loops: 2, ..Cast::one(test) };
-    check(&run_all(cast, &own_disk), 0);
+    let case = Case { loops: 2, ..Case::one(test) };
+    check(&run_all(case, &own_disk), 0);
 }
 
 /// shared-SYMPED: one table of descriptors, and one cache.
 #[test]
 fn loops_that_share_forget_nobody() {
     let test = "loops_that_share_forget_nobody";
-    let cast = Cast { loops: 2, shared: true, ..Cast::one(test) };
-    check(&run_all(cast, &own_disk), 0);
+    let case = Case { loops: 2, shared: true, ..Case::one(test) };
+    check(&run_all(case, &own_disk), 0);
 }
 
-/// While a disk holds a loop up, no peer is late: whatever is in a socket by then, or has room
-/// there, comes before a deadline.
+/// While a disk holds a loop up, no peer is late: what it has sent, and room that it has made, come
+/// before its deadline.
 #[test]
 fn a_loop_that_is_held_up_forgets_nobody() {
     for loops in [1, 2] {
         let test = "a_loop_that_is_held_up_forgets_nobody";
-        let cast = Cast { slow: true, loops, ..Cast::one(test) };
-        let sums = run_all(cast, &own_disk);
+        let case = Case { slow: true, loops, ..Case::one(test) };
+        let sums = run_all(case, &own_disk);
         check(&sums, 0);
-        assert!(sums.held_up > sums.schedules, "{sums:?}");
+        assert!(sums.schedules < SEEDS || sums.held_up > sums.schedules, "{sums:?}");
     }
 }
 
-/// Where one loop runs and where several do: what comes of a seed is all that can come of it.
+/// A seed has one outcome, with one loop and with several.
 #[test]
 fn a_seed_replays() {
-    let place = Place::new();
+    let folder = Folder::new();
     for (loops, seeds) in [(1, 0..8), (2, 0..8)] {
-        let cast = Cast { loops, ..Cast::one("a_seed_replays") };
+        let case = Case { loops, ..Case::one("a_seed_replays") };
         for seed in seeds {
-            let twice = || [(); 2].map(|()| schedule(cast, seed, &place, None, &own_disk));
+            let twice = || [(); 2].map(|()| schedule(case, seed, &folder, None, &own_disk));
             // Another test that looks through the descriptors of this process may hold a socket
             // open that has just been closed, so that its peer finds out a moment later.
             let same = (0..5).any(|_| {

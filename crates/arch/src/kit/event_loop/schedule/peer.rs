@@ -1,8 +1,8 @@
 //! A peer of a whole loop: what it asks for, in which pieces, how it takes the answers, and how it
 //! behaves.
 use super::{
+    folder::{Folder, LAST, NAMES},
     line::{Line, Sealed},
-    place::{LAST, NAMES, Place},
 };
 use crate::kit::dice::Dice;
 use regatta_sim::Client;
@@ -12,29 +12,29 @@ use std::{
     time::Duration,
 };
 
-/// The most that a peer takes at once, bytes.
+/// The most that a peer receives at once, bytes.
 const TAKE_MAX: usize = 8_192;
 
-/// What a sealed peer says that has got other records than were sent.
+/// The error of a sealed peer that received other records than were sent.
 const GARBLED: &str = "a record that is not what was sent";
 
-/// How long the machine may take to close a connection.
+/// How long the system may take to close a connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a peer behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum Behaviour {
     /// Sends and takes everything, and leaves; or stays until it is left.
     Keen { stays: bool },
     /// Vanishes when it has sent and taken so many bytes.
     Leaves(usize),
-    /// From then on neither sends nor takes anything.
+    /// Sends and takes nothing more after so many bytes.
     Stalls(usize),
 }
 
 /// A peer.
 pub(super) struct Peer {
-    pub(super) manner: Manner,
+    pub(super) behaviour: Behaviour,
     /// The move before which it does not connect.
     pub(super) comes_at: u64,
     /// The move at which it was looked at last.
@@ -50,9 +50,9 @@ pub(super) struct Peer {
     /// Where each request ends in `out`.
     ends: Vec<usize>,
     written: usize,
-    /// Requests that it sends ahead of their answers.
+    /// Requests that it pipelines.
     ahead: usize,
-    /// It says that it sends no more when it has sent all.
+    /// It shuts its sending half when it has sent all.
     shuts: bool,
     has_shut: bool,
     /// Which answer is coming, how much of it has come, and which of its two forms it may be. In
@@ -62,21 +62,21 @@ pub(super) struct Peer {
     forms: [bool; 2],
     /// An answer said that it was the last.
     last: bool,
-    /// The server has said that it does not wait any longer for the rest of a request.
+    /// It has received a 408 or 503: nothing more is compared.
     was_late: bool,
-    /// The disk may have no answer: then it is told so, or its answer ends early.
+    /// The disk may fail: then an answer may be a 503 or end early.
     pub(super) may_fail: bool,
     pub(super) taken: u64,
     pub(super) connected: bool,
-    /// It has left, or has been left.
+    /// Its connection is over: it has closed it, or the server has.
     pub(super) over: bool,
-    /// It has left before it was left.
+    /// It has closed its connection before the server did.
     has_vanished: bool,
 }
 
 impl Peer {
     /// One that asks for something, in frames or in HTTP.
-    pub(super) fn new(dice: &mut Dice, place: &Place, addresses: usize, frames: bool) -> Self {
+    pub(super) fn new(dice: &mut Dice, folder: &Folder, addresses: usize, frames: bool) -> Self {
         let client = frames.then(|| {
             let count = 1 + dice.below(24);
             let file = |_| u8::try_from(dice.below(NAMES.len() + 1)).expect("few");
@@ -84,15 +84,15 @@ impl Peer {
         });
         let mut asks = Vec::new();
         for _ in 0..1 + if frames { 0 } else { dice.below(4) } {
-            let ask = dice.below(place.asks.len());
+            let ask = dice.below(folder.asks.len());
             asks.push(ask);
-            if place.asks[ask].is_last() {
+            if folder.asks[ask].is_last() {
                 break;
             }
         }
         let (mut out, mut ends) = (Vec::new(), Vec::new());
         for ask in &asks {
-            out.extend_from_slice(&place.asks[*ask].request);
+            out.extend_from_slice(&folder.asks[*ask].request);
             ends.push(out.len());
         }
         if let Some(client) = &client {
@@ -100,13 +100,13 @@ impl Peer {
             ends = (1..=out.len() / 2).map(|request| 2 * request).collect();
         }
         let most = out.len() + 20_000;
-        let manner = match dice.below(8) {
-            0 => Manner::Leaves(dice.below(most)),
-            1 => Manner::Stalls(dice.below(most)),
-            other => Manner::Keen { stays: other == 2 },
+        let behaviour = match dice.below(8) {
+            0 => Behaviour::Leaves(dice.below(most)),
+            1 => Behaviour::Stalls(dice.below(most)),
+            other => Behaviour::Keen { stays: other == 2 },
         };
         Self {
-            manner,
+            behaviour,
             comes_at: dice.below(60) as u64,
             looked: 0,
             to: dice.below(addresses),
@@ -137,14 +137,13 @@ impl Peer {
         self.at == self.ends.len() || self.last
     }
 
-    /// True if its connection may have expired: it has not left, nor said that it sends
-    /// no more and got its answers, nor been told that one of them was the last.
+    /// True if its connection may have expired: it did not vanish, and did not get all its answers
+    /// with the last of them saying so or after having shut its sending half.
     pub(super) const fn may_have_been_waited_for(&self) -> bool {
         !self.has_vanished && !(self.is_answered() && (self.last || self.has_shut))
     }
 
-    /// True if it was left between two requests, or before the first: nothing that it had sent was
-    /// lost.
+    /// True if the server closed its connection between two requests, or before the first.
     pub(super) fn was_displaced(&self) -> bool {
         let answered = self.at.checked_sub(1).map_or(0, |last| self.ends[last]);
         let left = self.over && self.connected && !self.has_vanished && !self.is_answered();
@@ -157,7 +156,7 @@ impl Peer {
         self.at as u64
     }
 
-    /// True if nobody need wait for it: it has got all that it wants, or wants nothing any more.
+    /// True if a schedule need not wait for it: it is over, has all its answers, or has stalled.
     pub(super) fn is_done(&self) -> bool {
         self.over || self.is_answered() || self.is_stalled()
     }
@@ -168,18 +167,18 @@ impl Peer {
     }
 
     fn is_stalled(&self) -> bool {
-        matches!(self.manner, Manner::Stalls(after) if self.moved() >= after)
+        matches!(self.behaviour, Behaviour::Stalls(after) if self.moved() >= after)
     }
 
-    /// Does what it likes to do next, or surely all that it can; true if it could do something.
-    /// `draining`: the server is going away.
+    /// Does what it does next by chance, or all that it can if `surely`; true if it could do
+    /// something. `draining`: the server drains or stops.
     ///
     /// # Errors
     /// It has been sent what it may not be sent.
     pub(super) fn act(
         &mut self,
         dice: &mut Dice,
-        place: &Place,
+        folder: &Folder,
         addresses: &[SocketAddr],
         [draining, surely]: [bool; 2],
     ) -> Result<bool, String> {
@@ -193,12 +192,12 @@ impl Peer {
                     socket.set_nonblocking(true).map_err(|error| error.to_string())?;
                     self.line.socket = Some(socket);
                 }
-                // Nobody listens any more.
+                // The listener is closed.
                 Err(_) => (self.connected, self.over) = (false, true),
             }
             return Ok(true);
         }
-        if matches!(self.manner, Manner::Leaves(after) if self.moved() >= after) {
+        if matches!(self.behaviour, Behaviour::Leaves(after) if self.moved() >= after) {
             // What it counted last may be the closing alert of a server that has left it.
             self.has_vanished = !self.line.is_left();
             self.leave();
@@ -206,8 +205,9 @@ impl Peer {
         }
         let stirred = self.stir()?;
         let wrote = (surely || !dice.once_in(4)) && self.write(dice);
-        let took = (surely || !dice.once_in(4)) && self.take(dice, place, draining)?;
-        if self.is_answered() && !self.over && self.manner == (Manner::Keen { stays: false }) {
+        let took = (surely || !dice.once_in(4)) && self.take(dice, folder, draining)?;
+        if self.is_answered() && !self.over && self.behaviour == (Behaviour::Keen { stays: false })
+        {
             self.has_vanished = true;
             self.leave();
             return Ok(true);
@@ -227,12 +227,12 @@ impl Peer {
         self.line.sealed = Some(sealed);
     }
 
-    /// Bytes that the wire has brought.
+    /// Bytes received, sealed or not.
     pub(super) const fn brought(&self) -> u64 {
         self.line.brought
     }
 
-    /// Shakes hands, or sends what has been sealed; true if it could.
+    /// Shakes hands, or sends what has been sealed; true if there was something to do.
     fn stir(&mut self) -> Result<bool, String> {
         match self.line.stir() {
             Ok(stirred) => Ok(stirred),
@@ -264,7 +264,7 @@ impl Peer {
                 bytes > 0
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-            // The other end is gone: what it said before is to be taken yet.
+            // The server has closed its end; what it sent before is still to be received.
             Err(_) => {
                 let more = self.written < self.out.len();
                 self.out.truncate(self.written);
@@ -274,14 +274,19 @@ impl Peer {
     }
 
     /// Takes a piece of what has come; true if there was something, or the end.
-    fn take(&mut self, dice: &mut Dice, place: &Place, draining: bool) -> Result<bool, String> {
-        // Half of the time much, so that nobody is too slow for the server's patience.
+    fn take(&mut self, dice: &mut Dice, folder: &Folder, draining: bool) -> Result<bool, String> {
+        // Half of the time much, so that no peer is slower than `send_rate_min`.
         let most = if dice.once_in(2) { TAKE_MAX } else { 1 + dice.below(600) };
-        self.take_at_most(most, place, draining)
+        self.take_at_most(most, folder, draining)
     }
 
     /// Takes up to so many bytes; true if there were some, or the end.
-    fn take_at_most(&mut self, most: usize, place: &Place, draining: bool) -> Result<bool, String> {
+    fn take_at_most(
+        &mut self,
+        most: usize,
+        folder: &Folder,
+        draining: bool,
+    ) -> Result<bool, String> {
         if self.line.socket.is_none() {
             return Ok(false);
         }
@@ -296,17 +301,17 @@ impl Peer {
             }
             Ok(bytes) => {
                 self.taken += bytes as u64;
-                self.compare(&buffer[..bytes], place, draining)?;
+                self.compare(&buffer[..bytes], folder, draining)?;
                 Ok(true)
             }
         }
     }
 
-    /// Compares what has come with what must come.
-    fn compare(&mut self, mut came: &[u8], place: &Place, draining: bool) -> Result<(), String> {
+    /// Compares what was received with the right answers.
+    fn compare(&mut self, mut came: &[u8], folder: &Folder, draining: bool) -> Result<(), String> {
         if let Some(client) = &mut self.client {
             let (before, may_fail) = (client.answers(), self.may_fail);
-            client.feed(came, &mut |answer| place.judge(&answer, may_fail))?;
+            client.feed(came, &mut |answer| folder.judge(&answer, may_fail))?;
             let told = client.is_told() && !draining;
             (self.at, self.came) = (client.answers(), usize::from(client.has_part()));
             debug_assert!(self.at >= before, "answers are not taken back");
@@ -319,7 +324,7 @@ impl Peer {
                 return Ok(());
             }
             let ask = self.asks.get(self.at).filter(|_| !self.last);
-            let Some(ask) = ask.map(|ask| &place.asks[*ask]) else {
+            let Some(ask) = ask.map(|ask| &folder.asks[*ask]) else {
                 return Err(format!("{} bytes behind the last answer", came.len()));
             };
             let is_open = |form: &usize| self.forms[*form] && !ask.answers[*form].is_empty();
@@ -360,12 +365,12 @@ impl Peer {
         Ok(())
     }
 
-    /// The server is gone: takes what is left, and says whether this peer got what it should.
+    /// All loops have returned: receives what is left, and checks it.
     /// `cut`: answers may have been cut short. `left`: requests may have been left unanswered.
     ///
     /// # Errors
-    /// It did not.
-    pub(super) fn close(&mut self, place: &Place, cut: bool, left: bool) -> Result<(), String> {
+    /// The peer did not get what it should.
+    pub(super) fn close(&mut self, folder: &Folder, cut: bool, left: bool) -> Result<(), String> {
         if let Some(socket) = &self.line.socket {
             // Another test that looks through the descriptors of this process may hold the other
             // end for a moment longer.
@@ -377,12 +382,12 @@ impl Peer {
             })?;
             self.line.socket = None;
             self.taken += rest.len() as u64;
-            self.compare(&rest, place, left)?;
+            self.compare(&rest, folder, left)?;
         }
         if self.may_fail {
             return Ok(());
         }
-        if let Manner::Keen { .. } = self.manner {
+        if let Behaviour::Keen { .. } = self.behaviour {
             if !cut && self.came > 0 {
                 return Err(format!("{} bytes of an answer that never ended", self.came));
             }
@@ -394,14 +399,14 @@ impl Peer {
         Ok(())
     }
 
-    /// Where it stands, for whoever looks for what is wrong.
-    pub(super) fn tell(&self) -> String {
-        let Self { manner, at, came, written, taken, over, .. } = self;
+    /// Its state, for the report of a failure.
+    pub(super) fn state(&self) -> String {
+        let Self { behaviour, at, came, written, taken, over, .. } = self;
         let (of, out) = (self.ends.len(), self.out.len());
         let there = if self.line.socket.is_some() { "connected" } else { "not connected" };
         format!(
-            "{manner:?}, {there}, over: {over}; sent {written} of {out}, took {taken}; answer {at} \
-             of {of}, {came} bytes of it"
+            "{behaviour:?}, {there}, over: {over}; sent {written} of {out}, took {taken}; \
+             answer {at} of {of}, {came} bytes of it"
         )
     }
 }

@@ -1,9 +1,9 @@
-//! A poller that tells the truth late, in any order and more than once, and lies a little: over a
-//! real one.
+//! A poller over a real one that reports events late, in random order and more than once, and a few
+//! that are false.
 use super::{
     super::{DISK, LISTENERS},
     edges::Edges,
-    place::UNIX,
+    folder::UNIX,
     world::{Stage, World},
 };
 use crate::kit::dice::Dice;
@@ -19,33 +19,33 @@ use std::{
 
 /// What sockets have room for, bytes. Linux makes of 1 the least that it allows.
 const ROOMS: [usize; 3] = [1, 8 << 10, 200 << 10];
-/// What the dice for that begin with.
+/// Distinguishes the seed of their dice.
 const ROOMS_STREAM: u64 = 0x0072_6f6f_6d73;
 
-/// A poller that the dice move.
-pub(super) struct Moved<'s, 'a, P> {
+/// A poller whose reports are random.
+pub(super) struct RandomPoller<'s, 'a, P> {
     stage: &'s Stage<'a>,
     me: usize,
     poller: P,
-    /// What is watched, in the order in which it came.
+    /// What is watched, in the order in which it was added.
     keys: Vec<(RawFd, u64)>,
-    /// Events that are told later.
+    /// Events that are reported later.
     held: Vec<Event>,
-    /// Events as the real poller has told them.
+    /// Events that the real poller has just reported.
     fresh: Vec<Event>,
-    /// If it tells of edges.
+    /// The edges, if it is edge-triggered.
     edges: Option<Edges>,
-    /// Says what sockets have room for.
+    /// Chooses what sockets have room for.
     rooms: Dice,
 }
 
-impl<P: Poller> fmt::Debug for Moved<'_, '_, P> {
+impl<P: Poller> fmt::Debug for RandomPoller<'_, '_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Moved").field("poller", &self.poller).finish_non_exhaustive()
+        f.debug_struct("RandomPoller").field("poller", &self.poller).finish_non_exhaustive()
     }
 }
 
-impl<'s, 'a, P: Poller> Moved<'s, 'a, P> {
+impl<'s, 'a, P: Poller> RandomPoller<'s, 'a, P> {
     /// The poller of loop `me` in the schedule of this seed.
     pub(super) fn new(stage: &'s Stage<'a>, me: usize, seed: u64, poller: P) -> Self {
         let (keys, held, fresh) = (Vec::new(), Vec::new(), Vec::new());
@@ -54,23 +54,23 @@ impl<'s, 'a, P: Poller> Moved<'s, 'a, P> {
         Self { stage, me, poller, keys, held, fresh, edges, rooms }
     }
 
-    /// Looks what is there, and tells some of it; true if that is something which the loop has to
-    /// get somewhere with.
-    fn tell(&mut self, world: &mut World<'_>, events: &mut Vec<Event>) -> io::Result<bool> {
+    /// Asks the real poller, and reports some of its events; true if the loop must make progress
+    /// with one of them.
+    fn report(&mut self, world: &mut World<'_>, events: &mut Vec<Event>) -> io::Result<bool> {
         self.poller.wait(&mut self.fresh, Some(Duration::ZERO))?;
-        // The order is the poller's, and numbers of descriptors are the process's.
+        // The order of events differs between runs, as do the numbers of descriptors.
         self.fresh.sort_unstable_by_key(|event| event.key);
         if let Some(edges) = &mut self.edges {
             let mut events = std::mem::take(&mut self.fresh);
             for event in events.drain(..) {
-                if edges.tells(&event)? {
+                if edges.reports(&event)? {
                     self.fresh.push(event);
                 }
             }
         }
-        let in_vain = world.leaves_listeners(self.me);
+        let keeps_polling = world.leaves_listeners(self.me);
         if world.is_watched(self.me) {
-            self.fresh.retain(|event| !in_vain || event.key < LISTENERS);
+            self.fresh.retain(|event| !keeps_polling || event.key < LISTENERS);
             events.append(&mut self.fresh);
             return Ok(!events.is_empty());
         }
@@ -80,22 +80,22 @@ impl<'s, 'a, P: Poller> Moved<'s, 'a, P> {
                 self.held.push(event);
                 world.sums.late += 1;
             } else {
-                pushed |= !in_vain || event.key < LISTENERS;
+                pushed |= !keeps_polling || event.key < LISTENERS;
                 events.push(event);
             }
         }
         if world.dice.once_in(2) {
             events.append(&mut self.held);
         }
-        self.lie(world, events);
+        self.add_false_events(world, events);
         for last in (1..events.len()).rev() {
             events.swap(last, world.dice.below(last + 1));
         }
         Ok(pushed)
     }
 
-    /// Does not tell of a descriptor any more.
-    fn keep_silent(&mut self, fd: BorrowedFd<'_>) {
+    /// Reports nothing more of a descriptor.
+    fn unwatch(&mut self, fd: BorrowedFd<'_>) {
         let number = fd.as_raw_fd();
         if let Some(at) = self.keys.iter().position(|(of, _)| *of == number) {
             let (_, key) = self.keys.remove(at);
@@ -104,8 +104,8 @@ impl<'s, 'a, P: Poller> Moved<'s, 'a, P> {
         }
     }
 
-    /// Tells of what is not there, and of what is there twice.
-    fn lie(&self, world: &mut World<'_>, events: &mut Vec<Event>) {
+    /// Adds false events and repeated ones.
+    fn add_false_events(&self, world: &mut World<'_>, events: &mut Vec<Event>) {
         let has_disk = self.keys.iter().any(|(_, key)| *key == DISK);
         if has_disk && world.dice.once_in(3) {
             events.push(Event { key: DISK, readable: true, ..Event::default() });
@@ -127,7 +127,7 @@ impl<'s, 'a, P: Poller> Moved<'s, 'a, P> {
     }
 }
 
-impl<P: Poller> Poller for Moved<'_, '_, P> {
+impl<P: Poller> Poller for RandomPoller<'_, '_, P> {
     fn name(&self) -> &'static str {
         "moved"
     }
@@ -163,12 +163,12 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
     }
 
     fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        self.keep_silent(fd);
+        self.unwatch(fd);
         self.poller.remove(fd)
     }
 
     fn forget(&mut self, fd: BorrowedFd<'_>) {
-        self.keep_silent(fd);
+        self.unwatch(fd);
         self.poller.forget(fd);
     }
 
@@ -182,7 +182,7 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
             timeout.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).expect("short"));
         let until = clock::nanos().saturating_add(patience);
         let mut pushed = patience == 0;
-        // Who always has something to do is not alone in the world.
+        // A loop that always has something to do lets the others run too.
         if !world.is_watched(me) && world.dice.once_in(2) {
             world = stage.pass(world, me);
         }
@@ -190,8 +190,8 @@ impl<P: Poller> Poller for Moved<'_, '_, P> {
             if !world.is_watched(me) {
                 world.go_on(until);
             }
-            pushed |= self.tell(&mut world, events)?;
-            // The time is up, or there is something, or a signal has come.
+            pushed |= self.report(&mut world, events)?;
+            // The time is up, or there is something, or as if a signal had interrupted the wait.
             if !events.is_empty() || world.now >= until || world.dice.once_in(30) {
                 break;
             }

@@ -1,5 +1,4 @@
-//! A disk that holds its loop up: time passes while it works, in which the peers do all that they
-//! can.
+//! A disk that holds its loop up: while it works time passes, and the peers do all that they can.
 use super::world::Stage;
 use crate::kit::{
     dice::Dice,
@@ -9,7 +8,7 @@ use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Ticket};
 use regatta_sys::{OpenResult, Read, StaticFile};
 use std::os::fd::BorrowedFd;
 
-/// What the dice for that begin with.
+/// Distinguishes the seed of its dice.
 const SLOW_STREAM: u64 = 0x736c_6f77;
 /// The longest time of one operation, ms: longer than any window of [`super::site`].
 const MS_MAX: usize = 8_000;

@@ -1,8 +1,8 @@
-//! All that surrounds the loops of a schedule: peers, time, what the master wants; and what must
-//! hold whenever a loop waits.
+//! What surrounds the loops of a schedule: peers, time, and the master; and what must hold whenever
+//! a loop waits.
 use super::{
-    peer::{Manner, Peer},
-    place::{BEGIN_NS, Place, UNIX},
+    folder::{BEGIN_NS, Folder, UNIX},
+    peer::{Behaviour, Peer},
 };
 use crate::kit::{
     accept::{AcceptRules, PAUSE_MS, WhenFull},
@@ -18,21 +18,21 @@ use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// Moves in which nothing changes before time makes leaps. Long enough that every peer has been
-/// looked at, and every event that was held back has been told.
+/// Moves without a change after which time passes in larger steps: enough that every peer has had
+/// its turn and every late event has been reported.
 const STILL_MOVES: u64 = 80;
 /// The most moves of a schedule.
 const MOVES_MAX: u64 = 30_000;
-/// The longest time in which nothing may change while somebody is connected, nanoseconds: longer
-/// than any deadline of [`super::site`], twice.
+/// The longest time without a change while a peer is connected, nanoseconds: more than twice any
+/// deadline of [`super::site`].
 const STILL_NS_MAX: u64 = 30_000_000_000;
-/// Waits in a row that may end at once, because of what is truly there, without any change.
+/// Waits in a row that true events may end without any change.
 const SAME_MAX: u32 = 6;
 /// Lines that a failure shows.
 const TAIL: usize = 80;
 const MS: u64 = 1_000_000;
 
-/// What counts as getting somewhere.
+/// The counters that count as progress.
 const MARKS: [Counter; 25] = [
     Counter::AcceptOk,
     Counter::AcceptFaults,
@@ -63,8 +63,8 @@ const MARKS: [Counter; 25] = [
 
 /// How a schedule ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// When all have got what they wanted, and the last connection has been closed.
+pub(super) enum Shutdown {
+    /// When all peers have their answers, and the last connection has been closed.
     Quiet,
     /// At that move the server is told to drain for so many milliseconds.
     Drain { at: u64, ms: u64 },
@@ -72,7 +72,7 @@ pub(super) enum Ending {
     Stop { at: u64 },
 }
 
-impl Ending {
+impl Shutdown {
     pub(super) fn draw(dice: &mut Dice) -> Self {
         let at = 20 + dice.below(200) as u64;
         match dice.below(8) {
@@ -89,21 +89,21 @@ impl Ending {
     }
 }
 
-/// What is known of one loop.
-struct Side {
+/// One loop, and what was counted when it last waited.
+struct LoopState {
     rules: AcceptRules,
     listeners: u64,
     /// It has not returned.
     there: bool,
-    /// Events of listeners that it was told of when its wait ended.
+    /// Events of listeners that were reported when its wait ended.
     notified: u64,
     /// Events of any kind.
     events: u64,
-    /// Its wait ended because of what was truly there, or because it wanted no wait.
+    /// Its wait ended because of a true event, or because it asked for none.
     pushed: bool,
-    /// What had changed by then.
+    /// Changes by then.
     changes: u64,
-    /// Such waits in a row after which nothing had.
+    /// Such waits in a row without a change.
     same: u32,
     marks: [u64; MARKS.len()],
     accepts_on_close: u64,
@@ -114,24 +114,24 @@ struct Side {
     budgets: u64,
     /// The poller has refused to watch a listener since.
     accept_paused: bool,
-    /// When its round began, nanoseconds: not now if the disk has held it up.
+    /// When its round began, nanoseconds: before now if the disk has held it up.
     began: u64,
-    /// It said that it would not accept until then, milliseconds.
+    /// It has paused accepting until then, milliseconds.
     paused_until: u64,
-    /// It was told to run when its wait ended.
+    /// The phase was `Run` when its wait ended.
     ran: bool,
     /// Waits that ended because their time was up.
     timed_out: u64,
 }
 
-/// What schedules have come to, so that a test can say that they were about something.
+/// What happened in schedules, so that a test can check that they covered what they should.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) schedules: u64,
     pub(crate) connections: u64,
     pub(crate) answers: u64,
     pub(crate) waits: u64,
-    /// Events that were told late, and of nothing.
+    /// Events that were reported late, and false ones.
     pub(crate) late: u64,
     pub(crate) spurious: u64,
     /// Sends that found a full socket.
@@ -144,14 +144,14 @@ pub(crate) struct Sums {
     pub(crate) displaced: u64,
     pub(crate) expired: u64,
     pub(crate) drained: u64,
-    /// Connections that were closed because a record did not open, or hands were not shaken.
+    /// Connections that were closed because a record did not open, or the handshake was too slow.
     pub(crate) unopened: u64,
     pub(crate) unshaken: u64,
     /// Connections that were closed because the disk did not answer.
     pub(crate) given_up: u64,
     /// Operations that held a loop up.
     pub(crate) held_up: u64,
-    /// Outcomes of the disk that came later, and too late.
+    /// Completions of the disk, and those that were dropped.
     pub(crate) later: u64,
     pub(crate) dropped: u64,
 }
@@ -184,28 +184,28 @@ impl Sums {
 /// The world of one schedule.
 pub(super) struct World<'a> {
     pub(super) dice: Dice,
-    /// How to see this schedule again.
+    /// The command that replays this schedule.
     replay: String,
-    place: &'a Place,
+    folder: &'a Folder,
     addresses: &'a [SocketAddr],
     arena: Arena<'a>,
     bells: &'a [Bell],
     peers: Vec<Peer>,
     /// Connections are sealed.
     sealed: bool,
-    sides: Vec<Side>,
-    ending: Ending,
+    sides: Vec<LoopState>,
+    shutdown: Shutdown,
     /// No false events are reported: an edge that was reported once is not reported again.
     pub(super) honest: bool,
     /// Nanoseconds.
     pub(super) now: u64,
     moves: u64,
-    /// Changes that peers and loops have made, and when there was one: the move, and the time.
+    /// Changes that peers and loops have made, and the move and the time of the last.
     changes: u64,
     changed: (u64, u64),
     /// Whose turn it is.
     turn: usize,
-    /// A loop has panicked: nobody waits for his turn any more.
+    /// A loop has panicked: the others no longer wait for their turns.
     failed: bool,
     tail: VecDeque<(u64, u64, &'static str, [u64; 4])>,
     pub(super) sums: Sums,
@@ -215,15 +215,15 @@ impl<'a> World<'a> {
     pub(super) fn new(
         mut dice: Dice,
         replay: String,
-        (place, addresses): (&'a Place, &'a [SocketAddr]),
+        (folder, addresses): (&'a Folder, &'a [SocketAddr]),
         (arena, bells): (Arena<'a>, &'a [Bell]),
         rules: AcceptRules,
         (listeners, frames): (usize, bool),
     ) -> Self {
         let peers = 2 + dice.below(5);
-        let peers = (0..peers).map(|_| Peer::new(&mut dice, place, addresses.len(), frames));
+        let peers = (0..peers).map(|_| Peer::new(&mut dice, folder, addresses.len(), frames));
         let peers = peers.collect();
-        let side = |_| Side {
+        let side = |_| LoopState {
             rules,
             listeners: listeners as u64,
             there: true,
@@ -244,11 +244,11 @@ impl<'a> World<'a> {
             timed_out: 0,
         };
         Self {
-            ending: Ending::draw(&mut dice),
+            shutdown: Shutdown::draw(&mut dice),
             honest: dice.once_in(2),
             dice,
             replay,
-            place,
+            folder,
             addresses,
             arena,
             bells,
@@ -266,18 +266,18 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Connections are sealed: what that takes of chance is its own.
+    /// Seals all connections, with dice of their own.
     pub(super) fn seal(&mut self, seed: u64) {
         self.sealed = true;
         (0..).zip(&mut self.peers).for_each(|(at, peer)| peer.seal(!seed << 8 | at));
     }
 
-    /// The disk may have no answer.
+    /// The disk may fail.
     pub(super) fn allow_failures(&mut self) {
         self.peers.iter_mut().for_each(|peer| peer.may_fail = true);
     }
 
-    /// Something for the tail of a failure.
+    /// Keeps a line for the report of a failure.
     pub(super) fn note(&mut self, what: &'static str, numbers: [u64; 4]) {
         if self.tail.len() == TAIL {
             self.tail.pop_front();
@@ -285,13 +285,13 @@ impl<'a> World<'a> {
         self.tail.push_back((self.moves, self.now / MS, what, numbers));
     }
 
-    /// Says what is wrong, what came before, and how to see it again.
+    /// Reports what is wrong, what came before, and how to replay it.
     fn fail(&self, what: &str) -> ! {
         for (at, ms, what, numbers) in &self.tail {
             eprintln!("move {at}, {ms} ms: {what} {numbers:?}");
         }
         for (number, peer) in self.peers.iter().enumerate() {
-            eprintln!("peer {number}: {}", peer.tell());
+            eprintln!("peer {number}: {}", peer.state());
         }
         for (number, side) in self.sides.iter().enumerate() {
             let open = self.arena.slot(number).gauge(Gauge::ConnectionsOpen);
@@ -300,7 +300,7 @@ impl<'a> World<'a> {
             let ends = ends.map(|(it, counter)| (it, self.arena.slot(number).get(counter)));
             eprintln!("closed: {:?}", ends.into_iter().filter(|it| it.1 > 0).collect::<Vec<_>>());
         }
-        panic!("{what}\n{:?}, move {}\nreplay: {}", self.ending, self.moves, self.replay)
+        panic!("{what}\n{:?}, move {}\nreplay: {}", self.shutdown, self.moves, self.replay)
     }
 
     fn must(&self, holds: bool, what: impl FnOnce() -> String) {
@@ -323,7 +323,7 @@ impl<'a> World<'a> {
         self.arena.slot(me).gauge(Gauge::ConnectionsOpen)
     }
 
-    /// True if a notification of a listener will come to nothing, and comes all the same.
+    /// True if the loop is full and polls its listeners all the same.
     pub(super) fn leaves_listeners(&self, me: usize) -> bool {
         let rules = self.sides[me].rules;
         rules.when_full == WhenFull::KeepPolling && self.open(me) >= rules.connections_max as u64
@@ -348,7 +348,7 @@ impl<'a> World<'a> {
         self.sides[me].same = 0;
     }
 
-    /// Others get somewhere, and time passes: not beyond `until` unless it is past that already.
+    /// Peers act and time passes, but not beyond `until`.
     pub(super) fn go_on(&mut self, until: u64) {
         self.moves += 1;
         for _ in 0..self.dice.below(3) {
@@ -360,7 +360,7 @@ impl<'a> World<'a> {
         self.now = (self.now + passes).min(until.max(self.now));
         self.must(self.moves < MOVES_MAX, || "it does not end".to_owned());
         let still_ns = self.now - self.changed.1;
-        self.must(still_ns < STILL_NS_MAX, || "somebody has been forgotten".to_owned());
+        self.must(still_ns < STILL_NS_MAX, || "a connection has been forgotten".to_owned());
         self.end_if_due();
     }
 
@@ -376,7 +376,7 @@ impl<'a> World<'a> {
             if peer.comes_at > self.moves {
                 return acts;
             }
-            match peer.act(dice, self.place, self.addresses, [draining, true]) {
+            match peer.act(dice, self.folder, self.addresses, [draining, true]) {
                 Ok(act) => acts || act,
                 Err(what) => self.fail(&format!("peer {at}: {what}")),
             }
@@ -392,17 +392,17 @@ impl<'a> World<'a> {
         let mut at = self.dice.below(self.peers.len());
         if self.moves - longest > 3 * self.peers.len() as u64 {
             let due = |peer: &Peer| peer.comes_at <= self.moves && peer.looked == longest;
-            at = self.peers.iter().position(due).expect("it was there just now");
+            at = self.peers.iter().position(due).expect("a peer was found just now");
         }
         let draining = self.phase() != Phase::Run;
-        // Before time makes leaps everybody does what can be done.
+        // Before time passes in larger steps every peer does all that it can.
         let surely = self.moves - self.changed.0 > STILL_MOVES / 2;
         let peer = &mut self.peers[at];
         if peer.comes_at > self.moves {
             return;
         }
         peer.looked = self.moves;
-        match peer.act(&mut self.dice, self.place, self.addresses, [draining, surely]) {
+        match peer.act(&mut self.dice, self.folder, self.addresses, [draining, surely]) {
             Ok(false) => {}
             Ok(true) => {
                 let (taken, answers) = (peer.taken, peer.answers());
@@ -418,10 +418,10 @@ impl<'a> World<'a> {
         if self.phase() != Phase::Run {
             return;
         }
-        match self.ending {
-            Ending::Quiet if self.is_quiet() => self.arena.control().stop(),
-            Ending::Stop { at } if at <= self.moves => self.arena.control().stop(),
-            Ending::Drain { at, ms } if at <= self.moves => {
+        match self.shutdown {
+            Shutdown::Quiet if self.is_quiet() => self.arena.control().stop(),
+            Shutdown::Stop { at } if at <= self.moves => self.arena.control().stop(),
+            Shutdown::Drain { at, ms } if at <= self.moves => {
                 self.arena.control().drain(self.now / MS + ms);
                 self.sums.drained += 1;
             }
@@ -432,7 +432,7 @@ impl<'a> World<'a> {
         self.bells.iter().for_each(Bell::ring);
     }
 
-    /// True if all is over that is going to be.
+    /// True if all peers are done and all connections closed.
     fn is_quiet(&self) -> bool {
         let sides = 0..self.sides.len();
         let accepted = |me: usize| self.arena.slot(me).get(Counter::AcceptOk);
@@ -468,13 +468,13 @@ impl<'a> World<'a> {
         let paused = side.paused_until > self.now / MS && runs_free;
         self.must(!paused || calls == side.calls, || "it accepted in a pause".to_owned());
         let budgets = slot.get(Counter::StallBudget);
-        // Who is late because of the disk has one more turn before a deadline ends it.
+        // After a hold-up each connection has one more turn before it expires.
         let turns = 1 + u64::from(side.began < self.now);
         let (spent, of) = (budgets - side.budgets, turns * (side.open + accepted));
         self.must(spent <= of, || format!("{spent} budgets spent in a round by {of} connections"));
         let (changed, changes) = (marks != side.marks, self.changes);
         let pauses = marks[2] > side.marks[2] || side.accept_paused;
-        // Who is closed for another is not what accepts on close are about.
+        // Accept-on-close does not accept for a connection that was displaced.
         let closed = marks[3] - side.marks[3] - (marks[24] - side.marks[24]);
         let owes = side.rules.on_close && runs_free && !pauses && side.paused_until == 0;
         self.must(!owes || on_close - side.accepts_on_close == closed, || {
@@ -514,7 +514,7 @@ impl<'a> World<'a> {
         side.timed_out += u64::from(timed_out);
     }
 
-    /// All loops have returned: the books balance, and every peer has got what it should.
+    /// All loops have returned: checks that the counters balance and every peer got what it should.
     pub(super) fn close(mut self) -> Sums {
         let (mut sent, mut faultless) = (0, true);
         for me in 0..self.sides.len() {
@@ -543,12 +543,12 @@ impl<'a> World<'a> {
             sent += bytes;
             self.sum_up(me);
         }
-        let (cut, left) = (self.ending.cuts(), self.ending != Ending::Quiet);
+        let (cut, left) = (self.shutdown.cuts(), self.shutdown != Shutdown::Quiet);
         for at in 0..self.peers.len() {
-            if let Err(what) = self.peers[at].close(self.place, cut, left) {
+            if let Err(what) = self.peers[at].close(self.folder, cut, left) {
                 self.fail(&format!("peer {at}: {what}"));
             }
-            let leaves = matches!(self.peers[at].manner, Manner::Leaves(_));
+            let leaves = matches!(self.peers[at].behaviour, Behaviour::Leaves(_));
             faultless &= !leaves && !self.peers[at].may_fail;
             self.sums.answers += self.peers[at].answers();
         }
@@ -565,7 +565,7 @@ impl<'a> World<'a> {
             format!("{expired} connections expired, and only {silent} may have been silent")
         });
         let taken: u64 = self.peers.iter().map(Peer::brought).sum();
-        // Who has all that it asked for does not wait for the last words of a seal.
+        // A sealed peer that has all its answers does not wait for the closing alert.
         let whole = faultless && !self.sealed;
         self.must(taken == sent || !whole && taken < sent, || {
             format!("{sent} bytes sent, and {taken} taken")
@@ -574,7 +574,7 @@ impl<'a> World<'a> {
         self.sums
     }
 
-    /// Adds up what one loop has done.
+    /// Adds the counters of one loop.
     fn sum_up(&mut self, me: usize) {
         let slot = self.arena.slot(me);
         let get = |counter| slot.get(counter);
@@ -596,8 +596,8 @@ impl<'a> World<'a> {
     }
 }
 
-/// Where the loops of a schedule take turns: one runs at a time, from one wait to the next, and
-/// who is next is for the dice to say.
+/// The loops of a schedule take turns: one runs at a time, from one wait to the next, and the dice
+/// choose the next one.
 pub(super) struct Stage<'a> {
     world: Mutex<World<'a>>,
     turned: Condvar,
@@ -653,7 +653,7 @@ impl<'a> Stage<'a> {
 
     /// The world, when all loops have returned.
     pub(super) fn into_world(self) -> World<'a> {
-        self.world.into_inner().expect("nobody has panicked")
+        self.world.into_inner().expect("no loop has panicked")
     }
 }
 
@@ -664,7 +664,7 @@ fn turn_to_any(world: &mut World<'_>) {
     }
 }
 
-/// A loop's place on the stage, until it returns or panics.
+/// A running loop, until it returns or panics.
 pub(super) struct Seat<'s, 'a>(pub(super) &'s Stage<'a>, pub(super) usize);
 
 impl Drop for Seat<'_, '_> {

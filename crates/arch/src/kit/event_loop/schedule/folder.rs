@@ -1,4 +1,4 @@
-//! What is served in schedules of whole loops, what is asked for, and what must come of it.
+//! The files that schedules of whole loops serve, the requests for them, and the right responses.
 use crate::drive::{FileCx, FileLink};
 use regatta_metrics::{Arena, Tally};
 use regatta_op::{Done, Now, Op, Outbox, ReadReq, Segment, Tick};
@@ -11,7 +11,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-/// The second since 1970 at which all of it happens: far ahead, so that no file is young.
+/// The time of all schedules, seconds since 1970: far in the future, so that no file is young.
 pub(super) const UNIX: u64 = 4_000_000_000;
 /// When schedules begin, on the monotonic clock.
 pub(super) const BEGIN_NS: u64 = 1_000_000_000_000;
@@ -19,11 +19,11 @@ pub(super) const BEGIN_NS: u64 = 1_000_000_000_000;
 /// a socket takes at once.
 const FILES: [(&str, usize); 6] =
     [("a", 700), ("b", 6_000), ("c", 6_001), ("d", 20_000), ("e", 29_000), ("f", 30_000)];
-/// What is asked for in frames: these files, and what is not there.
+/// The names that are asked for in frames, besides one that does not exist.
 pub(super) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// A folder of files with known contents.
-pub(super) struct Place {
+pub(super) struct Folder {
     path: PathBuf,
     pub(super) root: Root,
     pub(super) asks: Vec<Ask>,
@@ -31,15 +31,15 @@ pub(super) struct Place {
     contents: Vec<Vec<u8>>,
 }
 
-/// A request, and what must come of it.
+/// A request, and the right responses to it.
 pub(super) struct Ask {
     pub(super) request: Vec<u8>,
-    /// The answer after which the connection goes on, and the one that says that it is the last.
-    /// There is none of the first kind if the request itself is to be the last.
+    /// The response after which the connection goes on, and the one with `Connection: close`. The
+    /// first is empty if the request itself asks for the end.
     pub(super) answers: [Vec<u8>; 2],
 }
 
-/// Which of the two answers says that it is the last.
+/// The index of the response with `Connection: close`.
 pub(super) const LAST: usize = 1;
 
 impl Ask {
@@ -54,7 +54,7 @@ fn content(n: usize) -> Vec<u8> {
     (0..FILES[n].1).map(|at| u8::try_from((at * (n + 3) + at / 256) % 251).unwrap()).collect()
 }
 
-impl Place {
+impl Folder {
     pub(super) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("regatta-stage-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl Folder {
     /// Judges an answer in frames.
     ///
     /// # Errors
@@ -87,13 +87,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Everything that peers may ask for, once so that the connection goes on and once as the last.
+/// All requests that peers may send, each once without and once with `Connection: close`.
 fn asks(root: &Root) -> Vec<Ask> {
     let part = content(5)[1_000..21_000].to_vec();
     let mut rows = vec![
@@ -142,8 +142,8 @@ fn check(answer: &[u8], line: &str, status: &str, length: usize, body: &[u8]) {
     assert_eq!(&answer[end..], body, "{line}");
 }
 
-/// What the core answers when every operation is performed at once and in full, and nothing is
-/// remembered: no loop, no socket, no poller.
+/// The core's response when every operation is performed at once and in full and nothing is
+/// cached: without a loop, a socket or a poller.
 fn answer(root: &Root, request: &[u8]) -> Vec<u8> {
     let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
     let arena = Arena::create(&words, 1);
@@ -190,7 +190,7 @@ fn answer(root: &Root, request: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Moves what is to be sent behind `out`; how many bytes that was.
+/// Appends what is to be sent to `out`, and returns the number of bytes.
 fn take_all(outbox: &mut Outbox<StaticFile>, out: &mut Vec<u8>) -> u64 {
     let bytes = outbox.len();
     out.extend_from_slice(outbox.head());
