@@ -9,6 +9,7 @@
 mod closing;
 mod dice;
 mod disk;
+mod end;
 mod expect;
 mod frames;
 mod judge;

@@ -1,6 +1,7 @@
 //! One connection as the simulator sees it: the core, the pipe, the peer, and what passed.
 use crate::{
     disk::SimFile,
+    end::End,
     peer::{NEVER, Peer, Pipe},
     reader::Reader,
     request::Request,
@@ -184,24 +185,12 @@ impl Link {
         }
     }
 
-    /// The peer says this, sealed or as it is.
-    pub(crate) fn say(&mut self, plain: &[u8]) {
-        match &mut self.seal {
-            Some(seal) => seal.say(plain, &mut self.peer.out),
-            None => self.peer.out.extend(plain),
-        }
+    /// The peer's end.
+    pub(crate) const fn end(&mut self) -> End<'_> {
+        End(&mut self.peer, &mut self.pipe, &mut self.seal)
     }
 
-    /// True if the peer leaves now; it may say so, if all that it had to say has gone.
-    pub(crate) fn leaves(&mut self, answered: bool) -> bool {
-        let left = self.peer.leaves(&mut self.pipe, answered);
-        if left && let Some(seal) = &mut self.seal {
-            seal.leave(&mut self.peer, &mut self.pipe);
-        }
-        left
-    }
-
-    /// True if something may be said: the handshake is over.
+    /// True if the peer may send requests: the handshake is over.
     pub(crate) fn may_say(&self) -> bool {
         self.seal.as_ref().is_none_or(ClientSeal::may_say)
     }

@@ -199,6 +199,12 @@ impl Peer {
         self.left_how.is_none() && self.out.is_empty() && self.left > 0 && unanswered < self.burst
     }
 
+    /// Something has changed for it: it acts soon.
+    pub(crate) fn wake(&mut self, tick: u64) {
+        let pause = if self.is_prompt() { 0 } else { 5 };
+        self.next = self.next.min(tick + pause);
+    }
+
     /// Milliseconds to the next action; `fresh`: before a request.
     pub(crate) fn pause(&self, fresh: bool, dice: &mut Dice) -> u64 {
         let think = if fresh && dice.one_in(4) { self.think } else { 0 };

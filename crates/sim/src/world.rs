@@ -3,6 +3,7 @@ use crate::{
     closing::{Closing, DISK_MS_MAX, patience},
     dice::{Dice, index},
     disk::{Disk, Seen, SimFile, compressible, name_of, unix},
+    end::Acted,
     judge::Judge,
     knowledge::Knowledge,
     link::{Asked, Link, Parked},
@@ -379,7 +380,7 @@ impl<'a> World<'a> {
             }
             Op::Shut => {
                 self.links[at].pipe.shut = true;
-                self.wake(at);
+                self.links[at].peer.wake(self.stamp.tick);
                 self.complete(at, Done::Shut)
             }
             Op::Close(_) => Err("it is closed already".to_owned()),
@@ -418,7 +419,7 @@ impl<'a> World<'a> {
         link.receive(n, now);
         trace::push(now, at, Event::Received(n));
         self.check_late_head(at)?;
-        self.wake(at);
+        self.links[at].peer.wake(self.stamp.tick);
         self.spoil_input(at, &mut bytes);
         self.complete(at, Done::Recv(Ok(&bytes)))
     }
@@ -497,7 +498,7 @@ impl<'a> World<'a> {
             (link.terminal, link.last_status) = (verdict.terminal, response.status);
             link.ends.push(if link.seal.is_some() { end } else { response.end });
         }
-        self.wake(at);
+        self.links[at].peer.wake(self.stamp.tick);
         Ok(())
     }
 
@@ -643,12 +644,8 @@ impl<'a> World<'a> {
         let now = self.stamp;
         let (dice, limits) = (&mut self.dice, &self.cx.site.limits);
         let link = &mut self.links[at];
-        let read = link.peer.read(&mut link.pipe);
+        let mut acted = link.end().read();
         link.note_acked(now.tick);
-        let mut fresh = false;
-        if let Some(seal) = &mut link.seal {
-            fresh = seal.answer(link.pipe.read, &mut link.peer.out);
-        }
         while link.may_say() && link.peer.asks(link.unanswered()) {
             let request =
                 Maker { dice: &mut *dice, limits, hot: &self.disk.hot, registry: &self.registry }
@@ -656,17 +653,19 @@ impl<'a> World<'a> {
             let start = link.requests.last().map_or(0, |last| last.end);
             let head_end = start + request.head_bytes;
             let end = start + request.wire.len() as u64;
-            link.say(&request.wire);
+            link.end().say(&request.wire);
             link.peer.left -= 1;
             link.requests.push(Asked { request, start, head_end, end });
-            fresh = true;
+            acted.fresh = true;
             if dice.one_in(3) {
                 break;
             }
         }
-        let sent = if fresh && dice.one_in(4) { 0 } else { link.peer.send(&mut link.pipe, dice) };
         let answered = link.unanswered() == 0;
-        let left = link.leaves(answered);
+        if link.end().go_on(&mut acted, answered, now.tick, dice) {
+            link.active = now.tick;
+        }
+        let Acted { read, sent, left, .. } = acted;
         for (n, event) in [(read, Event::PeerRead(read)), (sent, Event::PeerSent(sent))] {
             if n > 0 {
                 trace::push(now, at, event);
@@ -676,23 +675,7 @@ impl<'a> World<'a> {
             let how = if link.pipe.reset { "reset" } else { "silence or half-close" };
             trace::push(now, at, Event::PeerLeft(how));
         }
-        let busy = read > 0 || sent > 0 || fresh || left;
-        if busy {
-            link.active = now.tick;
-        }
-        let waits = !link.peer.out.is_empty() && link.pipe.inbound_room() > 0;
-        let more = link.pipe.acked > link.pipe.read && read > 0;
-        let goes_on = busy || waits && link.peer.left_how.is_none() || more;
-        let pause = link.peer.pause(fresh, dice);
-        link.peer.next = if goes_on { now.tick + pause.max(1) } else { NEVER };
         if left { self.notice(at) } else { Ok(()) }
-    }
-
-    /// Something changed for the peer: it will look.
-    fn wake(&mut self, at: usize) {
-        let link = &mut self.links[at];
-        let pause = if link.peer.is_prompt() { 0 } else { 5 };
-        link.peer.next = link.peer.next.min(self.stamp.tick + pause);
     }
 
     /// The requests of a connection, for people.

@@ -4,6 +4,7 @@ use super::{Answer, Client, Frames, NOT_FOUND, UNAVAILABLE};
 use crate::{
     dice::{Dice, index},
     disk::{self, Disk, Seen, SimFile, content},
+    end::End,
     ledger::SEALED_BYTES_MAX,
     peer::{NEVER, Peer, Pipe},
     sealing::{self, ClientSeal, Sealing, WIRE},
@@ -121,6 +122,11 @@ struct Line {
 }
 
 impl Line {
+    /// The peer's end.
+    const fn end(&mut self) -> End<'_> {
+        End(&mut self.peer, &mut self.pipe, &mut self.seal)
+    }
+
     /// True if something besides `Recv` is out.
     fn is_busy(&self) -> bool {
         self.send.is_some() || self.shut || !self.disk.is_empty()
@@ -308,7 +314,7 @@ impl<'a> World<'a> {
                 Event::Shut(at) => {
                     self.lines[at].shut = false;
                     self.lines[at].pipe.shut = true;
-                    self.wake(at);
+                    self.lines[at].peer.wake(self.tick);
                     self.complete(at, Done::Shut)?;
                 }
                 Event::Disk(at, ticket) => self.disk_answers(at, ticket)?,
@@ -460,7 +466,7 @@ impl<'a> World<'a> {
         let n = if there > 0 && self.dice.one_in(3) { self.dice.between(1, there) } else { there };
         let bytes: Vec<u8> = line.pipe.inbound.drain(..index(n)).collect();
         line.received += n;
-        self.wake(at);
+        self.lines[at].peer.wake(self.tick);
         self.complete(at, Done::Recv(Ok(&bytes)))
     }
 
@@ -498,7 +504,7 @@ impl<'a> World<'a> {
                 check(&answer, known, missing, excused)
             })?;
         }
-        self.wake(at);
+        self.lines[at].peer.wake(self.tick);
         self.complete(at, Done::Send(outbox, Ok(n)))
     }
 
@@ -561,45 +567,23 @@ impl<'a> World<'a> {
             let address = SocketAddr::from(([127, 0, 0, 1], 4000));
             line.link = Some(Link::new(address.into(), now, &cx));
         }
-        let read = line.peer.read(&mut line.pipe);
-        let Line { seal, peer, pipe, .. } = &mut *line;
-        let mut fresh = seal.as_mut().is_some_and(|seal| seal.answer(pipe.read, &mut peer.out));
+        let mut acted = line.end().read();
         let may_say = line.seal.as_ref().is_none_or(ClientSeal::may_say);
         let unanswered = |line: &Line| (line.asked / 2 - line.client.answers()) as u64;
         while may_say && line.asked < line.client.may_send() && line.peer.asks(unanswered(line)) {
-            let frame = &line.wire[line.asked..line.asked + 2];
-            match &mut line.seal {
-                Some(seal) => seal.say(frame, &mut line.peer.out),
-                None => line.peer.out.extend(frame),
-            }
+            let frame = [line.wire[line.asked], line.wire[line.asked + 1]];
+            line.end().say(&frame);
             line.asked += 2;
             line.peer.left -= 1;
-            fresh = true;
+            acted.fresh = true;
             if dice.one_in(3) {
                 break;
             }
         }
-        let sent = if fresh && dice.one_in(4) { 0 } else { line.peer.send(&mut line.pipe, dice) };
         let all_read = line.pipe.read == line.pipe.acked && line.pipe.queued == 0;
         let answered = unanswered(line) == 0 && all_read;
-        let left = line.peer.leaves(&mut line.pipe, answered);
-        if left && let Some(seal) = &mut line.seal {
-            seal.leave(&mut line.peer, &mut line.pipe);
-        }
-        let waits = !line.peer.out.is_empty() && line.pipe.inbound_room() > 0;
-        let more = line.pipe.acked > line.pipe.read && read > 0;
-        let busy = read > 0 || sent > 0 || fresh || left;
-        let goes_on = busy || waits && line.peer.left_how.is_none() || more;
-        let pause = line.peer.pause(fresh, dice);
-        line.peer.next = if goes_on { self.tick + pause.max(1) } else { NEVER };
+        line.end().go_on(&mut acted, answered, self.tick, dice);
         if comes { self.ask(at) } else { Ok(()) }
-    }
-
-    /// Something changed for the peer: it will look.
-    fn wake(&mut self, at: usize) {
-        let peer = &mut self.lines[at].peer;
-        let pause = if peer.is_prompt() { 0 } else { 5 };
-        peer.next = peer.next.min(self.tick + pause);
     }
 
     /// Judges how a connection has ended: for a possible reason, and with its answers.

@@ -1,0 +1,68 @@
+//! What a peer does in one action, in schedules of every kind.
+use crate::{
+    dice::Dice,
+    peer::{NEVER, Peer, Pipe},
+    sealing::ClientSeal,
+};
+
+/// A peer's end of a connection.
+pub(crate) struct End<'a>(
+    pub(crate) &'a mut Peer,
+    pub(crate) &'a mut Pipe,
+    pub(crate) &'a mut Option<ClientSeal>,
+);
+
+/// What a peer has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Acted {
+    /// Bytes.
+    pub(crate) read: u64,
+    pub(crate) sent: u64,
+    /// There is a new request to send, or a part of the handshake.
+    pub(crate) fresh: bool,
+    pub(crate) left: bool,
+}
+
+impl End<'_> {
+    /// Reads what has come, and goes on with the handshake.
+    pub(crate) fn read(self) -> Acted {
+        let Self(peer, pipe, seal) = self;
+        let read = peer.read(pipe);
+        let fresh = seal.as_mut().is_some_and(|seal| seal.answer(pipe.read, &mut peer.out));
+        Acted { read, fresh, ..Acted::default() }
+    }
+
+    /// Puts a request behind what is to be sent.
+    pub(crate) fn say(self, plain: &[u8]) {
+        match self.2 {
+            Some(seal) => seal.say(plain, &mut self.0.out),
+            None => self.0.out.extend(plain),
+        }
+    }
+
+    /// Sends a piece, leaves if it is time to, and decides when it acts next; true if it has done
+    /// anything. `answered`: it has read an answer to each of its requests.
+    pub(crate) fn go_on(
+        self,
+        acted: &mut Acted,
+        answered: bool,
+        tick: u64,
+        dice: &mut Dice,
+    ) -> bool {
+        let Self(peer, pipe, seal) = self;
+        let later = acted.fresh && dice.one_in(4);
+        acted.sent = if later { 0 } else { peer.send(pipe, dice) };
+        acted.left = peer.leaves(pipe, answered);
+        if acted.left
+            && let Some(seal) = seal
+        {
+            seal.leave(peer, pipe);
+        }
+        let busy = acted.read > 0 || acted.sent > 0 || acted.fresh || acted.left;
+        let waits = !peer.out.is_empty() && pipe.inbound_room() > 0 && peer.left_how.is_none();
+        let more = pipe.acked > pipe.read && acted.read > 0;
+        let pause = peer.pause(acted.fresh, dice);
+        peer.next = if busy || waits || more { tick + pause.max(1) } else { NEVER };
+        busy
+    }
+}
