@@ -182,9 +182,9 @@ impl Closing<'_> {
         let deadlines = &self.site.deadlines;
         let linger_ms = deadlines.linger_ms_max.min(deadlines.send_window_ms);
         let idle = self.reason == CloseReason::IdleDeadline;
-        let decided = if idle { link.given_up.tick } else { self.now.tick };
-        let start = decided.saturating_sub(linger_ms);
-        let taken = link.acked_before(decided + 1) - link.acked_before(start + 1);
+        let (decided, acked) = if idle { link.given_up } else { (self.now, link.pipe.acked) };
+        let start = decided.tick.saturating_sub(linger_ms);
+        let taken = acked - link.acked_before(start + 1);
         let slow = taken < self.due(linger_ms);
         let excused = excused || at_once || slow || broken;
         if destroyed && link.peer.is_prompt() && !said_it_was_done && !too_much && !excused {

@@ -76,9 +76,9 @@ pub(crate) struct Link {
     pub(crate) acked: Vec<(u64, u64)>,
     /// When an operation of the disk was given up last.
     pub(crate) overdue: Option<Stamp>,
-    /// When a deadline first gave something up after the last response: an idle connection ends
-    /// then, and behind a seal still says so.
-    pub(crate) given_up: Stamp,
+    /// When a deadline first gave something up after the last response, and how much the peer had
+    /// acknowledged: an idle connection ends then, and behind a seal still says so.
+    pub(crate) given_up: (Stamp, u64),
     /// Until when a `Send` has waited for the disk.
     pub(crate) waited: u64,
     /// Since when something is being sent without a pause.
@@ -126,7 +126,7 @@ impl Link {
             asking: None,
             acked: vec![(0, 0)],
             overdue: None,
-            given_up: Stamp::default(),
+            given_up: Default::default(),
             waited: 0,
             sending_since: None,
             rested: Stamp::default(),

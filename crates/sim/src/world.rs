@@ -604,8 +604,8 @@ impl<'a> World<'a> {
         let dropped = conn.abandoned().is_some();
         trace::push(self.stamp, at, Event::Expired { queued, dropped });
         if dropped {
-            if link.given_up <= link.rested {
-                link.given_up = self.stamp;
+            if link.given_up.0 <= link.rested {
+                link.given_up = (self.stamp, link.pipe.acked);
             }
             if link.at_disk().is_some() {
                 (link.overdue, link.waited) = (Some(self.stamp), self.stamp.tick);
