@@ -95,13 +95,11 @@ impl<F> Outbox<F> {
         }
     }
 
-    /// Says whether `Shut` follows at once when all of it has been sent. A driver may then leave
-    /// the last memory in the kernel, to go out together with the end of the stream; nothing is
-    /// left there of a file, so that an outbox which ends with one does not count.
+    /// Says whether `Shut` follows at once when all of it has been sent: the kernel may then hold
+    /// the last bytes, to send them together with the end of the stream.
     #[inline]
-    pub fn set_ends(&mut self, ends: bool) {
-        let last = self.rest.as_ref().and_then(|rest| rest.back()).or(self.first.as_ref());
-        self.ends = ends && !matches!(last, Some(Segment::File { .. }));
+    pub const fn set_ends(&mut self, ends: bool) {
+        self.ends = ends;
     }
 
     /// True if `Shut` follows at once when all of it has been sent ([`Outbox::set_ends`]).
@@ -250,20 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn only_memory_is_kept_back_for_the_end() {
+    fn each_response_says_anew_whether_the_stream_ends() {
         let mut outbox = outbox();
         assert!(!outbox.ends());
         outbox.set_ends(true);
-        assert!(outbox.ends());
         outbox.advance(16);
-        assert!(outbox.ends(), "it is known afterwards");
-        outbox.push(Segment::File { file: Nothing, at: 0, len: 1 });
-        outbox.set_ends(true);
-        assert!(!outbox.ends());
-        outbox.advance(1);
-        outbox.start(b"head".to_vec());
-        outbox.set_ends(true);
-        outbox.advance(4);
         assert!(outbox.ends());
         outbox.start(b"head".to_vec());
         assert!(!outbox.ends());

@@ -6,7 +6,7 @@ use regatta_op::{Outbox, Segment};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr},
-    net::{RecvFlags, SendAncillaryBuffer, SendFlags},
+    net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt},
 };
 use std::{
     io::{self, IoSlice},
@@ -58,15 +58,17 @@ pub fn recv_now(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     recv_with(fd, buf, RecvFlags::DONTWAIT)
 }
 
-/// Sends from the front of the outbox with exactly one system call, and advances it by what the
-/// kernel took.
+/// Sends from the front of the outbox with one system call that takes bytes, and advances it by
+/// what the kernel took.
 ///
 /// Memory goes out whole, up to [`SEND_SLICES_MAX`] slices, with `MSG_MORE` if anything is behind
-/// it, so that a head and the file range that follows, or the last bytes and the end of the stream
-/// ([`Outbox::ends`]), share a segment on the wire. Where the kernel takes a part, nothing of that
-/// waits. A file range
+/// it, so that a head and the file range that follows share a segment on the wire. A file range
 /// goes out with `sendfile`, at most `budget_bytes` of it, which is more than 0. Works the same on
 /// a blocking socket, where the call lasts until the kernel has taken everything.
+///
+/// Where the stream ends ([`Outbox::ends`]), the last bytes wait for its end and share a segment
+/// with that: memory with `MSG_MORE`, a file in a socket that is corked first, by a call more
+/// (tcp(7)). Where the kernel takes a part, nothing of that waits.
 ///
 /// # Errors
 /// `WouldBlock` if the socket's buffer is full and it does not block; otherwise see [`fault`].
@@ -83,6 +85,10 @@ pub fn send(
         Some((head, None)) => send_slice(fd, head, last)?,
         Some((&[], Some(Segment::Mem { bytes, at }))) => send_slice(fd, &bytes[*at..], last)?,
         Some((&[], Some(Segment::File { file, at, len }))) => {
+            if outbox.ends() && *len <= budget_bytes {
+                // Without it the bytes leave a moment before the end.
+                let _ = sockopt::set_tcp_cork(fd, true);
+            }
             send_file(fd, file, *at, (*len).min(budget_bytes))?
         }
         Some((head, Some(Segment::File { .. }))) => {

@@ -382,6 +382,34 @@ fn the_last_bytes_leave_with_the_end_of_the_stream() {
     }
 }
 
+#[test]
+fn a_file_and_its_head_leave_with_the_end_of_the_stream() {
+    let dir = Dir::new("ends");
+    let body = vec![7; 3000];
+    let file = static_file(&dir, "file", &body);
+    let (fd, mut client) = pair(&local(), Mode::Nonblocking);
+    let mut outbox = Outbox::new(b"head".to_vec());
+    outbox.push(Segment::File { file, at: 0, len: body.len() as u64 });
+    outbox.set_ends(true);
+    let before = segments_received(client.as_fd()).unwrap();
+    // Not all of it is asked for by the first two calls: what is sent by then waits for the rest.
+    for budget in [1, 1000, u64::MAX] {
+        send(fd.as_fd(), &mut outbox, budget).unwrap();
+    }
+    assert!(outbox.is_empty());
+    client.set_nonblocking(true).unwrap();
+    let early = client.read(&mut [0; 2000]);
+    client.set_nonblocking(false).unwrap();
+    let early = early.unwrap_or(0);
+    assert!(early <= 1004, "{early} bytes have not waited");
+    shutdown_write(fd.as_fd()).unwrap();
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len() + early, 3004);
+    let segments = segments_received(client.as_fd()).unwrap() - before;
+    assert_eq!(segments, 1 + u32::from(early > 0));
+}
+
 /// A part is never kept back: who has room for no more would wait for it.
 #[test]
 fn what_does_not_fit_waits_for_nothing() {

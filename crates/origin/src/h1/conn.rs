@@ -355,7 +355,6 @@ impl<F: File> Conn<F> {
             self.out = out;
             return;
         }
-        let shuts = out.ends();
         cx.scratch.give_buffer(out.into_buffer());
         self.finish(ReplyOutcome::Complete, now, cx);
         self.state = State::Head; // no exchange is in progress
@@ -369,11 +368,9 @@ impl<F: File> Conn<F> {
                     self.advance_stash(now, cx);
                 }
             }
-            // A `close` alone would throw away what the kernel has kept back if there is something
-            // to read that nobody has read.
-            After::Close if shuts => self.leave(self.reason, now, cx),
-            After::Linger => self.leave(self.reason, now, cx),
-            After::Close => self.close(self.reason, now, cx),
+            // Also if the peer asked for the end: with something unread in the socket, `close`
+            // alone throws away what the kernel holds.
+            After::Linger | After::Close => self.leave(self.reason, now, cx),
         }
     }
 }
@@ -432,7 +429,7 @@ impl<F: File> Conn<F> {
         self.close(reason, now, cx);
     }
 
-    /// Ends the connection of a peer that may still be sending: half-close, then discard (RFC 9112
+    /// Ends the connection: half-close, and then discard if the peer may still be sending (RFC 9112
     /// §9.6).
     fn leave(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         self.reason = reason;
