@@ -62,6 +62,8 @@ pub(super) const BASES: &[(&str, &str)] = &[
     ("eurosys07-base", include_str!("../../../../experiments/base/eurosys07-base.toml")),
     ("geneves-base", include_str!("../../../../experiments/base/geneves-base.toml")),
     ("hpl01-base", include_str!("../../../../experiments/base/hpl01-base.toml")),
+    ("one-processor", include_str!("../../../../experiments/base/one-processor.toml")),
+    ("overload", include_str!("../../../../experiments/base/overload.toml")),
     ("replica-disk", include_str!("../../../../experiments/base/replica-disk.toml")),
     ("systor12-base", include_str!("../../../../experiments/base/systor12-base.toml")),
     ("systor12-disk", include_str!("../../../../experiments/base/systor12-disk.toml")),

@@ -1,7 +1,7 @@
 //! What will be run, in which order, and how long that takes.
 
 use crate::env::{Spec, spec::Pages};
-use crate::experiment::{Experiment, Factor, Measure, Mode};
+use crate::experiment::{CpuLayout, Experiment, Factor, Measure, Mode};
 use crate::record::target_option;
 use crate::record::{AGAIN, Cell};
 use crate::stats::{Random, count};
@@ -14,6 +14,11 @@ const AROUND_S: f64 = 0.9;
 /// cache (that of the preset `quick`), seconds for each trial.
 const ENVIRONMENT_S: f64 = 0.6;
 const WARMING_S: f64 = 2.0;
+
+/// Trials in each layout before one is chosen, and their warm-up and window, seconds. Where one
+/// layout is four times as noisy as the other, the wrong one is taken once in a hundred times.
+pub(crate) const LAYOUT_TRIALS: u32 = 6;
+pub(crate) const LAYOUT_TRIAL_S: (f64, f64) = (0.3, 1.0);
 
 /// Time around a profile's window, seconds: perf's start and end, its unwinding.
 pub(crate) const PROFILE_S: f64 = 8.0;
@@ -140,7 +145,14 @@ pub fn predicted_s(experiment: &Experiment, trials: usize) -> f64 {
         let times = if calibrate.each_block { (count(trials) / cells).max(1.0) } else { 1.0 };
         times * f64::from(calibrate.tries) * (calibrate.seconds + around)
     });
-    each * count(trials) + before + profiles_s(experiment)
+    let layout = match experiment.machine.layout {
+        CpuLayout::Auto => {
+            let (warm_s, window_s) = LAYOUT_TRIAL_S;
+            2.0 * f64::from(LAYOUT_TRIALS) * (warm_s + window_s + around)
+        }
+        CpuLayout::Apart | CpuLayout::Together => 0.0,
+    };
+    each * count(trials) + layout + before + profiles_s(experiment)
 }
 
 /// How long an experiment takes, seconds; one that searches at most.

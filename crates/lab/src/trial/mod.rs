@@ -11,7 +11,7 @@ pub(crate) use numbers::metrics;
 
 use crate::experiment::client::{FIELDS, TARGET};
 use crate::experiment::multiples;
-use crate::experiment::plan::Planned;
+use crate::experiment::plan::{LAYOUT_TRIAL_S, LAYOUT_TRIALS, Planned};
 use crate::experiment::{
     Client, CpuLayout, Experiment, Guards, LAYOUT, Loop, Machine, Measure, Program, RequestFields,
     Target, Warm,
@@ -38,9 +38,6 @@ use std::time::Duration;
 
 /// How much longer than planned a load may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Trials in each layout before one is chosen: with the starts of the servers about a minute.
-const LAYOUT_TRIALS: u64 = 10;
 
 /// Which attempt at a trial it is.
 #[derive(Clone, Copy, Debug)]
@@ -279,11 +276,11 @@ impl Bench<'_> {
         let Experiment { baseline, measure, .. } = self.experiment;
         let layouts = [CpuLayout::Apart, CpuLayout::Together];
         let mut logs = [Vec::new(), Vec::new()];
-        for seed in 1..=LAYOUT_TRIALS {
+        for seed in 1..=u64::from(LAYOUT_TRIALS) {
             for (layout, logs) in layouts.iter().zip(&mut logs) {
                 let levels = [(LAYOUT.to_owned(), layout.name().to_owned())].into();
                 let cell = alone(baseline, levels);
-                let (found, seen) = self.closed(&cell, seed, (0.3, 1.0), outcome)?;
+                let (found, seen) = self.closed(&cell, seed, LAYOUT_TRIAL_S, outcome)?;
                 let value = metrics(&found, &seen).get(&measure.metric).copied();
                 logs.extend(value.filter(|value| *value > 0.0).map(f64::ln));
             }
