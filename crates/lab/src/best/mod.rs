@@ -7,8 +7,8 @@ mod text;
 use crate::env::spec::STANDS_IN;
 use crate::experiment::{Experiment, Scale, parse};
 use crate::group::INTERRUPTED;
-use crate::journal::Run;
 use crate::journal::manifest::Manifest;
+use crate::journal::{Run, write_whole};
 use crate::race::space::{Means, Space};
 use crate::race::{Budget, CONFIGURATION, Decision, SETTLED, Settled, Site, race, sentences};
 use crate::report;
@@ -309,7 +309,5 @@ fn raced(
 
 fn save(path: &Path, value: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
-    let part = path.with_extension("part");
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
-    written.map_err(|error| format!("{}: {error}", path.display()))
+    write_whole(path, &text)
 }

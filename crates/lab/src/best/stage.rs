@@ -3,7 +3,7 @@
 use super::{save, text};
 use crate::experiment::plan::Planned;
 use crate::experiment::{Experiment, Loop, Scale, parse};
-use crate::journal::Run;
+use crate::journal::{Run, write_whole};
 use crate::knee::Tried;
 use crate::race::space::{Candidate, DEFAULT};
 use crate::race::{
@@ -112,15 +112,12 @@ impl<'a> Stage<'a> {
             }
         }
         let text = text::experiment(&self.settled, &self.arms);
-        let (path, part) =
-            (self.directory.join("experiment.toml"), self.directory.join("experiment.part"));
         let read = parse("experiment.toml", &text, Scale::Quick);
         let read = read.map_err(|problems| {
             problems.iter().map(|problem| format!("{problem}\n")).collect::<String>()
         })?;
         if read != self.run.experiment {
-            let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
-            written.map_err(|error| format!("{}: {error}", path.display()))?;
+            write_whole(&self.directory.join("experiment.toml"), &text)?;
             self.run.experiment = read;
         }
         Ok(())

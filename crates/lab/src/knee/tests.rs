@@ -136,23 +136,6 @@ fn no_knee_is_an_answer_too() {
 }
 
 #[test]
-fn a_search_in_steps_goes_where_the_search_goes() {
-    let random = || Random::new(4);
-    let queue = || Queue { random: random(), speed: 1_000.0, exponential: true, noise: 0.01 };
-    let limits = Search { trials_max: 12, ..Search::from(100.0) };
-    let mut one = queue();
-    let whole = search(&limits, |rate| Some(one.p99(rate, 0.02)));
-    let (mut other, mut tried) = (queue(), Vec::new());
-    let found = loop {
-        match step(&limits, &tried) {
-            Step::Probe(rate) => tried.push((rate, other.p99(rate, 0.02))),
-            Step::Done(found) => break found,
-        }
-    };
-    assert_eq!((found, tried), (whole.found, whole.tried));
-}
-
-#[test]
 fn overload_and_recovery() {
     let overload = Overload { knee: 1_000.0, times: 2.0, stretch_s: 10.0 };
     assert_eq!(overload.rates(), "700.0@10,2000.0@10,700.0@10");
