@@ -9,13 +9,13 @@ use crate::experiment::Scale;
 use crate::record::Cell;
 use Verdict::{CannotTell as Cannot, Fails, Holds};
 
-/// What two queues with 100 us of processor and 50 us of disk do; what is measured of one process,
+/// What two queues with 160 us of processor and 80 us of disk do; what is measured of one process,
 /// and of what is under a limit, is that many times as much.
 fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Vec<(&'static str, f64)> {
-    let (cpu_s, disk_s) = (100e-6, 50e-6);
+    let (cpu_s, disk_s) = (160e-6, 80e-6);
     let workload = crate::experiment::parse("x", found("eurosys07-fig4"), Scale::Replica);
     let workload = workload.unwrap().workload;
-    // `sped`, `symped-4`, `symped-4-few`, `symped-4-270`
+    // `sped`, `symped-4`, `symped-4-few`, `symped-4-170`
     let mut parts = cell.target.split('-');
     let (is_one, processes) = match (parts.next().unwrap(), parts.next()) {
         ("sped", limit) => (true, limit.map_or(1, |_| 1)),
@@ -23,15 +23,15 @@ fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Vec<(&'stati
     };
     let limit = cell.target.rsplit('-').next().filter(|_| cell.target.matches('-').count() > 1);
     let limit = match limit.or(cell.target.strip_prefix("sped-")) {
-        Some("few") => 600.0,
+        Some("few") => 375.0,
         Some(limit) => limit.parse().unwrap(),
-        None => 1_800.0,
+        None => 1_125.0,
     };
     let most = model::rate(4, cpu_s, disk_s);
     let off_s = model::off_s_per_request(&workload).unwrap();
-    let capped = if limit < 600.5 { capped } else { 1.0 };
+    let capped = if limit < 375.5 { capped } else { 1.0 };
     let peak = model::rate(processes, cpu_s, disk_s) * if is_one { alone } else { 1.0 };
-    // As much as the limit's 1,800 connections need goes with the real load's rate.
+    // As much as the limit's 1,125 connections need goes with the real load's rate.
     let good = (most * rate).min(peak).min(capped * limit / (off_s + 0.002));
     let items = model::items(&workload).unwrap();
     vec![

@@ -553,12 +553,12 @@ fn accepts() {
             ("H-2", Fails, nothing),
             ("H-2", Holds, |_, rate, _| {
                 // At 0.7 S a tenth of the time is select's beside the idle time, at 2.4 S half.
-                let (used, inside) = if rate < 1.0 { (0.28, 0.37) } else { (0.4, 0.5) };
+                let (used, inside) = if rate < 1.0 { (0.175, 0.37) } else { (0.25, 0.5) };
                 vec![("server_cpu", used), ("wait_ns", 1e9 * inside)]
             }),
             // Select has more of the time, and requests have as much as before.
             ("H-2", Fails, |_, rate, _| {
-                let (used, inside) = if rate < 1.0 { (0.28, 0.37) } else { (0.4, 0.5) };
+                let (used, inside) = if rate < 1.0 { (0.175, 0.37) } else { (0.25, 0.5) };
                 let replies = if rate < 1.0 { 700.0 } else { 1_100.0 };
                 vec![("server_cpu", used), ("wait_ns", 1e9 * inside), ("replies", replies)]
             }),
@@ -666,10 +666,10 @@ fn kernels_and_workloads() {
             ("G-5", Fails, nothing),
             ("G-5", Holds, |arm, _, _| {
                 let short = arm == "short";
-                let (used, lost) = if short { (0.15, 900.0) } else { (0.4, 0.0) };
+                let (used, lost) = if short { (0.09, 900.0) } else { (0.25, 0.0) };
                 vec![("server_cpu", used), ("listen_overflows_per_s", lost)]
             }),
-            ("G-5", Cannot, |_, _, _| vec![("server_cpu", 0.2)]),
+            ("G-5", Cannot, |_, _, _| vec![("server_cpu", 0.125)]),
         ],
     );
     check(
