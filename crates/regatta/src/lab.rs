@@ -105,7 +105,7 @@ const BEST_HELP: &str = "Example: regatta lab best ./public --budget 20m > regat
 pub(crate) struct Best {
     /// The directory whose files are to be served.
     site: PathBuf,
-    /// The most time that it may take.
+    /// How long it may take, without trials that have to be made again.
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = parse_time)]
     budget: Duration,
     /// The service level: the setting that keeps it up to the highest rate is looked for.

@@ -169,7 +169,8 @@ impl<'a> Evidence<'a> {
         families
     }
 
-    /// Whether server and load have processors of their own, and the server so many.
+    /// Whether server and load have processors of their own, and the server so many. One of which
+    /// the load holds a share counts as the server's own: what is left of it is nobody else's.
     pub(crate) fn processors(&self, server: usize) -> Found<()> {
         let machine = self.machine();
         let shared = machine.server_cpus.iter().any(|cpu| machine.client_cpus.contains(cpu));

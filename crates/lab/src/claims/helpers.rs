@@ -136,7 +136,7 @@ pub(super) fn x5(run: &Evidence<'_>) -> Found<Finding> {
     })?;
     let ours = format!(
         "processor time per reply of {} over {}: {}; {often:.2} tasks for each reply, {:.2} \
-          completions and {:.1} ms from submission to completion of each errand",
+          completions and {:.1} ms from submission to completion of each task",
         target.name,
         symped.name,
         show(&cost),

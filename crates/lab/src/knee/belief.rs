@@ -77,7 +77,7 @@ impl Belief {
             .collect();
         let mut sum = 0.0;
         for (((drift, _), weights), live) in DRIFTS.iter().zip(&mut self.weights).zip(&self.live) {
-            let from = index((count(farthest) + drift * at.min(1.0) / step).round());
+            let from = index((count(farthest) + drift * at / step).round());
             for place in live.clone() {
                 for (weight, chance) in weights[place].iter_mut().zip(&chances[from + place]) {
                     *weight *= chance;
@@ -101,7 +101,7 @@ impl Belief {
 
     /// When a trial was, as a share of all that may be.
     fn when(&self, trial: f64) -> f64 {
-        trial / self.trials.0
+        (trial / self.trials.0).min(1.0)
     }
 
     /// What each place of the knee weighs with a drift.

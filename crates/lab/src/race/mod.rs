@@ -383,7 +383,7 @@ impl Race<'_> {
         let standings = self.standings(&finalists);
         let to = self.block;
         let again = self.beside(&format!("{DEFAULT}{AGAIN}"), DEFAULT, crate::stats::LEVEL);
-        let floor = again.map_or(0.0, |(ratio, _)| ratio.ln().abs().exp_m1());
+        let floor = again.map_or(f64::MAX, |(ratio, _)| ratio.ln().abs().exp_m1());
         let level = crate::stats::shared(crate::stats::LEVEL, finalists.len());
         let of = |(name, candidate): &(String, Candidate)| Finalist {
             candidate: candidate.clone(),

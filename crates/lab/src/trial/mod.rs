@@ -287,7 +287,8 @@ impl Bench<'_> {
         }
         let [apart, together] = logs.map(|logs| crate::stats::deviation(&logs));
         // Not a number where hardly a trial gave the metric: then nothing speaks against the usual.
-        let layout = if together < apart { CpuLayout::Together } else { CpuLayout::Apart };
+        // Runs with another layout are not pooled with these: only what is clear is worth that.
+        let layout = if 2.0 * together < apart { CpuLayout::Together } else { CpuLayout::Apart };
         Ok(LayoutChoice { layout, apart, together })
     }
 

@@ -111,12 +111,16 @@ impl Bench<'_> {
         self.compare(&served, asked, machine, [outcome, errors])?;
         let mut seen = served.end()?;
         let body = self.root.join(asked.target.trim_start_matches('/'));
-        let body_bytes = fs::metadata(body).map_or(0, |file| file.len());
+        let body_bytes =
+            fs::metadata(body).ok().filter(fs::Metadata::is_file).map_or(0, |file| file.len());
         let found = result(&printed, &url, asked, body_bytes).ok_or_else(|| {
             let said = fs::read_to_string(errors).unwrap_or_default();
             format!("wrk said nothing that can be read: {}{printed}", said.trim())
         })?;
         if !profiled {
+            if seen.seconds < found.seconds + AFTER_S {
+                return Err("the watch began after wrk: the machine is busy".to_owned());
+            }
             seen.of_a_load(found.seconds);
         }
         let text = serde_json::to_string(&found).map_err(|error| error.to_string())?;
@@ -155,7 +159,7 @@ impl Bench<'_> {
         after_s: f64,
     ) -> Result<Vec<OsString>, String> {
         let timeout = parse_time(&self.experiment.workload.timeout)?.as_secs_f64();
-        let shell = format!("sleep {after_s}; \"$@\" && times");
+        let shell = format!("sleep {after_s}; setpriv --pdeathsig TERM \"$@\" && times");
         let mut words: Vec<OsString> = ["sh", "-c", &shell, "sh"].map(OsString::from).into();
         words.push(programs::wrk()?.into());
         let numbers = [
