@@ -88,7 +88,7 @@ mod driver {
         while worker.goes_on() {
             let wait = worker.begin_wait();
             let events = poller.wait(&mut events, Some(wait.timeout))?;
-            let _same_root = worker.end_wait(wait, Waited { events, ..Waited::default() });
+            let _root_is_another = worker.end_wait(wait, Waited { events, ..Waited::default() });
             if events > 0 {
                 worker.around().bell.clear();
             }

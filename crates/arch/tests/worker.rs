@@ -47,7 +47,7 @@ fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
     while worker.goes_on() {
         let wait = worker.begin_wait();
         thread::sleep(wait.timeout.min(Duration::from_millis(1)));
-        let _same_root = worker.end_wait(wait, Waited::default());
+        let _root_is_another = worker.end_wait(wait, Waited::default());
         if worker.is_listening() {
             worker.offer(0);
         }

@@ -1,4 +1,4 @@
-//! The facts of a file, computed before a request comes and independent of the protocol.
+//! The facts of a file, computed before a request comes; and beside them what HTTP/1 prebuilds.
 pub(crate) mod heads;
 
 use self::heads::{Heads, Whole};

@@ -58,6 +58,9 @@ pub fn recv_now(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     recv_with(fd, buf, RecvFlags::DONTWAIT)
 }
 
+/// A longer rest of a file does not fit into a socket at once: it is not corked yet, bytes.
+const CORK_BYTES_MAX: u64 = 256 << 10;
+
 /// Sends from the front of the outbox with one system call that takes bytes, and advances it by
 /// what the kernel took.
 ///
@@ -68,7 +71,8 @@ pub fn recv_now(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 ///
 /// Where the stream ends ([`Outbox::ends`]), the last bytes wait for its end and share a segment
 /// with that: memory with `MSG_MORE`, a file in a socket that is corked first, by a call more
-/// (tcp(7)). Where the kernel takes a part, nothing of that waits.
+/// (tcp(7)) for a rest of at most 256 KiB. Where the kernel takes a part of memory, nothing of that
+/// waits; of a file less than a segment may, until the next call and no longer than 200 ms.
 ///
 /// # Errors
 /// `WouldBlock` if the socket's buffer is full and it does not block; otherwise see [`fault`].
@@ -85,7 +89,7 @@ pub fn send(
         Some((head, None)) => send_slice(fd, head, last)?,
         Some((&[], Some(Segment::Mem { bytes, at }))) => send_slice(fd, &bytes[*at..], last)?,
         Some((&[], Some(Segment::File { file, at, len }))) => {
-            if outbox.ends() && *len <= budget_bytes {
+            if outbox.ends() && *len <= budget_bytes.min(CORK_BYTES_MAX) {
                 // Without it the bytes leave a moment before the end.
                 let _ = sockopt::set_tcp_cork(fd, true);
             }

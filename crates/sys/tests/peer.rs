@@ -392,7 +392,7 @@ fn a_file_and_its_head_leave_with_the_end_of_the_stream() {
     outbox.push(Segment::File { file, at: 0, len: body.len() as u64 });
     outbox.set_ends(true);
     let before = segments_received(client.as_fd()).unwrap();
-    // Not all of it is asked for by the first two calls: what is sent by then waits for the rest.
+    // The first two calls do not ask for all of it: what they send may leave before the rest.
     for budget in [1, 1000, u64::MAX] {
         send(fd.as_fd(), &mut outbox, budget).unwrap();
     }
@@ -401,7 +401,7 @@ fn a_file_and_its_head_leave_with_the_end_of_the_stream() {
     let early = client.read(&mut [0; 2000]);
     client.set_nonblocking(false).unwrap();
     let early = early.unwrap_or(0);
-    assert!(early <= 1004, "{early} bytes have not waited");
+    assert!(early <= 1004, "{early} bytes: some of the last call have not waited");
     shutdown_write(fd.as_fd()).unwrap();
     let mut all = Vec::new();
     client.read_to_end(&mut all).unwrap();

@@ -99,8 +99,8 @@ fn received(result: io::Result<usize>, tally: Tally<'_>) -> Result<usize, Failur
     }
 }
 
-/// Sends from the front of an outbox, with one call; of a file at most `bytes_max`. The time that a
-/// file takes is entered in `spent`.
+/// Sends from the front of an outbox, with one call that takes bytes; of a file at most
+/// `bytes_max`. The time that a file takes is entered in `spent`.
 ///
 /// # Errors
 /// The socket takes nothing, or the connection failed.

@@ -244,6 +244,8 @@ impl<'a> Acceptor<'a> {
 
     /// The worker drains: it accepts all that is left in its backlog.
     pub const fn offer_backlog(&mut self) {
+        // Nobody else may be there to take what a pause would leave.
+        (self.paused_until, self.briefly) = (None, false);
         (self.rules.count, self.rules.events_per_accept) = (0, 0);
         (self.offered, self.taken) = (0..self.listeners.len(), 0);
     }

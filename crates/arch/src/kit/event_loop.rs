@@ -115,8 +115,13 @@ impl<'a, P: Poller> EventLoop<'a, P> {
                 });
             }
             Action::Expired(key, what) => {
-                if let (Some(what), Some(slot)) = (what, self.worker.slot(key)) {
-                    forget(slot, key, what, self.io.disk);
+                let held_ms = self.worker.held_ms();
+                if let Some(slot) = self.worker.slot(key) {
+                    // Where its window goes on, it does from now.
+                    slot.drive.held_ms = held_ms;
+                    if let Some(what) = what {
+                        forget(slot, key, what, self.io.disk);
+                    }
                 }
                 self.turn(key, plain);
             }

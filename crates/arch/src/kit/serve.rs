@@ -100,7 +100,7 @@ fn connection(
     means: &mut Means<'_>,
 ) {
     // Its time begins now, and not when the thread began to wait for it.
-    let _same_root = worker.look();
+    let _root_is_another = worker.look();
     let key = worker.admit(accepted, Blocking::new(step));
     let mut received = None;
     loop {

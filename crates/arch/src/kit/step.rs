@@ -56,7 +56,7 @@ pub struct Readiness {
     /// The socket took nothing, and the poller has not said since that it takes bytes.
     full: bool,
     /// [`Desk::held_ms`] when something was sent last, or the connection's deadline was set.
-    held_ms: u32,
+    pub held_ms: u32,
 }
 
 impl Readiness {
@@ -184,6 +184,7 @@ pub fn next_completion(
     while let Some(Completion { key, result, spent }) = disk.next_completion() {
         if let Some((slot, desk)) = worker.turn(key) {
             on_completion(slot, result, desk.now, &desk.around.cx);
+            slot.drive.held_ms = desk.held_ms;
             return Some((key, spent));
         }
         worker.around().cx.tally.add(Counter::DiskCompletionsDropped, 1);
@@ -336,7 +337,7 @@ fn advance(slot: &mut ReadySlot, key: u64, io: &mut Io<'_>, now: Now, cx: &FileC
         match op {
             Some(Op::Recv) => slot.drive.recv = true,
             Some(Op::Send(outbox)) => {
-                if outbox.ends() {
+                if outbox.ends() && outbox.segments().nth(1).is_none() {
                     // The kernel may hold its last bytes: `Shut` and `Close` are of this turn too.
                     ops = ops.max(3);
                 }

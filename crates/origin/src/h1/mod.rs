@@ -1,4 +1,4 @@
-//! HTTP/1.1 and 1.0: one connection, what it reads of requests, and the bytes of its replies.
+//! HTTP/1.1 and 1.0: one connection, and the bytes of its replies.
 mod answer;
 pub(crate) mod conn;
 mod inbox;

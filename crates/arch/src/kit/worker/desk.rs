@@ -120,13 +120,13 @@ impl<'a> Desk<'a> {
             let held_up_ms = spent.total() / 1_000_000;
             if !blocking {
                 slot.conn.held_up(held_up_ms);
-            }
-            if held_up_ms > 0 {
-                // The windows of those who have their turns after it begin now.
-                self.now.tick = Tick(clock::nanos() / 1_000_000);
                 #[expect(clippy::cast_possible_truncation, reason = "it wraps")]
                 let held_ms = held_up_ms as u32;
                 self.held_ms = self.held_ms.wrapping_add(held_ms);
+            }
+            if held_up_ms > 0 {
+                // The windows of those who have their turns after it begin now.
+                self.set_now(clock::nanos());
             }
         }
         if self.acceptor.rules.when_full == WhenFull::CloseIdle {
@@ -212,9 +212,13 @@ impl<'a> Desk<'a> {
     /// Reads the clocks.
     pub fn look(&mut self) {
         self.stamp = clock::nanos();
-        let tick = Tick(self.stamp / 1_000_000);
+        self.set_now(self.stamp);
+    }
+
+    /// It is `nanos`: the date is looked at when it may have changed.
+    fn set_now(&mut self, nanos: u64) {
+        let tick = Tick(nanos / 1_000_000);
         if tick.0 / DATE_MS != self.now.tick.0 / DATE_MS {
-            // The date, when that may have changed.
             self.now.unix = clock::now().unix;
         }
         self.now.tick = tick;

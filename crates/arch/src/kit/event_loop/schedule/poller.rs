@@ -129,7 +129,7 @@ impl<'s, 'a, P: Poller> RandomPoller<'s, 'a, P> {
 
 impl<P: Poller> Poller for RandomPoller<'_, '_, P> {
     fn name(&self) -> &'static str {
-        "moved"
+        "random"
     }
 
     fn edge(&self) -> bool {

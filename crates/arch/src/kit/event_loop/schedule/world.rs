@@ -193,7 +193,7 @@ pub(super) struct World<'a> {
     peers: Vec<Peer>,
     /// Connections are sealed.
     sealed: bool,
-    sides: Vec<LoopState>,
+    loops: Vec<LoopState>,
     shutdown: Shutdown,
     /// No false events are reported: an edge that was reported once is not reported again.
     pub(super) honest: bool,
@@ -254,7 +254,7 @@ impl<'a> World<'a> {
             bells,
             peers,
             sealed: false,
-            sides: bells.iter().map(side).collect(),
+            loops: bells.iter().map(side).collect(),
             now: BEGIN_NS,
             moves: 0,
             changes: 0,
@@ -293,7 +293,7 @@ impl<'a> World<'a> {
         for (number, peer) in self.peers.iter().enumerate() {
             eprintln!("peer {number}: {}", peer.state());
         }
-        for (number, side) in self.sides.iter().enumerate() {
+        for (number, side) in self.loops.iter().enumerate() {
             let open = self.arena.slot(number).gauge(Gauge::ConnectionsOpen);
             eprintln!("loop {number}: {open} open, {:?}", side.rules);
             let ends = CloseReason::ALL.map(|it| (it, Counter::closed(it as usize)));
@@ -325,27 +325,27 @@ impl<'a> World<'a> {
 
     /// True if the loop is full and polls its listeners all the same.
     pub(super) fn leaves_listeners(&self, me: usize) -> bool {
-        let rules = self.sides[me].rules;
+        let rules = self.loops[me].rules;
         rules.when_full == WhenFull::KeepPolling && self.open(me) >= rules.connections_max as u64
     }
 
     /// True if the poller refuses to watch a listener of the loop again, which may happen whenever
     /// the kernel has no memory.
     pub(super) fn refuses_listener(&mut self, me: usize) -> bool {
-        let refuses = self.sides[me].ran && self.phase() == Phase::Run && self.dice.once_in(4);
-        self.sides[me].accept_paused |= refuses;
+        let refuses = self.loops[me].ran && self.phase() == Phase::Run && self.dice.once_in(4);
+        self.loops[me].accept_paused |= refuses;
         self.sums.accept_paused += u64::from(refuses);
         refuses
     }
 
     /// True if the loop gets nowhere: nothing but it may go on until that is settled.
     pub(super) fn is_watched(&self, me: usize) -> bool {
-        self.sides[me].same > 0
+        self.loops[me].same > 0
     }
 
     /// It has been told of nothing this time: what it gets is not what it sees again and again.
     pub(super) fn watch_no_longer(&mut self, me: usize) {
-        self.sides[me].same = 0;
+        self.loops[me].same = 0;
     }
 
     /// Peers act and time passes, but not beyond `until`.
@@ -434,19 +434,19 @@ impl<'a> World<'a> {
 
     /// True if all peers are done and all connections closed.
     fn is_quiet(&self) -> bool {
-        let sides = 0..self.sides.len();
+        let loops = 0..self.loops.len();
         let accepted = |me: usize| self.arena.slot(me).get(Counter::AcceptOk);
         let connected = self.peers.iter().filter(|peer| peer.connected).count() as u64;
         self.peers.iter().all(|peer| peer.is_done() && peer.connected)
-            && sides.clone().map(accepted).sum::<u64>() == connected
-            && sides.map(|me| self.open(me)).sum::<u64>() == 0
+            && loops.clone().map(accepted).sum::<u64>() == connected
+            && loops.map(|me| self.open(me)).sum::<u64>() == 0
     }
 
     /// What must hold after a round of loop `me`.
     pub(super) fn look_back(&mut self, me: usize) {
         self.sums.waits += 1;
         let slot = self.arena.slot(me);
-        let side = &self.sides[me];
+        let side = &self.loops[me];
         let AcceptRules { count, events_per_accept, connections_max, .. } = side.rules;
         let most = connections_max as u64;
         let open = self.open(me).max(slot.get(Counter::ConnectionsOpenMax));
@@ -485,7 +485,7 @@ impl<'a> World<'a> {
         self.must(same <= SAME_MAX, || format!("{same} rounds for nothing"));
         let until = if pauses { side.began / MS + PAUSE_MS } else { side.paused_until };
         let open = self.open(me);
-        let side = &mut self.sides[me];
+        let side = &mut self.loops[me];
         (side.open, side.budgets, side.accept_paused) = (open, budgets, false);
         (side.marks, side.same, side.calls) = (marks, same, calls);
         (side.accepts_on_close, side.paused_until) = (on_close, until);
@@ -507,7 +507,7 @@ impl<'a> World<'a> {
             hook::fail_next_accept(accidents[self.dice.below(4)].raw_os_error());
         }
         let (changes, ran) = (self.changes, self.phase() == Phase::Run);
-        let side = &mut self.sides[me];
+        let side = &mut self.loops[me];
         side.began = self.now;
         (side.notified, side.events) = (notified, events);
         (side.pushed, side.changes, side.ran) = (pushed, changes, ran);
@@ -517,7 +517,7 @@ impl<'a> World<'a> {
     /// All loops have returned: checks that the counters balance and every peer got what it should.
     pub(super) fn close(mut self) -> Sums {
         let (mut sent, mut faultless) = (0, true);
-        for me in 0..self.sides.len() {
+        for me in 0..self.loops.len() {
             let slot = self.arena.slot(me);
             let get = |counter| slot.get(counter);
             let opened = get(Counter::ConnectionsOpened);
@@ -534,7 +534,7 @@ impl<'a> World<'a> {
                 + get(Counter::AcceptFaults)
                 + get(Counter::AcceptEmfilePauses);
             self.must(get(Counter::AcceptCalls) == outcomes, || "accepts without outcome".into());
-            let waits = [get(Counter::WaitTimedOut), self.sides[me].timed_out];
+            let waits = [get(Counter::WaitTimedOut), self.loops[me].timed_out];
             self.must(waits[0] == waits[1], || format!("waits that timed out: {waits:?}"));
             let bytes = get(Counter::SendBytes) + get(Counter::SendfileBytes);
             self.must(self.sealed || get(Counter::BytesSent) == bytes, || {
@@ -646,7 +646,7 @@ impl<'a> Stage<'a> {
     /// The loop has returned, and waits no more.
     fn leave(&self, me: usize) {
         let mut world = self.enter(me);
-        world.sides[me].there = false;
+        world.loops[me].there = false;
         turn_to_any(&mut world);
         self.turned.notify_all();
     }
@@ -658,7 +658,7 @@ impl<'a> Stage<'a> {
 }
 
 fn turn_to_any(world: &mut World<'_>) {
-    let there: Vec<usize> = (0..world.sides.len()).filter(|at| world.sides[*at].there).collect();
+    let there: Vec<usize> = (0..world.loops.len()).filter(|at| world.loops[*at].there).collect();
     if !there.is_empty() {
         world.turn = there[world.dice.below(there.len())];
     }
