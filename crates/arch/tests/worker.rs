@@ -346,3 +346,48 @@ fn the_time_in_which_the_disk_holds_the_loop_up_is_not_the_peers() {
     });
     hook::clear();
 }
+
+/// A round whose turns all wait for the disk may begin in the same part of a second in which the
+/// last one ended.
+#[test]
+fn the_date_goes_on_while_the_disk_holds_the_loop_up() {
+    const BEGIN_MS: u64 = 1_000_000;
+    let set_time = |ms: u64, unix: u64| hook::set_time((BEGIN_MS + ms) * 1_000_000, unix);
+    set_time(0, 4_000_000_000);
+    let fixture = Fixture::new("date", 1);
+    let _peer = fixture.connect(0);
+    fixture.work(0, &LocalCache::new(&fixture.site.caching, 7), |mut worker, _| {
+        worker.offer(0);
+        let key = match worker.next_action() {
+            Some(Action::Admit(accepted)) => worker.admit(accepted, Readiness::new(true, 0)),
+            other => panic!("{other:?}"),
+        };
+        let (slot, desk) = worker.turn(key).unwrap();
+        set_time(700, 4_000_000_001);
+        let begun = desk.begin(slot, true);
+        let spent = Spent { open: 700 * 1_000_000, ..Spent::default() };
+        desk.end(key, slot, begun, Turn::Parked, &spent, false);
+        assert_eq!(desk.now.unix, 4_000_000_001);
+    });
+    hook::clear();
+}
+
+#[test]
+fn a_drain_does_not_wait_for_the_end_of_an_accept_pause() {
+    let fixture = Fixture::new("pause", 1);
+    let _peer = fixture.connect(0);
+    fixture.work(0, &LocalCache::new(&fixture.site.caching, 7), |mut worker, _| {
+        hook::fail_next_accept(24); // EMFILE
+        worker.offer(0);
+        let paused = worker.next_action();
+        assert!(paused.is_none(), "{paused:?}");
+        fixture.arena.control().drain(u64::MAX);
+        assert!(matches!(worker.next_action(), Some(Action::Drain)));
+        worker.offer_backlog();
+        match worker.next_action() {
+            Some(Action::Admit(accepted)) => drop(worker.admit(accepted, Readiness::new(true, 0))),
+            other => panic!("the backlog is left: {other:?}"),
+        }
+    });
+    hook::clear();
+}
