@@ -344,7 +344,9 @@ fn lab(spec: &str) {
 
 fn start_lab(spec: &Spec) -> Child {
     let spec = serde_json::to_string(spec).unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // A shell that runs the tests in the background has them ignore SIGINT.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(std::env::current_exe().unwrap());
     command.args(["lab", &spec]).stdin(Stdio::null()).stdout(Stdio::piped());
     command.spawn().unwrap()
 }
