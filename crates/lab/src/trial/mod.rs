@@ -286,9 +286,11 @@ impl Bench<'_> {
             }
         }
         let [apart, together] = logs.map(|logs| crate::stats::deviation(&logs));
-        // Not a number where hardly a trial gave the metric: then nothing speaks against the usual.
-        // Runs with another layout are not pooled with these: only what is clear is worth that.
-        let layout = if 2.0 * together < apart { CpuLayout::Together } else { CpuLayout::Apart };
+        // Runs with another layout are not pooled with these, and what makes apart scatter comes
+        // and goes by the minute: only where it is clearly the better one is it worth that. Not a
+        // number where hardly a trial gave the metric.
+        let is_better = together.is_nan() || 2.0 * apart < together;
+        let layout = if is_better { CpuLayout::Apart } else { CpuLayout::Together };
         Ok(LayoutChoice { layout, apart, together })
     }
 
