@@ -19,7 +19,7 @@ pub(crate) const FORMAT: u32 = 1;
 /// logarithm over trials of the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayoutChoice {
-    /// The one that scatters less.
+    /// The one that is taken.
     pub layout: CpuLayout,
     /// With the load on processors of its own.
     pub apart: f64,

@@ -267,8 +267,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Which layout tells two equal servers apart least: the one in which the number that decides
-    /// scatters least over trials of the baseline, made in turns.
+    /// Which layout is taken: together, unless the number that decides scatters twice as much there
+    /// over trials of the baseline, made in turns.
     ///
     /// # Errors
     /// Why it could not be found.
