@@ -132,9 +132,13 @@ fn wrk_makes_the_load() {
     let said = done(&run(&["run".as_ref(), &file, "--out".as_ref(), &out, flag]));
     assert!(said.contains("B-5: "), "{said}");
     let made = records(&out);
-    let (lies, made): (Vec<_>, Vec<_>) =
+    let (lies, mut made): (Vec<_>, Vec<_>) =
         made.into_iter().partition(|record| record["cell"]["target"] == "liar");
-    assert_eq!(made.len(), 6, "the bare loop, sped and two, with two kinds of fields");
+    // wrk that had to wait for a busy machine is told so, and makes its trial again.
+    made.retain(|record| {
+        record["valid"] == true || !record["reasons"].to_string().contains("busy")
+    });
+    assert_eq!(made.len(), 6, "the bare loop, sped and two, with two kinds of fields: {made:#?}");
     for record in &made {
         assert_eq!(record["valid"], true, "{record}");
         let number = |name: &str| record["metrics"][name].as_f64().unwrap();
