@@ -234,6 +234,13 @@ counters! {
         "Bytes of these reports through the channels of helper processes.";
     HelperDescriptors "helper_descriptors" "count" Sum
         "Open files that helper processes passed to the event loop.";
+    HelperTasksSend "helper_tasks_send" "count" Sum "Tasks to send a file.";
+    HelperSendNs "helper_send_ns" "ns" Sum
+        "Time that helpers spent on these tasks, including waits for the disk and for clients.";
+    HelperPolls "helper_polls" "count" Sum
+        "Times that a helper waited for a client to take more.";
+    HelperPollsTimedOut "helper_polls_timed_out" "count" Sum
+        "Of those, the ones after which the client had taken nothing.";
     DiskCompletionsDropped "disk_completions_dropped" "count" Sum
         "Disk operations that completed after their connection had ended.";
 
@@ -244,6 +251,66 @@ counters! {
         "Of those, the ones that the system did not answer; treated as no.";
     ResidencyFalse "residency_false" "count" Sum
         "Sends of a range reported to be in memory that took as long as a stall.";
+
+    FiberRuns "fiber_runs" "count" Sum
+        "Times that a user thread was resumed: switches between user threads.";
+    FiberReadySum "fiber_ready_sum" "count" Sum
+        "User threads that were ready when their scheduler looked for events, summed: divided by \
+         `wait_calls`, the mean.";
+    FiberReadyMax "fiber_ready_max" "count" Max
+        "The most user threads that were ready when their scheduler looked for events.";
+    FibersAcceptingSum "fibers_accepting_sum" "count" Sum
+        "User threads that waited for a connection then, summed.";
+    FibersOnSocketSum "fibers_on_socket_sum" "count" Sum
+        "User threads that waited for a socket then, summed.";
+    FibersOnHelperSum "fibers_on_helper_sum" "count" Sum
+        "User threads that waited for a helper then, summed.";
+    FiberRetries "fiber_retries" "count" Sum
+        "Operations that were tried again because the socket was ready.";
+    FiberYields "fiber_yields" "count" Sum
+        "Times that a user thread let others go first although it could go on.";
+    StackBytesMax "stack_bytes_max" "bytes" Max "The most that one user thread used of its stack.";
+    StacksBytesMax "stacks_bytes_max" "bytes" Max
+        "Address space that is reserved for the stacks of user threads.";
+
+    QueuePuts "queue_puts" "count" Sum "Items put into the queues between threads.";
+    QueueRefused "queue_refused" "count" Sum
+        "Items that were not put there because the queue was full or closed.";
+    QueueLenSum "queue_len_sum" "count" Sum
+        "Items in the queue before each put, summed: divided by `queue_puts`, the mean.";
+    QueueLenMax "queue_len_max" "count" Max "The most items in one queue at once.";
+    QueueWaitNs "queue_wait_ns" "ns" Sum "Time that items waited in these queues.";
+    HandOvers "hand_overs" "count" Sum "Connections that a unit handed to another thread.";
+    HandBacks "hand_backs" "count" Sum "Of those, the ones that came back to it.";
+
+    ThreadsStarted "threads_started" "count" Sum "Threads started to serve connections.";
+    ThreadsEnded "threads_ended" "count" Sum "Of those, the ones that have ended.";
+    ThreadsOpenMax "threads_open_max" "count" Max
+        "The most of these threads that a process had at once.";
+    ThreadsBusyNs "threads_busy_ns" "ns" Sum "Time that these threads had a connection.";
+    ThreadsIdleNs "threads_idle_ns" "ns" Sum "Time that they waited for one.";
+
+    AioStarted "aio_started" "count" Sum "Reads started asynchronously.";
+    AioRefused "aio_refused" "count" Sum
+        "Reads that could not be started asynchronously, and were made by the thread itself.";
+    AioLooks "aio_looks" "count" Sum "Looks at whether such a read is complete.";
+    AioRequeues "aio_requeues" "count" Sum "Of those, the ones that found it was not.";
+    AioCompleted "aio_completed" "count" Sum "Asynchronous reads that were found complete.";
+    AioNs "aio_ns" "ns" Sum "Time from the start of these reads until they were found complete.";
+    AioPollerNs "aio_poller_ns" "ns" Sum
+        "Processor time of the thread that looks for complete reads.";
+
+    DecidedBlocking "decided_blocking" "count" Sum
+        "Reads that a thread decided to make itself.";
+    DecidedAsync "decided_async" "count" Sum
+        "Reads that a thread decided to have made asynchronously.";
+    DecidedQueueSum "decided_queue_sum" "count" Sum
+        "Connections waiting for a thread at each of these decisions, summed.";
+    DecidedDiskSum "decided_disk_sum" "count" Sum
+        "Asynchronous reads in flight at each of these decisions, summed.";
+    DecidedResident "decided_resident" "count" Sum
+        "Decisions that found the range of the file in memory.";
+    DecidedAbsent "decided_absent" "count" Sum "Decisions that did not find it there.";
 
     LaioInline "laio_inline" "count" Sum
         "Disk operations that completed in the call that submitted them.";
@@ -417,6 +484,8 @@ gauges! {
         "Bytes of files that workers have copied out of a shared cache for their own use.";
     HelpersOpen "helpers_open" "count" HelpersStarted - HelpersStopped HelpersLost,
         "Helpers, busy or idle.";
+    ThreadsOpen "threads_open" "count" ThreadsStarted - ThreadsEnded,
+        "Threads that serve connections, busy or idle.";
 }
 
 impl Gauge {
