@@ -1,7 +1,7 @@
 //! AMPED, asymmetric multi-process event-driven: an event loop, and helpers for everything that may
 //! block on disk (Flash: Pai, Druschel, Zwaenepoel, USENIX 1999).
 use crate::{
-    Driver, Env, ONE_SLOT,
+    Driver, Env,
     drive::perform::{self, Below},
     event::{self, EventOptions},
     kit::{
@@ -18,8 +18,7 @@ use regatta_sys::{OpenResult, Read, Resident, StaticFile, by_cachestat, by_minco
 use std::os::fd::BorrowedFd;
 
 /// The driver.
-pub const DRIVER: Driver =
-    Driver { options: &OPTIONS, processes: event::processes, slots: ONE_SLOT, work };
+pub const DRIVER: Driver = Driver::plain(&OPTIONS, event::processes, work);
 
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 

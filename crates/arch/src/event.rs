@@ -7,7 +7,7 @@ pub(crate) use options::{
 };
 
 use crate::{
-    Driver, Env, ONE_SLOT,
+    Driver, Env,
     drive::perform::Below,
     kit::{
         accept::{AcceptOptions, AcceptRules},
@@ -31,7 +31,7 @@ use regatta_sys::{
 use std::{io, time::Duration};
 
 /// The driver.
-pub const DRIVER: Driver = Driver { options: &ALL, processes, slots: ONE_SLOT, work };
+pub const DRIVER: Driver = Driver::plain(&ALL, processes, work);
 
 const ALL: [OptionSpec; OPTIONS.len() + shared::OPTIONS.len()] = joined(OPTIONS, shared::OPTIONS);
 

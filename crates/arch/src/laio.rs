@@ -1,7 +1,7 @@
 //! LAIO, lazy asynchronous I/O: every disk operation is begun so that it completes at once if it
 //! can, and is continued elsewhere if it cannot (Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004).
 use crate::{
-    Driver, Env, ONE_SLOT,
+    Driver, Env,
     drive::{ledger::Spent, perform::Below},
     event::{self, EventOptions},
     kit::{
@@ -25,8 +25,7 @@ use std::{
 };
 
 /// The driver.
-pub const DRIVER: Driver =
-    Driver { options: &OPTIONS, processes: event::processes, slots: ONE_SLOT, work };
+pub const DRIVER: Driver = Driver::plain(&OPTIONS, event::processes, work);
 
 const OPTIONS: [OptionSpec; event::OPTIONS.len() + OWN.len()] = joined(event::OPTIONS, OWN);
 

@@ -20,7 +20,7 @@ use options::{OptionSpec, Settings};
 use regatta_metrics::{Arena, Slot, Tally};
 use regatta_op::{Now, Op};
 use regatta_origin::{Exchange, Link, Links, Log, NoLog, Site};
-use regatta_sys::{Bell, OpenRules, Root, StaticFile, channel::Channel};
+use regatta_sys::{Bell, OpenRules, Root, StaticFile, channel::Channel, socket::Steps};
 use std::{
     ops::Range,
     os::fd::{BorrowedFd, OwnedFd},
@@ -62,17 +62,61 @@ pub struct Driver {
     pub options: &'static [OptionSpec],
     /// How many worker processes the master keeps, where so many processors may be busy at once.
     pub processes: fn(&Settings, processors: usize) -> usize,
+    /// How many units each of them is.
+    pub units: Units,
     /// How many slots of counters each of them has: one for each unit that counts for itself, or
     /// that several units share.
     pub slots: fn(&Settings) -> usize,
+    /// Which calls on its sockets wait in steps.
+    pub steps: fn(&Settings) -> Steps,
+    /// The most connections of a server, if an option of the driver is a limit on them.
+    pub connections_max: fn(&Settings) -> Option<usize>,
+    /// What a process wants of the system besides descriptors, with so many connections.
+    pub demand: fn(&Settings, connections: usize) -> Demand,
     /// What a worker process does until it is told to leave.
     pub work: fn(&Env, process: usize) -> Result<(), String>,
 }
 
-/// [`Driver::slots`] of a driver whose processes are one unit each.
-const ONE_SLOT: fn(&Settings) -> usize = |_| 1;
+/// How many units a process is: who counts, and writes lines of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// One.
+    One,
+    /// Several threads: they write to the log line by line, under a lock.
+    Several,
+}
+
+/// What a process wants of the system besides descriptors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Kernel threads, its first among them.
+    pub tasks: u64,
+    /// Mappings of memory: a stack is one, and its guard another.
+    pub mappings: u64,
+    /// Addresses that are reserved for stacks, bytes.
+    pub address_bytes: u64,
+}
 
 impl Driver {
+    /// A driver whose processes are one unit each, in one thread or few.
+    #[must_use]
+    pub const fn plain(
+        options: &'static [OptionSpec],
+        processes: fn(&Settings, processors: usize) -> usize,
+        work: fn(&Env, process: usize) -> Result<(), String>,
+    ) -> Self {
+        Self {
+            options,
+            processes,
+            units: Units::One,
+            slots: |_| 1,
+            steps: |_| Steps::None,
+            connections_max: |_| None,
+            demand: |_, _| Demand { tasks: 1, ..Demand::default() },
+            work,
+        }
+    }
+
     /// True if it takes the option of that name.
     #[must_use]
     pub fn takes(&self, key: &str) -> bool {

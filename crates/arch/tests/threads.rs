@@ -109,7 +109,7 @@ use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
     channel::Channel,
     clock, shm,
-    socket::{ListenSpec, listen, local_addr},
+    socket::{ListenSpec, Steps, listen, local_addr},
 };
 use std::{
     fs,
@@ -222,7 +222,7 @@ fn env(
     let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units: true };
     let log = AccessLog::open(options).unwrap();
     let address = "127.0.0.1:0".parse().unwrap();
-    let spec = ListenSpec { wait_max: Some(step), ..ListenSpec::new(address) };
+    let spec = ListenSpec { steps: Steps::All(step), ..ListenSpec::new(address) };
     Env {
         sockets: vec![listen(&spec).unwrap()],
         root: Root::open(&folder.join("root")).unwrap(),

@@ -20,7 +20,7 @@ use crate::{
     supervise::{Ending, Gone, LEAVE_MS_MAX, Order, Signal, Staff},
 };
 use regatta_arch::{
-    Architecture, Env, kit::accept::AcceptOptions, options::Settings, shared::SharedState,
+    Architecture, Env, Units, kit::accept::AcceptOptions, options::Settings, shared::SharedState,
 };
 use regatta_metrics::{Arena, Slot};
 use regatta_origin::ClearHttp1;
@@ -207,7 +207,7 @@ fn logs(
         format: settings.text("log.format").parse().unwrap_or(Format::Combined),
         owner,
         stall_ns: settings.number("event.stall_us") * 1000,
-        has_units: config.layout.shares.iter().any(|share| share.slots.len() > 1),
+        has_units: config.architecture.driver.units == Units::Several,
     });
     match (access, errors) {
         (Ok(access), Ok(errors)) => match user.map_or(Ok(0), |user| unwritable(settings, user)) {
@@ -294,7 +294,7 @@ fn sockets(config: &Config) -> Result<Vec<OwnedFd>, Failure> {
             Some(_) => Ok(()),
             None => socket::is_free(address),
         };
-        let spec = listen_spec(config.settings(), address, plan.reuse_port);
+        let spec = listen_spec(config, address, plan.reuse_port);
         match free.and_then(|()| socket::listen(&spec)) {
             Ok(listener) => sockets.push(listener),
             Err(error) => faults.push(listen_fault(&address, &error)),
@@ -312,14 +312,15 @@ fn sockets(config: &Config) -> Result<Vec<OwnedFd>, Failure> {
     Ok(sockets)
 }
 
-fn listen_spec(settings: &Settings, address: SocketAddr, reuse_port: bool) -> ListenSpec {
-    let options = AcceptOptions::read(settings);
+fn listen_spec(config: &Config, address: SocketAddr, reuse_port: bool) -> ListenSpec {
+    let options = AcceptOptions::read(config.settings());
     ListenSpec {
         backlog: options.backlog,
         reuse_port,
         defer_accept_s: if options.defer { DEFER_ACCEPT_S } else { 0 },
         send_buffer_bytes: options.send_buffer_bytes,
         pacing_rate: options.pacing_rate,
+        steps: (config.architecture.driver.steps)(config.settings()),
         ..ListenSpec::new(address)
     }
 }

@@ -40,10 +40,21 @@ pub struct ListenSpec {
     pub pacing_rate: u64,
     /// Send small segments at once (`TCP_NODELAY`).
     pub nodelay: bool,
-    /// The listener blocks: `accept` waits for at most so long before it fails with `WouldBlock`,
-    /// and so does each call on a connection that blocks, unless [`set_timeouts`] says otherwise
-    /// (`SO_RCVTIMEO`, `SO_SNDTIMEO`). `None`: it does not block.
-    pub wait_max: Option<Duration>,
+    /// Which calls wait for no longer than a step.
+    pub steps: Steps,
+}
+
+/// Which calls wait for a step at most before they fail with `WouldBlock` (`SO_RCVTIMEO`,
+/// `SO_SNDTIMEO`), and how long that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// None: the listener does not block, and calls on a connection that blocks wait for its peer.
+    None,
+    /// Those on a connection that blocks, unless [`set_timeouts`] says otherwise. The listener does
+    /// not block.
+    Connections(Duration),
+    /// Those, and `accept`: the listener blocks.
+    All(Duration),
 }
 
 impl ListenSpec {
@@ -59,7 +70,7 @@ impl ListenSpec {
             send_buffer_bytes: 0,
             pacing_rate: 0,
             nodelay: true,
-            wait_max: None,
+            steps: Steps::None,
         }
     }
 }
@@ -105,9 +116,9 @@ impl AsFd for Connection {
 
 fn bound(spec: &ListenSpec) -> io::Result<OwnedFd> {
     let family = if spec.addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = match spec.wait_max {
-        None => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        Some(_) => SocketFlags::CLOEXEC,
+    let flags = match spec.steps {
+        Steps::None | Steps::Connections(_) => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        Steps::All(_) => SocketFlags::CLOEXEC,
     };
     let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
@@ -136,9 +147,9 @@ fn set_inherited(fd: BorrowedFd<'_>, spec: &ListenSpec) -> io::Result<()> {
     if spec.pacing_rate > 0 {
         set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &spec.pacing_rate)?;
     }
-    match spec.wait_max {
-        None => Ok(()),
-        wait_max => set_timeouts(fd, wait_max, wait_max),
+    match spec.steps {
+        Steps::None => Ok(()),
+        Steps::Connections(step) | Steps::All(step) => set_timeouts(fd, Some(step), Some(step)),
     }
 }
 
@@ -282,11 +293,14 @@ pub fn set_timeouts(
     Ok(())
 }
 
-/// How long `accept` on a listener waits: [`ListenSpec::wait_max`].
+/// How long `accept` waits on a listener that blocks: the step of [`Steps::All`].
 ///
 /// # Errors
 /// None that a valid socket could have.
 pub fn wait_max(listener: BorrowedFd<'_>) -> io::Result<Option<Duration>> {
+    if rustix::fs::fcntl_getfl(listener)?.contains(rustix::fs::OFlags::NONBLOCK) {
+        return Ok(None);
+    }
     Ok(sockopt::socket_timeout(listener, sockopt::Timeout::Recv)?)
 }
 

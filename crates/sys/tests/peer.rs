@@ -10,7 +10,7 @@ use regatta_sys::{
     OpenRules, Root, SEND_SLICES_MAX, SendCall, StaticFile, discard, fault, open_below, recv,
     recv_now, send, send_last, send_more, send_range,
     socket::{
-        AcceptFault, Connection, ListenSpec, Mode, accept, accept_fault, listen, local_addr,
+        AcceptFault, Connection, ListenSpec, Mode, Steps, accept, accept_fault, listen, local_addr,
         prepare, queued_bytes, segments_received, set_mode, set_timeouts, shutdown_write,
         stop_listening, wait_max,
     },
@@ -178,7 +178,7 @@ fn a_deferred_connection_is_offered_with_its_first_bytes() {
 #[test]
 fn a_listener_that_blocks_waits_in_steps_as_do_its_connections_until_it_is_closed() {
     let step = Duration::from_millis(60);
-    let listener = listen(&ListenSpec { wait_max: Some(step), ..local() }).unwrap();
+    let listener = listen(&ListenSpec { steps: Steps::All(step), ..local() }).unwrap();
     assert!(wait_max(listener.as_fd()).unwrap().is_some_and(|max| max >= step));
     assert_eq!(wait_max(listen(&local()).unwrap().as_fd()).unwrap(), None);
     let since = Instant::now();
@@ -201,6 +201,20 @@ fn a_listener_that_blocks_waits_in_steps_as_do_its_connections_until_it_is_close
         stop_listening(listener.as_fd()).unwrap();
         assert_eq!(waits.join().unwrap(), AcceptFault::Closed);
     });
+}
+
+#[test]
+fn connections_wait_in_steps_of_a_listener_that_does_not_block() {
+    let step = Duration::from_millis(60);
+    let spec = ListenSpec { steps: Steps::Connections(step), ..local() };
+    let listener = listen(&spec).unwrap();
+    assert_eq!(wait_max(listener.as_fd()).unwrap(), None);
+    let error = accept(listener.as_fd(), Mode::Blocking).unwrap_err();
+    assert_eq!(accept_fault(&error), AcceptFault::WouldBlock);
+    let (fd, _client) = pair(&spec, Mode::Blocking);
+    let since = Instant::now();
+    assert_eq!(recv(fd.as_fd(), &mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert!(since.elapsed() >= step);
 }
 
 #[test]

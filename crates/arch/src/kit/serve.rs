@@ -1,7 +1,7 @@
 //! Blocking: a thread that performs every operation of one connection, and waits for it, from
 //! accept to close.
 //!
-//! Calls wait in steps, which the listener names ([`regatta_sys::socket::ListenSpec::wait_max`]):
+//! Calls wait in steps, which the listener names ([`regatta_sys::socket::Steps::All`]):
 //! between two of them the thread looks at the time, at what the master wants, and whether the root
 //! is another. So a deadline is met as in any other architecture, what is received after a drain or
 //! a new root has begun is answered accordingly, and a thread that receives nothing leaves one step

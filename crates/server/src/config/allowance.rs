@@ -128,9 +128,15 @@ pub(super) fn named(said: &Said, architecture: &Architecture) -> Vec<Chosen> {
 }
 
 /// How many workers there are, if that was left to the machine.
-pub(super) fn workers(said: &Said, allowance: &Allowance, layout: &Layout) -> Option<Chosen> {
-    let counted = ["event.copies", "event.processes"];
-    let open = counted.iter().any(|key| said.settings.number(key) == 0);
+pub(super) fn workers(
+    said: &Said,
+    architecture: &Architecture,
+    allowance: &Allowance,
+    layout: &Layout,
+) -> Option<Chosen> {
+    let counted = ["event.copies", "event.processes"].into_iter();
+    let mut counted = counted.filter(|key| architecture.driver.takes(key));
+    let open = counted.any(|key| said.settings.number(key) == 0);
     open.then(|| Chosen {
         key: "workers",
         value: layout.shares.len().to_string(),

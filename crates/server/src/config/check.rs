@@ -84,7 +84,9 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     let mut warnings = Vec::new();
     let layout = layout.map(|mut layout| {
         let workers = layout.shares.len();
-        chosen.extend(allowance::workers(&said, allowance, &layout));
+        chosen.extend(
+            architecture.and_then(|known| allowance::workers(&said, known, allowance, &layout)),
+        );
         let (cache, warning) = allowance::cache(&mut said, allowance, workers);
         chosen.extend(cache);
         warnings.extend(warning);
