@@ -9,6 +9,7 @@ mod driver {
         drive::perform::Below,
         kit::{
             accept::{AcceptRules, WhenFull},
+            disk::InlineDisk,
             serve::{Blocking, Means, serve},
             thread_cache::ThreadCache,
             worker::{Own, Waited, Worker},
@@ -75,9 +76,9 @@ mod driver {
         let local = LocalCache::new(&env.site.caching, env.site.seed);
         let cache = shared.map_or(&local as &dyn Cache<StaticFile>, |cache| cache);
         let mut worker: Worker<'_, Blocking> = own.worker((cache, None), rules(), STALL_NS);
-        let below = Below { root: own.root, rules: env.rules };
+        let mut disk = InlineDisk(Below { root: own.root, rules: env.rules });
         let buffer = vec![0; env.site.limits.head_bytes_max].into();
-        let mut means = Means { below, buffer, bytes_max: 256 << 10, listener: 0 };
+        let mut means = Means { disk: &mut disk, buffer, bytes_max: 256 << 10, listener: 0 };
         serve(&mut worker, &mut means).map_err(|error| format!("thread {}: {error}", of.0))
     }
 

@@ -1,5 +1,5 @@
 //! Blocking: a thread that performs every operation of one connection, and waits for it, from
-//! accept to close.
+//! accept to close, or for as long as the connection is with it.
 //!
 //! Calls wait in steps, which the listener names ([`regatta_sys::socket::Steps::All`]):
 //! between two of them the thread looks at the time, at what the master wants, and whether the root
@@ -10,11 +10,14 @@
 //!
 //! No call waits for a `Recv` and a `Send` at once. A connection that has both pending does not
 //! block from then on, and its thread waits in `poll`; others never call that.
-use super::worker::{Accepted, Action, Desk, Slot, Worker};
+use super::{
+    disk::Disk,
+    worker::{Action, Desk, Slot, Worker},
+};
 use crate::drive::{
     Turn,
     ledger::Spent,
-    perform::{self, Below, Failure, timed},
+    perform::{self, Failure, timed},
 };
 use regatta_op::{CloseReason, Done, Fault, Op, Outbox};
 use regatta_origin::Protocol as _;
@@ -23,7 +26,7 @@ use regatta_sys::{
     socket::{self, Mode},
     wait::{Interest, ready_within},
 };
-use std::{io, os::fd::AsFd, thread, time::Duration};
+use std::{io, mem, os::fd::AsFd, thread, time::Duration};
 
 /// A connection that one thread serves.
 pub type BlockingSlot = Slot<Blocking>;
@@ -39,13 +42,23 @@ pub struct Blocking {
     polls: bool,
     /// `poll` has said that the socket has no room for the `Send`.
     full: bool,
+    /// The disk has left an operation for later.
+    later: bool,
     /// A step of this connection: shorter than others where its deadline comes before.
     step: Duration,
 }
 
 impl Blocking {
-    const fn new(step: Duration) -> Self {
-        Self { recv: false, send: None, polls: false, full: false, step }
+    /// Of a connection of which nothing is out, and whose calls wait for this step.
+    #[must_use]
+    pub const fn new(step: Duration) -> Self {
+        Self { recv: false, send: None, polls: false, full: false, later: false, step }
+    }
+
+    /// The same of a connection whose `Recv` has been offered to another unit.
+    #[must_use]
+    pub const fn receiving(step: Duration) -> Self {
+        Self { recv: true, send: None, polls: false, full: false, later: false, step }
     }
 
     /// What is waited for when nothing more can be done.
@@ -61,16 +74,51 @@ impl Blocking {
 type Received = Result<usize, Fault>;
 
 /// What a thread needs to serve.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "holds a trait object that has none")]
 pub struct Means<'a> {
-    /// Where names are opened.
-    pub below: Below<'a>,
+    /// Who opens and reads; what a `Send` needs of a file, the thread itself waits for.
+    pub disk: &'a mut dyn Disk,
     /// Where received bytes land.
     pub buffer: Box<[u8]>,
     /// The most bytes of a file that one call sends.
     pub bytes_max: u64,
     /// Which of the worker's listeners it accepts from.
     pub listener: usize,
+}
+
+/// How long a thread has its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Until it is closed.
+    Closed,
+    /// Until it is idle: its last request has been answered, and nothing of another has come.
+    Idle,
+    /// Until the peer is to send, be it the rest of a head.
+    Reads,
+}
+
+impl Until {
+    fn is_over(self, slot: &BlockingSlot) -> bool {
+        let reads = slot.drive.recv && slot.drive.send.is_none();
+        match self {
+            Self::Closed => false,
+            Self::Idle => reads && slot.conn.is_idle(),
+            Self::Reads => reads,
+        }
+    }
+}
+
+/// Why a thread serves a connection no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It is closed.
+    Closed,
+    /// It is as far as was asked: its `Recv` is out, and nothing else.
+    Back,
+    /// The disk has left an operation of it for later.
+    Later,
+    /// The worker leaves, and has closed it.
+    Leaves,
 }
 
 /// Serves one connection after another, until the worker is to leave.
@@ -82,35 +130,54 @@ pub fn serve(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) -> io::Re
     let step = socket::wait_max(worker.listeners()[means.listener].as_fd())?;
     let step = step.filter(|_| !worker.accept_rules().on_close);
     let step = step.ok_or(io::ErrorKind::InvalidInput)?;
-    while attend(worker, &mut None, &[]) {
+    while attend(worker, &mut None, means) {
         if !worker.is_listening() {
             thread::sleep(worker.patience(step));
         } else if let Ok(accepted) = worker.accept(means.listener, 0) {
-            connection(worker, accepted, step, means);
+            // Its time begins now, and not when the thread began to wait for it.
+            look(worker, means);
+            let key = worker.admit(accepted, Blocking::new(step));
+            let _closed = converse(worker, key, step, means, Until::Closed);
         }
     }
     Ok(())
 }
 
-/// Serves a connection that has been accepted.
-fn connection(
+/// Serves a connection, of which a `Recv` may be out and nothing else, for as long as is asked.
+pub fn converse(
     worker: &mut Worker<'_, Blocking>,
-    accepted: Accepted,
+    key: u64,
     step: Duration,
     means: &mut Means<'_>,
-) {
-    // Its time begins now, and not when the thread began to wait for it.
-    let _root_is_another = worker.look();
-    let key = worker.admit(accepted, Blocking::new(step));
+    until: Until,
+) -> Served {
     let mut received = None;
+    let mut waits = worker.slot(key).is_some_and(|slot| slot.drive.recv);
     loop {
-        if let Turn::Closed(reason) = turn(worker, key, received, means) {
-            return worker.close(key, reason);
+        if mem::replace(&mut waits, true) {
+            received = wait(worker, key, step, &mut means.buffer);
+            if !attend(worker, &mut received, means) {
+                return Served::Leaves;
+            }
         }
-        received = wait(worker, key, step, &mut means.buffer);
-        if !attend(worker, &mut received, &means.buffer) {
-            return;
+        if let Turn::Closed(reason) = turn(worker, key, received.take(), means) {
+            worker.close(key, reason);
+            return Served::Closed;
         }
+        let Some(slot) = worker.slot(key) else { return Served::Closed };
+        if mem::take(&mut slot.drive.later) {
+            return Served::Later;
+        }
+        if until.is_over(slot) {
+            return Served::Back;
+        }
+    }
+}
+
+/// Looks at the time, and whether the root is another.
+fn look(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) {
+    if worker.look() {
+        means.disk.renew_root();
     }
 }
 
@@ -119,16 +186,16 @@ fn connection(
 fn attend(
     worker: &mut Worker<'_, Blocking>,
     received: &mut Option<Received>,
-    buffer: &[u8],
+    means: &mut Means<'_>,
 ) -> bool {
-    let _root_is_another = worker.look();
+    look(worker, means);
     while let Some(action) = worker.next_action() {
         match action {
             Action::Close(key, reason) => worker.close(key, reason),
             // What has come by now comes before the deadline.
             Action::Late(key) => {
                 if let (Some((slot, desk)), Some(received)) = (worker.turn(key), received.take()) {
-                    has_received(slot, desk, received, buffer);
+                    has_received(slot, desk, received, &means.buffer);
                 }
             }
             Action::Expired(key, Some(_)) => {
@@ -206,7 +273,7 @@ fn turn(
     worker: &mut Worker<'_, Blocking>,
     key: u64,
     received: Option<Received>,
-    means: &Means<'_>,
+    means: &mut Means<'_>,
 ) -> Turn {
     let Some((slot, desk)) = worker.turn(key) else { return Turn::Closed(CloseReason::Failed) };
     let begun = desk.begin(slot, received.is_some());
@@ -214,7 +281,7 @@ fn turn(
     if let Some(received) = received {
         has_received(slot, desk, received, &means.buffer);
     }
-    let turn = advance(slot, desk, means, &mut spent);
+    let turn = advance(key, slot, desk, means, &mut spent);
     desk.end(key, slot, begun, turn, &spent, true);
     turn
 }
@@ -222,9 +289,10 @@ fn turn(
 /// Performs what the connection asks for until it is to receive, or its peer has not taken all of
 /// a `Send`; where it is to receive beside that, after one `Send`.
 fn advance(
+    key: u64,
     slot: &mut BlockingSlot,
     desk: &mut Desk<'_>,
-    means: &Means<'_>,
+    means: &mut Means<'_>,
     spent: &mut Spent,
 ) -> Turn {
     let mut has_sent = false;
@@ -235,13 +303,21 @@ fn advance(
                 continue;
             }
             Some(Op::Open(ticket, req)) => {
-                let found = timed(&mut spent.open, || means.below.open(&req));
+                let found = timed(&mut spent.open, || means.disk.open(key, ticket, req));
                 desk.look();
+                let Some(found) = found else {
+                    slot.drive.later = true;
+                    continue;
+                };
                 Done::Open(ticket, found)
             }
             Some(Op::Read(ticket, req)) => {
-                let (buffer, read) = timed(&mut spent.read, || perform::read(req));
+                let read = timed(&mut spent.read, || means.disk.read(key, ticket, req));
                 desk.look();
+                let Some((buffer, read)) = read else {
+                    slot.drive.later = true;
+                    continue;
+                };
                 Done::Read(ticket, buffer, read)
             }
             Some(Op::Stat(ticket, file)) => Done::Stat(ticket, perform::stat(&file)),
