@@ -226,7 +226,8 @@ counters! {
         "Tasks waiting when a task arrived, summed: divided by the number of tasks, the mean.";
     HelperWaitNs "helper_wait_ns" "ns" Sum "Time that tasks waited for a helper.";
     HelperBusyNs "helper_busy_ns" "ns" Sum
-        "Time from giving a task to a helper until its completion is read.";
+        "Time from giving a task to a helper until its completion is read, or, where helpers take \
+         tasks themselves, until it is complete.";
     HelperIdleNs "helper_idle_ns" "ns" Sum
         "Time that helpers had no task, added when they get one or are stopped.";
     HelperCompletions "helper_completions" "count" Sum "Tasks that helpers reported as complete.";

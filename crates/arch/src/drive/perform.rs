@@ -8,11 +8,13 @@ use regatta_op::{Fault, OpenReq, Outbox};
 use regatta_sys::{
     OpenResult, OpenRules, Root, SendCall, StaticFile, clock, fault, open_below,
     socket::{self, AcceptFault, Connection, Mode},
+    wait::{Interest, ready_within},
 };
 use std::{
     io,
     net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
+    time::Duration,
 };
 
 pub use regatta_sys::{look_again as stat, read_range as read};
@@ -135,6 +137,65 @@ pub fn send(
     }
 }
 
+/// How a helper sends a file: in it nobody else waits for the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendBy {
+    /// With one call, of which the poller has said before that the socket takes bytes ([E] §4.2,
+    /// the first design).
+    PollFirst,
+    /// With one call and, if the socket takes nothing, another when `poll` says that it does, or
+    /// after so long ([E] §4.2, the second design).
+    TryFirst(Duration),
+    /// With one call in blocking mode, which lasts until the peer has room for all of it or, by
+    /// [`socket::set_timeouts`], takes nothing for too long ([E] §4.3).
+    Blocking,
+}
+
+/// [`send`] in a helper, of all that the file has. The socket does not block otherwise.
+///
+/// # Errors
+/// As [`send`].
+pub fn send_in_helper(
+    socket: &Connection,
+    outbox: &mut Outbox<StaticFile>,
+    by: SendBy,
+    tally: Tally<'_>,
+) -> Result<u64, Failure> {
+    let mut spent = Spent::default();
+    let (mut took, mut send) = (0, || send(socket, outbox, u64::MAX, &mut spent, tally));
+    let sent = timed(&mut took, || match by {
+        SendBy::PollFirst => send(),
+        SendBy::TryFirst(patience) => match send() {
+            Err(Failure::WouldBlock) => {
+                wait_for_room(socket, patience, tally);
+                send()
+            }
+            sent => sent,
+        },
+        SendBy::Blocking => {
+            let set = |mode| socket::set_mode(socket, mode);
+            set(Mode::Blocking).map_err(|error| Failure::Fault(fault(&error)))?;
+            let sent = send();
+            set(Mode::Nonblocking).map_err(|error| Failure::Fault(fault(&error)))?;
+            sent
+        }
+    });
+    spent.count(tally);
+    tally.add(Counter::HelperTasksSend, 1);
+    tally.add(Counter::HelperSendNs, took);
+    sent
+}
+
+/// Waits until the socket takes bytes, for so long at most.
+fn wait_for_room(socket: &Connection, patience: Duration, tally: Tally<'_>) {
+    tally.add(Counter::HelperPolls, 1);
+    let event = ready_within(socket.as_fd(), Interest::WRITE, patience);
+    // A signal ends the wait early: the send finds out.
+    if event.is_ok_and(|event| !event.writable) {
+        tally.add(Counter::HelperPollsTimedOut, 1);
+    }
+}
+
 /// Half-closes a connection.
 pub fn shut(socket: &Connection) {
     // A socket that is gone already cannot be shut, and need not be.
@@ -164,4 +225,83 @@ pub fn timed<T>(spent: &mut u64, call: impl FnOnce() -> T) -> T {
     let result = call();
     *spent += clock::nanos() - started;
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::disk::schedule::Folder;
+    use regatta_op::Segment;
+    use regatta_sys::socket::{ListenSpec, listen, local_addr, set_timeouts};
+    use std::{io::Read, net::TcpStream, thread, time::Instant};
+
+    /// The last file of a folder, often enough to fill any socket.
+    fn outbox(folder: &Folder, times: u64) -> (Outbox<StaticFile>, u64) {
+        let (file, len) = folder.longest();
+        let mut outbox = Outbox::default();
+        for _ in 0..times {
+            outbox.push(Segment::File { file: file.clone(), at: 0, len });
+        }
+        (outbox, times * len)
+    }
+
+    /// Sends to a peer that takes nothing until the socket is full, and then to one that goes on
+    /// a moment after `send_in_helper` has begun: what that said, and how long it took.
+    fn full(by: SendBy, tally: Tally<'_>) -> [(Result<u64, Failure>, Duration); 2] {
+        let folder = Folder::new();
+        let listener = listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let mut peer = TcpStream::connect(local_addr(listener.as_fd()).unwrap()).unwrap();
+        let (socket, _) = accept(&listener, Mode::Nonblocking, tally).unwrap();
+        let patience = Some(Duration::from_millis(300));
+        set_timeouts(socket.as_fd(), None, patience).unwrap();
+        let (mut outbox, all) = outbox(&folder, 2000);
+        let (mut sent, mut before) = (0, u64::MAX);
+        // Buffers grow for a while.
+        while sent != before {
+            before = sent;
+            let mut spent = Spent::default();
+            while let Ok(bytes) = send(&socket, &mut outbox, u64::MAX, &mut spent, tally) {
+                sent += bytes;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        assert!(sent > 0 && sent < all);
+        let mut timed = || {
+            let since = Instant::now();
+            (send_in_helper(&socket, &mut outbox, by, tally), since.elapsed())
+        };
+        let first = timed();
+        let reader = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            peer.read_exact(&mut vec![0; usize::try_from(sent).unwrap()]).unwrap();
+            peer
+        });
+        let second = timed();
+        drop(reader.join().unwrap());
+        [first, second]
+    }
+
+    #[test]
+    fn a_helper_sends_as_it_is_told() {
+        let (long, short) = (Duration::from_millis(250), Duration::from_millis(200));
+        for (by, waits) in [
+            (SendBy::PollFirst, false),
+            (SendBy::TryFirst(Duration::from_millis(300)), true),
+            (SendBy::Blocking, true),
+        ] {
+            let words: Vec<_> = (0..regatta_metrics::Arena::words(1)).map(|_| 0.into()).collect();
+            let arena = regatta_metrics::Arena::create(&words, 1);
+            let tally = Tally::Owned(arena.slot(0));
+            let [(nothing, first), (some, _)] = full(by, tally);
+            assert_eq!(nothing, Err(Failure::WouldBlock), "{by:?}");
+            assert!(if waits { first >= long } else { first < short }, "{by:?}: {first:?}");
+            assert_eq!(some.is_ok_and(|bytes| bytes > 0), waits, "{by:?}: {some:?}");
+            let get = |counter| arena.slot(0).get(counter);
+            assert_eq!(get(Counter::HelperTasksSend), 2);
+            assert!(!waits || get(Counter::HelperSendNs) > 250_000_000);
+            let polls = matches!(by, SendBy::TryFirst(_));
+            let counted = [get(Counter::HelperPolls), get(Counter::HelperPollsTimedOut)];
+            assert_eq!(counted, if polls { [2, 1] } else { [0, 0] });
+        }
+    }
 }
