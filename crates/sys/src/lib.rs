@@ -14,6 +14,7 @@ pub mod clock;
 pub mod connect;
 pub mod crew;
 mod event;
+pub mod fiber;
 mod file;
 pub mod groups;
 pub mod guarded;

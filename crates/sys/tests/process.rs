@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_sys::{
     Bell,
+    fiber::{self, Guard, STACK_BYTES_MIN, Stacks, has_light_guards},
     process::{Child, Exit, User, fork_worker, set_user, threads},
     shm::{self, AttachError},
     signal::{Received, Signal, Signals},
@@ -24,6 +25,7 @@ fn main() {
         ("fork_with_threads_is_refused", fork_with_threads_is_refused),
         ("exit_codes_and_signals_are_told_apart", exit_codes_and_signals_are_told_apart),
         ("a_panic_aborts_the_worker_only", a_panic_aborts_the_worker_only),
+        ("an_overflow_of_a_stack_ends_the_worker", an_overflow_of_a_stack_ends_the_worker),
         ("only_what_is_kept_stays_open", only_what_is_kept_stays_open),
         ("memory_is_shared_with_workers", memory_is_shared_with_workers),
         ("memory_is_found_by_process_number", memory_is_found_by_process_number),
@@ -108,6 +110,40 @@ fn exit_codes_and_signals_are_told_apart() {
     worker.kill(Signal::Kill).unwrap();
     assert_eq!(poller.wait(&mut events, Some(Duration::from_secs(30))).unwrap(), 1);
     assert_eq!(worker.try_wait().unwrap(), Some(Exit::Signal(libc::SIGKILL)));
+}
+
+/// Takes more and more of a stack.
+fn descend(from: usize) -> usize {
+    let here = std::hint::black_box([from; 64]);
+    if from == 0 { 0 } else { descend(from - 1) + here[1] }
+}
+
+fn an_overflow_of_a_stack_ends_the_worker() {
+    let overflow = |guard, depth| {
+        let worker = child(move || {
+            let stacks = Stacks::new(2, STACK_BYTES_MIN, guard).unwrap();
+            fiber::scope(stacks, |fibers| {
+                // The one above runs over its guard into the one below, if there were none.
+                for _ in 0..2 {
+                    let life = move |turns: &fiber::Turns<'_, (), usize>, ()| {
+                        turns.wait(descend(depth));
+                    };
+                    fibers.start(life).unwrap();
+                }
+                fibers.resume(1, ());
+                fibers.resume(1, ());
+            });
+            0
+        });
+        worker.wait().unwrap()
+    };
+    for guard in [Guard::Light, Guard::Mapping] {
+        if guard == Guard::Light && !has_light_guards() {
+            continue;
+        }
+        assert_eq!(overflow(guard, 4), Exit::Code(0), "{guard:?}");
+        assert_eq!(overflow(guard, 60), Exit::Signal(libc::SIGSEGV), "{guard:?}");
+    }
 }
 
 fn a_panic_aborts_the_worker_only() {
