@@ -19,6 +19,7 @@ mod file;
 pub mod groups;
 pub mod guarded;
 pub mod hook;
+pub mod kernel_aio;
 pub mod limits;
 mod opening;
 mod page_cache;

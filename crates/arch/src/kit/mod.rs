@@ -1,6 +1,7 @@
 //! Parts that several architectures use, and the ways to run connections: by readiness (`step`,
 //! `event_loop`) and by a thread for each (`serve`).
 pub mod accept;
+pub mod aio;
 pub mod budget;
 pub mod chain;
 #[cfg(test)]

@@ -1,0 +1,86 @@
+//! Asynchronous reads as POSIX has them ([A]): a thread starts one and goes on, and another thread
+//! looks later whether it is complete.
+//!
+//! Who makes the read is the engine's: threads like glibc's (`threads`), io_uring (`ring`), or
+//! Linux's own asynchronous I/O (`kernel`).
+mod kernel;
+mod ring;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+pub use kernel::AioKernel;
+pub use ring::AioRing;
+pub use threads::{AioThreads, ThreadLimits};
+
+use regatta_op::ReadReq;
+use regatta_sys::{Read, StaticFile};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Makes reads for all threads of a process.
+pub trait Aio: Sync {
+    /// Starts a read (aio_read(3)).
+    ///
+    /// # Errors
+    /// There is no room for it now: what was asked for.
+    fn start(&self, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<StaticFile>>;
+
+    /// Reads that have been started and are not complete.
+    fn in_flight(&self) -> usize;
+
+    /// The part of the one thread that looks for complete reads; made in that thread.
+    ///
+    /// # Errors
+    /// The system does not let it work: the message says what to do.
+    fn completions(&self) -> Result<Box<dyn Completions + '_>, String>;
+}
+
+/// What the thread needs that looks for complete reads.
+pub trait Completions {
+    /// Lets reads complete; if none has since the last call, waits for one, for so long at most. It
+    /// may return early.
+    ///
+    /// # Errors
+    /// No read will complete any more.
+    fn wait(&mut self, patience: Duration) -> io::Result<()>;
+}
+
+/// A read that has been started, and what has come of it (an `aiocb`).
+///
+/// A request that is dropped is given up: the engine keeps file and buffer until it has done with
+/// them.
+#[derive(Debug)]
+pub struct Request(Arc<Mutex<Option<Read>>>);
+
+impl Request {
+    /// One for the waiter, and one for the engine.
+    fn pair() -> (Self, Self) {
+        let of_engine = Arc::new(Mutex::new(None));
+        (Self(Arc::clone(&of_engine)), Self(of_engine))
+    }
+
+    /// What has come of the read, once it is complete (aio_error(3) and aio_return(3)); it is
+    /// there once.
+    #[must_use]
+    pub fn status(&self) -> Option<Read> {
+        lock(&self.0).take()
+    }
+
+    fn complete(&self, read: Read) {
+        *lock(&self.0) = Some(read);
+    }
+
+    /// True if nobody waits for it.
+    fn is_given_up(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+/// What a thread that panicked under the lock has left is whole: each change is one assignment.
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,63 @@
+//! Reads by Linux's own asynchronous I/O ([`kernel_aio`]): for the record, because it waits for the
+//! disk in the thread that starts a read.
+use super::{Aio, Completions, Request};
+use regatta_op::ReadReq;
+use regatta_sys::{
+    StaticFile,
+    kernel_aio::{KernelAio, Started},
+};
+use std::{io, time::Duration};
+
+/// Reads that the kernel makes.
+#[derive(Debug)]
+pub struct AioKernel(KernelAio<Request>);
+
+impl AioKernel {
+    /// For so many requests that are not complete.
+    ///
+    /// # Errors
+    /// The kernel has no room for them, or no such interface: the message says what to do.
+    pub fn new(requests_max: usize) -> Result<Self, String> {
+        let most = u32::try_from(requests_max).unwrap_or(u32::MAX);
+        let made = KernelAio::new(most).map_err(|error| {
+            format!(
+                "the system has no room for {most} asynchronous reads: {error} (raise \
+                 fs.aio-max-nr, or lower limits.connections_max); adapt.engine=threads does without"
+            )
+        })?;
+        Ok(Self(made))
+    }
+}
+
+impl Aio for AioKernel {
+    fn start(&self, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<StaticFile>> {
+        let (request, of_engine) = Request::pair();
+        match self.0.start(req, of_engine) {
+            Started::InFlight => {}
+            Started::Over(of_engine, read) => of_engine.complete(read),
+            Started::Refused(_, req) => return Err(req),
+        }
+        Ok(request)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+
+    fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {
+        Ok(Box::new(Looks(&self.0)))
+    }
+}
+
+struct Looks<'a>(&'a KernelAio<Request>);
+
+impl Completions for Looks<'_> {
+    fn wait(&mut self, patience: Duration) -> io::Result<()> {
+        let mut over = Vec::new();
+        self.0.finished(patience, &mut over)?;
+        for (request, read) in over {
+            request.complete(read);
+        }
+        Ok(())
+    }
+}

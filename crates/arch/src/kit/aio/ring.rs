@@ -1,0 +1,166 @@
+//! Reads by io_uring. A ring belongs to the thread that makes it, which is the one that looks for
+//! complete reads: others leave what they start in a queue, and wake it if it sleeps.
+use super::{Aio, Completions, Request, lock};
+use regatta_op::ReadReq;
+use regatta_sys::{
+    Bell, OpenRules, Root, StaticFile,
+    uring::{DiskOp, Finished, Ring, Token},
+    wait::{Interest, Poll, Poller as _},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    os::fd::AsFd,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// Reads that a ring makes.
+#[derive(Debug)]
+pub struct AioRing {
+    todo: Mutex<Todo>,
+    /// Rung for the thread with the ring.
+    bell: Bell,
+    in_flight: AtomicUsize,
+    requests_max: usize,
+    /// A ring could open files as well, below this.
+    root: Root,
+}
+
+#[derive(Debug, Default)]
+struct Todo {
+    queue: VecDeque<(ReadReq<StaticFile>, Request)>,
+    /// The thread with the ring is to be woken for what comes.
+    sleeps: bool,
+}
+
+impl AioRing {
+    /// For so many requests that are not complete.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn new(root: &Root, requests_max: usize) -> io::Result<Self> {
+        Ok(Self {
+            todo: Mutex::default(),
+            bell: Bell::new()?,
+            in_flight: AtomicUsize::new(0),
+            requests_max,
+            root: root.try_clone()?,
+        })
+    }
+
+    /// What has been started; if that is nothing, what comes rings the bell.
+    fn take_started(&self, sleeps: bool) -> VecDeque<(ReadReq<StaticFile>, Request)> {
+        let mut todo = lock(&self.todo);
+        todo.sleeps = sleeps && todo.queue.is_empty();
+        std::mem::take(&mut todo.queue)
+    }
+}
+
+impl Aio for AioRing {
+    fn start(&self, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<StaticFile>> {
+        if self.in_flight.fetch_add(1, Relaxed) >= self.requests_max {
+            self.in_flight.fetch_sub(1, Relaxed);
+            return Err(req);
+        }
+        let (request, of_engine) = Request::pair();
+        let mut todo = lock(&self.todo);
+        todo.queue.push_back((req, of_engine));
+        let sleeps = std::mem::take(&mut todo.sleeps);
+        drop(todo);
+        if sleeps {
+            self.bell.ring();
+        }
+        Ok(request)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight.load(Relaxed)
+    }
+
+    fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {
+        let fault = |error: io::Error| {
+            format!(
+                "the system refuses io_uring: {error} (it takes Linux 6.1, \
+                 kernel.io_uring_disabled=0, and a sandbox that lets it through); \
+                 adapt.engine=threads does without"
+            )
+        };
+        let root = self.root.try_clone().map_err(fault)?;
+        let ring = Ring::new(root, OpenRules::default()).map_err(fault)?;
+        let mut poll = Poll::new();
+        poll.add(ring.as_fd(), 0, Interest::READ).map_err(fault)?;
+        poll.add(self.bell.as_fd(), 1, Interest::READ).map_err(fault)?;
+        let running = HashMap::new();
+        Ok(Box::new(Looks { aio: self, ring, poll, running, completed: false }))
+    }
+}
+
+struct Looks<'a> {
+    aio: &'a AioRing,
+    ring: Ring,
+    poll: Poll,
+    /// What the kernel has, by token.
+    running: HashMap<Token, Request>,
+    /// A read has completed in this call.
+    completed: bool,
+}
+
+impl Completions for Looks<'_> {
+    fn wait(&mut self, patience: Duration) -> io::Result<()> {
+        self.completed = false;
+        self.submit(false);
+        self.finish()?;
+        if self.completed || patience.is_zero() {
+            return Ok(());
+        }
+        if !self.submit(true) {
+            self.poll.wait(&mut Vec::new(), Some(patience))?;
+        }
+        self.submit(false);
+        self.aio.bell.clear();
+        self.finish()
+    }
+}
+
+impl Looks<'_> {
+    /// Submits what has been started; true if there was anything.
+    fn submit(&mut self, sleeps: bool) -> bool {
+        let started = self.aio.take_started(sleeps);
+        let any = !started.is_empty();
+        for (req, request) in started {
+            if request.is_given_up() {
+                self.aio.in_flight.fetch_sub(1, Relaxed);
+                continue;
+            }
+            match self.ring.start(DiskOp::Read(req)) {
+                Ok(finished) => self.is_over(&request, finished),
+                Err(token) => drop(self.running.insert(token, request)),
+            }
+        }
+        any
+    }
+
+    /// Takes what the kernel has completed.
+    fn finish(&mut self) -> io::Result<()> {
+        let mut out = Vec::new();
+        self.ring.finished(&mut out)?;
+        for (token, finished) in out {
+            if let Some(request) = self.running.remove(&token) {
+                self.is_over(&request, finished);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_over(&mut self, request: &Request, finished: Finished) {
+        self.aio.in_flight.fetch_sub(1, Relaxed);
+        self.completed = true;
+        if let Finished::Read(read) = finished {
+            request.complete(read);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! All engines over one table of reads, and what is special of glibc's threads.
+use super::*;
+use crate::drive::perform;
+use regatta_op::{Codings, Fault, OpenReq, Opened};
+use regatta_sys::{OpenRules, Root, open_below};
+use std::{
+    collections::HashSet,
+    fs,
+    os::fd::{AsFd, AsRawFd},
+    path::PathBuf,
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
+    thread,
+    time::Instant,
+};
+
+/// How long the machine may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+const BYTES: usize = 300_000;
+const LIMITS: ThreadLimits =
+    ThreadLimits { threads_max: 20, idle: Duration::from_secs(1), requests_max: 100 };
+
+struct Folder {
+    path: PathBuf,
+    root: Root,
+}
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("regatta-aio-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        let bytes: Vec<u8> = (0..BYTES).map(byte).collect();
+        fs::write(path.join("file"), bytes).unwrap();
+        let root = Root::open(&path).unwrap();
+        Self { path, root }
+    }
+
+    /// The file, by a descriptor of its own.
+    fn file(&self) -> StaticFile {
+        let req = OpenReq { path: b"file".as_slice().into(), siblings: Codings::NONE };
+        match open_below(&self.root, &req, OpenRules::default()).unwrap() {
+            Opened::File { file, .. } => file,
+            Opened::Directory => panic!("a file"),
+        }
+    }
+
+    /// It cannot be read by this.
+    fn unreadable(&self) -> StaticFile {
+        let file = fs::OpenOptions::new().write(true).open(self.path.join("file")).unwrap();
+        StaticFile::adopt(file.into()).unwrap()
+    }
+
+    /// Every engine that this machine has.
+    fn engines(&self) -> Vec<(&'static str, Box<dyn Aio>)> {
+        let mut all: Vec<(&str, Box<dyn Aio>)> =
+            vec![("threads", Box::new(AioThreads::new(LIMITS)))];
+        let ring = AioRing::new(&self.root, LIMITS.requests_max).unwrap();
+        let has_ring = ring.completions().map(drop);
+        match has_ring {
+            Ok(()) => all.push(("ring", Box::new(ring))),
+            Err(error) => assert!(error.contains("adapt.engine=threads"), "{error}"),
+        }
+        match AioKernel::new(LIMITS.requests_max) {
+            Ok(kernel) => all.push(("kernel", Box::new(kernel))),
+            Err(error) => assert!(error.contains("fs.aio-max-nr"), "{error}"),
+        }
+        all
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn byte(at: usize) -> u8 {
+    u8::try_from(at % 251).unwrap()
+}
+
+/// What comes of all these, in their order, and how they came.
+fn complete(completions: &mut dyn Completions, requests: &[Request]) -> (Vec<Read>, Vec<usize>) {
+    let since = Instant::now();
+    let mut reads: Vec<Option<Read>> = requests.iter().map(|_| None).collect();
+    let mut order = Vec::new();
+    while order.len() < requests.len() {
+        assert!(since.elapsed() < PATIENCE, "{} of {} completed", order.len(), requests.len());
+        for (at, request) in requests.iter().enumerate() {
+            if let Some(read) = request.status() {
+                assert!(reads[at].replace(read).is_none(), "a read completes once");
+                order.push(at);
+            }
+        }
+        if order.len() < requests.len() {
+            completions.wait(PATIENCE).unwrap();
+        }
+    }
+    (reads.into_iter().flatten().collect(), order)
+}
+
+#[test]
+fn every_engine_makes_every_read() {
+    // What, from where, how much; which bytes come, unless it fails.
+    type Case = (&'static str, u64, u64, Option<(usize, usize)>);
+    let cases: [Case; 8] = [
+        ("all of it", 0, BYTES as u64, Some((0, BYTES))),
+        ("its first byte", 0, 1, Some((0, 1))),
+        ("nothing", 5, 0, Some((5, 0))),
+        ("the middle", 65_537, 131_072, Some((65_537, 131_072))),
+        ("its last byte", BYTES as u64 - 1, 1, Some((BYTES - 1, 1))),
+        ("more than there is", 200_000, 200_000, Some((200_000, 100_000))),
+        ("what is behind its end", 1 << 40, 9, Some((0, 0))),
+        ("more than there is memory for", 0, u64::MAX, None),
+    ];
+    let folder = Folder::new();
+    for (name, aio) in folder.engines() {
+        let mut completions = aio.completions().unwrap();
+        // Each by a descriptor of its own, and all by one.
+        let one = folder.file();
+        for own in [true, false] {
+            let file = || if own { folder.file() } else { one.clone() };
+            let start = |&(_, at, len, _): &_| aio.start(ReadReq::new(file(), at, len)).unwrap();
+            let requests: Vec<Request> = cases.iter().map(start).collect();
+            let (reads, _) = complete(&mut *completions, &requests);
+            for ((case, _, _, expect), (buffer, read)) in cases.iter().zip(reads) {
+                let what = format!("{name}: {case}");
+                match expect {
+                    Some((at, len)) => {
+                        assert_eq!(read, Ok(()), "{what}");
+                        let expect: Vec<u8> = (*at..at + len).map(byte).collect();
+                        assert!(buffer == expect, "{what}: {} bytes", buffer.len());
+                    }
+                    None => assert!(matches!(read, Err(Fault::Other(_))), "{what}: {read:?}"),
+                }
+            }
+        }
+        // One that the system refuses, with the buffer that was lent.
+        let mut req = ReadReq::new(folder.unreadable(), 0, 10);
+        req.buffer = Vec::with_capacity(4096);
+        let request = aio.start(req).unwrap();
+        let (reads, _) = complete(&mut *completions, &[request]);
+        let (buffer, read) = &reads[0];
+        assert!(matches!(read, Err(Fault::Other(_))), "{name}: {read:?}");
+        assert!(buffer.capacity() >= 4096, "{name}: the buffer comes back");
+        assert_eq!(aio.in_flight(), 0, "{name}");
+    }
+}
+
+/// They are started by many threads and looked for by one, as in [A].
+#[test]
+fn no_read_is_lost_between_threads() {
+    const STARTERS: usize = 8;
+    const EACH: usize = 40;
+    let folder = Folder::new();
+    for (name, aio) in folder.engines() {
+        let (give, take) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            let aio = &*aio;
+            for starter in 0..STARTERS {
+                let (give, folder) = (give.clone(), &folder);
+                scope.spawn(move || {
+                    for n in 0..EACH {
+                        let at = (starter * EACH + n) * 300;
+                        let mut req = ReadReq::new(folder.file(), at as u64, 1000);
+                        let request = loop {
+                            match aio.start(req) {
+                                Ok(request) => break request,
+                                Err(refused) => req = refused,
+                            }
+                            thread::yield_now();
+                        };
+                        give.send((at, request)).unwrap();
+                    }
+                });
+            }
+            drop(give);
+            let mut completions = aio.completions().unwrap();
+            let since = Instant::now();
+            let (mut tracked, mut over) = (Vec::new(), 0);
+            while over < STARTERS * EACH {
+                assert!(since.elapsed() < PATIENCE, "{name}: {over} completed");
+                tracked.extend(take.try_iter());
+                tracked.retain(|(at, request): &(usize, Request)| {
+                    let Some((buffer, read)) = request.status() else { return true };
+                    assert_eq!((read, buffer.len()), (Ok(()), 1000), "{name}");
+                    assert_eq!((buffer[0], buffer[999]), (byte(*at), byte(at + 999)), "{name}");
+                    over += 1;
+                    false
+                });
+                // Sometimes it spins.
+                completions.wait(Duration::from_millis(5 * (over as u64 % 2))).unwrap();
+            }
+        });
+        assert_eq!(aio.in_flight(), 0, "{name}");
+    }
+}
+
+/// The engine drops what it has of them when it has done with it.
+#[test]
+fn what_is_given_up_is_let_go_of_later() {
+    let folder = Folder::new();
+    for (name, aio) in folder.engines() {
+        let file = folder.file();
+        let mut completions = aio.completions().unwrap();
+        for _ in 0..20 {
+            drop(aio.start(ReadReq::new(file.clone(), 0, BYTES as u64)).unwrap());
+        }
+        let kept = aio.start(ReadReq::new(file, 1, 1)).unwrap();
+        let (reads, _) = complete(&mut *completions, &[kept]);
+        assert_eq!(reads[0], (vec![byte(1)], Ok(())), "{name}");
+        let since = Instant::now();
+        while aio.in_flight() > 0 {
+            assert!(since.elapsed() < PATIENCE, "{name}: {} in flight", aio.in_flight());
+            completions.wait(Duration::from_millis(1)).unwrap();
+        }
+    }
+}
+
+/// Reads that last until the test lets them end, and what threads made them.
+#[derive(Default)]
+struct Gate {
+    open: AtomicUsize,
+    begun: Mutex<Vec<(i32, u64)>>,
+    together: AtomicUsize,
+    together_max: AtomicUsize,
+    threads: Mutex<HashSet<thread::ThreadId>>,
+}
+
+impl Gate {
+    fn perform(&self, req: ReadReq<StaticFile>) -> Read {
+        lock(&self.begun).push((req.file.as_fd().as_raw_fd(), req.at));
+        lock(&self.threads).insert(thread::current().id());
+        let together = self.together.fetch_add(1, SeqCst) + 1;
+        self.together_max.fetch_max(together, SeqCst);
+        while self.open.load(SeqCst) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.together.fetch_sub(1, SeqCst);
+        perform::read(req)
+    }
+}
+
+fn gated(limits: ThreadLimits) -> (Arc<Gate>, AioThreads) {
+    let gate = Arc::new(Gate::default());
+    let own = Arc::clone(&gate);
+    (gate, AioThreads::with(limits, Box::new(move |req| own.perform(req))))
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn reads_of_one_descriptor_are_made_one_after_another() {
+    let folder = Folder::new();
+    let (gate, aio) = gated(LIMITS);
+    let (one, other) = (folder.file(), folder.file());
+    let mut requests: Vec<Request> =
+        (0..6).map(|at| aio.start(ReadReq::new(one.clone(), at, 1)).unwrap()).collect();
+    requests.push(aio.start(ReadReq::new(other.clone(), 0, 1)).unwrap());
+    until("both descriptors are read from", || gate.together.load(SeqCst) == 2);
+    assert_eq!([aio.threads(), aio.in_flight()], [2, 7], "those that wait take no thread");
+    gate.open.store(1, SeqCst);
+    complete(&mut *aio.completions().unwrap(), &requests);
+    assert_eq!(gate.together_max.load(SeqCst), 2);
+    let number = one.as_fd().as_raw_fd();
+    let begun = lock(&gate.begun);
+    let of_one: Vec<u64> =
+        begun.iter().filter(|(fd, _)| *fd == number).map(|(_, at)| *at).collect();
+    assert_eq!(of_one, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn threads_are_started_up_to_their_number_and_end_when_they_are_idle() {
+    let folder = Folder::new();
+    let limits = ThreadLimits { threads_max: 4, idle: Duration::from_millis(200), requests_max: 9 };
+    let (gate, aio) = gated(limits);
+    let start = || aio.start(ReadReq::new(folder.file(), 0, 1));
+    let requests: Vec<Request> = (0..9).map(|_| start().unwrap()).collect();
+    assert!(start().is_err(), "there is room for nine");
+    until("all threads read", || gate.together.load(SeqCst) == 4);
+    assert_eq!(aio.threads(), 4);
+    gate.open.store(1, SeqCst);
+    let mut completions = aio.completions().unwrap();
+    complete(&mut *completions, &requests);
+    assert_eq!(gate.together_max.load(SeqCst), 4);
+    // One is idle now: it is not started again.
+    let before = lock(&gate.threads).len();
+    for _ in 0..5 {
+        complete(&mut *completions, &[start().unwrap()]);
+        until("it is idle again", || aio.in_flight() == 0);
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!((before, lock(&gate.threads).len()), (4, 4));
+    until("idle threads end", || aio.threads() == 0);
+    complete(&mut *completions, &[start().unwrap()]);
+    assert_eq!(lock(&gate.threads).len(), 5, "one is started when there is something to do");
+}
+
+/// Those that have not been begun are not made, and leave their buffers at once.
+#[test]
+fn what_is_given_up_before_it_is_begun_is_not_read() {
+    let folder = Folder::new();
+    let (gate, aio) = gated(ThreadLimits { threads_max: 1, ..LIMITS });
+    let file = folder.file();
+    let first = aio.start(ReadReq::new(file.clone(), 0, 1)).unwrap();
+    until("the first is begun", || gate.together.load(SeqCst) == 1);
+    drop(aio.start(ReadReq::new(file.clone(), 1, 1)).unwrap());
+    let last = aio.start(ReadReq::new(file, 2, 1)).unwrap();
+    gate.open.store(1, SeqCst);
+    complete(&mut *aio.completions().unwrap(), &[first, last]);
+    let at: Vec<u64> = lock(&gate.begun).iter().map(|(_, at)| *at).collect();
+    assert_eq!(at, [0, 2]);
+    until("nothing is in flight", || aio.in_flight() == 0);
+}
