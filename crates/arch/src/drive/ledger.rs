@@ -4,7 +4,23 @@
 //! loop, which is all turns between two waits, is entered whole too: a hundred turns of 5 ms each
 //! are not a stall of any of them, and nevertheless half a second in which nobody else was heard.
 use super::Turn;
+use crate::options::{Kind, OptionSpec};
 use regatta_metrics::{Counter, Tally};
+
+/// An option of every driver: the limit.
+pub(crate) const STALL_US: OptionSpec = OptionSpec {
+    key: "event.stall_us",
+    kind: Kind::Micros { min: 1, max: 3_600_000_000 },
+    default: "10 ms",
+    doc: "How long a turn, or a round of turns, takes to be counted as a stall.",
+    long: "A turn that spends this long on files is counted by what took most of the time: \
+           `stall_open`, `stall_read` or `stall_send`. A round is all turns between two \
+           waits: one that takes this long is counted as `stall_round`, and also as \
+           `stall_other` if it takes this long without the time spent on files. Turns that \
+           end because they have used up their bytes or operations are counted as \
+           `stall_budget`, however long they took.",
+    since: "0.1",
+};
 
 /// Where the time of a turn went that may have gone to the disk; nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,8 @@
 //! The options of every driver with this loop.
-use crate::options::{Choice as _, Kind, OptionSpec, Settings, choice, options};
+use crate::{
+    drive::ledger,
+    options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
+};
 use regatta_sys::{crew, socket::Mode};
 
 /// The most worker processes of a server, of all copies together: as many as can share one table of
@@ -177,19 +180,7 @@ options! {
         long: "A pipelined request costs one or two.",
         since: "0.1",
     },
-    stall_us: u64 = OptionSpec {
-        key: "event.stall_us",
-        kind: Kind::Micros { min: 1, max: 3_600_000_000 },
-        default: "10 ms",
-        doc: "How long a turn, or a round of turns, takes to be counted as a stall.",
-        long: "A turn that spends this long on files is counted by what took most of the time: \
-               `stall_open`, `stall_read` or `stall_send`. A round is all turns between two \
-               waits: one that takes this long is counted as `stall_round`, and also as \
-               `stall_other` if it takes this long without the time spent on files. Turns that \
-               end because they have used up their bytes or operations are counted as \
-               `stall_budget`, however long they took.",
-        since: "0.1",
-    },
+    stall_us: u64 = ledger::STALL_US,
 }
 
 impl EventOptions {
