@@ -31,7 +31,7 @@ use std::{
 const fn assert_send<T: Send>() {}
 const fn assert_sync<T: Sync>() {}
 const _: () = assert_send::<(Link<StaticFile>, Exchange<StaticFile>, Op<StaticFile>)>();
-const _: () = assert_send::<kit::step::ReadySlot>();
+const _: () = assert_send::<(kit::step::ReadySlot, kit::worker::Passed)>();
 const _: () = assert_sync::<Env>();
 
 /// A log that is written in batches and wants to be told the time. One per unit.

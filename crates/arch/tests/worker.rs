@@ -33,10 +33,27 @@ use std::{
     time::Duration,
 };
 
+#[path = "../src/kit/dice.rs"]
+mod dice;
+#[path = "worker/passing.rs"]
+mod passing;
+
 /// How long the machine may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// More than a socket takes at once.
 const LARGE_BYTES: usize = 4 << 20;
+
+/// How workers accept.
+const RULES: AcceptRules = AcceptRules {
+    count: 0,
+    events_per_accept: 0,
+    eager_read: true,
+    on_close: false,
+    when_full: WhenFull::CloseIdle,
+    connections_max: 2,
+    mode: Mode::Nonblocking,
+    exclusive: false,
+};
 
 /// What this driver keeps of a connection: the operation that would have waited.
 type Held = Option<Op<StaticFile>>;
@@ -45,35 +62,40 @@ type Held = Option<Op<StaticFile>>;
 fn run(mut worker: Worker<'_, Held>, below: Below<'_>) {
     let mut buffer = vec![0; 16 << 10];
     while worker.goes_on() {
-        let wait = worker.begin_wait();
-        thread::sleep(wait.timeout.min(Duration::from_millis(1)));
-        let _root_is_another = worker.end_wait(wait, Waited::default());
-        if worker.is_listening() {
-            worker.offer(0);
-        }
-        for key in worker.keys() {
-            turn(&mut worker, key, below, &mut buffer);
-        }
-        while let Some(action) = worker.next_action() {
-            let key = match action {
-                Action::Admit(accepted) => worker.admit(accepted, None),
-                Action::Close(key, reason) => {
-                    worker.close(key, reason);
-                    continue;
-                }
-                Action::Drain => {
-                    worker.offer_backlog();
-                    continue;
-                }
-                Action::Turn(key) | Action::Late(key) => key,
-                Action::Expired(key, abandoned) => {
-                    let held = &mut worker.slot(key).unwrap().drive;
-                    *held = held.take().filter(|_| abandoned.is_none());
-                    key
-                }
-            };
-            turn(&mut worker, key, below, &mut buffer);
-        }
+        round(&mut worker, Duration::from_millis(1), below, &mut buffer);
+    }
+}
+
+/// One round, after a wait of so long at most.
+fn round(worker: &mut Worker<'_, Held>, most: Duration, below: Below<'_>, buffer: &mut [u8]) {
+    let wait = worker.begin_wait();
+    thread::sleep(wait.timeout.min(most));
+    let _root_is_another = worker.end_wait(wait, Waited::default());
+    if worker.is_listening() {
+        worker.offer(0);
+    }
+    for key in worker.keys() {
+        turn(worker, key, below, buffer);
+    }
+    while let Some(action) = worker.next_action() {
+        let key = match action {
+            Action::Admit(accepted) => worker.admit(accepted, None),
+            Action::Close(key, reason) => {
+                worker.close(key, reason);
+                continue;
+            }
+            Action::Drain => {
+                worker.offer_backlog();
+                continue;
+            }
+            Action::Turn(key) | Action::Late(key) => key,
+            Action::Expired(key, abandoned) => {
+                let held = &mut worker.slot(key).unwrap().drive;
+                *held = held.take().filter(|_| abandoned.is_none());
+                key
+            }
+        };
+        turn(worker, key, below, buffer);
     }
 }
 
@@ -172,8 +194,7 @@ impl Fixture {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("small"), [b's'; 4096]).unwrap();
         fs::write(folder.join("large"), vec![b'l'; LARGE_BYTES]).unwrap();
-        let words: Vec<AtomicU64> = (0..Arena::words(workers)).map(|_| AtomicU64::new(0)).collect();
-        let listener = |_| listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let (arena, listeners) = Self::fresh(workers);
         let mut site = Site::default();
         site.deadlines.head_ms_max = 200;
         Self {
@@ -181,9 +202,15 @@ impl Fixture {
             folder,
             site,
             bell: Bell::new().unwrap(),
-            arena: Arena::create(Vec::leak(words), workers),
-            listeners: (0..workers).map(listener).collect(),
+            arena,
+            listeners,
         }
+    }
+
+    fn fresh(workers: usize) -> (Arena<'static>, Vec<OwnedFd>) {
+        let words: Vec<AtomicU64> = (0..Arena::words(workers)).map(|_| AtomicU64::new(0)).collect();
+        let listener = |_| listen(&ListenSpec::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        (Arena::create(Vec::leak(words), workers), (0..workers).map(listener).collect())
     }
 
     fn connect(&self, worker: usize) -> TcpStream {
@@ -208,8 +235,23 @@ impl Fixture {
         cache: &dyn Cache<StaticFile>,
         run: impl FnOnce(Worker<'_, S>, Below<'_>),
     ) {
-        let (site, scratch, log) = (&self.site, &Scratch::new(7), &NoLog);
-        let slot = self.arena.slot(worker);
+        run(self.worker(worker, worker, cache, &Scratch::new(7), RULES), self.below());
+    }
+
+    fn below(&self) -> Below<'_> {
+        Below { root: &self.root, rules: OpenRules::default() }
+    }
+
+    /// A worker that counts in that slot, and accepts from that listener.
+    fn worker<'a, S>(
+        &'a self,
+        slot: usize,
+        listener: usize,
+        cache: &'a dyn Cache<StaticFile>,
+        scratch: &'a Scratch<StaticFile>,
+        rules: AcceptRules,
+    ) -> Worker<'a, S> {
+        let (site, log, slot) = (&self.site, &NoLog, self.arena.slot(slot));
         let around = Surroundings {
             cx: FileCx { site, cache, tally: Tally::Owned(slot), log, scratch, links: &ClearHttp1 },
             slot,
@@ -220,19 +262,7 @@ impl Fixture {
             shared: None,
             root: None,
         };
-        let rules = AcceptRules {
-            count: 0,
-            events_per_accept: 0,
-            eager_read: true,
-            on_close: false,
-            when_full: WhenFull::CloseIdle,
-            connections_max: 2,
-            mode: Mode::Nonblocking,
-            exclusive: false,
-        };
-        let below = Below { root: &self.root, rules: OpenRules::default() };
-        let acceptor = Acceptor::new(&self.listeners[worker..=worker], rules);
-        run(Worker::new(acceptor, around), below);
+        Worker::new(Acceptor::new(&self.listeners[listener..=listener], rules), around)
     }
 }
 

@@ -145,15 +145,16 @@ impl<'a> Slot<'a> {
         self.0.0[ROOT_GENERATION].store(generation, Release);
     }
 
-    /// Settles the books of a process that has ended, of all its units together, because what one
-    /// opened another may have closed: what it still had open is gone with it.
+    /// Settles the slots of a process that has ended, of all its units together, because what one
+    /// opened another may have closed: what it still had open is gone with it. Its connections are
+    /// entered under `closed`, which says how it ended.
     ///
     /// Counters keep their values, so that they only grow; every gauge becomes 0. To be called by
     /// the master when no one writes to the slots any more, and before they are used again.
     ///
     /// Of a cache that outlives the worker, because others share it, say `cache_lives`: its gauges
     /// are then sums over all workers, and stay.
-    pub fn settle(slots: &[Self], cache_lives: bool) {
+    pub fn settle(slots: &[Self], closed: Counter, cache_lives: bool) {
         let Some(first) = slots.first() else { return };
         let sum = |counter| slots.iter().map(|slot| slot.get(counter)).fold(0, u64::wrapping_add);
         let cache = [Gauge::CacheEntries, Gauge::CacheFds, Gauge::CacheBytes];
@@ -165,8 +166,8 @@ impl<'a> Slot<'a> {
             let down = first.counter(gauge.down()[0]);
             down.store(down.load(Relaxed).wrapping_add(left), Relaxed);
             if gauge == Gauge::ConnectionsOpen {
-                let died = first.counter(Counter::ClosedWorkerDied);
-                died.store(died.load(Relaxed).wrapping_add(left), Relaxed);
+                let closed = first.counter(closed);
+                closed.store(closed.load(Relaxed).wrapping_add(left), Relaxed);
             }
         }
         for slot in slots {

@@ -154,7 +154,7 @@ fn settling_a_dead_workers_slot_empties_its_gauges() {
         tally.add(gauge.down()[0], 3);
     }
     assert!(Gauge::ALL.iter().all(|gauge| slot.gauge(*gauge) == 7));
-    Slot::settle(&[slot], false);
+    Slot::settle(&[slot], Counter::ClosedWorkerDied, false);
     assert!(Gauge::ALL.iter().all(|gauge| slot.gauge(*gauge) == 0));
     assert_eq!(slot.get(Counter::ClosedWorkerDied), 7);
     assert_eq!(slot.get(Counter::ConnectionsClosed), 10);
@@ -174,10 +174,11 @@ fn units_of_a_dead_process_are_settled_together() {
         Tally::Owned(slots[0]).add(gauge.down()[0], 4);
     }
     slots.iter().for_each(|slot| slot.enter(7));
-    Slot::settle(&slots, false);
+    Slot::settle(&slots, Counter::ClosedDrained, false);
     let totals = Totals::of(arena.view().slots());
     assert!(Gauge::ALL.iter().all(|gauge| totals.gauge(*gauge) == 0));
-    assert_eq!(totals.get(Counter::ClosedWorkerDied), 6);
+    let closed = [Counter::ClosedDrained, Counter::ClosedWorkerDied];
+    assert_eq!(closed.map(|closed| totals.get(closed)), [6, 0]);
     assert_eq!(slots.map(|slot| slot.pid()), [0, 0]);
 }
 

@@ -22,7 +22,7 @@ use crate::{
 use regatta_arch::{
     Architecture, Env, Units, kit::accept::AcceptOptions, options::Settings, shared::SharedState,
 };
-use regatta_metrics::{Arena, Slot};
+use regatta_metrics::{Arena, Counter, Slot};
 use regatta_origin::ClearHttp1;
 use regatta_sys::{
     Bell, OpenRules, clock,
@@ -712,9 +712,14 @@ impl<'a> Master<'a> {
             worker..worker + 1
         };
         let env = &self.prepared.env;
+        // Threads that block may have a connection until the process ends.
+        let closed = match exit {
+            Exit::Code(0) => Counter::ClosedDrained,
+            _ => Counter::ClosedWorkerDied,
+        };
         for share in &env.shares[ended] {
             let slots: Vec<Slot<'_>> = share.slots.clone().map(|at| env.arena.slot(at)).collect();
-            Slot::settle(&slots, shared.is_some());
+            Slot::settle(&slots, closed, shared.is_some());
         }
         if let Some(shared) = shared {
             self.unswept |= shared.crew.bury(worker) == Sweep::Later;

@@ -196,7 +196,7 @@ impl<'a> Acceptor<'a> {
     /// True if a connection may be accepted now, if there is room for it.
     #[must_use]
     pub const fn may_accept(&self) -> bool {
-        !self.draining && self.paused_until.is_none()
+        !self.draining && self.paused_until.is_none() && !self.listeners.is_empty()
     }
 
     /// Accepts nothing for so long.
@@ -211,10 +211,15 @@ impl<'a> Acceptor<'a> {
         self.paused_until.take_if(|until| *until <= now).is_some()
     }
 
-    /// Accepts nothing any more.
-    pub fn drain(&mut self) {
+    /// Accepts nothing any more; others may.
+    pub const fn leave(&mut self) {
         self.draining = true;
         self.paused_until = None;
+    }
+
+    /// Accepts nothing any more, and nobody else does.
+    pub fn drain(&mut self) {
+        self.leave();
         for listener in self.listeners {
             // Another worker may have been first.
             let _ = socket::stop_listening(listener.as_fd());

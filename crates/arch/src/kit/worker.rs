@@ -4,9 +4,11 @@
 //! clocks. It says what is to be done, and waits for nothing: that is its driver's.
 mod desk;
 mod own;
+mod pass;
 
 pub use desk::Desk;
 pub use own::Own;
+pub use pass::Passed;
 
 use super::{
     accept::{AcceptRules, Acceptor, Ended, LEAVE_MS, PAUSE_MS, WhenFull},
@@ -208,6 +210,10 @@ pub struct Worker<'a, S> {
     rest: vec::IntoIter<u64>,
     /// Accepted, and to be admitted when the connection has been closed that it displaces.
     displacing: Option<Accepted>,
+    /// Connections that it has lent to other units.
+    away: usize,
+    /// It ends alone.
+    retired: bool,
     /// It serves no longer.
     left: bool,
 }
@@ -233,6 +239,8 @@ impl<'a, S> Worker<'a, S> {
             queued: 0,
             rest: Vec::new().into_iter(),
             displacing: None,
+            away: 0,
+            retired: false,
             left: false,
         }
     }
@@ -310,7 +318,11 @@ impl<'a, S> Worker<'a, S> {
                     self.tick();
                     if self.is_to_drain() {
                         self.stage = Stage::Backlog;
-                        return Some(Action::Drain);
+                        // Who retires leaves the backlog to the others.
+                        if !self.retires() {
+                            return Some(Action::Drain);
+                        }
+                        continue;
                     }
                     if !self.is_to_leave() {
                         break;
@@ -383,7 +395,8 @@ impl<'a, S> Worker<'a, S> {
     /// deadline, the end of a pause or that of the drain, and no longer than `most`.
     pub fn patience(&self, most: Duration) -> Duration {
         let Desk { acceptor, around, .. } = &self.desk;
-        let leave = acceptor.draining.then(|| Tick(around.control.drain_deadline_ms()));
+        let drains = acceptor.draining && !self.retires();
+        let leave = drains.then(|| Tick(around.control.drain_deadline_ms()));
         let due = self.desk.next_timer().into_iter().chain(acceptor.paused_until).chain(leave);
         due.min().map_or(most, |due| most.min(self.until(due)))
     }
@@ -463,26 +476,41 @@ impl<'a, S> Worker<'a, S> {
         });
     }
 
-    /// True if the master wants it to drain, and it has not begun.
+    /// True if it ends alone, while others go on.
+    fn retires(&self) -> bool {
+        self.retired && self.desk.around.control.phase() == Phase::Run
+    }
+
+    /// True if the master wants it to drain, or it retires, and it has not begun.
     fn is_to_drain(&self) -> bool {
-        !self.desk.acceptor.draining && self.desk.around.control.phase() == Phase::Drain
+        let drains = || self.desk.around.control.phase() == Phase::Drain || self.retires();
+        !self.desk.acceptor.draining && drains()
     }
 
     /// True if the master wants it to leave, or it has drained, or has no more time to.
     fn is_to_leave(&self) -> bool {
-        let control = &self.desk.around.control;
-        let is_over = || control.drain_deadline_ms() <= self.desk.now.tick.0;
+        let Desk { acceptor, around: Surroundings { control, .. }, now, .. } = &self.desk;
+        // Who has no listeners is fed by others, who have it retire when nothing more will come.
+        let is_fed = acceptor.listeners.is_empty() && !self.retired;
+        let has_drained = || self.slots.is_empty() && self.away == 0 && !is_fed;
         match control.phase() {
-            Phase::Run => false,
-            Phase::Drain => self.desk.acceptor.draining && (self.slots.is_empty() || is_over()),
+            Phase::Run => acceptor.draining && has_drained(),
+            Phase::Drain => {
+                let is_over = control.drain_deadline_ms() <= now.tick.0;
+                acceptor.draining && (has_drained() || is_over)
+            }
             Phase::Stop => true,
         }
     }
 
-    /// Stops listening, and tells every connection to finish what it is doing. What was in the
-    /// backlog has been accepted before.
+    /// Stops accepting, and tells every connection to finish what it is doing. What was in the
+    /// backlog has been accepted before, or is left to others.
     fn drain(&mut self) {
-        self.stop_listening();
+        if self.retires() {
+            self.desk.acceptor.leave();
+        } else {
+            self.stop_listening();
+        }
         let keys = self.slots.keys();
         for key in &keys {
             if let Some(slot) = self.slots.get_mut(*key) {
@@ -577,12 +605,17 @@ impl<'a, S> Worker<'a, S> {
         })
     }
 
+    /// Connections that it has accepted and that are open, here or elsewhere.
+    const fn open(&self) -> usize {
+        self.slots.len() + self.away
+    }
+
     fn take(&mut self, at: usize, taken: u32, displaces: Option<u64>) -> Result<Accepted, Ended> {
+        let open = self.open() - usize::from(displaces.is_some());
         let Desk { acceptor, around, .. } = &mut self.desk;
         if displaces.is_some() && acceptor.leaves() {
             return Err(Ended::Left);
         }
-        let open = self.slots.len() - usize::from(displaces.is_some());
         let take = || acceptor.take(at, open, taken, around.cx.tally);
         let (socket, peer) = match around.shared {
             None => take(),
@@ -599,7 +632,7 @@ impl<'a, S> Worker<'a, S> {
     /// has not been read, and has taken all of its last response.
     fn idle_to_close(&mut self) -> Option<u64> {
         let rules = &self.desk.acceptor.rules;
-        if rules.when_full != WhenFull::CloseIdle || self.slots.len() < rules.connections_max {
+        if rules.when_full != WhenFull::CloseIdle || self.open() < rules.connections_max {
             return None;
         }
         for _ in 0..LOOKS_MAX {
@@ -620,8 +653,8 @@ impl<'a, S> Worker<'a, S> {
         let cx = &self.desk.around.cx;
         let conn = FileLink::new(peer, self.desk.now, cx);
         cx.tally.add(Counter::ConnectionsOpened, 1);
-        cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.slots.len() as u64);
-        cx.tally.max(Counter::ConnectionsOpenMax, self.slots.len() as u64 + 1);
+        cx.tally.add(Counter::ConnectionsOpenAtAcceptSum, self.open() as u64);
+        cx.tally.max(Counter::ConnectionsOpenMax, self.open() as u64 + 1);
         let (timer_at, timed_from) = (Tick::NEVER, 0);
         let (pending, queued) = (0, false);
         self.slots.insert(Slot { conn, socket, pending, queued, drive, timer_at, timed_from })

@@ -1,0 +1,139 @@
+//! Connections that go from one unit of a process to another: each is in one [`Worker`], or on its
+//! way as a value.
+use super::{Slot, Worker};
+use crate::drive::{FileCx, FileLink};
+use regatta_metrics::Counter;
+use regatta_op::{CloseReason, Now, Tick};
+use regatta_origin::Protocol as _;
+use regatta_sys::socket::{self, Connection};
+use std::{os::fd::AsFd as _, thread};
+
+/// A connection on its way between units of one process. Operations that are out go with it, in
+/// whatever carries both. It is taken in by a worker, or ended.
+#[derive(Debug)]
+#[must_use = "a connection that is dropped is neither counted nor logged"]
+pub struct Passed {
+    conn: FileLink,
+    socket: Connection,
+    timed_from: u64,
+    carried: Carried,
+}
+
+impl Passed {
+    /// Its socket, for a helper that sends on it.
+    #[must_use]
+    pub const fn socket(&self) -> &Connection {
+        &self.socket
+    }
+
+    /// When it is to be told that its deadline has passed, which a worker does: who carries it
+    /// brings it back about then.
+    #[must_use]
+    pub fn deadline(&self) -> Tick {
+        self.conn.deadline()
+    }
+
+    /// Ends it where no worker takes it in, for this reason, if it has not given one: counted and
+    /// logged as by [`Worker::close`]. If it was lent, [`Worker::ended_away`] is told.
+    pub fn end(self, reason: CloseReason, now: Now, cx: &FileCx<'_>) {
+        let Self { mut conn, socket, carried, .. } = self;
+        carried.arrives();
+        conn.cut(reason, now, cx);
+        cx.tally.add(Counter::ConnectionsClosed, 1);
+        if reason == CloseReason::SendDeadline {
+            let _ = socket::reset_on_close(socket.as_fd());
+        }
+    }
+}
+
+/// Finds connections that somebody has dropped on their way.
+#[derive(Debug)]
+struct Carried;
+
+impl Carried {
+    const fn arrives(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        debug_assert!(thread::panicking(), "a connection is taken in or ended, not dropped");
+    }
+}
+
+impl<S> Worker<'_, S> {
+    /// Gives a connection away that will be [taken back](Self::take_back), or of which
+    /// [`Worker::ended_away`] will be told: it counts as open here. A worker that drains waits for
+    /// it.
+    pub fn lend(&mut self, key: u64) -> Option<(Passed, S)> {
+        let lent = self.pass(key)?;
+        self.away += 1;
+        Some(lent)
+    }
+
+    /// Takes a connection in that it has lent: as [`Worker::adopt`].
+    pub fn take_back(&mut self, passed: Passed, drive: S) -> u64 {
+        self.returns();
+        self.adopt(passed, drive)
+    }
+
+    /// A connection that it has lent has been closed: there is room for another.
+    pub fn ended_away(&mut self) {
+        self.returns();
+        self.desk.acceptor.has_room();
+    }
+
+    fn returns(&mut self) {
+        debug_assert!(self.away > 0, "what comes back has been lent");
+        self.away = self.away.saturating_sub(1);
+    }
+
+    /// Connections that it has lent.
+    #[must_use]
+    pub const fn away(&self) -> usize {
+        self.away
+    }
+
+    /// Gives a connection away; nothing of it is pending, and it is not queued for a turn. Its key
+    /// finds nothing from now on.
+    pub fn pass(&mut self, key: u64) -> Option<(Passed, S)> {
+        debug_assert!(self.desk.around.shared.is_none(), "processes pass no connections");
+        let Slot { conn, socket, pending, queued, drive, timed_from, .. } =
+            self.slots.remove(key)?;
+        debug_assert!(pending == 0 && !queued, "{pending} operations are pending, or a turn is");
+        self.desk.forget(key);
+        Some((Passed { conn, socket, timed_from, carried: Carried }, drive))
+    }
+
+    /// Takes a connection in, under a new key, and files its timer. It is to have a turn, as one
+    /// that has been admitted: where the worker drains, it has been told to finish.
+    pub fn adopt(&mut self, passed: Passed, drive: S) -> u64 {
+        let Passed { mut conn, socket, timed_from, carried } = passed;
+        carried.arrives();
+        if self.desk.acceptor.draining {
+            conn.drain(self.desk.now, &self.desk.around.cx);
+        }
+        let (timer_at, pending, queued) = (Tick::NEVER, 0, false);
+        let slot = Slot { conn, socket, pending, queued, drive, timer_at, timed_from };
+        let key = self.slots.insert(slot);
+        if let Some(slot) = self.slots.get_mut(key) {
+            self.desk.file(key, slot);
+        }
+        key
+    }
+
+    /// A worker without listeners, whose connections others pass to it: it stays in a drain,
+    /// although it has none, until it [retires](Self::retire), or the time to drain is over.
+    #[must_use]
+    pub fn fed(mut self) -> Self {
+        self.desk.acceptor.listeners = &[];
+        self
+    }
+
+    /// Ends this unit alone, when its last connection ends: it accepts nothing more, and others go
+    /// on to accept from its listeners.
+    pub const fn retire(&mut self) {
+        self.retired = true;
+    }
+}
