@@ -4,6 +4,7 @@
 //! [`presets::ARCHITECTURES`]) is a point on its axes with a name from the literature.
 #![forbid(unsafe_code)]
 
+pub mod adapt;
 pub mod amped;
 pub mod drive;
 pub mod event;
