@@ -9,6 +9,7 @@ use crate::{
     options::{Choice as _, Settings},
     shared::SharedState,
 };
+use regatta_sys::socket::Steps;
 use std::{fmt, net::SocketAddr, ops::Range};
 
 /// Addresses that a server listens on at most: a connection has one byte for its listener.
@@ -75,6 +76,9 @@ impl Layout {
             steered: Vec::new(),
             places: Vec::new(),
         };
+        if let Steps::All(_) = (driver.steps)(settings) {
+            one_at_a_time(settings, addresses.len())?;
+        }
         if !driver.takes("event.copies") {
             layout.listen(addresses, None);
             layout.staff((driver.processes)(settings, processors).max(1), 0..addresses.len(), &[]);
@@ -172,6 +176,52 @@ impl Layout {
             share.connections_max = total / workers + usize::from(worker < total % workers);
         }
     }
+}
+
+/// What a unit cannot do that accepts a connection when it has none: each of the options that ask
+/// for it, and the one value that says what such a unit does.
+const ONE_AT_A_TIME: [(&str, &str); 4] = [
+    ("accept.eager_read", "true"),
+    ("accept.eager_write", "true"),
+    ("accept.on_close", "false"),
+    ("accept.full_read", "false"),
+];
+
+/// Refuses what asks for something else than units that accept one connection after another.
+fn one_at_a_time(settings: &Settings, addresses: usize) -> Result<(), LayoutFault> {
+    let fault = |key, message: String| Err(LayoutFault { key, message });
+    for (key, only) in ONE_AT_A_TIME {
+        if settings.flag(key).to_string() != only {
+            let message = format!(
+                "a thread accepts one connection, and reads, answers and closes it before the \
+                 next: set {key}={only}"
+            );
+            return fault(key, message);
+        }
+    }
+    if settings.text("accept.when_full") != "pause" {
+        let message = "a thread accepts when it has no connection, so that none is idle, and no \
+                       listener is polled: set accept.when_full=pause";
+        return fault("accept.when_full", message.to_owned());
+    }
+    let [spare_min, spare_max] =
+        ["threads.spare_min", "threads.spare_max"].map(|key| settings.number(key));
+    if spare_min > spare_max {
+        let message = format!(
+            "threads would end as soon as they are started: set it to threads.spare_min = \
+             {spare_min} or more"
+        );
+        return fault("threads.spare_max", message);
+    }
+    let connections = settings.number("limits.connections_max");
+    if (1..addresses as u64).contains(&connections) {
+        let message = format!(
+            "{connections} threads cannot accept from {addresses} addresses, because each does \
+             from one: allow {addresses} connections, or listen on fewer"
+        );
+        return fault("limits.connections_max", message);
+    }
+    Ok(())
 }
 
 fn contradictions(

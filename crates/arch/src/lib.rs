@@ -14,6 +14,7 @@ pub mod layout;
 pub mod options;
 pub mod presets;
 pub mod shared;
+pub mod threads;
 
 pub use presets::{ABSENT, ARCHITECTURES, Architecture, absent, find};
 

@@ -1,5 +1,5 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
-use crate::{Driver, amped, event, laio};
+use crate::{Driver, amped, event, laio, threads};
 
 /// A named architecture.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +126,24 @@ pub const ARCHITECTURES: &[Architecture] = &[
         paper: "Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004; [E] §10",
         driver: &laio::DRIVER,
         axes: &[("event.processes", "1")],
+    },
+    Architecture {
+        name: "mt",
+        summary: "a thread for each connection, started when few are left; one cache",
+        paper: "[E] §2; Pai, Druschel, Zwaenepoel, USENIX 1999 (MT); Apache's worker",
+        driver: &threads::DRIVER,
+        axes: &[("accept.when_full", "pause")],
+    },
+    Architecture {
+        name: "knot-nptl",
+        summary: "a pool of threads made in advance, each with one connection; every call blocks",
+        paper: "[G] §II-A",
+        driver: &threads::DRIVER,
+        axes: replica!(
+            "threads.start" = "all",
+            "limits.connections_max" = "1024",
+            "accept.when_full" = "pause",
+        ),
     },
     Architecture {
         name: "accept1",
@@ -275,6 +293,14 @@ mod tests {
             ("n-copy", "event.copies=0 event.processes=1 event.pin=cpu".to_owned()),
             ("amped", "event.processes=1".to_owned()),
             ("laio", "event.processes=1".to_owned()),
+            ("mt", "accept.when_full=pause".to_owned()),
+            (
+                "knot-nptl",
+                format!(
+                    "{REPLICA} threads.start=all limits.connections_max=1024 \
+                     accept.when_full=pause"
+                ),
+            ),
             ("accept1", uncached(&format!("{patient} accept.count=1"))),
             ("acceptinf", uncached(&format!("{patient} accept.count=0"))),
             ("accept25", uncached(&format!("{patient} accept.count=25"))),

@@ -1,107 +1,8 @@
-//! A kernel thread a connection: a driver over `kit::serve`, and what it must keep although its
-//! threads block: right bytes, deadlines, drain, counters, and whole lines in the log.
+//! A kernel thread for each connection: what the driver must keep although its threads block (right
+//! bytes, deadlines, drain, counters, whole lines in the log), and when it starts them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-/// The driver.
-mod driver {
-    use regatta_arch::{
-        Env,
-        drive::perform::Below,
-        kit::{
-            accept::{AcceptRules, WhenFull},
-            disk::InlineDisk,
-            serve::{Blocking, Means, serve},
-            thread_cache::ThreadCache,
-            worker::{Own, Waited, Worker},
-        },
-    };
-    use regatta_origin::{Cache, LocalCache};
-    use regatta_sys::{
-        StaticFile,
-        socket::Mode,
-        wait::{Interest, Poll, Poller},
-    };
-    use std::{io, os::fd::AsFd, thread};
-
-    /// The stack of a thread, bytes.
-    const STACK_BYTES: usize = 128 << 10;
-    /// A turn at least this long is a stall, nanoseconds.
-    const STALL_NS: u64 = 500_000_000;
-
-    /// One process: so many threads serve a connection each, with one cache or each with its own.
-    /// The first thread serves none: it hears the master, takes a new root, and writes the log of
-    /// those that wait.
-    pub(super) fn work(
-        env: &Env,
-        process: usize,
-        threads: usize,
-        share: bool,
-    ) -> Result<(), String> {
-        let cache = ThreadCache::new(&env.site.caching, env.site.seed);
-        let own = Own::unit(env, process, (0, threads + 1), None)?;
-        let failed = |error: io::Error| format!("threads: {error}");
-        thread::scope(|scope| {
-            for unit in 1..=threads {
-                let (cache, of) = (share.then_some(&cache), (unit, threads + 1));
-                let thread = thread::Builder::new().stack_size(STACK_BYTES);
-                let unit = move || connections(env, process, of, cache).unwrap();
-                thread.spawn_scoped(scope, unit).map_err(failed)?;
-            }
-            let worker = own.worker((&cache, None), rules(), STALL_NS);
-            hear(worker).map_err(failed)
-        })
-    }
-
-    fn rules() -> AcceptRules {
-        AcceptRules {
-            count: 1,
-            eager_read: true,
-            on_close: false,
-            when_full: WhenFull::Pause,
-            connections_max: 1,
-            mode: Mode::Blocking,
-            exclusive: false,
-            events_per_accept: 0,
-        }
-    }
-
-    /// The life of a thread that serves.
-    fn connections(
-        env: &Env,
-        process: usize,
-        of: (usize, usize),
-        shared: Option<&ThreadCache>,
-    ) -> Result<(), String> {
-        let own = Own::unit(env, process, of, None)?;
-        let local = LocalCache::new(&env.site.caching, env.site.seed);
-        let cache = shared.map_or(&local as &dyn Cache<StaticFile>, |cache| cache);
-        let mut worker: Worker<'_, Blocking> = own.worker((cache, None), rules(), STALL_NS);
-        let mut disk = InlineDisk(Below { root: own.root, rules: env.rules });
-        let buffer = vec![0; env.site.limits.head_bytes_max].into();
-        let mut means = Means { disk: &mut disk, buffer, bytes_max: 256 << 10, listener: 0 };
-        serve(&mut worker, &mut means).map_err(|error| format!("thread {}: {error}", of.0))
-    }
-
-    /// The life of the first thread.
-    fn hear(mut worker: Worker<'_, ()>) -> io::Result<()> {
-        let (mut poller, mut events) = (Poll::new(), Vec::new());
-        poller.add(worker.around().bell.as_fd(), 0, Interest::READ)?;
-        while worker.goes_on() {
-            let wait = worker.begin_wait();
-            let events = poller.wait(&mut events, Some(wait.timeout))?;
-            let _root_is_another = worker.end_wait(wait, Waited { events, ..Waited::default() });
-            if events > 0 {
-                worker.around().bell.clear();
-            }
-            while let Some(_no_connection) = worker.next_action() {}
-        }
-        // Wakes those that wait for a connection.
-        worker.stop_listening();
-        Ok(())
-    }
-}
-
-use regatta_arch::{Env, Share, options::Settings};
+use regatta_arch::{Env, Share, kit::accept, options::Settings, threads::DRIVER};
 use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
 use regatta_origin::{ClearHttp1, Deadlines, Links, Site};
 use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format};
@@ -129,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FILES: [(&str, usize); 3] = [("small", 4096), ("large", 3 << 20), ("huge", 64 << 20)];
 /// Slots of counters, which the threads share.
 const SLOTS: usize = 3;
+/// Functions that are not optimised take more of a stack.
+const STACK: (&str, &str) = ("threads.stack_bytes", "256 KiB");
 
 /// A server in this process.
 struct Server {
@@ -141,18 +44,19 @@ struct Server {
 }
 
 impl Server {
-    /// `step`: how long a call waits.
+    /// With all its threads from the beginning; `step`: how long a call waits.
     fn new(name: &str, threads: usize, step: Duration, deadlines: Deadlines) -> Self {
-        Self::with(name, threads, step, deadlines, true, Box::new(ClearHttp1))
+        let sets = &[("threads.start", "all")];
+        Self::with(name, threads, step, deadlines, sets, Box::new(ClearHttp1))
     }
 
-    /// With one cache, or one for each thread; and what it speaks.
+    /// With options of the driver, and what it speaks.
     fn with(
         name: &str,
         threads: usize,
         step: Duration,
         deadlines: Deadlines,
-        share: bool,
+        sets: &[(&str, &str)],
         links: Box<dyn Links<StaticFile> + Sync>,
     ) -> Self {
         let folder = format!("regatta-threads-{}-{name}", std::process::id());
@@ -162,9 +66,16 @@ impl Server {
             fs::write(folder.join("root").join(name), body(name, bytes)).unwrap();
         }
         let (theirs, roots) = Channel::pair().unwrap();
-        let env: &'static Env = Box::leak(Box::new(env(&folder, step, deadlines, links, theirs)));
+        let mut env = env(&folder, step, deadlines, links, theirs);
+        env.shares[0].connections_max = threads;
+        let step = format!("{} ms", step.as_millis());
+        for (key, value) in sets.iter().chain(&[("threads.step_ms", &*step), STACK]) {
+            let spec = DRIVER.options.iter().find(|spec| spec.key == *key).unwrap();
+            env.settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
+        }
+        let env: &'static Env = Box::leak(Box::new(env));
         let address = local_addr(env.sockets[0].as_fd()).unwrap();
-        let work = Some(thread::spawn(move || driver::work(env, 0, threads, share)));
+        let work = Some(thread::spawn(move || (DRIVER.work)(env, 0)));
         Self { env, roots, address, folder, work }
     }
 
@@ -236,10 +147,10 @@ fn env(
         shares: vec![Share {
             slots: 0..SLOTS,
             listeners: 0..1,
-            connections_max: 100,
+            connections_max: 0,
             cpus: Vec::new(),
         }],
-        settings: Settings::defaults([]),
+        settings: Settings::defaults(DRIVER.options.iter().chain(accept::OPTIONS)),
         shared: None,
         open_log: Box::new(move |tally| {
             Box::new(log.sink(tally, *arena.control(), errors.clone()))
@@ -414,6 +325,54 @@ fn an_idle_server_leaves_at_once_and_who_has_no_thread_waits_in_the_queue() {
     assert!(server.drain(60_000) < PATIENCE / 2);
 }
 
+/// Waits until so many threads serve connections or wait for one.
+fn settles_at(server: &Server, threads: u64) {
+    let since = Instant::now();
+    while server.totals().gauge(Gauge::ThreadsOpen) != threads {
+        let open = server.totals().gauge(Gauge::ThreadsOpen);
+        assert!(since.elapsed() < PATIENCE / 2, "{open} threads, expected {threads}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn threads_are_started_when_few_are_left_and_end_when_many_are() {
+    let sets = &[("threads.spare_min", "2"), ("threads.spare_max", "3")];
+    let (step, deadlines) = (Duration::from_millis(100), Deadlines::default());
+    let mut server = Server::with("demand", 8, step, deadlines, sets, Box::new(ClearHttp1));
+    settles_at(&server, 2);
+    let mut peers = Vec::new();
+    for peer in 1..=6 {
+        peers.push(server.connect());
+        get(peers.last_mut().unwrap(), FILES[0]);
+        settles_at(&server, peer + 2);
+    }
+    // There are no more than there may be connections: a ninth waits.
+    peers.extend([(); 2].map(|()| server.connect()));
+    peers[6..].iter_mut().for_each(|peer| get(peer, FILES[0]));
+    settles_at(&server, 8);
+    let mut ninth = server.connect();
+    ask(&mut ninth, "small");
+    ninth.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(ninth.read(&mut [0]).is_err(), "all threads have a connection");
+    drop(peers.pop());
+    ninth.set_read_timeout(Some(PATIENCE)).unwrap();
+    answer(&mut ninth, FILES[0]);
+    drop((peers, ninth));
+    settles_at(&server, 3);
+    // Numbers of threads that have ended are given to others.
+    let mut peers = [(); 5].map(|()| server.connect());
+    peers.iter_mut().for_each(|peer| get(peer, FILES[0]));
+    settles_at(&server, 7);
+    drop(peers);
+    assert!(server.drain(60_000) < PATIENCE / 2);
+    let get = |counter| server.totals().get(counter);
+    assert_eq!(get(Counter::ThreadsOpenMax), 8);
+    assert_eq!(get(Counter::ThreadsStarted), get(Counter::ThreadsEnded));
+    assert_eq!(get(Counter::ConnectionsClosed), 14);
+    assert!(get(Counter::ThreadsBusyNs) > 0 && get(Counter::ThreadsIdleNs) > 0);
+}
+
 /// The thread stands in `recv` for much longer than this takes.
 #[test]
 fn what_comes_after_the_beginning_of_a_drain_is_the_last() {
@@ -431,8 +390,9 @@ fn what_comes_after_the_beginning_of_a_drain_is_the_last() {
 /// Each thread has a cache of its own, and stands in `recv` while the root is replaced.
 #[test]
 fn threads_with_caches_of_their_own_forget_an_old_root() {
+    let sets = &[("threads.start", "all"), ("threads.cache", "own")];
     let (step, deadlines) = (PATIENCE, Deadlines::default());
-    let server = Server::with("root", 2, step, deadlines, false, Box::new(ClearHttp1));
+    let server = Server::with("root", 2, step, deadlines, sets, Box::new(ClearHttp1));
     let mut peers = [(); 2].map(|()| server.connect());
     for peer in &mut peers {
         (0..3).for_each(|_| get(peer, FILES[0]));
@@ -479,7 +439,8 @@ const NAMES: [&str; 3] = [FILES[0].0, FILES[1].0, FILES[2].0];
 fn frames(name: &str, threads: usize) -> Server {
     let (step, deadlines) = (Duration::from_millis(200), Deadlines::default());
     let frames = Frames { names: &NAMES };
-    Server::with(name, threads, step, deadlines, true, Box::new(frames))
+    let sets = &[("threads.start", "all")];
+    Server::with(name, threads, step, deadlines, sets, Box::new(frames))
 }
 
 /// Sends what a client may, and takes what comes, until it has so many answers.

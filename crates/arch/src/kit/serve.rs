@@ -12,7 +12,7 @@
 //! block from then on, and its thread waits in `poll`; others never call that.
 use super::{
     disk::Disk,
-    worker::{Action, Desk, Slot, Worker},
+    worker::{Accepted, Action, Desk, Slot, Waited, Worker},
 };
 use crate::drive::{
     Turn,
@@ -24,7 +24,7 @@ use regatta_origin::Protocol as _;
 use regatta_sys::{
     StaticFile,
     socket::{self, Mode},
-    wait::{Interest, ready_within},
+    wait::{Interest, Poll, Poller as _, ready_within},
 };
 use std::{io, mem, os::fd::AsFd, thread, time::Duration};
 
@@ -121,26 +121,46 @@ pub enum Served {
     Leaves,
 }
 
-/// Serves one connection after another, until the worker is to leave.
+/// The life of the first unit of a process whose others block: it hears the master, takes a new
+/// root, writes the log of those that wait, and serves nobody. `each_round` is called after each
+/// of its waits, which last a second at most.
 ///
 /// # Errors
-/// The listener does not block, or its calls do not end, or the worker accepts when it closes a
-/// connection, which a thread does anyway: [`io::ErrorKind::InvalidInput`].
-pub fn serve(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) -> io::Result<()> {
-    let step = socket::wait_max(worker.listeners()[means.listener].as_fd())?;
-    let step = step.filter(|_| !worker.accept_rules().on_close);
-    let step = step.ok_or(io::ErrorKind::InvalidInput)?;
+/// It cannot wait.
+pub fn hear(mut worker: Worker<'_, ()>, each_round: &mut dyn FnMut()) -> io::Result<()> {
+    let (mut poller, mut events) = (Poll::new(), Vec::new());
+    poller.add(worker.around().bell.as_fd(), 0, Interest::READ)?;
+    while worker.goes_on() {
+        let wait = worker.begin_wait();
+        let events = poller.wait(&mut events, Some(wait.timeout))?;
+        let _root_is_another = worker.end_wait(wait, Waited { events, ..Waited::default() });
+        if events > 0 {
+            worker.around().bell.clear();
+        }
+        while let Some(_no_connection) = worker.next_action() {}
+        each_round();
+    }
+    // Wakes those that wait for a connection.
+    worker.stop_listening();
+    Ok(())
+}
+
+/// Waits for the next connection; `None` if the worker is to leave.
+pub fn next(
+    worker: &mut Worker<'_, Blocking>,
+    step: Duration,
+    means: &mut Means<'_>,
+) -> Option<Accepted> {
     while attend(worker, &mut None, means) {
         if !worker.is_listening() {
             thread::sleep(worker.patience(step));
         } else if let Ok(accepted) = worker.accept(means.listener, 0) {
             // Its time begins now, and not when the thread began to wait for it.
             look(worker, means);
-            let key = worker.admit(accepted, Blocking::new(step));
-            let _closed = converse(worker, key, step, means, Until::Closed);
+            return Some(accepted);
         }
     }
-    Ok(())
+    None
 }
 
 /// Serves a connection, of which a `Recv` may be out and nothing else, for as long as is asked.
@@ -160,7 +180,7 @@ pub fn converse(
                 return Served::Leaves;
             }
         }
-        if let Turn::Closed(reason) = turn(worker, key, received.take(), means) {
+        if let Turn::Closed(reason) = turn(worker, key, received.take(), step, means) {
             worker.close(key, reason);
             return Served::Closed;
         }
@@ -273,6 +293,7 @@ fn turn(
     worker: &mut Worker<'_, Blocking>,
     key: u64,
     received: Option<Received>,
+    step: Duration,
     means: &mut Means<'_>,
 ) -> Turn {
     let Some((slot, desk)) = worker.turn(key) else { return Turn::Closed(CloseReason::Failed) };
@@ -281,7 +302,7 @@ fn turn(
     if let Some(received) = received {
         has_received(slot, desk, received, &means.buffer);
     }
-    let turn = advance(key, slot, desk, means, &mut spent);
+    let turn = advance(key, slot, desk, step, means, &mut spent);
     desk.end(key, slot, begun, turn, &spent, true);
     turn
 }
@@ -292,6 +313,7 @@ fn advance(
     key: u64,
     slot: &mut BlockingSlot,
     desk: &mut Desk<'_>,
+    step: Duration,
     means: &mut Means<'_>,
     spent: &mut Spent,
 ) -> Turn {
@@ -335,6 +357,8 @@ fn advance(
                     let set = socket::set_mode(slot.socket.as_fd(), Mode::Nonblocking);
                     slot.drive.polls = set.is_ok();
                 }
+                let due = slot.conn.deadline().since(desk.now.tick).saturating_add(1);
+                wait_no_longer(slot, step.min(Duration::from_millis(due)), step);
                 match send(slot, desk, means.bytes_max, spent) {
                     Some(is_whole) => has_sent = slot.drive.recv || !is_whole,
                     None => return slot.drive.wait(),

@@ -85,6 +85,8 @@ variants! {
     laio_uring_uncached: family;
     laio_nowait: family;
     laio_pair: family;
+    threads: family;
+    threads_on_demand: family;
     accept1: strategy;
     acceptinf: strategy;
     accept25: strategy;

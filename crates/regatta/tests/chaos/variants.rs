@@ -141,6 +141,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
         ],
         EVERYTHING,
     ),
+    // A blocking call never finds nothing to do.
+    of("threads", "knot-nptl", &[SIBLINGS, STACK, "limits.connections_max=250"], EDGES),
+    of("threads_on_demand", "mt", &[STACK, "threads.spare_min=1", "threads.spare_max=2"], EDGES),
     of("accept1", "accept1", &[], EVERYTHING),
     of("acceptinf", "acceptinf", &[], EVERYTHING),
     of("accept25", "accept25", &[], EVERYTHING),
@@ -166,6 +169,9 @@ const fn sped(
 ) -> Variant {
     of(name, "sped", settings, plan)
 }
+
+/// Functions that are not optimised take more of a stack.
+const STACK: &str = "threads.stack_bytes=256KiB";
 
 /// What replicas of papers leave out, for the cases that are about it.
 const SIBLINGS: &str = "content.precompressed=true";

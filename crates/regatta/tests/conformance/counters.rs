@@ -8,14 +8,14 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// The value of a counter or gauge, all workers together.
-fn counter(top: &Value, name: &str) -> u64 {
+pub(crate) fn counter(top: &Value, name: &str) -> u64 {
     let total = &top["total"];
     let value = total["counters"].get(name).or_else(|| total["gauges"].get(name));
     value.and_then(Value::as_u64).unwrap_or_else(|| panic!("no counter {name} in {top}"))
 }
 
 /// Reads the counters until one has this value, for a little while.
-fn read(server: &Server, name: &str, value: u64) -> Value {
+pub(crate) fn read(server: &Server, name: &str, value: u64) -> Value {
     let mut top = server.top();
     eventually(PATIENCE, || {
         if counter(&top, name) != value {

@@ -131,6 +131,8 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
         assert!(!workers.is_empty(), "no worker process");
         workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
         let begin = Instant::now();
+        // A thread that is dying in `accept` takes a connection along.
+        assert!(eventually(PATIENCE, || !workers.iter().any(|worker| alive(*worker))));
         // Connects at once: the port never closes.
         let mut client = server.connect();
         client.send(request("GET", "/a.txt", &[("Connection", "close")]));

@@ -154,7 +154,7 @@ pub(crate) fn full_is_free(variant: &Variant) {
 pub(crate) fn fewer_descriptors_than_clients(variant: &Variant) {
     // Who is full and asks again and again has no rest.
     let launch = Launch::new(variant, common()).set("accept.when_full=pause");
-    let server = launch.files_max(160).start();
+    let server = launch.set("limits.connections_max=0").files_max(160).start();
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send(get("/size-4096.bin"));

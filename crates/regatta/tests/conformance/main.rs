@@ -50,4 +50,5 @@ mod strategies;
 mod structure;
 mod symped;
 mod targets;
+mod threads;
 mod variants;

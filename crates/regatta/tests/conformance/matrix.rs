@@ -34,8 +34,7 @@ macro_rules! always {
             content: index_of_a_folder index_is_a_list index_that_is_a_folder
                 helpers_that_are_no_files clean_urls fallback_for_navigations
                 no_fallback_for_assets own_page_for_not_found page_for_not_found_is_a_setting;
-            counters: of_replies of_the_cache of_the_ends_of_connections of_accepts
-                of_a_worker_that_died of_histograms of_many_deadlines accept_count_is_a_bound
+            counters: of_replies of_the_cache of_the_ends_of_connections of_a_worker_that_died
                 calls_of_a_hit;
             deploys: by_a_link by_moving by_exchange what_is_new_is_waited_for
                 a_new_worker_has_the_new_root hangup_says_what_is_served
@@ -96,6 +95,31 @@ macro_rules! always {
             structure: poller_is_the_one_asked_for idle_is_free;
             targets: host_is_required_once host_is_optional_in_the_old_version
                 host_must_be_valid absolute_form absolute_form_answers_the_resource other_forms;
+        }
+    };
+}
+
+/// What holds where an event loop waits for many connections, and accepts several at a time.
+macro_rules! looped {
+    ($variant:ident) => {
+        mod looped {
+            topics! { $variant
+                counters: of_accepts of_histograms of_many_deadlines accept_count_is_a_bound;
+            }
+        }
+    };
+}
+
+/// systems.md §8.6: a thread has one connection, from accept to close, and every call waits.
+macro_rules! threaded {
+    ($variant:ident) => {
+        mod threaded {
+            topics! { $variant
+                load: full_and_not_listening full_is_free;
+                slow_disk: a_disk_that_hangs_does_not_delay_the_end;
+                threads: tasks_are_those_of_connections no_poller_is_asked
+                    a_slow_reader_has_a_thread_of_its_own a_thousand_slow_clients;
+            }
         }
     };
 }
@@ -164,7 +188,7 @@ macro_rules! together {
             access_log: lines_stay_whole;
             bodies: every_size_on_its_own_connection body_that_stops;
             closing: half_closed_pipeline_is_answered aborts_leave_nothing_open;
-            counters: of_replies of_the_ends_of_connections of_accepts accept_count_is_a_bound;
+            counters: of_replies of_the_ends_of_connections;
             life: idle_ends_promptly transfers_are_completed requests_in_progress_are_answered
                 drain_has_a_deadline quit_ends_at_once a_killed_worker_is_replaced
                 a_killed_master_leaves_nothing;
@@ -244,37 +268,40 @@ macro_rules! ring {
 }
 
 variants! {
-    sped_epoll: always one_queue alone nonblocking;
-    sped_epoll_edge: always one_queue alone nonblocking;
-    sped_poll: always one_queue alone nonblocking;
-    sped_select: together one_queue alone nonblocking;
-    sped_small_turns: always one_queue alone nonblocking;
-    sped_eager_uncached: together one_queue alone nonblocking;
-    sped_blocking: always one_queue alone blocking;
-    symped: always one_queue nonblocking;
-    shared_two_tier: always one_queue shared nonblocking;
-    shared_global: together shared nonblocking;
-    shared_b: together one_queue;
-    symped_exclusive: together one_queue nonblocking;
-    symped_reuseport: together nonblocking;
-    symped_b: together one_queue;
-    n_copy: always nonblocking;
-    n_copy_steered: together nonblocking;
-    amped_threads: always one_queue nonblocking helpers;
-    amped_processes: together one_queue nonblocking helpers mortal;
-    amped_flash: together helpers mortal;
-    amped_uncached: together nonblocking helpers;
-    amped_pair: together one_queue;
-    laio_uring: always one_queue nonblocking lazy ring;
-    laio_uring_uncached: together nonblocking;
-    laio_nowait: together one_queue nonblocking lazy;
-    laio_pair: together one_queue;
-    accept1: always one_queue nonblocking;
-    acceptinf: together one_queue;
-    accept25: together one_queue;
-    accept25_cache: together one_queue;
-    eager: together one_queue;
-    eager_full: together one_queue;
-    eager_close: together one_queue;
-    cm: always one_queue nonblocking;
+    sped_epoll: always looped one_queue alone nonblocking;
+    sped_epoll_edge: always looped one_queue alone nonblocking;
+    sped_poll: always looped one_queue alone nonblocking;
+    sped_select: together looped one_queue alone nonblocking;
+    sped_small_turns: always looped one_queue alone nonblocking;
+    sped_eager_uncached: together looped one_queue alone nonblocking;
+    sped_blocking: always looped one_queue alone blocking;
+    symped: always looped one_queue nonblocking;
+    shared_two_tier: always looped one_queue shared nonblocking;
+    shared_global: together looped shared nonblocking;
+    shared_b: together looped one_queue;
+    symped_exclusive: together looped one_queue nonblocking;
+    symped_reuseport: together looped nonblocking;
+    symped_b: together looped one_queue;
+    n_copy: always looped nonblocking;
+    n_copy_steered: together looped nonblocking;
+    amped_threads: always looped one_queue nonblocking helpers;
+    amped_processes: together looped one_queue nonblocking helpers mortal;
+    amped_flash: together looped helpers mortal;
+    amped_uncached: together looped nonblocking helpers;
+    amped_pair: together looped one_queue;
+    laio_uring: always looped one_queue nonblocking lazy ring;
+    laio_uring_uncached: together looped nonblocking;
+    laio_nowait: together looped one_queue nonblocking lazy;
+    laio_pair: together looped one_queue;
+    threads: always threaded nonblocking;
+    threads_on_demand: always threaded nonblocking;
+    threads_own_cache: together threaded nonblocking;
+    accept1: always looped one_queue nonblocking;
+    acceptinf: together looped one_queue;
+    accept25: together looped one_queue;
+    accept25_cache: together looped one_queue;
+    eager: together looped one_queue;
+    eager_full: together looped one_queue;
+    eager_close: together looped one_queue;
+    cm: always looped one_queue nonblocking;
 }

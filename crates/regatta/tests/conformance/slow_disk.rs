@@ -6,7 +6,7 @@ use crate::site::{Site, pattern};
 use crate::skips::skip;
 use rustix::fs::{Advice, fadvise, fsync};
 use rustix::io::{ReadWriteFlags, preadv2};
-use rustix::process::geteuid;
+use rustix::process::{Signal, geteuid};
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::thread;
@@ -146,6 +146,27 @@ pub(crate) fn the_disk_has_a_deadline(variant: &Variant) {
     assert!(eventually(PATIENCE, || server.open_connections() == 0));
     let top = server.top();
     assert_eq!(top["total"]["counters"]["closed_disk_deadline"].as_u64(), Some(2));
+}
+
+/// A thread that waits for the disk hears nobody; the server ends all the same.
+pub(crate) fn a_disk_that_hangs_does_not_delay_the_end(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let launch = with_disk(variant, &site).sets(&[HANGS, "server.drain_ms_max=400"]);
+    let mut server = launch.start();
+    let mut clients = ["/small.bin", "/large.bin"].map(|path| {
+        let mut client = server.connect();
+        client.send(get(path));
+        client
+    });
+    assert!(clients[0].silent_for(Duration::from_millis(100)), "the disk has answered");
+    server.connect().get("/page.txt").expect(200);
+    let begin = Instant::now();
+    server.signal(Signal::TERM);
+    assert!(server.exit_within(PATIENCE).is_some(), "never ended: {}", server.stderr());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?} for 400 ms", begin.elapsed());
 }
 
 /// Who says that it sends no more may still be there, and is answered if that does not take long.

@@ -68,7 +68,7 @@ pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
 }
 
 /// How many epoll descriptors a process has.
-fn epolls(worker: u32) -> usize {
+pub(crate) fn epolls(worker: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{worker}/fd")).expect("alive");
     let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
     links.filter(|link| link.to_string_lossy().contains("[eventpoll]")).count()

@@ -119,6 +119,17 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.count=1",
         ],
     ),
+    of("threads", "knot-nptl", &[SIBLINGS, STACK, STEP, THREADS, "threads.start=all"]),
+    of(
+        "threads_on_demand",
+        "mt",
+        &[STACK, STEP, "threads.start=on-demand", "threads.spare_min=2", "threads.spare_max=4"],
+    ),
+    of(
+        "threads_own_cache",
+        "knot-nptl",
+        &[SIBLINGS, STACK, STEP, THREADS, "threads.start=all", "threads.cache=own"],
+    ),
     of("accept1", "accept1", &[SIBLINGS, UNCACHED, "accept.count=1"]),
     of("acceptinf", "acceptinf", &[SIBLINGS, UNCACHED]),
     of("accept25", "accept25", &[SIBLINGS, UNCACHED]),
@@ -134,6 +145,13 @@ pub(crate) const VARIANTS: &[Variant] = &[
 const SIBLINGS: &str = "content.precompressed=true";
 /// As the name says already: cases ask for it here.
 const UNCACHED: &str = "cache.enabled=false";
+
+/// Functions that are not optimised take more of a stack.
+const STACK: &str = "threads.stack_bytes=256KiB";
+/// A thread that waits for a peer leaves so much later.
+const STEP: &str = "threads.step_ms=75";
+/// As many connections as a case has at once, which are all started at once.
+const THREADS: &str = "limits.connections_max=250";
 
 const fn of(
     name: &'static str,

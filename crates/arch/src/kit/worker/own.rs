@@ -62,8 +62,9 @@ impl<'a> Own<'a> {
         let slot = env.arena.slot(slots.start + unit % slots.len());
         let shares = units > slots.len();
         let tally = if shares { Tally::Striped(slot) } else { Tally::Owned(slot) };
-        if unit < slots.len() {
-            slot.enter(process::id());
+        if unit == 0 {
+            // Threads may come and go: the slots are entered once, for all of them.
+            slots.clone().for_each(|at| env.arena.slot(at).enter(process::id()));
         }
         let log = match member {
             None => (env.open_log)(tally),

@@ -1,0 +1,410 @@
+//! A kernel thread for each connection: every call blocks, and the kernel's scheduler decides who
+//! runs. Knot on NPTL is one ([G] §II-A), MT another ([E] §2).
+use crate::{
+    Demand, Driver, Env, Units,
+    drive::{ledger::STALL_US, perform::Below},
+    kit::{
+        accept::{AcceptOptions, AcceptRules},
+        disk::InlineDisk,
+        serve::{Blocking, Means, Until, converse, hear, next},
+        thread_cache::ThreadCache,
+        worker::{Own, Worker},
+    },
+    options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
+};
+use regatta_metrics::{Counter, Tally};
+use regatta_origin::{Cache, CachingRules, LocalCache};
+use regatta_sys::{
+    StaticFile, clock,
+    socket::{Mode, Steps},
+};
+use std::{
+    io,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread::{self, Scope},
+    time::Duration,
+};
+
+/// The driver.
+pub const DRIVER: Driver = Driver {
+    units: Units::Several,
+    slots: |settings| ThreadsOptions::read(settings).slots,
+    steps: |settings| Steps::All(ThreadsOptions::read(settings).step()),
+    demand,
+    ..Driver::plain(OPTIONS, |_, _| 1, work)
+};
+
+options! {
+    /// The options of threads that have a connection each.
+    struct ThreadsOptions, OPTIONS;
+
+    start: Start = OptionSpec {
+        key: "threads.start",
+        kind: Kind::Choice(Start::WORDS),
+        default: "on-demand",
+        doc: "When threads are started.",
+        long: "`all`: as many as there may be connections (limits.connections_max), at once. \
+               `on-demand`: so many that threads.spare_min wait for a connection; who takes one \
+               starts another thread, if fewer are left.",
+        since: "0.1",
+    },
+    spare_min: usize = OptionSpec {
+        key: "threads.spare_min",
+        kind: Kind::Count { min: 1, max: 1 << 20 },
+        default: "25",
+        doc: "The least threads that wait for a connection, while there may be more threads.",
+        long: "Of all addresses together, each of which has threads of its own. A burst of more \
+               connections waits for threads to be started, some 50 us each. Not with \
+               threads.start=all.",
+        since: "0.1",
+    },
+    spare_max: usize = OptionSpec {
+        key: "threads.spare_max",
+        kind: Kind::Count { min: 1, max: 1 << 20 },
+        default: "75",
+        doc: "The most threads that wait for a connection.",
+        long: "A thread whose connection is closed ends if so many wait already. Not with \
+               threads.start=all.",
+        since: "0.1",
+    },
+    stack_bytes: usize = OptionSpec {
+        key: "threads.stack_bytes",
+        kind: Kind::Bytes { min: 32 << 10, max: 8 << 20 },
+        default: "64 KiB",
+        doc: "The stack of a thread.",
+        long: "Addresses that are reserved: of memory a thread takes the pages that it has \
+               touched.",
+        since: "0.1",
+    },
+    cache: CacheOf = OptionSpec {
+        key: "threads.cache",
+        kind: Kind::Choice(CacheOf::WORDS),
+        default: "shared",
+        doc: "Whether the threads share one cache.",
+        long: "`shared`: one cache under locks. `own`: each thread has one, without locks, and its \
+               part of cache.bytes_max, cache.descriptors_max, cache.entries_max and \
+               cache.negatives_max; what one has cached the others read again.",
+        since: "0.1",
+    },
+    step_ms: u64 = OptionSpec {
+        key: "threads.step_ms",
+        kind: Kind::Millis { min: 20, max: 60_000 },
+        default: "1 s",
+        doc: "How long a call waits before its thread looks at what else there is.",
+        long: "A deadline is kept whatever this is; an idle connection notices a drain so much \
+               later. Each thread wakes once a step while it waits: with ten thousand, a longer \
+               step saves ten thousand wake-ups a second.",
+        since: "0.1",
+    },
+    slots: usize = OptionSpec {
+        key: "threads.slots",
+        kind: Kind::Count { min: 2, max: 64 },
+        default: "16",
+        doc: "How many sets of counters the threads share.",
+        long: "Threads that count in the same set at the same moment wait for each other's cache \
+               lines. `regatta top` has a row for each set.",
+        since: "0.1",
+    },
+    stall_us: u64 = STALL_US,
+}
+
+choice! {
+    /// When threads are started (`threads.start`).
+    enum Start {
+        /// As many as there may be connections, at the beginning.
+        All = "all",
+        /// When few are left that wait for a connection.
+        OnDemand = "on-demand",
+    }
+}
+
+choice! {
+    /// Whose a cache is (`threads.cache`).
+    enum CacheOf {
+        /// That of all threads.
+        Shared = "shared",
+        /// That of one.
+        Own = "own",
+    }
+}
+
+impl ThreadsOptions {
+    const fn step(&self) -> Duration {
+        Duration::from_millis(self.step_ms)
+    }
+}
+
+/// A thread for each connection, and the first; each has a stack and its guard.
+fn demand(settings: &Settings, connections: usize) -> Demand {
+    let threads = connections as u64 + 1;
+    let stack = ThreadsOptions::read(settings).stack_bytes as u64;
+    Demand { tasks: threads, mappings: 2 * threads, address_bytes: threads.saturating_mul(stack) }
+}
+
+/// One process: its first thread hears the master, the others serve a connection each.
+fn work(env: &Env, process: usize) -> Result<(), String> {
+    let pool = Pool::new(env, process)?;
+    let own = Own::unit(env, process, (0, pool.units()), None)?;
+    thread::scope(|scope| {
+        pool.fill(scope, own.tally).map_err(|error| {
+            format!(
+                "cannot start a thread: {error}; lower limits.connections_max, or raise the \
+                     limit on tasks (ulimit -u, TasksMax=, kernel.threads-max)"
+            )
+        })?;
+        let none = LocalCache::new(&env.site.caching, env.site.seed);
+        let cache = pool.shared.as_ref().map_or(&none as &dyn Cache<StaticFile>, |cache| cache);
+        let worker = own.worker((cache, None), pool.rules, pool.stall_ns);
+        // A thread that could not be started may be now.
+        hear(worker, &mut || drop(pool.fill(scope, own.tally)))
+            .map_err(|error| format!("the first thread cannot go on: {error}"))
+    })
+}
+
+/// The threads of a process, and what they are started with.
+struct Pool<'e> {
+    env: &'e Env,
+    process: usize,
+    options: ThreadsOptions,
+    rules: AcceptRules,
+    stall_ns: u64,
+    /// The rules of a cache.
+    caching: CachingRules,
+    /// The cache, if they share one.
+    shared: Option<ThreadCache>,
+    /// The threads of each listener.
+    crews: Vec<Crew>,
+    /// Numbers of units that no thread has.
+    free: Mutex<Vec<usize>>,
+}
+
+impl<'e> Pool<'e> {
+    fn new(env: &'e Env, process: usize) -> Result<Self, String> {
+        let options = ThreadsOptions::read(&env.settings);
+        let (most, listeners) = (env.shares[process].connections_max, env.listeners(process).len());
+        if most < listeners {
+            return Err(format!(
+                "limits.connections_max: {most} threads cannot accept from {listeners} addresses, \
+                 because each does from one: allow {listeners} connections, or listen on fewer"
+            ));
+        }
+        let spare = match options.start {
+            Start::All => [most; 2],
+            Start::OnDemand => [options.spare_min, options.spare_max],
+        };
+        let crew = |at| {
+            let most = most / listeners + usize::from(at < most % listeners);
+            Crew::new(most, spare.map(|threads| threads.div_ceil(listeners)))
+        };
+        let accept = AcceptOptions::read(&env.settings);
+        let mut caching = env.site.caching.clone();
+        if options.cache == CacheOf::Own {
+            share_out(&mut caching, most);
+        }
+        let share = || ThreadCache::new(&caching, env.site.seed);
+        Ok(Self {
+            env,
+            process,
+            rules: AcceptRules::new(&accept, 1, Mode::Blocking, false),
+            stall_ns: options.stall_us * 1000,
+            shared: (options.cache == CacheOf::Shared).then(share),
+            crews: (0..listeners).map(crew).collect(),
+            free: Mutex::new((1..=most).rev().collect()),
+            options,
+            caching,
+        })
+    }
+
+    /// The threads that there may be, with the first.
+    fn units(&self) -> usize {
+        self.crews.iter().map(|crew| crew.most).sum::<usize>() + 1
+    }
+
+    /// Starts what threads there should be for each listener.
+    ///
+    /// # Errors
+    /// One cannot be started, and its listener has none.
+    fn fill<'s>(&'s self, scope: &'s Scope<'s, '_>, tally: Tally<'_>) -> io::Result<()> {
+        for (at, crew) in self.crews.iter().enumerate() {
+            while crew.joins() {
+                if let Err(error) = self.start(scope, at, tally) {
+                    if crew.all.load(Relaxed) == 0 {
+                        return Err(error);
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a thread that has joined the crew of listener `at`.
+    fn start<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        at: usize,
+        tally: Tally<'_>,
+    ) -> io::Result<()> {
+        let unit = self.free().pop().expect("as many numbers as there may be threads");
+        let builder = thread::Builder::new().name("conn".to_owned());
+        let builder = builder.stack_size(self.options.stack_bytes);
+        let started = builder.spawn_scoped(scope, move || self.life(scope, unit, at));
+        if started.is_err() {
+            self.crews[at].leaves_idle();
+            self.free().push(unit);
+        } else {
+            tally.add(Counter::ThreadsStarted, 1);
+            let open: usize = self.crews.iter().map(|crew| crew.all.load(Relaxed)).sum();
+            tally.max(Counter::ThreadsOpenMax, open as u64);
+        }
+        started.map(drop)
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The life of a thread: one connection after another, from listener `at`.
+    fn life<'s>(&'s self, scope: &'s Scope<'s, '_>, unit: usize, at: usize) {
+        let Self { env, process, rules, stall_ns, .. } = *self;
+        let own = Own::unit(env, process, (unit, self.units()), None);
+        let own = own.expect("only the first unit goes to its processors, and there is no crew");
+        let (crew, tally) = (&self.crews[at], own.tally);
+        let local = self.shared.is_none().then(|| LocalCache::new(&self.caching, env.site.seed));
+        let shared = self.shared.as_ref().map(|cache| cache as &dyn Cache<StaticFile>);
+        let cache = shared.or(local.as_ref().map(|cache| cache as _)).expect("one of the two");
+        let mut worker: Worker<'_, Blocking> = own.worker((cache, None), rules, stall_ns);
+        let mut disk = InlineDisk(Below { root: own.root, rules: env.rules });
+        let buffer = vec![0; env.site.limits.head_bytes_max].into();
+        let mut means = Means { disk: &mut disk, buffer, bytes_max: u64::MAX, listener: at };
+        let (step, mut since) = (self.options.step(), clock::nanos());
+        let mut spent = |on| {
+            let before = std::mem::replace(&mut since, clock::nanos());
+            tally.add(on, since - before);
+        };
+        while let Some(accepted) = next(&mut worker, step, &mut means) {
+            spent(Counter::ThreadsIdleNs);
+            if crew.takes_one() {
+                // If it cannot be started, who takes the next connection tries again.
+                let _ = self.start(scope, at, tally);
+            }
+            let key = worker.admit(accepted, Blocking::new(step));
+            let _closed = converse(&mut worker, key, step, &mut means, Until::Closed);
+            spent(Counter::ThreadsBusyNs);
+            if !crew.stays() {
+                break;
+            }
+        }
+        worker.around().log.flush();
+        tally.add(Counter::ThreadsEnded, 1);
+        self.free().push(unit);
+    }
+}
+
+/// Leaves of the bounds of a cache what falls to one of so many.
+fn share_out(caching: &mut CachingRules, caches: usize) {
+    for bound in [&mut caching.bytes_max, &mut caching.entries_max, &mut caching.negatives_max] {
+        *bound = bound.div_ceil(caches);
+    }
+    // The limit on descriptors is that of the process.
+    caching.descriptors_max /= caches;
+}
+
+/// The threads of one listener: how many there are, and how many of them wait for a connection.
+struct Crew {
+    most: usize,
+    /// Threads that wait, at the least and at the most, unless there are too few or too many.
+    spare_min: usize,
+    spare_max: usize,
+    all: AtomicUsize,
+    idle: AtomicUsize,
+}
+
+impl Crew {
+    fn new(most: usize, [spare_min, spare_max]: [usize; 2]) -> Self {
+        let (all, idle) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { most, spare_min, spare_max, all, idle }
+    }
+
+    /// True if there is to be another thread, which is counted from now on.
+    fn joins(&self) -> bool {
+        let more =
+            |all| (all < self.most && self.idle.load(Relaxed) < self.spare_min).then(|| all + 1);
+        let joins = self.all.fetch_update(Relaxed, Relaxed, more).is_ok();
+        self.idle.fetch_add(usize::from(joins), Relaxed);
+        joins
+    }
+
+    /// A thread that waited has a connection. True if there is to be another, as of
+    /// [`Crew::joins`].
+    fn takes_one(&self) -> bool {
+        self.idle.fetch_sub(1, Relaxed);
+        self.joins()
+    }
+
+    /// A thread has no connection any more. True if it waits for another; if not, it has left.
+    fn stays(&self) -> bool {
+        let waits = |idle| (idle < self.spare_max).then_some(idle + 1);
+        let stays = self.idle.fetch_update(Relaxed, Relaxed, waits).is_ok();
+        self.all.fetch_sub(usize::from(!stays), Relaxed);
+        stays
+    }
+
+    /// A thread that was counted among those that wait does not exist.
+    fn leaves_idle(&self) {
+        self.idle.fetch_sub(1, Relaxed);
+        self.all.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::dice::{Dice, SEEDS};
+
+    /// Threads take connections and lose them at random: there are never more than there may be,
+    /// and enough of them wait whenever there can be.
+    #[test]
+    fn enough_threads_wait_and_not_too_many() {
+        for seed in 0..SEEDS {
+            let mut dice = Dice::new(seed);
+            let (most, min) = (1 + dice.below(12), 1 + dice.below(4));
+            let crew = Crew::new(most, [min, min + dice.below(4)]);
+            let (mut idle, mut busy) = (0, 0);
+            while crew.joins() {
+                idle += 1;
+            }
+            for _ in 0..64 {
+                assert!(idle + busy <= most, "seed {seed}");
+                assert!(idle >= min.min(most - busy), "seed {seed}: {idle} of {most} wait");
+                assert!(idle <= crew.spare_max, "seed {seed}: {idle} wait");
+                assert_eq!(crew.idle.load(Relaxed), idle, "seed {seed}");
+                assert_eq!(crew.all.load(Relaxed), idle + busy, "seed {seed}");
+                if idle > 0 && dice.below(2) == 0 {
+                    (idle, busy) = (idle - 1, busy + 1);
+                    match (crew.takes_one(), dice.below(4)) {
+                        (true, 0) => {
+                            // It could not be started; the first thread tries again.
+                            crew.leaves_idle();
+                            idle += usize::from(crew.joins());
+                        }
+                        (joins, _) => idle += usize::from(joins),
+                    }
+                } else if busy > 0 {
+                    (idle, busy) = (idle + usize::from(crew.stays()), busy - 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn caches_of_their_own_are_no_more_than_one() {
+        let mut caching = CachingRules { descriptors_max: 100, ..CachingRules::default() };
+        let all = caching.bytes_max;
+        share_out(&mut caching, 64);
+        assert_eq!((caching.bytes_max, caching.descriptors_max), (all / 64, 1));
+    }
+}

@@ -1,0 +1,100 @@
+//! Architectures with a thread for each connection: that they have those threads, and no others.
+
+use crate::client::{Client, get};
+use crate::counters::{counter, read};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::site::{common, sized};
+use crate::structure::epolls;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// The names of the tasks of the one worker process.
+fn tasks(server: &Server) -> Vec<String> {
+    let workers = server.workers();
+    assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
+    let tasks = fs::read_dir(format!("/proc/{}/task", workers[0])).expect("alive").flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    names.map(|name| name.trim_end().to_owned()).collect()
+}
+
+/// Fails unless the worker comes to have so many threads for connections, and one task besides.
+fn has_threads(server: &Server, threads: usize) {
+    let mut found = Vec::new();
+    let right = eventually(PATIENCE, || {
+        found = tasks(server);
+        found.iter().filter(|name| *name == "conn").count() == threads
+    });
+    assert!(right, "{threads} threads expected: {found:?}");
+    assert_eq!(found.len(), threads + 1, "{found:?}");
+}
+
+/// As many threads as there may be connections; or, on demand, as many as there are and a few.
+pub(crate) fn tasks_are_those_of_connections(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("limits.connections_max=12").start();
+    let on_demand = variant.has("threads.start=on-demand");
+    has_threads(&server, if on_demand { 2 } else { 12 });
+    let mut clients = Vec::new();
+    for number in 1..=8 {
+        clients.push(server.connect());
+        clients[number - 1].get("/size-65537.bin").expect(200);
+        has_threads(&server, if on_demand { number + 2 } else { 12 });
+    }
+    drop(clients);
+    has_threads(&server, if on_demand { 4 } else { 12 });
+}
+
+/// Only the first thread waits for events, and not for those of connections.
+pub(crate) fn no_poller_is_asked(variant: &Variant) {
+    let server = Launch::new(variant, common()).start();
+    let mut clients: Vec<Client> = (0..5).map(|_| server.connect()).collect();
+    let (begin, before) = (Instant::now(), read(&server, "accept_ok", 5));
+    for client in &mut clients {
+        (0..100).for_each(|_| assert_eq!(client.get("/small.txt").expect(200).body, b"small\n"));
+    }
+    let after = read(&server, "replies", 500);
+    let waits = counter(&after, "wait_calls") - counter(&before, "wait_calls");
+    assert!(waits <= 5 + begin.elapsed().as_secs(), "{waits} waits for 500 replies");
+    assert!(server.workers().into_iter().all(|worker| epolls(worker) == 0));
+}
+
+/// Who does not read occupies one thread and no more.
+pub(crate) fn a_slow_reader_has_a_thread_of_its_own(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("limits.connections_max=4").start();
+    let mut slow: Vec<Client> = (0..3).map(|_| Client::connect_narrow(server.address())).collect();
+    for client in &mut slow {
+        client.send(get("/sparse.bin"));
+        client.head_only().expect(200);
+    }
+    let mut fourth = server.connect();
+    let begin = Instant::now();
+    for _ in 0..20 {
+        assert!(fourth.get("/size-65537.bin").expect(200).body == sized(65_537));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(3), "waited {:?}", begin.elapsed());
+    let mut fifth = server.connect();
+    fifth.send(get("/small.txt"));
+    assert!(fifth.silent_for(Duration::from_millis(200)), "there is no thread for a fifth");
+    slow.pop().expect("three").abort();
+    fifth.answer("GET").expect(200);
+}
+
+/// A thousand clients send their heads slowly: each holds a thread, and others are served.
+pub(crate) fn a_thousand_slow_clients(variant: &Variant) {
+    const CLIENTS: usize = 1000;
+    let settings = ["limits.connections_max=1010", "limits.head_ms_max=60s", "threads.step_ms=1s"];
+    let server = Launch::new(variant, common()).sets(&settings).start();
+    let mut slow: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for client in &mut slow {
+        client.send("GET /small.txt HTTP/1.1\r\nHost:");
+    }
+    read(&server, "accept_ok", CLIENTS as u64);
+    let begin = Instant::now();
+    server.connect().get("/size-65537.bin").expect(200);
+    assert!(begin.elapsed() < Duration::from_secs(2), "waited {:?}", begin.elapsed());
+    for client in &mut slow {
+        client.send(" x\r\n\r\n");
+    }
+    for client in &mut slow {
+        assert_eq!(client.answer("GET").expect(200).body, b"small\n");
+    }
+}
