@@ -73,3 +73,54 @@ pub(super) fn limited<'a>(run: &Evidence<'a>) -> Vec<(&'a str, u32)> {
     let arms = run.of("accept25").filter_map(|one| Some((one.name.as_str(), limit(one)?)));
     arms.filter(|(_, limit)| *limit > 0).collect()
 }
+
+/// The first arm with a kernel thread for each connection.
+pub(super) fn threads<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
+    let found = run.of("knot-nptl").chain(run.of("mt")).next();
+    found.ok_or_else(|| "a thread for each connection (knot-nptl, mt)".to_owned())
+}
+
+/// The event-driven arms whose `sendfile` does not block, one at least.
+pub(super) fn events<'a>(run: &Evidence<'a>) -> Found<Vec<&'a Target>> {
+    const EVENTS: [&str; 6] = ["sped", "symped", "shared-symped", "n-copy", "amped", "laio"];
+    let is_one = |one: &&Target| EVENTS.contains(&option(one, "server.architecture"));
+    let all: Vec<&Target> = run.regattas().filter(|one| is_one(one) && !blocks(one)).collect();
+    if all.is_empty() { Err("an event-driven server".to_owned()) } else { Ok(all) }
+}
+
+/// How the user threads of a name send files, and with how many helpers.
+const KNOTS: [(&str, &str, u32); 3] =
+    [("knot-b", "blocking", 100), ("knot-c", "inline", 100), ("knot-nb", "try-first", 25)];
+
+/// The arms with a user thread for each connection that send files so.
+pub(super) fn sending<'a>(run: &Evidence<'a>, how: &str) -> Vec<&'a Target> {
+    let usual = |one: &Target| {
+        let known = KNOTS.iter().find(|(name, ..)| *name == option(one, "server.architecture"))?;
+        Some(one.config.get("fiber.send").map_or(known.1, String::as_str) == how)
+    };
+    run.regattas().filter(|one| usual(one) == Some(true)).collect()
+}
+
+/// The first of them.
+pub(super) fn sends<'a>(run: &Evidence<'a>, how: &str) -> Found<&'a Target> {
+    let first = sending(run, how).into_iter().next();
+    first.ok_or_else(|| format!("user threads with fiber.send={how} (Knot)"))
+}
+
+/// How many helpers the user threads of an arm have.
+pub(super) fn helpers(target: &Target) -> u32 {
+    let known = KNOTS.iter().find(|(name, ..)| *name == option(target, "server.architecture"));
+    let usual = known.map_or(0, |(_, _, helpers)| *helpers);
+    target.config.get("fiber.helpers").map_or(usual, |said| said.parse().unwrap_or(usual))
+}
+
+/// [A]'s three servers: blocking, asynchronous, self-adapting.
+pub(super) fn adapting<'a>(run: &Evidence<'a>) -> Found<[&'a Target; 3]> {
+    let of = |name: &str| run.of(name).next().ok_or_else(|| format!("an arm of {name}"));
+    Ok([of("bio")?, of("aio")?, of("self-adapting")?])
+}
+
+/// The arms of Flash, AMPED as it first was.
+pub(super) fn flash<'a>(run: &Evidence<'a>) -> Vec<&'a Target> {
+    run.of("flash-1999").chain(run.of("flash-linux")).collect()
+}

@@ -106,6 +106,12 @@ impl Curves {
         Best::of(&over_last(1), &over_last(0))
     }
 
+    /// What the first side still answers at the highest rate over its peak.
+    pub(super) fn last_over_peak(&self) -> Option<Best> {
+        let rates = self.logs(0);
+        Best::of(&rates[rates.len() - 1..], &rates)
+    }
+
     /// Of each side the mean over all rates: the area under its curve, in the blocks in which all
     /// sides have all of them.
     pub(super) fn areas(&self) -> Vec<Blocks> {
@@ -164,6 +170,13 @@ impl<'a> Evidence<'a> {
     pub(crate) fn kept_ratio(&self, arm: &str, baseline: &str) -> Found<Shown> {
         let sides = self.sides(arm, baseline);
         let kept = Curves::of(&sides)?.kept().ok_or_else(|| too_few(&sides))?;
+        Ok(Shown::best(kept).among(self.looks))
+    }
+
+    /// What an arm still answers at the highest rate over its peak.
+    pub(crate) fn kept(&self, arm: &str) -> Found<Shown> {
+        let sides = [(*self, arm)];
+        let kept = Curves::of(&sides)?.last_over_peak().ok_or_else(|| too_few(&sides))?;
         Ok(Shown::best(kept).among(self.looks))
     }
 

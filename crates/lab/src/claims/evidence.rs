@@ -50,11 +50,14 @@ pub(crate) struct Evidence<'a> {
 /// A finding, or what is missing.
 pub(crate) type Found<T> = Result<T, String>;
 
-const ARCHITECTURE: &str = "server.architecture";
+/// The option that an architecture is.
+pub(super) const ARCHITECTURE: &str = "server.architecture";
 
 /// An option of a target as the server takes it when nothing is said.
-const DEFAULTS: [(&str, &str); 8] = [
+const DEFAULTS: [(&str, &str); 10] = [
     (ARCHITECTURE, "symped"),
+    ("adapt.poller", "spin"),
+    ("adapt.rule", "queue"),
     ("amped.pass_descriptors", "true"),
     ("event.poller", "epoll"),
     ("event.send", "nonblocking"),
@@ -278,6 +281,12 @@ impl<'a> Evidence<'a> {
         self.common(arms)?.pop().map(|(_, cells)| cells).ok_or_else(missing)
     }
 
+    /// The same at the lowest.
+    pub(crate) fn bottoms<const N: usize>(&self, arms: [&str; N]) -> Found<[Cell; N]> {
+        // There is one, else that was the error.
+        self.common(arms).map(|mut rates| rates.remove(0).1)
+    }
+
     /// The cells of several arms at that rate of those they have in common which is nearest to a
     /// multiple.
     pub(crate) fn near<const N: usize>(&self, arms: [&str; N], multiple: f64) -> Found<[Cell; N]> {
@@ -398,11 +407,6 @@ impl<'a> Evidence<'a> {
     /// The median of a metric over the cell's trials.
     pub(crate) fn metric(&self, cell: &Cell, name: &str) -> Found<f64> {
         self.middle(name, cell, |record| number(record, name))
-    }
-
-    /// The median of one server counter over the cell's trials.
-    pub(crate) fn counter(&self, cell: &Cell, name: &str) -> Found<f64> {
-        self.middle(&format!("the counter {name}"), cell, |record| counted(record, name))
     }
 
     /// The median over trials of one server counter divided by another.

@@ -1,8 +1,7 @@
-//! Claims on AMPED's helpers and LAIO's laziness ([E] §2 and future work): X-2 to X-5, X-11 to
-//! X-13.
+//! Claims on AMPED's helpers and LAIO's laziness ([E] §2 and future work): X-4, X-5, X-11, X-13.
 
 use super::Finding;
-use super::arms::{blocks, one, processes};
+use super::arms::{blocks, flash, one, processes};
 use super::evidence::{Evidence, Found, Shown, counted, number, show};
 use super::processes::{needs_cached, waits};
 use crate::experiment::Target;
@@ -77,124 +76,87 @@ const COLD: f64 = 0.01;
 pub(super) fn x4(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
     let families = run.families("amped.pass_descriptors");
-    let family = families.first().ok_or("amped.pass_descriptors=true and false")?;
-    let of = |value: &str| {
-        let member = family.iter().find(|(_, has)| *has == value);
-        member.map(|(target, _)| *target).ok_or(format!("amped.pass_descriptors={value}"))
-    };
-    let (with, without) = (of("true")?, of("false")?);
-    let [passed, not] = run.tops([&with.name, &without.name])?;
-    let opens = run.share(&not, "opens", "replies")?;
+    let family = families.into_iter().next().unwrap_or_default();
+    let of = |value: &str| family.iter().find(|(_, has)| *has == value).map(|(one, _)| *one);
+    let with = of("true").or_else(|| run.of("amped").next());
+    let with = with.ok_or("amped whose helpers pass descriptors")?;
     let stall = |record: &Record| {
         let window_ns = 1e9 * number(record, "window_s").filter(|s| *s > 0.0)?;
         Some(counted(record, "stall_open_ns")? / window_ns)
     };
-    let held = run.shown("stalls of opens", &not, stall)?;
-    let left = run.between("stalls of opens", (&passed, &not), stall, |with, without| {
-        with - GONE * without
-    })?;
-    let ours = format!(
-        "opens hold up the loop {:.2} % of the time, with descriptors passed {:.2} %",
-        100.0 * held.typical(),
-        100.0 * run.middle("stalls of opens", &passed, stall)?
-    );
-    let why = format!("the server's own account of opens over its stall limit; {opens:.3} a reply");
-    if opens < COLD {
-        let needs = "names that are not in the server's cache: one open for 100 replies";
-        return Ok(Finding::undecided(ours, format!("it takes {needs}; {why}")));
+    let (mut told, mut asked, mut cold) = (Vec::new(), Vec::new(), f64::INFINITY);
+    for without in of("false").into_iter().chain(flash(run)) {
+        let [passed, not] = run.tops([&with.name, &without.name])?;
+        cold = cold.min(run.share(&not, "opens", "replies")?);
+        let held = run.shown("stalls of opens", &not, stall)?;
+        let left = run.between("stalls of opens", (&passed, &not), stall, |with, without| {
+            with - GONE * without
+        })?;
+        told.push(format!(
+            "opens hold up the loop of {} {:.2} % of the time, with descriptors passed {:.2} %",
+            without.name,
+            100.0 * held.typical(),
+            100.0 * run.middle("stalls of opens", &passed, stall)?
+        ));
+        let name = &without.name;
+        asked.push(held.above(STALLS, format!("the share of the time in {name}, without passing")));
+        asked.push(left.below(0.0, format!("the share with passing less a tenth of {name}'s")));
     }
-    let asked = [
-        held.above(STALLS, "the share of the time without passing"),
-        left.below(0.0, "the share with passing less a tenth of that without"),
-    ];
-    Ok(Finding::all(ours, why, &asked))
+    if asked.is_empty() {
+        return Err("helpers that do not pass descriptors (amped.pass_descriptors, flash)".into());
+    }
+    let why = format!("the server's own account of opens over its stall limit; {cold:.3} a reply");
+    if cold < COLD {
+        let needs = "names that are not in the server's cache: one open for 100 replies";
+        return Ok(Finding::undecided(told.join("; "), format!("it takes {needs}; {why}")));
+    }
+    Ok(Finding::all(told.join("; "), why, &asked))
 }
 
 /// So many tasks for each reply are many.
 const ERRANDS: f64 = 0.1;
 
+/// Tasks of helpers.
+fn tasks(record: &Record) -> Option<f64> {
+    let kinds = ["helper_tasks_open", "helper_tasks_read", "helper_tasks_prefetch"];
+    let each = kinds.map(|kind| counted(record, kind).unwrap_or_default());
+    Some(each.iter().sum::<f64>()).filter(|tasks| *tasks > 0.0)
+}
+
 /// What asking helpers costs is seen where much is asked.
 pub(super) fn x5(run: &Evidence<'_>) -> Found<Finding> {
     waits(run)?;
-    let target = arm(run, "amped", "amped.residency", "")?;
+    let amped = arm(run, "amped", "amped.residency", "")?;
     let several = run.of("symped").filter(|one| !blocks(one)).max_by_key(|one| processes(one));
     let symped = several.ok_or("symped")?;
-    let [helped, other] = run.tops([&target.name, &symped.name])?;
-    let cost = run.ratio(&helped, &other, "cpu_us_per_reply")?;
-    let tasks = |record: &Record| {
-        let kinds = ["helper_tasks_open", "helper_tasks_read", "helper_tasks_prefetch"];
-        let each = kinds.map(|kind| counted(record, kind).unwrap_or_default());
-        Some(each.iter().sum::<f64>()).filter(|tasks| *tasks > 0.0)
-    };
-    let each = |name: &str, unit: f64| {
-        let of = |record: &Record| Some(counted(record, name)? / unit / tasks(record)?);
-        run.middle(name, &helped, of)
-    };
-    let often = run.middle("tasks of helpers", &helped, |record| {
-        let replies = counted(record, "replies").filter(|replies| *replies > 0.0)?;
-        Some(tasks(record)? / replies)
-    })?;
-    let ours = format!(
-        "processor time per reply of {} over {}: {}; {often:.2} tasks for each reply, {:.2} \
-          completions and {:.1} ms from submission to completion of each task",
-        target.name,
-        symped.name,
-        show(&cost),
-        each("helper_completions", 1.0)?,
-        each("helper_busy_ns", 1e6)?
-    );
-    let why = "at the highest rate; 5 % more processor time is seen";
-    if often < ERRANDS {
-        let needs = "a tenth of the replies or more that a helper is asked for";
-        return Ok(Finding::undecided(ours, format!("it takes {needs}; {why}")));
-    }
-    Ok(Finding::all(ours, why, &[cost.above(1.05, "the ratio of processor time")]))
-}
-
-/// What an architecture asks of the disk, in words.
-fn asks(run: &Evidence<'_>, target: &Target) -> String {
-    let of = |name: &str| run.top(&target.name).and_then(|cell| run.metric(&cell, name));
-    match (of("disk_requests_per_s"), of("good_per_s"), of("disk_busy_share")) {
-        (Ok(requests), Ok(good), Ok(busy)) => format!(
-            "{} asks the disk {:.1} times for 1,000 replies, which is {:.0} % busy",
+    let (mut told, mut asked, mut least) = (Vec::new(), Vec::new(), f64::INFINITY);
+    for target in [amped].into_iter().chain(flash(run)) {
+        let [helped, other] = run.tops([&target.name, &symped.name])?;
+        let cost = run.ratio(&helped, &other, "cpu_us_per_reply")?;
+        let each = |name: &str, unit: f64| {
+            let of = |record: &Record| Some(counted(record, name)? / unit / tasks(record)?);
+            run.middle(name, &helped, of)
+        };
+        let often = run.middle("tasks of helpers", &helped, |record| {
+            let replies = counted(record, "replies").filter(|replies| *replies > 0.0)?;
+            Some(tasks(record)? / replies)
+        })?;
+        told.push(format!(
+            "processor time per reply of {} over {}: {}; {often:.2} tasks for each reply, {:.2} \
+             completions and {:.1} ms from submission to completion of each task",
             target.name,
-            1e3 * requests / good,
-            100.0 * busy
-        ),
-        _ => String::new(),
+            symped.name,
+            show(&cost),
+            each("helper_completions", 1.0)?,
+            each("helper_busy_ns", 1e6)?
+        ));
+        least = least.min(often);
+        asked.push(cost.above(1.05, format!("the processor time of {}", target.name)));
     }
-}
-
-/// One loop that does not block, against several that do, on a disk.
-fn against_processes(run: &Evidence<'_>, id: &str, architecture: &str) -> Found<Finding> {
-    waits(run)?;
-    let target = run.of(architecture).next().ok_or_else(|| format!("an arm of {architecture}"))?;
-    let several = run.of("symped").filter(|one| !blocks(one)).max_by_key(|one| processes(one));
-    let symped = several.ok_or("symped with several processes")?;
-    let sped = one(run)?;
-    let beside = run.peak_ratio(&target.name, &symped.name)?;
-    let over = run.peak_ratio(&target.name, &sped.name)?;
-    let ours = format!(
-        "{}'s peak is {} of {}'s and {} of sped's",
-        target.name,
-        show(&beside),
-        symped.name,
-        show(&over)
-    );
-    let why = [asks(run, target), asks(run, symped)].join("; ");
-    let asked = [
-        beside.asks(range(id, 0), format!("its peak over {}'s", symped.name)),
-        over.asks(range(id, 1), "its peak over sped's"),
-    ];
-    Ok(Finding::all(ours, why, &asked))
-}
-
-/// On a disk AMPED is as good as SYMPED.
-pub(super) fn x3(run: &Evidence<'_>) -> Found<Finding> {
-    against_processes(run, "X-3", "amped")
-}
-
-/// On a disk LAIO with one process is as good as SYMPED.
-pub(super) fn x12(run: &Evidence<'_>) -> Found<Finding> {
-    against_processes(run, "X-12", "laio")
+    let why = "at the highest rate; 5 % more processor time is seen";
+    if least < ERRANDS {
+        let needs = "a tenth of the replies or more that a helper is asked for";
+        return Ok(Finding::undecided(told.join("; "), format!("it takes {needs}; {why}")));
+    }
+    Ok(Finding::all(told.join("; "), why, &asked))
 }

@@ -5,6 +5,7 @@
 //! says so: a difference that was not found is none of either.
 
 mod accept;
+mod adapting;
 mod arms;
 mod blocking;
 mod copies;
@@ -22,6 +23,7 @@ mod response;
 mod sharing;
 mod shown;
 mod table;
+mod threads;
 mod told;
 mod tuned;
 
@@ -292,6 +294,10 @@ fn row(id: &str) -> Option<&'static table::Row> {
 
 fn predicate(id: &str) -> Option<Predicate> {
     Some(match id {
+        "A-2" => adapting::a2,
+        "A-3" => adapting::a3,
+        "A-4" => adapting::a4,
+        "A-5" => adapting::a5,
         "B-5" => others::b5,
         "E-1" => processes::e1,
         "E-2" => processes::e2,
@@ -299,17 +305,22 @@ fn predicate(id: &str) -> Option<Predicate> {
         "E-4" => processes::e4,
         "E-5" => processes::e5,
         "E-6" => processes::e6,
+        "E-7" => threads::e7,
+        "E-8" => threads::e8,
         "E-9" => blocking::e9,
         "E-10" => blocking::e10,
         "E-11" => blocking::e11,
         "E-12" => blocking::e12,
         "E-14" => sharing::e14,
+        "E-15" => threads::e15,
         "E-17" => predicted::e17,
+        "E-19" => threads::e19,
         "E-25" => response::e25,
         "E-26" => dispatch::e26,
         "E-27" => dispatch::e27,
         "G-1" => copies::g1,
         "G-2" => copies::g2,
+        "G-3" => threads::g3,
         "G-5" => others::g5,
         "G-6" => others::g6,
         "G-7" => others::g7,
@@ -336,12 +347,13 @@ fn predicate(id: &str) -> Option<Predicate> {
         "S-16" => others::s16,
         "S-17" => others::s17,
         "S-18" => tuned::s18,
-        "X-3" => helpers::x3,
+        "X-1" => threads::x1,
         "X-4" => helpers::x4,
         "X-5" => helpers::x5,
         "X-11" => helpers::x11,
-        "X-12" => helpers::x12,
         "X-13" => helpers::x13,
+        "X-14" => threads::x14,
+        "X-15" => threads::x15,
         _ => return None,
     })
 }
@@ -354,3 +366,5 @@ mod noise;
 mod rows;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod thread_rows;

@@ -2,7 +2,7 @@
 //! a disk and a cap do, and E-17, that Little's law says what a cap does.
 
 use super::Finding;
-use super::arms::{blocks, cap, most_symped, one, processes};
+use super::arms::{blocks, cap, helpers, most_symped, one, processes};
 use super::evidence::{Blocks, Evidence, Found, Shown, number, show};
 use super::processes::waits;
 use super::shown::Asked;
@@ -194,8 +194,11 @@ pub(super) fn e17(run: &Evidence<'_>) -> Found<Finding> {
     if workers == 0 {
         return Err("two numbers of workers under the same cap".to_owned());
     }
-    let why = "of event-driven servers, whose connections stand for the paper's threads; Little's \
-               law with the time of a request under no cap, 10 % either way, and as much with one \
-               number of workers as with another";
+    let threads = plateaus.iter().all(|one| helpers(one.target) > 0);
+    let whose = if threads { "" } else { "connections stand for the paper's threads; " };
+    let why = format!(
+        "{whose}Little's law with the time of a request under no cap, 10 % either way, and as much \
+         with one number of workers as with another"
+    );
     Ok(Finding::all(told.join("; "), why, &asked))
 }

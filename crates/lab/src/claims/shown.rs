@@ -26,6 +26,11 @@ impl Shown {
         Some(Self::from(Located::of(values)?.into(), false))
     }
 
+    /// Of a share of so many samples, as the samples alone tell it.
+    pub(crate) fn sampled(share: f64, samples: u64) -> Option<Self> {
+        Some(Self::from(Located::sampled(share, samples)?.into(), false))
+    }
+
     /// Of a pair from each block, as a ratio; None below four. Pairs with a number below 0, or
     /// with nothing but zeros, have none.
     pub(crate) fn ratio(pairs: &[(f64, f64)]) -> Option<Self> {

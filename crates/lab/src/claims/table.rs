@@ -1,20 +1,27 @@
-//! The claims that are one ratio in one range, a row each: docs/adding-a-claim.md.
+//! The claims that are ratios in ranges, a row each: docs/adding-a-claim.md.
 
-use super::arms::preset;
-use super::evidence::{Evidence, Found, Shown, option, show};
+use super::arms::{adapting, blocks, events, flash, one, preset, processes, sends, threads};
+use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, option, quotient, show};
 use super::processes::{needs_cached, waits};
 use super::sharing::{first, member};
 use super::{Claim, Finding};
 use crate::experiment::client::TARGET;
-use crate::experiment::{Program, Target};
+use crate::experiment::{PROCESSORS, Program, Target};
 use crate::programs::Other;
+use crate::record::Record;
+use crate::stats::Blocks;
+use Quantity::{Change, Each, Near, Peak, Reply, Top};
 
-/// A claim of one ratio; its range stands in the index of claims, which makes its sentence of it.
+/// Whose quantity is divided by whose.
+type Arms = for<'a> fn(&Evidence<'a>) -> Found<Vec<[&'a Target; 2]>>;
+
+/// A claim of ratios. Its ranges stand in the index of claims, which makes its sentence of them:
+/// the first pair is asked for the first, the next for the next, and so on round and round.
 pub(super) struct Row {
     pub(super) id: &'static str,
-    /// Whose quantity is divided by whose.
-    arms: for<'a> fn(&Evidence<'a>) -> Found<[&'a Target; 2]>,
-    quantity: Quantity,
+    arms: Arms,
+    /// One for each range, or one for all.
+    quantity: &'static [Quantity],
     guard: Guard,
     /// What of the mechanism is told beside it.
     beside: &'static [Beside],
@@ -29,8 +36,12 @@ enum Quantity {
     Near(f64, &'static str),
     /// A metric of theirs at the highest rate that both have.
     Top(&'static str),
+    /// A counter of theirs for each reply, at the highest rate that both have.
+    Each(&'static str),
     /// A metric of theirs for a reply of a file: its size, and what is asked for.
     Reply(&'static str, &'static str),
+    /// The peak at the highest level of this factor over that at the lowest.
+    Change(&'static str),
 }
 
 /// What has to be so before anything is compared.
@@ -46,7 +57,8 @@ enum Guard {
     Processors(usize),
 }
 
-/// One counter of one of the arms over another (over none if that is empty), times `unit`.
+/// One counter or metric of one of the arms over another (over none if that is empty), times
+/// `unit`; nothing where it was not counted.
 struct Beside {
     arm: usize,
     counters: [&'static str; 2],
@@ -68,6 +80,21 @@ const LOCKED: [&str; 2] = ["lock_contended", "lock_acquisitions"];
 const WAITED: [&str; 2] = ["lock_wait_ns", "replies"];
 const RUN: [&str; 2] = ["accepts_per_notification_max", ""];
 const LONGEST: &str = "connections in the longest run of accepts";
+const SWITCHES: [&str; 2] = ["context_switches_per_s", ""];
+const SWITCHES_OF_BOTH: [Beside; 2] = of_both(SWITCHES, 1.0, "switches a second");
+const ASYNCHRONOUS_OF_BOTH: [Beside; 2] =
+    of_both(["decided_async", "replies"], 1.0, "asynchronous reads for each reply");
+const DISK_OF_BOTH: [Beside; 4] = {
+    let [one, other] =
+        of_both(["disk_requests_per_s", GOOD], 1e3, "requests of the disk for 1,000 replies");
+    let [busy, busy_other] =
+        of_both(["disk_busy_share", ""], 100.0, "% of the time the disk is busy");
+    [one, other, busy, busy_other]
+};
+
+const fn of_both(counters: [&'static str; 2], unit: f64, words: &'static str) -> [Beside; 2] {
+    [beside(0, counters, unit, words), beside(1, counters, unit, words)]
+}
 /// Of the first arm alone: the second shares nothing.
 const OF_THE_FIRST: &[Beside] = CONTENDED.split_at(2).0;
 
@@ -75,7 +102,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         id: "H-1",
         arms: |run| presets(run, ["accept1", "acceptinf"]),
-        quantity: Quantity::Peak,
+        quantity: &[Peak],
         guard: Guard::None,
         beside: &[
             beside(0, ["accept_ok", "wait_calls"], 1.0, "connections for each select"),
@@ -85,7 +112,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         id: "H-3",
         arms: |run| presets(run, ["cm", "acceptinf"]),
-        quantity: Quantity::Near(1.67, "good_per_s"),
+        quantity: &[Near(1.67, "good_per_s")],
         guard: Guard::None,
         beside: &[
             beside(0, ["recv_would_block", "recv_calls"], 100.0, "% of reads find nothing"),
@@ -95,7 +122,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         id: "H-10",
         arms: |run| presets(run, ["accept25", "acceptinf"]),
-        quantity: Quantity::Near(1.2, "mean_ms"),
+        quantity: &[Near(1.2, "mean_ms")],
         guard: Guard::None,
         beside: &[],
     },
@@ -103,36 +130,34 @@ pub(super) const ROWS: &[Row] = &[
         id: "H-12",
         arms: |run| {
             let is_epoll = |one: &Target| option(one, "event.poller").starts_with("epoll");
-            Ok([
-                member(run, "accept.count", "25", is_epoll)?,
-                member(run, "accept.count", "0", is_epoll)?,
-            ])
+            let of = |count| member(run, "accept.count", count, is_epoll);
+            pair(of("25"), of("0"))
         },
-        quantity: Quantity::Near(1.43, "good_per_s"),
+        quantity: &[Near(1.43, "good_per_s")],
         guard: Guard::None,
         beside: &[beside(0, RUN, 1.0, LONGEST), beside(1, RUN, 1.0, LONGEST)],
     },
     Row {
         id: "E-13",
-        arms: |run| Ok([first(run, "shared-symped")?, first(run, "symped")?]),
-        quantity: Quantity::Peak,
+        arms: |run| pair(first(run, "shared-symped"), first(run, "symped")),
+        quantity: &[Peak],
         guard: Guard::None,
         beside: OF_THE_FIRST,
     },
     Row {
         id: "E-23",
         arms: |run| {
-            let pipeline = first(run, "watpipe5").or_else(|_| first(run, "watpipe4"))?;
-            Ok([pipeline, first(run, "symped")?])
+            let pipeline = first(run, "watpipe5").or_else(|_| first(run, "watpipe4"));
+            pair(pipeline, first(run, "symped"))
         },
-        quantity: Quantity::Peak,
+        quantity: &[Peak],
         guard: Guard::Disk,
         beside: &[],
     },
     Row {
         id: "S-1",
-        arms: |run| Ok([first(run, "shared-symped")?, first(run, "symped")?]),
-        quantity: Quantity::Peak,
+        arms: |run| pair(first(run, "shared-symped"), first(run, "symped")),
+        quantity: &[Peak],
         guard: Guard::Processors(4),
         beside: OF_THE_FIRST,
     },
@@ -140,9 +165,9 @@ pub(super) const ROWS: &[Row] = &[
         id: "S-2",
         arms: |run| {
             let of = |lock| member(run, "shared.lock", lock, |_| true);
-            Ok([of("global")?, of("two-tier")?])
+            pair(of("global"), of("two-tier"))
         },
-        quantity: Quantity::Peak,
+        quantity: &[Peak],
         guard: Guard::Processors(4),
         beside: &CONTENDED,
     },
@@ -150,26 +175,123 @@ pub(super) const ROWS: &[Row] = &[
         id: "S-3",
         arms: |run| {
             let plain = run.of("symped").find(|target| option(target, "event.pin") == "none");
-            Ok([first(run, "n-copy")?, plain.ok_or("symped that is not pinned")?])
+            pair(first(run, "n-copy"), plain.ok_or("symped that is not pinned".to_owned()))
         },
-        quantity: Quantity::Peak,
+        quantity: &[Peak],
         guard: Guard::Processors(4),
         beside: &[],
     },
     Row {
         id: "S-4",
-        arms: |run| Ok([first(run, "shared-symped")?, first(run, "n-copy")?]),
-        quantity: Quantity::Peak,
+        arms: |run| pair(first(run, "shared-symped"), first(run, "n-copy")),
+        quantity: &[Peak],
         guard: Guard::Processors(4),
         beside: OF_THE_FIRST,
+    },
+    Row {
+        id: "E-16",
+        arms: |run| {
+            let [copying, not, blocking] =
+                ["inline", "try-first", "blocking"].map(|how| sends(run, how));
+            let (copying, not) = (copying?, not?);
+            Ok(vec![[not, copying], [blocking?, copying], [not, copying]])
+        },
+        quantity: &[Peak, Peak, Each("send_bytes")],
+        guard: Guard::Disk,
+        beside: &[],
+    },
+    Row {
+        id: "E-18",
+        arms: |run| pair(sends(run, "blocking"), sends(run, "try-first")),
+        quantity: &[Peak],
+        guard: Guard::Disk,
+        beside: &SWITCHES_OF_BOTH,
+    },
+    Row {
+        id: "E-20",
+        arms: |run| {
+            let both = [sends(run, "poll-first")?, sends(run, "try-first")?];
+            Ok(vec![both, both])
+        },
+        quantity: &[Each("wait_interest_sum"), Each("wait_calls")],
+        guard: Guard::None,
+        beside: &[],
+    },
+    Row {
+        id: "E-28",
+        arms: |run| pair(threads(run), one(run)),
+        quantity: &[Peak],
+        guard: Guard::Cached,
+        beside: &SWITCHES_OF_BOTH,
+    },
+    Row {
+        id: "E-29",
+        arms: |run| {
+            let threads = threads(run)?;
+            Ok(events(run)?.into_iter().map(|event| [event, threads]).collect())
+        },
+        quantity: &[Change("workload.connections")],
+        guard: Guard::Cached,
+        beside: &[],
+    },
+    Row {
+        id: "E-30",
+        arms: |run| pair(first(run, "means"), first(run, "symped")),
+        quantity: &[Change(PROCESSORS)],
+        guard: Guard::Processors(4),
+        beside: &[beside(0, ["fiber_runs", "replies"], 1.0, "runs of user threads for each reply")],
+    },
+    Row {
+        id: "G-4",
+        arms: |run| pair(first(run, "symped"), threads(run)),
+        quantity: &[Change(PROCESSORS)],
+        guard: Guard::Processors(4),
+        beside: &[],
+    },
+    Row {
+        id: "A-1",
+        arms: |run| {
+            let [blocking, other, adapts] = adapting(run)?;
+            Ok(vec![[other, blocking], [adapts, other]])
+        },
+        quantity: &[Peak],
+        guard: Guard::None,
+        beside: &[],
+    },
+    Row {
+        id: "A-6",
+        arms: |run| {
+            let size = |one: &&Target| option(one, "adapt.threads").parse().unwrap_or(64);
+            let adapts = first(run, "self-adapting")?;
+            let blocking = run.of("bio").max_by_key(size).filter(|one| size(one) > size(&adapts));
+            pair(blocking.ok_or("bio with more threads than self-adapting".to_owned()), Ok(adapts))
+        },
+        quantity: &[Peak],
+        guard: Guard::None,
+        beside: &[beside(1, ["decided_queue_sum", "replies"], 1.0, "waiting for a thread")],
+    },
+    Row {
+        id: "A-7",
+        arms: |run| {
+            let of = |rule| member(run, "adapt.rule", rule, |_| true);
+            pair(of("disk"), of("queue"))
+        },
+        quantity: &[Peak],
+        guard: Guard::Disk,
+        beside: &ASYNCHRONOUS_OF_BOTH,
     },
     Row {
         id: "X-2",
         arms: |run| {
             let plain = |one: &&Target| !one.config.contains_key("amped.residency");
-            Ok([run.of("amped").find(plain).ok_or("amped")?, super::arms::one(run)?])
+            let sped = one(run)?;
+            let all: Vec<_> = run.of("amped").find(plain).into_iter().chain(flash(run)).collect();
+            if all.is_empty() {
+                return Err("amped".to_owned());
+            }
+            Ok(all.into_iter().map(|one| [one, sped]).collect())
         },
-        quantity: Quantity::Top("cpu_us_per_reply"),
+        quantity: &[Top("cpu_us_per_reply")],
         guard: Guard::Cached,
         beside: &[beside(
             0,
@@ -178,32 +300,43 @@ pub(super) const ROWS: &[Row] = &[
             "tests for pages for each reply",
         )],
     },
-    bar("B-1", |run| beside_ours(run, &Program::Null), SMALL),
-    bar("B-2", |run| beside_ours(run, &Program::Other(Other::Nginx)), SMALL),
-    bar("B-3", |run| beside_ours(run, &Program::Null), MIDDLING),
-    bar("B-4", |run| beside_ours(run, &Program::Null), LARGE),
+    Row {
+        id: "X-3",
+        arms: |run| beside_processes(run, run.of("amped").take(1).chain(flash(run)).collect()),
+        quantity: &[Peak],
+        guard: Guard::Disk,
+        beside: &DISK_OF_BOTH,
+    },
+    Row {
+        id: "X-12",
+        arms: |run| beside_processes(run, run.of("laio").take(1).collect()),
+        quantity: &[Peak],
+        guard: Guard::Disk,
+        beside: &DISK_OF_BOTH,
+    },
+    bar("B-1", |run| beside_ours(run, &Program::Null), &[cycles(SMALL)]),
+    bar("B-2", |run| beside_ours(run, &Program::Other(Other::Nginx)), &[cycles(SMALL)]),
+    bar("B-3", |run| beside_ours(run, &Program::Null), &[cycles("/files/0065536")]),
+    bar("B-4", |run| beside_ours(run, &Program::Null), &[cycles("/files/1048576")]),
 ];
 
-/// Files of the preset `bodies`.
+/// A file of the preset `bodies`.
 pub(super) const SMALL: &str = "/files/0004096";
-const MIDDLING: &str = "/files/0065536";
-const LARGE: &str = "/files/1048576";
+
+const fn cycles(file: &'static str) -> Quantity {
+    Reply("cycles_per_reply", file)
+}
 
 /// A bar of ours: what a reply costs.
-const fn bar(
-    id: &'static str,
-    arms: for<'a> fn(&Evidence<'a>) -> Found<[&'a Target; 2]>,
-    file: &'static str,
-) -> Row {
-    let quantity = Quantity::Reply("cycles_per_reply", file);
+const fn bar(id: &'static str, arms: Arms, quantity: &'static [Quantity]) -> Row {
     Row { id, arms, quantity, guard: Guard::None, beside: &[] }
 }
 
 /// The first of ours, and another program.
-fn beside_ours<'a>(run: &Evidence<'a>, program: &Program) -> Found<[&'a Target; 2]> {
+fn beside_ours<'a>(run: &Evidence<'a>, program: &Program) -> Found<Vec<[&'a Target; 2]>> {
     let mut all = run.run.experiment.targets.iter();
     let other = all.find(|target| target.program == *program);
-    Ok([ours(run)?, other.ok_or("the bare loop and nginx beside ours")?])
+    pair(ours(run), other.ok_or("the bare loop and nginx beside ours".to_owned()))
 }
 
 /// The first of ours.
@@ -211,8 +344,23 @@ pub(super) fn ours<'a>(run: &Evidence<'a>) -> Found<&'a Target> {
     run.regattas().next().ok_or_else(|| "a target of ours".to_owned())
 }
 
-fn presets<'a>(run: &Evidence<'a>, names: [&str; 2]) -> Found<[&'a Target; 2]> {
-    Ok([preset(run, names[0])?, preset(run, names[1])?])
+fn presets<'a>(run: &Evidence<'a>, names: [&str; 2]) -> Found<Vec<[&'a Target; 2]>> {
+    pair(preset(run, names[0]), preset(run, names[1]))
+}
+
+/// One arm over another, and no more.
+fn pair<'a>(above: Found<&'a Target>, below: Found<&'a Target>) -> Found<Vec<[&'a Target; 2]>> {
+    Ok(vec![[above?, below?]])
+}
+
+/// Arms of one loop that does not block, each beside several processes that do and beside one.
+fn beside_processes<'a>(run: &Evidence<'a>, loops: Vec<&'a Target>) -> Found<Vec<[&'a Target; 2]>> {
+    let several = run.of("symped").filter(|one| !blocks(one)).max_by_key(|one| processes(one));
+    let (several, sped) = (several.ok_or("symped with several processes")?, one(run)?);
+    if loops.is_empty() {
+        return Err("one loop whose disk operations are made elsewhere (amped, laio)".to_owned());
+    }
+    Ok(loops.into_iter().flat_map(|one| [[one, several], [one, sped]]).collect())
 }
 
 impl Row {
@@ -223,16 +371,24 @@ impl Row {
             Guard::Cached => needs_cached(run)?,
             Guard::None | Guard::Processors(_) => {}
         }
-        let [arm, baseline] = (self.arms)(run)?;
         let shared = matches!(self.guard, Guard::Processors(_)) && run.processors(1).is_err();
-        let quantity = if shared { Quantity::Top("cpu_us_per_reply") } else { self.quantity };
-        let (ratio, what, missed) = compared(run, quantity, [arm, baseline])?;
-        let what = format!("{}'s {what} over {}'s", arm.name, baseline.name);
-        let ours = format!("{what}: {}", show(&ratio));
-        let told = self.beside.iter().map(|one| one.told(run, [arm, baseline]));
-        let told = told.collect::<Found<Vec<String>>>()?;
-        let why = [vec![claim.ranges[0].words()], missed, told].concat().join("; ");
-        let finding = Finding::all(ours, why, &[ratio.asks(claim.ranges[0], what)]);
+        let (mut ours, mut asked) = (Vec::new(), Vec::new());
+        let mut why: Vec<String> = claim.ranges.iter().map(|range| range.words()).collect();
+        for (at, [arm, baseline]) in (self.arms)(run)?.into_iter().enumerate() {
+            let own = self.quantity[at % self.quantity.len()];
+            let quantity = if shared { Top("cpu_us_per_reply") } else { own };
+            let (ratio, what, missed) = compared(run, quantity, [arm, baseline])?;
+            let what = format!("{}'s {what} over {}'s", arm.name, baseline.name);
+            ours.push(format!("{what}: {}", show(&ratio)));
+            let told = self.beside.iter().filter_map(|one| one.told(run, [arm, baseline]));
+            for told in missed.into_iter().chain(told) {
+                if !why.contains(&told) {
+                    why.push(told);
+                }
+            }
+            asked.push(ratio.asks(claim.ranges[at % claim.ranges.len()], what));
+        }
+        let finding = Finding::all(ours.join("; "), why.join("; "), &asked);
         Ok(match self.guard {
             Guard::Processors(wanted) => finding.on(run.processors(wanted)),
             _ => finding,
@@ -248,21 +404,23 @@ fn compared(
 ) -> Found<(Shown, String, Vec<String>)> {
     let names = [arm.name.as_str(), baseline.name.as_str()];
     let (cells, metric, at) = match quantity {
-        Quantity::Reply(metric, file) => {
+        Peak => return Ok((run.peak_ratio(names[0], names[1])?, "peak".to_owned(), Vec::new())),
+        Change(factor) => return change(run, factor, names),
+        Each(counter) => {
+            let [above, below] = run.tops(names)?;
+            let ratio = run.times((&above, &below), quotient(counter, "replies"))?;
+            return Ok((ratio, format!("{counter} for each reply"), Vec::new()));
+        }
+        Reply(metric, file) => {
             (run.with(TARGET, file).tops(names)?, metric, format!(" for {file}"))
         }
-        Quantity::Peak => {
-            return Ok((run.peak_ratio(names[0], names[1])?, "peak".to_owned(), Vec::new()));
-        }
-        Quantity::Near(multiple, metric) => {
-            (run.near(names, multiple)?, metric, format!(" at {multiple} S"))
-        }
-        Quantity::Top(metric) => (run.tops(names)?, metric, String::new()),
+        Near(multiple, metric) => (run.near(names, multiple)?, metric, format!(" at {multiple} S")),
+        Top(metric) => (run.tops(names)?, metric, String::new()),
     };
     let missed = cells.each_ref().map(|cell| run.unanswered(cell));
     let missed = format!("times are of the answered: not answered were {}", missed.join(" and "));
     let (words, missed) = match metric {
-        "good_per_s" => ("throughput", Vec::new()),
+        GOOD => ("throughput", Vec::new()),
         "mean_ms" => ("mean response time", vec![missed]),
         "cpu_us_per_reply" => ("processor time per reply", Vec::new()),
         "cycles_per_reply" => ("cycles per reply", Vec::new()),
@@ -271,14 +429,40 @@ fn compared(
     Ok((run.ratio(&cells[0], &cells[1], metric)?, format!("{words}{at}"), missed))
 }
 
+/// How two arms' peaks grow from the lowest level of a factor to the highest, one over the other.
+fn change(
+    run: &Evidence<'_>,
+    factor: &str,
+    [arm, baseline]: [&str; 2],
+) -> Found<(Shown, String, Vec<String>)> {
+    let all = Evidence::everywhere(run.run);
+    let (path, levels) = all.levels(factor)?;
+    let mut levels: Vec<&str> = levels.iter().map(String::as_str).collect();
+    levels.sort_by_key(|level| level.parse::<u32>().unwrap_or_default());
+    let (least, most) = (levels[0], levels[levels.len() - 1]);
+    let gain = |arm: &str| -> Found<Blocks> {
+        let [few, many] = [least, most].map(|level| all.with(path, level).peaks(arm, GOOD));
+        let few = few?;
+        let over = |(block, many): (u32, f64)| Some((block, many / few.get(&block)?));
+        Ok(many?.into_iter().filter_map(over).collect())
+    };
+    let ratio = run.compared((arm, &gain(arm)?), (baseline, &gain(baseline)?))?;
+    Ok((ratio, format!("peak with {path}={most} over that with {least},"), Vec::new()))
+}
+
 impl Beside {
-    fn told(&self, run: &Evidence<'_>, arms: [&Target; 2]) -> Found<String> {
+    fn told(&self, run: &Evidence<'_>, arms: [&Target; 2]) -> Option<String> {
         let arm = &arms[self.arm].name;
-        let cell = run.top(arm)?;
-        let share = match self.counters {
-            [counter, ""] => run.counter(&cell, counter)?,
-            [part, whole] => run.share(&cell, part, whole)?,
+        let cell = run.top(arm).ok()?;
+        let of = |record: &Record| {
+            let one = |name| counted(record, name).or_else(|| number(record, name));
+            let part = one(self.counters[0])?;
+            match self.counters[1] {
+                "" => Some(part),
+                whole => Some(part / one(whole).filter(|whole| *whole > 0.0)?),
+            }
         };
-        Ok(format!("{arm}: {:.2} {}", self.unit * share, self.words))
+        let share = run.middle(self.words, &cell, of).ok()?;
+        Some(format!("{arm}: {:.2} {}", self.unit * share, self.words))
     }
 }

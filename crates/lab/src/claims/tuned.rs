@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::curves::{Curves, Side};
-use super::evidence::{Blocks, Evidence, Found, ONLY_MAX, option, show};
+use super::evidence::{ARCHITECTURE, Blocks, Evidence, Found, ONLY_MAX, option, show};
 use crate::experiment::Target;
 use crate::stats::median;
 
@@ -10,8 +10,6 @@ use crate::stats::median;
 const APART: f64 = 0.1;
 /// So many options of one server may vary: memory and processors may, too.
 const OWN_MAX: usize = ONLY_MAX - 2;
-/// The option that an architecture is.
-const ARCHITECTURE: &str = "server.architecture";
 
 /// One server under one setting of its options that vary.
 #[derive(Clone, Debug)]

@@ -118,16 +118,20 @@ pub const CLAIMS: &[Claim] = &[
         needs: "a cap that binds, beside one that does not",
         paper: "qualitative", ..ANY },
     Claim { id: "E-7",
-        gist: "With too few worker threads for its user threads, throughput falls after the peak, \
-            the poll set grows several-fold and poll's share of the processor doubles",
-        needs: "user threads over few worker threads (Knot, Capriccio), which are not built; a \
-            simulated disk, a shaped network, thousands of descriptors",
-        paper: "8, 15, 22 %; 243 to 609 descriptors", ..ANY },
+        gist: "With too few helpers for its user threads throughput far past saturation is {} of \
+            the peak; over those at low load the descriptors in each poll are {}, those asked \
+            about for each reply {}, and the polls in a second {}",
+        ranges: &[Below(0.95), Above(2.0), Above(2.0), Within(0.5, 1.5)],
+        needs: "user threads whose helpers block (knot-b), which are not built; a simulated disk, \
+            a shaped network, thousands of descriptors",
+        paper: "8, 15, 22 % for poll; 243 to 609 descriptors", ..ANY },
     Claim { id: "E-8",
-        gist: "Twice the workers remove that decline and bring poll's share back",
-        needs: "user threads over few worker threads (Knot, Capriccio), which are not built; a \
-            simulated disk, a shaped network, thousands of descriptors",
-        paper: "8, 6, 5 %", ..ANY },
+        gist: "With twice the helpers throughput far past saturation is {} of the peak, and the \
+            descriptors asked about for each reply over those at low load are {}",
+        ranges: &[Above(0.95), Within(0.5, 1.25)],
+        needs: "user threads whose helpers block (knot-b), which are not built; a simulated disk, \
+            a shaped network, thousands of descriptors",
+        paper: "8, 6, 5 % for poll", ..ANY },
     Claim { id: "E-9",
         gist: "Blocking sendfile needs ten times the processes, and with so many it is as good",
         needs: "a simulated disk and a shaped network",
@@ -156,15 +160,18 @@ pub const CLAIMS: &[Claim] = &[
         needs: "several processes, private and sharing",
         paper: "5,000,000 descriptors avoided", ..ANY },
     Claim { id: "E-15",
-        gist: "A thread server's cache may be a tenth of the files or a third: throughput is the \
-            same within 5 %",
-        needs: "Knot with a cache of its own (knot-c), which is not built; a simulated disk and a \
-            memory limit",
-        paper: "100 to 1000 MB", ..ANY },
+        gist: "The peak of user threads that copy from a cache of 3 % of the files or more over \
+            that with 30 % is {}, and with 0.3 % {}",
+        ranges: &[Equal(0.05), Below(0.95)],
+        needs: "user threads that copy from a cache (knot-c), which are not built; a simulated \
+            disk and a memory limit",
+        paper: "100 to 1000 MB of 3.2 GB; 10 MB degrades", ..ANY },
     Claim { id: "E-16",
-        gist: "Zero-copy sending gains 5 % without blocking and 8 % with it",
-        needs: "Knot in three ways of sending (knot-c, knot-nb, knot-b), which are not built; a \
-            simulated disk and a shaped network",
+        gist: "The peak of user threads that do not copy over that of those that do is {}, of \
+            those that block {}, and the bytes copied for each reply {}",
+        ranges: &[Above(1.05), Above(1.08), Below(0.15)],
+        needs: "user threads in three ways of sending (knot-c, knot-nb, knot-b), which are not \
+            built; a simulated disk and a shaped network",
         paper: "7 to 9 %, 11 to 18 %; copying 17.73 to 0.7 %", ..ANY },
     Claim { id: "E-17",
         gist: "A cap on connections limits throughput to what Little's law says, within 10 %, \
@@ -172,20 +179,25 @@ pub const CLAIMS: &[Claim] = &[
         needs: "caps below and above what the load needs, and two numbers of workers",
         paper: "930 Mb/s at 10,000 threads", ..ANY },
     Claim { id: "E-18",
-        gist: "With a thread for each connection blocking sendfile is better by 3 to 10 %",
-        needs: "Knot in two ways of sending (knot-nb, knot-b), which are not built; a simulated \
-            disk and a shaped network",
+        gist: "With a user thread for each connection the peak with blocking sendfile over that \
+            without is {}",
+        ranges: &[Within(1.03, 1.1)],
+        needs: "user threads in two ways of sending (knot-nb, knot-b), which are not built; a \
+            simulated disk and a shaped network",
         paper: "7 %", ..ANY },
     Claim { id: "E-19",
-        gist: "User threads cost 6 to 11 % of the processor, and the best event-driven server is \
-            10 % ahead",
+        gist: "The share of the processor that user threads cost is {}, and the best event-driven \
+            peak over that of those that block {}",
+        ranges: &[Within(0.06, 0.11), Above(1.1)],
         needs: "user threads (Knot), which are not built; profiles; a simulated disk and a shaped \
             network",
         paper: "7 to 11 %; +18 %, +34 %", ..ANY },
     Claim { id: "E-20",
-        gist: "A worker that tries before it polls polls less than one that polls first",
-        needs: "Knot with both designs of non-blocking sending, which are not built; a shaped \
-            network",
+        gist: "Where the scheduler polls before a helper sends, the descriptors asked about for \
+            each reply over those where the helper tries first are {}, and the polls {}",
+        ranges: &[Above(1.1), Above(1.0)],
+        needs: "user threads with both designs of non-blocking sending (fiber.send), which are not \
+            built; a shaped network",
         paper: "qualitative", ..ANY },
     Claim { id: "E-21",
         gist: "With many connections on a disk, 25 writers instead of 5 gain 5 % and wait five \
@@ -223,20 +235,25 @@ pub const CLAIMS: &[Claim] = &[
         needs: "thousands of descriptors",
         paper: "as good but no better", ..ANY },
     Claim { id: "E-28",
-        gist: "With short sessions, all cached and no think times a thread for each connection \
-            equals events",
-        needs: "a thread for each connection, which is not built",
+        gist: "With short sessions, all cached and no think times the peak of a thread for each \
+            connection over that of events is {}",
+        ranges: &[Equal(0.05)],
+        needs: "a thread for each connection (knot-nptl), which is not built",
         paper: "a prediction of [E] §9", ..ANY },
     Claim { id: "E-29",
-        gist: "The gap between events and threads grows with still more connections",
-        needs: "a thread for each connection, which is not built; more than 30,000 descriptors",
+        gist: "From the fewest connections to the most, the peak of events over that of a thread \
+            for each connection grows by a factor {}",
+        ranges: &[Above(1.02)],
+        needs: "a thread for each connection (knot-nptl), which is not built; several numbers of \
+            connections, thousands of descriptors",
         paper: "a prediction of [E] §9", ..ANY },
     Claim { id: "E-30",
-        gist: "Whether user threads over several processors keep their efficiency",
-        needs: "user threads over kernel threads (MEANS), which are not built; four processors for \
-            the server",
+        gist: "What more processors bring user threads (MEANS) over what they bring SYMPED is {}",
+        ranges: &[Above(0.9)],
+        needs: "user threads over kernel threads (MEANS), which are not built; one and four \
+            processors for the server",
         processors: 4,
-        paper: "open", ..ANY },
+        paper: "open" },
     Claim { id: "S-1",
         gist: "Sharing one cache the peak over that with private ones is {}",
         ranges: &[Above(0.98)],
@@ -412,17 +429,20 @@ pub const CLAIMS: &[Claim] = &[
         processors: 8,
         paper: "table III", ..ANY },
     Claim { id: "G-3",
-        gist: "On one core a server with a thread for each connection is 15 % or more below the \
-            others",
-        needs: "a server with a thread for each connection and a pipelined one, which are not \
-            built yet",
+        gist: "On one core the peak of a thread for each connection over that of events is {}, and \
+            as far behind a pipeline's",
+        ranges: &[Below(0.85)],
+        needs: "a server with a thread for each connection (knot-nptl) and a pipelined one, which \
+            are not built",
         paper: "35 %", ..ANY },
     Claim { id: "G-4",
-        gist: "With more cores the gap of a thread for each connection closes or turns",
-        needs: "a thread for each connection, which is not built; one and four processors for the \
-            server",
+        gist: "The peak of events over that of a thread for each connection, with the most \
+            processors over with one, is {}",
+        ranges: &[Below(0.9)],
+        needs: "a thread for each connection (knot-nptl), which is not built; one and four \
+            processors for the server",
         processors: 4,
-        paper: "ahead at 4 cores", ..ANY },
+        paper: "ahead at 4 cores" },
     Claim { id: "G-5",
         gist: "Short queues for new connections leave the processor unused",
         needs: "load beyond saturation",
@@ -447,39 +467,55 @@ pub const CLAIMS: &[Claim] = &[
         processors: 4,
         paper: "0.2 (0.5 without MMX) on 24 cores" },
     Claim { id: "A-1",
-        gist: "Peaks rise from blocking to asynchronous to self-adapting",
-        needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
-        paper: "+44 and +20 %; +22 and +5 %", ..ANY },
+        gist: "The peak of asynchronous reads over that of blocking ones is {}, and of a server \
+            that adapts over asynchronous ones {}",
+        ranges: &[Above(1.0), Above(1.0)],
+        needs: "[A]'s three servers (bio, aio, self-adapting), which are not built",
+        paper: "+19, +21 % (altered: +16, +5 %)", ..ANY },
     Claim { id: "A-2",
-        gist: "Below BIO's knee the self-adapting server answers as fast as BIO, beyond it as AIO",
-        needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
+        gist: "At low load the median response time of a server that adapts over BIO's is {}, and \
+            AIO's {}; past BIO's knee its distance from AIO's over that from BIO's is {}",
+        ranges: &[Equal(0.1), Above(1.0), Below(1.0)],
+        needs: "[A]'s three servers (bio, aio, self-adapting), which are not built",
         paper: "figures 6 and 8", ..ANY },
     Claim { id: "A-3",
-        gist: "Past its knee BIO's response time grows tenfold, the others' stays below 100 ms",
-        needs: "[A]'s three servers (BIO, AIO, self-adapting), which are not built",
-        paper: "figures 6 and 8", ..ANY },
+        gist: "Past its knee BIO's mean response time over that at low load is {}, and the others' \
+            in ms {}",
+        ranges: &[Above(10.0), Below(100.0)],
+        needs: "[A]'s three servers (bio, aio, self-adapting), which are not built",
+        paper: "over 300 ms; 60 and 74.1 ms", ..ANY },
     Claim { id: "A-4",
-        gist: "The share that is served asynchronously follows the queue, from nothing to nearly \
-            all",
-        needs: "[A]'s self-adapting server, which is not built",
+        gist: "The share that is read asynchronously follows the queue: at low load it is {}, in \
+            overload {}",
+        ranges: &[Below(0.05), Above(0.8)],
+        needs: "[A]'s three servers (bio, aio, self-adapting), which are not built",
         paper: "section 4", ..ANY },
     Claim { id: "A-5",
-        gist: "A poller that spins wastes its processor at low load, and one that waits loses \
-            nothing",
-        needs: "[A]'s self-adapting server with both pollers, which is not built",
+        gist: "At low load a poller that spins has a share of the server's processor time that is \
+            {}, one that waits {}, and the peak with it over that with the other is {}",
+        ranges: &[Above(0.5), Below(0.1), Equal(0.05)],
+        needs: "[A]'s asynchronous server with both pollers (adapt.poller), which is not built",
         paper: "- (a suspicion)", ..ANY },
     Claim { id: "A-6",
-        gist: "A fixed pool of more threads removes what self-adaptation gains",
-        needs: "[A]'s servers with pools of 64 and 256 threads, which are not built",
+        gist: "The peak of blocking reads with a larger pool of threads over that of a server that \
+            adapts is {}",
+        ranges: &[Above(0.95)],
+        needs: "[A]'s servers (bio, self-adapting) with pools of 256 and 64 threads, which are not \
+            built",
         paper: "- (a critique)", ..ANY },
     Claim { id: "A-7",
-        gist: "Adapting to how busy the disk is beats adapting to the queue",
-        needs: "[A]'s self-adapting server with both rules, which is not built; a simulated disk",
+        gist: "The peak of a server that adapts to how busy the disk is over that of one that \
+            adapts to the queue is {}",
+        ranges: &[Above(1.02)],
+        needs: "[A]'s self-adapting server with both rules (adapt.rule), which is not built; a \
+            simulated disk",
         paper: "its future work", ..ANY },
     Claim { id: "X-1",
-        gist: "Today's scheduler keeps thousands of threads within 15 % of the best event-driven \
-            server",
-        needs: "a thread for each connection, which is not built; thousands of descriptors",
+        gist: "With thousands of connections the peak of a thread for each over the best \
+            event-driven one's is {}",
+        ranges: &[Above(0.85)],
+        needs: "a thread for each connection (knot-nptl), which is not built; thousands of \
+            descriptors",
         paper: "- (contradicts [S] §7)", ..ANY },
     Claim { id: "X-2",
         gist: "All cached, AMPED's processor time for a reply over SPED's is {}",
@@ -539,14 +575,19 @@ pub const CLAIMS: &[Claim] = &[
         needs: "cached files",
         paper: "-", ..ANY },
     Claim { id: "X-14",
-        gist: "A hybrid of few threads equals a thread for each connection",
-        needs: "a hybrid of threads and events, and a thread for each connection, which are not \
-            built",
+        gist: "The peak of a pool of few threads behind an event loop over that of a thread for \
+            each connection is {}; its throughput over that of as few threads alone, over what its \
+            connections are of their number, is {}",
+        ranges: &[Equal(0.05), Within(0.8, 1.2)],
+        needs: "a hybrid of threads and events (hybrid), and a thread for each connection (mt), \
+            which are not built; think times",
         paper: "- (Carrera 2005)", ..ANY },
     Claim { id: "X-15",
-        gist: "A hybrid hardly depends on the keep-alive time-out, threads do",
-        needs: "a hybrid of threads and events, and a thread for each connection, which are not \
-            built",
+        gist: "The peaks of a pool of threads under different limits on idle time over each other \
+            are {}; of a thread for each connection one over another is {}",
+        ranges: &[Equal(0.05), Below(0.7)],
+        needs: "a hybrid of threads and events (hybrid), and a thread for each connection (mt), \
+            which are not built; several limits on idle time",
         paper: "below 5 against over 30 %", ..ANY },
     Claim { id: "X-16",
         gist: "Batching by stage lowers cycles for each instruction by 5 %, for a longer median",

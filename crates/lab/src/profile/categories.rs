@@ -297,7 +297,9 @@ const KERNEL: &[(Category, &str)] = &[
 fn program(symbol: &str) -> Category {
     let ours = symbol.find("regatta_").filter(|at| *at == 0 || symbol.starts_with('<'));
     let path = &symbol[ours.unwrap_or(0)..];
-    let begins = |words: &[&str]| words.iter().any(|word| path.starts_with(word));
+    let plain = symbol.trim_start_matches('<');
+    let begins =
+        |words: &[&str]| words.iter().any(|word| path.starts_with(word) || plain.starts_with(word));
     if begins(THREAD) {
         Category::Thread
     } else if begins(EVENT) {
@@ -312,10 +314,19 @@ const THREAD: &[&str] = &[
     "regatta_sys::crew",
     "regatta_sys::thread",
     "regatta_sys::channel",
+    "regatta_sys::fiber",
     "regatta_sys::shm",
+    "corosensei",
+    "regatta_arch::fiber",
+    "regatta_arch::pool",
     "regatta_arch::thread",
-    "regatta_arch::kit::helper",
+    "regatta_arch::kit::aio",
     "regatta_arch::kit::disk",
+    "regatta_arch::kit::dispatch",
+    "regatta_arch::kit::fibers",
+    "regatta_arch::kit::helper",
+    "regatta_arch::kit::queue",
+    "regatta_arch::kit::tasks",
     "std::thread",
     "std::sys::sync",
     "std::sync",
@@ -408,6 +419,12 @@ mod tests {
                 Category::Application,
             ),
             ("regatta_arch::kit::helper_threads::Threads::give", Category::Thread),
+            ("regatta_arch::kit::fibers::Scheduler<P, H>::run", Category::Thread),
+            (
+                "<corosensei::coroutine::Coroutine<regatta_arch::kit::Wake>>::resume",
+                Category::Thread,
+            ),
+            ("corosensei::arch::x86_64::switch_and_link", Category::Thread),
             ("httparse::parse_headers_iter_uninit", Category::Application),
             ("core::ptr::drop_in_place<regatta_arch::event::Loop>", Category::Application),
             ("ngx_epoll_process_events", Category::Event),

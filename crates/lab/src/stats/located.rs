@@ -7,6 +7,9 @@ use statrs::distribution::ContinuousCDF;
 /// Beyond so many blocks nobody waits for an answer.
 const ENOUGH_MAX: f64 = 1_000.0;
 
+/// The share of fewer samples is not known.
+const SAMPLES_MIN: u64 = 100;
+
 /// Where a sample of four or more values lies, and how sure that is: by Student's t, from eight
 /// values on by Yuen's, which leaves out the outermost fifth at each end.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +23,12 @@ impl Located {
     pub fn of(sample: &[f64]) -> Option<Self> {
         let usable = sample.len() >= BLOCKS_MIN && sample.iter().all(|value| value.is_finite());
         usable.then(|| Self { centre: Centre::of(sample), values: sample.len() })
+    }
+
+    /// Of a share of so many samples that each were of it or not; None of fewer than 100.
+    pub fn sampled(share: f64, samples: u64) -> Option<Self> {
+        let centre = Centre::sampled(share, samples as f64);
+        (samples >= SAMPLES_MIN).then_some(Self { centre, values: 1 })
     }
 
     /// The mean, from eight values on the trimmed one.

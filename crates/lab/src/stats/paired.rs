@@ -135,6 +135,12 @@ impl Centre {
         Self { mean: mean(kept), error, freedom }
     }
 
+    /// Of a share of so many samples.
+    pub(super) fn sampled(share: f64, samples: f64) -> Self {
+        let error = (share * (1.0 - share) / samples).sqrt();
+        Self { mean: share, error, freedom: samples - 1.0 }
+    }
+
     /// Two-sided p of a mean of 0.
     fn p(&self) -> f64 {
         match self.mean.abs() / self.error {

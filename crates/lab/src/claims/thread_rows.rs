@@ -1,0 +1,600 @@
+//! The claims on threads and pools, against worlds in which they are true and in which not.
+
+use super::rows::{World, check_text, nothing, quiet, run_in};
+use super::*;
+use crate::experiment::Scale;
+use crate::profile::Profile;
+use crate::profile::categories::Category;
+use crate::record::Cell;
+use Verdict::{CannotTell as Cannot, Fails, Holds};
+use std::sync::OnceLock;
+
+type Numbers = Vec<(&'static str, f64)>;
+
+const OPEN: &str = "workload = { root = \".\", loop = \"open\" }\n";
+const SESSIONS: &str = "workload = { preset = \"eurosys07-scaled\", loop = \"partly-open\" }\n";
+
+/// An experiment over these rates; each arm with its name, its architecture and its options.
+fn over(claims: &str, workload: &str, rates: &[&str], arms: &[[&str; 3]]) -> String {
+    let factor =
+        format!("factors.\"workload.rate\" = {rates:?}\ncalibrate.target = {:?}\n", arms[0][0]);
+    with(claims, &format!("{workload}{factor}"), arms)
+}
+
+/// An experiment with these keys. The binary keeps options from being looked at: some are of names
+/// that no server here has yet.
+fn with(claims: &str, keys: &str, arms: &[[&str; 3]]) -> String {
+    let target = |[name, architecture, options]: &[&str; 3]| {
+        let options = options.split_whitespace().map(|option| {
+            let (key, value) = option.split_once('=').unwrap();
+            format!("config.{key} = {value:?}\n")
+        });
+        let options: String = options.collect();
+        format!(
+            "[targets.{name}]\nprogram = \"regatta\"\nbinary = \"./x\"\n\
+             config.server.architecture = {architecture:?}\n{options}"
+        )
+    };
+    let targets: String = arms.iter().map(target).collect();
+    format!(
+        "experiment = {{ name = \"x\", question = \"?\", expect = \"!\", claims = [{claims}] }}\n\
+         measure.blocks = 12\n{keys}{targets}"
+    )
+}
+
+/// What a world has, and what it has otherwise.
+fn but(mut world: Numbers, other: &[(&'static str, f64)]) -> Numbers {
+    world.extend(other);
+    world
+}
+
+/// Good answers at a rate, where a peak is so much, with a disk.
+fn peak(rate: f64, peak: f64) -> Numbers {
+    vec![("good_per_s", 1_000.0 * rate.min(peak)), ("disk_wait_s", 0.1)]
+}
+
+/// Past saturation an arm of few helpers falls behind, and each poll asks about five times as many.
+fn short_of_helpers(arm: &str, rate: f64, _: &Cell) -> Numbers {
+    if rate < 1.0 || !arm.ends_with("-10") {
+        return peak(rate, 1.0);
+    }
+    let falls = if rate > 1.8 { 0.8 } else { 1.0 };
+    but(peak(rate, falls), &[("wait_interest_sum", 2_500_000.0)])
+}
+
+#[test]
+fn few_helpers_and_more() {
+    let text = over(
+        "\"E-7\", \"E-8\"",
+        OPEN,
+        &["0.9x", "1.7x", "2x"],
+        &[
+            ["k-750-10", "knot-b", "limits.connections_max=750 fiber.helpers=10"],
+            ["k-1500-10", "knot-b", "limits.connections_max=1500 fiber.helpers=10"],
+            ["k-750-20", "knot-b", "limits.connections_max=750 fiber.helpers=20"],
+        ],
+    );
+    fn flat(_: &str, rate: f64, _: &Cell) -> Numbers {
+        peak(rate, 1.0)
+    }
+    check_text(
+        &text,
+        &[
+            ("E-7", Holds, short_of_helpers),
+            ("E-7", Fails, flat),
+            ("E-7", Cannot, nothing),
+            // It is the polls that are more, not only what each asks about.
+            ("E-7", Fails, |arm, rate, cell| {
+                let world = short_of_helpers(arm, rate, cell);
+                let many = rate > 1.0 && arm.ends_with("-10");
+                if many { but(world, &[("wait_calls", 2_000.0)]) } else { world }
+            }),
+            // Throughput falls for another reason.
+            ("E-7", Fails, |arm, rate, cell| {
+                but(short_of_helpers(arm, rate, cell), &[("wait_interest_sum", 500_000.0)])
+            }),
+            ("E-8", Holds, short_of_helpers),
+            ("E-8", Fails, |_, rate, cell| short_of_helpers("k-750-10", rate, cell)),
+            // More helpers keep the throughput, and poll's work grows as before.
+            ("E-8", Fails, |_, rate, cell| {
+                but(
+                    short_of_helpers("k-750-10", rate, cell),
+                    &[("good_per_s", 1_000.0 * rate.min(1.0))],
+                )
+            }),
+        ],
+    );
+}
+
+#[test]
+fn caches_of_user_threads() {
+    let text = over(
+        "\"E-15\"",
+        SESSIONS,
+        &["1x", "1.4x"],
+        &[
+            ["c-88", "knot-c", "cache.bytes_max=88MiB"],
+            ["c-29", "knot-c", "cache.bytes_max=29MiB"],
+            ["c-9", "knot-c", "cache.bytes_max=9MiB"],
+            ["c-1", "knot-c", "cache.bytes_max=1MiB"],
+        ],
+    );
+    check_text(
+        &text,
+        &[
+            ("E-15", Holds, |arm, rate, _| peak(rate, if arm == "c-1" { 0.85 } else { 1.0 })),
+            ("E-15", Fails, |_, rate, _| peak(rate, 1.0)),
+            ("E-15", Fails, |arm, rate, _| peak(rate, if arm == "c-88" { 1.0 } else { 0.85 })),
+            ("E-15", Cannot, nothing),
+        ],
+    );
+}
+
+/// The four ways of sending, and events beside them.
+fn sending(claims: &str) -> String {
+    over(
+        claims,
+        OPEN,
+        &["1x", "1.4x"],
+        &[
+            ["c", "knot-c", ""],
+            ["nb", "knot-nb", ""],
+            ["first", "knot-nb", "fiber.send=poll-first"],
+            ["b", "knot-b", ""],
+            ["events", "symped", "event.processes=4"],
+        ],
+    )
+}
+
+/// As in table 1 and figure 7: copying is last, blocking is first.
+fn as_measured(arm: &str, rate: f64, _: &Cell) -> Numbers {
+    let (most, copied) = match arm {
+        "c" => (0.74, 14e6),
+        "nb" => (0.8, 3e5),
+        "b" => (0.86, 3e5),
+        _ => (1.0, 3e5),
+    };
+    let first = if arm == "first" { 1.5 } else { 1.0 };
+    let all = [
+        ("send_bytes", copied),
+        ("wait_calls", 1_000.0 * first),
+        ("wait_interest_sum", 500_000.0 * first),
+    ];
+    but(peak(rate, most), &all)
+}
+
+#[test]
+fn ways_of_sending() {
+    check_text(
+        &sending("\"E-16\""),
+        &[
+            ("E-16", Holds, as_measured),
+            ("E-16", Fails, |_, rate, _| but(peak(rate, 1.0), &[("send_bytes", 3e5)])),
+            // It is ahead, and copies as much.
+            ("E-16", Fails, |arm, rate, cell| {
+                but(as_measured(arm, rate, cell), &[("send_bytes", 3e5)])
+            }),
+            ("E-16", Cannot, nothing),
+            ("E-18", Holds, as_measured),
+            ("E-18", Fails, |_, rate, _| peak(rate, 1.0)),
+            ("E-18", Fails, |arm, rate, _| peak(rate, if arm == "b" { 1.0 } else { 0.8 })),
+            ("E-18", Cannot, nothing),
+            ("E-20", Holds, as_measured),
+            ("E-20", Fails, |_, rate, _| {
+                but(peak(rate, 1.0), &[("wait_calls", 900.0), ("wait_interest_sum", 500_000.0)])
+            }),
+            // It polls more often, and each poll asks about fewer.
+            ("E-20", Fails, |arm, rate, cell| {
+                but(as_measured(arm, rate, cell), &[("wait_interest_sum", 500_000.0)])
+            }),
+        ],
+    );
+}
+
+/// What the threads' share of each arm's profile is decides, by as many samples as it has.
+#[test]
+fn what_user_threads_cost() {
+    let judged = |share: f64, samples: u64, world: World| {
+        let mut run = run_in(&sending("\"E-19\""), world);
+        let name = format!("regatta-threads-{}-{share}-{samples}", std::process::id());
+        run.directory = std::env::temp_dir().join(name);
+        let profile = |arm: &str| Profile {
+            cell: Cell {
+                arm: arm.to_owned(),
+                target: arm.to_owned(),
+                ..run.records[0].cell.clone()
+            },
+            source: crate::profile::Source::Perf,
+            categories: [(Category::Thread.key().to_owned(), share)].into(),
+            replies: 1.0,
+            cycles_per_instruction: None,
+            folded: None,
+            flame: None,
+            samples,
+            unknown_share: 0.0,
+            system_calls_per_reply: None,
+            metrics: run.records[0].metrics.clone(),
+            notes: Vec::new(),
+        };
+        let lines = ["nb", "b"].map(|arm| serde_json::to_string(&profile(arm)).unwrap() + "\n");
+        std::fs::create_dir_all(run.directory.join("profiles")).unwrap();
+        std::fs::write(run.directory.join("profiles/index.jsonl"), lines.concat()).unwrap();
+        let told = judge(&run).remove(0);
+        std::fs::remove_dir_all(&run.directory).unwrap();
+        told
+    };
+    let verdict = |share, samples, world| judged(share, samples, world).verdict;
+    assert_eq!(verdict(0.085, 4_000, as_measured), Holds);
+    assert_eq!(verdict(0.14, 4_000, as_measured), Fails);
+    assert_eq!(verdict(0.01, 4_000, as_measured), Fails);
+    // So few samples tell nothing of two per cent.
+    assert_eq!(verdict(0.085, 150, as_measured), Cannot);
+    // They cost as much, and events are no better.
+    assert_eq!(verdict(0.085, 4_000, |_, rate, _| peak(rate, 1.0)), Fails);
+    let told = judge(&run_in(&sending("\"E-19\""), as_measured)).remove(0);
+    assert_eq!(told.verdict, Cannot, "without a profile: {told:?}");
+}
+
+/// Caps of 375 and 750 user threads, with two helpers and with five.
+#[test]
+fn caps_on_user_threads() {
+    let text = over(
+        "\"E-17\"",
+        SESSIONS,
+        &["0.5x", "1.4x"],
+        &[
+            ["nb-750-5", "knot-nb", "limits.connections_max=750 fiber.helpers=5"],
+            ["nb-375-5", "knot-nb", "limits.connections_max=375 fiber.helpers=5"],
+            ["nb-750-2", "knot-nb", "limits.connections_max=750 fiber.helpers=2"],
+            ["nb-375-2", "knot-nb", "limits.connections_max=375 fiber.helpers=2"],
+        ],
+    );
+    fn little(arm: &str, rate: f64, few: f64) -> Numbers {
+        let cap = if arm.starts_with("nb-375") { 375.0 } else { 750.0 };
+        let few = if arm == "nb-375-2" { few } else { 1.0 };
+        static OFF_S: OnceLock<f64> = OnceLock::new();
+        let off_s = *OFF_S.get_or_init(|| {
+            let text = over("\"E-17\"", SESSIONS, &["1x"], &[["a", "knot-nb", ""]]);
+            let experiment = crate::experiment::parse("x", &text, Scale::Replica).unwrap();
+            model::off_s_per_request(&experiment.workload).unwrap()
+        });
+        let most = cap / (off_s + 0.002);
+        let good = (rate * 750.0 / (off_s + 0.002)).min(most) * few;
+        vec![("good_per_s", good), ("service_p50_ms", 2.0), ("disk_wait_s", 0.1)]
+    }
+    check_text(
+        &text,
+        &[
+            ("E-17", Holds, |arm, rate, _| little(arm, rate, 1.0)),
+            // Fewer helpers do less under the same cap.
+            ("E-17", Fails, |arm, rate, _| little(arm, rate, 0.8)),
+            ("E-17", Cannot, |_, rate, _| peak(rate, 1.0)),
+        ],
+    );
+}
+
+#[test]
+fn kernel_threads_beside_events() {
+    fn behind(arm: &str, rate: f64, share: f64) -> Numbers {
+        let most = if arm == "threads" { share } else { 1.0 };
+        vec![("good_per_s", 1_000.0 * rate.min(most))]
+    }
+    let arms = [["sped", "sped", ""], ["threads", "knot-nptl", ""]];
+    let text = over("\"E-28\", \"G-3\"", OPEN, &["1x", "1.4x"], &arms);
+    check_text(
+        &text,
+        &[
+            ("E-28", Holds, nothing),
+            ("E-28", Fails, |arm, rate, _| behind(arm, rate, 0.8)),
+            ("E-28", Cannot, |_, rate, _| peak(rate, 1.0)),
+            // A pipeline is half of the claim.
+            ("G-3", Cannot, |arm, rate, _| behind(arm, rate, 0.65)),
+            ("G-3", Fails, |arm, rate, _| behind(arm, rate, 0.95)),
+            ("G-3", Fails, nothing),
+        ],
+    );
+    let mut run = run_in(&text, |arm, rate, _| behind(arm, rate, 0.65));
+    run.experiment.claims = vec!["G-3".to_owned()];
+    let told = judge(&run).remove(0);
+    assert!(matches!(told.open, Some(Open::NotBuilt { .. })), "{told:?}");
+    assert!(told.why.contains("that half holds"), "{told:?}");
+}
+
+/// So much of the best that threads reach with 1,000 connections and with 10,000.
+fn with_connections(cell: &Cell, few: f64, many: f64) -> Numbers {
+    let share = if cell.levels["workload.connections"] == "1000" { few } else { many };
+    let good = if cell.target == "threads" { share } else { 1.0 };
+    vec![("good_per_s", 1_000.0 * good)]
+}
+
+#[test]
+fn thousands_of_threads() {
+    let keys = "workload = { root = \".\", loop = \"closed\" }\n\
+                factors.\"workload.connections\" = [1000, 10000]\n";
+    let arms = [["events", "symped", ""], ["threads", "knot-nptl", ""]];
+    check_text(
+        &with("\"X-1\", \"E-29\"", keys, &arms),
+        &[
+            ("X-1", Holds, |_, _, cell| with_connections(cell, 1.0, 0.92)),
+            ("X-1", Fails, |_, _, cell| with_connections(cell, 1.0, 0.75)),
+            ("X-1", Fails, |_, _, cell| with_connections(cell, 0.75, 1.0)),
+            ("X-1", Cannot, |_, _, cell| with_connections(cell, 1.0, 0.85)),
+            ("E-29", Holds, |_, _, cell| with_connections(cell, 0.95, 0.85)),
+            // Behind, with few connections as with many.
+            ("E-29", Fails, |_, _, cell| with_connections(cell, 0.85, 0.85)),
+            ("E-29", Fails, |_, _, cell| with_connections(cell, 0.85, 1.0)),
+            ("E-29", Cannot, |_, _, _| vec![("good_per_s", f64::NAN)]),
+        ],
+    );
+}
+
+/// What the first arm reaches on one processor and on four; events reach 1,000 on each.
+fn on_processors(cell: &Cell, one: f64, four: f64) -> Numbers {
+    let four_here = cell.levels["machine.processors"] == "4";
+    let all = if four_here { 4_000.0 } else { 1_000.0 };
+    let own = if four_here { four } else { one };
+    vec![("good_per_s", if cell.target == "events" { all } else { all * own })]
+}
+
+#[test]
+fn threads_over_processors() {
+    let text = |cpus: &str, architecture: &str| {
+        let keys = format!(
+            "workload.root = \".\"\nmachine = {{ server_cpus = \"{cpus}\", client_cpus = \"9\" }}\n\
+             factors.\"machine.processors\" = [1, 4]\n"
+        );
+        with("\"E-30\"", &keys, &[["own", architecture, ""], ["events", "symped", ""]])
+    };
+    check_text(
+        &text("0-3", "means"),
+        &[
+            ("E-30", Holds, |_, _, cell| on_processors(cell, 0.8, 0.8)),
+            ("E-30", Fails, |_, _, cell| on_processors(cell, 0.8, 0.6)),
+            ("E-30", Cannot, |_, _, _| vec![("good_per_s", f64::NAN)]),
+        ],
+    );
+    check_text(
+        &text("0-3", "knot-nptl"),
+        &[
+            ("G-4", Holds, |_, _, cell| on_processors(cell, 0.7, 1.1)),
+            ("G-4", Fails, |_, _, cell| on_processors(cell, 0.7, 0.7)),
+            // Far behind, and with more processors farther.
+            ("G-4", Fails, |_, _, cell| on_processors(cell, 0.7, 0.5)),
+        ],
+    );
+    let shared = text("0-3", "means").replace("\"9\"", "\"0-3\"");
+    check_text(&shared, &[("E-30", Cannot, |_, _, cell| on_processors(cell, 0.8, 0.8))]);
+}
+
+/// [A]'s figures: BIO is first full, and slow from there on.
+fn as_azzedin(arm: &str, rate: f64, _: &Cell) -> Numbers {
+    let (most, low, past) = match arm {
+        "bio" => (0.69, 2.7, 320.0),
+        "aio" => (0.83, 6.0, 50.0),
+        _ => (1.0, 2.7, 70.0),
+    };
+    let ms = if rate < 0.5 { low } else { past };
+    let later = if rate < 0.5 { 10.0 } else { 950.0 };
+    vec![
+        ("good_per_s", 1_000.0 * rate.min(most)),
+        ("mean_ms", ms),
+        ("p50_ms", ms),
+        ("decided_async", later),
+        ("decided_blocking", 1_000.0 - later),
+        ("decided_queue_sum", later),
+    ]
+}
+
+#[test]
+fn adapting() {
+    let arms = [["bio", "bio", ""], ["aio", "aio", ""], ["self", "self-adapting", ""]];
+    let claims = "\"A-1\", \"A-2\", \"A-3\", \"A-4\"";
+    check_text(
+        &over(claims, OPEN, &["0.3x", "1x", "2x"], &arms),
+        &[
+            ("A-1", Holds, as_azzedin),
+            ("A-1", Cannot, nothing),
+            // The one that adapts is between the two.
+            ("A-1", Fails, |arm, rate, _| {
+                let most = [("bio", 0.7), ("aio", 1.0)].into_iter().find(|(name, _)| *name == arm);
+                vec![("good_per_s", 1_000.0 * rate.min(most.map_or(0.85, |(_, most)| most)))]
+            }),
+            ("A-2", Holds, as_azzedin),
+            // It is as slow as AIO from the beginning.
+            ("A-2", Fails, |arm, rate, cell| {
+                let arm = if arm == "self" && rate < 0.5 { "aio" } else { arm };
+                as_azzedin(arm, rate, cell)
+            }),
+            // It becomes as slow as BIO.
+            ("A-2", Fails, |arm, rate, cell| {
+                let world = as_azzedin(arm, rate, cell);
+                if arm == "self" && rate > 1.0 { but(world, &[("p50_ms", 300.0)]) } else { world }
+            }),
+            ("A-3", Holds, as_azzedin),
+            ("A-3", Fails, |arm, rate, cell| {
+                let world = as_azzedin(arm, rate, cell);
+                if rate > 1.0 { but(world, &[("mean_ms", 300.0)]) } else { world }
+            }),
+            ("A-3", Fails, |arm, rate, cell| {
+                let world = as_azzedin(arm, rate, cell);
+                if rate > 1.0 { but(world, &[("mean_ms", 12.0)]) } else { world }
+            }),
+            ("A-4", Holds, as_azzedin),
+            // Half of them, whatever waits.
+            ("A-4", Fails, |arm, rate, cell| {
+                but(
+                    as_azzedin(arm, rate, cell),
+                    &[("decided_async", 500.0), ("decided_blocking", 500.0)],
+                )
+            }),
+            ("A-4", Cannot, nothing),
+        ],
+    );
+}
+
+#[test]
+fn pollers_pools_and_rules() {
+    let text = over(
+        "\"A-5\"",
+        OPEN,
+        &["0.3x", "1x", "1.4x"],
+        &[
+            ["bio-256", "bio", "adapt.threads=256"],
+            ["bio-64", "bio", ""],
+            ["self", "self-adapting", ""],
+            ["disk", "self-adapting", "adapt.rule=disk"],
+            ["self-waits", "self-adapting", "adapt.poller=wait"],
+            ["spins", "aio", ""],
+            ["waits", "aio", "adapt.poller=wait"],
+        ],
+    );
+    fn polls(arm: &str, rate: f64, spins: f64, most: f64) -> Numbers {
+        let share = if arm == "spins" { spins } else { 0.02 };
+        let most = if arm.ends_with("waits") { most } else { 1.0 };
+        let times = [("cpu_s", 0.2), ("aio_poller_ns", 0.2e9 * share)];
+        but(vec![("good_per_s", 1_000.0 * rate.min(most))], &times)
+    }
+    fn larger(arm: &str, rate: f64, pool: f64) -> Numbers {
+        let most = if arm == "bio-256" { pool } else { 0.9 };
+        vec![("good_per_s", 1_000.0 * rate.min(most))]
+    }
+    check_text(
+        &text,
+        &[
+            ("A-5", Holds, |arm, rate, _| polls(arm, rate, 0.7, 1.0)),
+            ("A-5", Fails, |arm, rate, _| polls(arm, rate, 0.2, 1.0)),
+            // What waits wastes nothing, and answers less.
+            ("A-5", Fails, |arm, rate, _| polls(arm, rate, 0.7, 0.8)),
+            ("A-5", Cannot, nothing),
+            ("A-6", Holds, |arm, rate, _| larger(arm, rate, 0.95)),
+            ("A-6", Fails, |arm, rate, _| larger(arm, rate, 0.7)),
+            ("A-7", Holds, |arm, rate, _| peak(rate, if arm == "disk" { 1.2 } else { 1.0 })),
+            ("A-7", Fails, |_, rate, _| peak(rate, 0.9)),
+            ("A-7", Cannot, nothing),
+        ],
+    );
+}
+
+/// So many connections are open where threads are not limited; with 16 threads a quarter answer.
+fn think(arm: &str, rate: f64, few: f64, used: f64) -> Numbers {
+    let most = if arm == "mt-16" { few } else { 1.0 };
+    vec![("good_per_s", 1_000.0 * rate.min(most)), ("connections_open", 64.0), ("server_cpu", used)]
+}
+
+#[test]
+fn a_pool_beside_a_thread_for_each_connection() {
+    let text = over(
+        "\"X-14\"",
+        OPEN,
+        &["0.5x", "1.4x"],
+        &[
+            ["hybrid", "hybrid", "pool.threads=16"],
+            ["mt", "mt", "limits.connections_max=1000"],
+            ["mt-16", "mt", "limits.connections_max=16"],
+        ],
+    );
+    check_text(
+        &text,
+        &[
+            ("X-14", Holds, |arm, rate, _| think(arm, rate, 0.125, 0.4)),
+            // Think times hold no thread up.
+            ("X-14", Fails, |arm, rate, _| think(arm, rate, 1.0, 0.4)),
+            // The pool is ahead for another reason: it is as far ahead of all threads.
+            ("X-14", Fails, |arm, rate, _| {
+                let slow = if arm == "mt" { 0.25 } else { 1.0 };
+                but(think(arm, rate, 0.125, 0.4), &[("good_per_s", 500.0 * rate.min(slow))])
+            }),
+            ("X-14", Cannot, |arm, rate, _| think(arm, rate, 0.125, 0.99)),
+            ("X-14", Cannot, |arm, rate, _| {
+                but(think(arm, rate, 1.0, 0.4), &[("connections_open", 9.0)])
+            }),
+        ],
+    );
+    let idle = |names: [&'static str; 3], architecture: &'static str| {
+        let limits =
+            ["limits.idle_ms_max=200", "limits.idle_ms_max=1000", "limits.idle_ms_max=5000"];
+        [0, 1, 2].map(|at| [names[at], architecture, limits[at]])
+    };
+    let pools = idle(["pool-1", "pool-2", "pool-3"], "hybrid");
+    let text = [pools, idle(["mt-1", "mt-2", "mt-3"], "mt")].concat();
+    let text = over("\"X-15\"", OPEN, &["1x", "1.4x"], &text);
+    fn idling(arm: &str, rate: f64, pool: f64, threads: f64) -> Numbers {
+        let most = match arm {
+            "pool-3" => pool,
+            "mt-3" => threads,
+            _ => 1.0,
+        };
+        vec![("good_per_s", 1_000.0 * rate.min(most))]
+    }
+    check_text(
+        &text,
+        &[
+            ("X-15", Holds, |arm, rate, _| idling(arm, rate, 1.0, 0.5)),
+            ("X-15", Fails, nothing),
+            // Both depend on it.
+            ("X-15", Fails, |arm, rate, _| idling(arm, rate, 0.5, 0.5)),
+            ("X-15", Cannot, |arm, rate, _| idling(arm, rate, 1.0, 0.7)),
+        ],
+    );
+}
+
+/// Flash is AMPED as it first was, and asked for the same.
+#[test]
+fn flash_beside_amped() {
+    let text = with(
+        "\"X-3\"",
+        "workload.root = \".\"\n",
+        &[
+            ["sped", "sped", ""],
+            ["symped", "symped", "event.processes=4"],
+            ["amped", "amped", "amped.helper_kind=processes"],
+            ["flash", "flash-1999", ""],
+        ],
+    );
+    fn disk(arm: &str, cost: f64, good: f64, stall: f64) -> Numbers {
+        let mut world = vec![
+            ("disk_wait_s", 0.3),
+            ("opens", 500.0),
+            ("stall_open_ns", if arm == "flash" { stall } else { 1e5 }),
+            ("helper_tasks_read", 300.0),
+            ("helper_completions", 300.0),
+            ("helper_busy_ns", 3e9),
+        ];
+        let helped = ["amped", "flash"].contains(&arm);
+        world.push(("cpu_us_per_reply", if helped { 120.0 } else { 100.0 }));
+        world.push(("good_per_s", if arm == "sped" { 660.0 } else { 1_000.0 }));
+        if arm == "flash" {
+            world.extend([("cpu_us_per_reply", cost), ("good_per_s", good)]);
+        }
+        world
+    }
+    fn cached(arm: &str, cost: f64) -> Numbers {
+        vec![("cpu_us_per_reply", if arm == "flash" { cost } else { 100.0 })]
+    }
+    check_text(
+        &text,
+        &[
+            ("X-2", Holds, |arm, _, _| cached(arm, 101.0)),
+            ("X-2", Fails, |arm, _, _| cached(arm, 120.0)),
+            ("X-3", Holds, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e8)),
+            ("X-3", Fails, |arm, _, _| disk(arm, 120.0, 700.0, 1e8)),
+            ("X-4", Holds, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e8)),
+            ("X-4", Fails, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e5)),
+            ("X-5", Holds, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e8)),
+            ("X-5", Fails, |arm, _, _| disk(arm, 100.0, 1_000.0, 1e8)),
+        ],
+    );
+}
+
+/// Without the arms it is said which architecture is missing.
+#[test]
+fn what_is_not_built_is_said() {
+    let run = quiet(&over("\"A-1\", \"X-14\"", OPEN, &["1x"], &[["sped", "sped", ""]]), nothing);
+    for told in judge(&run) {
+        let claim = CLAIMS.iter().find(|claim| claim.id == told.id).unwrap();
+        let open = told.open.clone();
+        let is_not_built = matches!(open, Some(Open::NotBuilt { .. }));
+        assert_eq!(is_not_built, claim.is_not_built(), "{told:?}");
+        assert_eq!(told.verdict, Cannot, "{told:?}");
+    }
+}
