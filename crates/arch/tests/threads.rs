@@ -222,6 +222,8 @@ fn many_connections_at_once_get_the_right_bytes_and_are_counted_and_logged() {
     assert_eq!([get(Counter::AcceptOk), get(Counter::ConnectionsOpened)], [clients, clients]);
     assert_eq!(get(Counter::ConnectionsClosed), clients);
     assert_eq!(get(Counter::AcceptFaults), 0);
+    let first = server.env.first_slot(0);
+    assert_eq!(first.get(Counter::AcceptOk), 0, "its heartbeat is that of the first thread alone");
     assert!(get(Counter::SendfileCalls) > 0);
     assert_eq!(get(Counter::BytesSent), get(Counter::SendBytes) + get(Counter::SendfileBytes));
     assert_eq!(totals.gauge(Gauge::ConnectionsOpen), 0);

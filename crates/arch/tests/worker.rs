@@ -19,7 +19,7 @@ use regatta_metrics::{Arena, Counter, Tally};
 use regatta_op::{Done, Op, Tick};
 use regatta_origin::{Cache, ClearHttp1, LocalCache, NoLog, Protocol as _, Scratch, Site};
 use regatta_sys::{
-    Bell, OpenRules, Root, StaticFile, hook,
+    Bell, OpenRules, Root, StaticFile, alloc_count, hook,
     socket::{ListenSpec, Mode, listen, local_addr},
 };
 use std::{
@@ -32,6 +32,9 @@ use std::{
     thread,
     time::Duration,
 };
+
+#[global_allocator]
+static COUNTING: alloc_count::Counting = alloc_count::Counting;
 
 #[path = "../src/kit/dice.rs"]
 mod dice;
@@ -270,6 +273,28 @@ impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A thread has a worker of one connection, and there may be ten thousand threads.
+#[test]
+fn a_worker_of_one_connection_takes_little_memory() {
+    let fixture = Fixture::new("memory", 1);
+    let (cache, scratch) = (LocalCache::new(&fixture.site.caching, 7), Scratch::new(7));
+    let _peer = fixture.connect(0);
+    let bytes = |connections_max| {
+        let before = alloc_count::bytes();
+        let rules = AcceptRules { connections_max, when_full: WhenFull::Pause, ..RULES };
+        let mut worker = fixture.worker::<Held>(0, 0, &cache, &scratch, rules);
+        worker.offer(0);
+        if let Some(Action::Admit(accepted)) = worker.next_action() {
+            let key = worker.admit(accepted, None);
+            turn(&mut worker, key, fixture.below(), &mut [0]);
+            assert_eq!(connections_max, 1);
+        }
+        alloc_count::bytes().wrapping_sub(before) + size_of_val(&worker) as u64
+    };
+    let (one, many) = (bytes(1), bytes(1000));
+    assert!(one <= 2048 && many > 8192, "{one} {many}");
 }
 
 /// Requests that hit and miss, a response that waits for its peer, a deadline, an idle connection

@@ -8,6 +8,7 @@ use std::{
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     static UNDER_LOCKS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The system's allocator, counting. A test installs it with `#[global_allocator]`.
@@ -21,6 +22,12 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
+/// Bytes that this thread has allocated less those that it has freed. It wraps.
+#[must_use]
+pub fn bytes() -> u64 {
+    BYTES.get()
+}
+
 /// How often it did so with a lock of a [`crate::crew`] in hand, for which others wait. Builds
 /// without debug assertions do not know: 0.
 #[must_use]
@@ -29,7 +36,11 @@ pub fn allocations_under_locks() -> u64 {
 }
 
 /// The cells need neither initialisation nor destruction, so counting cannot allocate in turn.
-fn count() {
+fn count(freed: usize, bytes: usize) {
+    BYTES.set(BYTES.get().wrapping_add(bytes as u64).wrapping_sub(freed as u64));
+    if bytes == 0 {
+        return;
+    }
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
     UNDER_LOCKS.set(UNDER_LOCKS.get() + u64::from(is_locked()));
 }
@@ -38,24 +49,25 @@ fn count() {
 // what that returned.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(0, layout.size());
         // SAFETY: the caller's promise: the layout has a size above 0.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(0, layout.size());
         // SAFETY: the caller's promise: the layout has a size above 0.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(layout.size(), size);
         // SAFETY: the caller's promise: `at` came from here, hence from `System`, with `layout`.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(layout.size(), 0);
         // SAFETY: the caller's promise: `at` came from here, hence from `System`, with `layout`.
         unsafe { System.dealloc(at, layout) }
     }

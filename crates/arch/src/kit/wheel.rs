@@ -1,4 +1,5 @@
-//! A timer wheel of connection keys: setting a deadline is cheap, and activity costs nothing.
+//! Timers of connections: a wheel of their keys, where setting a deadline is cheap, and activity
+//! costs nothing; or a list, where a worker has few.
 //!
 //! A connection has at most one entry, which is removed when it closes. The worker remembers the
 //! tick of that entry and inserts it again only for an earlier deadline. When the entry fires, the
@@ -12,7 +13,86 @@ const BUCKET_MS: u64 = 32;
 const BUCKETS: usize = 2048;
 const WORDS: usize = BUCKETS / 64;
 
-/// The wheel. A warm one allocates nothing.
+/// Connections of a worker whose timers are listed: a thread's unit has one, and there may be ten
+/// thousand threads.
+const LISTED_MAX: usize = 1;
+
+/// The timers of a worker. Where they have been, setting one allocates nothing.
+#[derive(Debug)]
+pub enum Timers {
+    /// Those of few connections: a unit may be given more than it accepts.
+    List(Vec<(Tick, u64)>),
+    /// Those of many.
+    Wheel(Box<Wheel>),
+}
+
+impl Timers {
+    /// What a timer takes, bytes.
+    pub const ENTRY_BYTES: usize = Wheel::ENTRY_BYTES;
+
+    /// No timers, of a worker that may have so many connections.
+    #[must_use]
+    pub fn new(now: Tick, connections_max: usize) -> Self {
+        if connections_max <= LISTED_MAX {
+            return Self::List(Vec::with_capacity(connections_max));
+        }
+        Self::Wheel(Box::new(Wheel::new(now)))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::List(list) => list.len(),
+            Self::Wheel(wheel) => wheel.len(),
+        }
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Has `key` fire at `at` or little later, instead of when it was to fire before. It may fire
+    /// early if that is far away.
+    pub fn insert(&mut self, key: u64, at: Tick) {
+        match self {
+            Self::List(list) => match list.iter_mut().find(|(_, of)| *of == key) {
+                Some(entry) => entry.0 = at,
+                None => list.push((at, key)),
+            },
+            Self::Wheel(wheel) => wheel.insert(key, at),
+        }
+    }
+
+    /// Removes the timer of `key`, if it has one.
+    pub fn remove(&mut self, key: u64) {
+        match self {
+            Self::List(list) => list.retain(|(_, of)| *of != key),
+            Self::Wheel(wheel) => wheel.remove(key),
+        }
+    }
+
+    /// Moves the keys that are due at `now` to `fired`.
+    pub fn turn(&mut self, now: Tick, fired: &mut impl Extend<u64>) {
+        match self {
+            Self::List(list) => fired.extend(list.extract_if(.., |of| of.0 <= now).map(|of| of.1)),
+            Self::Wheel(wheel) => wheel.turn(now, fired),
+        }
+    }
+
+    /// When the next is due; `None` if there is none.
+    #[must_use]
+    pub fn next(&self) -> Option<Tick> {
+        match self {
+            Self::List(list) => list.iter().map(|(at, _)| *at).min(),
+            Self::Wheel(wheel) => wheel.next(),
+        }
+    }
+}
+
+/// A wheel.
 #[derive(Debug)]
 pub struct Wheel {
     /// The entries of each bucket.
@@ -30,30 +110,22 @@ const NEVER: u64 = u64::MAX;
 
 impl Wheel {
     /// What an entry takes, bytes.
-    pub const ENTRY_BYTES: usize = Chains::LINK_BYTES;
+    const ENTRY_BYTES: usize = Chains::LINK_BYTES;
 
     /// An empty wheel that starts at `now`.
-    #[must_use]
-    pub fn new(now: Tick) -> Self {
+    fn new(now: Tick) -> Self {
         let turned = now.0 / BUCKET_MS;
         Self { buckets: Chains::new(BUCKETS), filled: [0; WORDS], turned, soonest: NEVER }
     }
 
     /// Entries in the wheel.
-    #[must_use]
-    pub const fn len(&self) -> usize {
+    const fn len(&self) -> usize {
         self.buckets.len()
-    }
-
-    /// True if the wheel has no entry.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.buckets.is_empty()
     }
 
     /// Has `key` fire at `at` or up to one bucket later, instead of when it was to fire before. An
     /// entry beyond the wheel's reach fires early, and the worker inserts it again.
-    pub fn insert(&mut self, key: u64, at: Tick) {
+    fn insert(&mut self, key: u64, at: Tick) {
         self.remove(key);
         let first = self.turned + 1;
         let last = self.turned + BUCKETS as u64 - 1;
@@ -65,7 +137,7 @@ impl Wheel {
     }
 
     /// Removes the entry of `key`, if it has one.
-    pub fn remove(&mut self, key: u64) {
+    fn remove(&mut self, key: u64) {
         let Some(bucket) = self.buckets.leave(key) else { return };
         if self.buckets.first(bucket).is_none() {
             self.filled[bucket / 64] &= !(1 << (bucket % 64));
@@ -76,7 +148,7 @@ impl Wheel {
     }
 
     /// Moves the keys that are due at `now` to `fired`.
-    pub fn turn(&mut self, now: Tick, fired: &mut impl Extend<u64>) {
+    fn turn(&mut self, now: Tick, fired: &mut impl Extend<u64>) {
         let until = now.0 / BUCKET_MS;
         if until >= self.soonest {
             let behind = until.saturating_sub(self.turned).min(BUCKETS as u64);
@@ -95,8 +167,7 @@ impl Wheel {
     }
 
     /// When the next entry is due; `None` if there is none.
-    #[must_use]
-    pub fn next(&self) -> Option<Tick> {
+    fn next(&self) -> Option<Tick> {
         (self.soonest != NEVER).then_some(Tick(self.soonest.saturating_mul(BUCKET_MS)))
     }
 
@@ -160,7 +231,8 @@ mod tests {
         let mut dice = Dice::new(0);
         for seed in 0..SEEDS {
             let mut now = dice.below(1 << 20) as u64;
-            let mut wheel = Wheel::new(Tick(now));
+            let most = if seed % 4 == 0 { LISTED_MAX } else { LISTED_MAX + 1 };
+            let mut wheel = Timers::new(Tick(now), most);
             let mut filed = std::collections::BTreeMap::new();
             for step in 0..300 {
                 let some = filed.keys().nth(dice.below(filed.len() + 1)).copied();

@@ -228,11 +228,12 @@ impl<'a, S> Worker<'a, S> {
             Some(RootSource::Unit(first)) => first.root_generation(),
             _ => 0,
         };
+        let connections_max = acceptor.rules.connections_max;
         Self {
             root_generation,
-            slots: Slab::expecting(acceptor.rules.connections_max),
+            slots: Slab::expecting(connections_max),
             desk: Desk::new(acceptor, around),
-            fired: VecDeque::with_capacity(EXPIRIES_MAX),
+            fired: VecDeque::with_capacity(connections_max.min(EXPIRIES_MAX)),
             expiries: 0,
             sweep_on: None,
             stage: Stage::Queue,

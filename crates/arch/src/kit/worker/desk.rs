@@ -8,7 +8,7 @@ use crate::{
     kit::{
         accept::{Acceptor, WhenFull},
         idle::Idle,
-        wheel::Wheel,
+        wheel::Timers,
     },
 };
 use regatta_metrics::{Counter, Histogram};
@@ -19,7 +19,8 @@ use std::{collections::VecDeque, os::fd::AsFd, time::Duration};
 
 /// How late the date may be, ms.
 const DATE_MS: u64 = 64;
-/// Connections that are queued for another turn, for which there is room from the beginning.
+/// Connections that are queued for another turn, for which there is room from the beginning, at
+/// most.
 const QUEUED: usize = 1024;
 /// One turn in so many is timed.
 const TURNS_PER_SAMPLE: u32 = 64;
@@ -37,7 +38,7 @@ pub struct Desk<'a> {
     pub(super) acceptor: Acceptor<'a>,
     /// Entered only where idle connections are closed for others.
     pub(super) idle: Idle,
-    wheel: Wheel,
+    timers: Timers,
     /// Connections whose turn ended because its budget was spent: each has another one.
     pub(super) again: VecDeque<u64>,
     /// Changes of what is watched that have been counted.
@@ -58,18 +59,18 @@ pub struct Begun(Option<u64>);
 
 impl<'a> Desk<'a> {
     /// What a connection takes here, bytes.
-    pub(super) const ENTRY_BYTES: usize = Wheel::ENTRY_BYTES + Idle::ENTRY_BYTES;
+    pub(super) const ENTRY_BYTES: usize = Timers::ENTRY_BYTES + Idle::ENTRY_BYTES;
 
     pub(super) fn new(acceptor: Acceptor<'a>, around: Surroundings<'a>) -> Self {
-        let now = clock::now();
+        let (now, most) = (clock::now(), acceptor.rules.connections_max);
         Self {
             now,
             held_ms: 0,
             around,
             acceptor,
             idle: Idle::default(),
-            wheel: Wheel::new(now.tick),
-            again: VecDeque::with_capacity(QUEUED),
+            timers: Timers::new(now.tick, most),
+            again: VecDeque::with_capacity(most.min(QUEUED)),
             changes: 0,
             stamp: clock::nanos(),
             turns: 0,
@@ -174,28 +175,28 @@ impl<'a> Desk<'a> {
         let deadline = slot.conn.deadline();
         if deadline < slot.timer_at {
             slot.timer_at = deadline;
-            self.wheel.insert(key, deadline);
+            self.timers.insert(key, deadline);
         }
     }
 
     /// Moves the keys whose timers are due to `fired`.
     pub(super) fn fire(&mut self, fired: &mut VecDeque<u64>) {
-        self.wheel.turn(self.now.tick, fired);
+        self.timers.turn(self.now.tick, fired);
     }
 
     /// How many timers there are.
     pub(super) const fn timers(&self) -> usize {
-        self.wheel.len()
+        self.timers.len()
     }
 
     /// When the next is due.
     pub(super) fn next_timer(&self) -> Option<Tick> {
-        self.wheel.next()
+        self.timers.next()
     }
 
     /// Forgets a connection.
     pub(super) fn forget(&mut self, key: u64) {
-        self.wheel.remove(key);
+        self.timers.remove(key);
         self.idle.remove(key);
     }
 

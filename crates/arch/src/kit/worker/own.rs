@@ -43,7 +43,8 @@ impl<'a> Own<'a> {
     }
 
     /// Of one unit of so many of a process, in its thread: the first when the others have not been
-    /// started yet. If they are more than the slots of the process, they share these.
+    /// started yet. If they are more than the slots of the process, they share these, but for the
+    /// first one's: the master looks there whether the process goes on.
     ///
     /// # Errors
     /// As [`Own::new`].
@@ -59,8 +60,10 @@ impl<'a> Own<'a> {
             affinity::pin(cpus)
                 .map_err(|error| format!("cannot run on processors {cpus:?}: {error}"))?;
         }
-        let slot = env.arena.slot(slots.start + unit % slots.len());
-        let shares = units > slots.len();
+        let shares = unit > 0 && units > slots.len();
+        debug_assert!(!shares || slots.len() > 1, "the first unit has a slot of its own");
+        let at = if shares { 1 + (unit - 1) % (slots.len() - 1) } else { unit };
+        let slot = env.arena.slot(slots.start + at);
         let tally = if shares { Tally::Striped(slot) } else { Tally::Owned(slot) };
         if unit == 0 {
             // Threads may come and go: the slots are entered once, for all of them.
