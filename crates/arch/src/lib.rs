@@ -71,8 +71,6 @@ pub struct Driver {
     pub slots: fn(&Settings) -> usize,
     /// Which calls on its sockets wait in steps.
     pub steps: fn(&Settings) -> Steps,
-    /// The most connections of a server, if an option of the driver is a limit on them.
-    pub connections_max: fn(&Settings) -> Option<usize>,
     /// What a process wants of the system besides descriptors, with so many connections.
     pub demand: fn(&Settings, connections: usize) -> Demand,
     /// What a worker process does until it is told to leave.
@@ -113,7 +111,6 @@ impl Driver {
             units: Units::One,
             slots: |_| 1,
             steps: |_| Steps::None,
-            connections_max: |_| None,
             demand: |_, _| Demand { tasks: 1, ..Demand::default() },
             work,
         }

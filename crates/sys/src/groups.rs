@@ -1,5 +1,5 @@
 //! What this process may use: the memory of the machine and that of its control group, and the
-//! processor time of its group (cgroups(7), of both versions).
+//! processor time and tasks of its group (cgroups(7), of both versions).
 use rustix::system::sysinfo;
 use std::{
     fs::File,
@@ -45,6 +45,15 @@ impl Quota {
     }
 }
 
+/// A limit on processes and their threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tasks {
+    /// How many there may be.
+    pub count: u64,
+    /// The file that says so.
+    pub file: PathBuf,
+}
+
 /// The smallest limits of a control group and of those that it is in. None where there is no limit,
 /// or none that can be seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +62,8 @@ pub struct Group {
     pub memory: Option<Memory>,
     /// On processor time.
     pub quota: Option<Quota>,
+    /// On its tasks.
+    pub tasks: Option<Tasks>,
 }
 
 /// The memory of the machine, bytes.
@@ -82,7 +93,7 @@ fn read(path: &Path, bytes_max: u64) -> Option<String> {
 /// text `read` returns.
 pub fn limits(cgroup: &str, mountinfo: &str, read: &dyn Fn(&Path) -> Option<String>) -> Group {
     let mut group = Group::default();
-    for controller in ["memory", "cpu"] {
+    for controller in ["memory", "cpu", "pids"] {
         for folder in folders(cgroup, mountinfo, controller) {
             let value = |name: &str| {
                 let file = folder.join(name);
@@ -90,6 +101,14 @@ pub fn limits(cgroup: &str, mountinfo: &str, read: &dyn Fn(&Path) -> Option<Stri
             };
             if controller == "cpu" {
                 group.quota = smaller_quota(group.quota.take(), quota(value));
+                continue;
+            }
+            if controller == "pids" {
+                let Some((text, file)) = value("pids.max") else { continue };
+                let known = group.tasks.as_ref().map_or(u64::MAX, |known| known.count);
+                if let Some(count) = text.trim().parse().ok().filter(|count| *count < known) {
+                    group.tasks = Some(Tasks { count, file });
+                }
                 continue;
             }
             for name in ["memory.limit_in_bytes", "memory.max", "memory.high"] {

@@ -12,6 +12,7 @@ use regatta_arch::{
 use regatta_sys::{
     affinity,
     groups::{self, Group},
+    limits::Threads,
 };
 use std::{fmt, path::Path};
 
@@ -40,6 +41,8 @@ pub struct Allowance {
     pub cpus: Vec<usize>,
     /// The memory of the machine, bytes.
     pub machine_bytes: u64,
+    /// What threads may take of the system.
+    pub threads: Threads,
     /// The limits of its control group.
     pub group: Group,
 }
@@ -50,11 +53,13 @@ impl Allowance {
     pub fn own(descriptors_max: u64) -> Self {
         // A machine with more processors than a set holds is as good as one with one.
         let cpus = affinity::allowed().unwrap_or_else(|_| vec![0]);
+        let group = groups::own();
         Self {
             descriptors_max,
             cpus: affinity::neighbours(cpus, Path::new(affinity::CPUS)),
             machine_bytes: groups::machine_bytes(),
-            group: groups::own(),
+            threads: Threads::own(group.tasks.as_ref()),
+            group,
         }
     }
 
@@ -207,10 +212,12 @@ mod tests {
                 period_us,
                 file: "/g/cpu.max".into(),
             }),
+            tasks: None,
         };
         let cpus = vec![0, 2, 1, 3];
         let machine_bytes = 16384 * MIB;
-        let allowance = Allowance { descriptors_max: 20_000, cpus, machine_bytes, group };
+        let (descriptors_max, threads) = (20_000, Threads::NONE);
+        let allowance = Allowance { descriptors_max, cpus, machine_bytes, threads, group };
         understand(said, &allowance).unwrap()
     }
 

@@ -3,6 +3,7 @@
 use crate::{
     config::{
         allowance::{self, Allowance, Chosen},
+        demand::Demanding,
         raw::{Problem, Said},
     },
     media::{self, Types},
@@ -78,26 +79,33 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     let mut said = said;
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
-    let layout = architecture
-        .and_then(|architecture| layout(&said, architecture, &listen, allowance, &mut problems));
+    let layout = architecture.and_then(|architecture| {
+        let layout = layout(&said, architecture, &listen, allowance, &mut problems)?;
+        Some((architecture, layout))
+    });
     let mut chosen = Vec::new();
     let mut warnings = Vec::new();
-    let layout = layout.map(|mut layout| {
+    let layout = layout.map(|(architecture, mut layout)| {
         let workers = layout.shares.len();
-        chosen.extend(
-            architecture.and_then(|known| allowance::workers(&said, known, allowance, &layout)),
-        );
+        chosen.extend(allowance::workers(&said, architecture, allowance, &layout));
         let (cache, warning) = allowance::cache(&mut said, allowance, workers);
         chosen.extend(cache);
         warnings.extend(warning);
+        let (limits, workers) = (&allowance.threads, workers as u64);
+        let demanding = Demanding { architecture, workers, limits };
         let limit = allowance.descriptors_max;
-        let total = descriptors(&mut said, limit, workers as u64, &mut chosen, &mut problems);
-        layout.share_connections(total);
-        chosen.extend(architecture.into_iter().flat_map(|known| allowance::named(&said, known)));
-        layout
+        layout.share_connections(connections(
+            &mut said,
+            limit,
+            demanding,
+            &mut chosen,
+            &mut problems,
+        ));
+        chosen.extend(allowance::named(&said, architecture));
+        (architecture, layout)
     });
-    match (types, architecture, layout) {
-        (Ok(types), Some(architecture), Some(layout)) if problems.is_empty() => {
+    match (types, layout) {
+        (Ok(types), Some((architecture, layout))) if problems.is_empty() => {
             Ok(Config { said, listen, architecture, types, layout, chosen, warnings })
         }
         _ => Err((said, problems)),
@@ -270,17 +278,18 @@ impl Tables {
 }
 
 /// Shares the descriptors of a worker out between connections and the cache; returns how many
-/// connections there may be in all workers together.
-fn descriptors(
+/// connections there may be in all workers together: no more than their threads leave room for.
+fn connections(
     said: &mut Said,
     limit: u64,
-    workers: u64,
+    demanding: Demanding<'_>,
     chosen: &mut Vec<Chosen>,
     problems: &mut Vec<Problem>,
 ) -> usize {
-    let from = format!("RLIMIT_NOFILE {limit}");
-    let mut choose = |key, value: u64| {
-        chosen.push(Chosen { key, value: value.to_string(), from: from.clone() });
+    let workers = demanding.workers;
+    let mut from = format!("RLIMIT_NOFILE {limit}");
+    let mut choose = |key, value: u64, from: &str| {
+        chosen.push(Chosen { key, value: value.to_string(), from: from.to_owned() });
     };
     let tables = Tables::new(&said.settings, limit, workers);
     let room = limit.saturating_sub(tables.reserved);
@@ -291,10 +300,13 @@ fn descriptors(
     if !said.is_said(CACHE_KEY) {
         cache = cache.min(room / CACHE_SHARE);
         said.choose(CACHE_KEY, cache);
-        choose(CACHE_KEY, cache);
+        choose(CACHE_KEY, cache, &from);
     }
     let free = room.saturating_sub(cache);
-    let most = free.saturating_mul(tables.count);
+    let mut most = free.saturating_mul(tables.count);
+    if let Some((fewer, why)) = demanding.room(&said.settings, most) {
+        (most, from) = (fewer, why);
+    }
     let named = said.settings.number(CONNECTIONS_KEY);
     let mut wanted = named;
     if !said.is_said(CONNECTIONS_KEY) {
@@ -304,10 +316,12 @@ fn descriptors(
     }
     let total = if wanted == 0 { most } else { wanted };
     if wanted == 0 || wanted < named {
-        choose(CONNECTIONS_KEY, total);
+        choose(CONNECTIONS_KEY, total, &from);
     }
     let each = total.div_ceil(tables.count);
-    if each == 0 || each > free {
+    if let Some(problem) = demanding.problem(said, total, CONNECTIONS_KEY) {
+        problems.push(problem);
+    } else if each == 0 || each > free {
         problems.push(no_room(said, tables, [each, cache]));
     } else if total < workers {
         let message = format!("{total} connections cannot be split among {workers} workers");
@@ -347,7 +361,7 @@ fn no_room(said: &Said, tables: Tables, [each, cache]: [u64; 2]) -> Problem {
 mod tests {
     use super::*;
     use crate::config::raw::{Arguments, read};
-    use regatta_sys::groups::Group;
+    use regatta_sys::{groups::Group, limits::Threads};
 
     fn config(sets: &[&str], descriptors_max: u64) -> Result<Config, Vec<String>> {
         let sets = sets.iter().map(|set| (*set).to_owned()).collect();
@@ -357,6 +371,7 @@ mod tests {
             descriptors_max,
             cpus: vec![0, 1],
             machine_bytes: 1 << 34,
+            threads: Threads::NONE,
             group: Group::default(),
         };
         understand(said, &allowance)

@@ -11,6 +11,8 @@ struct Case {
     memory: Option<(u64, &'static str)>,
     /// Processors and file.
     quota: Option<(usize, &'static str)>,
+    /// Processes and threads, and file.
+    tasks: Option<(u64, &'static str)>,
 }
 
 /// Version 1, as systemd mounts it; lines of other file systems around it.
@@ -47,6 +49,7 @@ const CASES: &[Case] = &[
         ],
         memory: Some((9_223_372_036_854_771_712, "/sys/fs/cgroup/memory/memory.limit_in_bytes")),
         quota: None,
+        tasks: None,
     },
     Case {
         name: "version 1, the parent's memory is the smaller one",
@@ -69,6 +72,7 @@ const CASES: &[Case] = &[
             3,
             "/sys/fs/cgroup/cpu,cpuacct/system.slice/regatta.service/cpu.cfs_quota_us",
         )),
+        tasks: None,
     },
     Case {
         name: "version 1 in a container without a namespace of groups: its own group is the root",
@@ -86,6 +90,7 @@ const CASES: &[Case] = &[
         ],
         memory: Some((125_829_120, "/sys/fs/cgroup/memory/memory.limit_in_bytes")),
         quota: Some((1, "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us")),
+        tasks: None,
     },
     Case {
         name: "version 2, high is below max, and a slice has the quota",
@@ -98,9 +103,12 @@ const CASES: &[Case] = &[
             ("/sys/fs/cgroup/system.slice/memory.high", "max\n"),
             ("/sys/fs/cgroup/system.slice/regatta.service/cpu.max", "max 100000\n"),
             ("/sys/fs/cgroup/system.slice/cpu.max", "150000 100000\n"),
+            ("/sys/fs/cgroup/system.slice/regatta.service/pids.max", "4915\n"),
+            ("/sys/fs/cgroup/system.slice/pids.max", "max\n"),
         ],
         memory: Some((157_286_400, "/sys/fs/cgroup/system.slice/regatta.service/memory.high")),
         quota: Some((2, "/sys/fs/cgroup/system.slice/cpu.max")),
+        tasks: Some((4915, "/sys/fs/cgroup/system.slice/regatta.service/pids.max")),
     },
     Case {
         name: "version 2 in a container with a namespace of groups",
@@ -113,6 +121,7 @@ const CASES: &[Case] = &[
         ],
         memory: Some((125_829_120, "/sys/fs/cgroup/memory.max")),
         quota: Some((4, "/sys/fs/cgroup/cpu.max")),
+        tasks: None,
     },
     Case {
         name: "a mount from before the namespace, and a group outside of it: the top is all we see",
@@ -124,6 +133,7 @@ const CASES: &[Case] = &[
         ],
         memory: Some((1_048_576, "/sys/fs/cgroup/memory.max")),
         quota: None,
+        tasks: None,
     },
     Case {
         name: "hybrid: memory is of version 1, processor time of version 2",
@@ -138,6 +148,7 @@ const CASES: &[Case] = &[
         ],
         memory: Some((67_108_864, "/sys/fs/cgroup/memory/a/memory.limit_in_bytes")),
         quota: Some((1, "/sys/fs/cgroup/unified/b/cpu.max")),
+        tasks: None,
     },
     Case {
         name: "two mounts: the one that shows this group",
@@ -149,6 +160,7 @@ const CASES: &[Case] = &[
         files: &[("/mnt/with blank/b/memory.max", "7"), ("/mnt/x/memory.max", "3")],
         memory: Some((7, "/mnt/with blank/b/memory.max")),
         quota: None,
+        tasks: None,
     },
     Case {
         name: "nothing is mounted, or nothing is what it should be",
@@ -157,6 +169,7 @@ const CASES: &[Case] = &[
         files: &[("/memory.max", "1")],
         memory: None,
         quota: None,
+        tasks: None,
     },
     Case {
         name: "numbers that are none",
@@ -169,6 +182,7 @@ const CASES: &[Case] = &[
         ],
         memory: None,
         quota: None,
+        tasks: None,
     },
 ];
 
@@ -185,6 +199,8 @@ fn limits_are_found_on_every_kind_of_system() {
         let quota = group.quota.as_ref();
         let quota = quota.map(|found| (found.processors(), found.file.to_str().unwrap()));
         assert_eq!(quota, case.quota, "{}", case.name);
+        let tasks = group.tasks.as_ref().map(|found| (found.count, found.file.to_str().unwrap()));
+        assert_eq!(tasks, case.tasks, "{}", case.name);
     }
 }
 

@@ -1,0 +1,187 @@
+//! What threads take of the system, and whether there is as much.
+use crate::config::raw::{Problem, Said};
+use regatta_arch::{
+    Architecture,
+    options::{Settings, show_bytes},
+};
+use regatta_sys::limits::{Limit, Threads};
+
+/// Mappings that a process has besides stacks: code, heaps, large bodies in its cache.
+const MAPPINGS_RESERVED: u64 = 2048;
+
+/// How a number is said.
+type Show = fn(u64) -> String;
+
+/// An architecture, in so many processes, and what threads may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demanding<'a> {
+    pub(super) architecture: &'a Architecture,
+    pub(super) workers: u64,
+    pub(super) limits: &'a Threads,
+}
+
+/// There is less of something than is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lack<'a> {
+    /// `80000 mappings, and vm.max_map_count allows 65530`.
+    text: String,
+    limit: &'a Limit,
+}
+
+impl<'a> Demanding<'a> {
+    /// What there is too little of for so many connections of each process.
+    fn lack(self, settings: &Settings, each: u64) -> Option<Lack<'a>> {
+        let connections = usize::try_from(each).unwrap_or(usize::MAX);
+        let demand = (self.architecture.driver.demand)(settings, connections);
+        // One is the master.
+        let tasks = demand.tasks.saturating_mul(self.workers).saturating_add(1);
+        let Threads { tasks: threads, mappings, address_bytes } = self.limits;
+        let number = |number: u64| number.to_string();
+        let rows: [(u64, u64, &Limit, Show, &str); 3] = [
+            (tasks, 0, threads, number, "processes and threads"),
+            (demand.mappings, MAPPINGS_RESERVED, mappings, number, "mappings"),
+            (demand.address_bytes, 0, address_bytes, show_bytes, "of addresses for stacks"),
+        ];
+        rows.into_iter().find_map(|(need, reserved, limit, show, what)| {
+            if need == 0 || need.saturating_add(reserved) <= limit.value {
+                return None;
+            }
+            let (need, allowed) = (show(need), show(limit.value));
+            let mut text = format!("{need} {what}, and {} allows {allowed}", limit.name);
+            if reserved > 0 {
+                text.push_str(&format!(", of which {reserved} are reserved"));
+            }
+            Some(Lack { text, limit })
+        })
+    }
+
+    /// How many connections there is room for, of `most`, and what says so if it is fewer.
+    pub(super) fn room(self, settings: &Settings, most: u64) -> Option<(u64, String)> {
+        let each = most.div_ceil(self.workers);
+        self.lack(settings, each)?;
+        // There is room for `few`, and none for `many`.
+        let (mut few, mut many) = (0, each);
+        while many - few > 1 {
+            let half = few + (many - few) / 2;
+            *(if self.lack(settings, half).is_some() { &mut many } else { &mut few }) = half;
+        }
+        let limit = self.lack(settings, many)?.limit;
+        Some((few * self.workers, format!("{} {}", limit.name, limit.value)))
+    }
+
+    /// Why there cannot be so many connections, and what helps.
+    pub(super) fn problem(self, said: &Said, total: u64, key: &'static str) -> Option<Problem> {
+        let each = total.div_ceil(self.workers).max(1);
+        let Lack { text, limit } = self.lack(&said.settings, each)?;
+        let raise = format!("raise the limit ({})", limit.raise);
+        if self.lack(&said.settings, 1).is_some() {
+            let message = format!("{} needs {text}", self.architecture.name);
+            return Some(said.problem("server.architecture", &message).hint(raise));
+        }
+        let message = format!("{total} connections need {text}");
+        Some(said.problem(key, &message).hint(format!("{raise}, or lower {key}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::raw::{Arguments, read};
+    use regatta_arch::{Demand, Driver};
+
+    const KEY: &str = "limits.connections_max";
+
+    /// A thread for each connection, and a stack of 64 KiB with a guard for each.
+    const DRIVER: Driver = Driver {
+        demand: |_, connections| Demand {
+            tasks: connections as u64 + 1,
+            mappings: 2 * connections as u64,
+            address_bytes: connections as u64 * (64 << 10),
+        },
+        ..Driver::plain(&[], |_, _| 1, |_, _| Ok(()))
+    };
+
+    fn limit(name: &str, value: u64, raise: &'static str) -> Limit {
+        Limit { name: name.to_owned(), value, raise }
+    }
+
+    fn check(limits: &Threads, workers: u64, expect: Option<(u64, &str, &str)>) {
+        let sped = regatta_arch::find("sped").unwrap();
+        let architecture = &Architecture { name: "threads", driver: &DRIVER, ..*sped };
+        let (said, _) = read(None, &Arguments::default());
+        let demanding = Demanding { architecture, workers, limits };
+        let room = demanding.room(&said.settings, 40_000);
+        let problem = demanding.problem(&said, 40_000, KEY).map(|problem| problem.to_string());
+        let expect = expect.map(|(most, from, problem)| ((most, from.to_owned()), problem));
+        assert_eq!(room, expect.as_ref().map(|(room, _)| room.clone()));
+        assert_eq!(problem.as_deref(), expect.map(|(_, problem)| problem));
+        if let Some((most, _)) = room.filter(|(most, _)| *most > 0) {
+            assert_eq!(demanding.problem(&said, most, KEY), None);
+            assert!(demanding.problem(&said, most + workers, KEY).is_some());
+        }
+    }
+
+    #[test]
+    fn what_there_is_too_little_of_is_named_with_what_raises_it() {
+        check(&Threads::NONE, 1, None);
+        let tasks = limit("kernel.pid_max", 32_768, "sysctl kernel.pid_max");
+        check(
+            &Threads { tasks: tasks.clone(), ..Threads::NONE },
+            1,
+            Some((
+                32_766,
+                "kernel.pid_max 32768",
+                "by default: limits.connections_max: 40000 connections need 40002 processes and \
+                 threads, and kernel.pid_max allows 32768\n  hint: raise the limit (sysctl \
+                 kernel.pid_max), or lower limits.connections_max",
+            )),
+        );
+        // Of four processes.
+        check(
+            &Threads { tasks, ..Threads::NONE },
+            4,
+            Some((
+                4 * 8_190,
+                "kernel.pid_max 32768",
+                "by default: limits.connections_max: 40000 connections need 40005 processes and \
+                 threads, and kernel.pid_max allows 32768\n  hint: raise the limit (sysctl \
+                 kernel.pid_max), or lower limits.connections_max",
+            )),
+        );
+        check(
+            &Threads {
+                mappings: limit("vm.max_map_count", 65_530, "sysctl vm.max_map_count"),
+                ..Threads::NONE
+            },
+            1,
+            Some((
+                31_741,
+                "vm.max_map_count 65530",
+                "by default: limits.connections_max: 40000 connections need 80000 mappings, and \
+                 vm.max_map_count allows 65530, of which 2048 are reserved\n  hint: raise the \
+                 limit (sysctl vm.max_map_count), or lower limits.connections_max",
+            )),
+        );
+        check(
+            &Threads { address_bytes: limit("RLIMIT_AS", 1 << 30, "ulimit -v"), ..Threads::NONE },
+            1,
+            Some((
+                16_384,
+                "RLIMIT_AS 1073741824",
+                "by default: limits.connections_max: 40000 connections need 2500 MiB of addresses \
+                 for stacks, and RLIMIT_AS allows 1 GiB\n  hint: raise the limit (ulimit -v), or \
+                 lower limits.connections_max",
+            )),
+        );
+        check(
+            &Threads { tasks: limit("pids.max in /g", 2, "TasksMax="), ..Threads::NONE },
+            1,
+            Some((
+                0,
+                "pids.max in /g 2",
+                "by default: server.architecture: threads needs 40002 processes and threads, and \
+                 pids.max in /g allows 2\n  hint: raise the limit (TasksMax=)",
+            )),
+        );
+    }
+}
