@@ -163,6 +163,8 @@ pub struct Env {
     pub shared: Option<shared::SharedState>,
     /// Opens the log of a unit that counts there.
     pub open_log: Box<dyn Fn(Tally<'static>) -> Box<dyn WorkerLog> + Send + Sync>,
+    /// Ends the process at once, with success, whatever its threads wait for.
+    pub end_process: fn(),
 }
 
 impl Env {

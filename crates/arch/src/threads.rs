@@ -8,6 +8,7 @@ use crate::{
         disk::InlineDisk,
         serve::{Blocking, Means, Until, converse, hear, next},
         thread_cache::ThreadCache,
+        units,
         worker::{Own, Worker},
     },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
@@ -148,7 +149,7 @@ fn demand(settings: &Settings, connections: usize) -> Demand {
 fn work(env: &Env, process: usize) -> Result<(), String> {
     let pool = Pool::new(env, process)?;
     let own = Own::unit(env, process, (0, pool.units()), None)?;
-    thread::scope(|scope| {
+    units::scope(env, process, |scope| {
         pool.fill(scope, own.tally).map_err(|error| {
             format!(
                 "cannot start a thread: {error}; lower limits.connections_max, or raise the \

@@ -245,6 +245,7 @@ fn env(path: &Path, options: &[(&str, &str)]) -> Env {
         settings,
         shared: None,
         open_log: Box::new(|_| Box::new(NoLog)),
+        end_process: || {},
     }
 }
 

@@ -155,6 +155,7 @@ fn env(
         open_log: Box::new(move |tally| {
             Box::new(log.sink(tally, *arena.control(), errors.clone()))
         }),
+        end_process: || {},
     }
 }
 

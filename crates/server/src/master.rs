@@ -28,7 +28,7 @@ use regatta_sys::{
     Bell, OpenRules, clock,
     crew::Sweep,
     hook,
-    process::{Child, Exit, User, clone_worker, fork_worker, set_user},
+    process::{Child, Exit, User, clone_worker, end, fork_worker, set_user},
     shm::{self, SharedWords},
     signal::{self, Received, Signals},
     simulated_disk::{self, Model},
@@ -165,6 +165,7 @@ fn prepare(config: Config, found: RootAndUser) -> Result<Prepared, Failure> {
         open_log: Box::new(move |tally| {
             Box::new(opener.sink(tally, *arena.control(), log_errors.clone()))
         }),
+        end_process: || end(0),
     };
     let (architecture, user) = (config.architecture, found.user);
     let _shared = shared;

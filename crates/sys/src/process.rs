@@ -112,9 +112,8 @@ pub fn fork_worker<K: AsRawFd>(keep: &[K], work: impl FnOnce() -> i32) -> io::Re
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let code = run(parent, || close_others(keep), work);
-        // SAFETY: takes any code; nothing of the parent's is left to be run, which is why this is
-        // not `exit`.
-        unsafe { libc::_exit(code) };
+        // Nothing of the parent's is left to be run, which is why this is not `exit`.
+        end(code);
     }
     child(pid.into())
 }
@@ -140,8 +139,7 @@ pub fn clone_worker(work: impl FnOnce() -> i32) -> io::Result<Child> {
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     if pid == 0 {
         let code = run(parent, || Ok(()), work);
-        // SAFETY: as in `fork_worker`: takes any code, and nothing of the parent is left to be run.
-        unsafe { libc::_exit(code) };
+        end(code);
     }
     child(pid)
 }
@@ -164,6 +162,12 @@ fn child(pid: libc::c_long) -> io::Result<Child> {
         while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(Errno::INTR)) {}
     })?;
     Ok(Child { pid, fd })
+}
+
+/// Ends this process with that code: nothing of it is run any more, in no thread.
+pub fn end(code: i32) -> ! {
+    // SAFETY: takes any code and no memory, and does not come back to who has called it.
+    unsafe { libc::_exit(code) }
 }
 
 /// Closes all descriptors but standard input, output, error, and those in `keep`.

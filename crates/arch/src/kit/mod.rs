@@ -21,6 +21,7 @@ pub mod slab;
 pub mod step;
 pub mod tasks;
 pub mod thread_cache;
+pub mod units;
 pub mod waiters;
 pub mod wheel;
 pub mod worker;

@@ -118,7 +118,8 @@ macro_rules! threaded {
                 load: full_and_not_listening full_is_free;
                 slow_disk: a_disk_that_hangs_does_not_delay_the_end;
                 threads: tasks_are_those_of_connections no_poller_is_asked
-                    a_slow_reader_has_a_thread_of_its_own a_thousand_slow_clients;
+                    a_slow_reader_has_a_thread_of_its_own a_thousand_slow_clients
+                    who_blocks_does_not_delay_the_end;
             }
         }
     };

@@ -5,6 +5,7 @@ use crate::counters::{counter, read};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
 use crate::site::{common, sized};
 use crate::structure::epolls;
+use rustix::process::Signal;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,26 @@ pub(crate) fn a_slow_reader_has_a_thread_of_its_own(variant: &Variant) {
     assert!(fifth.silent_for(Duration::from_millis(200)), "there is no thread for a fifth");
     slow.pop().expect("three").abort();
     fifth.answer("GET").expect(200);
+}
+
+/// Threads that stand in a send to somebody who does not read, or wait for a head, do not hold up a
+/// server that is to leave at once; the master need not kill it.
+pub(crate) fn who_blocks_does_not_delay_the_end(variant: &Variant) {
+    let mut server = Launch::new(variant, common()).set("threads.step_ms=30s").start();
+    let mut slow: Vec<Client> = (0..3).map(|_| Client::connect_narrow(server.address())).collect();
+    for client in &mut slow {
+        client.send(get("/sparse.bin"));
+        client.head_only().expect(200);
+    }
+    let mut half = server.connect();
+    half.send("GET /small.txt HTT");
+    read(&server, "accept_ok", 4);
+    let begin = Instant::now();
+    server.signal(Signal::QUIT);
+    let status = server.exit_within(PATIENCE).expect("it ends");
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(status.success(), "{status}");
+    assert!(!server.stderr().contains("killed"), "{}", server.stderr());
 }
 
 /// A thousand clients send their heads slowly: each holds a thread, and others are served.

@@ -263,11 +263,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         "The most connections at once, split evenly among the workers.",
         "A worker that has reached its share leaves new connections to the others. With 0, each \
          worker takes as many as its limit on descriptors (RLIMIT_NOFILE, raised as far as \
-         allowed) leaves after those of the cache. A connection that is sent a file that is not \
-         in the cache needs a second descriptor. If none is left, the cache closes some of its \
-         files; if that does not help, the request waits until another one ends, and after ten \
-         seconds it is answered with 503. A client that sends requests but reads no responses \
-         makes its connection keep up to twice limits.head_bytes_max.",
+         allowed) leaves after those of the cache; a thread for each takes as many as the system \
+         has room for (RLIMIT_NPROC, pids.max, kernel.pid_max, vm.max_map_count, RLIMIT_AS). A \
+         connection that is sent a file that is not in the cache needs a second descriptor. If \
+         none is left, the cache closes some of its files; if that does not help, the request \
+         waits until another one ends, and after ten seconds it is answered with 503. A client \
+         that sends requests but reads no responses makes its connection keep up to twice \
+         limits.head_bytes_max.",
     ),
     option(
         "content.index",

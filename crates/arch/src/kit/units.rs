@@ -1,0 +1,59 @@
+//! The units of a process that are threads, and the end of a process although some of them block.
+use crate::Env;
+use regatta_metrics::{Phase, Tally};
+use regatta_sys::clock;
+use std::{
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread::{self, Builder, Scope},
+    time::Duration,
+};
+
+/// How often it is looked whether units are to have left, when the first has.
+const LOOK: Duration = Duration::from_millis(50);
+/// So many looks later the process ends without them: a server that is told to leave at once has
+/// 300 ms in all.
+const LOOKS_MAX: u32 = 4;
+
+/// As [`thread::scope`], for the units of a process: `first` is the life of the first, and starts
+/// the others. When it has ended, they leave as soon as the call ends that they wait in, or their
+/// drain; if that is too late, the process ends without them.
+pub fn scope<'env, R>(
+    env: &Env,
+    process: usize,
+    first: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
+) -> R {
+    thread::scope(|around| {
+        let (all_have_left, leave) = mpsc::channel::<()>();
+        let ended = thread::scope(|units| {
+            let ended = first(units);
+            if env.arena.control().phase() != Phase::Run {
+                let last = move || wait_for_others(env, process, &leave);
+                // If there is no thread for it, the master kills the process.
+                let _ = Builder::new().name("leave".to_owned()).spawn_scoped(around, last);
+            }
+            ended
+        });
+        drop(all_have_left);
+        ended
+    })
+}
+
+/// Waits until the other units have left, and does meanwhile what the first did; ends the process
+/// when their time is over.
+fn wait_for_others(env: &Env, process: usize, leave: &Receiver<()>) {
+    let (slot, control) = (env.first_slot(process), env.arena.control());
+    let log = (env.open_log)(Tally::Striped(slot));
+    let mut looks = 0;
+    while looks < LOOKS_MAX {
+        if leave.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        let now = clock::now();
+        slot.set_heartbeat_ms(now.tick.0);
+        log.tick(now);
+        let drains = control.phase() == Phase::Drain && now.tick.0 < control.drain_deadline_ms();
+        looks += u32::from(!drains);
+    }
+    log.flush();
+    (env.end_process)();
+}
