@@ -51,7 +51,7 @@ pub(crate) struct Evidence<'a> {
 pub(crate) type Found<T> = Result<T, String>;
 
 /// The option that an architecture is.
-pub(super) const ARCHITECTURE: &str = "server.architecture";
+pub(crate) const ARCHITECTURE: &str = "server.architecture";
 
 /// An option of a target as the server takes it when nothing is said.
 const DEFAULTS: [(&str, &str); 10] = [

@@ -683,7 +683,6 @@ fn kernels_and_workloads() {
             }),
         ],
     );
-    check("geneves-fig1", &[("G-3", Cannot, nothing)]);
     check("geneves-fig2", &[("G-6", Cannot, nothing)]);
 }
 

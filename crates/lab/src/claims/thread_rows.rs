@@ -1,6 +1,6 @@
 //! The claims on threads and pools, against worlds in which they are true and in which not.
 
-use super::rows::{World, check_text, nothing, quiet, run_in};
+use super::rows::{World, check, check_text, nothing, quiet, run_in};
 use super::*;
 use crate::experiment::Scale;
 use crate::profile::Profile;
@@ -582,6 +582,30 @@ fn flash_beside_amped() {
             ("X-4", Fails, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e5)),
             ("X-5", Holds, |arm, _, _| disk(arm, 120.0, 1_000.0, 1e8)),
             ("X-5", Fails, |arm, _, _| disk(arm, 100.0, 1_000.0, 1e8)),
+        ],
+    );
+}
+
+#[test]
+fn kernel_threads_in_the_library() {
+    let slow: World = |arm, rate, _| {
+        let most = if arm == "knot-nptl" { 0.8 } else { 1.0 };
+        vec![("good_per_s", 1_000.0 * rate.min(most))]
+    };
+    check("threads-short", &[("E-28", Holds, nothing), ("E-28", Fails, slow)]);
+    check("geneves-fig1", &[("G-3", Fails, nothing), ("G-3", Cannot, slow)]);
+    check("geneves-cores", &[("G-4", Cannot, nothing)]);
+    fn connections(cell: &Cell, few: f64, many: f64) -> Numbers {
+        let share = if cell.levels["workload.connections"] == "1000" { few } else { many };
+        vec![("good_per_s", if cell.target == "knot-nptl" { 1_000.0 * share } else { 1_000.0 })]
+    }
+    check(
+        "threads-many",
+        &[
+            ("X-1", Holds, |_, _, cell| connections(cell, 1.0, 1.0)),
+            ("X-1", Fails, |_, _, cell| connections(cell, 1.0, 0.6)),
+            ("E-29", Holds, |_, _, cell| connections(cell, 1.0, 0.7)),
+            ("E-29", Fails, |_, _, cell| connections(cell, 0.7, 1.0)),
         ],
     );
 }

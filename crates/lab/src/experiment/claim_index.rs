@@ -238,14 +238,14 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With short sessions, all cached and no think times the peak of a thread for each \
             connection over that of events is {}",
         ranges: &[Equal(0.05)],
-        needs: "a thread for each connection (knot-nptl), which is not built",
+        needs: "a thread for each connection (knot-nptl, mt) beside sped",
         paper: "a prediction of [E] §9", ..ANY },
     Claim { id: "E-29",
         gist: "From the fewest connections to the most, the peak of events over that of a thread \
             for each connection grows by a factor {}",
         ranges: &[Above(1.02)],
-        needs: "a thread for each connection (knot-nptl), which is not built; several numbers of \
-            connections, thousands of descriptors",
+        needs: "a thread for each connection (knot-nptl, mt), several numbers of connections, \
+            thousands of descriptors",
         paper: "a prediction of [E] §9", ..ANY },
     Claim { id: "E-30",
         gist: "What more processors bring user threads (MEANS) over what they bring SYMPED is {}",
@@ -432,15 +432,15 @@ pub const CLAIMS: &[Claim] = &[
         gist: "On one core the peak of a thread for each connection over that of events is {}, and \
             as far behind a pipeline's",
         ranges: &[Below(0.85)],
-        needs: "a server with a thread for each connection (knot-nptl) and a pipelined one, which \
-            are not built",
+        needs: "a thread for each connection (knot-nptl, mt) beside sped, and a pipeline of stages \
+            (WatPipe), which is not built",
         paper: "35 %", ..ANY },
     Claim { id: "G-4",
         gist: "The peak of events over that of a thread for each connection, with the most \
             processors over with one, is {}",
         ranges: &[Below(0.9)],
-        needs: "a thread for each connection (knot-nptl), which is not built; one and four \
-            processors for the server",
+        needs: "a thread for each connection (knot-nptl, mt), one and four processors for the \
+            server",
         processors: 4,
         paper: "ahead at 4 cores" },
     Claim { id: "G-5",
@@ -514,8 +514,7 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With thousands of connections the peak of a thread for each over the best \
             event-driven one's is {}",
         ranges: &[Above(0.85)],
-        needs: "a thread for each connection (knot-nptl), which is not built; thousands of \
-            descriptors",
+        needs: "a thread for each connection (knot-nptl, mt), thousands of descriptors",
         paper: "- (contradicts [S] §7)", ..ANY },
     Claim { id: "X-2",
         gist: "All cached, AMPED's processor time for a reply over SPED's is {}",
