@@ -8,6 +8,7 @@ pub mod adapt;
 pub mod amped;
 pub mod drive;
 pub mod event;
+pub mod fiber;
 pub mod kit;
 pub mod laio;
 pub mod layout;

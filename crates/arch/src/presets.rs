@@ -1,5 +1,5 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
-use crate::{Driver, amped, event, laio, threads};
+use crate::{Driver, amped, event, fiber, laio, threads};
 
 /// A named architecture.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,21 @@ macro_rules! select_server {
 macro_rules! uncached_server {
     ($($key:literal = $value:literal),*) => {
         select_server!("cache.enabled" = "false", $($key = $value),*)
+    };
+}
+
+/// Knot on Capriccio: poll, which repeats the calls, and a yield before each open and close; as
+/// many helpers and connections as were best ([E] §4.4).
+macro_rules! knot {
+    ($($key:literal = $value:expr),* $(,)?) => {
+        replica!(
+            "fiber.poller" = "poll",
+            "fiber.retry" = "poller",
+            "fiber.yields" = "true",
+            "accept.when_full" = "pause",
+            "accept.backlog" = "50000",
+            $($key = $value),*
+        )
     };
 }
 
@@ -143,6 +158,43 @@ pub const ARCHITECTURES: &[Architecture] = &[
             "threads.start" = "all",
             "limits.connections_max" = "1024",
             "accept.when_full" = "pause",
+        ),
+    },
+    Architecture {
+        name: "knot-c",
+        summary: "a user thread for each connection; bodies in a cache, helpers for the disk",
+        paper: "[E] §4.2",
+        driver: &fiber::DRIVER,
+        axes: knot!(
+            "fiber.helpers" = "100",
+            "limits.connections_max" = "20000",
+            "cache.body_bytes_max" = "64 MiB",
+            "cache.bytes_max" = "1000 MiB",
+            "cache.copy_bytes_max" = "1 MiB",
+        ),
+    },
+    Architecture {
+        name: "knot-nb",
+        summary: "a user thread for each connection; helpers send files, without blocking",
+        paper: "[E] §4.3",
+        driver: &fiber::DRIVER,
+        axes: knot!(
+            "fiber.send" = "try-first",
+            "fiber.helpers" = "25",
+            "limits.connections_max" = "15000",
+            "cache.body_bytes_max" = "0",
+        ),
+    },
+    Architecture {
+        name: "knot-b",
+        summary: "a user thread for each connection; helpers send files, and block",
+        paper: "[E] §4.3",
+        driver: &fiber::DRIVER,
+        axes: knot!(
+            "fiber.send" = "blocking",
+            "fiber.helpers" = "100",
+            "limits.connections_max" = "20000",
+            "cache.body_bytes_max" = "0",
         ),
     },
     Architecture {
@@ -268,6 +320,7 @@ mod tests {
     /// What each name sets, in whole: a replica that did something else by default would not be
     /// one, and an architecture that people run must not lose what they rely on.
     #[test]
+    // tidy: long because it is one table, with a row for each name.
     fn every_name_sets_what_it_stands_for() {
         const REPLICA: &str = "cache.revalidate_ms=never cache.inactive_ms=never \
                                content.precompressed=false accept.events_per_accept=0";
@@ -284,6 +337,13 @@ mod tests {
         let blocking = format!("{REPLICA} event.processes=100 event.send=blocking");
         let patient = "accept.eager_read=false accept.eager_write=false";
         let stop = "accept.eager_read=false accept.when_full=pause";
+        let knot = |rest: &str| {
+            format!(
+                "{REPLICA} fiber.poller=poll fiber.retry=poller fiber.yields=true \
+                 accept.when_full=pause accept.backlog=50000 {rest}"
+            )
+        };
+        let bodies = "cache.body_bytes_max=0";
         let expect = [
             ("sped", "event.processes=1".to_owned()),
             ("symped", String::new()),
@@ -300,6 +360,26 @@ mod tests {
                     "{REPLICA} threads.start=all limits.connections_max=1024 \
                      accept.when_full=pause"
                 ),
+            ),
+            (
+                "knot-c",
+                knot(
+                    "fiber.helpers=100 limits.connections_max=20000 \
+                     cache.body_bytes_max=64 MiB cache.bytes_max=1000 MiB \
+                     cache.copy_bytes_max=1 MiB",
+                ),
+            ),
+            (
+                "knot-nb",
+                knot(&format!(
+                    "fiber.send=try-first fiber.helpers=25 limits.connections_max=15000 {bodies}"
+                )),
+            ),
+            (
+                "knot-b",
+                knot(&format!(
+                    "fiber.send=blocking fiber.helpers=100 limits.connections_max=20000 {bodies}"
+                )),
             ),
             ("accept1", uncached(&format!("{patient} accept.count=1"))),
             ("acceptinf", uncached(&format!("{patient} accept.count=0"))),

@@ -1,5 +1,5 @@
 //! Parts that several architectures use, and the ways to run connections: by readiness (`step`,
-//! `event_loop`) and by a thread for each (`serve`).
+//! `event_loop`), by a thread for each (`serve`) and by a user thread for each (`fibers`).
 pub mod accept;
 pub mod aio;
 pub mod budget;
@@ -10,6 +10,7 @@ pub mod disk;
 pub mod event_loop;
 #[cfg(test)]
 mod every_cache;
+pub mod fibers;
 pub mod helper_processes;
 pub mod helper_threads;
 pub mod helpers;

@@ -20,10 +20,10 @@ use regatta_sys::{
 use std::{os::fd::AsFd, time::Duration};
 
 /// The most bytes that one `recv` takes, however long a head may be.
-const RECV_BYTES_MAX: usize = 64 << 10;
+pub(super) const RECV_BYTES_MAX: usize = 64 << 10;
 /// Where in the buffer received bytes land: the target of a `GET` then starts where a word does,
 /// and is looked at in words (std's check that it is UTF-8, which `httparse` makes).
-const LANDING: usize = 4;
+pub(super) const LANDING: usize = 4;
 /// What an idle connection takes of the worker's memory at most, bytes.
 const CONNECTION_BYTES_MAX: usize = 256;
 const _: () = assert!(Worker::<Readiness>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
@@ -104,32 +104,7 @@ impl Readiness {
         wanted: Interest,
         poller: &mut P,
     ) -> bool {
-        self.interest == Some(wanted) || self.ask(socket, key, wanted, poller)
-    }
-
-    #[cold]
-    fn ask<P: Poller>(
-        &mut self,
-        socket: &Connection,
-        key: u64,
-        wanted: Interest,
-        poller: &mut P,
-    ) -> bool {
-        // Who is told of a change once can leave asked for what it has asked for, and is always
-        // told of what can be received.
-        let before = self.interest;
-        let edge = poller.edge();
-        let wanted = if edge { before.unwrap_or(Interest::READ).and(wanted) } else { wanted };
-        let asked = match before {
-            // It ends with its first turn or not at all: until then nobody need watch it.
-            None => poller.add(socket.as_fd(), key, wanted),
-            Some(before) if before == wanted => Ok(()),
-            Some(_) => poller.set(socket.as_fd(), key, wanted),
-        };
-        if asked.is_ok() {
-            self.interest = Some(wanted);
-        }
-        asked.is_ok()
+        watch(&mut self.interest, socket, key, wanted, poller)
     }
 
     /// True if something may be sent now.
@@ -157,6 +132,44 @@ impl Readiness {
             (read, write) => Turn::Wait(Interest { read, write }),
         }
     }
+}
+
+/// Tells the poller what a socket is waited for, where it has been asked for `interest` before;
+/// false if that cannot be watched.
+#[inline]
+pub(super) fn watch<P: Poller>(
+    interest: &mut Option<Interest>,
+    socket: &Connection,
+    key: u64,
+    wanted: Interest,
+    poller: &mut P,
+) -> bool {
+    *interest == Some(wanted) || ask(interest, socket, key, wanted, poller)
+}
+
+#[cold]
+fn ask<P: Poller>(
+    interest: &mut Option<Interest>,
+    socket: &Connection,
+    key: u64,
+    wanted: Interest,
+    poller: &mut P,
+) -> bool {
+    // Who is told of a change once can leave asked for what it has asked for, and is always
+    // told of what can be received.
+    let before = *interest;
+    let edge = poller.edge();
+    let wanted = if edge { before.unwrap_or(Interest::READ).and(wanted) } else { wanted };
+    let asked = match before {
+        // It ends with its first turn or not at all: until then nobody need watch it.
+        None => poller.add(socket.as_fd(), key, wanted),
+        Some(before) if before == wanted => Ok(()),
+        Some(_) => poller.set(socket.as_fd(), key, wanted),
+    };
+    if asked.is_ok() {
+        *interest = Some(wanted);
+    }
+    asked.is_ok()
 }
 
 /// Forgets operations that the connection has given up.

@@ -91,6 +91,18 @@ impl<T, R> Tasks<T, R> {
     }
 }
 
+/// A helper, step by step, for schedules.
+#[cfg(test)]
+impl<T, R> Tasks<T, R> {
+    pub(crate) fn begin(&self, tally: Tally<'_>) -> Option<T> {
+        self.todo.try_take(tally)
+    }
+
+    pub(crate) fn end(&self, result: R) {
+        self.done.put(result);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

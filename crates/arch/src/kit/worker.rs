@@ -6,7 +6,7 @@ mod desk;
 mod own;
 mod pass;
 
-pub use desk::Desk;
+pub use desk::{Begun, Desk};
 pub use own::Own;
 pub use pass::Passed;
 

@@ -87,6 +87,9 @@ variants! {
     laio_pair: family;
     threads: family;
     threads_on_demand: family;
+    knot_c: family;
+    knot_nb: family;
+    knot_b: family;
     accept1: strategy;
     acceptinf: strategy;
     accept25: strategy;

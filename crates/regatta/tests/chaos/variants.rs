@@ -144,6 +144,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
     // A blocking call never finds nothing to do.
     of("threads", "knot-nptl", &[SIBLINGS, STACK, "limits.connections_max=250"], EDGES),
     of("threads_on_demand", "mt", &[STACK, "threads.spare_min=1", "threads.spare_max=2"], EDGES),
+    of("knot_c", "knot-c", &[FIBER_STACK, "fiber.helpers=3"], EVERYTHING),
+    of("knot_nb", "knot-nb", &[FIBER_STACK, "fiber.helpers=3"], EVERYTHING),
+    of("knot_b", "knot-b", &[FIBER_STACK, "fiber.helpers=3", "fiber.poller=epoll-edge"], EDGES),
     of("accept1", "accept1", &[], EVERYTHING),
     of("acceptinf", "acceptinf", &[], EVERYTHING),
     of("accept25", "accept25", &[], EVERYTHING),
@@ -175,6 +178,8 @@ const STACK: &str = "threads.stack_bytes=256KiB";
 
 /// What replicas of papers leave out, for the cases that are about it.
 const SIBLINGS: &str = "content.precompressed=true";
+/// What is not optimised needs much of its stack.
+const FIBER_STACK: &str = "fiber.stack_bytes=256KiB";
 
 const fn of(
     name: &'static str,

@@ -219,7 +219,7 @@ pub(crate) fn a_file_that_shrinks_is_logged(variant: &Variant) {
     File::create(site.path("big.bin")).expect("a file").set_len(LEN).expect("sparse");
     let log = site.beside("access.log");
     let launch = Launch::new(variant, &site.root()).set(format!("log.access={}", log.display()));
-    let server = launch.set("log.format=json").start();
+    let server = launch.sets(&["log.format=json", "cache.body_bytes_max=65536"]).start();
     let mut slow = Client::connect_narrow(server.address());
     slow.send(request("GET", "/big.bin", &[]));
     slow.head_only().expect(200);

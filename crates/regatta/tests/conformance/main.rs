@@ -22,6 +22,7 @@ mod counters;
 mod deploys;
 mod disk;
 mod equality;
+mod fibers;
 mod fields;
 mod framing;
 mod harness;

@@ -151,6 +151,20 @@ macro_rules! nonblocking {
     };
 }
 
+/// The same where helpers send, each for one peer at a time: a connection that a helper has when
+/// the process ends has no line in the log.
+macro_rules! patient {
+    ($variant:ident) => {
+        topics! { $variant
+            slow_readers: one_that_never_reads_is_ended one_below_the_rate_is_ended
+                an_honest_slow_one_is_served others_do_not_wait waiting_is_free
+                half_closed_waiting_is_free draining_accepts_nobody
+                unread_answers_stop_the_requests more_files_than_descriptors;
+            slow_disk: the_disk_is_not_the_clients_fault;
+        }
+    };
+}
+
 /// What holds where a send blocks.
 macro_rules! blocking {
     ($variant:ident) => {
@@ -257,6 +271,48 @@ macro_rules! lazy {
     };
 }
 
+/// systems.md §8.6: user threads in one kernel thread, and helpers.
+macro_rules! fibers {
+    ($variant:ident) => {
+        topics! { $variant
+            fibers: one_task_and_its_helpers a_connection_each a_stack_is_long_enough;
+        }
+    };
+}
+
+/// What holds where helpers read for user threads.
+macro_rules! reading {
+    ($variant:ident) => {
+        mod reading {
+            topics! { $variant
+                slow_disk: user_threads_do_not_wait;
+            }
+        }
+    };
+}
+
+/// What holds where helpers also send for them.
+macro_rules! sending {
+    ($variant:ident) => {
+        mod sending {
+            topics! { $variant
+                slow_disk: a_disk_that_hangs_does_not_delay_the_end;
+            }
+        }
+    };
+}
+
+/// What holds where they do in blocking mode.
+macro_rules! one_call {
+    ($variant:ident) => {
+        mod one_call {
+            topics! { $variant
+                fibers: a_helper_sends_with_one_call;
+            }
+        }
+    };
+}
+
 /// systems.md §8.6: the kernel continues what would block.
 macro_rules! ring {
     ($variant:ident) => {
@@ -297,6 +353,12 @@ variants! {
     threads: always threaded nonblocking;
     threads_on_demand: always threaded nonblocking;
     threads_own_cache: together threaded nonblocking;
+    knot_c: always looped one_queue nonblocking fibers reading;
+    knot_c_epoll: together looped one_queue nonblocking fibers reading;
+    knot_c_inline: together looped one_queue nonblocking fibers;
+    knot_nb: always looped one_queue patient fibers reading sending;
+    knot_nb_first: together looped one_queue nonblocking fibers;
+    knot_b: together looped one_queue patient fibers reading sending one_call;
     accept1: always looped one_queue nonblocking;
     acceptinf: together looped one_queue;
     accept25: together looped one_queue;

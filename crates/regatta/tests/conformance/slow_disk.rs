@@ -82,6 +82,28 @@ fn put_both(site: &Site) -> bool {
     preadv2(&file, into, 0, ReadWriteFlags::NOWAIT).is_err()
 }
 
+/// Helpers wait for the disk in the place of user threads: what is in memory is served although all
+/// of them wait.
+pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
+    const HELPERS: u64 = 2;
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let helpers = format!("fiber.helpers={HELPERS}");
+    let server = with_disk(variant, &site).sets(&[HANGS, &helpers]).start();
+    let mut client = server.connect();
+    client.get("/page.txt").expect(200);
+    let mut stuck: Vec<Client> = (0..HELPERS).map(|_| server.connect()).collect();
+    stuck.iter_mut().for_each(|client| client.send(get("/small.bin")));
+    let read = || server.top()["total"]["counters"]["helper_tasks_read"].as_u64();
+    assert!(eventually(PATIENCE, || read() == Some(HELPERS + 1)), "{:?} reads", read());
+    for _ in 0..10 {
+        assert_eq!(client.get("/page.txt").expect(200).body, b"a page\n");
+    }
+    assert_eq!(server.open_connections() as u64, HELPERS + 1);
+}
+
 /// Clients leave while the disk hangs: their places are free at once, whatever helpers and kernel
 /// are still at, and what is in memory is served all the while.
 pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {

@@ -130,6 +130,43 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "knot-nptl",
         &[SIBLINGS, STACK, STEP, THREADS, "threads.start=all", "threads.cache=own"],
     ),
+    of("knot_c", "knot-c", &[SIBLINGS, FIBER_STACK, "fiber.helpers=3"]),
+    of(
+        "knot_c_epoll",
+        "knot-c",
+        &[SIBLINGS, FIBER_STACK, "fiber.poller=epoll", "fiber.order=accepting"],
+    ),
+    // The disk blocks everybody, and nothing is as in Capriccio.
+    of(
+        "knot_c_inline",
+        "knot-c",
+        &[
+            SIBLINGS,
+            FIBER_STACK,
+            "fiber.poller=epoll-edge",
+            "fiber.helpers=0",
+            "fiber.retry=thread",
+            "fiber.yields=false",
+            "fiber.runs_max=2",
+            "fiber.guard=mapping",
+            "cache.enabled=false",
+            "accept.when_full=close-idle",
+        ],
+    ),
+    of("knot_nb", "knot-nb", &[SIBLINGS, FIBER_STACK, "fiber.helpers=25"]),
+    // The first design of [E] §4.2.
+    of(
+        "knot_nb_first",
+        "knot-nb",
+        &[
+            SIBLINGS,
+            FIBER_STACK,
+            "fiber.poller=epoll-edge",
+            "fiber.send=poll-first",
+            "fiber.helpers=2",
+        ],
+    ),
+    of("knot_b", "knot-b", &[SIBLINGS, FIBER_STACK, "fiber.helpers=25"]),
     of("accept1", "accept1", &[SIBLINGS, UNCACHED, "accept.count=1"]),
     of("acceptinf", "acceptinf", &[SIBLINGS, UNCACHED]),
     of("accept25", "accept25", &[SIBLINGS, UNCACHED]),
@@ -143,6 +180,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
 /// What the servers of the papers lack is part of the suite. Cases about files that change set
 /// cache.revalidate_ms themselves.
 const SIBLINGS: &str = "content.precompressed=true";
+/// What is not optimised needs much of its stack.
+const FIBER_STACK: &str = "fiber.stack_bytes=256KiB";
 /// As the name says already: cases ask for it here.
 const UNCACHED: &str = "cache.enabled=false";
 

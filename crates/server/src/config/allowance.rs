@@ -168,10 +168,12 @@ pub(super) fn cache(
         part if part < MIB => part,
         part => part / MIB * MIB,
     };
-    let default = match options::default(CACHE_KEY) {
-        Value::Number(most) => part.clamp(CACHE_BYTES_MIN, most),
-        other => unreachable!("the memory of a cache is {other:?}"),
+    let most = match options::default(CACHE_KEY) {
+        Value::Number(most) if said.is_said(CACHE_KEY) => most,
+        // An architecture may have a default of its own.
+        _ => said.settings.number(CACHE_KEY),
     };
+    let default = part.clamp(CACHE_BYTES_MIN, most.max(CACHE_BYTES_MIN));
     let all_caches = if caches == 1 { "1 cache".to_owned() } else { format!("{caches} caches") };
     if !said.is_said(CACHE_KEY) {
         said.choose(CACHE_KEY, default);
@@ -255,6 +257,16 @@ mod tests {
                 "256 KiB (of memory.max 120 MiB in /g/a, for 100 caches)",
             ),
             (&["event.processes=1"], Some(0), "256 KiB (of memory.max 0 B in /g/a, for 1 cache)"),
+            (
+                &["server.architecture=knot-c"],
+                None,
+                "1000 MiB (of the machine's 16384 MiB, for 1 cache)",
+            ),
+            (
+                &["server.architecture=knot-c"],
+                Some(1002),
+                "499 MiB (of memory.max 1002 MiB in /g/a, for 1 cache)",
+            ),
         ] {
             let config = config(sets, memory_mib, None);
             let expect = format!("cache.bytes_max={expect}");

@@ -8,6 +8,7 @@
 mod edges;
 mod folder;
 mod line;
+mod lives;
 mod peer;
 mod poller;
 mod slow;
@@ -93,6 +94,8 @@ pub(crate) struct Case {
     pub(crate) sealed: bool,
     /// The disk holds its loop up.
     pub(crate) slow: bool,
+    /// In the place of a loop there are user threads.
+    pub(crate) fibers: bool,
     /// Schedules of each accept strategy.
     pub(crate) each: u64,
 }
@@ -102,7 +105,8 @@ impl Case {
     pub(crate) const fn one(test: &'static str) -> Self {
         let (waits, each) = (None, SEEDS / STRATEGIES);
         let (shared, hangs, frames, sealed, slow) = (false, false, false, false, false);
-        Self { test, waits, loops: 1, shared, hangs, frames, sealed, slow, each }
+        let fibers = false;
+        Self { test, waits, loops: 1, shared, hangs, frames, sealed, slow, fibers, each }
     }
 
     /// As [`Self::one`], with several exchanges of each connection at once.
@@ -292,6 +296,7 @@ struct Scene<'s, 'a> {
     stage: &'s Stage<'a>,
     sealed: bool,
     slow: bool,
+    fibers: bool,
     make: &'s Make<'s>,
 }
 
@@ -306,7 +311,11 @@ fn schedule(
     let Case { test, loops, shared, .. } = case;
     let waits = case.waits.unwrap_or(WAITS[dice.below(WAITS.len())]);
     let site = site(&mut dice, shared);
-    let (accepts, turns) = strategy(seed, &mut dice);
+    let (mut accepts, turns) = strategy(seed, &mut dice);
+    if case.fibers {
+        // A user thread accepts when it has closed a connection, whatever the poller says.
+        (accepts.count, accepts.events_per_accept, accepts.on_close) = (0, 0, false);
+    }
     let copies = loops > 1 && !shared && dice.once_in(3);
     let each = 1 + dice.below(2);
     let (listeners, addresses) = listen(if copies { loops * each } else { each });
@@ -327,6 +336,9 @@ fn schedule(
     if case.sealed {
         world.seal(seed);
     }
+    if case.fibers {
+        world.accepts_anytime = true;
+    }
     let stage = Stage::new(world);
     let scene = Scene {
         seed,
@@ -344,6 +356,7 @@ fn schedule(
         stage: &stage,
         sealed: case.sealed,
         slow: case.slow,
+        fibers: case.fibers,
         make,
     };
     if loops == 1 {
@@ -446,6 +459,10 @@ impl Scene<'_, '_> {
             acceptor.others = others.map(other).collect();
         }
         let poller = poller::RandomPoller::new(self.stage, me, self.seed, poller);
+        if self.fibers {
+            let below = Below { root: &self.folder.root, rules: OpenRules::default() };
+            return lives::run(self.seed, poller, Worker::new(acceptor, around), below);
+        }
         let worker = Worker::new(acceptor, around);
         EventLoop::new(poller, worker, self.turns, &mut *disk).run().unwrap();
     }

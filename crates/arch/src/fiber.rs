@@ -1,0 +1,347 @@
+//! User threads in one kernel thread, and helpers that block for them: Knot on Capriccio ([E] §4).
+use crate::{
+    Demand, Driver, Env,
+    drive::{
+        ledger,
+        perform::{Below, SendBy},
+    },
+    event::PollerKind,
+    kit::{
+        accept::{AcceptOptions, AcceptRules},
+        fibers::{self, FiberRules, Hands, State, run_task},
+        worker::Own,
+    },
+    options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
+};
+use regatta_metrics::{Counter, Tally};
+use regatta_origin::LocalCache;
+use regatta_sys::{
+    fiber::{self, Guard, Stacks, has_light_guards},
+    socket::{Mode, Steps},
+    wait::{Epoll, Poll, Poller, Select, Trigger},
+};
+use std::{cell::RefCell, io, process, thread, time::Duration};
+
+/// The driver.
+pub const DRIVER: Driver = Driver {
+    // The scheduler counts in the first, all helpers in the second.
+    slots: |_| 2,
+    steps,
+    demand,
+    ..Driver::plain(OPTIONS, |_, _| 1, work)
+};
+
+/// The stack of a helper, bytes: its calls are shallow.
+const HELPER_STACK_BYTES: usize = 128 << 10;
+/// What a user thread may send before others run, bytes.
+const TURN_BYTES_MAX: u64 = 2 << 20;
+const PAGE: usize = 4096;
+
+options! {
+    /// The options of the driver.
+    struct FiberOptions, OPTIONS;
+
+    poller: PollerKind = OptionSpec {
+        key: "fiber.poller",
+        kind: Kind::Choice(PollerKind::WORDS),
+        default: "epoll-edge",
+        doc: "How the scheduler learns which sockets are ready.",
+        long: "As event.poller. Only sockets that a user thread waits for are watched.",
+        since: "0.1",
+    },
+    helpers: usize = OptionSpec {
+        key: "fiber.helpers",
+        kind: Kind::Count { min: 0, max: 1024 },
+        default: "25",
+        doc: "How many helper threads block in the place of user threads.",
+        long: "They read files into memory, and send if fiber.send says so; all are started at the \
+               beginning. With 0 the scheduler's thread reads and sends itself, and the disk \
+               blocks everybody.",
+        since: "0.1",
+    },
+    send: SendMode = OptionSpec {
+        key: "fiber.send",
+        kind: Kind::Choice(SendMode::WORDS),
+        default: "inline",
+        doc: "Who sends what is in files, and how.",
+        long: "`inline`: the user thread, as what is in memory; the disk blocks everybody. \
+               `poll-first`: a helper, when the scheduler's poller has said that the socket takes \
+               bytes. `try-first`: a helper at once; if the socket takes nothing, the helper waits \
+               for it (fiber.helper_poll_ms) and tries once more. `blocking`: a helper, with one \
+               call in blocking mode, which lasts until the client has room for all of it, or has \
+               taken nothing for a third of limits.send_window_ms ([E] §4).",
+        since: "0.1",
+    },
+    order: Order = OptionSpec {
+        key: "fiber.order",
+        kind: Kind::Choice(Order::WORDS),
+        default: "existing",
+        doc: "Who runs first: user threads with a connection, or those with a new one.",
+        long: "`existing` (Knot-C): in the order in which they became ready, new connections last. \
+               `accepting` (Knot-A): new connections first.",
+        since: "0.1",
+    },
+    retry: Retry = OptionSpec {
+        key: "fiber.retry",
+        kind: Kind::Choice(Retry::WORDS),
+        default: "thread",
+        doc: "Who repeats a call when its socket is ready.",
+        long: "`poller`: the scheduler at its poll point, as Capriccio, which resumes the user \
+               thread with the result. `thread`: the user thread, when its turn comes.",
+        since: "0.1",
+    },
+    yields: bool = OptionSpec {
+        key: "fiber.yields",
+        kind: Kind::Bool,
+        default: "false",
+        doc: "Whether a user thread lets others run before it opens a file and before it closes a \
+              connection.",
+        long: "Capriccio does both, by an option that cannot be switched off.",
+        since: "0.1",
+    },
+    idle: Idle = OptionSpec {
+        key: "fiber.idle",
+        kind: Kind::Choice(Idle::WORDS),
+        default: "block",
+        doc: "What the scheduler does when no user thread is ready.",
+        long: "`block`: it waits in the poller. `spin`: it looks again and again, as Capriccio, \
+               and takes all of a processor.",
+        since: "0.1",
+    },
+    helper_poll_ms: u64 = OptionSpec {
+        key: "fiber.helper_poll_ms",
+        kind: Kind::Millis { min: 1, max: 60_000 },
+        default: "1 s",
+        doc: "How long a helper waits for a client that takes nothing, with fiber.send=try-first.",
+        long: "Then it goes on with other tasks, and the connection's rest is a new one.",
+        since: "0.1",
+    },
+    runs_max: usize = OptionSpec {
+        key: "fiber.runs_max",
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        default: "10000",
+        doc: "How many user threads run at most before the scheduler looks for events.",
+        long: "It looks for events whenever none is ready.",
+        since: "0.1",
+    },
+    stack_bytes: usize = OptionSpec {
+        key: "fiber.stack_bytes",
+        kind: Kind::Bytes { min: 16 << 10, max: 8 << 20 },
+        default: "64 KiB",
+        doc: "The stack of a user thread, rounded up to whole pages.",
+        long: "All are reserved at the beginning, one for each connection that may be open \
+               (limits.connections_max); a page takes memory when it is touched. \
+               `stack_bytes_max` counts what is used.",
+        since: "0.1",
+    },
+    guard: GuardKind = OptionSpec {
+        key: "fiber.guard",
+        kind: Kind::Choice(GuardKind::WORDS),
+        default: "light",
+        doc: "What lies below each stack, so that an overflow ends the worker.",
+        long: "`light`: a mark in the page table (Linux 6.13), so that all stacks together need \
+               one mapping; on an older kernel as `mapping`. `mapping`: a page that nobody may \
+               access, which makes two mappings of each stack (vm.max_map_count limits them).",
+        since: "0.1",
+    },
+    stall_us: u64 = ledger::STALL_US,
+}
+
+choice! {
+    /// Who sends what is in files (`fiber.send`).
+    enum SendMode {
+        /// The user thread.
+        Inline = "inline",
+        /// A helper, after the poller.
+        PollFirst = "poll-first",
+        /// A helper, before any poller.
+        TryFirst = "try-first",
+        /// A helper that blocks.
+        Blocking = "blocking",
+    }
+}
+
+choice! {
+    /// Who runs first (`fiber.order`).
+    enum Order {
+        /// In the order of readiness.
+        Existing = "existing",
+        /// New connections.
+        Accepting = "accepting",
+    }
+}
+
+choice! {
+    /// Who repeats a call (`fiber.retry`).
+    enum Retry {
+        /// The scheduler.
+        Poller = "poller",
+        /// The user thread.
+        Thread = "thread",
+    }
+}
+
+choice! {
+    /// What a scheduler does without anybody to run (`fiber.idle`).
+    enum Idle {
+        /// It waits.
+        Block = "block",
+        /// It looks again.
+        Spin = "spin",
+    }
+}
+
+choice! {
+    /// What lies below a stack (`fiber.guard`).
+    enum GuardKind {
+        /// A mark in the page table.
+        Light = "light",
+        /// A mapping.
+        Mapping = "mapping",
+    }
+}
+
+impl FiberOptions {
+    const fn stack_bytes(&self) -> usize {
+        self.stack_bytes.next_multiple_of(PAGE)
+    }
+
+    fn guard(&self) -> Guard {
+        match self.guard {
+            GuardKind::Light if has_light_guards() => Guard::Light,
+            GuardKind::Light | GuardKind::Mapping => Guard::Mapping,
+        }
+    }
+
+    /// How helpers send, if they do.
+    fn send(&self) -> Option<SendBy> {
+        match self.send {
+            _ if self.helpers == 0 => None,
+            SendMode::Inline => None,
+            SendMode::PollFirst => Some(SendBy::PollFirst),
+            SendMode::TryFirst => {
+                Some(SendBy::TryFirst(Duration::from_millis(self.helper_poll_ms)))
+            }
+            SendMode::Blocking => Some(SendBy::Blocking),
+        }
+    }
+}
+
+/// A helper that sends does not wait for a peer for longer.
+fn steps(settings: &Settings) -> Steps {
+    match FiberOptions::read(settings).send() {
+        Some(SendBy::Blocking) => {
+            let window_ms = settings.number("limits.send_window_ms");
+            Steps::Connections(Duration::from_millis(window_ms.div_ceil(3)))
+        }
+        _ => Steps::None,
+    }
+}
+
+fn demand(settings: &Settings, connections: usize) -> Demand {
+    let options = FiberOptions::read(settings);
+    let (stacks, helpers) = (connections as u64, options.helpers as u64);
+    let each = match options.guard() {
+        Guard::Light => 0,
+        Guard::Mapping => 2 * stacks,
+    };
+    Demand {
+        tasks: 1 + helpers,
+        mappings: each + 2 * helpers,
+        address_bytes: stacks * (options.stack_bytes() + PAGE) as u64
+            + helpers * HELPER_STACK_BYTES as u64,
+    }
+}
+
+/// Runs the process: helpers, and the scheduler with its user threads.
+fn work(env: &Env, process: usize) -> Result<(), String> {
+    let options = FiberOptions::read(&env.settings);
+    let epoll = |trigger| Epoll::new(trigger);
+    match options.poller {
+        PollerKind::Epoll => serve(env, process, &options, epoll(Trigger::Level)),
+        PollerKind::EpollEdge => serve(env, process, &options, epoll(Trigger::Edge)),
+        PollerKind::Poll => serve(env, process, &options, Ok(Poll::new())),
+        PollerKind::Select => serve(env, process, &options, Ok(Select::new())),
+    }
+}
+
+fn serve<P: Poller>(
+    env: &Env,
+    process: usize,
+    options: &FiberOptions,
+    poller: io::Result<P>,
+) -> Result<(), String> {
+    let poller = poller.map_err(|error| format!("cannot make a poller: {error}"))?;
+    let own = Own::new(env, process, None)?;
+    let threads = env.shares[process].connections_max;
+    let bytes = options.stack_bytes();
+    let stacks = Stacks::new(threads, bytes, options.guard()).map_err(|error| {
+        format!(
+            "no memory for {threads} stacks of {bytes} bytes: {error}; lower \
+             limits.connections_max or fiber.stack_bytes"
+        )
+    })?;
+    own.tally.max(Counter::StacksBytesMax, (threads * bytes) as u64);
+    let hands = start_helpers(env, process, options, threads)
+        .map_err(|error| format!("cannot start helpers: {error}"))?;
+    let cache = LocalCache::new(&env.site.caching, env.site.seed);
+    let accept = AcceptOptions::read(&env.settings);
+    let accepts = AcceptRules::new(&accept, threads, Mode::Nonblocking, false);
+    let worker = own.worker((&cache, None), accepts, options.stall_us * 1000);
+    let rules = FiberRules {
+        below: Below { root: own.root, rules: env.rules },
+        helpers_read: options.helpers > 0,
+        send: options.send(),
+        accepting_first: options.order == Order::Accepting,
+        poller_retries: options.retry == Retry::Poller,
+        yields: options.yields,
+        spins: options.idle == Idle::Spin,
+        runs_max: options.runs_max,
+        bytes_max: TURN_BYTES_MAX,
+    };
+    let state = RefCell::new(State::new(worker, poller, hands, rules));
+    fiber::scope(stacks, |fibers| fibers::run(&state, fibers))
+        .map_err(|error| format!("the scheduler of user threads cannot go on: {error}"))
+}
+
+/// Starts the helpers. They last as long as the process, which does not wait for one that blocks.
+fn start_helpers(
+    env: &Env,
+    process: usize,
+    options: &FiberOptions,
+    tasks_max: usize,
+) -> io::Result<&'static Hands> {
+    let hands: &'static Hands = Box::leak(Box::new(Hands::new(tasks_max)?));
+    let slot = env.arena.slot(env.shares[process].slots.start + 1);
+    slot.enter(process::id());
+    let tally = Tally::Striped(slot);
+    // Without it they only read.
+    let by = options.send().unwrap_or(SendBy::PollFirst);
+    for _ in 0..options.helpers {
+        let helper = thread::Builder::new().name("helper".to_owned());
+        let run = move || hands.help(tally, &mut |task| run_task(task, by, tally));
+        helper.stack_size(HELPER_STACK_BYTES).spawn(run)?;
+    }
+    Ok(hands)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kit::event_loop::schedule::{Case, check, check_sealed, own_disk, run_all};
+
+    /// User threads, helpers that answer in any order, and connections that go to them and back.
+    #[test]
+    fn user_threads_forget_nobody() {
+        let case = Case { fibers: true, ..Case::one("user_threads_forget_nobody") };
+        check(&run_all(case, &own_disk), 0);
+    }
+
+    #[test]
+    fn user_threads_with_sealed_connections_forget_nobody() {
+        let test = "user_threads_with_sealed_connections_forget_nobody";
+        check_sealed(
+            &run_all(Case { fibers: true, sealed: true, ..Case::one(test) }, &own_disk),
+            0,
+        );
+    }
+}

@@ -1,0 +1,750 @@
+//! What the user threads of a scheduler have in common: connections, sockets, helpers, and who is
+//! ready to run.
+use super::{FiberRules, Hands};
+use crate::{
+    drive::{
+        Turn,
+        ledger::Spent,
+        perform::{self, Failure, SendBy, timed},
+    },
+    kit::{
+        budget::Budget,
+        step::{LANDING, RECV_BYTES_MAX, watch},
+        worker::{Action, Begun, Desk, Passed, Slot, Waited, Worker},
+    },
+};
+use regatta_metrics::{Counter, Tally};
+use regatta_op::{Abandoned, CloseReason, Done, Op, OpenReq, Outbox, ReadReq, Tick, Ticket};
+use regatta_origin::Protocol as _;
+use regatta_sys::{
+    Read, StaticFile, clock,
+    wait::{Event, Interest, Poller},
+};
+use std::{collections::VecDeque, io, os::fd::AsFd, time::Duration};
+
+/// Keys with the top bit are the scheduler's own.
+const BELL: u64 = u64::MAX;
+const HELPERS: u64 = u64::MAX - 1;
+const LISTENERS: u64 = 1 << 63;
+/// Calls that move bytes which a user thread makes before others run.
+const OPS_MAX: u32 = 64;
+
+/// What a worker keeps of a connection that a user thread serves.
+#[derive(Debug)]
+pub struct Fibered {
+    /// Whose it is.
+    thread: usize,
+    /// What the poller has been asked for; `None` while it does not watch the socket.
+    interest: Option<Interest>,
+    /// A `Recv` that has been offered and not performed.
+    recv: bool,
+    /// A `Send` that has been offered and not finished.
+    send: Option<Outbox<StaticFile>>,
+    /// The poller has said that there is something to receive, or it is not known.
+    readable: bool,
+    /// The poller has said that the socket takes bytes, and nothing has been sent since.
+    writable: bool,
+    /// The number of the task that a helper has for it, while an operation is pending.
+    task: u64,
+    /// [`Desk::held_ms`] when something was sent last, or the connection's deadline was set.
+    held_ms: u32,
+}
+
+impl Fibered {
+    const fn new(thread: usize, held_ms: u32) -> Self {
+        Self {
+            thread,
+            interest: None,
+            recv: false,
+            send: None,
+            readable: true,
+            writable: false,
+            task: 0,
+            held_ms,
+        }
+    }
+
+    /// True if the rest of its `Send` is in a file.
+    fn sends_file(&self) -> bool {
+        self.send.as_ref().is_some_and(Outbox::at_file)
+    }
+
+    /// What is waited for when nothing more can be done.
+    const fn blocked(&self) -> Turn {
+        match (self.recv, self.send.is_some()) {
+            (false, false) => Turn::Parked,
+            (read, write) => Turn::Wait(Interest { read, write }),
+        }
+    }
+}
+
+type FiberedSlot = Slot<Fibered>;
+
+/// What a helper is to do.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be allocated for every reply")]
+pub enum Task {
+    /// Read into memory, for the operation of this number.
+    Read {
+        /// Whose operation it is.
+        key: u64,
+        /// Its number among all tasks.
+        number: u64,
+        /// Its ticket.
+        ticket: Ticket,
+        /// What is read.
+        req: ReadReq<StaticFile>,
+    },
+    /// Send on the socket of a connection that has been lent.
+    Send {
+        /// The connection.
+        passed: Passed,
+        /// What the worker keeps of it.
+        drive: Fibered,
+        /// What is sent.
+        outbox: Outbox<StaticFile>,
+    },
+}
+
+/// What a helper has done.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "as a task")]
+pub enum Completed {
+    /// [`Task::Read`]
+    Read {
+        /// Whose operation it is.
+        key: u64,
+        /// Its number.
+        number: u64,
+        /// Its ticket.
+        ticket: Ticket,
+        /// The result.
+        read: Read,
+    },
+    /// [`Task::Send`]
+    Send {
+        /// The connection.
+        passed: Passed,
+        /// What the worker keeps of it.
+        drive: Fibered,
+        /// What is left of it.
+        outbox: Outbox<StaticFile>,
+        /// What the socket has taken.
+        sent: Result<u64, Failure>,
+    },
+}
+
+/// Does a task, in a helper, which sends in this way.
+pub fn run_task(task: Task, by: SendBy, tally: Tally<'_>) -> Completed {
+    match task {
+        Task::Read { key, number, ticket, req } => {
+            Completed::Read { key, number, ticket, read: perform::read(req) }
+        }
+        Task::Send { passed, drive, mut outbox } => {
+            let sent = perform::send_in_helper(passed.socket(), &mut outbox, by, tally);
+            Completed::Send { passed, drive, outbox, sent }
+        }
+    }
+}
+
+/// What is to be done next for a connection.
+pub(super) enum Next {
+    /// This; it is neither `Recv` nor `Send`.
+    Op(Op<StaticFile>),
+    /// What is offered besides is to be received or sent, if anything is.
+    Transfer,
+    /// A helper is to send.
+    SendInHelper,
+    /// Nothing: it is closed.
+    Gone,
+}
+
+/// What is known of a user thread.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// It is among those that are ready.
+    ready: bool,
+    /// It is among those that wait for a connection.
+    accepts: bool,
+    /// A connection that has been accepted for it, or that has come back from a helper.
+    given: Option<u64>,
+}
+
+/// The turn of the user thread that runs.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    begun: Begun,
+    /// What it may send; what of that is left.
+    share: u64,
+    bytes: u64,
+    /// Calls that it may yet make.
+    ops: u32,
+    spent: Spent,
+    /// When it began: the connection's deadline, and [`Desk::held_ms`].
+    deadline: Tick,
+    held_ms: u32,
+}
+
+/// What the user threads of a scheduler have in common.
+#[expect(missing_debug_implementations, reason = "its worker has none")]
+pub struct State<'a, P> {
+    pub(super) worker: Worker<'a, Fibered>,
+    pub(super) rules: FiberRules<'a>,
+    poller: P,
+    hands: &'a Hands,
+    threads: Vec<Place>,
+    /// The first is the next to run.
+    ready: VecDeque<usize>,
+    /// The first is given the next connection.
+    accepting: VecDeque<usize>,
+    /// Where received bytes land.
+    buffer: Box<[u8]>,
+    budget: Budget,
+    running: Option<Running>,
+    /// Tasks so far, and those that helpers have.
+    tasks: u64,
+    on_helper: u64,
+}
+
+impl<'a, P: Poller> State<'a, P> {
+    /// Of a scheduler with as many user threads as its worker may have connections. All wait to
+    /// accept one.
+    pub fn new(
+        worker: Worker<'a, Fibered>,
+        poller: P,
+        hands: &'a Hands,
+        rules: FiberRules<'a>,
+    ) -> Self {
+        let threads = worker.accept_rules().connections_max;
+        let bytes = worker.around().cx.site.limits.head_bytes_max.min(RECV_BYTES_MAX);
+        Self {
+            worker,
+            rules,
+            poller,
+            hands,
+            threads: vec![Place { ready: false, accepts: true, given: None }; threads],
+            ready: VecDeque::with_capacity(threads),
+            accepting: (0..threads).collect(),
+            buffer: vec![0; LANDING + bytes].into(),
+            budget: Budget::new(rules.bytes_max),
+            running: None,
+            tasks: 0,
+            on_helper: 0,
+        }
+    }
+
+    fn tally(&self) -> Tally<'a> {
+        self.worker.around().cx.tally
+    }
+
+    /// A user thread has used so much of its stack.
+    pub(super) fn used(&self, bytes: usize) {
+        self.tally().max(Counter::StackBytesMax, bytes as u64);
+    }
+
+    // What a user thread does.
+
+    /// The connection that has been given to a user thread, whose turn begins.
+    pub(super) fn given(&mut self, at: usize) -> Option<u64> {
+        let key = self.threads[at].given.take()?;
+        self.begin(key);
+        Some(key)
+    }
+
+    /// The next connection of a user thread, whose turn begins; if there is none, the thread waits
+    /// for one.
+    pub(super) fn accept(&mut self, at: usize) -> Option<u64> {
+        let given = self.given(at);
+        if given.is_some() || self.threads[at].accepts {
+            return given;
+        }
+        if self.worker.is_listening() {
+            for listener in 0..self.worker.listeners().len() {
+                if let Ok(accepted) = self.worker.accept(listener, 0) {
+                    let held_ms = self.worker.held_ms();
+                    let key = self.worker.admit(accepted, Fibered::new(at, held_ms));
+                    self.begin(key);
+                    return Some(key);
+                }
+            }
+        }
+        self.is_free(at);
+        None
+    }
+
+    /// A user thread without a connection waits for one.
+    fn is_free(&mut self, at: usize) {
+        self.threads[at].accepts = true;
+        self.accepting.push_back(at);
+    }
+
+    /// Begins a turn of a connection.
+    pub(super) fn begin(&mut self, key: u64) {
+        let Some((slot, desk)) = self.worker.turn(key) else { return };
+        let readable = std::mem::take(&mut slot.drive.readable);
+        let (share, deadline) = (self.budget.share(), slot.conn.deadline());
+        self.running = Some(Running {
+            begun: desk.begin(slot, readable),
+            share,
+            bytes: share,
+            ops: OPS_MAX,
+            spent: Spent::default(),
+            deadline,
+            held_ms: desk.held_ms,
+        });
+    }
+
+    /// Enters a turn that ends like this.
+    fn end(&mut self, key: u64, turn: Turn) {
+        let Some(running) = self.running.take() else { return };
+        let Some((slot, desk)) = self.worker.turn(key) else { return };
+        let Running { begun, share, bytes, spent, deadline, held_ms, .. } = running;
+        self.budget.spend(share - bytes);
+        if slot.conn.deadline() != deadline {
+            slot.drive.held_ms = held_ms;
+        } else if bytes < share && slot.drive.held_ms != held_ms {
+            // What was sent now could have been sent before, and the peer's window began before.
+            let before = std::mem::replace(&mut slot.drive.held_ms, held_ms);
+            slot.conn.held_up(held_ms.wrapping_sub(before).into());
+        }
+        desk.end(key, slot, begun, turn, &spent, false);
+        // Its own time with the disk has been taken off.
+        let own_ms = desk.held_ms.wrapping_sub(held_ms);
+        slot.drive.held_ms = slot.drive.held_ms.wrapping_add(own_ms);
+    }
+
+    /// Ends the turn of a user thread that waits; false if its connection is closed, so that there
+    /// is nothing to wait for.
+    pub(super) fn waits(&mut self, key: u64, turn: Turn) -> bool {
+        self.end(key, turn);
+        let Self { worker, poller, .. } = self;
+        let Some(slot) = worker.slot(key) else { return false };
+        let Fibered { interest, .. } = &mut slot.drive;
+        let is_watched = match turn {
+            Turn::Wait(wanted) => watch(interest, &slot.socket, key, wanted, poller),
+            Turn::Parked => {
+                // The poller looks at the sockets that somebody waits for, and at no others.
+                if interest.take().is_some() {
+                    let _ = poller.remove(slot.socket.as_fd());
+                }
+                true
+            }
+            Turn::Again | Turn::Closed(_) => true,
+        };
+        if !is_watched {
+            self.close(key, CloseReason::Failed);
+        }
+        is_watched
+    }
+
+    /// Ends the turn of a user thread that lets others go first; false if it need not.
+    pub(super) fn yields(&mut self, at: usize, key: u64) -> bool {
+        if self.rules.yields {
+            self.end(key, Turn::Parked);
+            self.wake(at);
+            self.tally().add(Counter::FiberYields, 1);
+        }
+        self.rules.yields
+    }
+
+    /// What a connection wants done.
+    pub(super) fn next(&mut self, key: u64) -> Next {
+        let by_helper = self.rules.send.is_some();
+        let Some(slot) = self.worker.slot(key) else { return Next::Gone };
+        loop {
+            match slot.conn.next_op() {
+                Some(Op::Send(outbox)) => slot.drive.send = Some(outbox),
+                Some(Op::Recv) => slot.drive.recv = true,
+                Some(op) => return Next::Op(op),
+                None if by_helper && slot.drive.sends_file() => return Next::SendInHelper,
+                None => return Next::Transfer,
+            }
+        }
+    }
+
+    /// Completes an operation.
+    pub(super) fn complete(&mut self, key: u64, done: Done<'_, StaticFile>) {
+        if let Some((slot, desk)) = self.worker.turn(key) {
+            slot.conn.complete(done, desk.now, &desk.around.cx);
+        }
+    }
+
+    /// Half-closes a connection.
+    pub(super) fn shut(&mut self, key: u64) {
+        if let Some(slot) = self.worker.slot(key) {
+            perform::shut(&slot.socket);
+            self.complete(key, Done::Shut);
+        }
+    }
+
+    /// Opens a name: everybody waits for it.
+    pub(super) fn open(&mut self, key: u64, ticket: Ticket, req: &OpenReq) {
+        let below = self.rules.below;
+        let found = self.spending(|spent| timed(&mut spent.open, || below.open(req)));
+        self.complete(key, Done::Open(ticket, found));
+    }
+
+    /// Gives a read to the helpers; without any, reads, and everybody waits for it.
+    pub(super) fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) {
+        if self.rules.helpers_read
+            && let Some(slot) = self.worker.slot(key)
+        {
+            self.tasks += 1;
+            (slot.pending, slot.drive.task) = (1, self.tasks);
+            self.submit(Task::Read { key, number: self.tasks, ticket, req });
+            return self.tally().add(Counter::HelperTasksRead, 1);
+        }
+        let (buffer, read) = self.spending(|spent| timed(&mut spent.read, || perform::read(req)));
+        self.complete(key, Done::Read(ticket, buffer, read));
+    }
+
+    /// Does something of which the time is entered.
+    fn spending<R>(&mut self, what: impl FnOnce(&mut Spent) -> R) -> R {
+        let mut spent = Spent::default();
+        what(self.running.as_mut().map_or(&mut spent, |running| &mut running.spent))
+    }
+
+    fn submit(&mut self, task: Task) {
+        self.on_helper += 1;
+        if let Err(task) = self.hands.submit(task, self.tally()) {
+            // There are as many tasks as connections at most, for which there is room.
+            debug_assert!(false, "no room for {task:?}");
+            let done = run_task(task, SendBy::PollFirst, self.tally());
+            self.completed(done);
+        }
+    }
+
+    /// True if a helper has an operation of the connection.
+    pub(super) fn is_pending(&mut self, key: u64) -> bool {
+        self.worker.slot(key).is_some_and(|slot| slot.pending > 0)
+    }
+
+    /// Lends a connection to a helper, which sends; else says what is to be waited for before.
+    pub(super) fn lend(&mut self, key: u64) -> Option<Turn> {
+        let Some(slot) = self.worker.slot(key) else { return Some(Turn::Parked) };
+        let first = self.rules.send == Some(SendBy::PollFirst);
+        if first && !std::mem::take(&mut slot.drive.writable) {
+            return Some(Turn::Wait(Interest::WRITE));
+        }
+        let outbox = slot.drive.send.take()?;
+        // A turn that it is queued for comes to nothing.
+        slot.queued = false;
+        self.waits(key, Turn::Parked);
+        let (passed, drive) = self.worker.lend(key)?;
+        self.submit(Task::Send { passed, drive, outbox });
+        None
+    }
+
+    /// Sends or receives what is offered; what is to be waited for if nothing can be.
+    pub(super) fn attempt(&mut self, key: u64) -> Option<Turn> {
+        let (slot, desk) = self.worker.turn(key)?;
+        let running = self.running.as_mut()?;
+        let by_helper = self.rules.send.is_some() && slot.drive.sends_file();
+        if running.bytes == 0 || running.ops == 0 {
+            return Some(Turn::Again);
+        }
+        running.ops -= 1;
+        let moves = !by_helper && send(slot, desk, running)
+            || slot.drive.recv && receive(slot, desk, &mut self.buffer[LANDING..]);
+        (!moves).then(|| slot.drive.blocked())
+    }
+
+    /// Closes the connection of a user thread that runs.
+    pub(super) fn close(&mut self, key: u64, reason: CloseReason) {
+        self.end(key, Turn::Closed(reason));
+        let Self { worker, poller, .. } = self;
+        let Some(slot) = worker.slot(key) else { return };
+        if slot.drive.interest.is_some() {
+            poller.forget(slot.socket.as_fd());
+        }
+        worker.close(key, reason);
+    }
+
+    // What the scheduler does.
+
+    /// Has the poller watch what is the scheduler's own.
+    pub(super) fn watch_own(&mut self) -> io::Result<()> {
+        let Self { worker, poller, hands, .. } = self;
+        poller.add_level(worker.around().bell.as_fd(), BELL, Interest::READ)?;
+        poller.add_level(hands.source(), HELPERS, Interest::READ)
+    }
+
+    /// A user thread can go on.
+    fn wake(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.threads[at].ready, true) {
+            self.ready.push_back(at);
+        }
+    }
+
+    /// The next user thread to run.
+    pub(super) fn next_ready(&mut self) -> Option<usize> {
+        let at = self.ready.pop_front()?;
+        self.threads[at].ready = false;
+        self.tally().add(Counter::FiberRuns, 1);
+        Some(at)
+    }
+
+    /// The poll point: waits if nobody is ready, and sees what has happened.
+    pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        self.count();
+        // It pauses if they cannot be watched.
+        let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
+        let wait = self.worker.begin_wait();
+        let sleeps = self.ready.is_empty() && !self.rules.spins && self.hands.falls_asleep();
+        let timeout = if sleeps { wait.timeout } else { Duration::ZERO };
+        let told = self.poller.wait(events, Some(timeout));
+        if sleeps {
+            self.hands.wakes();
+        }
+        let (watched, changes) = (self.poller.len(), self.poller.changes());
+        // Names are opened below the root that the process has.
+        let _root_is_another =
+            self.worker.end_wait(wait, Waited { events: told?, watched, changes });
+        self.budget.renew();
+        self.take_completed();
+        if self.rules.accepting_first {
+            self.take_accepted(events);
+        }
+        // Capriccio looks from its last entry to its first.
+        for event in events.iter().rev().filter(|event| event.key < LISTENERS) {
+            self.on_socket(event);
+        }
+        if !self.rules.accepting_first {
+            self.take_accepted(events);
+        }
+        if events.iter().any(|event| event.key == BELL) {
+            self.worker.around().bell.clear();
+        }
+        while let Some(action) = self.worker.next_action() {
+            self.perform(action);
+        }
+        Ok(())
+    }
+
+    /// Counts what user threads wait for.
+    fn count(&self) {
+        let [ready, accepting] = [&self.ready, &self.accepting].map(|them| them.len() as u64);
+        let others = ready + accepting + self.on_helper;
+        let tally = self.tally();
+        tally.add(Counter::FiberReadySum, ready);
+        tally.max(Counter::FiberReadyMax, ready);
+        tally.add(Counter::FibersAcceptingSum, accepting);
+        tally.add(Counter::FibersOnHelperSum, self.on_helper);
+        let on_socket = (self.threads.len() as u64).saturating_sub(others);
+        tally.add(Counter::FibersOnSocketSum, on_socket);
+    }
+
+    /// Listeners that have connections: those who wait for one get one each, as long as there are
+    /// any.
+    fn take_accepted(&mut self, events: &[Event]) {
+        for key in events.iter().map(|event| event.key) {
+            if (LISTENERS..HELPERS).contains(&key) {
+                self.worker.offer(usize::try_from(key - LISTENERS).expect("few listeners"));
+                while let Some(action) = self.worker.next_accept() {
+                    self.perform(action);
+                }
+            }
+        }
+    }
+
+    /// A socket is ready for what a user thread waits for.
+    fn on_socket(&mut self, event: &Event) {
+        let Some(slot) = self.worker.slot(event.key) else { return };
+        let drive = &mut slot.drive;
+        let waits_to_send = self.rules.send.is_some() && drive.sends_file();
+        if !drive.recv && drive.send.is_none() {
+            return;
+        }
+        drive.readable |= event.readable;
+        drive.writable |= event.writable;
+        let thread = drive.thread;
+        if self.threads[thread].ready {
+            return;
+        }
+        self.tally().add(Counter::FiberRetries, 1);
+        if waits_to_send || !self.rules.poller_retries || self.retry(event.key) {
+            self.wake(thread);
+        }
+    }
+
+    /// Repeats what a user thread has tried; true if it can go on.
+    fn retry(&mut self, key: u64) -> bool {
+        self.begin(key);
+        let blocked = self.attempt(key);
+        self.end(key, blocked.unwrap_or(Turn::Parked));
+        blocked.is_none()
+    }
+
+    fn take_completed(&mut self) {
+        while let Some(done) = self.hands.next_done() {
+            self.completed(done);
+        }
+    }
+
+    /// A helper has finished a task.
+    fn completed(&mut self, done: Completed) {
+        self.on_helper -= 1;
+        match done {
+            Completed::Read { key, number, ticket, read: (buffer, read) } => {
+                let Some((slot, desk)) = self.worker.turn(key) else {
+                    return self.tally().add(Counter::DiskCompletionsDropped, 1);
+                };
+                if slot.pending == 0 || slot.drive.task != number {
+                    return self.tally().add(Counter::DiskCompletionsDropped, 1);
+                }
+                (slot.pending, slot.drive.held_ms) = (0, desk.held_ms);
+                let thread = slot.drive.thread;
+                self.complete(key, Done::Read(ticket, buffer, read));
+                self.wake(thread);
+            }
+            Completed::Send { passed, drive, outbox, sent } => {
+                let thread = drive.thread;
+                let key = self.worker.take_back(passed, drive);
+                self.sent(key, outbox, sent);
+                self.threads[thread].given = Some(key);
+                self.wake(thread);
+            }
+        }
+    }
+
+    /// A helper has sent what it could.
+    fn sent(&mut self, key: u64, outbox: Outbox<StaticFile>, sent: Result<u64, Failure>) {
+        let Some((slot, desk)) = self.worker.turn(key) else { return };
+        let (now, cx) = (desk.now, &desk.around.cx);
+        slot.drive.held_ms = desk.held_ms;
+        let sent = match sent {
+            Ok(bytes) => Ok(bytes),
+            Err(Failure::Fault(fault)) => Err(fault),
+            Err(Failure::WouldBlock) if self.rules.send == Some(SendBy::Blocking) => {
+                // The peer has taken nothing for all that time.
+                return slot.conn.cut(CloseReason::SendDeadline, now, cx);
+            }
+            Err(Failure::WouldBlock) => return slot.drive.send = Some(outbox),
+        };
+        slot.conn.complete(Done::Send(outbox, sent), now, cx);
+    }
+
+    /// Does what the worker says.
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Close(key, reason) => {
+                let thread = self.worker.slot(key).map(|slot| slot.drive.thread);
+                self.close(key, reason);
+                // It wakes with its next connection, and finds that this one is gone.
+                thread.into_iter().for_each(|at| self.is_free(at));
+            }
+            Action::Admit(accepted) => {
+                let at = self.accepting.pop_front().expect("a user thread for each connection");
+                let held_ms = self.worker.held_ms();
+                let key = self.worker.admit(accepted, Fibered::new(at, held_ms));
+                let place = &mut self.threads[at];
+                (place.accepts, place.given) = (false, Some(key));
+                self.wake(at);
+                if self.rules.accepting_first
+                    && let Some(last) = self.ready.pop_back()
+                {
+                    self.ready.push_front(last);
+                }
+            }
+            Action::Turn(key) => self.wake_owner(key),
+            Action::Late(key) => {
+                if self.is_pending(key) {
+                    self.take_completed();
+                }
+                if self.worker.slot(key).is_some() && self.retry(key) {
+                    self.wake_owner(key);
+                }
+            }
+            Action::Expired(key, what) => {
+                let held_ms = self.worker.held_ms();
+                if let Some(slot) = self.worker.slot(key) {
+                    // Where its window goes on, it does from now.
+                    slot.drive.held_ms = held_ms;
+                    forget(slot, what);
+                    self.wake_owner(key);
+                }
+            }
+            Action::Drain => self.worker.offer_backlog(),
+        }
+    }
+
+    fn wake_owner(&mut self, key: u64) {
+        if let Some(slot) = self.worker.slot(key) {
+            let thread = slot.drive.thread;
+            self.wake(thread);
+        }
+    }
+
+    /// Ends what helpers have not begun, or have finished, when the last round is over. What they
+    /// are in the middle of ends with the process.
+    pub(super) fn leave(&mut self) {
+        let cx = &self.worker.around().cx;
+        let mut ended = 0;
+        let mut end = |passed: Passed| {
+            passed.end(CloseReason::Drained, clock::now(), cx);
+            ended += 1;
+        };
+        for task in self.hands.close() {
+            if let Task::Send { passed, .. } = task {
+                end(passed);
+            }
+        }
+        while let Some(done) = self.hands.next_done() {
+            if let Completed::Send { passed, .. } = done {
+                end(passed);
+            }
+        }
+        self.worker.around().log.flush();
+        (0..ended).for_each(|_| self.worker.ended_away());
+    }
+}
+
+/// Forgets what the connection has given up of that which was out.
+fn forget(slot: &mut FiberedSlot, what: Option<Abandoned>) {
+    if what.is_some() {
+        // A helper has one operation of it at most.
+        slot.pending = 0;
+    }
+    if what == Some(Abandoned::All) {
+        (slot.drive.recv, slot.drive.send) = (false, None);
+    }
+}
+
+/// Performs the `Send` that is offered; false if there is none, or the socket takes nothing.
+fn send(slot: &mut FiberedSlot, desk: &Desk<'_>, running: &mut Running) -> bool {
+    let Some(mut outbox) = slot.drive.send.take() else { return false };
+    let (now, cx) = (desk.now, &desk.around.cx);
+    let Running { bytes: most, spent, .. } = running;
+    match perform::send(&slot.socket, &mut outbox, *most, spent, cx.tally) {
+        Err(Failure::WouldBlock) => {
+            slot.drive.send = Some(outbox);
+            return false;
+        }
+        Err(Failure::Fault(fault)) => slot.conn.complete(Done::Send(outbox, Err(fault)), now, cx),
+        Ok(bytes) => {
+            *most = most.saturating_sub(bytes);
+            let is_over = outbox.is_empty();
+            slot.conn.complete(Done::Send(outbox, Ok(bytes)), now, cx);
+            let deadline = slot.conn.deadline();
+            if !is_over && deadline <= now.tick {
+                // There was room, and others held the scheduler up: the peer's window begins now.
+                let late = now.tick.since(deadline);
+                slot.conn.held_up(late + cx.site.deadlines.send_window_ms);
+            }
+        }
+    }
+    true
+}
+
+/// Performs the `Recv` that is offered; false if nothing has come.
+fn receive(slot: &mut FiberedSlot, desk: &Desk<'_>, buffer: &mut [u8]) -> bool {
+    let (now, cx) = (desk.now, &desk.around.cx);
+    let received = match perform::recv(&slot.socket, buffer, cx.tally) {
+        Err(Failure::WouldBlock) => return false,
+        Err(Failure::Fault(fault)) => Err(fault),
+        Ok(n) => Ok(&buffer[..n]),
+    };
+    slot.drive.recv = false;
+    slot.conn.complete(Done::Recv(received), now, cx);
+    true
+}

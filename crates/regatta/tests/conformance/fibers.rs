@@ -1,0 +1,95 @@
+//! systems.md §8.6, Knot: user threads in one kernel thread, a connection each, and helpers.
+
+use crate::client::{Client, get};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::inspect::tasks;
+use crate::site::common;
+use std::time::Duration;
+
+/// Helpers of a preset whose variant names no number.
+const HELPERS: usize = 100;
+/// What a user thread may use of its stack, bytes: an eighth and a half of what it has, or in a
+/// program that is not optimised most of it.
+const STACK_BYTES_MAX: u64 = if cfg!(debug_assertions) { 192 << 10 } else { 24 << 10 };
+
+fn counter(server: &Server, name: &str) -> u64 {
+    let top = server.top();
+    top["total"]["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
+}
+
+fn worker(server: &Server) -> u32 {
+    let workers = server.workers();
+    assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
+    workers[0]
+}
+
+/// However many connections there are, one kernel thread has them, and the helpers are as many as
+/// the setting says.
+pub(crate) fn one_task_and_its_helpers(variant: &Variant) {
+    let setting = variant.settings.iter().find_map(|one| one.strip_prefix("fiber.helpers="));
+    let helpers = setting.map_or(HELPERS, |number| number.parse().expect("a number"));
+    let server = Launch::new(variant, common()).start();
+    let worker = worker(&server);
+    assert!(eventually(PATIENCE, || tasks(worker) == 1 + helpers), "{} tasks", tasks(worker));
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for _ in 0..3 {
+        clients.iter_mut().for_each(|client| client.send(get("/size-65537.bin")));
+        for client in &mut clients {
+            client.answer("GET").expect(200);
+        }
+    }
+    assert_eq!(tasks(worker), 1 + helpers, "under load");
+    assert_eq!(counter(&server, "connections_open_max"), 40);
+    // Each run of a user thread comes to something.
+    let (runs, replies) = (counter(&server, "fiber_runs"), counter(&server, "replies"));
+    assert!(replies == 120 && (40..=8 * replies).contains(&runs), "{runs} for {replies} replies");
+}
+
+/// There are as many user threads as connections may be open: who comes then waits for one.
+pub(crate) fn a_connection_each(variant: &Variant) {
+    let settings = ["limits.connections_max=3", "accept.when_full=pause"];
+    let server = Launch::new(variant, common()).sets(&settings).start();
+    let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/small.txt").expect(200);
+    }
+    let mut last = server.connect();
+    last.send(get("/small.txt"));
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!((counter(&server, "accept_ok"), server.open_connections()), (3, 3));
+    drop(clients.pop());
+    last.answer("GET").expect(200);
+    assert_eq!(counter(&server, "accept_ok"), 4);
+}
+
+/// What is in use of a stack is far from its end.
+pub(crate) fn a_stack_is_long_enough(variant: &Variant) {
+    let settings = ["content.precompressed=true", "limits.connections_max=2"];
+    let server = Launch::new(variant, common()).sets(&settings).start();
+    let mut client = server.connect();
+    // Each run in 256 is measured.
+    for _ in 0..200 {
+        for path in ["/small.txt", "/size-65537.bin", "/missing.txt", "/"] {
+            client.send(get(path));
+            client.answer("GET");
+        }
+    }
+    let used = counter(&server, "stack_bytes_max");
+    assert!((1..=STACK_BYTES_MAX).contains(&used), "{used} bytes");
+}
+
+/// [E] §4.3: one call sends a whole file, also to a client that takes it in pieces.
+pub(crate) fn a_helper_sends_with_one_call(variant: &Variant) {
+    const CLIENTS: usize = 10;
+    let server = Launch::new(variant, common()).start();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(get("/size-5242880.bin"));
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer("GET").expect(200).body.len(), 5 << 20);
+    }
+    assert_eq!(counter(&server, "sendfile_calls"), CLIENTS as u64);
+    assert_eq!(counter(&server, "helper_tasks_send"), CLIENTS as u64);
+    assert_eq!(counter(&server, "sendfile_would_block"), 0);
+}
