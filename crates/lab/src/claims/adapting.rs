@@ -118,7 +118,7 @@ fn of_the_poller(record: &Record) -> Option<f64> {
 
 /// A poller that spins wastes its processor at low load, and one that waits loses nothing.
 pub(super) fn a5(run: &Evidence<'_>) -> Found<Finding> {
-    let families = run.families("adapt.poller");
+    let families = run.families("adapt.completions");
     let of = |family: &[(&'_ Target, &str)], value: &str| {
         family.iter().position(|(_, has)| *has == value)
     };
@@ -143,7 +143,7 @@ pub(super) fn a5(run: &Evidence<'_>) -> Found<Finding> {
     }
     if asked.len() < 3 {
         return Err(
-            "aio with a poller that spins and with one that waits (adapt.poller)".to_owned()
+            "aio with a poller that spins and with one that waits (adapt.completions)".to_owned()
         );
     }
     Ok(Finding::all(told.join("; "), "of the processor time of the server", &asked))

@@ -56,7 +56,7 @@ pub(crate) const ARCHITECTURE: &str = "server.architecture";
 /// An option of a target as the server takes it when nothing is said.
 const DEFAULTS: [(&str, &str); 10] = [
     (ARCHITECTURE, "symped"),
-    ("adapt.poller", "spin"),
+    ("adapt.completions", "spin"),
     ("adapt.rule", "queue"),
     ("amped.pass_descriptors", "true"),
     ("event.poller", "epoll"),

@@ -443,9 +443,9 @@ fn pollers_pools_and_rules() {
             ["bio-64", "bio", ""],
             ["self", "self-adapting", ""],
             ["disk", "self-adapting", "adapt.rule=disk"],
-            ["self-waits", "self-adapting", "adapt.poller=wait"],
+            ["self-waits", "self-adapting", "adapt.completions=wait"],
             ["spins", "aio", ""],
-            ["waits", "aio", "adapt.poller=wait"],
+            ["waits", "aio", "adapt.completions=wait"],
         ],
     );
     fn polls(arm: &str, rate: f64, spins: f64, most: f64) -> Numbers {

@@ -122,15 +122,15 @@ pub const CLAIMS: &[Claim] = &[
             the peak; over those at low load the descriptors in each poll are {}, those asked \
             about for each reply {}, and the polls in a second {}",
         ranges: &[Below(0.95), Above(2.0), Above(2.0), Within(0.5, 1.5)],
-        needs: "user threads whose helpers block (knot-b), which are not built; a simulated disk, \
-            a shaped network, thousands of descriptors",
+        needs: "user threads with few helpers that block and with more (knot-b, fiber.helpers), a \
+            simulated disk, a shaped network, thousands of descriptors",
         paper: "8, 15, 22 % for poll; 243 to 609 descriptors", ..ANY },
     Claim { id: "E-8",
         gist: "With twice the helpers throughput far past saturation is {} of the peak, and the \
             descriptors asked about for each reply over those at low load are {}",
         ranges: &[Above(0.95), Within(0.5, 1.25)],
-        needs: "user threads whose helpers block (knot-b), which are not built; a simulated disk, \
-            a shaped network, thousands of descriptors",
+        needs: "user threads with few helpers that block and with more (knot-b, fiber.helpers), a \
+            simulated disk, a shaped network, thousands of descriptors",
         paper: "8, 6, 5 % for poll", ..ANY },
     Claim { id: "E-9",
         gist: "Blocking sendfile needs ten times the processes, and with so many it is as good",
@@ -163,15 +163,15 @@ pub const CLAIMS: &[Claim] = &[
         gist: "The peak of user threads that copy from a cache of 3 % of the files or more over \
             that with 30 % is {}, and with 0.3 % {}",
         ranges: &[Equal(0.05), Below(0.95)],
-        needs: "user threads that copy from a cache (knot-c), which are not built; a simulated \
+        needs: "user threads with caches of several sizes (knot-c), a simulated \
             disk and a memory limit",
         paper: "100 to 1000 MB of 3.2 GB; 10 MB degrades", ..ANY },
     Claim { id: "E-16",
         gist: "The peak of user threads that do not copy over that of those that do is {}, of \
             those that block {}, and the bytes copied for each reply {}",
         ranges: &[Above(1.05), Above(1.08), Below(0.15)],
-        needs: "user threads in three ways of sending (knot-c, knot-nb, knot-b), which are not \
-            built; a simulated disk and a shaped network",
+        needs: "user threads in three ways of sending (knot-c, knot-nb, knot-b), a simulated disk \
+            and a shaped network",
         paper: "7 to 9 %, 11 to 18 %; copying 17.73 to 0.7 %", ..ANY },
     Claim { id: "E-17",
         gist: "A cap on connections limits throughput to what Little's law says, within 10 %, \
@@ -182,22 +182,22 @@ pub const CLAIMS: &[Claim] = &[
         gist: "With a user thread for each connection the peak with blocking sendfile over that \
             without is {}",
         ranges: &[Within(1.03, 1.1)],
-        needs: "user threads in two ways of sending (knot-nb, knot-b), which are not built; a \
+        needs: "user threads in two ways of sending (knot-nb, knot-b), a \
             simulated disk and a shaped network",
         paper: "7 %", ..ANY },
     Claim { id: "E-19",
         gist: "The share of the processor that user threads cost is {}, and the best event-driven \
             peak over that of those that block {}",
         ranges: &[Within(0.06, 0.11), Above(1.1)],
-        needs: "user threads (Knot), which are not built; profiles; a simulated disk and a shaped \
+        needs: "user threads (knot-b), profiles, a simulated disk and a shaped \
             network",
         paper: "7 to 11 %; +18 %, +34 %", ..ANY },
     Claim { id: "E-20",
         gist: "Where the scheduler polls before a helper sends, the descriptors asked about for \
             each reply over those where the helper tries first are {}, and the polls {}",
         ranges: &[Above(1.1), Above(1.0)],
-        needs: "user threads with both designs of non-blocking sending (fiber.send), which are not \
-            built; a shaped network",
+        needs: "user threads with both designs of non-blocking sending (fiber.send), a shaped \
+            network",
         paper: "qualitative", ..ANY },
     Claim { id: "E-21",
         gist: "With many connections on a disk, 25 writers instead of 5 gain 5 % and wait five \
@@ -494,7 +494,8 @@ pub const CLAIMS: &[Claim] = &[
         gist: "At low load a poller that spins has a share of the server's processor time that is \
             {}, one that waits {}, and the peak with it over that with the other is {}",
         ranges: &[Above(0.5), Below(0.1), Equal(0.05)],
-        needs: "[A]'s asynchronous server with both pollers (adapt.poller), which is not built",
+        needs: "[A]'s asynchronous server with both pollers (adapt.completions), which is not \
+            built",
         paper: "- (a suspicion)", ..ANY },
     Claim { id: "A-6",
         gist: "The peak of blocking reads with a larger pool of threads over that of a server that \
