@@ -13,6 +13,7 @@ pub mod kit;
 pub mod laio;
 pub mod layout;
 pub mod options;
+pub mod pool;
 pub mod presets;
 pub mod shared;
 pub mod threads;

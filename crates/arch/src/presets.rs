@@ -1,5 +1,5 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
-use crate::{Driver, amped, event, fiber, laio, threads};
+use crate::{Driver, amped, event, fiber, laio, pool, threads};
 
 /// A named architecture.
 #[derive(Clone, Copy, Debug)]
@@ -198,6 +198,14 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ),
     },
     Architecture {
+        name: "hybrid",
+        summary: "a dispatcher for connections that wait for a request, and threads for those that \
+                  have sent one",
+        paper: "Carrera et al., ICPADS 2005; [A] §2.1",
+        driver: &pool::DRIVER,
+        axes: &[("limits.connections_max", "8192"), ("accept.eager_read", "false")],
+    },
+    Architecture {
         name: "accept1",
         summary: "select server that accepts one connection at a time",
         paper: "[H] §2.1",
@@ -381,6 +389,7 @@ mod tests {
                     "fiber.send=blocking fiber.helpers=100 limits.connections_max=20000 {bodies}"
                 )),
             ),
+            ("hybrid", "limits.connections_max=8192 accept.eager_read=false".to_owned()),
             ("accept1", uncached(&format!("{patient} accept.count=1"))),
             ("acceptinf", uncached(&format!("{patient} accept.count=0"))),
             ("accept25", uncached(&format!("{patient} accept.count=25"))),

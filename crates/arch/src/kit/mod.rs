@@ -7,6 +7,7 @@ pub mod chain;
 #[cfg(test)]
 pub(crate) mod dice;
 pub mod disk;
+pub mod dispatch;
 pub mod event_loop;
 #[cfg(test)]
 mod every_cache;

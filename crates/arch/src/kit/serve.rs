@@ -35,9 +35,11 @@ pub type BlockingSlot = Slot<Blocking>;
 #[derive(Debug)]
 pub struct Blocking {
     /// A `Recv` that has been offered and not performed.
-    recv: bool,
+    pub(super) recv: bool,
     /// A `Send` that has been offered and not finished.
     send: Option<Outbox<StaticFile>>,
+    /// What has been offered to another unit, and comes first.
+    pub(super) next: Option<Box<Op<StaticFile>>>,
     /// Both were pending at once: the socket does not block any more.
     polls: bool,
     /// `poll` has said that the socket has no room for the `Send`.
@@ -52,13 +54,8 @@ impl Blocking {
     /// Of a connection of which nothing is out, and whose calls wait for this step.
     #[must_use]
     pub const fn new(step: Duration) -> Self {
-        Self { recv: false, send: None, polls: false, full: false, later: false, step }
-    }
-
-    /// The same of a connection whose `Recv` has been offered to another unit.
-    #[must_use]
-    pub const fn receiving(step: Duration) -> Self {
-        Self { recv: true, send: None, polls: false, full: false, later: false, step }
+        let (recv, send, next) = (false, None, None);
+        Self { recv, send, next, polls: false, full: false, later: false, step }
     }
 
     /// What is waited for when nothing more can be done.
@@ -71,7 +68,7 @@ impl Blocking {
 }
 
 /// Bytes that have come, at the front of the buffer; or why none will.
-type Received = Result<usize, Fault>;
+pub type Received = Result<usize, Fault>;
 
 /// What a thread needs to serve.
 #[expect(missing_debug_implementations, reason = "holds a trait object that has none")]
@@ -164,6 +161,7 @@ pub fn next(
 }
 
 /// Serves a connection, of which a `Recv` may be out and nothing else, for as long as is asked.
+/// What another unit has been offered is performed first.
 pub fn converse(
     worker: &mut Worker<'_, Blocking>,
     key: u64,
@@ -172,7 +170,8 @@ pub fn converse(
     until: Until,
 ) -> Served {
     let mut received = None;
-    let mut waits = worker.slot(key).is_some_and(|slot| slot.drive.recv);
+    let waits = |slot: &mut BlockingSlot| slot.drive.recv && slot.drive.next.is_none();
+    let mut waits = worker.slot(key).is_some_and(waits);
     loop {
         if mem::replace(&mut waits, true) {
             received = wait(worker, key, step, &mut means.buffer);
@@ -195,7 +194,7 @@ pub fn converse(
 }
 
 /// Looks at the time, and whether the root is another.
-fn look(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) {
+pub fn look(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) {
     if worker.look() {
         means.disk.renew_root();
     }
@@ -203,7 +202,7 @@ fn look(worker: &mut Worker<'_, Blocking>, means: &mut Means<'_>) {
 
 /// What a worker does besides: its clocks, deadlines, root, log, and what the master wants. False
 /// if it is to leave.
-fn attend(
+pub fn attend(
     worker: &mut Worker<'_, Blocking>,
     received: &mut Option<Received>,
     means: &mut Means<'_>,
@@ -319,7 +318,11 @@ fn advance(
 ) -> Turn {
     let mut has_sent = false;
     loop {
-        let done = match slot.conn.next_op() {
+        let op = match slot.drive.next.take() {
+            None => slot.conn.next_op(),
+            Some(op) => Some(*op),
+        };
+        let done = match op {
             Some(Op::Send(outbox)) => {
                 slot.drive.send = Some(outbox);
                 continue;

@@ -90,6 +90,8 @@ variants! {
     knot_c: family;
     knot_nb: family;
     knot_b: family;
+    hybrid: family;
+    hybrid_at_once: family;
     accept1: strategy;
     acceptinf: strategy;
     accept25: strategy;

@@ -147,6 +147,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     of("knot_c", "knot-c", &[FIBER_STACK, "fiber.helpers=3"], EVERYTHING),
     of("knot_nb", "knot-nb", &[FIBER_STACK, "fiber.helpers=3"], EVERYTHING),
     of("knot_b", "knot-b", &[FIBER_STACK, "fiber.helpers=3", "fiber.poller=epoll-edge"], EDGES),
+    of("hybrid", "hybrid", &["pool.threads=3", "pool.poller=epoll"], EDGES),
+    of("hybrid_at_once", "hybrid", &["pool.poller=poll", "accept.eager_read=true"], EDGES),
     of("accept1", "accept1", &[], EVERYTHING),
     of("acceptinf", "acceptinf", &[], EVERYTHING),
     of("accept25", "accept25", &[], EVERYTHING),

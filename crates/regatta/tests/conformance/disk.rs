@@ -11,19 +11,19 @@ use std::fs::{self, File};
 /// Settings under which every request opens its file and sends it from there.
 const UNCACHED: [&str; 2] = ["cache.enabled=false", "cache.body_bytes_max=0"];
 
-fn counter(server: &Server, name: &str) -> u64 {
+pub(crate) fn counter(server: &Server, name: &str) -> u64 {
     let top = server.top();
     top["total"]["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-fn worker(server: &Server) -> u32 {
+pub(crate) fn worker(server: &Server) -> u32 {
     let workers = server.workers();
     assert_eq!(workers.len(), 1, "one worker process: {workers:?}");
     workers[0]
 }
 
 /// Names of the tasks of a process, without those of the kernel's own workers.
-fn tasks(pid: u32) -> Vec<String> {
+pub(crate) fn tasks(pid: u32) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("alive").flatten();
     let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
     names.map(|name| name.trim().to_owned()).filter(|name| !name.starts_with("iou-")).collect()

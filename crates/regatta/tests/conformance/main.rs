@@ -37,6 +37,7 @@ mod negotiation;
 mod paths;
 mod persistence;
 mod pipelining;
+mod pool;
 mod protection;
 mod ranges;
 mod shared;

@@ -324,6 +324,18 @@ macro_rules! ring {
     };
 }
 
+/// systems.md §8.6: threads serve those who have sent something.
+macro_rules! pooled {
+    ($variant:ident) => {
+        topics! { $variant
+            pool: threads_are_the_other_tasks idle_connections_hold_no_thread
+                a_slow_reader_holds_one_thread slow_readers_hold_all_threads
+                a_slow_request_holds_a_thread_if_that_is_asked;
+            threads: who_blocks_does_not_delay_the_end;
+        }
+    };
+}
+
 variants! {
     sped_epoll: always looped one_queue alone nonblocking;
     sped_epoll_edge: always looped one_queue alone nonblocking;
@@ -359,6 +371,8 @@ variants! {
     knot_nb: always looped one_queue patient fibers reading sending;
     knot_nb_first: together looped one_queue nonblocking fibers;
     knot_b: together looped one_queue patient fibers reading sending one_call;
+    hybrid: always looped one_queue nonblocking pooled;
+    hybrid_at_once: together looped one_queue nonblocking pooled;
     accept1: always looped one_queue nonblocking;
     acceptinf: together looped one_queue;
     accept25: together looped one_queue;

@@ -82,7 +82,8 @@ pub(crate) fn a_slow_reader_has_a_thread_of_its_own(variant: &Variant) {
 /// Threads that stand in a send to somebody who does not read, or wait for a head, do not hold up a
 /// server that is to leave at once; the master need not kill it.
 pub(crate) fn who_blocks_does_not_delay_the_end(variant: &Variant) {
-    let mut server = Launch::new(variant, common()).set("threads.step_ms=30s").start();
+    let steps = if variant.architecture == "hybrid" { "pool.step_ms" } else { "threads.step_ms" };
+    let mut server = Launch::new(variant, common()).set(format!("{steps}=30s")).start();
     let mut slow: Vec<Client> = (0..3).map(|_| Client::connect_narrow(server.address())).collect();
     for client in &mut slow {
         client.send(get("/sparse.bin"));

@@ -167,6 +167,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
         ],
     ),
     of("knot_b", "knot-b", &[SIBLINGS, FIBER_STACK, "fiber.helpers=25"]),
+    of("hybrid", "hybrid", &["pool.poller=epoll"]),
+    of("hybrid_at_once", "hybrid", &["pool.poller=poll", "accept.eager_read=true"]),
     of("accept1", "accept1", &[SIBLINGS, UNCACHED, "accept.count=1"]),
     of("acceptinf", "acceptinf", &[SIBLINGS, UNCACHED]),
     of("accept25", "accept25", &[SIBLINGS, UNCACHED]),

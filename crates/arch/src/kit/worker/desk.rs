@@ -87,11 +87,20 @@ impl<'a> Desk<'a> {
         self.turns = self.turns.wrapping_add(1);
         let started = self.turns.is_multiple_of(TURNS_PER_SAMPLE).then(clock::nanos);
         self.sample_due |= started.is_some();
-        if self.sample_due && readable && slot.conn.is_idle() {
+        if readable {
+            self.sample(slot);
+        }
+        Begun(started)
+    }
+
+    /// A request is about to be read, now or when its connection's turn has come: it is timed from
+    /// now, if one is to be.
+    #[inline]
+    pub fn sample<S>(&mut self, slot: &mut Slot<S>) {
+        if self.sample_due && slot.conn.is_idle() {
             self.sample_due = false;
             slot.timed_from = clock::nanos();
         }
-        Begun(started)
     }
 
     /// Enters how a turn ended, and what it spent on files; files the connection's timer, or queues

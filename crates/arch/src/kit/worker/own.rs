@@ -87,7 +87,8 @@ impl<'a> Own<'a> {
                 Box::leak(Box::new(root))
             }
         };
-        let scratch = Scratch::new(env.site.boundary_key);
+        // The boundaries of one unit are not those of another.
+        let scratch = Scratch::new(env.site.boundary_key ^ unit as u128);
         Ok(Self { env, process, unit, root, tally, log, scratch })
     }
 

@@ -1,0 +1,113 @@
+//! systems.md §8.6, Hybrid: connections without a request hold no thread, and others hold one each.
+
+use crate::client::{Client, get};
+use crate::disk::{counter, tasks, worker};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::site::common;
+use std::time::Duration;
+
+/// A server with two threads.
+fn pair(variant: &Variant) -> Server {
+    Launch::new(variant, common()).set("pool.threads=2").start()
+}
+
+/// Connections that are in the queue or with a thread; none of them has been closed there.
+fn away(server: &Server) -> u64 {
+    let backs = counter(server, "hand_backs");
+    counter(server, "hand_overs").saturating_sub(backs)
+}
+
+/// Connects, and asks for more than the socket takes.
+fn slow_reader(server: &Server) -> Client {
+    let mut slow = Client::connect_narrow(server.address());
+    slow.send(get("/sparse.bin"));
+    slow.head_only().expect(200);
+    slow
+}
+
+/// The dispatcher is one task, and each thread of the pool another, whatever the load.
+pub(crate) fn threads_are_the_other_tasks(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("pool.threads=3").start();
+    let main = worker(&server);
+    let pool = || tasks(main).iter().filter(|name| *name == "pool").count();
+    assert!(eventually(PATIENCE, || pool() == 3), "{:?}", tasks(main));
+    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(get("/size-65537.bin"));
+    }
+    assert_eq!((tasks(main).len(), pool()), (4, 3), "{:?}", tasks(main));
+    for client in &mut clients {
+        client.answer("GET").expect(200);
+    }
+    assert_eq!(counter(&server, "threads_started"), 3);
+    assert_eq!(counter(&server, "threads_ended"), 0);
+    let puts = counter(&server, "queue_puts");
+    assert!(puts >= 30 && puts == counter(&server, "hand_overs"), "{puts} hand-overs");
+}
+
+/// Whoever thinks between requests, or stops within one, is the dispatcher's to wait for.
+pub(crate) fn idle_connections_hold_no_thread(variant: &Variant) {
+    let server = pair(variant);
+    let mut idle: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    for client in &mut idle {
+        client.get("/small.txt").expect(200);
+    }
+    for client in idle.iter_mut().take(10) {
+        client.send("GET /small.txt HTTP/1.1\r\nHo");
+    }
+    server.connect().get("/a.txt").expect(200);
+    assert!(eventually(PATIENCE, || away(&server) <= 1), "{} with threads", away(&server));
+    for client in idle.iter_mut().take(10) {
+        client.send("st: a\r\n\r\n");
+        client.answer("GET").expect(200);
+    }
+    assert_eq!(counter(&server, "connections_open_max"), 201);
+}
+
+/// Calls block: who takes nothing holds a thread, and no more than that.
+pub(crate) fn a_slow_reader_holds_one_thread(variant: &Variant) {
+    let server = pair(variant);
+    let _slow = slow_reader(&server);
+    let mut others: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for _ in 0..5 {
+        for client in &mut others {
+            client.get("/small.txt").expect(200);
+        }
+    }
+    assert!(eventually(PATIENCE, || away(&server) == 1), "{} with threads", away(&server));
+}
+
+/// All threads are held: requests wait for one, in their order, and connections for nobody.
+pub(crate) fn slow_readers_hold_all_threads(variant: &Variant) {
+    let server = pair(variant);
+    let mut first = server.connect();
+    first.get("/small.txt").expect(200);
+    let slow: Vec<_> = (0..2).map(|_| slow_reader(&server)).collect();
+    first.send(get("/a.txt"));
+    assert!(first.silent_for(Duration::from_millis(300)), "there is a third thread");
+    let mut second = server.connect();
+    second.send(get("/a.txt"));
+    let accepted = || counter(&server, "accept_ok") == 4;
+    assert!(eventually(PATIENCE, accepted), "the dispatcher waits for the threads");
+    slow.into_iter().for_each(Client::abort);
+    assert_eq!(first.answer("GET").expect(200).body, b"the letter a\n");
+    assert_eq!(second.answer("GET").expect(200).body, b"the letter a\n");
+    assert!(counter(&server, "queue_wait_ns") > 200_000_000);
+}
+
+/// As Tomcat does: a request that has begun holds its thread.
+pub(crate) fn a_slow_request_holds_a_thread_if_that_is_asked(variant: &Variant) {
+    let launch = Launch::new(variant, common());
+    let server = launch.sets(&["pool.threads=2", "pool.return=idle"]).start();
+    let mut slow: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    for client in &mut slow {
+        client.send("GET /small.txt HTTP/1.1\r\nHo");
+    }
+    assert!(eventually(PATIENCE, || counter(&server, "hand_overs") == 2));
+    let mut other = server.connect();
+    other.send(get("/a.txt"));
+    assert!(other.silent_for(Duration::from_millis(300)), "there is a third thread");
+    slow[0].send("st: a\r\n\r\n");
+    slow[0].answer("GET").expect(200);
+    assert_eq!(other.answer("GET").expect(200).body, b"the letter a\n");
+}
