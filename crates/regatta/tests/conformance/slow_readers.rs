@@ -3,6 +3,7 @@
 use crate::client::{Client, get, request};
 use crate::harness::{Launch, PATIENCE, Variant, eventually, serve, serve_with};
 use crate::site::{SIZES, SPARSE_BYTES, Site, common, sized};
+use crate::variants::STEP;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -212,6 +213,8 @@ fn line_of_what_the_end_cuts_short(
         let log = site.beside("access.log");
         let launch = Launch::new(variant, common()).set(format!("log.access={}", log.display()));
         let launch = launch.set(format!("log.format={format}"));
+        // A thread whose send fills a socket leaves after four steps.
+        let launch = launch.set("threads.step_ms=20");
         let mut server = launch.set("server.drain_ms_max=200").start();
         let mut stuck = Client::connect_narrow(server.address());
         stuck.send(get("/sparse.bin"));
@@ -222,9 +225,10 @@ fn line_of_what_the_end_cuts_short(
         if let Some(line) = text.lines().find(|line| line.contains("/sparse.bin")) {
             return (line.to_owned(), stuck.drain());
         }
-        // What it said is read by a thread that may come after its end.
+        // What it said is read by a thread that may come after its end. A process ends without
+        // threads that block for too long.
         let killed = || server.stderr().contains("did not end in time: killed");
-        assert!(eventually(PATIENCE, killed), "no line: {text:?}");
+        assert!(variant.has(STEP) || eventually(PATIENCE, killed), "no line: {text:?}");
     }
-    panic!("five workers were killed that had 300 ms to leave");
+    panic!("five workers had 300 ms to leave, and did not take them");
 }

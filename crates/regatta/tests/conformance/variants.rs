@@ -190,7 +190,7 @@ const UNCACHED: &str = "cache.enabled=false";
 /// Functions that are not optimised take more of a stack.
 const STACK: &str = "threads.stack_bytes=256KiB";
 /// A thread that waits for a peer leaves so much later.
-const STEP: &str = "threads.step_ms=75";
+pub(crate) const STEP: &str = "threads.step_ms=75";
 /// As many connections as a case has at once, which are all started at once.
 const THREADS: &str = "limits.connections_max=250";
 

@@ -86,8 +86,13 @@ impl<'a> Demanding<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::raw::{Arguments, read};
+    use crate::config::{
+        allowance::Allowance,
+        check::understand,
+        raw::{Arguments, read},
+    };
     use regatta_arch::{Demand, Driver};
+    use regatta_sys::groups::Group;
 
     const KEY: &str = "limits.connections_max";
 
@@ -183,5 +188,36 @@ mod tests {
                  pids.max in /g allows 2\n  hint: raise the limit (TasksMax=)",
             )),
         );
+    }
+    /// A name stands for as much as there is room for; what a user has set is a problem.
+    #[test]
+    fn threads_bound_the_connections_of_a_name() {
+        let config = |sets: &[&str]| {
+            let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+            let (said, problems) = read(None, &Arguments { flags: Vec::new(), sets });
+            assert_eq!(problems, []);
+            let tasks = limit("kernel.pid_max", 500, "sysctl kernel.pid_max");
+            let allowance = Allowance {
+                descriptors_max: 20_000,
+                cpus: vec![0, 1],
+                machine_bytes: 1 << 34,
+                threads: Threads { tasks, ..Threads::NONE },
+                group: Group::default(),
+            };
+            understand(said, &allowance).map_err(|(_, problems)| problems[0].to_string())
+        };
+        let named = config(&["server.architecture=knot-nptl"]).unwrap();
+        assert_eq!(named.layout.shares[0].connections_max, 498);
+        let chosen: Vec<_> = named.chosen.iter().map(ToString::to_string).collect();
+        let expect = "limits.connections_max=498 (kernel.pid_max 500)";
+        assert!(chosen.iter().any(|chosen| chosen == expect), "{chosen:?}");
+        assert!(!chosen.iter().any(|chosen| chosen.contains("workers")), "{chosen:?}");
+        let most = ["server.architecture=knot-nptl", "limits.connections_max=498"];
+        assert!(config(&most).is_ok());
+        let problem = config(&[most[0], "limits.connections_max=499"]).unwrap_err();
+        let expect =
+            "499 connections need 501 processes and threads, and kernel.pid_max allows 500";
+        assert!(problem.contains(expect), "{problem}");
+        assert!(config(&["server.architecture=symped", "limits.connections_max=499"]).is_ok());
     }
 }
