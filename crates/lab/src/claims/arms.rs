@@ -14,7 +14,7 @@ pub(super) fn processes(target: &Target) -> u32 {
 }
 
 /// How many connections it takes; all if it does not say.
-pub(super) fn cap(target: &Target) -> u32 {
+pub(crate) fn cap(target: &Target) -> u32 {
     option(target, "limits.connections_max").parse().unwrap_or(u32::MAX)
 }
 

@@ -6,7 +6,7 @@
 
 mod accept;
 mod adapting;
-mod arms;
+pub(crate) mod arms;
 mod blocking;
 mod copies;
 mod curves;

@@ -580,14 +580,14 @@ pub const CLAIMS: &[Claim] = &[
             connections are of their number, is {}",
         ranges: &[Equal(0.05), Within(0.8, 1.2)],
         needs: "a hybrid of threads and events (hybrid), and a thread for each connection (mt), \
-            which are not built; think times",
+            think times",
         paper: "- (Carrera 2005)", ..ANY },
     Claim { id: "X-15",
         gist: "The peaks of a pool of threads under different limits on idle time over each other \
             are {}; of a thread for each connection one over another is {}",
         ranges: &[Equal(0.05), Below(0.7)],
         needs: "a hybrid of threads and events (hybrid), and a thread for each connection (mt), \
-            which are not built; several limits on idle time",
+            several limits on idle time",
         paper: "below 5 against over 30 %", ..ANY },
     Claim { id: "X-16",
         gist: "Batching by stage lowers cycles for each instruction by 5 %, for a longer median",

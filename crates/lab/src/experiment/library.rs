@@ -45,6 +45,9 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("think-times", include_str!("../../../../experiments/think-times.toml")),
     ("threads-short", include_str!("../../../../experiments/threads-short.toml")),
     ("threads-many", include_str!("../../../../experiments/threads-many.toml")),
+    ("threads-cost", include_str!("../../../../experiments/threads-cost.toml")),
+    ("hybrid-think", include_str!("../../../../experiments/hybrid-think.toml")),
+    ("hybrid-keepalive", include_str!("../../../../experiments/hybrid-keepalive.toml")),
     ("pollers", include_str!("../../../../experiments/pollers.toml")),
     ("residency", include_str!("../../../../experiments/residency.toml")),
     ("amped-misses", include_str!("../../../../experiments/amped-misses.toml")),
@@ -83,6 +86,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, &'static str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::arms::cap;
     use crate::claims::evidence::{ARCHITECTURE, option};
     use crate::experiment::plan;
     use crate::experiment::{Mode, Program, Scale, Target, Warm, parse};
@@ -152,8 +156,11 @@ mod tests {
         let mut found = 0;
         for (name, text) in EXPERIMENTS {
             let experiment = parse(name, text, Scale::Replica).unwrap();
+            let many = |one: &Target| cap(one) > 128;
             let threads = |one: &Target| match one.program {
-                Program::Regatta => ["knot-nptl", "mt"].contains(&option(one, ARCHITECTURE)),
+                Program::Regatta => {
+                    many(one) && ["knot-nptl", "mt"].contains(&option(one, ARCHITECTURE))
+                }
                 ref other => *other == Program::Other(Other::ApacheWorker),
             };
             if experiment.targets.iter().any(threads) {
