@@ -77,7 +77,7 @@ impl Layout {
             places: Vec::new(),
         };
         if let Steps::All(_) = (driver.steps)(settings) {
-            one_at_a_time(settings, addresses.len())?;
+            one_at_a_time(driver, settings, addresses.len())?;
         }
         if !driver.takes("event.copies") {
             layout.listen(addresses, None);
@@ -187,39 +187,52 @@ const ONE_AT_A_TIME: [(&str, &str); 4] = [
     ("accept.full_read", "false"),
 ];
 
-/// Refuses what asks for something else than units that accept one connection after another.
-fn one_at_a_time(settings: &Settings, addresses: usize) -> Result<(), LayoutFault> {
+/// Refuses what asks for something else than units that accept one connection after another, each
+/// from one address.
+fn one_at_a_time(
+    driver: &Driver,
+    settings: &Settings,
+    addresses: usize,
+) -> Result<(), LayoutFault> {
     let fault = |key, message: String| Err(LayoutFault { key, message });
     for (key, only) in ONE_AT_A_TIME {
         if settings.flag(key).to_string() != only {
             let message = format!(
-                "a thread accepts one connection, and reads, answers and closes it before the \
-                 next: set {key}={only}"
+                "a worker that blocks accepts one connection, and reads and answers it until it \
+                 is closed: set {key}={only}"
             );
             return fault(key, message);
         }
     }
     if settings.text("accept.when_full") != "pause" {
-        let message = "a thread accepts when it has no connection, so that none is idle, and no \
-                       listener is polled: set accept.when_full=pause";
+        let message = "a worker that blocks accepts when it has no connection, so that none is \
+                       idle, and no listener is polled: set accept.when_full=pause";
         return fault("accept.when_full", message.to_owned());
     }
-    let [spare_min, spare_max] =
-        ["threads.spare_min", "threads.spare_max"].map(|key| settings.number(key));
-    if spare_min > spare_max {
-        let message = format!(
-            "threads would end as soon as they are started: set it to threads.spare_min = \
-             {spare_min} or more"
-        );
-        return fault("threads.spare_max", message);
+    if driver.takes("threads.spare_min") {
+        let spare_min = settings.number("threads.spare_min");
+        if spare_min > settings.number("threads.spare_max") {
+            let message = format!(
+                "threads would end as soon as they are started: set it to threads.spare_min = \
+                 {spare_min} or more"
+            );
+            return fault("threads.spare_max", message);
+        }
     }
-    let connections = settings.number("limits.connections_max");
+    let key = "limits.connections_max";
+    let connections = settings.number(key);
+    if driver.takes("mp.step_ms") && !(1..=WORKERS_MAX as u64).contains(&connections) {
+        let message = format!(
+            "there is a process for each connection: set it to their number, 1 to {WORKERS_MAX}"
+        );
+        return fault(key, message);
+    }
     if (1..addresses as u64).contains(&connections) {
         let message = format!(
-            "{connections} threads cannot accept from {addresses} addresses, because each does \
-             from one: allow {addresses} connections, or listen on fewer"
+            "{connections} connections are fewer than {addresses} addresses, and a worker that \
+             blocks accepts from one address: allow {addresses}, or listen on fewer"
         );
-        return fault("limits.connections_max", message);
+        return fault(key, message);
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ pub mod fiber;
 pub mod kit;
 pub mod laio;
 pub mod layout;
+pub mod mp;
 pub mod options;
 pub mod pool;
 pub mod presets;

@@ -1,5 +1,5 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
-use crate::{Driver, amped, event, fiber, laio, pool, threads};
+use crate::{Driver, amped, event, fiber, laio, mp, pool, threads};
 
 /// A named architecture.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +141,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
         paper: "Elmeleegy, Chanda, Cox, Zwaenepoel, USENIX 2004; [E] §10",
         driver: &laio::DRIVER,
         axes: &[("event.processes", "1")],
+    },
+    Architecture {
+        name: "mp",
+        summary: "a process for each connection, each with a cache of its own; every call blocks",
+        paper: "[E] §2; Pai, Druschel, Zwaenepoel, USENIX 1999 (MP)",
+        driver: &mp::DRIVER,
+        axes: &[("limits.connections_max", "32"), ("accept.when_full", "pause")],
     },
     Architecture {
         name: "mt",
@@ -361,6 +368,7 @@ mod tests {
             ("n-copy", "event.copies=0 event.processes=1 event.pin=cpu".to_owned()),
             ("amped", "event.processes=1".to_owned()),
             ("laio", "event.processes=1".to_owned()),
+            ("mp", "limits.connections_max=32 accept.when_full=pause".to_owned()),
             ("mt", "accept.when_full=pause".to_owned()),
             (
                 "knot-nptl",

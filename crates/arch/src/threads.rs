@@ -58,8 +58,8 @@ options! {
         default: "25",
         doc: "The least threads that wait for a connection, while there may be more threads.",
         long: "Of all addresses together, each of which has threads of its own. A burst of more \
-               connections waits for threads to be started, some 50 us each. Not with \
-               threads.start=all.",
+               connections waits for threads to be started, some tens of microseconds each. Not \
+               with threads.start=all.",
         since: "0.1",
     },
     spare_max: usize = OptionSpec {
@@ -300,6 +300,10 @@ impl<'e> Pool<'e> {
             }
         }
         worker.around().log.flush();
+        if let Some(local) = &local {
+            // What it has cached goes with it.
+            local.clear(clock::now().tick, &tally);
+        }
         tally.add(Counter::ThreadsEnded, 1);
         self.free().push(unit);
     }

@@ -376,6 +376,21 @@ fn threads_are_started_when_few_are_left_and_end_when_many_are() {
     assert!(get(Counter::ThreadsBusyNs) > 0 && get(Counter::ThreadsIdleNs) > 0);
 }
 
+#[test]
+fn what_a_thread_has_cached_goes_with_it() {
+    let own = &[("threads.cache", "own"), ("threads.spare_min", "1"), ("threads.spare_max", "1")];
+    let (step, deadlines) = (Duration::from_millis(100), Deadlines::default());
+    let server = Server::with("own", 8, step, deadlines, own, Box::new(ClearHttp1));
+    let mut peers = [(); 4].map(|()| server.connect());
+    peers.iter_mut().for_each(|peer| get(peer, FILES[0]));
+    assert_eq!(server.totals().gauge(Gauge::CacheEntries), 4);
+    drop(peers);
+    settles_at(&server, 1);
+    // The one that is left had a connection, or has been started since.
+    let left = [Gauge::CacheEntries, Gauge::CacheBytes].map(|gauge| server.totals().gauge(gauge));
+    assert!(left[0] <= 1 && (left[0] == 1) == (left[1] > 0), "{left:?}");
+}
+
 /// The thread stands in `recv` for much longer than this takes.
 #[test]
 fn what_comes_after_the_beginning_of_a_drain_is_the_last() {

@@ -1,6 +1,6 @@
 //! Layouts of workers over addresses and processors, and what is refused.
 use super::*;
-use crate::{amped, event, laio, options::Value, threads};
+use crate::{amped, event, laio, mp, options::Value, threads};
 
 fn plan(sets: &[(&str, &str)], listen: &[&str], cpus: &[usize]) -> Result<Layout, LayoutFault> {
     let addresses: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
@@ -33,28 +33,35 @@ fn shares(layout: &Layout) -> Vec<(Range<usize>, Vec<usize>)> {
     layout.shares.iter().map(|share| (share.listeners.clone(), share.cpus.clone())).collect()
 }
 
-/// What a thread with one connection cannot do is refused, with what to set instead.
+/// What a worker with one connection cannot do is refused, with what to set instead.
 #[test]
 fn threads_accept_one_connection_after_another() {
-    let plan = |sets: &[(&str, &str)], addresses: usize| {
+    let plan_of = |driver: &Driver, sets: &[(&str, &str)], addresses: usize| {
         let mut settings =
-            Settings::defaults(threads::DRIVER.options.iter().chain(crate::kit::accept::OPTIONS));
+            Settings::defaults(driver.options.iter().chain(crate::kit::accept::OPTIONS));
         let connections = crate::options::OptionSpec {
             key: "limits.connections_max",
-            kind: crate::options::Kind::Count { min: 0, max: 10 },
+            kind: crate::options::Kind::Count { min: 0, max: 2000 },
             default: "0",
             ..crate::kit::accept::OPTIONS[0]
         };
         settings.set(&connections, Value::Number(0)).unwrap();
         for (key, value) in [("accept.when_full", "pause")].iter().chain(sets) {
-            let mut specs = threads::DRIVER.options.iter().chain(crate::kit::accept::OPTIONS);
+            let mut specs = driver.options.iter().chain(crate::kit::accept::OPTIONS);
             let spec = specs.find(|spec| spec.key == *key).unwrap_or(&connections);
             settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
         }
         let addresses = vec!["127.0.0.1:0".parse().unwrap(); addresses];
-        let layout = Layout::plan(&threads::DRIVER, &settings, &addresses, &[0, 1], 2);
+        let layout = Layout::plan(driver, &settings, &addresses, &[0, 1], 2);
         layout.map(|layout| shares(&layout)).map_err(|fault| fault.to_string())
     };
+    let plan = |sets: &[(&str, &str)], addresses| plan_of(&threads::DRIVER, sets, addresses);
+    let processes = |count| plan_of(&mp::DRIVER, &[("limits.connections_max", count)], 2);
+    assert_eq!(processes("3"), Ok(vec![(0..2, vec![]); 3]), "a process for each connection");
+    for count in ["0", "1001"] {
+        let fault = processes(count).unwrap_err();
+        assert!(fault.ends_with("set it to their number, 1 to 1000"), "{fault}");
+    }
     assert_eq!(plan(&[], 2), Ok(vec![(0..2, vec![])]), "one process, whatever the machine has");
     for (set, says) in [
         (("accept.when_full", "close-idle"), "set accept.when_full=pause"),
@@ -64,7 +71,7 @@ fn threads_accept_one_connection_after_another() {
         (("accept.on_close", "true"), "set accept.on_close=false"),
         (("accept.full_read", "true"), "set accept.full_read=false"),
         (("threads.spare_max", "24"), "set it to threads.spare_min = 25 or more"),
-        (("limits.connections_max", "2"), "allow 3 connections, or listen on fewer"),
+        (("limits.connections_max", "2"), "allow 3, or listen on fewer"),
     ] {
         let fault = plan(&[set], 3).unwrap_err();
         assert!(fault.starts_with(set.0) && fault.ends_with(says), "{fault}");

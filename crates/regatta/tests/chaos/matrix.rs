@@ -85,6 +85,7 @@ variants! {
     laio_uring_uncached: family;
     laio_nowait: family;
     laio_pair: family;
+    mp: family;
     threads: family;
     threads_on_demand: family;
     knot_c: family;

@@ -142,6 +142,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         EVERYTHING,
     ),
     // A blocking call never finds nothing to do.
+    of("mp", "mp", &["limits.connections_max=64"], EDGES),
     of("threads", "knot-nptl", &[SIBLINGS, STACK, "limits.connections_max=250"], EDGES),
     of("threads_on_demand", "mt", &[STACK, "threads.spare_min=1", "threads.spare_max=2"], EDGES),
     of("knot_c", "knot-c", &[FIBER_STACK, "fiber.helpers=3"], EVERYTHING),

@@ -118,8 +118,27 @@ macro_rules! threaded {
                 load: full_and_not_listening full_is_free;
                 slow_disk: a_disk_that_hangs_does_not_delay_the_end;
                 threads: tasks_are_those_of_connections no_poller_is_asked
-                    a_slow_reader_has_a_thread_of_its_own a_thousand_slow_clients
+                    a_slow_reader_has_a_worker_of_its_own a_thousand_slow_clients
                     who_blocks_does_not_delay_the_end;
+            }
+        }
+    };
+}
+
+/// systems.md §8.6: a process has one connection, from accept to close, and every call waits.
+macro_rules! forked {
+    ($variant:ident) => {
+        mod forked {
+            topics! { $variant
+                load: full_and_not_listening full_is_free;
+                slow_readers: one_that_never_reads_is_ended one_below_the_rate_is_ended
+                    an_honest_slow_one_is_served others_do_not_wait waiting_is_free
+                    half_closed_waiting_is_free draining_accepts_nobody
+                    unread_answers_stop_the_requests what_the_end_cuts_short_is_logged;
+                slow_disk: the_disk_is_not_the_clients_fault
+                    a_disk_that_hangs_does_not_delay_the_end;
+                threads: processes_are_those_of_connections no_poller_is_asked
+                    a_slow_reader_has_a_worker_of_its_own;
             }
         }
     };
@@ -362,6 +381,7 @@ variants! {
     laio_uring_uncached: together looped nonblocking;
     laio_nowait: together looped one_queue nonblocking lazy;
     laio_pair: together looped one_queue;
+    mp: together forked;
     threads: always threaded nonblocking;
     threads_on_demand: always threaded nonblocking;
     threads_own_cache: together threaded nonblocking;

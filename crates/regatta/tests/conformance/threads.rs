@@ -1,11 +1,14 @@
-//! Architectures with a thread for each connection: that they have those threads, and no others.
+//! Architectures with a thread or a process for each connection: that they have those, and no
+//! others.
 
 use crate::client::{Client, get};
 use crate::counters::{counter, read};
 use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::inspect;
 use crate::site::{common, sized};
 use crate::structure::epolls;
 use rustix::process::Signal;
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -44,7 +47,30 @@ pub(crate) fn tasks_are_those_of_connections(variant: &Variant) {
     has_threads(&server, if on_demand { 4 } else { 12 });
 }
 
-/// Only the first thread waits for events, and not for those of connections.
+/// As many processes as there may be connections, of one task each, which share the listener and
+/// the counters.
+pub(crate) fn processes_are_those_of_connections(variant: &Variant) {
+    let server = Launch::new(variant, common()).set("limits.connections_max=5").start();
+    let mut clients: Vec<Client> = (0..5).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/size-65537.bin").expect(200);
+    }
+    let workers = server.workers();
+    assert_eq!(workers.len(), 5);
+    assert!(server.processes().into_iter().all(|pid| inspect::tasks(pid) == 1));
+    let listeners: BTreeSet<_> = workers.iter().map(|pid| inspect::listeners(*pid)).collect();
+    assert_eq!(listeners.len(), 1, "{listeners:?}");
+    let shared = inspect::shared_and_writable(workers[0]);
+    assert_eq!(shared.len(), 1, "the counters: {shared:?}");
+    let mut sixth = server.connect();
+    sixth.send(get("/small.txt"));
+    assert!(sixth.silent_for(Duration::from_millis(200)), "there is no process for a sixth");
+    drop(clients.pop());
+    sixth.answer("GET").expect(200);
+}
+
+/// Nobody waits for the events of connections: the first of several threads has those of the
+/// master.
 pub(crate) fn no_poller_is_asked(variant: &Variant) {
     let server = Launch::new(variant, common()).start();
     let mut clients: Vec<Client> = (0..5).map(|_| server.connect()).collect();
@@ -58,8 +84,8 @@ pub(crate) fn no_poller_is_asked(variant: &Variant) {
     assert!(server.workers().into_iter().all(|worker| epolls(worker) == 0));
 }
 
-/// Who does not read occupies one thread and no more.
-pub(crate) fn a_slow_reader_has_a_thread_of_its_own(variant: &Variant) {
+/// Who does not read occupies one thread, or one process, and no more.
+pub(crate) fn a_slow_reader_has_a_worker_of_its_own(variant: &Variant) {
     let server = Launch::new(variant, common()).set("limits.connections_max=4").start();
     let mut slow: Vec<Client> = (0..3).map(|_| Client::connect_narrow(server.address())).collect();
     for client in &mut slow {
@@ -74,7 +100,7 @@ pub(crate) fn a_slow_reader_has_a_thread_of_its_own(variant: &Variant) {
     assert!(begin.elapsed() < Duration::from_secs(3), "waited {:?}", begin.elapsed());
     let mut fifth = server.connect();
     fifth.send(get("/small.txt"));
-    assert!(fifth.silent_for(Duration::from_millis(200)), "there is no thread for a fifth");
+    assert!(fifth.silent_for(Duration::from_millis(200)), "there is no worker for a fifth");
     slow.pop().expect("three").abort();
     fifth.answer("GET").expect(200);
 }

@@ -119,6 +119,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.count=1",
         ],
     ),
+    of("mp", "mp", &["limits.connections_max=64", "mp.step_ms=40"]),
     of("threads", "knot-nptl", &[SIBLINGS, STACK, STEP, THREADS, "threads.start=all"]),
     of(
         "threads_on_demand",
