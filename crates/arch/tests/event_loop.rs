@@ -1,13 +1,17 @@
-//! One event loop over real sockets and files, in the thread of the test: what it keeps of what a
-//! peer sends, and how often it allocates.
+//! One event loop, or one scheduler of user threads, over real sockets and files, in the thread of
+//! the test: what it keeps of what a peer sends, and how often it allocates.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use regatta_arch::{
     WorkerLog,
-    drive::{FileCx, perform::Below},
+    drive::{
+        FileCx,
+        perform::{Below, SendBy},
+    },
     kit::{
         accept::{AcceptRules, Acceptor, WhenFull},
         disk::InlineDisk,
         event_loop::EventLoop,
+        fibers::{self, FiberRules, Hands, State, run_task},
         step::Rules,
         worker::{Surroundings, Worker},
     },
@@ -18,11 +22,12 @@ use regatta_origin::{ClearHttp1, LocalCache, Log, NoLog, Record, Scratch, Site};
 use regatta_sys::{
     Bell, OpenRules, Root,
     alloc_count::{Counting, allocations},
+    fiber::{self, Guard, Stacks},
     socket::{ListenSpec, Mode, listen, local_addr, segments_received},
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -75,17 +80,26 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Runs a loop in this thread for as long as `client` runs in another.
+/// Who serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    Loop,
+    /// User threads, which send what is in files by themselves, or by a helper.
+    Threads(Option<SendBy>),
+}
+
+/// Serves in this thread for as long as `client` runs in another.
 fn serve(
-    poller: impl Poller,
+    (server, poller): (Server, impl Poller),
     listener: OwnedFd,
     (site, folder, log): (&Site, &Path, &dyn WorkerLog),
     client: impl FnOnce(Arena<'_>) + Send,
 ) {
-    let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
-    let (arena, bell) = (Arena::create(&words, 1), Bell::new().unwrap());
+    let words: Vec<AtomicU64> = (0..Arena::words(2)).map(|_| AtomicU64::new(0)).collect();
+    let (arena, bell) = (Arena::create(&words, 2), Bell::new().unwrap());
     let root = Root::open(folder).unwrap();
-    let mut disk = InlineDisk(Below { root: &root, rules: OpenRules::default() });
+    let below = Below { root: &root, rules: OpenRules::default() };
+    let (mut disk, hands) = (InlineDisk(below), Hands::new(16).unwrap());
     let (cache, scratch) = (LocalCache::new(&site.caching, 7), Scratch::new(7));
     let slot = arena.slot(0);
     let (cache, tally, scratch) = (&cache, Tally::Owned(slot), &scratch);
@@ -126,7 +140,28 @@ fn serve(
             let _stop = stop;
             client(arena);
         });
-        EventLoop::new(poller, Worker::new(acceptor, around), rules, &mut disk).run().unwrap();
+        let Server::Threads(send) = server else {
+            let worker = Worker::new(acceptor, around);
+            return EventLoop::new(poller, worker, rules, &mut disk).run().unwrap();
+        };
+        if let Some(by) = send {
+            let (hands, tally) = (&hands, Tally::Owned(arena.slot(1)));
+            scope.spawn(move || hands.help(tally, &mut |task| run_task(task, by, tally)));
+        }
+        let rules = FiberRules {
+            below,
+            helpers_read: false,
+            send,
+            accepting_first: false,
+            poller_retries: true,
+            yields: true,
+            spins: false,
+            runs_max: 10_000,
+            bytes_max: 2 << 20,
+        };
+        let stacks = Stacks::new(100, 256 << 10, Guard::Mapping).unwrap();
+        let state = RefCell::new(State::new(Worker::new(acceptor, around), poller, &hands, rules));
+        fiber::scope(stacks, |fibers| fibers::run(&state, fibers)).unwrap();
     });
 }
 
@@ -172,7 +207,7 @@ fn requests_ahead_of_their_answers_stay_in_the_kernel() {
     peer.get_mut().write_all(&[large, REQUEST.repeat(ahead)].concat()).unwrap();
     let site = Site::default();
     let poller = Epoll::new(Trigger::Level).unwrap();
-    serve(poller, listener, (&site, folder.0.as_path(), &NoLog), |arena| {
+    serve((Server::Loop, poller), listener, (&site, folder.0.as_path(), &NoLog), |arena| {
         let counter = |counter| arena.slot(0).get(counter);
         let begin = Instant::now();
         while counter(Counter::SendfileWouldBlock) == 0 {
@@ -204,7 +239,7 @@ fn short(poller: impl Poller, closes: bool) {
     let listener = listener.unwrap();
     let address = local_addr(listener.as_fd()).unwrap();
     let site = Site::default();
-    serve(poller, listener, (&site, folder.0.as_path(), &NoLog), |arena| {
+    serve((Server::Loop, poller), listener, (&site, folder.0.as_path(), &NoLog), |arena| {
         let all = [
             Counter::AcceptCalls,
             Counter::RecvCalls,
@@ -277,7 +312,7 @@ fn what_the_kernel_holds_leaves_in_the_same_turn() {
     peer.get_mut().write_all(again.as_bytes()).unwrap();
     let site = Site::default();
     let poller = Epoll::new(Trigger::Level).unwrap();
-    serve(poller, listener, (&site, folder.0.as_path(), &NoLog), |arena| {
+    serve((Server::Loop, poller), listener, (&site, folder.0.as_path(), &NoLog), |arena| {
         // Cached from now on: what follows is as many operations as a turn may perform.
         assert_eq!(answer(&mut peer, true), SMALL_BYTES as u64);
         peer.get_mut().write_all((again.repeat(63) + &last).as_bytes()).unwrap();
@@ -358,7 +393,7 @@ fn round(peer: &mut BufReader<TcpStream>) {
 }
 
 /// Serves 1,000 hits and more, and a timer that fires if there is `time` for it.
-fn watched(poller: impl Poller, name: &'static str, time: Duration) {
+fn watched(served: (Server, impl Poller), name: &'static str, time: Duration) {
     let folder = Folder::new(name);
     let (listener, mut peer) = connect();
     let watching = AtomicBool::new(false);
@@ -367,7 +402,7 @@ fn watched(poller: impl Poller, name: &'static str, time: Duration) {
     let mut site = Site::default();
     site.caching.revalidate_ms = 3_600_000;
     site.deadlines.head_ms_max = 2_000;
-    serve(poller, listener, (&site, folder.0.as_path(), &watch), |_| {
+    serve(served, listener, (&site, folder.0.as_path(), &watch), |_| {
         for _ in 0..5 {
             round(&mut peer);
         }
@@ -391,8 +426,19 @@ fn watched(poller: impl Poller, name: &'static str, time: Duration) {
 /// STYLE.md 14, for the whole of a loop: poller, slots, timers, parked operations and the core.
 #[test]
 fn a_warm_loop_allocates_nothing() {
-    watched(Epoll::new(Trigger::Level).unwrap(), "epoll", Duration::from_secs(4));
-    watched(Epoll::new(Trigger::Edge).unwrap(), "epoll-edge", Duration::ZERO);
-    watched(Poll::new(), "poll", Duration::ZERO);
-    watched(Select::new(), "select", Duration::ZERO);
+    let of = |trigger| (Server::Loop, Epoll::new(trigger).unwrap());
+    watched(of(Trigger::Level), "epoll", Duration::from_secs(4));
+    watched(of(Trigger::Edge), "epoll-edge", Duration::ZERO);
+    watched((Server::Loop, Poll::new()), "poll", Duration::ZERO);
+    watched((Server::Loop, Select::new()), "select", Duration::ZERO);
+}
+
+/// The same for a scheduler of user threads, also where connections go to a helper and come back.
+#[test]
+fn warm_user_threads_allocate_nothing() {
+    let inline = Server::Threads(None);
+    watched((inline, Epoll::new(Trigger::Edge).unwrap()), "fiber-edge", Duration::from_secs(4));
+    watched((inline, Poll::new()), "fiber-poll", Duration::ZERO);
+    let helped = Server::Threads(Some(SendBy::TryFirst(Duration::from_secs(1))));
+    watched((helped, Poll::new()), "fiber-helped", Duration::ZERO);
 }

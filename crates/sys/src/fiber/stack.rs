@@ -12,6 +12,9 @@ const PAGE: usize = 4096;
 const _: () = assert!(PAGE.is_multiple_of(STACK_ALIGNMENT));
 const _: () = assert!(STACK_BYTES_MIN >= corosensei::stack::MIN_STACK_SIZE);
 
+/// Pages that one call tells of, of those that may have been touched.
+const PAGES_LOOKED_AT: usize = 64;
+
 /// `MADV_GUARD_INSTALL` (madvise(2), Linux 6.13).
 const GUARD_INSTALL: libc::c_int = 102;
 
@@ -125,12 +128,20 @@ impl Stacks {
     pub(super) fn bytes_touched(&self, at: usize) -> usize {
         assert!(at < self.count);
         let lowest = self.mapping.at.wrapping_byte_add(at * (self.bytes + PAGE) + PAGE);
-        let mut found = vec![0_u8; self.bytes / PAGE];
-        // SAFETY: the stack is in the mapping, as is asserted above; the vector has a byte for each
-        // of its pages.
-        let asked = unsafe { libc::mincore(lowest, self.bytes, found.as_mut_ptr()) };
-        debug_assert_eq!(asked, 0, "the mapping is ours");
-        let untouched = found.iter().take_while(|page| **page & 1 == 0).count();
+        let (mut found, mut untouched) = ([0_u8; PAGES_LOOKED_AT], 0);
+        while untouched * PAGE < self.bytes {
+            let pages = (self.bytes / PAGE - untouched).min(PAGES_LOOKED_AT);
+            let from = lowest.wrapping_byte_add(untouched * PAGE);
+            // SAFETY: the pages are in the stack, and that is in the mapping, as is asserted above;
+            // the array has a byte for each of them.
+            let asked = unsafe { libc::mincore(from, pages * PAGE, found.as_mut_ptr()) };
+            debug_assert_eq!(asked, 0, "the mapping is ours");
+            let more = found[..pages].iter().take_while(|page| **page & 1 == 0).count();
+            untouched += more;
+            if more < pages {
+                break;
+            }
+        }
         self.bytes - untouched * PAGE
     }
 }
