@@ -76,6 +76,7 @@ pub(super) const BASES: &[(&str, &str)] = &[
     ("replica-disk", include_str!("../../../../experiments/base/replica-disk.toml")),
     ("systor12-base", include_str!("../../../../experiments/base/systor12-base.toml")),
     ("systor12-disk", include_str!("../../../../experiments/base/systor12-disk.toml")),
+    ("think-base", include_str!("../../../../experiments/base/think-base.toml")),
 ];
 
 /// Everything that a file may extend.
