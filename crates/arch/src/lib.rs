@@ -27,6 +27,7 @@ use regatta_op::{Now, Op};
 use regatta_origin::{Exchange, Link, Links, Log, NoLog, Site};
 use regatta_sys::{Bell, OpenRules, Root, StaticFile, channel::Channel, socket::Steps};
 use std::{
+    fmt,
     ops::Range,
     os::fd::{BorrowedFd, OwnedFd},
 };
@@ -49,6 +50,8 @@ pub trait WorkerLog: Log {
     fn is_due(&self) -> bool;
     /// Calls `each` for every descriptor that this process has opened for the log.
     fn each_own(&self, each: &mut dyn FnMut(BorrowedFd<'_>));
+    /// Writes something to the error log that is worth knowing.
+    fn notice(&self, _message: fmt::Arguments<'_>) {}
 }
 
 impl WorkerLog for NoLog {

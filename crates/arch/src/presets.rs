@@ -1,5 +1,5 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
-use crate::{Driver, amped, event, fiber, laio, mp, pool, threads};
+use crate::{Driver, adapt, amped, event, fiber, laio, mp, pool, threads};
 
 /// A named architecture.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +65,20 @@ macro_rules! knot {
             "fiber.yields" = "true",
             "accept.when_full" = "pause",
             "accept.backlog" = "50000",
+            $($key = $value),*
+        )
+    };
+}
+
+/// One of [A]'s servers: a pool of 64 threads, and no cache of its own, so that each request reads
+/// its file.
+macro_rules! pool_server {
+    ($($key:literal = $value:literal),*) => {
+        replica!(
+            "adapt.threads" = "64",
+            "cache.enabled" = "false",
+            "cache.body_bytes_max" = "1MiB",
+            "accept.when_full" = "pause",
             $($key = $value),*
         )
     };
@@ -213,6 +227,27 @@ pub const ARCHITECTURES: &[Architecture] = &[
         axes: &[("limits.connections_max", "8192"), ("accept.eager_read", "false")],
     },
     Architecture {
+        name: "bio",
+        summary: "a dispatcher and 64 threads that read files themselves",
+        paper: "[A] §3",
+        driver: &adapt::DRIVER,
+        axes: pool_server!("adapt.io" = "blocking"),
+    },
+    Architecture {
+        name: "aio",
+        summary: "bio whose threads have files read, and a thread that responds when they are",
+        paper: "[A] §3",
+        driver: &adapt::DRIVER,
+        axes: pool_server!("adapt.io" = "async", "adapt.completions" = "spin"),
+    },
+    Architecture {
+        name: "self-adapting",
+        summary: "bio that is aio for a read while connections wait for a thread",
+        paper: "[A] §4",
+        driver: &adapt::DRIVER,
+        axes: pool_server!("adapt.io" = "adapt", "adapt.completions" = "spin"),
+    },
+    Architecture {
         name: "accept1",
         summary: "select server that accepts one connection at a time",
         paper: "[H] §2.1",
@@ -359,6 +394,12 @@ mod tests {
             )
         };
         let bodies = "cache.body_bytes_max=0";
+        let pool = |rest: &str| {
+            format!(
+                "{REPLICA} adapt.threads=64 cache.enabled=false cache.body_bytes_max=1MiB \
+                 accept.when_full=pause {rest}"
+            )
+        };
         let expect = [
             ("sped", "event.processes=1".to_owned()),
             ("symped", String::new()),
@@ -398,6 +439,9 @@ mod tests {
                 )),
             ),
             ("hybrid", "limits.connections_max=8192 accept.eager_read=false".to_owned()),
+            ("bio", pool("adapt.io=blocking")),
+            ("aio", pool("adapt.io=async adapt.completions=spin")),
+            ("self-adapting", pool("adapt.io=adapt adapt.completions=spin")),
             ("accept1", uncached(&format!("{patient} accept.count=1"))),
             ("acceptinf", uncached(&format!("{patient} accept.count=0"))),
             ("accept25", uncached(&format!("{patient} accept.count=25"))),

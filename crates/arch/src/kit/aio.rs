@@ -23,11 +23,12 @@ use std::{
 
 /// Makes reads for all threads of a process.
 pub trait Aio: Sync {
-    /// Starts a read (aio_read(3)).
+    /// Starts a read (aio_read(3)), whose outcome goes to the engine's half of a
+    /// [`Request::pair`]. The waiter is to have the other half by then.
     ///
     /// # Errors
-    /// There is no room for it now: what was asked for.
-    fn start(&self, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<StaticFile>>;
+    /// There is no room for it now: what was given.
+    fn start(&self, req: ReadReq<StaticFile>, of_engine: Request) -> Result<(), Refused>;
 
     /// Reads that have been started and are not complete.
     fn in_flight(&self) -> usize;
@@ -38,6 +39,9 @@ pub trait Aio: Sync {
     /// The system does not let it work: the message says what to do.
     fn completions(&self) -> Result<Box<dyn Completions + '_>, String>;
 }
+
+/// A read that could not be started.
+pub type Refused = (ReadReq<StaticFile>, Request);
 
 /// What the thread needs that looks for complete reads.
 pub trait Completions {
@@ -58,7 +62,8 @@ pub struct Request(Arc<Mutex<Option<Read>>>);
 
 impl Request {
     /// One for the waiter, and one for the engine.
-    fn pair() -> (Self, Self) {
+    #[must_use]
+    pub fn pair() -> (Self, Self) {
         let of_engine = Arc::new(Mutex::new(None));
         (Self(Arc::clone(&of_engine)), Self(of_engine))
     }
@@ -70,7 +75,14 @@ impl Request {
         lock(&self.0).take()
     }
 
-    fn complete(&self, read: Read) {
+    /// True if the read is complete.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        lock(&self.0).is_some()
+    }
+
+    /// Completes the read.
+    pub fn complete(&self, read: Read) {
         *lock(&self.0) = Some(read);
     }
 

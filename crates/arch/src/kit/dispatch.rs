@@ -364,6 +364,13 @@ impl<'a> PoolThread<'a> {
         self.spend(Counter::ThreadsBusyNs);
     }
 
+    /// Gives a connection away with which others go on.
+    pub fn hand_on(&mut self, key: u64) -> Option<Job> {
+        let job = self.worker.pass(key).map(|(passed, drive)| Job { passed, drive });
+        self.spend(Counter::ThreadsBusyNs);
+        job
+    }
+
     /// Counts the time since it began to do what it has done.
     fn spend(&mut self, counter: Counter) {
         let now = clock::nanos();

@@ -58,6 +58,12 @@ impl Blocking {
         Self { recv, send, next, polls: false, full: false, later: false, step }
     }
 
+    /// True if its peer is to send, and there is nothing else to be waited for.
+    #[must_use]
+    pub const fn reads(&self) -> bool {
+        self.recv && self.send.is_none() && self.next.is_none()
+    }
+
     /// What is waited for when nothing more can be done.
     const fn wait(&self) -> Turn {
         match (self.recv, self.send.is_some()) {
@@ -92,15 +98,18 @@ pub enum Until {
     Idle,
     /// Until the peer is to send, be it the rest of a head.
     Reads,
+    /// Until anything is to be waited for.
+    Waits,
 }
 
 impl Until {
     fn is_over(self, slot: &BlockingSlot) -> bool {
-        let reads = slot.drive.recv && slot.drive.send.is_none();
+        let reads = slot.drive.reads();
         match self {
             Self::Closed => false,
             Self::Idle => reads && slot.conn.is_idle(),
             Self::Reads => reads,
+            Self::Waits => true,
         }
     }
 }
@@ -171,7 +180,7 @@ pub fn converse(
 ) -> Served {
     let mut received = None;
     let waits = |slot: &mut BlockingSlot| slot.drive.recv && slot.drive.next.is_none();
-    let mut waits = worker.slot(key).is_some_and(waits);
+    let mut waits = until != Until::Waits && worker.slot(key).is_some_and(waits);
     loop {
         if mem::replace(&mut waits, true) {
             received = wait(worker, key, step, &mut means.buffer);
@@ -280,6 +289,14 @@ fn wait_no_longer(slot: &mut BlockingSlot, patience: Duration, step: Duration) {
     }
 }
 
+/// Lets no call on the socket wait from now on: its thread waits in `poll`.
+pub fn unblock(slot: &mut BlockingSlot) {
+    if !slot.drive.polls {
+        let set = socket::set_mode(slot.socket.as_fd(), Mode::Nonblocking);
+        slot.drive.polls = set.is_ok();
+    }
+}
+
 /// Completes the `Recv`.
 fn has_received(slot: &mut BlockingSlot, desk: &Desk<'_>, received: Received, buffer: &[u8]) {
     slot.drive.recv = false;
@@ -356,9 +373,8 @@ fn advance(
                 if has_sent || slot.drive.full || slot.drive.send.is_none() {
                     return slot.drive.wait();
                 }
-                if slot.drive.recv && !slot.drive.polls {
-                    let set = socket::set_mode(slot.socket.as_fd(), Mode::Nonblocking);
-                    slot.drive.polls = set.is_ok();
+                if slot.drive.recv {
+                    unblock(slot);
                 }
                 let due = slot.conn.deadline().since(desk.now.tick).saturating_add(1);
                 wait_no_longer(slot, step.min(Duration::from_millis(due)), step);

@@ -93,6 +93,10 @@ variants! {
     knot_b: family;
     hybrid: family;
     hybrid_at_once: family;
+    bio: family;
+    aio_threads: family;
+    aio_uring: family;
+    self_queue: family;
     accept1: strategy;
     acceptinf: strategy;
     accept25: strategy;

@@ -10,6 +10,7 @@
 mod topics;
 
 mod access_log;
+mod adapt;
 mod bodies;
 mod changes;
 mod cli;

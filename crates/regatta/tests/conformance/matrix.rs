@@ -355,6 +355,59 @@ macro_rules! pooled {
     };
 }
 
+/// systems.md §8.6: [A]'s dispatcher, threads and poller thread.
+macro_rules! dispatched {
+    ($variant:ident) => {
+        topics! { $variant
+            adapt: tasks_are_those_of_the_paper the_poller_waits_for_no_client;
+        }
+    };
+}
+
+/// systems.md §8.6, BIO: the thread that needs a file reads it.
+macro_rules! reads_itself {
+    ($variant:ident) => {
+        mod reads_itself {
+            topics! { $variant
+                adapt: a_read_holds_its_thread;
+            }
+        }
+    };
+}
+
+/// systems.md §8.6, AIO: it never does.
+macro_rules! has_it_read {
+    ($variant:ident) => {
+        mod has_it_read {
+            topics! { $variant
+                adapt: a_read_holds_no_thread a_read_that_hangs_is_given_up;
+            }
+        }
+    };
+}
+
+/// systems.md §8.6, AIO as glibc has it.
+macro_rules! like_glibc {
+    ($variant:ident) => {
+        mod like_glibc {
+            topics! { $variant
+                adapt: threads_that_read_end;
+            }
+        }
+    };
+}
+
+/// systems.md §8.6, the self-adapting server: each read is decided by the queue.
+macro_rules! decides {
+    ($variant:ident) => {
+        mod decides {
+            topics! { $variant
+                adapt: reads_follow_the_queue;
+            }
+        }
+    };
+}
+
 variants! {
     sped_epoll: always looped one_queue alone nonblocking;
     sped_epoll_edge: always looped one_queue alone nonblocking;
@@ -393,6 +446,12 @@ variants! {
     knot_b: together looped one_queue patient fibers reading sending one_call;
     hybrid: always looped one_queue nonblocking pooled;
     hybrid_at_once: together looped one_queue nonblocking pooled;
+    bio: together looped one_queue nonblocking dispatched reads_itself;
+    aio_threads: always looped one_queue nonblocking dispatched has_it_read like_glibc;
+    aio_uring: together looped dispatched has_it_read;
+    aio_kernel: together looped dispatched;
+    self_queue: always looped one_queue nonblocking dispatched decides;
+    self_disk: together looped dispatched;
     accept1: always looped one_queue nonblocking;
     acceptinf: together looped one_queue;
     accept25: together looped one_queue;

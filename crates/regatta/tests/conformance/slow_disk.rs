@@ -22,7 +22,7 @@ fn put_cold(site: &Site, name: &str, bytes: &[u8]) {
 
 /// A server over a disk that is simulated, as the owner of its files: only they are told what is in
 /// memory.
-fn with_disk(variant: &Variant, site: &Site) -> Launch {
+pub(crate) fn with_disk(variant: &Variant, site: &Site) -> Launch {
     let launch = Launch::new(variant, &site.root()).set("cache.body_bytes_max=4096");
     let launch = launch.set("lab.disk_heads=3");
     if geteuid().is_root() { launch.arg("--user").arg("root") } else { launch }
@@ -66,11 +66,11 @@ pub(crate) fn the_disk_is_not_the_clients_fault(variant: &Variant) {
 }
 
 /// A disk that has no answer for as long as a case lasts.
-const HANGS: &str = "lab.disk_seek_us=1h";
+pub(crate) const HANGS: &str = "lab.disk_seek_us=1h";
 
 /// A site with a file to be sent and one to be read, neither in memory; false if the file system
 /// does not let go of files.
-fn put_both(site: &Site) -> bool {
+pub(crate) fn put_both(site: &Site) -> bool {
     put_cold(site, "large.bin", &pattern(300_000, 1));
     put_cold(site, "small.bin", &pattern(3_000, 2));
     site.put("page.txt", "a page\n");

@@ -60,6 +60,8 @@ pub(crate) fn poller_is_the_one_asked_for(variant: &Variant) {
     // Whoever has helper processes hears them by a set of its own.
     let own = usize::from(variant.has("amped.helper_kind=processes"));
     let asked = variant.settings.iter().any(|setting| setting.contains("poller=epoll"));
+    // The dispatcher of [A]'s servers has no choice.
+    let asked = asked || variant.settings.iter().any(|setting| setting.starts_with("adapt."));
     for worker in server.workers() {
         // Another may have answered while this one begins.
         let right = || (epolls(worker) > own) == asked;

@@ -11,7 +11,7 @@ use regatta_origin::{FileFault, Log, Record, Wanted};
 use regatta_sys::clock;
 use std::{
     cell::{Cell, RefCell},
-    io, mem,
+    fmt, io, mem,
     os::fd::BorrowedFd,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
@@ -309,6 +309,10 @@ impl WorkerLog for LogSink<'_> {
         let process = lock(&self.process);
         process.file.as_ref().and_then(|file| file.own()).into_iter().for_each(&mut *each);
         self.errors.each_own(each);
+    }
+
+    fn notice(&self, message: fmt::Arguments<'_>) {
+        self.errors.note(Level::Notice, message);
     }
 }
 

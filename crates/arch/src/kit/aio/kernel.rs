@@ -1,6 +1,6 @@
 //! Reads by Linux's own asynchronous I/O ([`kernel_aio`]): for the record, because it waits for the
 //! disk in the thread that starts a read.
-use super::{Aio, Completions, Request};
+use super::{Aio, Completions, Refused, Request};
 use regatta_op::ReadReq;
 use regatta_sys::{
     StaticFile,
@@ -30,14 +30,13 @@ impl AioKernel {
 }
 
 impl Aio for AioKernel {
-    fn start(&self, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<StaticFile>> {
-        let (request, of_engine) = Request::pair();
+    fn start(&self, req: ReadReq<StaticFile>, of_engine: Request) -> Result<(), Refused> {
         match self.0.start(req, of_engine) {
             Started::InFlight => {}
             Started::Over(of_engine, read) => of_engine.complete(read),
-            Started::Refused(_, req) => return Err(req),
+            Started::Refused(of_engine, req) => return Err((req, of_engine)),
         }
-        Ok(request)
+        Ok(())
     }
 
     fn in_flight(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Reads by io_uring. A ring belongs to the thread that makes it, which is the one that looks for
 //! complete reads: others leave what they start in a queue, and wake it if it sleeps.
-use super::{Aio, Completions, Request, lock};
+use super::{Aio, Completions, Refused, Request, lock};
 use regatta_op::ReadReq;
 use regatta_sys::{
     Bell, OpenRules, Root, StaticFile,
@@ -61,12 +61,11 @@ impl AioRing {
 }
 
 impl Aio for AioRing {
-    fn start(&self, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<StaticFile>> {
+    fn start(&self, req: ReadReq<StaticFile>, of_engine: Request) -> Result<(), Refused> {
         if self.in_flight.fetch_add(1, Relaxed) >= self.requests_max {
             self.in_flight.fetch_sub(1, Relaxed);
-            return Err(req);
+            return Err((req, of_engine));
         }
-        let (request, of_engine) = Request::pair();
         let mut todo = lock(&self.todo);
         todo.queue.push_back((req, of_engine));
         let sleeps = std::mem::take(&mut todo.sleeps);
@@ -74,7 +73,7 @@ impl Aio for AioRing {
         if sleeps {
             self.bell.ring();
         }
-        Ok(request)
+        Ok(())
     }
 
     fn in_flight(&self) -> usize {

@@ -79,6 +79,11 @@ fn byte(at: usize) -> u8 {
     u8::try_from(at % 251).unwrap()
 }
 
+fn start(aio: &dyn Aio, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<StaticFile>> {
+    let (request, of_engine) = Request::pair();
+    aio.start(req, of_engine).map(|()| request).map_err(|(req, _)| req)
+}
+
 /// What comes of all these, in their order, and how they came.
 fn complete(completions: &mut dyn Completions, requests: &[Request]) -> (Vec<Read>, Vec<usize>) {
     let since = Instant::now();
@@ -120,8 +125,8 @@ fn every_engine_makes_every_read() {
         let one = folder.file();
         for own in [true, false] {
             let file = || if own { folder.file() } else { one.clone() };
-            let start = |&(_, at, len, _): &_| aio.start(ReadReq::new(file(), at, len)).unwrap();
-            let requests: Vec<Request> = cases.iter().map(start).collect();
+            let begin = |&(_, at, len, _): &_| start(&*aio, ReadReq::new(file(), at, len)).unwrap();
+            let requests: Vec<Request> = cases.iter().map(begin).collect();
             let (reads, _) = complete(&mut *completions, &requests);
             for ((case, _, _, expect), (buffer, read)) in cases.iter().zip(reads) {
                 let what = format!("{name}: {case}");
@@ -138,7 +143,7 @@ fn every_engine_makes_every_read() {
         // One that the system refuses, with the buffer that was lent.
         let mut req = ReadReq::new(folder.unreadable(), 0, 10);
         req.buffer = Vec::with_capacity(4096);
-        let request = aio.start(req).unwrap();
+        let request = start(&*aio, req).unwrap();
         let (reads, _) = complete(&mut *completions, &[request]);
         let (buffer, read) = &reads[0];
         assert!(matches!(read, Err(Fault::Other(_))), "{name}: {read:?}");
@@ -164,7 +169,7 @@ fn no_read_is_lost_between_threads() {
                         let at = (starter * EACH + n) * 300;
                         let mut req = ReadReq::new(folder.file(), at as u64, 1000);
                         let request = loop {
-                            match aio.start(req) {
+                            match start(aio, req) {
                                 Ok(request) => break request,
                                 Err(refused) => req = refused,
                             }
@@ -204,9 +209,9 @@ fn what_is_given_up_is_let_go_of_later() {
         let file = folder.file();
         let mut completions = aio.completions().unwrap();
         for _ in 0..20 {
-            drop(aio.start(ReadReq::new(file.clone(), 0, BYTES as u64)).unwrap());
+            drop(start(&*aio, ReadReq::new(file.clone(), 0, BYTES as u64)).unwrap());
         }
-        let kept = aio.start(ReadReq::new(file, 1, 1)).unwrap();
+        let kept = start(&*aio, ReadReq::new(file, 1, 1)).unwrap();
         let (reads, _) = complete(&mut *completions, &[kept]);
         assert_eq!(reads[0], (vec![byte(1)], Ok(())), "{name}");
         let since = Instant::now();
@@ -261,8 +266,8 @@ fn reads_of_one_descriptor_are_made_one_after_another() {
     let (gate, aio) = gated(LIMITS);
     let (one, other) = (folder.file(), folder.file());
     let mut requests: Vec<Request> =
-        (0..6).map(|at| aio.start(ReadReq::new(one.clone(), at, 1)).unwrap()).collect();
-    requests.push(aio.start(ReadReq::new(other.clone(), 0, 1)).unwrap());
+        (0..6).map(|at| start(&aio, ReadReq::new(one.clone(), at, 1)).unwrap()).collect();
+    requests.push(start(&aio, ReadReq::new(other.clone(), 0, 1)).unwrap());
     until("both descriptors are read from", || gate.together.load(SeqCst) == 2);
     assert_eq!([aio.threads(), aio.in_flight()], [2, 7], "those that wait take no thread");
     gate.open.store(1, SeqCst);
@@ -280,9 +285,9 @@ fn threads_are_started_up_to_their_number_and_end_when_they_are_idle() {
     let folder = Folder::new();
     let limits = ThreadLimits { threads_max: 4, idle: Duration::from_millis(200), requests_max: 9 };
     let (gate, aio) = gated(limits);
-    let start = || aio.start(ReadReq::new(folder.file(), 0, 1));
-    let requests: Vec<Request> = (0..9).map(|_| start().unwrap()).collect();
-    assert!(start().is_err(), "there is room for nine");
+    let begin = || start(&aio, ReadReq::new(folder.file(), 0, 1));
+    let requests: Vec<Request> = (0..9).map(|_| begin().unwrap()).collect();
+    assert!(begin().is_err(), "there is room for nine");
     until("all threads read", || gate.together.load(SeqCst) == 4);
     assert_eq!(aio.threads(), 4);
     gate.open.store(1, SeqCst);
@@ -292,13 +297,13 @@ fn threads_are_started_up_to_their_number_and_end_when_they_are_idle() {
     // One is idle now: it is not started again.
     let before = lock(&gate.threads).len();
     for _ in 0..5 {
-        complete(&mut *completions, &[start().unwrap()]);
+        complete(&mut *completions, &[begin().unwrap()]);
         until("it is idle again", || aio.in_flight() == 0);
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!((before, lock(&gate.threads).len()), (4, 4));
     until("idle threads end", || aio.threads() == 0);
-    complete(&mut *completions, &[start().unwrap()]);
+    complete(&mut *completions, &[begin().unwrap()]);
     assert_eq!(lock(&gate.threads).len(), 5, "one is started when there is something to do");
 }
 
@@ -308,10 +313,10 @@ fn what_is_given_up_before_it_is_begun_is_not_read() {
     let folder = Folder::new();
     let (gate, aio) = gated(ThreadLimits { threads_max: 1, ..LIMITS });
     let file = folder.file();
-    let first = aio.start(ReadReq::new(file.clone(), 0, 1)).unwrap();
+    let first = start(&aio, ReadReq::new(file.clone(), 0, 1)).unwrap();
     until("the first is begun", || gate.together.load(SeqCst) == 1);
-    drop(aio.start(ReadReq::new(file.clone(), 1, 1)).unwrap());
-    let last = aio.start(ReadReq::new(file, 2, 1)).unwrap();
+    drop(start(&aio, ReadReq::new(file.clone(), 1, 1)).unwrap());
+    let last = start(&aio, ReadReq::new(file, 2, 1)).unwrap();
     gate.open.store(1, SeqCst);
     complete(&mut *aio.completions().unwrap(), &[first, last]);
     let at: Vec<u64> = lock(&gate.begun).iter().map(|(_, at)| *at).collect();

@@ -1,7 +1,7 @@
 //! Reads by threads, as glibc makes them (`rt/aio_misc.c`): one mutex for all, requests sorted by
 //! descriptor in a list that is searched from its beginning, those of one descriptor one after
 //! another, a thread started only when none is idle, and ended when it has been idle for a second.
-use super::{Aio, Completions, Request, lock};
+use super::{Aio, Completions, Refused, Request, lock};
 use crate::drive::perform;
 use regatta_op::ReadReq;
 use regatta_sys::{Read, StaticFile};
@@ -9,7 +9,10 @@ use std::{
     collections::VecDeque,
     fmt, io,
     os::fd::{AsFd, AsRawFd, RawFd},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
@@ -40,6 +43,8 @@ pub struct AioThreads(Arc<Shared>);
 struct Shared {
     limits: ThreadLimits,
     perform: Box<Perform>,
+    /// Requests that are not complete: changed under the lock, and read without.
+    in_flight: AtomicUsize,
     state: Mutex<State>,
     /// There is a descriptor to work on, or all threads are to end.
     work: Condvar,
@@ -63,7 +68,6 @@ struct State {
     /// Of those, the ones that have been started and will take their first request.
     starting: usize,
     idle: usize,
-    in_flight: usize,
     /// Reads that have completed so far.
     completed: u64,
     closed: bool,
@@ -89,12 +93,12 @@ impl AioThreads {
             threads: 0,
             starting: 0,
             idle: 0,
-            in_flight: 0,
             completed: 0,
             closed: false,
         };
         let (work, complete) = (Condvar::new(), Condvar::new());
-        Self(Arc::new(Shared { limits, perform, state: Mutex::new(state), work, complete }))
+        let (in_flight, state) = (AtomicUsize::new(0), Mutex::new(state));
+        Self(Arc::new(Shared { limits, perform, in_flight, state, work, complete }))
     }
 
     /// How many threads there are.
@@ -105,13 +109,12 @@ impl AioThreads {
 }
 
 impl Aio for AioThreads {
-    fn start(&self, req: ReadReq<StaticFile>) -> Result<Request, ReadReq<StaticFile>> {
+    fn start(&self, req: ReadReq<StaticFile>, of_engine: Request) -> Result<(), Refused> {
         let mut state = lock(&self.0.state);
-        if state.in_flight >= self.0.limits.requests_max {
-            return Err(req);
+        if self.in_flight() >= self.0.limits.requests_max {
+            return Err((req, of_engine));
         }
         let number = req.file.as_fd().as_raw_fd();
-        let (request, of_engine) = Request::pair();
         let at = state.place(number);
         let is_first = state.descriptors.get(at).is_none_or(|found| found.number != number);
         if is_first {
@@ -119,20 +122,19 @@ impl Aio for AioThreads {
             state.runnable.push_back(number);
         }
         state.descriptors[at].waiting.push_back((req, of_engine));
-        state.in_flight += 1;
+        self.0.in_flight.fetch_add(1, Relaxed);
         if is_first && !self.0.has_helper(&mut state) {
             // Neither a thread nor one to be had: take it back.
             state.runnable.pop_back();
-            state.in_flight -= 1;
+            self.0.in_flight.fetch_sub(1, Relaxed);
             let mut removed = state.descriptors.remove(at);
-            let (req, _) = removed.waiting.pop_front().expect("it was put there above");
-            return Err(req);
+            return Err(removed.waiting.pop_front().expect("it was put there above"));
         }
-        Ok(request)
+        Ok(())
     }
 
     fn in_flight(&self) -> usize {
-        lock(&self.0.state).in_flight
+        self.0.in_flight.load(Relaxed)
     }
 
     fn completions(&self) -> Result<Box<dyn Completions + '_>, String> {
@@ -185,7 +187,6 @@ impl State {
     /// The request of this descriptor that was begun is complete: the next may be.
     fn is_over(&mut self, number: RawFd) {
         self.completed += 1;
-        self.in_flight -= 1;
         let at = self.place(number);
         if self.descriptors[at].waiting.is_empty() {
             self.descriptors.remove(at);
@@ -230,6 +231,7 @@ impl Shared {
             let read = (!request.is_given_up()).then_some(req).map(&self.perform);
             state = lock(&self.state);
             state.is_over(number);
+            self.in_flight.fetch_sub(1, Relaxed);
             if let Some(read) = read {
                 request.complete(read);
             }

@@ -1,0 +1,178 @@
+//! systems.md §8.6, BIO, AIO and the self-adapting server: who reads, who responds, and why.
+
+use crate::client::{Client, get};
+use crate::disk::{counter, tasks, worker};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually};
+use crate::site::{Site, common, pattern};
+use crate::skips::skip;
+use crate::slow_disk::{HANGS, put_both, with_disk};
+use std::time::Duration;
+
+/// How long nothing comes where a thread is waited for.
+const SILENCE: Duration = Duration::from_millis(300);
+
+fn named(server: &Server, name: &str) -> usize {
+    tasks(worker(server)).iter().filter(|task| *task == name).count()
+}
+
+/// The dispatcher, the threads of the pool and, where reads may be asynchronous, one poller thread
+/// and at most so many that read, whatever the load.
+pub(crate) fn tasks_are_those_of_the_paper(variant: &Variant) {
+    let launch = Launch::new(variant, common());
+    let server = launch.sets(&["adapt.threads=3", "adapt.aio_threads=2"]).start();
+    let pollers = usize::from(variant.architecture != "bio");
+    let right = || [named(&server, "pool"), named(&server, "poller")] == [3, pollers];
+    assert!(eventually(PATIENCE, right), "{:?}", tasks(worker(&server)));
+    let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(get("/size-65537.bin"));
+    }
+    for client in &mut clients {
+        client.answer("GET").expect(200);
+        let readers = named(&server, "aio");
+        assert_eq!(tasks(worker(&server)).len() - readers.min(2), 4 + pollers);
+    }
+    assert_eq!(counter(&server, "threads_started"), 3);
+}
+
+/// Nobody reads in the thread that was asked: it goes on to others while a read takes its time.
+pub(crate) fn a_read_holds_no_thread(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let server = with_disk(variant, &site).sets(&[HANGS, "adapt.threads=1"]).start();
+    let mut cold = server.connect();
+    cold.send(get("/small.bin"));
+    assert!(eventually(PATIENCE, || counter(&server, "aio_started") == 1), "it is read");
+    for _ in 0..5 {
+        server.connect().get("/page.txt").expect(200);
+    }
+    let completed = || counter(&server, "aio_completed") == 5;
+    assert!(eventually(PATIENCE, completed), "the poller thread responds to all");
+    assert!(cold.silent_for(Duration::from_millis(10)));
+}
+
+/// The thread that was asked reads, and others wait for it.
+pub(crate) fn a_read_holds_its_thread(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let settings = ["lab.disk_seek_us=2s", "adapt.threads=1"];
+    let server = with_disk(variant, &site).sets(&settings).start();
+    let (mut cold, mut other) = (server.connect(), server.connect());
+    cold.send(get("/small.bin"));
+    assert!(eventually(PATIENCE, || counter(&server, "hand_overs") >= 1));
+    other.send(get("/page.txt"));
+    assert!(other.silent_for(SILENCE), "there is a second thread");
+    cold.answer("GET").expect(200);
+    other.answer("GET").expect(200);
+    assert_eq!(counter(&server, "aio_started"), 0);
+}
+
+/// The lines of the trace: how a read was made, and how many connections waited for a thread.
+fn decisions(server: &Server) -> Vec<(String, usize)> {
+    let line = |line: &str| {
+        let (_, said) = line.split_once(" notice: read ")?;
+        let (way, rest) = said.split_once(": rule=queue queue=")?;
+        let queue = rest.split(' ').next()?.parse().expect("a number");
+        Some((way.to_owned(), queue))
+    };
+    server.stderr().lines().filter_map(line).collect()
+}
+
+/// A read is asynchronous exactly if a connection waits for a thread when it is decided.
+pub(crate) fn reads_follow_the_queue(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let settings = ["lab.disk_seek_us=1s", "adapt.threads=1", "adapt.trace=true"];
+    let server = with_disk(variant, &site).sets(&settings).start();
+    let (mut first, mut page) = (server.connect(), server.connect());
+    page.get("/page.txt").expect(200);
+    first.send(get("/small.bin"));
+    let decided = |reads: usize| eventually(PATIENCE, || decisions(&server).len() == reads);
+    assert!(decided(2), "{:?}", decisions(&server));
+    // The only thread reads: these wait for it.
+    let mut waiting: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut waiting {
+        client.send(get("/page.txt"));
+    }
+    first.answer("GET").expect(200);
+    for client in &mut waiting {
+        client.answer("GET").expect(200);
+    }
+    assert!(decided(5), "{:?}", decisions(&server));
+    let decisions = decisions(&server);
+    for (way, queue) in &decisions {
+        assert_eq!(way == "async", *queue > 0, "{decisions:?}");
+    }
+    assert_eq!(decisions[1], ("blocking".to_owned(), 0), "{decisions:?}");
+    let all = counter(&server, "decided_async");
+    assert!(all >= 1, "{decisions:?}");
+    assert_eq!(counter(&server, "decided_blocking") + all, 5);
+    assert_eq!(counter(&server, "aio_started"), all);
+}
+
+/// Threads like glibc's are not more than so many, and end when they have nothing to read.
+pub(crate) fn threads_that_read_end(variant: &Variant) {
+    let launch = Launch::new(variant, common());
+    let server = launch.sets(&["adapt.aio_threads=2", "adapt.aio_idle_ms=300"]).start();
+    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let mut most = 0;
+    for _ in 0..3 {
+        for client in &mut clients {
+            client.send(get("/size-65537.bin"));
+        }
+        for client in &mut clients {
+            client.answer("GET").expect(200);
+            most = most.max(named(&server, "aio"));
+        }
+    }
+    assert!((1..=2).contains(&most), "{most} threads read");
+    assert!(eventually(PATIENCE, || named(&server, "aio") == 0), "they end");
+    clients[0].get("/small.txt").expect(200);
+}
+
+/// What a client does not take at once is not the poller thread's to wait for.
+pub(crate) fn the_poller_waits_for_no_client(variant: &Variant) {
+    let site = Site::with(&[("page.txt", "a page\n")]);
+    site.put("long.bin", pattern(1_000_000, 1));
+    let server = Launch::new(variant, &site.root()).set("adapt.threads=8").start();
+    let mut slow: Vec<Client> = (0..4)
+        .map(|_| {
+            let mut client = Client::connect_narrow(server.address());
+            client.send(get("/long.bin"));
+            client.head_only().expect(200);
+            client
+        })
+        .collect();
+    for _ in 0..10 {
+        server.connect().get("/page.txt").expect(200);
+    }
+    for client in &mut slow {
+        assert!(client.take(1_000_000) == pattern(1_000_000, 1));
+    }
+}
+
+/// A client whose file does not come is told so, and its thread is free.
+pub(crate) fn a_read_that_hangs_is_given_up(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let settings = [HANGS, "adapt.threads=1", "limits.disk_ms_max=500"];
+    let mut server = with_disk(variant, &site).sets(&settings).start();
+    let mut clients = [server.connect(), server.connect()];
+    for client in &mut clients {
+        client.send(get("/small.bin"));
+    }
+    for client in &mut clients {
+        assert!(client.answer("GET").expect(503).closes());
+    }
+    server.connect().get("/page.txt").expect(200);
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.exit_within(PATIENCE).is_some(), "what hangs holds up no end");
+}
