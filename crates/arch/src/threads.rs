@@ -254,8 +254,8 @@ impl<'e> Pool<'e> {
         let builder = builder.stack_size(self.options.stack_bytes);
         let started = builder.spawn_scoped(scope, move || self.life(scope, unit, at));
         if started.is_err() {
-            self.crews[at].leaves_idle();
             self.free().push(unit);
+            self.crews[at].leaves_idle();
         } else {
             tally.add(Counter::ThreadsStarted, 1);
             let open: usize = self.crews.iter().map(|crew| crew.all.load(Relaxed)).sum();
@@ -306,6 +306,7 @@ impl<'e> Pool<'e> {
         }
         tally.add(Counter::ThreadsEnded, 1);
         self.free().push(unit);
+        crew.leaves();
     }
 }
 
@@ -350,18 +351,21 @@ impl Crew {
         self.joins()
     }
 
-    /// A thread has no connection any more. True if it waits for another; if not, it has left.
+    /// A thread has no connection any more. True if it waits for another; if not, it ends.
     fn stays(&self) -> bool {
         let waits = |idle| (idle < self.spare_max).then_some(idle + 1);
-        let stays = self.idle.fetch_update(Relaxed, Relaxed, waits).is_ok();
-        self.all.fetch_sub(usize::from(!stays), Relaxed);
-        stays
+        self.idle.fetch_update(Relaxed, Relaxed, waits).is_ok()
+    }
+
+    /// A thread has ended, and another may have its number.
+    fn leaves(&self) {
+        self.all.fetch_sub(1, Relaxed);
     }
 
     /// A thread that was counted among those that wait does not exist.
     fn leaves_idle(&self) {
         self.idle.fetch_sub(1, Relaxed);
-        self.all.fetch_sub(1, Relaxed);
+        self.leaves();
     }
 }
 
@@ -378,17 +382,28 @@ mod tests {
             let mut dice = Dice::new(seed);
             let (most, min) = (1 + dice.below(12), 1 + dice.below(4));
             let crew = Crew::new(most, [min, min + dice.below(4)]);
-            let (mut idle, mut busy) = (0, 0);
+            let (mut idle, mut busy, mut ending) = (0, 0, 0);
             while crew.joins() {
                 idle += 1;
             }
             for _ in 0..64 {
-                assert!(idle + busy <= most, "seed {seed}");
-                assert!(idle >= min.min(most - busy), "seed {seed}: {idle} of {most} wait");
+                let all = idle + busy + ending;
+                assert!(all <= most, "seed {seed}: each has a number");
+                assert!(
+                    idle >= min.min(most - busy - ending),
+                    "seed {seed}: {idle} of {most} wait"
+                );
                 assert!(idle <= crew.spare_max, "seed {seed}: {idle} wait");
                 assert_eq!(crew.idle.load(Relaxed), idle, "seed {seed}");
-                assert_eq!(crew.all.load(Relaxed), idle + busy, "seed {seed}");
-                if idle > 0 && dice.below(2) == 0 {
+                assert_eq!(crew.all.load(Relaxed), all, "seed {seed}");
+                if ending > 0 && dice.below(2) == 0 {
+                    crew.leaves();
+                    ending -= 1;
+                    // As the first thread does.
+                    while crew.joins() {
+                        idle += 1;
+                    }
+                } else if idle > 0 && dice.below(2) == 0 {
                     (idle, busy) = (idle - 1, busy + 1);
                     match (crew.takes_one(), dice.below(4)) {
                         (true, 0) => {
@@ -399,7 +414,8 @@ mod tests {
                         (joins, _) => idle += usize::from(joins),
                     }
                 } else if busy > 0 {
-                    (idle, busy) = (idle + usize::from(crew.stays()), busy - 1);
+                    let stays = usize::from(crew.stays());
+                    (idle, busy, ending) = (idle + stays, busy - 1, ending + 1 - stays);
                 }
             }
         }

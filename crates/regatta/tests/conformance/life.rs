@@ -5,6 +5,7 @@ use crate::harness::{Launch, PATIENCE, Server, Variant, alive, eventually, kill}
 use crate::site::{SIZES, SPARSE_BYTES, common, sized};
 use rustix::process::Signal;
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn start(variant: &Variant) -> Server {
@@ -131,8 +132,9 @@ pub(crate) fn a_killed_worker_is_replaced(variant: &Variant) {
         assert!(!workers.is_empty(), "no worker process");
         workers.iter().for_each(|worker| kill(*worker, Signal::KILL));
         let begin = Instant::now();
-        // A thread that is dying in `accept` takes a connection along.
-        assert!(eventually(PATIENCE, || !workers.iter().any(|worker| alive(*worker))));
+        // A thread that is dying in `accept` takes a connection along, and the first dies first.
+        let reaped = |worker: &u32| !Path::new(&format!("/proc/{worker}")).exists();
+        assert!(eventually(PATIENCE, || workers.iter().all(reaped)));
         // Connects at once: the port never closes.
         let mut client = server.connect();
         client.send(request("GET", "/a.txt", &[("Connection", "close")]));
