@@ -50,7 +50,8 @@ options! {
         kind: Kind::Count { min: 0, max: 1024 },
         default: "8",
         doc: "The most helpers that are kept while they have nothing to do.",
-        long: "",
+        long: "Others are stopped when they have had nothing to do for a second, at the end of \
+               another's task.",
         since: "0.1",
     },
     pass_descriptors: bool = OptionSpec {

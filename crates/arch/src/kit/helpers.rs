@@ -1,7 +1,8 @@
 //! Helpers run tasks that may block on disk, so that the event loop does not block.
 //!
 //! A helper runs one task at a time. Helpers are started when tasks are queued, up to a limit; idle
-//! ones are kept, up to another. Only the event loop keeps these lists: there is no lock.
+//! ones are kept, up to another, and others are stopped after a second. Only the event loop keeps
+//! these lists: there is no lock.
 #[cfg(test)]
 pub(crate) mod schedule;
 
@@ -20,6 +21,9 @@ use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 
 /// How many helpers may die with a task before the loop runs it itself.
 const LOST_MAX: u8 = 2;
+
+/// A helper that is not kept is stopped when it has been idle for so long, nanoseconds.
+const IDLE_NS_MIN: u64 = 1_000_000_000;
 
 /// What a helper does.
 #[derive(Debug)]
@@ -176,7 +180,8 @@ pub struct Helpers<'a, C> {
     busy: Vec<Option<Job>>,
     /// By helper: whether it uses a root that has been replaced, and is to stop after its task.
     leaves: Vec<bool>,
-    /// Idle helpers, and since when, by the precise clock.
+    /// Idle helpers, and since when, by the precise clock: the longest idle first, which is given a
+    /// task last.
     idle: Vec<(usize, u64)>,
     /// How many helpers there are.
     count: usize,
@@ -268,11 +273,7 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
                 self.idle.push((helper, now));
             }
             self.dispatch();
-            if self.idle.len() > self.limits.helpers_idle_max
-                && let Some(idle) = self.idle.pop()
-            {
-                self.stop(idle, now);
-            }
+            self.stop_idle(now);
             if let Some(job) = job {
                 self.tally.add(Counter::HelperBusyNs, now.saturating_sub(job.since));
                 return Some((job, Some(outcome)));
@@ -296,6 +297,17 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
         }
         for (leaves, job) in self.leaves.iter_mut().zip(&self.busy) {
             *leaves = job.is_some();
+        }
+    }
+
+    /// Stops those that are too many and have been idle for long enough: to start one for each task
+    /// takes longer than most tasks do.
+    fn stop_idle(&mut self, now: u64) {
+        while self.idle.len() > self.limits.helpers_idle_max
+            && now.saturating_sub(self.idle[0].1) >= IDLE_NS_MIN
+        {
+            let idle = self.idle.remove(0);
+            self.stop(idle, now);
         }
     }
 
@@ -455,8 +467,15 @@ mod tests {
             }
             let keys: Vec<_> = (0..3).map(|_| helpers.next_finished().unwrap().0.key).collect();
             assert_eq!(keys, [0, 2, 3]);
-            assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "one idle helper is kept");
+            assert_eq!((helpers.count, helpers.idle.len()), (2, 2), "both may be wanted again");
             assert!(helpers.next_finished().is_none());
+            helpers.submit(job(4)).unwrap();
+            hook::set_time(clock::nanos() + IDLE_NS_MIN, 0);
+            helpers.pool.results.push_back((0, Some(TaskResult::Found)));
+            assert_eq!(helpers.next_finished().unwrap().0.key, 4);
+            hook::clear();
+            assert_eq!(helpers.pool.there, [true, false], "the one that was not wanted for long");
+            assert_eq!((helpers.count, helpers.idle.len()), (1, 1), "one idle helper is kept");
             let Tally::Owned(slot) = tally else { panic!("it is") };
             assert_eq!(slot.get(Counter::HelpersStopped), 1);
             assert_eq!(slot.gauge(Gauge::HelpersOpen), 1);

@@ -4,7 +4,7 @@ use super::*;
 use crate::kit::dice::{Dice, SEEDS};
 use regatta_metrics::{Arena, Gauge};
 use regatta_op::Codings;
-use regatta_sys::{Bell, OpenRules, Root, open_below, read_range};
+use regatta_sys::{Bell, OpenRules, Root, hook, open_below, read_range};
 use std::{collections::BTreeSet, os::fd::AsFd, sync::atomic::AtomicU64};
 
 /// Helpers that do what the dice say.
@@ -213,7 +213,8 @@ fn every_task_ends_once_whichever_helper_dies() {
         let mut helpers = Helpers::new(RandomHelpers::new(seed, None), limits, tally);
         let mut waiting = BTreeSet::new();
         let mut asks = 0;
-        for _ in 0..300 {
+        for step in 0..300 {
+            hook::set_time(step * IDLE_NS_MIN / 8, 0);
             match dice.below(5) {
                 0 | 1 => {
                     // Four of each connection.
@@ -252,6 +253,17 @@ fn every_task_ends_once_whichever_helper_dies() {
         take_results(&mut helpers, &mut waiting, usize::MAX);
         check(&helpers, &waiting);
         assert!(waiting.is_empty(), "seed {seed}: {waiting:?} wait for ever");
+        // The next one that is done finds all others idle for long.
+        hook::set_time(1_000 * IDLE_NS_MIN, 0);
+        asks += 1;
+        let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
+        let last = Job::new(u64::MAX, Purpose::Open(Ticket(0)), Task::Open(req));
+        if helpers.submit(last).is_ok() {
+            waiting.insert((u64::MAX, 0));
+            take_results(&mut helpers, &mut waiting, usize::MAX);
+        }
+        check(&helpers, &waiting);
+        hook::clear();
         assert!(
             helpers.idle.len() <= limits.helpers_idle_max.max(1),
             "seed {seed}: a larger reserve"
