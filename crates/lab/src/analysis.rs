@@ -6,7 +6,7 @@ pub(crate) mod pairing;
 pub mod rules;
 
 use crate::experiment::plan::cells;
-use crate::experiment::{Loop, Mode};
+use crate::experiment::{Experiment, Loop, Mode};
 use crate::journal::Run;
 use crate::knee::{Found, Tried};
 use crate::record::{AGAIN, Cell, Record};
@@ -211,27 +211,17 @@ impl Analysis {
         (!behind.is_empty()).then(|| format!("Not all kept up: {}.", behind.join(", ")))
     }
 
-    /// Where a client of a closed loop is busy and the server is not, throughput is the client's. A
-    /// server that waits though its client has time left waits for something else, such as a disk.
+    /// Cells whose throughput is the client's ([`limited_by_client`]).
     fn idle(&self, run: &Run) -> Option<String> {
-        let machine = &run.experiment.machine;
-        if run.experiment.workload.model != Loop::Closed
-            || self.metric != "good_per_s"
-            || machine.server_cpus.is_empty()
-        {
+        if self.metric != "good_per_s" {
             return None;
         }
-        let waits = |one: &&CellSummary| {
-            let machine = machine.at(&one.cell.levels);
-            let left = f64::from(machine.left()) / 100.0;
-            let processors = count(machine.server_cpus.len());
+        let limited = |one: &&CellSummary| {
             let median = |name: &str| one.metrics.get(name).map(|value| value.median);
-            let busy = median("server_cpu").map(|busy| busy / (left * processors));
-            let waits = busy.is_some_and(|busy| busy < BUSY_MIN);
-            waits && median("client_busy").is_some_and(|busy| busy >= BUSY_MIN)
+            limited_by_client(&run.experiment, &one.cell, median)
         };
         let mut waiting: Vec<&str> =
-            self.cells.iter().filter(waits).map(|one| one.cell.arm.as_str()).collect();
+            self.cells.iter().filter(limited).map(|one| one.cell.arm.as_str()).collect();
         waiting.dedup();
         (!waiting.is_empty()).then(|| {
             format!(
@@ -398,6 +388,22 @@ pub(crate) fn by_block(run: &Run, cell: &Cell, metric: &str) -> BTreeMap<u32, f6
     of(run, cell)
         .filter_map(|record| Some((record.block, record.metrics.get(metric).copied()?)))
         .collect()
+}
+
+/// Where a client of a closed loop is busy and the server is not, throughput is the client's. A
+/// server that waits though its client has time left waits for something else, such as a disk.
+pub(crate) fn limited_by_client(
+    experiment: &Experiment,
+    cell: &Cell,
+    number: impl Fn(&str) -> Option<f64>,
+) -> bool {
+    let machine = experiment.machine.at(&cell.levels);
+    if experiment.workload.model != Loop::Closed || machine.server_cpus.is_empty() {
+        return false;
+    }
+    let processors = count(machine.server_cpus.len()) * f64::from(machine.left()) / 100.0;
+    number("server_cpu").is_some_and(|busy| busy < BUSY_MIN * processors)
+        && number("client_busy").is_some_and(|busy| busy >= BUSY_MIN)
 }
 
 /// The pairs of two arms, each from one block.

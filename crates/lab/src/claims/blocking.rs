@@ -2,7 +2,7 @@
 
 use super::arms::{blocks, cap, processes};
 use super::evidence::{Blocks, Evidence, Found, number, option, quotient, show};
-use super::processes::{needs_cached, waits};
+use super::processes::{idle_for_the_disk, needs_cached, waits};
 use super::shown::{all, all_among, any, any_part};
 use super::{Finding, Verdict};
 use crate::claims::model;
@@ -222,21 +222,22 @@ pub(super) fn s6(run: &Evidence<'_>) -> Found<Finding> {
 /// On a disk blocking is better by 5 %, and waits less, in one architecture at least.
 pub(super) fn s7(run: &Evidence<'_>) -> Found<Finding> {
     let share = waits(run)?;
-    let idle = |record: &Record| number(record, "waiting_share");
+    let idle = idle_for_the_disk(run);
+    const IDLE: &str = "server_cpu and disk_busy_share, or waiting_share";
     let (mut told, mut asked) = (Vec::new(), Vec::new());
     for Pair { blocking, not } in pairs_of(run)? {
         for target in blocking {
             let ratio = run.peak_ratio(&target.name, &not.name)?;
             let [cell, plain] = run.tops([&target.name, &not.name])?;
-            let less = run.between("waiting_share", (&cell, &plain), idle, |b, nb| b - nb)?;
+            let less = run.between(IDLE, (&cell, &plain), &idle, |b, nb| b - nb)?;
             let what = format!("{} over {}", target.name, not.name);
             let memory =
                 |cell| run.metric(cell, "pss_mib").map_or("?".into(), |m| format!("{m:.0}"));
             told.push(format!(
                 "{what}: {}, idle for the disk {:.0} % and {:.0} % of the time, {} and {} MiB",
                 show(&ratio),
-                100.0 * run.middle("waiting_share", &cell, idle)?,
-                100.0 * run.middle("waiting_share", &plain, idle)?,
+                100.0 * run.middle(IDLE, &cell, &idle)?,
+                100.0 * run.middle(IDLE, &plain, &idle)?,
                 memory(&cell),
                 memory(&plain)
             ));

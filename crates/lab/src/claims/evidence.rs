@@ -2,7 +2,7 @@
 
 pub(crate) use super::shown::{Shown, percent, show};
 use crate::analysis::pairing::{Floors, both, setting};
-use crate::analysis::{by_block, of, pairs};
+use crate::analysis::{by_block, limited_by_client, of, pairs};
 use crate::experiment::plan::cells;
 use crate::experiment::{Machine, PROCESSORS, Program, Target};
 use crate::journal::Run;
@@ -19,7 +19,7 @@ pub(super) const GOOD: &str = "good_per_s";
 
 /// A metric of a trial.
 pub(super) fn number(record: &Record, name: &str) -> Option<f64> {
-    record.metrics.get(name).copied()
+    record.metrics.get(name).copied().filter(|value| !value.is_nan())
 }
 
 /// A counter of the server over a trial.
@@ -225,7 +225,23 @@ impl<'a> Evidence<'a> {
             .filter_map(|cell| Some((multiple(&cell)?, cell)))
             .collect();
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
-        if found.is_empty() { Err(format!("valid trials of {arm}")) } else { Ok(found) }
+        if found.is_empty() {
+            return Err(format!("valid trials of {arm}"));
+        }
+        if found.iter().any(|(_, cell)| self.is_the_clients(cell)) {
+            return Err(format!("a load with time left, which it had not where {arm} had some"));
+        }
+        Ok(found)
+    }
+
+    /// Whether what is measured is a throughput, and here the client's.
+    fn is_the_clients(&self, cell: &Cell) -> bool {
+        let number = |name: &str| {
+            let all: Vec<f64> = by_block(self.run, cell, name).into_values().collect();
+            (!all.is_empty()).then(|| median(&all))
+        };
+        let experiment = &self.run.experiment;
+        experiment.measure.metric == GOOD && limited_by_client(experiment, cell, number)
     }
 
     /// The arm's cell at the level nearest to a multiple.

@@ -8,15 +8,31 @@ use crate::experiment::Target;
 use crate::experiment::claim_index::range;
 use crate::record::Record;
 
+/// The share of the time in which processors idle for a disk, whoever waits: of a simulated one what
+/// is left of them while it is busy, since the kernel sees no idle time where a load holds its part
+/// of a processor; else what the kernel says.
+pub(super) fn idle_for_the_disk(run: &Evidence<'_>) -> impl Fn(&Record) -> Option<f64> + use<> {
+    let left = run.left();
+    move |record| {
+        let simulated = || {
+            let idle = 1.0 - number(record, "server_cpu")? / left;
+            Some(idle.max(0.0).min(number(record, "disk_busy_share")?))
+        };
+        simulated().or_else(|| number(record, "waiting_share"))
+    }
+}
+
 /// The share of the time in which one process waits for the disk, by the kernel's account; where
-/// several wait, of which that account is wrong, that in which the processors idle for it.
-fn waiting(record: &Record) -> Option<f64> {
-    let own = |wait_s| Some(wait_s / number(record, "window_s")?);
-    number(record, "disk_wait_s").and_then(own).or_else(|| number(record, "waiting_share"))
+/// several wait, of which that account is wrong, that in which processors idle for it.
+fn waiting(run: &Evidence<'_>) -> impl Fn(&Record) -> Option<f64> + use<> {
+    let idle = idle_for_the_disk(run);
+    let own = |record: &Record| Some(number(record, "disk_wait_s")? / number(record, "window_s")?);
+    move |record| own(record).or_else(|| idle(record))
 }
 
 fn disk_wait(run: &Evidence<'_>, target: &Target) -> Found<f64> {
-    run.middle("disk_wait_s or waiting_share", &run.top(&target.name)?, waiting)
+    let what = "disk_wait_s, or server_cpu and disk_busy_share";
+    run.middle(what, &run.top(&target.name)?, waiting(run))
 }
 
 /// Below this share nobody waits for a disk.
@@ -62,7 +78,7 @@ pub(super) fn e1(run: &Evidence<'_>) -> Found<Finding> {
     let most = both.iter().map(|(_, good, _)| *good).fold(0.0, f64::max);
     let saturated = both.into_iter().find(|(_, good, _)| *good >= SATURATED * most);
     let (rate, _, cell) = saturated.ok_or("rates")?;
-    let share = run.shown("time waiting for the disk", &cell, waiting)?;
+    let share = run.shown("time waiting for the disk", &cell, waiting(run))?;
     let at = if rate > 0.0 { format!(" at {rate} S") } else { String::new() };
     let ours = format!("{} of the time waits for the disk{at}", percent(&share));
     let why = format!(

@@ -334,8 +334,10 @@ fn blocking_on_several_processors() {
         let predicted = model::inefficiency(&items(), 84.0, good, 1.0).unwrap().recip();
         vec![
             ("good_per_s", good),
-            ("disk_wait_s", 3.0),
-            ("waiting_share", if blocks { 0.05 } else { 0.2 }),
+            // Nobody can say how long several wait. They have a quarter of a processor.
+            ("disk_wait_s", f64::NAN),
+            ("server_cpu", if blocks { 0.24 } else { 0.2 }),
+            ("disk_busy_share", 0.5),
             ("disk_run_kib", run),
             ("disk_requests_per_s", asks),
             ("disk_mbyte_per_s", read * predicted),
@@ -360,7 +362,7 @@ fn blocking_on_several_processors() {
             // More, for as much waiting.
             ("S-7", Fails, |arm, rate, cell| {
                 let mut all = better(arm, rate, cell);
-                all.push(("waiting_share", if arm.ends_with("-b") { 0.2 } else { 0.15 }));
+                all.push(("server_cpu", if arm.ends_with("-b") { 0.2 } else { 0.21 }));
                 all
             }),
             ("S-8", Holds, better),
@@ -457,6 +459,12 @@ fn helpers() {
         ("X-3", Holds, on_a_disk as World),
         ("X-3", Fails, slow_helpers),
         ("X-3", Cannot, nothing),
+        // The load has no time left, and the servers have.
+        ("X-3", Cannot, |arm, rate, cell| {
+            let mut all = slow_helpers(arm, rate, cell);
+            all.extend([("client_busy", 0.97), ("server_cpu", 0.1)]);
+            all
+        }),
         ("X-12", Holds, on_a_disk),
         ("X-12", Fails, slow_helpers),
         ("X-12", Cannot, nothing),
