@@ -25,14 +25,16 @@ impl Tasks {
 
     /// The share of `seconds` until `later` for which others kept the server from its processors,
     /// of which there are `processors`: at least that much, since a task that is ready may also
-    /// wait for its own kind. None: the kernel does not say.
+    /// wait for its own kind. None: the kernel does not say, or no longer says it of some, whose time
+    /// would be taken for others'.
     pub(crate) fn kept(&self, later: &Self, seconds: f64, processors: usize) -> Option<f64> {
         let grown = later.0.iter().map(|(task, after)| {
             let before = self.0.get(task).copied().unwrap_or_default();
             (after.0 - before.0, after.1 - before.1)
         });
         let grown: Vec<(f64, f64)> = grown.collect();
-        if grown.is_empty() || seconds <= 0.0 {
+        let ended = self.0.keys().any(|task| !later.0.contains_key(task));
+        if grown.is_empty() || ended || seconds <= 0.0 {
             return None;
         }
         let all: f64 = grown.iter().map(|(ran, _)| ran).sum();
@@ -75,6 +77,9 @@ mod tests {
         let (before, after) = (tasks(&[(5.0, 5.0)]), tasks(&[(6.0, 5.5)]));
         assert_eq!(before.kept(&after, 2.0, 1), Some(0.25));
         assert_eq!(none.kept(&none, 1.0, 1), None);
+        // A helper that has ended had the processor meanwhile, or not.
+        let with_helper = tasks(&[(5.0, 5.0), (1.0, 0.0)]);
+        assert_eq!(with_helper.kept(&after, 2.0, 1), None);
         assert_eq!(parse("2000000000 500000000 9\n"), Some((2.0, 0.5)));
         assert_eq!(parse(""), None);
     }
