@@ -238,7 +238,12 @@ pub(crate) fn run<D: Disk>(
             }
             (_, Some(key)) => {
                 let wishes = clients.get_mut(key).expect("it is there");
-                if wishes.len() < DISK_OPS_MAX {
+                // Now and then as many as may be, one after the other.
+                let most = if dice.once_in(16) { 8 * DISK_OPS_MAX } else { 1 };
+                for _ in 0..most {
+                    if wishes.len() == DISK_OPS_MAX {
+                        break;
+                    }
                     let wish = ask(disk, (key, wishes), &mut dice, folder);
                     sums.at_once += u64::from(wish.is_none());
                     wishes.extend(wish);
