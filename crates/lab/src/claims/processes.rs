@@ -8,9 +8,9 @@ use crate::experiment::Target;
 use crate::experiment::claim_index::range;
 use crate::record::Record;
 
-/// The share of the time in which processors idle for a disk, whoever waits: of a simulated one what
-/// is left of them while it is busy, since the kernel sees no idle time where a load holds its part
-/// of a processor; else what the kernel says.
+/// The share of the time in which processors idle for a disk, whoever waits: of a simulated one
+/// what is left of them while it is busy, since the kernel sees no idle time where a load holds its
+/// part of a processor; else what the kernel says.
 pub(super) fn idle_for_the_disk(run: &Evidence<'_>) -> impl Fn(&Record) -> Option<f64> + use<> {
     let left = run.left();
     move |record| {

@@ -25,8 +25,8 @@ impl Tasks {
 
     /// The share of `seconds` until `later` for which others kept the server from its processors,
     /// of which there are `processors`: at least that much, since a task that is ready may also
-    /// wait for its own kind. None: the kernel does not say, or no longer says it of some, whose time
-    /// would be taken for others'.
+    /// wait for its own kind. None: the kernel does not say, or no longer says it of some, whose
+    /// time would be taken for others'.
     pub(crate) fn kept(&self, later: &Self, seconds: f64, processors: usize) -> Option<f64> {
         let grown = later.0.iter().map(|(task, after)| {
             let before = self.0.get(task).copied().unwrap_or_default();

@@ -199,6 +199,19 @@ fn take_results(
     assert!(helpers.idle.len() <= helpers.limits.helpers_max);
 }
 
+/// One more task, which finds all helpers idle for long.
+fn ask_long_after(
+    helpers: &mut Helpers<'_, RandomHelpers<'_>>,
+    waiting: &mut BTreeSet<(u64, u16)>,
+) {
+    hook::set_time(1_000 * IDLE_NS_MIN, 0);
+    let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
+    if helpers.submit(Job::new(u64::MAX, Purpose::Open(Ticket(0)), Task::Open(req))).is_ok() {
+        waiting.insert((u64::MAX, 0));
+        take_results(helpers, waiting, usize::MAX);
+    }
+}
+
 #[test]
 fn every_task_ends_once_whichever_helper_dies() {
     let words: Vec<AtomicU64> = (0..Arena::words(1)).map(|_| AtomicU64::new(0)).collect();
@@ -253,21 +266,12 @@ fn every_task_ends_once_whichever_helper_dies() {
         take_results(&mut helpers, &mut waiting, usize::MAX);
         check(&helpers, &waiting);
         assert!(waiting.is_empty(), "seed {seed}: {waiting:?} wait for ever");
-        // The next one that is done finds all others idle for long.
-        hook::set_time(1_000 * IDLE_NS_MIN, 0);
+        ask_long_after(&mut helpers, &mut waiting);
         asks += 1;
-        let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
-        let last = Job::new(u64::MAX, Purpose::Open(Ticket(0)), Task::Open(req));
-        if helpers.submit(last).is_ok() {
-            waiting.insert((u64::MAX, 0));
-            take_results(&mut helpers, &mut waiting, usize::MAX);
-        }
         check(&helpers, &waiting);
         hook::clear();
-        assert!(
-            helpers.idle.len() <= limits.helpers_idle_max.max(1),
-            "seed {seed}: a larger reserve"
-        );
+        let idle = helpers.idle.len();
+        assert!(idle <= limits.helpers_idle_max.max(1), "seed {seed}: a reserve of {idle}");
         let slot = arena.slot(0);
         assert_eq!(slot.get(Counter::HelperTasksOpen), asks);
         assert_eq!(slot.gauge(Gauge::HelpersOpen), helpers.count as u64, "seed {seed}");
