@@ -5,11 +5,12 @@
 use serde::Deserialize;
 
 /// The papers' files.
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     include_str!("../papers/eurosys07.toml"),
     include_str!("../papers/systor12.toml"),
     include_str!("../papers/hpl01.toml"),
     include_str!("../papers/geneves.toml"),
+    include_str!("../papers/azzedin.toml"),
 ];
 
 /// What one paper prints.

@@ -470,46 +470,43 @@ pub const CLAIMS: &[Claim] = &[
         gist: "The peak of asynchronous reads over that of blocking ones is {}, and of a server \
             that adapts over asynchronous ones {}",
         ranges: &[Above(1.0), Above(1.0)],
-        needs: "[A]'s three servers (bio, aio, self-adapting), which are not built",
+        needs: "[A]'s three servers (bio, aio, self-adapting)",
         paper: "+19, +21 % (altered: +16, +5 %)", ..ANY },
     Claim { id: "A-2",
         gist: "At low load the median response time of a server that adapts over BIO's is {}, and \
             AIO's {}; past BIO's knee its distance from AIO's over that from BIO's is {}",
         ranges: &[Equal(0.1), Above(1.0), Below(1.0)],
-        needs: "[A]'s three servers (bio, aio, self-adapting), which are not built",
+        needs: "[A]'s three servers (bio, aio, self-adapting)",
         paper: "figures 6 and 8", ..ANY },
     Claim { id: "A-3",
         gist: "Past its knee BIO's mean response time over that at low load is {}, and the others' \
             in ms {}",
         ranges: &[Above(10.0), Below(100.0)],
-        needs: "[A]'s three servers (bio, aio, self-adapting), which are not built",
+        needs: "[A]'s three servers (bio, aio, self-adapting)",
         paper: "over 300 ms; 60 and 74.1 ms", ..ANY },
     Claim { id: "A-4",
         gist: "The share that is read asynchronously follows the queue: at low load it is {}, in \
             overload {}",
         ranges: &[Below(0.05), Above(0.8)],
-        needs: "[A]'s three servers (bio, aio, self-adapting), which are not built",
+        needs: "[A]'s three servers (bio, aio, self-adapting)",
         paper: "section 4", ..ANY },
     Claim { id: "A-5",
         gist: "At low load a poller that spins has a share of the server's processor time that is \
             {}, one that waits {}, and the peak with it over that with the other is {}",
         ranges: &[Above(0.5), Below(0.1), Equal(0.05)],
-        needs: "[A]'s asynchronous server with both pollers (adapt.completions), which is not \
-            built",
+        needs: "[A]'s asynchronous server with both pollers (adapt.completions)",
         paper: "- (a suspicion)", ..ANY },
     Claim { id: "A-6",
         gist: "The peak of blocking reads with a larger pool of threads over that of a server that \
             adapts is {}",
         ranges: &[Above(0.95)],
-        needs: "[A]'s servers (bio, self-adapting) with pools of 256 and 64 threads, which are not \
-            built",
+        needs: "[A]'s servers (bio, self-adapting) with pools of 256 and 64 threads",
         paper: "- (a critique)", ..ANY },
     Claim { id: "A-7",
         gist: "The peak of a server that adapts to how busy the disk is over that of one that \
             adapts to the queue is {}",
         ranges: &[Above(1.02)],
-        needs: "[A]'s self-adapting server with both rules (adapt.rule), which is not built; a \
-            simulated disk",
+        needs: "[A]'s self-adapting server with both rules (adapt.rule), a simulated disk",
         paper: "its future work", ..ANY },
     Claim { id: "X-1",
         gist: "With thousands of connections the peak of a thread for each over the best \

@@ -41,6 +41,11 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("geneves-table3", include_str!("../../../../experiments/geneves-table3.toml")),
     ("geneves-table1", include_str!("../../../../experiments/geneves-table1.toml")),
     ("geneves-backlog", include_str!("../../../../experiments/geneves-backlog.toml")),
+    ("azzedin-fig5", include_str!("../../../../experiments/azzedin-fig5.toml")),
+    ("azzedin-fig7", include_str!("../../../../experiments/azzedin-fig7.toml")),
+    ("azzedin-altered", include_str!("../../../../experiments/azzedin-altered.toml")),
+    ("azzedin-pool", include_str!("../../../../experiments/azzedin-pool.toml")),
+    ("azzedin-disk", include_str!("../../../../experiments/azzedin-disk.toml")),
     ("accept-strategies", include_str!("../../../../experiments/accept-strategies.toml")),
     ("think-times", include_str!("../../../../experiments/think-times.toml")),
     ("threads-short", include_str!("../../../../experiments/threads-short.toml")),
@@ -67,6 +72,7 @@ pub fn find(name: &str) -> Option<&'static str> {
 
 /// What several of them share, by name: they extend it, and it is none itself.
 pub(super) const BASES: &[(&str, &str)] = &[
+    ("azzedin-base", include_str!("../../../../experiments/base/azzedin-base.toml")),
     ("disk-base", include_str!("../../../../experiments/base/disk-base.toml")),
     ("eurosys07-base", include_str!("../../../../experiments/base/eurosys07-base.toml")),
     ("geneves-base", include_str!("../../../../experiments/base/geneves-base.toml")),
