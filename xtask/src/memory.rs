@@ -26,11 +26,13 @@ Kernel memory (sockets, page tables, stacks) is not in it. Takes a few minutes.
 ";
 
 /// Those whose memory differs, and what [S] found for the first two.
-const ARCHITECTURES: [(&str, &str); 4] = [
-    ("symped", "810 c + p (7667536 + s)"),
-    ("shared-symped", "806 c + p (216100 + 8 c + 20 p + s) + 8404368 N"),
-    ("amped", "-"),
-    ("laio", "-"),
+const ARCHITECTURES: [(&str, &str, &[usize]); 5] = [
+    ("symped", "810 c + p (7667536 + s)", &PROCESSES),
+    ("shared-symped", "806 c + p (216100 + 8 c + 20 p + s) + 8404368 N", &PROCESSES),
+    ("amped", "-", &PROCESSES),
+    ("laio", "-", &PROCESSES),
+    // A connection has a thread.
+    ("mt", "-", &[1]),
 ];
 
 const PROCESSES: [usize; 4] = [1, 2, 4, 8];
@@ -61,7 +63,7 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     }
     arguments.finish()?;
     if let Some(name) = names.iter().find(|name| !ARCHITECTURES.iter().any(|one| one.0 == **name)) {
-        let known = ARCHITECTURES.map(|(name, _)| name).join(", ");
+        let known = ARCHITECTURES.map(|(name, ..)| name).join(", ");
         return Err(format!("no architecture `{name}` is measured; there are {known}"));
     }
     let most = (CONNECTIONS[CONNECTIONS.len() - 1]) as u64 + DESCRIPTORS_MORE;
@@ -74,9 +76,9 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     let site = Site::make()?;
     let rig = Rig { binary: binary.map_or_else(build, Ok)?, site, stop };
     println!("{:<14}{:>10}{:>12}{:>12}{:>14}", "bytes", "one", "process", "entry", "connection");
-    for (name, paper) in ARCHITECTURES {
+    for (name, paper, processes) in ARCHITECTURES {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
-            rig.architecture(name, paper)?;
+            rig.architecture(name, paper, processes)?;
         }
     }
     Ok(true)
@@ -133,12 +135,26 @@ struct Load {
 
 impl Rig {
     /// The lines of one architecture.
-    fn architecture(&self, name: &str, paper: &str) -> Result<(), String> {
+    fn architecture(
+        &self,
+        name: &str,
+        paper: &str,
+        numbers: &'static [usize],
+    ) -> Result<(), String> {
         let empty = Load { processes: 1, connections: 0, entries: 0 };
-        let line = self.fit(name, &PROCESSES, |processes| Load { processes, ..empty })?;
-        let (first, more) = (line.at(1.0), line.slope);
-        println!("{name:<14}{first:>10.0}{more:>12.0}{:>26}   r² {:.4}", "", line.r2);
-        for processes in [1, PROCESSES[PROCESSES.len() - 1]] {
+        let ends = match numbers {
+            [one] => {
+                println!("{name:<14}{:>10}", self.memory(name, empty)?);
+                vec![*one]
+            }
+            _ => {
+                let line = self.fit(name, numbers, |processes| Load { processes, ..empty })?;
+                let (first, more) = (line.at(1.0), line.slope);
+                println!("{name:<14}{first:>10.0}{more:>12.0}{:>26}   r² {:.4}", "", line.r2);
+                vec![1, numbers[numbers.len() - 1]]
+            }
+        };
+        for processes in ends {
             let empty = Load { processes, ..empty };
             let entries = self.fit(name, &ENTRIES, |entries| Load { entries, ..empty })?;
             let connections =

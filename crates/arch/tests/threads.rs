@@ -30,8 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FILES: [(&str, usize); 3] = [("small", 4096), ("large", 3 << 20), ("huge", 64 << 20)];
 /// Slots of counters, which the threads share.
 const SLOTS: usize = 3;
-/// Functions that are not optimised take more of a stack.
-const STACK: (&str, &str) = ("threads.stack_bytes", "256 KiB");
 
 /// A server in this process.
 struct Server {
@@ -69,7 +67,7 @@ impl Server {
         let mut env = env(&folder, step, deadlines, links, theirs);
         env.shares[0].connections_max = threads;
         let step = format!("{} ms", step.as_millis());
-        for (key, value) in sets.iter().chain(&[("threads.step_ms", &*step), STACK]) {
+        for (key, value) in sets.iter().chain(&[("threads.step_ms", &*step)]) {
             let spec = DRIVER.options.iter().find(|spec| spec.key == *key).unwrap();
             env.settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
         }

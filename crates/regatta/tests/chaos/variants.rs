@@ -143,8 +143,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     ),
     // A blocking call never finds nothing to do.
     of("mp", "mp", &["limits.connections_max=64"], EDGES),
-    of("threads", "knot-nptl", &[SIBLINGS, STACK, "limits.connections_max=250"], EDGES),
-    of("threads_on_demand", "mt", &[STACK, "threads.spare_min=1", "threads.spare_max=2"], EDGES),
+    of("threads", "knot-nptl", &[SIBLINGS, "limits.connections_max=250"], EDGES),
+    of("threads_on_demand", "mt", &["threads.spare_min=1", "threads.spare_max=2"], EDGES),
     of("knot_c", "knot-c", &[SIBLINGS, FIBER_STACK, "fiber.helpers=3"], EVERYTHING),
     of("knot_nb", "knot-nb", &[SIBLINGS, FIBER_STACK, "fiber.helpers=3"], EVERYTHING),
     of(
@@ -184,9 +184,6 @@ const fn sped(
 ) -> Variant {
     of(name, "sped", settings, plan)
 }
-
-/// Functions that are not optimised take more of a stack.
-const STACK: &str = "threads.stack_bytes=256KiB";
 
 /// What replicas of papers leave out, for the cases that are about it.
 const SIBLINGS: &str = "content.precompressed=true";

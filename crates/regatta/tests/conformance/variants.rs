@@ -120,16 +120,16 @@ pub(crate) const VARIANTS: &[Variant] = &[
         ],
     ),
     of("mp", "mp", &["limits.connections_max=64", "mp.step_ms=40"]),
-    of("threads", "knot-nptl", &[SIBLINGS, STACK, STEP, THREADS, "threads.start=all"]),
+    of("threads", "knot-nptl", &[SIBLINGS, STEP, THREADS, "threads.start=all"]),
     of(
         "threads_on_demand",
         "mt",
-        &[STACK, STEP, "threads.start=on-demand", "threads.spare_min=2", "threads.spare_max=4"],
+        &[STEP, "threads.start=on-demand", "threads.spare_min=2", "threads.spare_max=4"],
     ),
     of(
         "threads_own_cache",
         "knot-nptl",
-        &[SIBLINGS, STACK, STEP, THREADS, "threads.start=all", "threads.cache=own"],
+        &[SIBLINGS, STEP, THREADS, "threads.start=all", "threads.cache=own"],
     ),
     of("knot_c", "knot-c", &[SIBLINGS, FIBER_STACK, "fiber.helpers=3"]),
     of(
@@ -202,8 +202,6 @@ const FIBER_STACK: &str = "fiber.stack_bytes=256KiB";
 /// As the name says already: cases ask for it here.
 const UNCACHED: &str = "cache.enabled=false";
 
-/// Functions that are not optimised take more of a stack.
-const STACK: &str = "threads.stack_bytes=256KiB";
 /// A thread that waits for a peer leaves so much later.
 pub(crate) const STEP: &str = "threads.step_ms=75";
 /// As many connections as a case has at once, which are all started at once.
