@@ -203,7 +203,7 @@ const FIBER_STACK: &str = "fiber.stack_bytes=256KiB";
 const UNCACHED: &str = "cache.enabled=false";
 
 /// A thread that waits for a peer leaves so much later.
-pub(crate) const STEP: &str = "threads.step_ms=75";
+const STEP: &str = "threads.step_ms=75";
 /// As many connections as a case has at once, which are all started at once.
 const THREADS: &str = "limits.connections_max=250";
 
