@@ -176,3 +176,42 @@ pub(crate) fn a_read_that_hangs_is_given_up(variant: &Variant) {
     server.signal(rustix::process::Signal::TERM);
     assert!(server.exit_within(PATIENCE).is_some(), "what hangs holds up no end");
 }
+
+/// What is not in memory is read asynchronously, and what is there by the thread.
+pub(crate) fn reads_follow_residency(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let server = with_disk(variant, &site).set("adapt.rule=residency").start();
+    let decided = || {
+        let names = ["decided_async", "decided_absent", "decided_blocking", "decided_resident"];
+        names.map(|name| counter(&server, name))
+    };
+    let mut client = server.connect();
+    client.get("/page.txt").expect(200);
+    assert_eq!(decided(), [0, 0, 1, 1]);
+    client.get("/small.bin").expect(200);
+    assert_eq!(decided(), [1, 1, 1, 1]);
+    client.get("/small.bin").expect(200);
+    assert_eq!(decided(), [1, 1, 2, 2], "it is in memory now");
+}
+
+/// From the second read in progress on they are asynchronous, whoever waits for a thread.
+pub(crate) fn reads_follow_the_disk(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let settings = ["adapt.rule=disk", "adapt.reads_min=1", "adapt.wait_us=1min"];
+    let server = with_disk(variant, &site).set("lab.disk_seek_us=1s").sets(&settings).start();
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.send(get("/small.bin"));
+    assert!(eventually(PATIENCE, || counter(&server, "decided_blocking") == 1));
+    second.get("/page.txt").expect(200);
+    assert_eq!(counter(&server, "decided_async"), 1);
+    assert!(!first.has_bytes(), "it is being read");
+    first.answer("GET").expect(200);
+    first.get("/page.txt").expect(200);
+    assert_eq!(counter(&server, "decided_blocking"), 2, "nothing is read meanwhile");
+}

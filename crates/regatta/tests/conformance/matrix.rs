@@ -397,12 +397,12 @@ macro_rules! like_glibc {
     };
 }
 
-/// systems.md §8.6, the self-adapting server: each read is decided by the queue.
+/// systems.md §8.6, the self-adapting server: each read is decided by its rule.
 macro_rules! decides {
     ($variant:ident) => {
         mod decides {
             topics! { $variant
-                adapt: reads_follow_the_queue;
+                adapt: reads_follow_the_queue reads_follow_residency reads_follow_the_disk;
             }
         }
     };
