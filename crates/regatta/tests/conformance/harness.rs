@@ -377,9 +377,11 @@ pub(crate) fn halt(pid: u32) {
     assert!(eventually(PATIENCE, stands), "{pid} does not stop");
 }
 
-/// Whether a process exists and is not a zombie.
+/// Whether a process exists and is not a zombie. Its first task may be one before the others.
 pub(crate) fn alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    let mut tasks = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok());
+    tasks.any(|task| stat(task).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X"))
 }
 
 /// The children of a process.
