@@ -28,6 +28,8 @@ pub(super) struct PollerThread<'a> {
     /// What its disk has left for later.
     asked: &'a Asked,
     tracked: VecDeque<Tracked>,
+    /// When it looked last at what else there is.
+    attended: Tick,
     /// Processor time that has been counted, nanoseconds, and when that was.
     counted: (u64, Tick),
 }
@@ -40,13 +42,13 @@ impl<'a> PollerThread<'a> {
         completions: Box<dyn Completions + 'a>,
         asked: &'a Asked,
     ) -> Self {
-        let (tracked, counted) = (VecDeque::new(), (0, Tick(0)));
-        Self { server, worker, means, completions, asked, tracked, counted }
+        let (tracked, attended, counted) = (VecDeque::new(), Tick(0), (0, Tick(0)));
+        Self { server, worker, means, completions, asked, tracked, attended, counted }
     }
 
     pub(super) fn run(mut self) {
         const GOES_ON: &str = "an engine that has started a read completes it";
-        while attend(&mut self.worker, &mut None, &mut self.means) {
+        while self.goes_on() {
             self.take();
             if self.tracked.is_empty() {
                 if self.server.pool.jobs.is_closed() {
@@ -62,7 +64,7 @@ impl<'a> PollerThread<'a> {
             if !found && self.server.options.completions == Look::Wait {
                 self.completions.wait(self.worker.patience(SLEEP_MAX)).expect(GOES_ON);
             }
-            if clock::now().tick.since(self.counted.1) >= COUNT_MS {
+            if now().since(self.counted.1) >= COUNT_MS {
                 self.count();
             }
         }
@@ -70,6 +72,17 @@ impl<'a> PollerThread<'a> {
         for Tracked { job, .. } in self.tracked {
             self.server.pool.back.put(Back::Waits(job));
         }
+    }
+
+    /// What a worker does besides, once in a millisecond at most while it spins: that takes the
+    /// lock of the log. False if it is to leave.
+    fn goes_on(&mut self) -> bool {
+        let now = now();
+        if now == self.attended && !self.tracked.is_empty() {
+            return true;
+        }
+        self.attended = now;
+        attend(&mut self.worker, &mut None, &mut self.means)
     }
 
     /// Takes what is in the queue; waits for it if there is nothing else to look at.
@@ -98,7 +111,7 @@ impl<'a> PollerThread<'a> {
             self.respond(first.job, reads);
             return true;
         }
-        if first.job.passed.deadline() <= clock::now().tick {
+        if first.job.passed.deadline() <= now() {
             // What is in progress is given up: a thread tells the connection so.
             self.give(first.job);
             return true;
@@ -147,14 +160,18 @@ impl<'a> PollerThread<'a> {
 
     /// Counts its processor time.
     fn count(&mut self) {
-        let (before, now) = (self.counted.0, cpu_nanos());
-        self.counted = (now, clock::now().tick);
-        self.tally().add(Counter::AioPollerNs, now - before);
+        let (before, used) = (self.counted.0, cpu_nanos());
+        self.counted = (used, now());
+        self.tally().add(Counter::AioPollerNs, used - before);
     }
 
     const fn tally(&self) -> Tally<'a> {
         self.worker.around().cx.tally
     }
+}
+
+fn now() -> Tick {
+    Tick(clock::nanos() / 1_000_000)
 }
 
 fn finished((ticket, request): (Ticket, Request)) -> Option<(Ticket, Read)> {
