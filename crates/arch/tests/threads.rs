@@ -1,8 +1,9 @@
 //! A kernel thread for each connection: what the driver must keep although its threads block (right
-//! bytes, deadlines, drain, counters, whole lines in the log), and when it starts them.
+//! bytes, deadlines, drain, counters, whole lines in the log), and when it starts them. And a pool
+//! of them, where a protocol has several operations out at once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use regatta_arch::{Env, Share, kit::accept, options::Settings, threads::DRIVER};
+use regatta_arch::{Driver, Env, Share, kit::accept, options::Settings, pool, threads::DRIVER};
 use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
 use regatta_origin::{ClearHttp1, Deadlines, Links, Site};
 use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format};
@@ -45,11 +46,12 @@ impl Server {
     /// With all its threads from the beginning; `step`: how long a call waits.
     fn new(name: &str, threads: usize, step: Duration, deadlines: Deadlines) -> Self {
         let sets = &[("threads.start", "all")];
-        Self::with(name, threads, step, deadlines, sets, Box::new(ClearHttp1))
+        Self::with(&DRIVER, name, threads, step, deadlines, sets, Box::new(ClearHttp1))
     }
 
-    /// With options of the driver, and what it speaks.
+    /// With options of a driver, and what it speaks.
     fn with(
+        driver: &'static Driver,
         name: &str,
         threads: usize,
         step: Duration,
@@ -64,16 +66,22 @@ impl Server {
             fs::write(folder.join("root").join(name), body(name, bytes)).unwrap();
         }
         let (theirs, roots) = Channel::pair().unwrap();
-        let mut env = env(&folder, step, deadlines, links, theirs);
-        env.shares[0].connections_max = threads;
-        let step = format!("{} ms", step.as_millis());
-        for (key, value) in sets.iter().chain(&[("threads.step_ms", &*step)]) {
-            let spec = DRIVER.options.iter().find(|spec| spec.key == *key).unwrap();
+        let mut env = env(driver, &folder, step, deadlines, links, theirs);
+        let (step, count) = (format!("{} ms", step.as_millis()), threads.to_string());
+        let pool = [("pool.step_ms", &*step), ("pool.threads", &*count)];
+        let (most, own) = if driver.takes("pool.threads") {
+            (100, &pool[..])
+        } else {
+            (threads, &[("threads.step_ms", &*step)][..])
+        };
+        env.shares[0].connections_max = most;
+        for (key, value) in sets.iter().chain(own) {
+            let spec = driver.options.iter().find(|spec| spec.key == *key).unwrap();
             env.settings.set(spec, spec.kind.parse(value).unwrap()).unwrap();
         }
         let env: &'static Env = Box::leak(Box::new(env));
         let address = local_addr(env.sockets[0].as_fd()).unwrap();
-        let work = Some(thread::spawn(move || (DRIVER.work)(env, 0)));
+        let work = Some(thread::spawn(move || (driver.work)(env, 0)));
         Self { env, roots, address, folder, work }
     }
 
@@ -118,6 +126,7 @@ impl Drop for Server {
 }
 
 fn env(
+    driver: &Driver,
     folder: &Path,
     step: Duration,
     deadlines: Deadlines,
@@ -132,7 +141,9 @@ fn env(
     let options = AccessLogOptions { destination, format, owner: None, stall_ns, has_units: true };
     let log = AccessLog::open(options).unwrap();
     let address = "127.0.0.1:0".parse().unwrap();
-    let spec = ListenSpec { steps: Steps::All(step), ..ListenSpec::new(address) };
+    let all = !driver.takes("pool.threads");
+    let steps = if all { Steps::All(step) } else { Steps::Connections(step) };
+    let spec = ListenSpec { steps, ..ListenSpec::new(address) };
     Env {
         sockets: vec![listen(&spec).unwrap()],
         root: Root::open(&folder.join("root")).unwrap(),
@@ -148,7 +159,7 @@ fn env(
             connections_max: 0,
             cpus: Vec::new(),
         }],
-        settings: Settings::defaults(DRIVER.options.iter().chain(accept::OPTIONS)),
+        settings: Settings::defaults(driver.options.iter().chain(accept::OPTIONS)),
         shared: None,
         open_log: Box::new(move |tally| {
             Box::new(log.sink(tally, *arena.control(), errors.clone()))
@@ -340,7 +351,8 @@ fn settles_at(server: &Server, threads: u64) {
 fn threads_are_started_when_few_are_left_and_end_when_many_are() {
     let sets = &[("threads.spare_min", "2"), ("threads.spare_max", "3")];
     let (step, deadlines) = (Duration::from_millis(100), Deadlines::default());
-    let mut server = Server::with("demand", 8, step, deadlines, sets, Box::new(ClearHttp1));
+    let mut server =
+        Server::with(&DRIVER, "demand", 8, step, deadlines, sets, Box::new(ClearHttp1));
     settles_at(&server, 2);
     let mut peers = Vec::new();
     for peer in 1..=6 {
@@ -378,7 +390,7 @@ fn threads_are_started_when_few_are_left_and_end_when_many_are() {
 fn what_a_thread_has_cached_goes_with_it() {
     let own = &[("threads.cache", "own"), ("threads.spare_min", "1"), ("threads.spare_max", "1")];
     let (step, deadlines) = (Duration::from_millis(100), Deadlines::default());
-    let server = Server::with("own", 8, step, deadlines, own, Box::new(ClearHttp1));
+    let server = Server::with(&DRIVER, "own", 8, step, deadlines, own, Box::new(ClearHttp1));
     let mut peers = [(); 4].map(|()| server.connect());
     peers.iter_mut().for_each(|peer| get(peer, FILES[0]));
     assert_eq!(server.totals().gauge(Gauge::CacheEntries), 4);
@@ -408,7 +420,7 @@ fn what_comes_after_the_beginning_of_a_drain_is_the_last() {
 fn threads_with_caches_of_their_own_forget_an_old_root() {
     let sets = &[("threads.start", "all"), ("threads.cache", "own")];
     let (step, deadlines) = (PATIENCE, Deadlines::default());
-    let server = Server::with("root", 2, step, deadlines, sets, Box::new(ClearHttp1));
+    let server = Server::with(&DRIVER, "root", 2, step, deadlines, sets, Box::new(ClearHttp1));
     let mut peers = [(); 2].map(|()| server.connect());
     for peer in &mut peers {
         (0..3).for_each(|_| get(peer, FILES[0]));
@@ -452,11 +464,12 @@ fn a_connection_that_waits_for_a_time_takes_no_processor() {
 /// The files, by number.
 const NAMES: [&str; 3] = [FILES[0].0, FILES[1].0, FILES[2].0];
 
-fn frames(name: &str, threads: usize) -> Server {
+fn frames(driver: &'static Driver, name: &str, threads: usize) -> Server {
     let (step, deadlines) = (Duration::from_millis(200), Deadlines::default());
     let frames = Frames { names: &NAMES };
-    let sets = &[("threads.start", "all")];
-    Server::with(name, threads, step, deadlines, sets, Box::new(frames))
+    let all: &[_] = &[("threads.start", "all")];
+    let sets = if driver.takes("threads.start") { all } else { &[] };
+    Server::with(driver, name, threads, step, deadlines, sets, Box::new(frames))
 }
 
 /// Sends what a client may, and takes what comes, until it has so many answers.
@@ -479,9 +492,18 @@ fn exchange(peer: &mut TcpStream, client: &mut Client, sent: &mut usize, answers
 
 #[test]
 fn a_thread_serves_many_exchanges_at_once() {
-    const CLIENTS: usize = 6;
+    many_exchanges(frames(&DRIVER, "frames", CLIENTS));
+}
+
+#[test]
+fn fewer_threads_serve_many_exchanges_of_more_connections() {
+    many_exchanges(frames(&pool::DRIVER, "pool-frames", 2));
+}
+
+const CLIENTS: usize = 6;
+
+fn many_exchanges(mut server: Server) {
     const REQUESTS: usize = 60;
-    let mut server = frames("frames", CLIENTS);
     thread::scope(|scope| {
         for client in 0..CLIENTS {
             let server = &server;
@@ -499,10 +521,18 @@ fn a_thread_serves_many_exchanges_at_once() {
     assert_eq!(get(Counter::ConnectionsClosed), CLIENTS as u64);
 }
 
-/// A peer asks for more while it takes nothing of what it has asked for.
 #[test]
 fn a_thread_receives_while_its_peer_takes_nothing() {
-    let server = frames("beside", 1);
+    receives_beside(&frames(&DRIVER, "beside", 1));
+}
+
+#[test]
+fn a_thread_of_a_pool_receives_while_its_peer_takes_nothing() {
+    receives_beside(&frames(&pool::DRIVER, "pool-beside", 1));
+}
+
+/// A peer asks for more while it takes nothing of what it has asked for.
+fn receives_beside(server: &Server) {
     let (mut peer, mut client) = (server.connect(), Client::new(vec![2, 0, 1]));
     let wire = client.wire();
     peer.write_all(&wire[..2]).unwrap();

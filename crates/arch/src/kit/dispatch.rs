@@ -25,6 +25,9 @@ const EVENTS: usize = 1024;
 /// How long a thread waits for a connection before it looks at what else there is, such as lines
 /// of its log. The end of the queue wakes it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// What a connection takes of the dispatcher's memory at most while its peer is to send, bytes.
+const CONNECTION_BYTES_MAX: usize = 384;
+const _: () = assert!(Worker::<Blocking>::SLOT_BYTES <= CONNECTION_BYTES_MAX);
 /// Keys with the top bit are the dispatcher's own.
 const BELL: u64 = u64::MAX;
 const BACK: u64 = u64::MAX - 1;

@@ -94,6 +94,7 @@ pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
     let mut inside: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     for at in [3, 1, 2, 3] {
         inside[at].get("/small.txt").expect(200);
+        assert!(eventually(PATIENCE, || all_are_back(&server)), "a thread keeps a connection");
     }
     inside[2].send("GET /small.txt HT");
     assert!(eventually(PATIENCE, || server.open_connections() == 4));
@@ -110,6 +111,13 @@ pub(crate) fn full_and_closing_the_idle(variant: &Variant) {
     inside[0].get("/small.txt").expect(200);
     let is_said = || server.stderr().lines().filter(|line| line.contains("is full")).count() == 1;
     assert!(eventually(PATIENCE, is_said), "{}", server.stderr());
+}
+
+/// A thread gives a connection back a moment after its answer has come, and until then nobody knows
+/// that it is idle.
+fn all_are_back(server: &Server) -> bool {
+    let counters = &server.top()["total"]["counters"];
+    counters["hand_overs"] == counters["hand_backs"]
 }
 
 /// Several workers have what there may be between them: each that comes is answered, and nobody
