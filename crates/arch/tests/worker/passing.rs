@@ -157,9 +157,8 @@ impl Process<'_> {
                 turn(&mut self.home, key, below, &mut self.buffer);
             }
             _ => {
-                let (_, desk) = (drop(held), self.home.around());
-                passed.end(CloseReason::Failed, regatta_sys::clock::now(), &desk.cx);
-                self.home.ended_away();
+                let key = self.home.take_back(passed, held);
+                self.home.close(key, CloseReason::Failed);
                 self.sums.ended_on_the_way += 1;
             }
         }

@@ -17,7 +17,7 @@ use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, CloseReason, Done, Op, OpenReq, Outbox, ReadReq, Tick, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
-    Read, StaticFile, clock,
+    Read, StaticFile,
     wait::{Event, Interest, Poller},
 };
 use std::{collections::VecDeque, io, os::fd::AsFd, time::Duration};
@@ -678,24 +678,21 @@ impl<'a, P: Poller> State<'a, P> {
     /// Ends what helpers have not begun, or have finished, when the last round is over. What they
     /// are in the middle of ends with the process.
     pub(super) fn leave(&mut self) {
-        let cx = &self.worker.around().cx;
-        let mut ended = 0;
-        let mut end = |passed: Passed| {
-            passed.end(CloseReason::Drained, clock::now(), cx);
-            ended += 1;
-        };
         for task in self.hands.close() {
-            if let Task::Send { passed, .. } = task {
-                end(passed);
+            if let Task::Send { passed, drive, .. } = task {
+                let key = self.worker.take_back(passed, drive);
+                self.worker.close(key, CloseReason::Drained);
             }
         }
         while let Some(done) = self.hands.next_done() {
-            if let Completed::Send { passed, .. } = done {
-                end(passed);
+            if let Completed::Send { passed, drive, outbox, sent } = done {
+                let key = self.worker.take_back(passed, drive);
+                // What has been sent is counted and logged.
+                self.sent(key, outbox, sent);
+                self.worker.close(key, CloseReason::Drained);
             }
         }
         self.worker.around().log.flush();
-        (0..ended).for_each(|_| self.worker.ended_away());
     }
 }
 

@@ -1,15 +1,14 @@
 //! Connections that go from one unit of a process to another: each is in one [`Worker`], or on its
 //! way as a value.
 use super::{Slot, Worker};
-use crate::drive::{FileCx, FileLink};
-use regatta_metrics::Counter;
-use regatta_op::{CloseReason, Now, Tick};
+use crate::drive::FileLink;
+use regatta_op::Tick;
 use regatta_origin::Protocol as _;
-use regatta_sys::socket::{self, Connection};
-use std::{os::fd::AsFd as _, thread};
+use regatta_sys::socket::Connection;
+use std::thread;
 
 /// A connection on its way between units of one process. Operations that are out go with it, in
-/// whatever carries both. It is taken in by a worker, or ended.
+/// whatever carries both. A worker takes it in, if only to close it.
 #[derive(Debug)]
 #[must_use = "a connection that is dropped is neither counted nor logged"]
 pub struct Passed {
@@ -32,18 +31,6 @@ impl Passed {
     pub fn deadline(&self) -> Tick {
         self.conn.deadline()
     }
-
-    /// Ends it where no worker takes it in, for this reason, if it has not given one: counted and
-    /// logged as by [`Worker::close`]. If it was lent, [`Worker::ended_away`] is told.
-    pub fn end(self, reason: CloseReason, now: Now, cx: &FileCx<'_>) {
-        let Self { mut conn, socket, carried, .. } = self;
-        carried.arrives();
-        conn.cut(reason, now, cx);
-        cx.tally.add(Counter::ConnectionsClosed, 1);
-        if reason == CloseReason::SendDeadline {
-            let _ = socket::reset_on_close(socket.as_fd());
-        }
-    }
 }
 
 /// Finds connections that somebody has dropped on their way.
@@ -58,7 +45,7 @@ impl Carried {
 
 impl Drop for Carried {
     fn drop(&mut self) {
-        debug_assert!(thread::panicking(), "a connection is taken in or ended, not dropped");
+        debug_assert!(thread::panicking(), "a worker takes a connection in, if only to close it");
     }
 }
 
