@@ -309,8 +309,10 @@ fn start_helpers(
     env: &Env,
     process: usize,
     options: &FiberOptions,
-    tasks_max: usize,
+    connections_max: usize,
 ) -> io::Result<&'static Hands> {
+    // A connection has one, and as many again may have been given up.
+    let tasks_max = 2 * connections_max;
     let hands: &'static Hands = Box::leak(Box::new(Hands::new(tasks_max)?));
     let slot = env.arena.slot(env.shares[process].slots.start + 1);
     slot.enter(process::id());

@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 /// that is cached.
 #[test]
 fn sped_waits_for_its_disk() {
-    all_wait_for_an_open("sped_epoll", &["cache.revalidate_ms=60000"]);
+    all_wait_for_an_open("sped_epoll");
 }
 
 /// Knot: helpers read and send, and names are opened in the one thread that all user threads have.
 #[test]
 fn user_threads_wait_for_names() {
-    let settings = &["cache.revalidate_ms=60000", "fiber.stack_bytes=256KiB"];
-    all_wait_for_an_open("knot_c", settings);
-    all_wait_for_an_open("knot_nb", settings);
+    all_wait_for_an_open("knot_c");
+    all_wait_for_an_open("knot_nb");
 }
 
-fn all_wait_for_an_open(name: &str, settings: &'static [&'static str]) {
+fn all_wait_for_an_open(name: &str) {
     let plan = "slow_open_per_mille=1000,slow_open_us=400000";
+    let settings = &["cache.revalidate_ms=60000"];
     let server = under(&Variant { settings, ..*Variant::named(name) }, plan);
     let mut warm = server.connect();
     warm.get("/size-4096.bin").expect(200);

@@ -145,14 +145,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
     of("mp", "mp", &["limits.connections_max=64"], EDGES),
     of("threads", "knot-nptl", &[SIBLINGS, "limits.connections_max=250"], EDGES),
     of("threads_on_demand", "mt", &["threads.spare_min=1", "threads.spare_max=2"], EDGES),
-    of("knot_c", "knot-c", &[SIBLINGS, FIBER_STACK, "fiber.helpers=3"], EVERYTHING),
-    of("knot_nb", "knot-nb", &[SIBLINGS, FIBER_STACK, "fiber.helpers=3"], EVERYTHING),
-    of(
-        "knot_b",
-        "knot-b",
-        &[SIBLINGS, FIBER_STACK, "fiber.helpers=3", "fiber.poller=epoll-edge"],
-        EDGES,
-    ),
+    of("knot_c", "knot-c", &[SIBLINGS, "fiber.helpers=3"], EVERYTHING),
+    of("knot_nb", "knot-nb", &[SIBLINGS, "fiber.helpers=3"], EVERYTHING),
+    of("knot_b", "knot-b", &[SIBLINGS, "fiber.helpers=3", "fiber.poller=epoll-edge"], EDGES),
     of("hybrid", "hybrid", &["pool.threads=3", "pool.poller=epoll"], EDGES),
     of("hybrid_at_once", "hybrid", &["pool.poller=poll", "accept.eager_read=true"], EDGES),
     of("bio", "bio", &[SIBLINGS, "adapt.threads=16"], EDGES),
@@ -187,8 +182,6 @@ const fn sped(
 
 /// What replicas of papers leave out, for the cases that are about it.
 const SIBLINGS: &str = "content.precompressed=true";
-/// What is not optimised needs much of its stack.
-const FIBER_STACK: &str = "fiber.stack_bytes=256KiB";
 
 const fn of(
     name: &'static str,

@@ -294,7 +294,8 @@ macro_rules! lazy {
 macro_rules! fibers {
     ($variant:ident) => {
         topics! { $variant
-            fibers: one_task_and_its_helpers a_connection_each a_stack_is_long_enough;
+            fibers: one_task_and_its_helpers a_connection_each a_scheduler_may_spin
+                a_stack_is_long_enough;
         }
     };
 }
@@ -304,7 +305,7 @@ macro_rules! reading {
     ($variant:ident) => {
         mod reading {
             topics! { $variant
-                slow_disk: user_threads_do_not_wait;
+                slow_disk: user_threads_do_not_wait tasks_are_bounded;
             }
         }
     };
@@ -316,6 +317,28 @@ macro_rules! sending {
         mod sending {
             topics! { $variant
                 slow_disk: a_disk_that_hangs_does_not_delay_the_end;
+            }
+        }
+    };
+}
+
+/// What holds where they wait for clients themselves.
+macro_rules! tries_first {
+    ($variant:ident) => {
+        mod tries_first {
+            topics! { $variant
+                fibers: a_helper_waits_for_its_client;
+            }
+        }
+    };
+}
+
+/// What holds where the scheduler does it for them.
+macro_rules! polls_first {
+    ($variant:ident) => {
+        mod polls_first {
+            topics! { $variant
+                fibers: the_scheduler_waits_for_the_client;
             }
         }
     };
@@ -441,8 +464,8 @@ variants! {
     knot_c: always looped one_queue nonblocking fibers reading;
     knot_c_epoll: together looped one_queue nonblocking fibers reading;
     knot_c_inline: together looped one_queue nonblocking fibers;
-    knot_nb: always looped one_queue patient fibers reading sending;
-    knot_nb_first: together looped one_queue nonblocking fibers;
+    knot_nb: always looped one_queue patient fibers reading sending tries_first;
+    knot_nb_first: together looped one_queue nonblocking fibers polls_first;
     knot_b: together looped one_queue patient fibers reading sending one_call;
     hybrid: always looped one_queue nonblocking pooled;
     hybrid_at_once: together looped one_queue nonblocking pooled;

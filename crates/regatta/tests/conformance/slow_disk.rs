@@ -104,6 +104,28 @@ pub(crate) fn user_threads_do_not_wait(variant: &Variant) {
     assert_eq!(server.open_connections() as u64, HELPERS + 1);
 }
 
+/// Reads that are given up fill the queue while the disk hangs: then they fail at once, and what is
+/// in memory is served.
+pub(crate) fn tasks_are_bounded(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let one = ["limits.connections_max=1", "fiber.helpers=1", "limits.disk_ms_max=200"];
+    let server = with_disk(variant, &site).set(HANGS).sets(&one).start();
+    server.connect().get("/page.txt").expect(200);
+    // One is begun, and two wait.
+    for _ in 0..6 {
+        let mut client = server.connect();
+        client.send(get("/small.bin"));
+        let answer = client.answer("GET");
+        assert!(answer.status >= 500, "{answer:?}");
+    }
+    let refused = server.top()["total"]["counters"]["queue_refused"].as_u64();
+    assert_eq!(refused, Some(3));
+    server.connect().get("/page.txt").expect(200);
+}
+
 /// Clients leave while the disk hangs: their places are free at once, whatever helpers and kernel
 /// are still at, and what is in memory is served all the while.
 pub(crate) fn who_leaves_frees_its_place(variant: &Variant) {

@@ -131,19 +131,14 @@ pub(crate) const VARIANTS: &[Variant] = &[
         "knot-nptl",
         &[SIBLINGS, STEP, THREADS, "threads.start=all", "threads.cache=own"],
     ),
-    of("knot_c", "knot-c", &[SIBLINGS, FIBER_STACK, "fiber.helpers=3"]),
-    of(
-        "knot_c_epoll",
-        "knot-c",
-        &[SIBLINGS, FIBER_STACK, "fiber.poller=epoll", "fiber.order=accepting"],
-    ),
+    of("knot_c", "knot-c", &[SIBLINGS, "fiber.helpers=3"]),
+    of("knot_c_epoll", "knot-c", &[SIBLINGS, "fiber.poller=epoll", "fiber.order=accepting"]),
     // The disk blocks everybody, and nothing is as in Capriccio.
     of(
         "knot_c_inline",
         "knot-c",
         &[
             SIBLINGS,
-            FIBER_STACK,
             "fiber.poller=epoll-edge",
             "fiber.helpers=0",
             "fiber.retry=thread",
@@ -154,20 +149,14 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.when_full=close-idle",
         ],
     ),
-    of("knot_nb", "knot-nb", &[SIBLINGS, FIBER_STACK, "fiber.helpers=25"]),
+    of("knot_nb", "knot-nb", &[SIBLINGS, "fiber.helpers=25"]),
     // The first design of [E] §4.2.
     of(
         "knot_nb_first",
         "knot-nb",
-        &[
-            SIBLINGS,
-            FIBER_STACK,
-            "fiber.poller=epoll-edge",
-            "fiber.send=poll-first",
-            "fiber.helpers=2",
-        ],
+        &[SIBLINGS, "fiber.poller=epoll-edge", "fiber.send=poll-first", "fiber.helpers=2"],
     ),
-    of("knot_b", "knot-b", &[SIBLINGS, FIBER_STACK, "fiber.helpers=25"]),
+    of("knot_b", "knot-b", &[SIBLINGS, "fiber.helpers=25"]),
     of("hybrid", "hybrid", &["pool.poller=epoll"]),
     of("hybrid_at_once", "hybrid", &["pool.poller=poll", "accept.eager_read=true"]),
     of("bio", "bio", &[SIBLINGS, UNCACHED, "adapt.threads=64"]),
@@ -197,8 +186,6 @@ pub(crate) const VARIANTS: &[Variant] = &[
 /// What the servers of the papers lack is part of the suite. Cases about files that change set
 /// cache.revalidate_ms themselves.
 const SIBLINGS: &str = "content.precompressed=true";
-/// What is not optimised needs much of its stack.
-const FIBER_STACK: &str = "fiber.stack_bytes=256KiB";
 /// As the name says already: cases ask for it here.
 const UNCACHED: &str = "cache.enabled=false";
 

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use regatta_metrics::{Counter, Tally};
-use regatta_op::{Abandoned, CloseReason, Done, Op, OpenReq, Outbox, ReadReq, Tick, Ticket};
+use regatta_op::{Abandoned, CloseReason, Done, Fault, Op, OpenReq, Outbox, ReadReq, Tick, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
     Read, StaticFile,
@@ -28,6 +28,9 @@ const HELPERS: u64 = u64::MAX - 1;
 const LISTENERS: u64 = 1 << 63;
 /// Calls that move bytes which a user thread makes before others run.
 const OPS_MAX: u32 = 64;
+
+/// `ENOBUFS`: there is no room for another task.
+const NO_ROOM: i32 = 105;
 
 /// What a worker keeps of a connection that a user thread serves.
 #[derive(Debug)]
@@ -404,14 +407,20 @@ impl<'a, P: Poller> State<'a, P> {
         what(self.running.as_mut().map_or(&mut spent, |running| &mut running.spent))
     }
 
+    /// Gives a task to the helpers. It fails if there is no room for it, because many that were
+    /// given up have not been begun: a disk hangs.
     fn submit(&mut self, task: Task) {
         self.on_helper += 1;
-        if let Err(task) = self.hands.submit(task, self.tally()) {
-            // There are as many tasks as connections at most, for which there is room.
-            debug_assert!(false, "no room for {task:?}");
-            let done = run_task(task, SendBy::PollFirst, self.tally());
-            self.completed(done);
-        }
+        let Err(task) = self.hands.submit(task, self.tally()) else { return };
+        let fault = Fault::Other(NO_ROOM);
+        self.completed(match task {
+            Task::Read { key, number, ticket, req } => {
+                Completed::Read { key, number, ticket, read: (req.buffer, Err(fault)) }
+            }
+            Task::Send { passed, drive, outbox } => {
+                Completed::Send { passed, drive, outbox, sent: Err(Failure::Fault(fault)) }
+            }
+        });
     }
 
     /// True if a helper has an operation of the connection.
