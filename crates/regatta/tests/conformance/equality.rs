@@ -144,10 +144,18 @@ fn counted(variant: &Variant, settings: &[&str]) -> Vec<(&'static str, u64)> {
     let alone: &[&str] = match variant.architecture {
         "n-copy" => &["event.copies=1"],
         "symped" | "symped-b" | "amped" | "laio" => &["event.processes=1"],
+        // A process for each connection, or a thread with a cache of its own.
+        "mp" => &["limits.connections_max=1"],
+        _ if variant.has("threads.cache=own") => &["limits.connections_max=1"],
         _ => &[],
     };
-    // However long the trace takes, nothing becomes stale.
-    let settings = ["cache.enabled=true", "cache.revalidate_ms=1h", "cache.negative_ms=1h"];
+    // However long the trace takes, nothing becomes stale; and what some names set is the usual.
+    let settings = [
+        "cache.enabled=true",
+        "cache.revalidate_ms=1h",
+        "cache.negative_ms=1h",
+        "cache.body_bytes_max=65536",
+    ];
     launch = launch.sets(alone).sets(&settings);
     let server = launch.start();
     let trace = trace();
