@@ -17,7 +17,7 @@ use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, CloseReason, Done, Fault, Op, OpenReq, Outbox, ReadReq, Tick, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
-    Read, StaticFile,
+    Read, StaticFile, clock,
     wait::{Event, Interest, Poller},
 };
 use std::{collections::VecDeque, io, os::fd::AsFd, time::Duration};
@@ -106,6 +106,8 @@ pub enum Task {
         drive: Fibered,
         /// What is sent.
         outbox: Outbox<StaticFile>,
+        /// Since when it waits for a helper, by the precise clock.
+        since: u64,
     },
 }
 
@@ -132,6 +134,8 @@ pub enum Completed {
         drive: Fibered,
         /// What is left of it.
         outbox: Outbox<StaticFile>,
+        /// How long it waited for a helper, milliseconds.
+        waited_ms: u64,
         /// What the socket has taken.
         sent: Result<u64, Failure>,
     },
@@ -143,9 +147,10 @@ pub fn run_task(task: Task, by: SendBy, tally: Tally<'_>) -> Completed {
         Task::Read { key, number, ticket, req } => {
             Completed::Read { key, number, ticket, read: perform::read(req) }
         }
-        Task::Send { passed, drive, mut outbox } => {
+        Task::Send { passed, drive, mut outbox, since } => {
+            let waited_ms = clock::nanos().saturating_sub(since) / 1_000_000;
             let sent = perform::send_in_helper(passed.socket(), &mut outbox, by, tally);
-            Completed::Send { passed, drive, outbox, sent }
+            Completed::Send { passed, drive, outbox, waited_ms, sent }
         }
     }
 }
@@ -417,8 +422,9 @@ impl<'a, P: Poller> State<'a, P> {
             Task::Read { key, number, ticket, req } => {
                 Completed::Read { key, number, ticket, read: (req.buffer, Err(fault)) }
             }
-            Task::Send { passed, drive, outbox } => {
-                Completed::Send { passed, drive, outbox, sent: Err(Failure::Fault(fault)) }
+            Task::Send { passed, drive, outbox, .. } => {
+                let sent = Err(Failure::Fault(fault));
+                Completed::Send { passed, drive, outbox, waited_ms: 0, sent }
             }
         });
     }
@@ -428,9 +434,13 @@ impl<'a, P: Poller> State<'a, P> {
         self.worker.slot(key).is_some_and(|slot| slot.pending > 0)
     }
 
-    /// Lends a connection to a helper, which sends; else says what is to be waited for before.
+    /// Lends a connection to a helper, which sends; else says what is to be waited for before. One
+    /// whose deadline has passed waits for what the worker says of that.
     pub(super) fn lend(&mut self, key: u64) -> Option<Turn> {
-        let Some(slot) = self.worker.slot(key) else { return Some(Turn::Parked) };
+        let Some((slot, desk)) = self.worker.turn(key) else { return Some(Turn::Parked) };
+        if slot.conn.deadline() <= desk.now.tick {
+            return Some(Turn::Parked);
+        }
         let first = self.rules.send == Some(SendBy::PollFirst);
         if first && !std::mem::take(&mut slot.drive.writable) {
             return Some(Turn::Wait(Interest::WRITE));
@@ -440,7 +450,7 @@ impl<'a, P: Poller> State<'a, P> {
         slot.queued = false;
         self.waits(key, Turn::Parked);
         let (passed, drive) = self.worker.lend(key)?;
-        self.submit(Task::Send { passed, drive, outbox });
+        self.submit(Task::Send { passed, drive, outbox, since: clock::nanos() });
         None
     }
 
@@ -606,9 +616,13 @@ impl<'a, P: Poller> State<'a, P> {
                 self.complete(key, Done::Read(ticket, buffer, read));
                 self.wake(thread);
             }
-            Completed::Send { passed, drive, outbox, sent } => {
+            Completed::Send { passed, drive, outbox, waited_ms, sent } => {
                 let thread = drive.thread;
                 let key = self.worker.take_back(passed, drive);
+                if let Some(slot) = self.worker.slot(key) {
+                    // The peer's window does not run while all helpers are busy with others.
+                    slot.conn.held_up(waited_ms);
+                }
                 self.sent(key, outbox, sent);
                 self.threads[thread].given = Some(key);
                 self.wake(thread);
@@ -694,7 +708,7 @@ impl<'a, P: Poller> State<'a, P> {
             }
         }
         while let Some(done) = self.hands.next_done() {
-            if let Completed::Send { passed, drive, outbox, sent } = done {
+            if let Completed::Send { passed, drive, outbox, sent, .. } = done {
                 let key = self.worker.take_back(passed, drive);
                 // What has been sent is counted and logged.
                 self.sent(key, outbox, sent);
