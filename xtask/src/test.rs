@@ -20,7 +20,7 @@ const HOOKED: &str = "regatta-sys";
 const EXAMPLES_CRATE: &str = "regatta-sys";
 /// Tests that run at once, for each processor: most wait for a server, and that for a deadline.
 /// With one a processor is idle for nine tenths of the conformance suite.
-const TESTS_PER_PROCESSOR: usize = 4;
+const TESTS_PER_PROCESSOR: usize = 6;
 /// The harness's variable for how many run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// The variable that names the file in which tests say what they leave out (`xtask/skips.rs`).

@@ -102,7 +102,7 @@ fn every_claim_says_what_would_settle_it() {
         assert!(built != command && one.tier.is_none(), "{settles}");
     }
     assert!(of(&none, "S-18").sentences[2].contains("4 processors for the server alone"));
-    assert_eq!(of(&none, "A-1").verdict_words, "cannot be told: not built");
+    assert_eq!(of(&none, "X-7").verdict_words, "cannot be told: not built");
     let mut lacks = run(0.75, 0.001, 1);
     lacks.experiment.claims = vec!["E-1".to_owned(), "S-2".to_owned()];
     lacks.manifest.lacking = vec![crate::env::Lack {
