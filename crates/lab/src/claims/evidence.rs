@@ -185,6 +185,14 @@ impl<'a> Evidence<'a> {
         Err(format!("{server} processors for the server alone: it has {have}{with}"))
     }
 
+    /// Whether the server has exactly one processor.
+    pub(crate) fn on_one_processor(&self) -> Found<()> {
+        match self.machine().server_cpus.len() {
+            1 => Ok(()),
+            have => Err(format!("one processor for the server: it has {have}")),
+        }
+    }
+
     /// What of a processor the server had, 1 for all of one.
     pub(crate) fn left(&self) -> f64 {
         let machine = self.machine();

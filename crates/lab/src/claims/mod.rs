@@ -23,7 +23,7 @@ mod response;
 mod sharing;
 mod shown;
 mod table;
-mod threads;
+pub(crate) mod threads;
 mod told;
 mod tuned;
 

@@ -4,7 +4,7 @@ use super::arms::{adapting, blocks, events, flash, one, preset, processes, sends
 use super::evidence::{Evidence, Found, GOOD, Shown, counted, number, option, quotient, show};
 use super::processes::{needs_cached, waits};
 use super::sharing::{first, member};
-use super::{Claim, Finding};
+use super::{Claim, Finding, Verdict};
 use crate::experiment::client::TARGET;
 use crate::experiment::{PROCESSORS, Program, Target};
 use crate::programs::Other;
@@ -263,6 +263,7 @@ pub(super) const ROWS: &[Row] = &[
         arms: |run| {
             let size = |one: &&Target| option(one, "adapt.threads").parse().unwrap_or(64);
             let adapts = first(run, "self-adapting")?;
+            gains(run, adapts, run.of("bio").find(|one| size(one) == size(&adapts)))?;
             let blocking = run.of("bio").max_by_key(size).filter(|one| size(one) > size(&adapts));
             pair(blocking.ok_or("bio with more threads than self-adapting".to_owned()), Ok(adapts))
         },
@@ -351,6 +352,22 @@ fn presets<'a>(run: &Evidence<'a>, names: [&str; 2]) -> Found<Vec<[&'a Target; 2
 /// One arm over another, and no more.
 fn pair<'a>(above: Found<&'a Target>, below: Found<&'a Target>) -> Found<Vec<[&'a Target; 2]>> {
     Ok(vec![[above?, below?]])
+}
+
+/// By so much one that adapts has to be ahead of one that blocks, that there is a gain to remove.
+const GAIN: f64 = 1.02;
+
+/// An error where adapting brings nothing over as many threads that block.
+fn gains(run: &Evidence<'_>, adapts: &Target, alike: Option<&Target>) -> Found<()> {
+    let alike = alike.ok_or("bio with as many threads as self-adapting")?;
+    let gain = run.peak_ratio(&adapts.name, &alike.name)?;
+    match gain.above(GAIN, String::new()).verdict(1) {
+        Verdict::Holds => Ok(()),
+        _ => Err(format!(
+            "a gain to remove: no gain of self-adapting over bio with as many threads, {}, is sure",
+            show(&gain)
+        )),
+    }
 }
 
 /// Arms of one loop that does not block, each beside several processes that do and beside one.

@@ -17,6 +17,7 @@ use crate::experiment::claim_index::range;
 use crate::profile::categories::Category;
 use crate::profile::{Profile, Source};
 use crate::record::Record;
+use std::ops::RangeInclusive;
 
 /// Past saturation by less, nobody would decline.
 const PAST: f64 = 1.3;
@@ -41,15 +42,15 @@ fn decline(run: &Evidence<'_>, target: &Target) -> Found<[Shown; 4]> {
     ])
 }
 
-/// The arms whose helpers block in `sendfile`: those with the fewest, and those with more under the
-/// same limits.
+/// The arms whose helpers block in `sendfile`: those with the fewest, and those with twice as many
+/// or more under the same limits.
 fn by_helpers<'a>(run: &Evidence<'a>) -> Found<[Vec<&'a Target>; 2]> {
     let all = sending(run, "blocking");
     let least = all.iter().map(|one| helpers(one)).min().unwrap_or_default();
     let (few, mut more): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| helpers(one) == least);
-    more.retain(|one| few.iter().any(|few| cap(few) == cap(one)));
+    more.retain(|one| few.iter().any(|few| cap(few) == cap(one)) && helpers(one) >= 2 * least);
     if few.is_empty() || more.is_empty() {
-        return Err("user threads (knot-b) with few helpers and with more".to_owned());
+        return Err("user threads (knot-b) with few helpers and with twice as many".to_owned());
     }
     Ok([few, more])
 }
@@ -84,14 +85,28 @@ pub(super) fn e7(run: &Evidence<'_>) -> Found<Finding> {
     with_helpers(run, "E-7", &by_helpers(run)?[0], &[0, 1, 2, 3])
 }
 
-/// More helpers remove that.
+/// More helpers remove that; where few do not lose throughput, there is nothing to remove.
 pub(super) fn e8(run: &Evidence<'_>) -> Found<Finding> {
-    with_helpers(run, "E-8", &by_helpers(run)?[1], &[0, 2])
+    let [few, more] = by_helpers(run)?;
+    let finding = with_helpers(run, "E-8", &more, &[0, 2])?;
+    for one in few.iter().filter(|one| more.iter().any(|more| cap(more) == cap(one))) {
+        let kept = run.kept(&one.name)?;
+        if kept.asks(range("E-7", 0), String::new()).verdict(1) != Verdict::Holds {
+            let why = format!(
+                "with few helpers ({}) throughput does not surely fall: {} of the peak",
+                one.name,
+                show(&kept)
+            );
+            return Ok(Finding::undecided(finding.ours, why));
+        }
+    }
+    Ok(finding)
 }
 
-/// What share of the files a cache may hold: as large as a thirtieth to a third, or tiny.
-const LARGE: f64 = 0.02;
-const TINY: f64 = 0.005;
+/// What share of the files a cache may hold: about a third, a thirtieth or more, or next to none.
+pub(crate) const LARGEST: RangeInclusive<f64> = 0.2..=0.45;
+pub(crate) const LARGE: f64 = 0.02;
+pub(crate) const TINY: f64 = 0.005;
 
 /// A cache of a thirtieth of the files is as good as one of a third, and a tiny one is not.
 pub(super) fn e15(run: &Evidence<'_>) -> Found<Finding> {
@@ -99,14 +114,17 @@ pub(super) fn e15(run: &Evidence<'_>) -> Found<Finding> {
     let items = model::items(&run.run.experiment.workload).ok_or("a workload of known files")?;
     let files: f64 = items.iter().map(|item| item.bytes as f64).sum();
     let mut caches: Vec<(&Target, f64)> = Vec::new();
-    for (target, said) in run.families("cache.bytes_max").into_iter().flatten() {
+    let copying: Vec<&str> = sending(run, "inline").iter().map(|one| one.name.as_str()).collect();
+    let mut families = run.families("cache.bytes_max");
+    families.retain(|family| copying.contains(&family[0].0.name.as_str()));
+    for (target, said) in families.into_iter().next().unwrap_or_default() {
         if let Ok(bytes) = size(said) {
             caches.push((target, bytes as f64 / files));
         }
     }
     caches.sort_by(|a, b| a.1.total_cmp(&b.1));
     let missing = "a cache of three sizes (cache.bytes_max): below 0.5, 3 and 30 % of the files";
-    let (largest, most) = caches.pop().ok_or(missing)?;
+    let (largest, most) = caches.pop().filter(|(_, most)| LARGEST.contains(most)).ok_or(missing)?;
     let (mut told, mut asked, mut seen) = (Vec::new(), Vec::new(), [false; 2]);
     for (target, share) in caches {
         let at = match share {
@@ -134,7 +152,7 @@ pub(super) fn e15(run: &Evidence<'_>) -> Found<Finding> {
 fn profiled(run: &Evidence<'_>, arm: &str, category: Category) -> Option<Shown> {
     let all = Profile::all(&run.run.directory);
     let own = all.iter().rfind(|one| one.cell.arm == arm && one.source == Source::Perf)?;
-    Shown::sampled(own.share(category), own.samples)
+    Some(Shown::sampled(own.share(category), own.samples)?.among(run.looks))
 }
 
 /// User threads cost a part of the processor, and events win.
@@ -167,6 +185,8 @@ pub(super) fn e19(run: &Evidence<'_>) -> Found<Finding> {
 
 /// On one core kernel threads are behind events, and behind a pipeline.
 pub(super) fn g3(run: &Evidence<'_>) -> Found<Finding> {
+    needs_cached(run)?;
+    run.on_one_processor()?;
     let (threads, sped) = (threads(run)?, one(run)?);
     let ratio = run.peak_ratio(&threads.name, &sped.name)?;
     let what = format!("{}'s peak over {}'s", threads.name, sped.name);
@@ -194,6 +214,9 @@ fn memory(run: &Evidence<'_>, arm: &str) -> Option<String> {
     Some(format!("{arm}: {each:.1} KiB for each of {connections:.0} connections, p99 {p99:.1} ms"))
 }
 
+/// So many connections are thousands.
+const THOUSANDS: u32 = 5_000;
+
 /// Thousands of kernel threads are nearly as good as events.
 pub(super) fn x1(run: &Evidence<'_>) -> Found<Finding> {
     needs_cached(run)?;
@@ -202,10 +225,17 @@ pub(super) fn x1(run: &Evidence<'_>) -> Found<Finding> {
     let places = match run.levels("workload.connections") {
         Ok((path, levels)) => levels
             .iter()
+            .filter(|level| level.parse().is_ok_and(|level: u32| level >= THOUSANDS))
             .map(|level| (run.with(path, level), format!(", {level} connections")))
             .collect(),
-        Err(_) => vec![(*run, String::new())],
+        Err(_) if run.run.experiment.workload.connections >= THOUSANDS => {
+            vec![(*run, String::new())]
+        }
+        Err(_) => Vec::new(),
     };
+    if places.is_empty() {
+        return Err(format!("{THOUSANDS} connections or more (workload.connections)"));
+    }
     let (mut told, mut asked, mut why) = (Vec::new(), Vec::new(), Vec::new());
     for (place, at) in places {
         let others: Vec<_> = events.iter().map(|one| (place, one.name.as_str())).collect();

@@ -95,8 +95,11 @@ mod tests {
     use super::*;
     use crate::claims::arms::cap;
     use crate::claims::evidence::{ARCHITECTURE, option};
+    use crate::claims::model;
+    use crate::claims::threads::{LARGE, LARGEST, TINY};
+    use crate::env::spec::size;
     use crate::experiment::plan;
-    use crate::experiment::{Mode, Program, Scale, Target, Warm, parse};
+    use crate::experiment::{Experiment, Mode, Program, Scale, Target, Warm, parse};
     use crate::programs::Other;
     use crate::stats::{Verdict, compare, judged_together};
     use std::collections::BTreeSet;
@@ -176,6 +179,46 @@ mod tests {
             }
         }
         assert!(found >= 6, "{found}");
+    }
+
+    /// The targets with a cache of their own, and what share of the files it may hold.
+    fn caches(experiment: &Experiment) -> Vec<(&str, f64)> {
+        let items = model::items(&experiment.workload).unwrap();
+        let files: f64 = items.iter().map(|item| item.bytes as f64).sum();
+        let share = |one: &'_ Target| {
+            Some(size(one.config.get("cache.bytes_max")?).unwrap() as f64 / files)
+        };
+        let all = experiment.targets.iter();
+        all.filter_map(|one| Some((one.name.as_str(), share(one)?))).collect()
+    }
+
+    /// What a server's cache takes, the page cache loses: some has to be left for it.
+    #[test]
+    fn caches_leave_room_for_the_page_cache_at_every_scale() {
+        for name in ["eurosys07-fig1", "eurosys07-knot", "eurosys07-table1"] {
+            for scale in Scale::ALL {
+                let experiment = parse(name, find(name).unwrap(), scale).unwrap();
+                let memory = experiment.environment.memory_share.unwrap();
+                let all = caches(&experiment);
+                assert!(!all.is_empty(), "{name}");
+                for (arm, share) in all {
+                    assert!(share < memory, "{name} at {}: {arm}, {share}", scale.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn caches_have_the_sizes_that_are_asked_for_at_every_scale() {
+        for scale in Scale::ALL {
+            let experiment = parse("x", find("eurosys07-fig1").unwrap(), scale).unwrap();
+            let all = caches(&experiment);
+            let [(_, most), large @ .., (_, tiny)] = &all[..] else { panic!("{all:?}") };
+            let at = scale.name();
+            assert!(LARGEST.contains(most) && *tiny < TINY, "{at}: {all:?}");
+            let right = |(_, share): &(&str, f64)| (LARGE..*most).contains(share);
+            assert!(large.len() == 2 && large.iter().all(right), "{at}: {all:?}");
+        }
     }
 
     #[test]
