@@ -224,22 +224,23 @@ impl<'e> Pool<'e> {
         self.crews.iter().map(|crew| crew.most).sum::<usize>() + 1
     }
 
-    /// Starts what threads there should be for each listener.
+    /// Starts what threads there should be for each listener. A listener that gets none now may get
+    /// one later.
     ///
     /// # Errors
-    /// One cannot be started, and its listener has none.
+    /// None can be started, and there are none.
     fn fill<'s>(&'s self, scope: &'s Scope<'s, '_>, tally: Tally<'_>) -> io::Result<()> {
+        let mut failed = None;
         for (at, crew) in self.crews.iter().enumerate() {
             while crew.joins() {
                 if let Err(error) = self.start(scope, at, tally) {
-                    if crew.all.load(Relaxed) == 0 {
-                        return Err(error);
-                    }
+                    failed = Some(error);
                     break;
                 }
             }
         }
-        Ok(())
+        let there_are_none = self.crews.iter().all(|crew| crew.all.load(Relaxed) == 0);
+        failed.filter(|_| there_are_none).map_or(Ok(()), Err)
     }
 
     /// Starts a thread that has joined the crew of listener `at`.

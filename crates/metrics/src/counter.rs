@@ -287,7 +287,7 @@ counters! {
     ThreadsStarted "threads_started" "count" Sum "Threads started to serve connections.";
     ThreadsEnded "threads_ended" "count" Sum "Of those, the ones that have ended.";
     ThreadsOpenMax "threads_open_max" "count" Max
-        "The most of these threads that a process had at once.";
+        "Threads of mt and knot-nptl that serve connections, at the same time at most.";
     ThreadsBusyNs "threads_busy_ns" "ns" Sum "Time that these threads had a connection.";
     ThreadsIdleNs "threads_idle_ns" "ns" Sum "Time that they waited for one.";
 
@@ -308,7 +308,7 @@ counters! {
     DecidedQueueSum "decided_queue_sum" "count" Sum
         "Connections waiting for a thread at each of these decisions, summed.";
     DecidedDiskSum "decided_disk_sum" "count" Sum
-        "Asynchronous reads in flight at each of these decisions, summed.";
+        "Reads being made, asynchronously or not, at each of these decisions, summed.";
     DecidedResident "decided_resident" "count" Sum
         "Decisions that found the range of the file in memory.";
     DecidedAbsent "decided_absent" "count" Sum "Decisions that did not find it there.";

@@ -276,10 +276,11 @@ fn wait(
     }
 }
 
-/// Has calls on the socket wait for so long; a longer step is worth a call if it is a whole one.
+/// Has calls on the socket wait for so long; a longer step is worth a call if it is a whole one, or
+/// twice as long.
 fn wait_no_longer(slot: &mut BlockingSlot, patience: Duration, step: Duration) {
     let own = slot.drive.step;
-    if patience < own || own < step && patience == step {
+    if patience < own || own < step && (patience == step || own <= patience / 2) {
         // Zero would be for ever.
         let patience = patience.max(Duration::from_millis(1));
         let (recv, send) = (Some(patience), Some(patience));

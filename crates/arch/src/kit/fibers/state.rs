@@ -29,6 +29,9 @@ const LISTENERS: u64 = 1 << 63;
 /// Calls that move bytes which a user thread makes before others run.
 const OPS_MAX: u32 = 64;
 
+/// Connections that user threads accept by themselves between two poll points.
+const DIRECT_MAX: u32 = 64;
+
 /// `ENOBUFS`: there is no room for another task.
 const NO_ROOM: i32 = 105;
 
@@ -212,6 +215,8 @@ pub struct State<'a, P> {
     /// Tasks so far, and those that helpers have.
     tasks: u64,
     on_helper: u64,
+    /// Connections that user threads have accepted by themselves since the last poll point.
+    direct: u32,
 }
 
 impl<'a, P: Poller> State<'a, P> {
@@ -238,6 +243,7 @@ impl<'a, P: Poller> State<'a, P> {
             running: None,
             tasks: 0,
             on_helper: 0,
+            direct: 0,
         }
     }
 
@@ -266,9 +272,11 @@ impl<'a, P: Poller> State<'a, P> {
         if given.is_some() || self.threads[at].accepts {
             return given;
         }
-        if self.worker.is_listening() {
+        // Clients that let nobody wait must not keep a user thread from giving way for ever.
+        if self.worker.is_listening() && self.direct < DIRECT_MAX {
             for listener in 0..self.worker.listeners().len() {
                 if let Ok(accepted) = self.worker.accept(listener, 0) {
+                    self.direct += 1;
                     let held_ms = self.worker.held_ms();
                     let key = self.worker.admit(accepted, Fibered::new(at, held_ms));
                     self.begin(key);
@@ -385,8 +393,20 @@ impl<'a, P: Poller> State<'a, P> {
         }
     }
 
-    /// Opens a name: everybody waits for it.
+    /// A name is to be opened when others have run: the connection may give that up meanwhile.
+    pub(super) fn is_to_open(&mut self, key: u64) {
+        if let Some(slot) = self.worker.slot(key) {
+            self.tasks += 1;
+            (slot.pending, slot.drive.task) = (1, self.tasks);
+        }
+    }
+
+    /// Opens a name, if that is still wanted: everybody waits for it.
     pub(super) fn open(&mut self, key: u64, ticket: Ticket, req: &OpenReq) {
+        match self.worker.slot(key) {
+            Some(slot) if slot.pending > 0 => slot.pending = 0,
+            _ => return,
+        }
         let below = self.rules.below;
         let found = self.spending(|spent| timed(&mut spent.open, || below.open(req)));
         self.complete(key, Done::Open(ticket, found));
@@ -506,6 +526,7 @@ impl<'a, P: Poller> State<'a, P> {
     /// The poll point: waits if nobody is ready, and sees what has happened.
     pub(super) fn poll(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         self.count();
+        self.direct = 0;
         // It pauses if they cannot be watched.
         let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
         let wait = self.worker.begin_wait();
@@ -638,10 +659,7 @@ impl<'a, P: Poller> State<'a, P> {
         let sent = match sent {
             Ok(bytes) => Ok(bytes),
             Err(Failure::Fault(fault)) => Err(fault),
-            Err(Failure::WouldBlock) if self.rules.send == Some(SendBy::Blocking) => {
-                // The peer has taken nothing for all that time.
-                return slot.conn.cut(CloseReason::SendDeadline, now, cx);
-            }
+            // Whether the peer has had its time is for the deadline to say.
             Err(Failure::WouldBlock) => return slot.drive.send = Some(outbox),
         };
         slot.conn.complete(Done::Send(outbox, sent), now, cx);
