@@ -214,7 +214,7 @@ fn line_of_what_the_end_cuts_short(
         let launch = Launch::new(variant, common()).set(format!("log.access={}", log.display()));
         let launch = launch.set(format!("log.format={format}"));
         // A thread whose send fills a socket leaves after four steps.
-        let launch = launch.set("threads.step_ms=20");
+        let launch = launch.sets(&["threads.step_ms=20", "pool.step_ms=20", "adapt.step_ms=20"]);
         let mut server = launch.set("server.drain_ms_max=200").start();
         let mut stuck = Client::connect_narrow(server.address());
         stuck.send(get("/sparse.bin"));
