@@ -46,7 +46,8 @@ pub fn groups(bytes: &[u8]) {
     let (cgroup, mountinfo, value) = (next(), next(), next());
     let group = limits(cgroup, mountinfo, &|file: &Path| {
         let name = file.file_name().and_then(|name| name.to_str()).expect("a file has a name");
-        assert!(name.starts_with("memory.") || name.starts_with("cpu."), "{name}");
+        let kinds = ["cpu.", "memory.", "pids."];
+        assert!(kinds.iter().any(|kind| name.starts_with(kind)), "{name}");
         // What is mounted is the kernel's word; what the group is called is anybody's.
         let up = |path: &Path| path.components().any(|part| part == Component::ParentDir);
         assert!(!up(file) || mountinfo.contains(".."), "{}", file.display());
