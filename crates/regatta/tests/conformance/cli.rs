@@ -1,6 +1,6 @@
 //! The command line as product.md promises it: help, exit codes, `architectures`, `explain`.
 
-use crate::harness::{Launch, Said, Variant, run};
+use crate::harness::{Launch, PATIENCE, Said, Variant, eventually, run};
 use crate::site::{Site, common};
 use crate::structure::listed;
 use regatta_sys::sandbox::{Call, deny};
@@ -261,7 +261,8 @@ fn check_says_that_all_is_well() {
     let begins = format!("symped starts with {}", chosen.join(", "));
     // It has its own limit on descriptors.
     let until = begins.find("cache.descriptors_max=").expect("it is there");
-    assert!(server.stderr().contains(&begins[..until]), "{begins}: {}", server.stderr());
+    let said = || server.stderr().contains(&begins[..until]);
+    assert!(eventually(PATIENCE, said), "{begins}: {}", server.stderr());
 }
 
 /// `explain` and `serve` are the same program: their heads agree.
