@@ -22,6 +22,7 @@ const PID: usize = 0;
 const INCARNATION: usize = 1;
 const HEARTBEAT_MS: usize = 2;
 const ROOT_GENERATION: usize = 3;
+const RETIRED: usize = 4;
 const COUNTERS_AT: usize = 16;
 const HISTOGRAMS_AT: usize = (COUNTERS_AT + COUNTERS).next_multiple_of(16);
 const HISTOGRAM_WORDS: usize = (BUCKETS + 2).next_multiple_of(16);
@@ -61,6 +62,13 @@ impl<'a> SlotView<'a> {
     #[must_use]
     pub fn root_generation(&self) -> u64 {
         self.0[ROOT_GENERATION].load(Acquire)
+    }
+
+    /// True if the worker is to leave when it has no connection; of one that has ended, that nobody
+    /// took its place at once.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.0[RETIRED].load(Relaxed) != 0
     }
 
     /// The value of a counter.
@@ -143,6 +151,17 @@ impl<'a> Slot<'a> {
     pub fn set_root_generation(&self, generation: u64) {
         // Units of the process that see it see the root that it tells of.
         self.0.0[ROOT_GENERATION].store(generation, Release);
+    }
+
+    /// The worker is to leave, alone, when it has no connection: the master says so, or the worker
+    /// itself, because it has served as many as it was to.
+    pub fn retire(&self) {
+        self.0.0[RETIRED].store(1, Relaxed);
+    }
+
+    /// Another worker is about to start, which nobody has told to leave; the master says so.
+    pub fn engage(&self) {
+        self.0.0[RETIRED].store(0, Relaxed);
     }
 
     /// Settles the slots of a process that has ended, of all its units together, because what one

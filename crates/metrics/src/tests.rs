@@ -163,6 +163,23 @@ fn settling_a_dead_workers_slot_empties_its_gauges() {
     assert_eq!((slot.pid(), slot.incarnation()), (8, 2));
 }
 
+/// Who retires is known to have done so until another starts in its place.
+#[test]
+fn a_worker_is_retired_until_the_next_one_starts() {
+    let words = words(2);
+    let arena = Arena::create(&words, 2);
+    let retired = || arena.slots().map(|slot| slot.is_retired()).collect::<Vec<_>>();
+    assert_eq!(retired(), [false, false]);
+    arena.slot(0).enter(7);
+    arena.slot(0).retire();
+    assert_eq!(retired(), [true, false]);
+    Slot::settle(&[arena.slot(0)], Counter::ClosedDrained, false);
+    assert_eq!((arena.slot(0).pid(), retired()[0]), (0, true));
+    arena.slot(0).engage();
+    arena.slot(0).enter(8);
+    assert_eq!(retired(), [false, false]);
+}
+
 /// One unit opens what another closes.
 #[test]
 fn units_of_a_dead_process_are_settled_together() {

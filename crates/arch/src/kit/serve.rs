@@ -151,14 +151,17 @@ pub fn hear(mut worker: Worker<'_, ()>, each_round: &mut dyn FnMut()) -> io::Res
     Ok(())
 }
 
-/// Waits for the next connection; `None` if the worker is to leave.
+/// Waits for the next connection; `None` if the worker is to leave, which one that is retired does
+/// here, where nobody is cut short.
 pub fn next(
     worker: &mut Worker<'_, Blocking>,
     step: Duration,
     means: &mut Means<'_>,
 ) -> Option<Accepted> {
     while attend(worker, &mut None, means) {
-        if !worker.is_listening() {
+        if worker.around().slot.is_retired() {
+            worker.retire();
+        } else if !worker.is_listening() {
             thread::sleep(worker.patience(step));
         } else if let Ok(accepted) = worker.accept(means.listener, 0) {
             // Its time begins now, and not when the thread began to wait for it.
