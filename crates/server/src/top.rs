@@ -135,6 +135,8 @@ struct Worker {
     slot: usize,
     /// 0: it has ended, and no other has taken its place.
     pid: u32,
+    /// It was told to leave, or left as it was to; nobody need take its place.
+    retired: bool,
     incarnation: u64,
     heartbeat_age_ms: u64,
     /// What its process has of the machine's memory, if it is there.
@@ -158,6 +160,7 @@ impl Server {
         let workers = used.map(|(index, slot)| Worker {
             slot: index,
             pid: slot.pid(),
+            retired: slot.is_retired(),
             incarnation: slot.incarnation(),
             heartbeat_age_ms: (at_ns / 1_000_000).saturating_sub(slot.heartbeat_ms()),
             // Of units that are threads of one process, the first has it.
@@ -209,6 +212,12 @@ impl Sample {
             Some(earlier) => worker.totals.since(&earlier.totals),
             None => worker.totals.clone(),
         }
+    }
+
+    /// The workers that are there, or should be. What those have counted that are gone as they were
+    /// to be is in the totals.
+    fn listed(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.iter().filter(|worker| worker.pid != 0 || !worker.retired)
     }
 
     /// Of all workers that are there.

@@ -330,3 +330,26 @@ fn the_busiest_are_shown_when_not_all_can_be() {
     let last = screen.lines().find(|line| line.contains(" 1039 ")).unwrap();
     assert_eq!(last.split_whitespace().nth(14), Some("3.0"), "ms/s of locks: {last}");
 }
+
+/// Workers come and go: those that are gone have no row, and what they counted is not lost.
+#[test]
+fn who_has_retired_is_counted_and_not_listed() {
+    let words: Vec<AtomicU64> = (0..Arena::words(3)).map(|_| AtomicU64::new(0)).collect();
+    let arena = Arena::create(words.leak(), 3);
+    for (slot, pid) in arena.slots().zip(1000..) {
+        slot.enter(pid);
+        Tally::Owned(slot).add(Counter::Requests, 5);
+    }
+    // The first is to leave, and has not yet; the second has; the third has died.
+    arena.slot(0).retire();
+    arena.slot(1).retire();
+    Slot::settle(&[arena.slot(1)], Counter::ClosedDrained, false);
+    Slot::settle(&[arena.slot(2)], Counter::ClosedWorkerDied, false);
+    let sample = Server { arena: arena.view(), pid: 1 }.sample();
+    let page = view::page(&sample, None);
+    let row = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let rows: Vec<String> = page.lines().skip(4).take(3).map(row).collect();
+    assert_eq!(rows, ["0 1000", "2 ended", "all 0"], "{page}");
+    assert!(page.contains("workers 1 ") && !page.contains(" more"), "{page}");
+    assert_eq!(sample.totals.get(Counter::Requests), 15);
+}

@@ -95,7 +95,7 @@ fn lines(now: &Sample, earlier: Option<&Sample>, rows_max: usize) -> Lines {
         let open = worker.totals.gauge(Gauge::ConnectionsOpen);
         lines.add(row(&worker.slot.to_string(), &pid, open, since, seconds));
     }
-    let hidden = now.workers.len() - shown.len();
+    let hidden = now.listed().count() - shown.len();
     if hidden > 0 {
         lines.add(format!("    and {hidden} more, which had fewer requests: --once shows all"));
     }
@@ -113,7 +113,7 @@ fn busiest<'a>(
     rows_max: usize,
 ) -> Vec<(&'a Worker, Totals)> {
     let since = |worker| (worker, now.worker_since(worker, earlier));
-    let mut workers: Vec<_> = now.workers.iter().map(since).collect();
+    let mut workers: Vec<_> = now.listed().map(since).collect();
     workers.sort_by_key(|(_, since)| Reverse(since.get(Counter::Requests)));
     workers.truncate(rows_max);
     workers.sort_by_key(|(worker, _)| worker.slot);
