@@ -4,7 +4,7 @@
 mod tests;
 
 use crate::{
-    Driver, Share,
+    Driver, Share, Staffing,
     event::{EventOptions, Listen, Partition, Pin, PollerKind, WORKERS_MAX, copies_and_processes},
     options::{Choice as _, Settings},
     shared::SharedState,
@@ -218,6 +218,16 @@ fn one_at_a_time(
             );
             return fault("threads.spare_max", message);
         }
+    }
+    if let Some(Staffing { idle_min, idle_max, .. }) = (driver.staffing)(settings)
+        && idle_max <= idle_min
+    {
+        let message = format!(
+            "processes would end as soon as they are started: set it to {} or more, above \
+             mp.spare_min",
+            idle_min + 1
+        );
+        return fault("mp.spare_max", message);
     }
     let key = "limits.connections_max";
     let connections = settings.number(key);

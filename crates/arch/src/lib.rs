@@ -68,7 +68,7 @@ impl WorkerLog for NoLog {
 pub struct Driver {
     /// The driver's options, with their defaults.
     pub options: &'static [OptionSpec],
-    /// How many worker processes the master keeps, where so many processors may be busy at once.
+    /// How many worker processes there are at most, where so many processors may be busy at once.
     pub processes: fn(&Settings, processors: usize) -> usize,
     /// How many units each of them is.
     pub units: Units,
@@ -77,6 +77,8 @@ pub struct Driver {
     pub slots: fn(&Settings) -> usize,
     /// Which calls on its sockets wait in steps.
     pub steps: fn(&Settings) -> Steps,
+    /// How many of them there are, if that follows from how many are idle; `None`: all.
+    pub staffing: fn(&Settings) -> Option<Staffing>,
     /// What a process wants of the system besides descriptors, with so many connections.
     pub demand: fn(&Settings, connections: usize) -> Demand,
     /// What a worker process does until it is told to leave.
@@ -90,6 +92,18 @@ pub enum Units {
     One,
     /// Several threads: they write to the log line by line, under a lock.
     Several,
+}
+
+/// Processes that the master keeps, of those that serve one connection at a time: between two
+/// numbers of them are idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Staffing {
+    /// Processes at the beginning.
+    pub start: usize,
+    /// The least that are idle, while there may be more processes.
+    pub idle_min: usize,
+    /// The most that are idle.
+    pub idle_max: usize,
 }
 
 /// What a process wants of the system besides descriptors.
@@ -117,6 +131,7 @@ impl Driver {
             units: Units::One,
             slots: |_| 1,
             steps: |_| Steps::None,
+            staffing: |_| None,
             demand: |_, _| Demand { tasks: 1, ..Demand::default() },
             work,
         }

@@ -1,15 +1,16 @@
 //! A process for each connection: every call blocks, and nothing is shared but the listeners. MP of
-//! Pai, Druschel and Zwaenepoel (1999), and of [E] §2.
+//! Pai, Druschel and Zwaenepoel (1999), and of [E] §2; Apache's prefork.
 use crate::{
-    Driver, Env,
+    Driver, Env, Staffing,
     drive::{ledger::STALL_US, perform::Below},
+    event::WORKERS_MAX,
     kit::{
         accept::{AcceptOptions, AcceptRules},
         disk::InlineDisk,
         serve::{Blocking, Means, Until, converse, next},
         worker::Own,
     },
-    options::{Kind, OptionSpec, options},
+    options::{Choice as _, Kind, OptionSpec, choice, options},
 };
 use regatta_origin::LocalCache;
 use regatta_sys::socket::{Mode, Steps};
@@ -18,6 +19,7 @@ use std::time::Duration;
 /// The driver.
 pub const DRIVER: Driver = Driver {
     steps: |settings| Steps::All(MpOptions::read(settings).step()),
+    staffing: |settings| MpOptions::read(settings).staffing(),
     ..Driver::plain(OPTIONS, |settings, _| settings.number_as("limits.connections_max"), work)
 };
 
@@ -25,6 +27,53 @@ options! {
     /// The options of processes that have a connection each.
     struct MpOptions, OPTIONS;
 
+    control: Control = OptionSpec {
+        key: "mp.control",
+        kind: Kind::Choice(Control::WORDS),
+        default: "idle",
+        doc: "How many processes there are.",
+        long: "`idle`: as many as it takes for mp.spare_min to mp.spare_max to wait for a \
+               connection, as Apache's prefork does it: a look each second starts one process if \
+               too few wait, then 2, 4 and so on up to 32 while they still are, and ends one if \
+               too many do. `fixed`: as many as there may be connections \
+               (limits.connections_max), from the beginning.",
+        since: "0.1",
+    },
+    start: usize = OptionSpec {
+        key: "mp.start",
+        kind: Kind::Count { min: 1, max: WORKERS_MAX as u64 },
+        default: "5",
+        doc: "How many processes there are at the beginning.",
+        long: "No more than limits.connections_max, and one for each address at least. Not with \
+               mp.control=fixed.",
+        since: "0.1",
+    },
+    spare_min: usize = OptionSpec {
+        key: "mp.spare_min",
+        kind: Kind::Count { min: 1, max: WORKERS_MAX as u64 },
+        default: "5",
+        doc: "The least processes that wait for a connection, while there may be more processes.",
+        long: "Of all addresses together, each of which has processes of its own. Further clients \
+               wait in the backlog for the next look. Not with mp.control=fixed.",
+        since: "0.1",
+    },
+    spare_max: usize = OptionSpec {
+        key: "mp.spare_max",
+        kind: Kind::Count { min: 2, max: WORKERS_MAX as u64 },
+        default: "10",
+        doc: "The most processes that wait for a connection.",
+        long: "If more do, one of them ends each second. Not with mp.control=fixed.",
+        since: "0.1",
+    },
+    requests_max: u64 = OptionSpec {
+        key: "mp.requests_max",
+        kind: Kind::Count { min: 0, max: u32::MAX as u64 },
+        default: "0",
+        doc: "How many requests a process serves before it ends, and another may take its place.",
+        long: "Of a connection only the first counts, as for Apache's MaxRequestsPerChild. 0 sets \
+               no limit.",
+        since: "0.1",
+    },
     step_ms: u64 = OptionSpec {
         key: "mp.step_ms",
         kind: Kind::Millis { min: 20, max: 250 },
@@ -37,7 +86,23 @@ options! {
     stall_us: u64 = STALL_US,
 }
 
+choice! {
+    /// How many processes there are (`mp.control`).
+    enum Control {
+        /// As many as it takes for some to be idle.
+        Idle = "idle",
+        /// As many as there may be connections.
+        Fixed = "fixed",
+    }
+}
+
 impl MpOptions {
+    /// How many processes the master keeps, unless that is fixed.
+    fn staffing(&self) -> Option<Staffing> {
+        let Self { start, spare_min: idle_min, spare_max: idle_max, .. } = *self;
+        (self.control == Control::Idle).then_some(Staffing { start, idle_min, idle_max })
+    }
+
     const fn step(&self) -> Duration {
         Duration::from_millis(self.step_ms)
     }
@@ -58,9 +123,14 @@ fn work(env: &Env, process: usize) -> Result<(), String> {
         bytes_max: u64::MAX,
         listener: process % env.listeners(process).len(),
     };
+    let mut served = 0;
     while let Some(accepted) = next(&mut worker, options.step(), &mut means) {
         let key = worker.admit(accepted, Blocking::new(options.step()));
         let _closed = converse(&mut worker, key, options.step(), &mut means, Until::Closed);
+        served += 1;
+        if served == options.requests_max {
+            worker.around().slot.retire();
+        }
     }
     Ok(())
 }

@@ -158,10 +158,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture {
         name: "mp",
-        summary: "a process for each connection, each with a cache of its own; every call blocks",
-        paper: "[E] §2; Pai, Druschel, Zwaenepoel, USENIX 1999 (MP)",
+        summary: "a process for each connection, started when few are idle; a cache each",
+        paper: "[E] §2; Pai, Druschel, Zwaenepoel, USENIX 1999 (MP); Apache's prefork",
         driver: &mp::DRIVER,
-        axes: &[("limits.connections_max", "32"), ("accept.when_full", "pause")],
+        axes: &[("limits.connections_max", "256"), ("accept.when_full", "pause")],
     },
     Architecture {
         name: "mt",
@@ -409,7 +409,7 @@ mod tests {
             ("n-copy", "event.copies=0 event.processes=1 event.pin=cpu".to_owned()),
             ("amped", "event.processes=1".to_owned()),
             ("laio", "event.processes=1".to_owned()),
-            ("mp", "limits.connections_max=32 accept.when_full=pause".to_owned()),
+            ("mp", "limits.connections_max=256 accept.when_full=pause".to_owned()),
             ("mt", "accept.when_full=pause".to_owned()),
             (
                 "knot-nptl",

@@ -1,9 +1,10 @@
 //! A kernel thread for each connection: what the driver must keep although its threads block (right
 //! bytes, deadlines, drain, counters, whole lines in the log), and when it starts them. And a pool
-//! of them, where a protocol has several operations out at once.
+//! of them, where a protocol has several operations out at once. And a process that is one such
+//! thread, and ends while others go on.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use regatta_arch::{Driver, Env, Share, kit::accept, options::Settings, pool, threads::DRIVER};
+use regatta_arch::{Driver, Env, Share, kit::accept, mp, options::Settings, pool, threads::DRIVER};
 use regatta_metrics::{Arena, Counter, Gauge, Histogram, Totals};
 use regatta_origin::{ClearHttp1, Deadlines, Links, Site};
 use regatta_server::log::{AccessLog, AccessLogOptions, Destination, ErrorLog, Format};
@@ -71,6 +72,8 @@ impl Server {
         let pool = [("pool.step_ms", &*step), ("pool.threads", &*count)];
         let (most, own) = if driver.takes("pool.threads") {
             (100, &pool[..])
+        } else if driver.takes("mp.step_ms") {
+            (1, &[("mp.step_ms", &*step)][..])
         } else {
             (threads, &[("threads.step_ms", &*step)][..])
         };
@@ -459,6 +462,57 @@ fn a_connection_that_waits_for_a_time_takes_no_processor() {
     // One turn in 64 is recorded.
     let turns = 64 * server.totals().histogram(Histogram::TurnNs).count();
     assert!(turns < 1000, "{turns} turns");
+}
+
+/// A process of which there are several on a listener, in a thread of this one.
+fn one_of_several(name: &str, sets: &[(&str, &str)]) -> Server {
+    let step = Duration::from_millis(50);
+    Server::with(&mp::DRIVER, name, 1, step, Deadlines::default(), sets, Box::new(ClearHttp1))
+}
+
+/// It finishes the connection that it has, however many requests come, and leaves the listener as
+/// it is to the others.
+#[test]
+fn a_process_that_is_retired_ends_after_its_connection() {
+    let mut server = one_of_several("retired", &[]);
+    let slot = server.env.first_slot(0);
+    let mut peer = server.connect();
+    get(&mut peer, FILES[0]);
+    slot.retire();
+    for _ in 0..3 {
+        thread::sleep(Duration::from_millis(100));
+        get(&mut peer, FILES[0]);
+    }
+    let mut next = server.connect();
+    ask(&mut next, "small");
+    drop(peer);
+    server.work.take().unwrap().join().unwrap().unwrap();
+    assert_eq!(server.totals().get(Counter::ConnectionsOpened), 1, "the backlog is for others");
+    slot.engage();
+    let env = server.env;
+    server.work = Some(thread::spawn(move || (mp::DRIVER.work)(env, 0)));
+    answer(&mut next, FILES[0]);
+    drop(next);
+    // This one has no connection, or soon has none.
+    slot.retire();
+    server.work.take().unwrap().join().unwrap().unwrap();
+    let totals = server.totals();
+    let counters = [Counter::ConnectionsClosed, Counter::ClosedDrained, Counter::Requests];
+    assert_eq!(counters.map(|counter| totals.get(counter)), [2, 0, 5]);
+    let log = fs::read_to_string(server.folder.join("access")).unwrap();
+    assert_eq!(log.lines().count(), 5, "no line is lost");
+}
+
+#[test]
+fn a_process_ends_when_it_has_served_as_many_as_it_may() {
+    let mut server = one_of_several("requests", &[("mp.requests_max", "2")]);
+    for _ in 0..2 {
+        let mut peer = server.connect();
+        (0..3).for_each(|_| get(&mut peer, FILES[0]));
+    }
+    server.work.take().unwrap().join().unwrap().unwrap();
+    assert!(server.env.first_slot(0).is_retired(), "so that the master does not wonder");
+    assert_eq!(server.totals().get(Counter::Requests), 6, "of a connection the first counts");
 }
 
 /// The files, by number.

@@ -5,6 +5,7 @@ pub mod config;
 pub mod explain;
 mod full;
 mod heartbeat;
+pub mod idle;
 pub mod log;
 pub mod machine;
 mod master;

@@ -22,7 +22,7 @@ use crate::{
 use regatta_arch::{
     Architecture, Env, Units, kit::accept::AcceptOptions, options::Settings, shared::SharedState,
 };
-use regatta_metrics::{Arena, Counter, Slot};
+use regatta_metrics::{Arena, Counter, Gauge, Slot};
 use regatta_origin::ClearHttp1;
 use regatta_sys::{
     Bell, OpenRules, clock,
@@ -381,8 +381,10 @@ impl Prepared {
         self.env.site.seed = random();
         self.env.site.boundary_key = u128::from(random()) << 64 | u128::from(random());
         let Self { env, architecture, ready, errors, .. } = &*self;
+        let slot = env.first_slot(worker);
+        slot.engage();
         // It begins with the root that this process has.
-        env.first_slot(worker).set_root_generation(self.root.generation());
+        slot.set_root_generation(self.root.generation());
         let worker_life = || {
             if !self.is_keeper()
                 && let Err(code) = self.become_user(format_args!("worker {worker}"))
@@ -457,23 +459,28 @@ impl<'a> Master<'a> {
     /// `signals`: those of the master; the keeper is told by its bell.
     fn new(signals: Option<Signals>, prepared: &'a mut Prepared) -> io::Result<Self> {
         let mut poller = Poll::new();
-        if let Some(signals) = &signals {
-            poller.add(signals.as_fd(), SIGNALS, Interest::READ)?;
-            for (worker, bell) in prepared.ready.iter().enumerate() {
-                poller.add(bell.as_fd(), READY | worker as u64, Interest::READ)?;
-            }
-        } else if let Some(bell) = &prepared.keeper {
-            poller.add(bell.as_fd(), TOLD, Interest::READ)?;
-        }
-        let drain_ms_max = prepared.env.settings.number("server.drain_ms_max");
+        let Env { settings, sockets, .. } = &prepared.env;
+        let drain_ms_max = settings.number("server.drain_ms_max");
         let now = clock::now().tick;
         let (posts, leave_ms_max) = match prepared.has_keeper() {
             true => (1, KEEPER_LEAVE_MS_MAX),
             false => (prepared.workers, LEAVE_MS_MAX),
         };
-        let staff = Staff::new(posts, drain_ms_max, now).leaving_within(leave_ms_max);
+        let mut staff = Staff::new(posts, drain_ms_max, now).leaving_within(leave_ms_max);
+        let mut awaited = prepared.workers;
+        if let Some(staffing) = (prepared.architecture.driver.staffing)(settings) {
+            staff = staff.staffed(staffing, sockets.len());
+            awaited = staff.wanted();
+        }
+        if let Some(signals) = &signals {
+            poller.add(signals.as_fd(), SIGNALS, Interest::READ)?;
+            for (worker, bell) in prepared.ready.iter().enumerate().take(awaited) {
+                poller.add(bell.as_fd(), READY | worker as u64, Interest::READ)?;
+            }
+        } else if let Some(bell) = &prepared.keeper {
+            poller.add(bell.as_fd(), TOLD, Interest::READ)?;
+        }
         let children = (0..posts).map(|_| None).collect();
-        let awaited = prepared.workers;
         let (full, unswept) = (Full::default(), false);
         let heartbeats = Heartbeats::new(prepared.workers, now);
         Ok(Self { signals, poller, prepared, staff, children, awaited, unswept, full, heartbeats })
@@ -529,6 +536,14 @@ impl<'a> Master<'a> {
     /// Follows all orders that time has brought.
     fn orders(&mut self) -> io::Result<()> {
         self.look_at_root()?;
+        let env = &self.prepared.env;
+        let is_idle = |worker| {
+            let slot = env.first_slot(worker);
+            !slot.is_retired() && slot.gauge(Gauge::ConnectionsOpen) == 0
+        };
+        for order in self.staff.pass(clock::now().tick, is_idle) {
+            self.follow(order)?;
+        }
         while let Some(order) = self.staff.due(clock::now().tick) {
             self.follow(order)?;
         }
@@ -645,6 +660,14 @@ impl<'a> Master<'a> {
                 control.drain(deadline.0);
             }
             Order::Stop => control.stop(),
+            Order::Retire(worker) => self.prepared.env.first_slot(worker).retire(),
+            Order::TellFull => self.note(
+                Level::Warning,
+                format_args!(
+                    "too few workers are idle, and there are as many as there may be: clients may \
+                     have to wait; raise limits.connections_max, or lower limits.idle_ms_max"
+                ),
+            ),
             Order::Kill(worker) => {
                 let name = self.prepared.name(worker);
                 self.note(Level::Warning, format_args!("{name} did not end in time: killed"));
@@ -726,6 +749,9 @@ impl<'a> Master<'a> {
             self.unswept |= shared.crew.bury(worker) == Sweep::Later;
         }
         let (how, what) = match exit {
+            Exit::Code(0) if self.prepared.env.first_slot(worker).is_retired() => {
+                (Gone::Retired, "retired".to_owned())
+            }
             Exit::Code(0) => (Gone::Left, "exited".to_owned()),
             Exit::Code(code @ (EXIT_CANNOT_WORK | regatta_sys::process::EXIT_UNSTARTED)) => {
                 (Gone::Failed, format!("cannot work (exit code {code})"))
@@ -740,7 +766,7 @@ impl<'a> Master<'a> {
                 Level::Error,
                 format_args!("{name} (process {pid}) {what}; replaced in {ms} ms"),
             ),
-            (None, Gone::Left) => {}
+            (None, Gone::Left | Gone::Retired) => {}
             (None, Gone::Failed | Gone::Crashed) => {
                 self.note(Level::Error, format_args!("{name} (process {pid}) {what}"));
             }

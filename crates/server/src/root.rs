@@ -191,11 +191,12 @@ impl RootWatch {
     }
 
     /// Sends the root to those workers that have not taken it: there was no room in the channel, or
-    /// they had no descriptor for it.
+    /// they had no descriptor for it. Where there is no worker, the next one begins with it.
     fn send(&self, env: &Env, may: impl Fn(&Channel) -> bool) {
         for (worker, bell) in env.bells.iter().enumerate() {
             let channel = &self.channels[worker];
-            if env.first_slot(worker).root_generation() != self.generation && may(channel) {
+            let slot = env.first_slot(worker);
+            if slot.pid() != 0 && slot.root_generation() != self.generation && may(channel) {
                 // What cannot be sent now is sent with the next look.
                 let _ = channel.send(&self.generation.to_ne_bytes(), &[env.root.as_fd()]);
                 bell.ring();

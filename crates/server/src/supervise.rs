@@ -1,5 +1,7 @@
 //! Which worker is started, when, and when all of them leave: the master's decisions, without its
 //! I/O.
+use crate::idle::{Change, IdleControl, PASS_MS};
+use regatta_arch::Staffing;
 use regatta_op::Tick;
 
 /// The wait before the second restart of a worker, milliseconds; the first comes at once.
@@ -40,6 +42,10 @@ pub enum Order {
     Drain(Tick),
     /// Tell all workers to leave now.
     Stop,
+    /// Tell this worker, which is idle, to leave; others go on.
+    Retire(usize),
+    /// Say that too few are idle and there are as many workers as there may be.
+    TellFull,
     /// Kill this worker: it did not leave in time.
     Kill(usize),
     /// Have the logs opened anew.
@@ -53,6 +59,8 @@ pub enum Order {
 pub enum Gone {
     /// It left with success.
     Left,
+    /// It left because it was to retire, or had served as many as it may.
+    Retired,
     /// It said that it cannot work, and left.
     Failed,
     /// A signal, or something worse.
@@ -83,6 +91,8 @@ enum Post {
     Staffed(Tick),
     /// A worker that has been sent SIGKILL.
     Killed,
+    /// Nobody, until too few are idle.
+    Spare,
     /// Nobody, and nobody will come.
     Closed,
 }
@@ -101,6 +111,11 @@ pub struct Staff {
     ending: Ending,
     /// The first start of all workers: failing then is not worth a retry.
     opened: Tick,
+    /// How many workers each listener has; of three listeners, every third post is one's. Empty if
+    /// all posts are filled.
+    control: Vec<IdleControl>,
+    /// When they look next.
+    pass_at: Tick,
 }
 
 impl Staff {
@@ -117,7 +132,61 @@ impl Staff {
             again_from: Tick::NEVER,
             ending: Ending::Told,
             opened: now,
+            control: Vec::new(),
+            pass_at: Tick::NEVER,
         }
+    }
+
+    /// With as many workers as it takes for some to be idle, in posts that accept from one of so
+    /// many listeners each, in turn; the first posts are filled to begin with.
+    #[must_use]
+    pub fn staffed(mut self, staffing: Staffing, listeners: usize) -> Self {
+        let Staffing { start, idle_min, idle_max } = staffing;
+        let [idle_min, idle_max] = [idle_min, idle_max].map(|idle| idle.div_ceil(listeners));
+        self.control = vec![IdleControl::new(idle_min, idle_max); listeners];
+        self.pass_at = self.opened.after(PASS_MS);
+        for (post, _) in self.posts.iter_mut().skip(start.max(listeners)) {
+            *post = Post::Spare;
+        }
+        self
+    }
+
+    /// Workers that are to be started.
+    #[must_use]
+    pub fn wanted(&self) -> usize {
+        self.posts.iter().filter(|(post, _)| matches!(post, Post::Vacant(_))).count()
+    }
+
+    /// Looks, if it is time to, how many workers are idle of those that are there: has some more
+    /// started, which will be [`due`](Self::due), or one retire.
+    pub fn pass(&mut self, now: Tick, is_idle: impl Fn(usize) -> bool) -> Vec<Order> {
+        let mut orders = Vec::new();
+        if now < self.pass_at {
+            return orders;
+        }
+        self.pass_at = now.after(PASS_MS);
+        let Self { posts, control, .. } = self;
+        let listeners = control.len();
+        for (at, control) in control.iter_mut().enumerate() {
+            let own = (at..posts.len()).step_by(listeners);
+            let is_there = |worker: &usize| matches!(posts[*worker].0, Post::Staffed(_));
+            let is_spare = |worker: &usize| matches!(posts[*worker].0, Post::Spare);
+            let idle = own.clone().filter(is_there).filter(|worker| is_idle(*worker));
+            let idle: Vec<usize> = idle.collect();
+            let free: Vec<usize> = own.filter(is_spare).collect();
+            match control.pass(idle.len(), free.len()) {
+                Some(Change::Start(number)) => {
+                    for worker in &free[..number] {
+                        posts[*worker].0 = Post::Vacant(now);
+                    }
+                }
+                // The last, so that the first posts are those that are filled.
+                Some(Change::Retire) => orders.extend(idle.last().copied().map(Order::Retire)),
+                Some(Change::Full) => orders.push(Order::TellFull),
+                None => {}
+            }
+        }
+        orders
     }
 
     /// With so many milliseconds in place of [`LEAVE_MS_MAX`].
@@ -138,20 +207,20 @@ impl Staff {
                     *post = Post::Killed;
                     return Some(Order::Kill(worker));
                 }
-                Post::Vacant(_) | Post::Staffed(_) | Post::Killed | Post::Closed => {}
+                Post::Vacant(_) | Post::Staffed(_) | Post::Killed | Post::Spare | Post::Closed => {}
             }
         }
         None
     }
 
-    /// When [`Staff::due`] will have something, unless something happens before.
+    /// When [`Staff::due`] or [`Staff::pass`] will have something, unless something happens before.
     #[must_use]
     pub fn wake_at(&self) -> Tick {
         let posts = self.posts.iter().map(|(post, _)| match (*post, self.phase) {
             (Post::Vacant(at), _) | (Post::Staffed(_), Phase::Leave(at)) => at,
-            (Post::Staffed(_) | Post::Killed | Post::Closed, _) => Tick::NEVER,
+            (Post::Staffed(_) | Post::Killed | Post::Spare | Post::Closed, _) => Tick::NEVER,
         });
-        posts.min().unwrap_or(Tick::NEVER)
+        posts.min().unwrap_or(Tick::NEVER).min(self.pass_at)
     }
 
     /// The worker runs.
@@ -160,16 +229,23 @@ impl Staff {
     }
 
     /// The worker is gone, or could not be started. Milliseconds until it is started again; `None`
-    /// if it is not.
+    /// if it is not, or was to leave.
     pub fn gone(&mut self, worker: usize, how: Gone, now: Tick) -> Option<u64> {
         let (post, backoff_ms) = &mut self.posts[worker];
         let lived_ms = match *post {
             Post::Staffed(since) => now.since(since),
-            Post::Vacant(_) | Post::Killed | Post::Closed => 0,
+            Post::Vacant(_) | Post::Killed | Post::Spare | Post::Closed => 0,
         };
         if self.phase != Phase::Run {
             *post = Post::Closed;
             return None;
+        }
+        if how == Gone::Retired {
+            *post = if self.control.is_empty() { Post::Vacant(now) } else { Post::Spare };
+            return None;
+        }
+        if let Some(at) = worker.checked_rem(self.control.len()) {
+            self.control[at].died(how == Gone::Failed);
         }
         if how == Gone::Failed && now.since(self.opened) < HEALTHY_MS_MIN {
             *post = Post::Closed;
@@ -232,9 +308,9 @@ impl Staff {
     }
 
     fn leave(&mut self, kill_at: Tick) {
-        self.phase = Phase::Leave(kill_at);
+        (self.phase, self.pass_at) = (Phase::Leave(kill_at), Tick::NEVER);
         for (post, _) in &mut self.posts {
-            if matches!(post, Post::Vacant(_)) {
+            if matches!(post, Post::Vacant(_) | Post::Spare) {
                 *post = Post::Closed;
             }
         }
@@ -361,6 +437,106 @@ mod tests {
         assert_eq!(staff.ending(), Some(Ending::CannotWork));
         let mut staff = running(1);
         assert_eq!(staff.gone(0, Gone::Failed, MS(HEALTHY_MS_MIN)), Some(0), "it had worked");
+    }
+
+    /// Of at most `posts` workers 2 start, and 1 to 3 are to be idle.
+    fn staffed(posts: usize, listeners: usize) -> Staff {
+        let staffing = Staffing { start: 2, idle_min: 1, idle_max: 3 };
+        let mut staff = Staff::new(posts, 8000, MS(0)).staffed(staffing, listeners);
+        let wanted = staff.wanted();
+        assert_eq!(wanted, posts.min(listeners.max(2)));
+        assert_eq!(starts(&mut staff, 0), (0..wanted).collect::<Vec<_>>());
+        staff
+    }
+
+    /// Starts who is to be started.
+    fn starts(staff: &mut Staff, ms: u64) -> Vec<usize> {
+        let mut started = Vec::new();
+        while let Some(order) = staff.due(MS(ms)) {
+            let Order::Start(worker) = order else { panic!("{order:?}") };
+            staff.started(worker, MS(ms));
+            started.push(worker);
+        }
+        started
+    }
+
+    #[test]
+    fn workers_are_started_while_too_few_are_idle() {
+        let mut staff = staffed(20, 1);
+        assert_eq!(staff.wake_at(), MS(PASS_MS));
+        assert_eq!(staff.pass(MS(PASS_MS - 1), |_| false), []);
+        assert!(starts(&mut staff, PASS_MS - 1).is_empty());
+        let mut next: usize = 2;
+        for (pass, number) in (1..).zip([1, 2, 4, 8, 3]) {
+            let now = pass * PASS_MS;
+            assert_eq!(staff.pass(MS(now), |_| false), []);
+            assert_eq!(starts(&mut staff, now), (next..next + number).collect::<Vec<_>>());
+            assert_eq!(staff.wake_at(), MS(now + PASS_MS));
+            next += number;
+        }
+        assert_eq!(staff.pass(MS(6000), |_| false), [Order::TellFull]);
+        assert_eq!(staff.pass(MS(7000), |_| false), [], "once");
+        assert_eq!(staff.ending(), None);
+    }
+
+    #[test]
+    fn one_idle_worker_retires_at_a_time_and_is_not_replaced() {
+        let mut staff = staffed(20, 1);
+        for pass in 1..4 {
+            let _ = staff.pass(MS(pass * PASS_MS), |_| false);
+            let _ = starts(&mut staff, pass * PASS_MS);
+        }
+        // Of nine, the first four and the last are busy.
+        let is_idle = |worker: usize| (4..8).contains(&worker);
+        assert_eq!(staff.pass(MS(4000), is_idle), [Order::Retire(7)]);
+        assert_eq!(staff.gone(7, Gone::Retired, MS(4001)), None);
+        assert_eq!(staff.pass(MS(5000), is_idle), [], "three are left");
+        assert!(starts(&mut staff, 5000).is_empty());
+        assert_eq!(staff.pass(MS(6000), |_| false), []);
+        assert_eq!(starts(&mut staff, 6000), [7], "the first post that is free");
+    }
+
+    #[test]
+    fn a_worker_that_died_is_replaced_and_nobody_looks_for_a_second() {
+        let mut staff = staffed(20, 1);
+        assert_eq!(staff.gone(1, Gone::Crashed, MS(500)), Some(0));
+        assert_eq!(starts(&mut staff, 500), [1]);
+        assert_eq!(staff.pass(MS(1000), |_| false), []);
+        assert!(starts(&mut staff, 1000).is_empty(), "the one in its place may not serve yet");
+        assert_eq!(staff.pass(MS(2000), |_| false), []);
+        assert_eq!(starts(&mut staff, 2000), [2]);
+    }
+
+    /// Workers that wait on one address are of no use to another.
+    #[test]
+    fn each_listener_has_workers_of_its_own() {
+        let mut staff = staffed(7, 3);
+        assert_eq!(staff.pass(MS(1000), |worker| worker % 3 != 1), []);
+        assert_eq!(starts(&mut staff, 1000), [4]);
+        assert_eq!(staff.pass(MS(2000), |worker| worker % 3 != 1), [Order::TellFull]);
+    }
+
+    #[test]
+    fn a_staff_of_fewer_than_there_may_be_drains() {
+        let mut staff = staffed(20, 1);
+        assert_eq!(staff.signal(Signal::Terminate, MS(1000)), Some(Order::Drain(MS(9000))));
+        assert_eq!(staff.pass(MS(2000), |_| false), [], "nobody is started any more");
+        assert_eq!(staff.wake_at(), MS(9000 + LEAVE_MS_MAX));
+        // One of them had been told to retire.
+        assert_eq!(staff.gone(0, Gone::Retired, MS(2001)), None);
+        assert_eq!((staff.ending(), staff.due(MS(2001))), (None, None));
+        assert_eq!(staff.gone(1, Gone::Left, MS(2002)), None);
+        assert_eq!(staff.ending(), Some(Ending::Told));
+    }
+
+    #[test]
+    fn who_has_served_as_many_as_it_may_is_replaced_at_once_where_the_number_is_fixed() {
+        let mut staff = running(1);
+        for now in 1..9 {
+            assert_eq!(staff.gone(0, Gone::Retired, MS(now)), None);
+            assert_eq!(starts(&mut staff, now), [0]);
+        }
+        assert_eq!(staff.gone(0, Gone::Crashed, MS(9)), Some(0), "it is no failure");
     }
 
     #[test]

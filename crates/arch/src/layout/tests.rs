@@ -62,6 +62,10 @@ fn threads_accept_one_connection_after_another() {
         let fault = processes(count).unwrap_err();
         assert!(fault.ends_with("set it to their number, 1 to 1000"), "{fault}");
     }
+    let spare = |set| plan_of(&mp::DRIVER, &[("limits.connections_max", "3"), set], 1);
+    let fault = spare(("mp.spare_max", "5")).unwrap_err();
+    assert!(fault.starts_with("mp.spare_max: ") && fault.contains("to 6 or more"), "{fault}");
+    assert!(spare(("mp.spare_max", "6")).is_ok());
     assert_eq!(plan(&[], 2), Ok(vec![(0..2, vec![])]), "one process, whatever the machine has");
     for (set, says) in [
         (("accept.when_full", "close-idle"), "set accept.when_full=pause"),

@@ -142,7 +142,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
         EVERYTHING,
     ),
     // A blocking call never finds nothing to do.
-    of("mp", "mp", &["limits.connections_max=64"], EDGES),
+    of("mp", "mp", &["limits.connections_max=64", "mp.start=60", "mp.spare_max=60"], EDGES),
     of("threads", "knot-nptl", &[SIBLINGS, "limits.connections_max=250"], EDGES),
     of("threads_on_demand", "mt", &["threads.spare_min=1", "threads.spare_max=2"], EDGES),
     of("knot_c", "knot-c", &[SIBLINGS, "fiber.helpers=3"], EVERYTHING),

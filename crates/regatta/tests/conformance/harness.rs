@@ -419,6 +419,12 @@ fn stat(pid: u32) -> Option<Vec<String>> {
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
 
+/// When a process was started, since the machine was.
+pub(crate) fn started(pid: u32) -> Option<Duration> {
+    let ticks: u64 = stat(pid)?[19].parse().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+}
+
 fn cpu_of(pid: u32) -> Duration {
     let Some(fields) = stat(pid) else { return Duration::ZERO };
     let ticks: u64 = [11, 12].iter().filter_map(|at| fields[*at].parse::<u64>().ok()).sum();

@@ -39,6 +39,7 @@ mod paths;
 mod persistence;
 mod pipelining;
 mod pool;
+mod processes;
 mod protection;
 mod ranges;
 mod shared;

@@ -137,9 +137,34 @@ macro_rules! forked {
                     unread_answers_stop_the_requests what_the_end_cuts_short_is_logged;
                 slow_disk: the_disk_is_not_the_clients_fault
                     a_disk_that_hangs_does_not_delay_the_end;
+                processes: one_ends_after_its_requests;
                 threads: processes_are_those_of_connections no_poller_is_asked
                     a_slow_reader_has_a_worker_of_its_own;
             }
+        }
+    };
+}
+
+/// Apache's prefork: there are as many processes as it takes for some to be idle.
+macro_rules! staffed {
+    ($variant:ident) => {
+        topics! { $variant
+            processes: a_burst_starts_twice_as_many_each_second
+                as_many_are_idle_as_should_be who_retires_cuts_nobody_short
+                a_killed_one_is_replaced;
+        }
+    };
+}
+
+/// As many processes as there may be connections, which serve as those do that come and go.
+macro_rules! fixed {
+    ($variant:ident) => {
+        topics! { $variant
+            life: idle_ends_promptly a_killed_worker_is_replaced;
+            processes: one_ends_after_its_requests;
+            signals: accepts_when_it_says_so;
+            structure: idle_is_free;
+            threads: processes_are_those_of_connections;
         }
     };
 }
@@ -457,7 +482,8 @@ variants! {
     laio_uring_uncached: together looped nonblocking;
     laio_nowait: together looped one_queue nonblocking lazy;
     laio_pair: together looped one_queue;
-    mp: together forked;
+    mp: together forked staffed;
+    mp_fixed: fixed;
     threads: always threaded nonblocking;
     threads_on_demand: always threaded nonblocking;
     threads_own_cache: together threaded nonblocking;

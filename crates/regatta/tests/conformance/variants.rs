@@ -119,7 +119,19 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.count=1",
         ],
     ),
-    of("mp", "mp", &["limits.connections_max=64", "mp.step_ms=40"]),
+    // Most cases have many connections at once, and look for no process that comes or goes.
+    of(
+        "mp",
+        "mp",
+        &[
+            "limits.connections_max=64",
+            "mp.start=60",
+            "mp.spare_min=2",
+            "mp.spare_max=64",
+            "mp.step_ms=40",
+        ],
+    ),
+    of("mp_fixed", "mp", &["limits.connections_max=64", "mp.control=fixed", "mp.step_ms=40"]),
     of("threads", "knot-nptl", &[SIBLINGS, STEP, THREADS, "threads.start=all"]),
     of(
         "threads_on_demand",

@@ -1,0 +1,154 @@
+//! Processes that come and go, as those of Apache's prefork: how many there are follows from how
+//! many are idle.
+
+use crate::client::Client;
+use crate::counters::{counter, read};
+use crate::harness::{Launch, PATIENCE, Server, Variant, eventually, kill, run, started};
+use crate::site::common;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
+
+/// Three processes start, and two to four are to be idle.
+fn start(variant: &Variant) -> Server {
+    let settings = ["limits.connections_max=30", "mp.start=3", "mp.spare_min=2", "mp.spare_max=4"];
+    let server = Launch::new(variant, common()).sets(&settings).start();
+    assert_eq!(server.workers().len(), 3);
+    server
+}
+
+/// So many clients have an answer, and keep their connections.
+fn busy(server: &Server, clients: usize) -> Vec<Client> {
+    let mut clients: Vec<Client> = (0..clients).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/small.txt").expect(200);
+    }
+    clients
+}
+
+/// How many processes there have been at once, are there, and are idle.
+fn processes(server: &Server) -> [usize; 3] {
+    let top = server.top();
+    let all = top["workers"].as_array().expect("rows");
+    let there: Vec<&Value> = all.iter().filter(|one| one["pid"].is_u64()).collect();
+    let idle = there.iter().filter(|one| one["gauges"]["connections_open"] == 0).count();
+    [all.len(), there.len(), idle]
+}
+
+/// Fails unless two to four come to be idle, beside so many that are busy, and nobody comes or goes
+/// from then on for longer than it takes until the next look.
+fn settles(server: &Server, busy: usize) {
+    let mut found = [0; 3];
+    let settled = eventually(2 * PATIENCE, || {
+        let before = server.workers();
+        thread::sleep(Duration::from_millis(1500));
+        found = processes(server);
+        let [_, there, idle] = found;
+        server.workers() == before && there == busy + idle && (2..=4).contains(&idle)
+    });
+    assert!(settled, "{found:?}, {busy} of them busy: {}", server.stderr());
+}
+
+/// Each look that finds too few idle starts twice as many processes as the one before. A process
+/// that does not come to accept for a whole second counts as idle: then it is tried again.
+pub(crate) fn a_burst_starts_twice_as_many_each_second(variant: &Variant) {
+    const EXPECT: [usize; 5] = [3, 1, 2, 4, 6];
+    let found = (0..3).fold(Vec::<usize>::new(), |found, _| {
+        if found == EXPECT { found } else { started_at_once(variant) }
+    });
+    assert_eq!(found, EXPECT, "at the third try");
+}
+
+/// Of the processes that serve a burst and are left, how many were started at the beginning, and at
+/// each look: two of the last eight have retired, because they were too many.
+fn started_at_once(variant: &Variant) -> Vec<usize> {
+    let server = start(variant);
+    let _clients = busy(&server, 12);
+    eventually(PATIENCE, || processes(&server) == [18, 16, 4]);
+    let mut starts: Vec<Duration> = server.workers().into_iter().filter_map(started).collect();
+    starts.sort_unstable();
+    let mut groups = vec![1];
+    for pair in starts.windows(2) {
+        if pair[1] - pair[0] > Duration::from_millis(500) {
+            groups.push(0);
+        }
+        *groups.last_mut().expect("there is one") += 1;
+    }
+    groups
+}
+
+/// More are started while too few are idle, and one after another retires while too many are; then
+/// nothing changes.
+pub(crate) fn as_many_are_idle_as_should_be(variant: &Variant) {
+    let server = start(variant);
+    let clients = busy(&server, 5);
+    // 3, 4, 6 and 10 processes, of which 5 are idle: one more than should be.
+    settles(&server, 5);
+    drop(clients);
+    settles(&server, 0);
+    let _client = busy(&server, 1);
+    settles(&server, 1);
+    let said = server.stderr();
+    assert!(!said.contains("(process "), "nothing to complain about: {said}");
+}
+
+/// Processes end while others go on: nobody is turned away, no connection is cut short, and what
+/// those counted that have ended is counted.
+pub(crate) fn who_retires_cuts_nobody_short(variant: &Variant) {
+    let settings = ["limits.connections_max=8", "mp.start=8", "mp.spare_min=1", "mp.spare_max=2"];
+    let server = Launch::new(variant, common()).sets(&settings).start();
+    let mut kept = server.connect();
+    kept.get("/small.txt").expect(200);
+    let mut connections = 1;
+    let retired = eventually(2 * PATIENCE, || {
+        server.connect().get("/small.txt").expect(200);
+        connections += 1;
+        server.workers().len() <= 3
+    });
+    assert!(retired, "{:?} processes", processes(&server));
+    kept.get("/small.txt").expect(200);
+    drop(kept);
+    let top = read(&server, "connections_closed", connections);
+    let of = |name| counter(&top, name);
+    assert_eq!(of("replies_200"), connections + 1);
+    assert_eq!([of("closed_drained"), of("closed_worker_died"), of("connections_open")], [0; 3]);
+    let pid = server.pid().to_string();
+    let page = run(&["top", "--pid", &pid, "--once", "--interval", "0"]).stdout;
+    assert!(page.contains("workers ") && !page.contains(" ended"), "{page}");
+}
+
+/// A process that dies is replaced at once, and by one.
+pub(crate) fn a_killed_one_is_replaced(variant: &Variant) {
+    let server = start(variant);
+    let killed = server.workers()[0];
+    kill(killed, Signal::KILL);
+    let is_replaced = || {
+        let workers = server.workers();
+        workers.len() == 3 && !workers.contains(&killed)
+    };
+    assert!(eventually(PATIENCE, is_replaced), "{:?}", server.workers());
+    server.connect().get("/small.txt").expect(200);
+    let said = format!("(process {killed}) was killed by signal 9; replaced in 0 ms");
+    assert!(eventually(PATIENCE, || server.stderr().contains(&said)), "{}", server.stderr());
+    // Looks that find nothing to do.
+    thread::sleep(Duration::from_millis(2500));
+    assert_eq!(processes(&server), [3, 3, 3]);
+}
+
+/// After so many connections, whatever comes in each of them, another process takes the place, and
+/// nobody wonders.
+pub(crate) fn one_ends_after_its_requests(variant: &Variant) {
+    let launch = Launch::new(variant, common()).set("limits.connections_max=1");
+    let server = launch.set("mp.requests_max=2").start();
+    let mut pids = BTreeSet::new();
+    for _ in 0..6 {
+        let mut client = server.connect();
+        (0..3).for_each(|_| drop(client.get("/small.txt").expect(200)));
+        pids.extend(server.workers());
+    }
+    assert_eq!(pids.len(), 3, "{pids:?}");
+    let said = server.stderr();
+    assert!(!said.contains("(process "), "nothing to complain about: {said}");
+}

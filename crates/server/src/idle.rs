@@ -1,0 +1,162 @@
+//! How many workers wait for a connection: when the master starts some, and when it retires one.
+//! Apache's prefork decides so, in `perform_idle_server_maintenance`.
+use std::mem;
+
+/// Between two passes, milliseconds.
+pub const PASS_MS: u64 = 1_000;
+/// The most workers that one pass starts.
+pub const RATE_MAX: usize = 32;
+
+/// What a pass comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// So many workers are to be started.
+    Start(usize),
+    /// One of those that are idle is to retire.
+    Retire,
+    /// Too few are idle, and there are as many workers as there may be. It is said once.
+    Full,
+}
+
+/// The number of workers that accept from one listener, each one connection at a time.
+#[derive(Clone, Debug)]
+pub struct IdleControl {
+    /// The least and the most that are to be idle.
+    idle: [usize; 2],
+    /// How many the next pass starts, if too few are idle.
+    rate: usize,
+    /// A worker has died since the last pass.
+    has_died: bool,
+    /// The last pass was skipped for one that had.
+    has_skipped: bool,
+    /// It has been said that there are as many as there may be.
+    has_told: bool,
+}
+
+impl IdleControl {
+    /// Between `idle_min` and `idle_max` are to be idle.
+    #[must_use]
+    pub const fn new(idle_min: usize, idle_max: usize) -> Self {
+        let idle = [idle_min, idle_max];
+        Self { idle, rate: 1, has_died: false, has_skipped: false, has_told: false }
+    }
+
+    /// A worker has died: the next pass is skipped. If it said that it cannot work, others are
+    /// started slowly.
+    pub const fn died(&mut self, cannot_work: bool) {
+        self.has_died = true;
+        if cannot_work {
+            self.rate = 1;
+        }
+    }
+
+    /// Decides, where so many workers are idle, those that are being started included, and so many
+    /// more could be started. Two passes in a row are not skipped: Apache waits for a second
+    /// without a death, but collects all that have died before it begins to wait.
+    pub fn pass(&mut self, idle: usize, free: usize) -> Option<Change> {
+        self.has_skipped = mem::take(&mut self.has_died) && !self.has_skipped;
+        if self.has_skipped {
+            return None;
+        }
+        let [idle_min, idle_max] = self.idle;
+        if idle >= idle_min {
+            self.rate = 1;
+            return (idle > idle_max).then_some(Change::Retire);
+        }
+        let number = self.rate.min(free);
+        if number == 0 {
+            self.rate = 1;
+            return (!mem::replace(&mut self.has_told, true)).then_some(Change::Full);
+        }
+        self.rate = RATE_MAX.min(2 * self.rate);
+        Some(Change::Start(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Change::{Full, Retire, Start};
+
+    /// Passes over workers of which 5 to 10 are to be idle: how many are, how many more could be
+    /// started, and what comes of it.
+    fn check(control: &mut IdleControl, passes: &[(usize, usize, Option<Change>)]) {
+        for (at, (idle, free, change)) in passes.iter().enumerate() {
+            assert_eq!(control.pass(*idle, *free), *change, "pass {at} of {passes:?}");
+        }
+    }
+
+    fn apache() -> IdleControl {
+        IdleControl::new(5, 10)
+    }
+
+    #[test]
+    fn twice_as_many_are_started_each_time_up_to_a_bound() {
+        let more = |number| (0, 250, Some(Start(number)));
+        check(&mut apache(), &[1, 2, 4, 8, 16, 32, 32, 32].map(more));
+        // As many as there is room for; and that counts as the whole.
+        check(
+            &mut apache(),
+            &[(4, 9, Some(Start(1))), (4, 1, Some(Start(1))), (4, 9, Some(Start(4)))],
+        );
+    }
+
+    #[test]
+    fn the_rate_falls_to_one_when_enough_or_too_many_are_idle() {
+        let growing = [(0, 99, Some(Start(1))), (4, 99, Some(Start(2))), (4, 99, Some(Start(4)))];
+        for enough in [(5, 99, None), (10, 99, None), (11, 99, Some(Retire))] {
+            let mut control = apache();
+            check(&mut control, &growing);
+            check(&mut control, &[enough]);
+            check(&mut control, &growing);
+        }
+    }
+
+    #[test]
+    fn one_retires_at_a_time() {
+        let mut control = apache();
+        for idle in (11..=40).rev() {
+            check(&mut control, &[(idle, 0, Some(Retire))]);
+        }
+        check(&mut control, &[(10, 30, None)]);
+    }
+
+    #[test]
+    fn that_there_is_no_room_is_said_once_and_slows_what_follows() {
+        let mut control = apache();
+        check(&mut control, &[(0, 99, Some(Start(1))), (0, 99, Some(Start(2)))]);
+        check(&mut control, &[(0, 0, Some(Full)), (0, 0, None), (4, 0, None)]);
+        check(&mut control, &[(4, 9, Some(Start(1))), (4, 9, Some(Start(2)))]);
+    }
+
+    #[test]
+    fn the_pass_after_a_death_is_skipped() {
+        let mut control = apache();
+        check(&mut control, &[(0, 99, Some(Start(1)))]);
+        control.died(false);
+        // It changes nothing else: the rate is what it was.
+        check(&mut control, &[(0, 99, None), (0, 99, Some(Start(2)))]);
+        control.died(false);
+        control.died(false);
+        check(&mut control, &[(20, 99, None), (20, 99, Some(Retire))]);
+    }
+
+    #[test]
+    fn deaths_in_every_second_do_not_stop_it() {
+        let mut control = apache();
+        for started in [1, 2, 4, 8] {
+            control.died(false);
+            check(&mut control, &[(0, 99, None)]);
+            control.died(false);
+            check(&mut control, &[(0, 99, Some(Start(started)))]);
+        }
+    }
+
+    #[test]
+    fn who_cannot_work_slows_what_follows() {
+        let mut control = apache();
+        check(&mut control, &[(0, 99, Some(Start(1))), (0, 99, Some(Start(2)))]);
+        control.died(true);
+        check(&mut control, &[(0, 99, None), (0, 99, Some(Start(1)))]);
+    }
+}
