@@ -27,6 +27,10 @@ pub const DESCRIPTORS_RESERVED: u64 = 64;
 /// the channel that another root comes by, and the master's handle of it.
 const DESCRIPTORS_PER_PROCESS: u64 = 11;
 
+/// Descriptors that the master has for each worker: two bells, both ends of the channel that
+/// another root goes by, and a handle of the process.
+const DESCRIPTORS_PER_WORKER: u64 = 5;
+
 const CONNECTIONS_KEY: &str = "limits.connections_max";
 const CACHE_KEY: &str = "cache.descriptors_max";
 
@@ -76,14 +80,14 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
                 .hint("as in log=text/plain, without parameters")
         }));
     });
-    let mut said = said;
+    let (mut said, mut chosen) = (said, Vec::new());
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
     let layout = architecture.and_then(|architecture| {
+        chosen.extend(processes(&mut said, architecture, allowance));
         let layout = layout(&said, architecture, &listen, allowance, &mut problems)?;
         Some((architecture, layout))
     });
-    let mut chosen = Vec::new();
     let mut warnings = Vec::new();
     let layout = layout.map(|(architecture, mut layout)| {
         let workers = layout.shares.len();
@@ -110,6 +114,30 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
         }
         _ => Err((said, problems)),
     }
+}
+
+/// How many workers the master has descriptors for.
+const fn workers_max(limit: u64) -> u64 {
+    limit.saturating_sub(DESCRIPTORS_RESERVED) / DESCRIPTORS_PER_WORKER
+}
+
+/// Where there is a process for each connection, an architecture's name stands for as many as the
+/// master has room for.
+fn processes(
+    said: &mut Said,
+    architecture: &Architecture,
+    allowance: &Allowance,
+) -> Option<Chosen> {
+    let (processors, _) = allowance.processors();
+    let limit = allowance.descriptors_max;
+    let (named, most) = (said.settings.number(CONNECTIONS_KEY), workers_max(limit).max(1));
+    let processes = (architecture.driver.processes)(&said.settings, processors);
+    let fits = processes as u64 <= most || named <= most || said.is_said(CONNECTIONS_KEY);
+    (!fits).then(|| {
+        said.choose(CONNECTIONS_KEY, most);
+        let from = format!("RLIMIT_NOFILE {limit}");
+        Chosen { key: CONNECTIONS_KEY, value: most.to_string(), from }
+    })
 }
 
 /// Lays out the workers.
@@ -326,6 +354,15 @@ fn connections(
     } else if total < workers {
         let message = format!("{total} connections cannot be split among {workers} workers");
         problems.push(said.problem(CONNECTIONS_KEY, &message));
+    } else if workers > workers_max(limit) {
+        let message = format!(
+            "the master of {workers} workers needs {DESCRIPTORS_PER_WORKER} descriptors for each, \
+             and the limit of {limit} (RLIMIT_NOFILE), of which {DESCRIPTORS_RESERVED} are \
+             reserved, has room for {}",
+            workers_max(limit)
+        );
+        let hint = "raise the limit (ulimit -n, LimitNOFILE=), or have fewer workers";
+        problems.push(said.problem("server.architecture", &message).hint(hint));
     }
     usize::try_from(total).unwrap_or(usize::MAX)
 }
@@ -543,6 +580,27 @@ mod tests {
             let config = config(&["server.architecture=accept25"], limit).unwrap();
             assert_eq!(config.layout.shares[0].connections_max, expect);
             assert_eq!(config.settings().number("limits.connections_max"), expect as u64);
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_workers_than_the_master_has_descriptors_for() {
+        for (limit, expect) in [(20_000, 256), (1024, 192)] {
+            let config = config(&["server.architecture=mp"], limit).unwrap();
+            assert_eq!(config.layout.shares.len(), expect);
+            let chosen = config.chosen.iter().find(|one| one.key == CONNECTIONS_KEY).unwrap();
+            assert_eq!(chosen.value, expect.to_string());
+        }
+        for sets in [
+            ["server.architecture=mp", "limits.connections_max=193"],
+            ["server.architecture=symped", "event.processes=193"],
+        ] {
+            let problems = config(&sets, 1024).unwrap_err();
+            assert!(
+                problems[0].contains("193 workers needs 5 descriptors for each"),
+                "{problems:?}"
+            );
+            assert!(problems[0].contains("has room for 192"), "{problems:?}");
         }
     }
 
