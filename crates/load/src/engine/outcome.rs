@@ -407,9 +407,9 @@ fn fairness(clients: &[Seen]) -> f64 {
 
 fn rulings(plan: &Plan, seen: &[Seen]) -> Vec<Ruling> {
     let cells: Vec<Cell> = cells(plan, seen);
-    let ruling = |paper: &str, verdict: rules::Verdict| Ruling {
+    let ruling = |paper: &str, breaches: Vec<rules::Breach>| Ruling {
         paper: paper.to_owned(),
-        breaches: verdict.breaches.iter().map(breach).collect(),
+        breaches: breaches.iter().map(breach).collect(),
     };
     vec![
         ruling("eurosys07", rules::eurosys07(&cells, Reading::EUROSYS07)),
