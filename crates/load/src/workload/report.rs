@@ -447,3 +447,64 @@ fn disk(out: &mut Predictions, questions: &Questions, items: &[Item], bytes: u64
     out.add("of the peak without disk", 100.0 * capacity.of_peak, "%", formula.clone());
     out.add("processor idle", 100.0 * capacity.cpu_idle, "%", formula);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::popularity::Mix;
+
+    const MIB: f64 = 1_048_576.0;
+
+    fn near(what: &str, found: f64, expected: f64, tolerance: f64) {
+        assert!((found - expected).abs() <= tolerance, "{what}: {found} is not {expected}");
+    }
+
+    fn specweb(dirs: u32) -> Report {
+        let set = FileSet::specweb(dirs, &["file_set"]).unwrap();
+        let popularity = &Popularity::specweb(dirs, Mix::Iid);
+        let subject = Subject { name: "", set: &set, popularity, workload: None, logs: None };
+        inspect(&subject, &Questions::default()).unwrap()
+    }
+
+    /// systems.md §3.1 and §3.2, number by number.
+    #[test]
+    fn sets_have_the_papers_numbers() {
+        for (dirs, mib_total, hottest) in [
+            (13, 63.5, 31.5),
+            (30, 146.5, 25.0),
+            (60, 292.9, 21.4),
+            (120, 585.9, 18.6),
+            (650, 3_173.5, 14.2),
+            (680, 3_320.0, 14.1),
+        ] {
+            let files = specweb(dirs).files;
+            let mean = files.mean_reply_bytes;
+            near("MiB", files.bytes as f64 / MIB, mib_total, 0.05);
+            near("hottest directory, %", 100.0 * files.hottest_share, hottest, 0.056);
+            near("mean body", mean, 14_726.92, 0.01);
+            let means = [501.0, 5_018.0, 50_177.0, 501_773.0];
+            for (class, expected) in files.classes.iter().zip(means) {
+                near("class mean", class.byte_share * mean / class.share, expected, 0.6);
+            }
+        }
+    }
+
+    /// Every row of the acceptance table: size, P %, cumulative requests %, cumulative bytes %,
+    /// MiB of 650 directories, MiB of 680.
+    const TABLE: &str = include_str!("specweb_table.txt");
+
+    #[test]
+    fn acceptance_table_matches_row_by_row() {
+        let (of_650, of_680) = (specweb(650).sizes, specweb(680).sizes);
+        for ((line, a), b) in TABLE.lines().zip(&of_650).zip(&of_680) {
+            let row: Vec<f64> = line.split_whitespace().map(|n| n.parse().unwrap()).collect();
+            near("size", a.bytes as f64, row[0], 0.0);
+            near("P", 100.0 * a.share, row[1], 0.00005);
+            near("requests", 100.0 * a.requests_upto, row[2], 0.0005);
+            near("bytes", 100.0 * a.bytes_upto, row[3], 0.0005);
+            near("memory of 650", a.memory_upto as f64 / MIB, row[4], 0.0051);
+            near("memory of 680", b.memory_upto as f64 / MIB, row[5], 0.0051);
+        }
+        assert_eq!((TABLE.lines().count(), of_650.len()), (36, 36));
+    }
+}
