@@ -56,11 +56,6 @@ impl Hdr {
         }
     }
 
-    /// Forgets all counts.
-    pub fn clear(&mut self) {
-        self.0.reset();
-    }
-
     /// How many times were counted.
     pub fn count(&self) -> u64 {
         self.0.len()

@@ -395,7 +395,7 @@ fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Inspected, Fault> {
 
 /// A directory without a manifest: SPECweb99-like when its names say so, uniform otherwise.
 fn find_root(root: &Path, watch: Watch<'_>) -> Result<Inspected, Fault> {
-    let (listed, _) = from_dir::scan(root, Ranks::ByName, false, 0, watch)?;
+    let listed = from_dir::scan(root, Ranks::ByName, false, 0, watch)?;
     let (set, law) = match as_specweb(&listed) {
         Some(set) => (set, Law::Specweb { mix: Mix::Iid }),
         None => (listed, Law::Uniform),
@@ -567,7 +567,7 @@ pub fn from_dir(
         return Err(Fault::Usage(problems));
     }
     let root = fs::canonicalize(&options.root).at(&options.root)?;
-    let (set, _) = from_dir::scan(&root, options.ranks, options.hash, options.seed, watch)?;
+    let set = from_dir::scan(&root, options.ranks, options.hash, options.seed, watch)?;
     let law = if options.exponent == 0.0 {
         Law::Uniform
     } else {

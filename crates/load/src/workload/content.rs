@@ -30,8 +30,6 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl core::error::Error for Mismatch {}
-
 /// The contents of one file: 64 bytes of memory that know all of its bytes.
 ///
 /// A leading `/` of the path does not count, so the name in a file set and the target of a request
@@ -154,19 +152,6 @@ fn same(expected: &[u8], found: &[u8], offset: u64) -> Result<(), Mismatch> {
     }
 }
 
-/// Fills `out` with the bytes of `path` from `offset` on; [`Content`] saves hashing the path again.
-pub fn fill(path: &str, offset: u64, out: &mut [u8]) {
-    Content::new(path).fill(offset, out);
-}
-
-/// Compares `bytes` with what `path` has at `offset`.
-///
-/// # Errors
-/// The first byte that differs.
-pub fn check(path: &str, offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
-    Content::new(path).check(offset, bytes)
-}
-
 /// The version that the start of a reply claims, for [`Content::at_version`]; `None` when the first
 /// line is not that of an altered `path`.
 pub fn version_of(path: &str, start: &[u8]) -> Option<u64> {
@@ -224,8 +209,12 @@ mod tests {
 
     fn whole(path: &str, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
-        fill(path, 0, &mut out);
+        Content::new(path).fill(0, &mut out);
         out
+    }
+
+    fn check(path: &str, offset: usize, bytes: &[u8]) -> Result<(), Mismatch> {
+        Content::new(path).check(offset as u64, bytes)
     }
 
     #[test]
@@ -254,9 +243,9 @@ mod tests {
             for (offset, len) in [(0, 1), (1, 63), (63, 2), (64, 64), (4_095, 4_000), (200, 8_800)]
             {
                 let mut part = vec![0; len];
-                fill(path, offset as u64, &mut part);
+                Content::new(path).fill(offset as u64, &mut part);
                 assert_eq!(part, all[offset..offset + len], "{path} {offset} {len}");
-                assert_eq!(check(path, offset as u64, &part), Ok(()));
+                assert_eq!(check(path, offset, &part), Ok(()));
             }
         }
         assert_eq!(whole("/a", 500), whole("a", 500));

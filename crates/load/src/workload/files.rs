@@ -129,14 +129,6 @@ impl FileSet {
         }
     }
 
-    /// Prefixes of a SPECweb99-like set, in turn.
-    pub fn prefixes(&self) -> &[String] {
-        match &self.names {
-            Names::Specweb { prefixes, .. } => prefixes,
-            Names::Listed(_) => &[],
-        }
-    }
-
     /// Bytes of all files.
     pub fn total_bytes(&self) -> u64 {
         match &self.names {

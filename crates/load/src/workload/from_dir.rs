@@ -4,7 +4,6 @@ use super::fault::{At, Fault, Progress, Watch, tell};
 use super::files::{FileSet, Listed};
 use super::popularity::{Purpose, shuffle, stream};
 use super::uri;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::Read;
@@ -16,8 +15,7 @@ pub const FILES_MAX: usize = 1_000_000;
 pub const DEPTH_MAX: usize = 64;
 
 /// In which order files get the ranks of a Zipf popularity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranks {
     /// Shuffled by the seed: no relation between size, name and popularity.
     #[default]
@@ -28,19 +26,9 @@ pub enum Ranks {
     SmallestFirst,
 }
 
-/// What was left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
-    /// Names that start with a dot: servers hide them.
-    pub hidden: u64,
-    /// Symbolic links, devices, sockets and pipes.
-    pub not_regular: u64,
-    /// Names that are not UTF-8, hold control characters or are too long.
-    pub odd_names: u64,
-}
-
-/// Lists the regular files below `root`, with hashes of their contents when `hash` says so. Links
-/// are not followed.
+/// Lists the regular files below `root` that a server would serve: no hidden names, no odd ones
+/// (not UTF-8, control characters, too long). With hashes of their contents when `hash` says so.
+/// Links are not followed.
 ///
 /// # Errors
 /// [`Fault::Io`]; [`Fault::Usage`] when there is none or more than [`FILES_MAX`];
@@ -51,10 +39,10 @@ pub fn scan(
     hash: bool,
     seed: u64,
     watch: Watch<'_>,
-) -> Result<(FileSet, LeftOut), Fault> {
-    let mut scan = Scan { files: Vec::new(), left_out: LeftOut::default(), watch };
+) -> Result<FileSet, Fault> {
+    let mut scan = Scan { files: Vec::new(), watch };
     scan.directory(root, &mut String::new(), 0)?;
-    let Scan { mut files, left_out, .. } = scan;
+    let mut files = scan.files;
     if files.is_empty() {
         return Err(Fault::usage(format!("{} holds no file to serve", root.display())));
     }
@@ -74,7 +62,7 @@ pub fn scan(
             }
         }
     }
-    Ok((FileSet::listed(files)?, left_out))
+    FileSet::listed(files)
 }
 
 /// Reads every file below `root` and compares size and hash; files without a hash by size alone.
@@ -108,7 +96,6 @@ pub fn verify(set: &FileSet, root: &Path, watch: Watch<'_>) -> Result<(), Fault>
 
 struct Scan<'a> {
     files: Vec<Listed>,
-    left_out: LeftOut,
     watch: Watch<'a>,
 }
 
@@ -122,12 +109,8 @@ impl Scan<'_> {
         for entry in fs::read_dir(&dir).at(&dir)? {
             let entry = entry.at(&dir)?;
             let name = entry.file_name();
-            let Some(name) = name.to_str() else {
-                self.left_out.odd_names += 1;
-                continue;
-            };
+            let Some(name) = name.to_str() else { continue };
             if name.starts_with('.') && !(depth == 0 && name == ".well-known") {
-                self.left_out.hidden += 1;
                 continue;
             }
             let kind = entry.file_type().at(&dir)?;
@@ -140,8 +123,6 @@ impl Scan<'_> {
                 self.directory(root, below, depth + 1)?;
             } else if kind.is_file() {
                 self.file(below, entry.metadata().at(&dir)?.len())?;
-            } else {
-                self.left_out.not_regular += 1;
             }
             below.truncate(parent);
         }
@@ -152,7 +133,6 @@ impl Scan<'_> {
         let mut target = String::from("/");
         uri::encode(path, &mut target);
         if uri::file_of_target(&target).as_deref() != Some(path) {
-            self.left_out.odd_names += 1;
             return Ok(());
         }
         if self.files.len() >= FILES_MAX {
@@ -207,13 +187,12 @@ mod tests {
     }
 
     fn check(root: &Path, ranks: Ranks, expected: Option<&[&str]>) {
-        let (set, left_out) = scan(root, ranks, true, 1, &unwatched).unwrap();
+        let set = scan(root, ranks, true, 1, &unwatched).unwrap();
         let paths: Vec<String> = set.ids().map(|file| set.path(file)).collect();
         if let Some(expected) = expected {
             assert_eq!(paths, expected, "{ranks:?}");
         }
         assert_eq!((set.len(), set.total_bytes()), (4, 650));
-        assert_eq!(left_out, LeftOut { hidden: 2, not_regular: 1, odd_names: 1 });
         let index = set.find("/").unwrap();
         let hash = crate::workload::sha256_hex(&[b'x'; 300]);
         assert_eq!(set.sha256(index), Some(&*hash));
@@ -222,21 +201,11 @@ mod tests {
     #[test]
     fn what_would_be_served_is_listed() {
         let scratch = content();
-        let by_name = ["a b/c/x.css", "a b/ü.js", "index.html"];
-        let well_known = ".well-known/security.txt";
-        check(
-            scratch.path(),
-            Ranks::ByName,
-            Some(&[well_known, by_name[0], by_name[1], by_name[2]]),
-        );
-        check(
-            scratch.path(),
-            Ranks::SmallestFirst,
-            Some(&[well_known, by_name[0], by_name[1], by_name[2]]),
-        );
+        let names = [".well-known/security.txt", "a b/c/x.css", "a b/ü.js", "index.html"];
+        check(scratch.path(), Ranks::ByName, Some(&names));
+        check(scratch.path(), Ranks::SmallestFirst, Some(&names));
         check(scratch.path(), Ranks::Shuffled, None);
-        assert!(
-            scan(&scratch.path().join("a b/c/none"), Ranks::ByName, false, 1, &unwatched).is_err()
-        );
+        let none = scratch.path().join("a b/c/none");
+        assert!(scan(&none, Ranks::ByName, false, 1, &unwatched).is_err());
     }
 }

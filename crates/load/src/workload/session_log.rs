@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The most requests of one session.
 pub const REQUESTS_MAX: usize = 1_000_000;
-/// Session templates that the packaged httperf can hold; longer logs need our own player \[src\].
-pub const HTTPERF_SESSIONS_MAX: u64 = 1_000;
 
 /// Reads sessions one at a time, in constant memory.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What session logs contain, counted in one pass: requests per file, session lengths, off times.
 
 use super::files::{FileId, FileSet};
-use super::model::{self, Item};
+use super::model;
 use super::popularity::{Law, Mix, Popularity};
 use super::session::{Session, US_PER_S};
 use super::specweb::CLASS_PER_MILLE;
@@ -121,14 +121,6 @@ impl Tally {
     /// Mean off time per request, seconds.
     pub fn off_s_per_request(&self) -> f64 {
         share(self.think_us, self.requests) / US_PER_S as f64
-    }
-
-    /// The popularity that the counts show, for the models.
-    pub fn items(&self, set: &FileSet) -> Vec<Item> {
-        let known = self.requests - self.unknown;
-        set.ids()
-            .map(|file| Item { share: share(self.of(file), known), bytes: set.bytes(file) })
-            .collect()
     }
 
     /// §3.4's acceptance rules: per-size counts within 4σ of `popularity`, class counts exact in

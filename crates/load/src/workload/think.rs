@@ -13,9 +13,6 @@ pub const INACTIVE_US: u64 = 3_000_000;
 pub const ACTIVE_US: u64 = 343_000;
 /// Longest think time that a distribution may draw, microseconds: Pareto's tail has no end.
 pub const THINK_US_MAX: u64 = 600 * US_PER_S;
-/// Connection time per request that the papers' traces have, seconds: \[E\]'s cap of 10,000
-/// connections at 7,790 replies/s \[inf\].
-pub const CONNECTION_S_PER_REQUEST: f64 = 1.284;
 
 /// Requests per session.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -330,8 +327,9 @@ mod tests {
         check(Pattern::SPEC, 2.7027, 1.287, 0.02);
         check(Pattern { think: Think::None, ..p10 }, 10.0, 0.0, 0.0);
         check(Pattern { lengths: Lengths::fixed(5), ..p10 }, 5.0, 1.146, 0.006);
+        // [E]'s cap of 10,000 connections at 7,790 replies/s [inf].
         let calibrated = Pattern::P10.off_s_per_request().unwrap();
-        assert!((calibrated / CONNECTION_S_PER_REQUEST - 1.0).abs() < 0.01);
+        assert!((calibrated / 1.284 - 1.0).abs() < 0.01);
     }
 
     #[test]
