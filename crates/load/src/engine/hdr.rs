@@ -23,7 +23,7 @@ impl Hdr {
         Self::of(3)
     }
 
-    /// Exact to 1 %: about 30 KiB, for histograms of which there are many.
+    /// Exact to 1 %: about 30 KiB, for histograms of which there are many. The default.
     pub fn coarse() -> Self {
         Self::of(2)
     }
@@ -111,6 +111,12 @@ impl Hdr {
     }
 }
 
+impl Default for Hdr {
+    fn default() -> Self {
+        Self::coarse()
+    }
+}
+
 /// As `{"digits": 3, "pairs": [[ns, count], ...]}`.
 impl Serialize for Hdr {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
@@ -139,7 +145,7 @@ struct Stored {
 }
 
 /// Times of those that came back, and how many did not: those are later than anything.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spectrum {
     /// Times of the completed, nanoseconds.
     pub times: Hdr,
@@ -207,11 +213,6 @@ impl Spectrum {
     /// An empty one, exact to 0.1 %.
     pub fn fine() -> Self {
         Self { times: Hdr::fine(), censored: 0, waited_ns: 0 }
-    }
-
-    /// An empty one, exact to 1 %.
-    pub fn coarse() -> Self {
-        Self { times: Hdr::coarse(), ..Self::fine() }
     }
 
     /// Counts a request that did not come back within `waited_ns`.

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 pub(super) const FORMAT: u32 = 1;
 
 /// The result of a load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// [`FORMAT`].
     pub format: u32,
@@ -162,56 +162,14 @@ impl Outcome {
     /// Of a load of `url` that asked for nothing: what is known of another program's load is put
     /// into it.
     pub fn empty(url: &str) -> Self {
-        let (none, model) = (Hdr::coarse, Model::Closed { connections: 0, think: None });
         Self {
             format: FORMAT,
             url: url.to_owned(),
-            model: model_name(&model).to_owned(),
+            model: model_name(&Model::Closed { connections: 0, think: None }).to_owned(),
             load: "none".to_owned(),
-            workload: None,
-            seed: 0,
-            started_unix_ms: 0,
             seconds: 1.0,
-            interrupted: false,
-            stamp: Stamp::Valid,
-            reasons: Vec::new(),
-            slo: Vec::new(),
-            offered: 0,
-            fates: Fates::default(),
-            offered_per_s: 0.0,
-            good_per_s: 0.0,
-            good_mbit_per_s: 0.0,
-            times: BTreeMap::new(),
-            response: None,
-            service: Spectrum::coarse(),
-            phases: Phases {
-                connect: none(),
-                send: none(),
-                wait: none(),
-                receive: none(),
-                timeouts: [0; 4],
-            },
-            lag: none(),
-            classes: Vec::new(),
-            clients: Vec::new(),
             fairness: 1.0,
-            sessions: None,
-            idle: None,
-            altered: None,
-            lines: Lines::default(),
-            verified: 0,
-            changed: 0,
-            statuses: [0; 6],
-            connects: 0,
-            connected: 0,
-            connections_most: 0,
-            again: 0,
-            bytes_sent: 0,
-            bytes_received: 0,
-            workers: Vec::new(),
-            kernel: Kernel::default(),
-            rules: Vec::new(),
-            rows: Vec::new(),
+            ..Self::default()
         }
     }
 

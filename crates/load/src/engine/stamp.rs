@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 /// What a run is worth. The worst that applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stamp {
     /// It says something about the server.
+    #[default]
     #[serde(rename = "VALID")]
     Valid,
     /// Not every body was compared, or some were wrong.

@@ -6,6 +6,13 @@ use super::script::CLASSES;
 use crate::workload::specweb::CONFORMING_BITS_PER_S;
 use serde::{Deserialize, Serialize};
 
+/// Adds another's numbers to one's own, field by field.
+macro_rules! add {
+    ($own:ident, $other:ident: $($field:ident),+) => {
+        $($own.$field += $other.$field;)+
+    };
+}
+
 /// A phase of a request in which it can time out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -21,7 +28,7 @@ pub enum Phase {
 }
 
 /// How long a phase took.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
     /// Per connection, from the connect to its success.
     pub connect: Hdr,
@@ -36,7 +43,7 @@ pub struct Phases {
 }
 
 /// What happened to the requests for files of one size class.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Class {
     /// Requests.
     pub requests: u64,
@@ -66,7 +73,7 @@ pub struct Seen {
 }
 
 /// Sessions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sessions {
     /// Arrived in the measurement.
     pub arrived: u64,
@@ -130,7 +137,7 @@ pub struct Health {
 }
 
 /// Everything that one thread counts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Tally {
     /// Requests due in the measurement.
     pub offered: u64,
@@ -181,14 +188,7 @@ pub(super) struct Tally {
 impl Tally {
     /// Nothing yet, for so many clients and sizes.
     pub(super) fn new(clients: usize, sizes: usize) -> Self {
-        let class =
-            Class { requests: 0, good: 0, timeouts: 0, bytes: 0, times: Spectrum::coarse() };
         Self {
-            offered: 0,
-            fates: Fates::default(),
-            verified: 0,
-            changed: 0,
-            statuses: [0; 6],
             response: Spectrum::fine(),
             service: Spectrum::fine(),
             lag: Hdr::fine(),
@@ -199,37 +199,17 @@ impl Tally {
                 receive: Hdr::fine(),
                 timeouts: [0; 4],
             },
-            classes: vec![class; CLASSES],
+            classes: vec![Class::default(); CLASSES],
             seen: vec![Seen::default(); clients * sizes],
-            sessions: Sessions {
-                arrived: 0,
-                done: 0,
-                failed: 0,
-                cut: 0,
-                most: 0,
-                lifetime: Hdr::coarse(),
-                failtime: Hdr::coarse(),
-                lengths: Vec::new(),
-            },
-            lines: Lines::default(),
-            good_within: 0,
-            bytes_within: 0,
-            bytes_sent: 0,
-            bytes_received: 0,
-            connects: 0,
-            connected: 0,
-            connections_most: 0,
-            again: 0,
-            health: Health::default(),
+            ..Self::default()
         }
     }
 
     /// Adds another thread's counts.
     pub(super) fn add(&mut self, other: &Self) {
-        self.offered += other.offered;
+        add!(self, other: offered, verified, changed, good_within, bytes_within, bytes_sent);
+        add!(self, other: bytes_received, connects, connected, connections_most, again);
         self.fates.add(&other.fates);
-        self.verified += other.verified;
-        self.changed += other.changed;
         self.statuses.iter_mut().zip(other.statuses).for_each(|(sum, n)| *sum += n);
         self.response.add(&other.response);
         self.service.add(&other.service);
@@ -240,14 +220,6 @@ impl Tally {
         self.sessions.add(&other.sessions);
         self.lines.connections += other.lines.connections;
         self.lines.conforming += other.lines.conforming;
-        self.good_within += other.good_within;
-        self.bytes_within += other.bytes_within;
-        self.bytes_sent += other.bytes_sent;
-        self.bytes_received += other.bytes_received;
-        self.connects += other.connects;
-        self.connected += other.connected;
-        self.connections_most += other.connections_most;
-        self.again += other.again;
         self.health.add(&other.health);
     }
 }
@@ -264,10 +236,7 @@ impl Phases {
 
 impl Class {
     fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.good += other.good;
-        self.timeouts += other.timeouts;
-        self.bytes += other.bytes;
+        add!(self, other: requests, good, timeouts, bytes);
         self.times.add(&other.times);
     }
 
@@ -290,21 +259,13 @@ impl Class {
 
 impl Seen {
     pub(super) fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.good += other.good;
-        self.timeouts += other.timeouts;
-        self.unseen += other.unseen;
-        self.bytes += other.bytes;
+        add!(self, other: requests, good, timeouts, unseen, bytes);
     }
 }
 
 impl Sessions {
     fn add(&mut self, other: &Self) {
-        self.arrived += other.arrived;
-        self.done += other.done;
-        self.failed += other.failed;
-        self.cut += other.cut;
-        self.most += other.most;
+        add!(self, other: arrived, done, failed, cut, most);
         self.lifetime.add(&other.lifetime);
         self.failtime.add(&other.failtime);
         if self.lengths.len() < other.lengths.len() {
@@ -325,18 +286,13 @@ impl Sessions {
 
 impl Health {
     fn add(&mut self, other: &Self) {
-        self.wall_ns += other.wall_ns;
-        self.available_ns += other.available_ns;
-        self.cpu_ns += other.cpu_ns;
-        self.kept_ns += other.kept_ns;
-        self.descriptors_refused += other.descriptors_refused;
-        self.ports_refused += other.ports_refused;
-        self.waited += other.waited;
+        add!(self, other: wall_ns, available_ns, cpu_ns, kept_ns);
+        add!(self, other: descriptors_refused, ports_refused, waited);
     }
 }
 
 /// One thread's second.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Second {
     /// Which, from 0 at the start of the run.
     pub(super) number: u64,
@@ -368,34 +324,13 @@ pub(super) struct Second {
 
 impl Second {
     pub(super) fn new(number: u64) -> Self {
-        Self {
-            number,
-            offered: 0,
-            good: 0,
-            errors: 0,
-            bytes: 0,
-            fates: Fates::default(),
-            connected: 0,
-            in_flight: 0,
-            connections: 0,
-            sessions: 0,
-            cpu_ns: 0,
-            times: Hdr::coarse(),
-            lag_ns: 0,
-        }
+        Self { number, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.offered += other.offered;
-        self.good += other.good;
-        self.errors += other.errors;
-        self.bytes += other.bytes;
+        add!(self, other: offered, good, errors, bytes);
+        add!(self, other: connected, in_flight, connections, sessions, cpu_ns);
         self.fates.add(&other.fates);
-        self.connected += other.connected;
-        self.in_flight += other.in_flight;
-        self.connections += other.connections;
-        self.sessions += other.sessions;
-        self.cpu_ns += other.cpu_ns;
         self.times.add(&other.times);
         self.lag_ns = self.lag_ns.max(other.lag_ns);
     }
