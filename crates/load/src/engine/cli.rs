@@ -3,7 +3,7 @@
 use super::crew::{Watch, perform};
 use super::live::Progress;
 use super::options::LoadOptions;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Row};
 use super::plan::Plan;
 use super::report;
 use regatta_sys::signal::{Signal, Signals};
@@ -41,7 +41,7 @@ pub fn run(options: &LoadOptions) -> u8 {
     let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
     let stop = AtomicBool::new(false);
     let progress = Progress::new(plan.options());
-    let mut tell = |live: &super::Live| progress.tell(live);
+    let mut tell = |row: &Row| progress.tell(row);
     let mut watch = Watch { stop: &stop, signals: signals.as_ref(), tell: &mut tell };
     let outcome = perform(&plan, &mut watch);
     progress.clear();

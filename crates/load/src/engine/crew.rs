@@ -7,7 +7,7 @@ use super::fate::Fate;
 use super::health::Kernel;
 use super::open::Open;
 use super::options::Model;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Row};
 use super::plan::Plan;
 use super::play::{Times, run};
 use super::sessions::Sessions;
@@ -49,37 +49,14 @@ pub struct Watch<'a> {
     pub stop: &'a AtomicBool,
     /// SIGINT and SIGTERM, blocked, when they should end it too.
     pub signals: Option<&'a Signals>,
-    /// Told every second.
-    pub tell: &'a mut dyn FnMut(&Live),
+    /// Told every second, before it is known whether that counts.
+    pub tell: &'a mut dyn FnMut(&Row),
 }
 
 impl core::fmt::Debug for Watch<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Watch").field("stop", self.stop).finish_non_exhaustive()
     }
-}
-
-/// The last second of a load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Live {
-    /// Seconds since its start.
-    pub seconds: u64,
-    /// Requests that became due in it.
-    pub offered: u64,
-    /// Good answers in it.
-    pub good: u64,
-    /// Failures in it.
-    pub errors: u64,
-    /// Median time, nanoseconds.
-    pub p50_ns: u64,
-    /// 99th percentile, nanoseconds.
-    pub p99_ns: u64,
-    /// Requests in flight or waiting.
-    pub in_flight: u64,
-    /// Connections.
-    pub connections: u64,
-    /// Sessions.
-    pub sessions: u64,
 }
 
 /// Runs a load to its end.
@@ -154,7 +131,7 @@ impl<'a> Gathered<'a> {
         Self { plan, stop, workers: plan.workers, tallies, seconds, problem: None }
     }
 
-    fn take(&mut self, told: Told, tell: &mut dyn FnMut(&Live)) {
+    fn take(&mut self, told: Told, tell: &mut dyn FnMut(&Row)) {
         match told {
             Told::Done(tally) => self.tallies.push(*tally),
             Told::Failed(problem) => self.problem = self.problem.take().or(Some(problem)),
@@ -165,7 +142,7 @@ impl<'a> Gathered<'a> {
                 sum.add(&second);
                 *count += 1;
                 if *count == self.workers {
-                    tell(&live(sum));
+                    tell(&Row::of(sum));
                     if sum.connected == 0 && sum.fates.get(Fate::Refused) > 0 && number == 0 {
                         let to = self.plan.server(0);
                         let what = format!("nobody listens at {to}: is the server running?");
@@ -175,20 +152,6 @@ impl<'a> Gathered<'a> {
                 }
             }
         }
-    }
-}
-
-fn live(second: &Second) -> Live {
-    Live {
-        seconds: second.number + 1,
-        offered: second.offered,
-        good: second.good,
-        errors: second.errors,
-        p50_ns: second.times.quantile(0.5),
-        p99_ns: second.times.quantile(0.99),
-        in_flight: second.in_flight,
-        connections: second.connections,
-        sessions: second.sessions,
     }
 }
 

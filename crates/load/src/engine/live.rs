@@ -1,7 +1,7 @@
 //! A line on the terminal that says how the load goes.
 
-use super::crew::Live;
 use super::options::LoadOptions;
+use super::outcome::Row;
 use super::slo::show;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -27,20 +27,20 @@ impl Progress {
         Self(bar)
     }
 
-    pub(super) fn tell(&self, live: &Live) {
-        let sessions = match live.sessions {
+    pub(super) fn tell(&self, row: &Row) {
+        let sessions = match row.sessions {
             0 => String::new(),
             sessions => format!(", {sessions} sessions"),
         };
-        self.0.set_position(live.seconds);
+        self.0.set_position(row.second + 1);
         self.0.set_message(format!(
             "offered {}/s, good {}/s, p50 {}, p99 {}, errors {}, in flight {}{sessions}",
-            live.offered,
-            live.good,
-            show(live.p50_ns as f64),
-            show(live.p99_ns as f64),
-            live.errors,
-            live.in_flight,
+            row.offered,
+            row.good,
+            show(row.p50_ns as f64),
+            show(row.p99_ns as f64),
+            row.errors,
+            row.in_flight,
         ));
     }
 

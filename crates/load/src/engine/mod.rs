@@ -38,7 +38,7 @@ mod tally;
 mod timers;
 
 pub use arrivals::{Arrivals, Rate};
-pub use crew::{Live, Watch, perform};
+pub use crew::{Watch, perform};
 pub use fate::{Fate, Fates};
 pub use hdr::{Hdr, Percentile, Spectrum, Summary};
 pub use health::Kernel;

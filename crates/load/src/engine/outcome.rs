@@ -158,6 +158,30 @@ pub struct Row {
     pub spread: Vec<(u64, u64)>,
 }
 
+impl Row {
+    /// A second as it was told; whether it counts is not known yet.
+    pub(super) fn of(second: &Second) -> Self {
+        Self {
+            second: second.number,
+            counts: false,
+            offered: second.offered,
+            good: second.good,
+            errors: second.errors,
+            bytes: second.bytes,
+            p50_ns: second.times.quantile(0.5),
+            p99_ns: second.times.quantile(0.99),
+            max_ns: second.times.max(),
+            in_flight: second.in_flight,
+            connections: second.connections,
+            sessions: second.sessions,
+            lag_ns: second.lag_ns,
+            cpu_ns: second.cpu_ns,
+            failures: failures(&second.fates),
+            spread: second.times.spread(),
+        }
+    }
+}
+
 impl Outcome {
     /// Of a load of `url` that asked for nothing: what is known of another program's load is put
     /// into it.
@@ -318,24 +342,8 @@ fn rows(told: &[Second], times: Times, wall_ns: u64) -> Vec<Row> {
     let until = times.from.saturating_add(wall_ns);
     let row = |second: &Second| {
         let start = times.start.saturating_add(second.number.saturating_mul(NS_PER_S));
-        Row {
-            second: second.number,
-            counts: start >= times.from && start.saturating_add(NS_PER_S) <= until,
-            offered: second.offered,
-            good: second.good,
-            errors: second.errors,
-            bytes: second.bytes,
-            p50_ns: second.times.quantile(0.5),
-            p99_ns: second.times.quantile(0.99),
-            max_ns: second.times.max(),
-            in_flight: second.in_flight,
-            connections: second.connections,
-            sessions: second.sessions,
-            lag_ns: second.lag_ns,
-            cpu_ns: second.cpu_ns,
-            failures: failures(&second.fates),
-            spread: second.times.spread(),
-        }
+        let counts = start >= times.from && start.saturating_add(NS_PER_S) <= until;
+        Row { counts, ..Row::of(second) }
     };
     told.iter().map(row).collect()
 }

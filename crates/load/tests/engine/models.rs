@@ -213,11 +213,7 @@ fn a_load_can_be_ended_from_outside_and_says_so() {
     };
     let plan = Plan::new(&options).unwrap();
     let stop = AtomicBool::new(false);
-    let mut seconds = 0;
-    let mut tell = |live: &regatta_load::engine::Live| {
-        seconds = live.seconds;
-        stop.store(true, Ordering::Relaxed);
-    };
+    let mut tell = |_: &_| stop.store(true, Ordering::Relaxed);
     let outcome = perform(&plan, &mut Watch { stop: &stop, signals: None, tell: &mut tell });
     let outcome = outcome.unwrap();
     assert!(outcome.interrupted && !outcome.meets_slo());
