@@ -21,6 +21,7 @@ use super::tally::Tally;
 use super::think::{Pattern, Think};
 use super::trace::{Trace, TraceSpec};
 use super::{alter, text};
+use crate::number::rounded;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -98,8 +99,7 @@ impl NewOptions {
     /// The preset with these options applied, or every problem.
     fn preset(&self) -> Result<Preset, Fault> {
         let Some(mut preset) = presets::find(&self.preset) else {
-            let names: Vec<&str> = presets::all().iter().map(|preset| preset.name).collect();
-            let what = format!("no preset {:?}; there are {}", self.preset, names.join(", "));
+            let what = format!("no preset {:?}; there are {}", self.preset, preset_names());
             return Err(Fault::usage(what));
         };
         let mut problems = Vec::new();
@@ -171,6 +171,10 @@ impl NewOptions {
     }
 }
 
+fn preset_names() -> String {
+    presets::all().iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
+}
+
 /// Makes a workload: files, session logs, manifest; prints what [`inspect`] says of it.
 ///
 /// # Errors
@@ -198,9 +202,7 @@ pub fn new(options: &NewOptions, watch: Watch<'_>, out: &mut dyn Write) -> Resul
     let tally;
     (workload.logs, tally) =
         make_logs(&set, &popularity, &spec, preset.clients, partial.path(), watch)?;
-    workload.write(&set, partial.path())?;
-    partial.commit()?;
-    show(&workload.name, &set, &popularity, Some(&workload), Some(&tally), options.json, out)
+    finish(workload, set, popularity, tally, partial, options.json, out)
 }
 
 fn room_for(set: &FileSet, bytes_max: u64) -> Result<(), Fault> {
@@ -257,18 +259,20 @@ fn make_logs(
     Ok((logs, tally))
 }
 
-fn show(
-    name: &str,
-    set: &FileSet,
-    popularity: &Popularity,
-    workload: Option<&Workload>,
-    tally: Option<&Tally>,
+/// Writes the manifest, gives the directory its name, and prints what [`inspect`] says of it.
+fn finish(
+    workload: Workload,
+    set: FileSet,
+    popularity: Popularity,
+    tally: Tally,
+    partial: Partial,
     json: bool,
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
-    let logs = workload.map_or(1, |workload| workload.logs.len() as u64);
-    let logs = tally.map(|tally| (tally, logs));
-    let subject = Subject { name, set, popularity, workload, logs };
+    workload.write(&set, partial.path())?;
+    partial.commit()?;
+    let (name, logs) = (workload.name.clone(), Some((tally, workload.logs.len() as u64)));
+    let subject = Subject { name, set, popularity, workload: Some(workload), logs };
     print(&report::inspect(&subject, &Questions::default())?, json, out)
 }
 
@@ -324,8 +328,7 @@ pub fn inspect(
         What::Path(path) if path.is_dir() => find_root(path, watch)?,
         What::Path(path) if path.exists() => find_log(path)?,
         What::Path(path) => {
-            let names: Vec<&str> = presets::all().iter().map(|preset| preset.name).collect();
-            let (what, names) = (path.display(), names.join(", "));
+            let (what, names) = (path.display(), preset_names());
             let what = format!("{what} is no workload, directory, log or preset; presets: {names}");
             return Err(Fault::usage(what));
         }
@@ -336,43 +339,22 @@ pub fn inspect(
         check(&found, path, watch)?;
     }
     let mut questions = options.questions;
-    questions.cache_bytes = questions.cache_bytes.or(found.cache_bytes());
-    let subject = Subject {
-        name: &found.name,
-        set: &found.set,
-        popularity: &found.popularity,
-        workload: found.workload.as_ref(),
-        logs: found.logs.as_ref().map(|(tally, logs)| (tally, *logs)),
-    };
-    print(&report::inspect(&subject, &questions)?, options.json, out)
+    let ratio = found.workload.as_ref().and_then(|workload| workload.offer.cache_ratio);
+    let wanted = ratio.map(|ratio| rounded(ratio * found.set.total_bytes() as f64));
+    questions.cache_bytes = questions.cache_bytes.or(wanted);
+    print(&report::inspect(&found, &questions)?, options.json, out)
 }
 
-struct Inspected {
-    name: String,
-    set: FileSet,
-    popularity: Popularity,
-    workload: Option<Workload>,
-    logs: Option<(Tally, u64)>,
-}
-
-impl Inspected {
-    /// The page cache that the workload wants, bytes.
-    fn cache_bytes(&self) -> Option<u64> {
-        let ratio = self.workload.as_ref()?.offer.cache_ratio?;
-        Some(crate::number::rounded(ratio * self.set.total_bytes() as f64))
-    }
-}
-
-fn find_preset(name: &str, dirs: Option<u32>) -> Result<Inspected, Fault> {
+fn find_preset(name: &str, dirs: Option<u32>) -> Result<Subject, Fault> {
     let options = NewOptions { dirs, ..NewOptions::new(name, Path::new("-")) };
     let preset = options.preset()?;
     let set = preset.shape.file_set(options.seed, &options.prefixes())?;
     let workload = options.workload(&preset);
     let popularity = workload.popularity(&set)?;
-    Ok(Inspected { name: name.to_owned(), set, popularity, workload: Some(workload), logs: None })
+    Ok(Subject { name: name.to_owned(), set, popularity, workload: Some(workload), logs: None })
 }
 
-fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Inspected, Fault> {
+fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Subject, Fault> {
     let workload = Workload::read(dir)?;
     let set = workload.file_set(dir)?;
     let popularity = workload.popularity(&set)?;
@@ -390,18 +372,18 @@ fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Inspected, Fault> {
         }
     }
     let logs = (!workload.logs.is_empty()).then_some((tally, workload.logs.len() as u64));
-    Ok(Inspected { name: workload.name.clone(), set, popularity, workload: Some(workload), logs })
+    Ok(Subject { name: workload.name.clone(), set, popularity, workload: Some(workload), logs })
 }
 
 /// A directory without a manifest: SPECweb99-like when its names say so, uniform otherwise.
-fn find_root(root: &Path, watch: Watch<'_>) -> Result<Inspected, Fault> {
+fn find_root(root: &Path, watch: Watch<'_>) -> Result<Subject, Fault> {
     let listed = from_dir::scan(root, Ranks::ByName, false, 0, watch)?;
     let (set, law) = match as_specweb(&listed) {
         Some(set) => (set, Law::Specweb { mix: Mix::Iid }),
         None => (listed, Law::Uniform),
     };
     let popularity = manifest::popularity(law, &set)?;
-    Ok(Inspected { name: root.display().to_string(), set, popularity, workload: None, logs: None })
+    Ok(Subject { name: root.display().to_string(), set, popularity, workload: None, logs: None })
 }
 
 /// The SPECweb99-like set that has exactly these files, if there is one with a single prefix.
@@ -418,7 +400,7 @@ fn as_specweb(listed: &FileSet) -> Option<FileSet> {
 }
 
 /// A session log on its own: the files it asks for, with the sizes that names or hints tell.
-fn find_log(path: &Path) -> Result<Inspected, Fault> {
+fn find_log(path: &Path) -> Result<Subject, Fault> {
     let open = || -> Result<_, Fault> {
         Ok(Reader::new(BufReader::new(File::open(path).at(path)?), path))
     };
@@ -443,11 +425,11 @@ fn find_log(path: &Path) -> Result<Inspected, Fault> {
         tally.add(&set, &session);
     }
     let name = path.display().to_string();
-    Ok(Inspected { name, set, popularity, workload: None, logs: Some((tally, 1)) })
+    Ok(Subject { name, set, popularity, workload: None, logs: Some((tally, 1)) })
 }
 
 /// Compares files with their contents, and logs with their hashes.
-fn check(found: &Inspected, path: &Path, watch: Watch<'_>) -> Result<(), Fault> {
+fn check(found: &Subject, path: &Path, watch: Watch<'_>) -> Result<(), Fault> {
     let Some(workload) = &found.workload else {
         return if path.is_dir() { found.set.verify(path, watch) } else { Ok(()) };
     };
@@ -601,9 +583,7 @@ pub fn from_dir(
     let tally;
     (workload.logs, tally) =
         make_logs(&set, &popularity, &spec, options.clients, partial.path(), watch)?;
-    workload.write(&set, partial.path())?;
-    partial.commit()?;
-    show(&workload.name, &set, &popularity, Some(&workload), Some(&tally), options.json, out)
+    finish(workload, set, popularity, tally, partial, options.json, out)
 }
 
 /// `workload from-log`.
@@ -716,7 +696,5 @@ pub fn from_log_stream(
         observed: Some(observed),
     };
     let popularity = workload.popularity(&set)?;
-    workload.write(&set, partial.path())?;
-    partial.commit()?;
-    show(&workload.name, &set, &popularity, Some(&workload), Some(&tally), options.json, out)
+    finish(workload, set, popularity, tally, partial, options.json, out)
 }

@@ -178,37 +178,38 @@ pub struct Questions {
 
 /// What is inspected.
 #[derive(Debug)]
-pub struct Subject<'a> {
+pub struct Subject {
     /// Its name.
-    pub name: &'a str,
+    pub name: String,
     /// Its files.
-    pub set: &'a FileSet,
+    pub set: FileSet,
     /// Their popularity.
-    pub popularity: &'a Popularity,
+    pub popularity: Popularity,
     /// Its manifest, if it has one.
-    pub workload: Option<&'a Workload>,
+    pub workload: Option<Workload>,
     /// Its logs, counted, and how many.
-    pub logs: Option<(&'a Tally, u64)>,
+    pub logs: Option<(Tally, u64)>,
 }
 
 /// Inspects a workload.
 ///
 /// # Errors
 /// [`Fault::Usage`], every question that makes no sense.
-pub fn inspect(subject: &Subject<'_>, questions: &Questions) -> Result<Report, Fault> {
+pub fn inspect(subject: &Subject, questions: &Questions) -> Result<Report, Fault> {
     let problems = questions.problems();
     if !problems.is_empty() {
         return Err(Fault::Usage(problems));
     }
-    let items = model::items(subject.set, subject.popularity);
-    let logs = subject.logs.map(|(tally, logs)| logs_of(subject, &items, tally, logs));
+    let items = model::items(&subject.set, &subject.popularity);
+    let logs = subject.logs.as_ref();
+    let logs = logs.map(|(tally, logs)| logs_of(subject, &items, tally, *logs));
     let requests = questions.requests.or(logs.as_ref().map(|logs| logs.requests));
     Ok(Report {
-        name: subject.name.to_owned(),
-        files: files_of(subject, &items),
+        name: subject.name.clone(),
+        files: files_of(&subject.set, &items),
         table_1: table_1(&items, requests),
         sizes: sizes_of(&items),
-        offer: subject.workload.map(|workload| Offered {
+        offer: subject.workload.as_ref().map(|workload| Offered {
             offer: workload.offer.clone(),
             line_bits_per_s: workload.line_bits_per_s,
         }),
@@ -240,8 +241,7 @@ impl Questions {
     }
 }
 
-fn files_of(subject: &Subject<'_>, items: &[Item]) -> Files {
-    let set = subject.set;
+fn files_of(set: &FileSet, items: &[Item]) -> Files {
     let mean_reply_bytes = model::mean_bytes(items);
     let mut classes = vec![Class::default(); 4];
     for (file, item) in set.ids().zip(items) {
@@ -307,12 +307,12 @@ fn sizes_of(items: &[Item]) -> Vec<Size> {
     groups.iter().map(size).collect()
 }
 
-fn logs_of(subject: &Subject<'_>, items: &[Item], tally: &Tally, logs: u64) -> Logs {
-    let set = subject.set;
+fn logs_of(subject: &Subject, items: &[Item], tally: &Tally, logs: u64) -> Logs {
+    let set = &subject.set;
     let (distinct_files, distinct_bytes) = tally.distinct(set);
     let known = tally.requests - tally.unknown;
     // A real log is its own popularity: only made ones have a law to be held against.
-    let made = subject.workload.is_some_and(|workload| workload.pattern.is_some());
+    let made = subject.workload.as_ref().is_some_and(|workload| workload.pattern.is_some());
     Logs {
         logs,
         sessions: tally.sessions,
@@ -327,7 +327,7 @@ fn logs_of(subject: &Subject<'_>, items: &[Item], tally: &Tally, logs: u64) -> L
         distinct_files,
         distinct_bytes,
         distinct_expected: model::distinct(items, known as f64).files,
-        problems: if made { tally.problems(set, subject.popularity) } else { Vec::new() },
+        problems: if made { tally.problems(set, &subject.popularity) } else { Vec::new() },
     }
 }
 
@@ -341,13 +341,13 @@ impl Predictions {
 }
 
 fn predict(
-    subject: &Subject<'_>,
+    subject: &Subject,
     questions: &Questions,
     items: &[Item],
     logs: Option<&Logs>,
 ) -> Vec<Prediction> {
     let mut out = Predictions(Vec::new());
-    let pattern = subject.workload.and_then(|workload| workload.pattern);
+    let pattern = subject.workload.as_ref().and_then(|workload| workload.pattern);
     let off = questions
         .off_s_per_request
         .or(logs.map(|logs| logs.off_s_per_request))
@@ -376,15 +376,15 @@ fn predict(
 
 fn offered(
     out: &mut Predictions,
-    subject: &Subject<'_>,
+    subject: &Subject,
     questions: &Questions,
     items: &[Item],
     rate: f64,
     mean: f64,
 ) {
-    let logs = subject.logs.map_or(1, |(_, logs)| u32::try_from(logs).unwrap_or(u32::MAX)).max(1);
-    let generators = questions.generators.unwrap_or(logs).max(1);
-    let sessions = model::session_rate(rate, mean, f64::from(generators));
+    let logs = subject.logs.as_ref().map_or(1, |(_, logs)| (*logs).max(1));
+    let generators = questions.generators.map_or(logs, |given| given.max(1).into());
+    let sessions = model::session_rate(rate, mean, generators as f64);
     out.add(
         "session rate of each load generator",
         sessions,
@@ -461,8 +461,9 @@ mod tests {
 
     fn specweb(dirs: u32) -> Report {
         let set = FileSet::specweb(dirs, &["file_set"]).unwrap();
-        let popularity = &Popularity::specweb(dirs, Mix::Iid);
-        let subject = Subject { name: "", set: &set, popularity, workload: None, logs: None };
+        let popularity = Popularity::specweb(dirs, Mix::Iid);
+        let name = String::new();
+        let subject = Subject { name, set, popularity, workload: None, logs: None };
         inspect(&subject, &Questions::default()).unwrap()
     }
 
