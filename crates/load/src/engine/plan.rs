@@ -9,7 +9,7 @@ use crate::workload::alter::Target;
 use crate::workload::content::Content;
 use crate::workload::files::FileSet;
 use crate::workload::manifest::Workload;
-use crate::workload::session::{Method, Request, Session};
+use crate::workload::session::{Request, Session};
 use crate::workload::session_log::Reader;
 use crate::workload::{fault::Fault, specweb, uri};
 use regatta_sys::affinity;
@@ -98,13 +98,7 @@ impl Plan {
             load_sessions(&mut script, sessions, &mut maker)?;
             Vec::new()
         } else if options.requests_from.is_empty() {
-            let request = Request {
-                method: Method::Get,
-                target: &url.target,
-                contents: &[],
-                reply_bytes: None,
-            };
-            vec![script.target(request, &mut maker)?]
+            vec![script.target(Request::get(&url.target), &mut maker)?]
         } else {
             load_sessions(&mut script, &options.requests_from, &mut maker)?;
             script.steps.iter().map(|step| step.target).collect()

@@ -3,7 +3,8 @@
 
 use super::expect::Expect;
 use crate::number::id;
-use crate::workload::session::{Method, Request, Session};
+use crate::workload::session::{Request, Session};
+use regatta_http::Method;
 use std::collections::HashMap;
 
 /// One distinct request.
@@ -12,7 +13,7 @@ pub(super) struct Target {
     /// The whole request.
     pub(super) bytes: Box<[u8]>,
     /// Its method, which decides whether a reply has content.
-    pub(super) method: regatta_http::Method,
+    pub(super) method: Method,
     /// Length of the content, when it is known.
     pub(super) size: Option<u64>,
     /// Size class, 0 to 3; [`CLASS_UNKNOWN`] when the size is not known.
@@ -120,7 +121,6 @@ impl Script {
         }
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(request.contents);
-        let method = http_method(method);
         let target = Target { bytes: bytes.into(), method, size, class, slot: 0, expect };
         self.targets.push(target);
         let number = id(self.targets.len() - 1);
@@ -174,18 +174,5 @@ impl Script {
             target.slot = at.map_or(0, id);
         }
         sizes
-    }
-}
-
-fn http_method(method: Method) -> regatta_http::Method {
-    use regatta_http::Method as Http;
-    match method {
-        Method::Delete => Http::Delete,
-        Method::Get => Http::Get,
-        Method::Head => Http::Head,
-        Method::Options => Http::Options,
-        Method::Post => Http::Post,
-        Method::Put => Http::Put,
-        Method::Trace => Http::Trace,
     }
 }

@@ -7,7 +7,7 @@ use super::fault::{At, Fault, Progress, Watch, tell};
 use super::files::{FileSet, LISTED_FILES_MAX, Listed};
 use super::model::zipf_exponent;
 use super::popularity::{Purpose, stream};
-use super::session::{Method, Request, Session};
+use super::session::{Request, Session};
 use super::session_log::REQUESTS_MAX;
 use super::spill::{Spill, Spilled};
 use super::uri;
@@ -429,13 +429,7 @@ impl Sessions {
                 }
                 target.clear();
                 set.uri_into(super::files::FileId(file), &mut target);
-                let request = Request {
-                    method: Method::Get,
-                    target: &target,
-                    contents: b"",
-                    reply_bytes: None,
-                };
-                session.push(request, starts);
+                session.push(Request::get(&target), starts);
                 waited_ms = 0;
             }
             if session.is_empty() {

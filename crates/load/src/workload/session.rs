@@ -2,53 +2,10 @@
 
 use crate::number::{id, index};
 use core::ops::Range;
+use regatta_http::Method;
 
 /// Microseconds in a second: think times are kept in whole microseconds.
 pub const US_PER_S: u64 = 1_000_000;
-
-/// A request's method: those that httperf's logs may name \[src\].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// DELETE
-    Delete,
-    /// GET
-    #[default]
-    Get,
-    /// HEAD
-    Head,
-    /// OPTIONS
-    Options,
-    /// POST
-    Post,
-    /// PUT
-    Put,
-    /// TRACE
-    Trace,
-}
-
-impl Method {
-    /// Every method.
-    pub const ALL: [Self; 7] =
-        [Self::Delete, Self::Get, Self::Head, Self::Options, Self::Post, Self::Put, Self::Trace];
-
-    /// Its name on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Delete => "DELETE",
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Options => "OPTIONS",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Trace => "TRACE",
-        }
-    }
-
-    /// The method of a name, in capitals.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.name() == name)
-    }
-}
 
 /// One request of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +18,13 @@ pub struct Request<'a> {
     pub contents: &'a [u8],
     /// Bytes that the reply's body must have, when the log says so (our extension).
     pub reply_bytes: Option<u64>,
+}
+
+impl<'a> Request<'a> {
+    /// GET, without a body.
+    pub fn get(target: &'a str) -> Self {
+        Self { method: Method::Get, target, contents: b"", reply_bytes: None }
+    }
 }
 
 /// Requests that belong together: the first is sent alone, the others at once after its reply.

@@ -62,13 +62,7 @@ impl<'a> Trace<'a> {
             let file = self.sampler.draw();
             self.target.clear();
             self.set.uri_into(file, &mut self.target);
-            let request = Request {
-                method: super::session::Method::Get,
-                target: &self.target,
-                contents: b"",
-                reply_bytes: None,
-            };
-            session.push(request, true);
+            session.push(Request::get(&self.target), true);
             if left > 0 {
                 // Without think times the next burst must not fall back on a player's default.
                 session.think(self.rhythm.gap().unwrap_or(0));
