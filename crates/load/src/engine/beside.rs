@@ -66,6 +66,7 @@ impl<'p> Beside<'p> {
 
     /// What was done.
     pub(super) fn done(&self) -> (Option<Idled>, Option<Rewritten>) {
-        (self.idle.as_ref().map(Idle::done), self.rewriting.as_ref().map(Rewriting::done))
+        let rewritten = self.rewriting.as_ref().map(|rewriting| rewriting.done);
+        (self.idle.as_ref().map(|idle| idle.done), rewritten)
     }
 }

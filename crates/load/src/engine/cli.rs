@@ -40,7 +40,7 @@ pub fn run(options: &LoadOptions) -> u8 {
     }
     let signals = Signals::block(&[Signal::Interrupt, Signal::Terminate]).ok();
     let stop = AtomicBool::new(false);
-    let progress = Progress::new(plan.options());
+    let progress = Progress::new(&plan.options);
     let mut tell = |row: &Row| progress.tell(row);
     let mut watch = Watch { stop: &stop, signals: signals.as_ref(), tell: &mut tell };
     let outcome = perform(&plan, &mut watch);

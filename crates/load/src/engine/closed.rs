@@ -1,7 +1,5 @@
 //! The closed model: a fixed number of connections, each of which waits for its reply.
 
-use super::arrivals::Arrival;
-use super::coming::Coming;
 use super::core::{Broken, ConnId, Core, Order};
 use super::exchange::Reply;
 use super::fate::Fate;
@@ -101,12 +99,6 @@ impl Play for Closed {
         }
     }
 
-    fn coming(&mut self) -> Option<&mut Coming> {
-        None
-    }
-
-    fn arrive(&mut self, _core: &mut Core<'_>, _arrival: Arrival, _due: u64) {}
-
     fn alarm(&mut self, core: &mut Core<'_>, payload: u64, due: u64) {
         if self.think_ns > 0 {
             core.lag(due);
@@ -143,6 +135,4 @@ impl Play for Closed {
     fn is_done(&self, core: &Core<'_>) -> bool {
         self.slots.is_empty() || self.left == Some(0) && core.in_flight == 0
     }
-
-    fn give_up(&mut self, _core: &mut Core<'_>) {}
 }

@@ -72,12 +72,7 @@ pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let processes = plan.options.processes.max(1);
     let (stop, signals) = (watch.stop, watch.signals);
-    let mut beside = Beside::begin(plan, &mut || {
-        if wishes_to_stop(signals) {
-            stop.store(true, Ordering::Relaxed);
-        }
-        stop.load(Ordering::Relaxed)
-    })?;
+    let mut beside = Beside::begin(plan, &mut || is_stopped(stop, signals))?;
     let times = times(plan, processes);
     let mut gathered = Gathered::new(plan, stop);
     if processes == 1 {
@@ -101,10 +96,13 @@ pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Whether Ctrl-C, or its equal, has been pressed.
-fn wishes_to_stop(signals: Option<&Signals>) -> bool {
+/// Whether the load is to end: because it was told so, or because Ctrl-C or its equal was pressed.
+fn is_stopped(stop: &AtomicBool, signals: Option<&Signals>) -> bool {
     let signal = signals.and_then(|signals| signals.read().ok().flatten());
-    matches!(signal, Some(Received::Known(Signal::Interrupt | Signal::Terminate)))
+    if let Some(Received::Known(Signal::Interrupt | Signal::Terminate)) = signal {
+        stop.store(true, Ordering::Relaxed);
+    }
+    stop.load(Ordering::Relaxed)
 }
 
 fn times(plan: &Plan, processes: u32) -> Times {
@@ -119,7 +117,6 @@ fn times(plan: &Plan, processes: u32) -> Times {
 struct Gathered<'a> {
     plan: &'a Plan,
     stop: &'a AtomicBool,
-    workers: u32,
     tallies: Vec<Tally>,
     seconds: BTreeMap<u64, (u32, Second)>,
     problem: Option<String>,
@@ -128,7 +125,7 @@ struct Gathered<'a> {
 impl<'a> Gathered<'a> {
     fn new(plan: &'a Plan, stop: &'a AtomicBool) -> Self {
         let (tallies, seconds) = (Vec::new(), BTreeMap::new());
-        Self { plan, stop, workers: plan.workers, tallies, seconds, problem: None }
+        Self { plan, stop, tallies, seconds, problem: None }
     }
 
     fn take(&mut self, told: Told, tell: &mut dyn FnMut(&Row)) {
@@ -141,7 +138,7 @@ impl<'a> Gathered<'a> {
                 let (count, sum) = self.seconds.entry(number).or_insert_with(new);
                 sum.add(&second);
                 *count += 1;
-                if *count == self.workers {
+                if *count == self.plan.workers {
                     tell(&Row::of(sum));
                     if sum.connected == 0 && sum.fates.get(Fate::Refused) > 0 && number == 0 {
                         let to = self.plan.server(0);
@@ -186,8 +183,7 @@ fn threads(
             }
         }
         drop(sender);
-        let mut wish = || stop.store(true, Ordering::Relaxed);
-        listen(plan, &told, signals, &mut wish, beside, tell);
+        listen(plan, &told, signals, stop, beside, tell);
         Ok(())
     })
 }
@@ -197,7 +193,7 @@ fn listen(
     plan: &Plan,
     told: &Receiver<Told>,
     signals: Option<&Signals>,
-    wish_to_stop: &mut dyn FnMut(),
+    stop: &AtomicBool,
     beside: &mut Beside<'_>,
     tell: &mut dyn FnMut(Told),
 ) {
@@ -206,7 +202,7 @@ fn listen(
     loop {
         let until_next = beside.turn();
         if beside.problem().is_some() {
-            wish_to_stop();
+            stop.store(true, Ordering::Relaxed);
         }
         match told.recv_timeout(until_next) {
             Ok(told) => tell(told),
@@ -219,9 +215,7 @@ fn listen(
                 next = if end == locals.len() { 0 } else { end };
             }
         }
-        if wishes_to_stop(signals) {
-            wish_to_stop();
-        }
+        is_stopped(stop, signals);
     }
 }
 
@@ -283,52 +277,38 @@ fn children(
     }
     let (sender, told) = channel();
     let (kids, pipes): (Vec<Child>, Vec<PipeReader>) = made.into_iter().unzip();
-    let stop = watch.stop;
+    let (stop, over) = (watch.stop, AtomicBool::new(false));
     std::thread::scope(|scope| {
         for pipe in pipes {
             let sender = sender.clone();
             scope.spawn(move || read_told(pipe, &sender));
         }
         drop(sender);
-        let passed = |told| gathered.take(told, watch.tell);
-        relay(plan, &told, watch.signals, &kids, stop, beside, &mut { passed });
+        scope.spawn(|| pass_stop_on(stop, &over, &kids));
+        let mut tell = |told| gathered.take(told, watch.tell);
+        listen(plan, &told, watch.signals, stop, beside, &mut tell);
+        over.store(true, Ordering::Relaxed);
     });
     for kid in kids {
         kid.wait().map_err(|error| format!("a process was lost: {error}"))?;
     }
-    let missing = gathered.workers as usize - gathered.tallies.len();
+    let missing = plan.workers as usize - gathered.tallies.len();
     if missing > 0 && gathered.problem.is_none() {
         gathered.problem = Some(format!("{missing} workers ended without a result"));
     }
     Ok(())
 }
 
-/// [`listen`], with the wish to stop carried to the processes.
-fn relay(
-    plan: &Plan,
-    told: &Receiver<Told>,
-    signals: Option<&Signals>,
-    kids: &[Child],
-    stop: &AtomicBool,
-    beside: &mut Beside<'_>,
-    tell: &mut dyn FnMut(Told),
-) {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                if stop.load(Ordering::Relaxed) {
-                    // One that has ended needs no signal.
-                    kids.iter().for_each(|kid| drop(kid.kill(Signal::Interrupt)));
-                    return;
-                }
-                std::thread::sleep(TURN);
-            }
-        });
-        let mut stopping = || stop.store(true, Ordering::Relaxed);
-        listen(plan, told, signals, &mut stopping, beside, tell);
-        over.store(true, Ordering::Relaxed);
-    });
+/// Tells the processes to stop when this one is told so; returns when all is over.
+fn pass_stop_on(stop: &AtomicBool, over: &AtomicBool, kids: &[Child]) {
+    while !over.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
+            // One that has ended needs no signal.
+            kids.iter().for_each(|kid| drop(kid.kill(Signal::Interrupt)));
+            return;
+        }
+        std::thread::sleep(TURN);
+    }
 }
 
 fn read_told(pipe: PipeReader, sender: &Sender<Told>) {

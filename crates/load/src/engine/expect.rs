@@ -54,8 +54,9 @@ pub(super) struct Local {
     copies: RwLock<Copies>,
 }
 
+/// What a file holds, and what it held before.
 #[derive(Clone, Debug)]
-struct Copies {
+pub(super) struct Copies {
     now: Arc<Copy>,
     before: Option<Arc<Copy>>,
     /// When `now` was first seen, nanoseconds on the monotonic clock.
@@ -123,11 +124,8 @@ pub(super) enum Check {
     /// Held until the end; `floor` is the version that it must not be older than.
     Altered { held: Vec<u8>, floor: u64, long: bool },
     /// Against copies of a file.
-    File { copies: Held, offset: usize, now: bool, before: bool },
+    File { copies: Copies, offset: usize, now: bool, before: bool },
 }
-
-#[derive(Debug)]
-pub(super) struct Held(Copies);
 
 /// What a comparison found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +160,8 @@ impl Expect {
             Self::Hash(_) => Check::Hash(Sha256::new()),
             Self::Altered { .. } => Check::Altered { held: Vec::new(), floor, long: false },
             Self::File(local) => {
-                let copies = Held(local.copies());
-                let before = copies.0.before.is_some();
+                let copies = local.copies();
+                let before = copies.before.is_some();
                 Check::File { copies, offset: 0, now: true, before }
             }
         }
@@ -188,8 +186,8 @@ impl Expect {
                 let same = |copy: &Copy| {
                     copy.bytes.get(*offset..*offset + bytes.len()).is_some_and(|own| own == bytes)
                 };
-                *now = *now && same(&copies.0.now);
-                *before = *before && copies.0.before.as_deref().is_some_and(same);
+                *now = *now && same(&copies.now);
+                *before = *before && copies.before.as_deref().is_some_and(same);
                 *offset += bytes.len();
             }
             _ => {}
@@ -217,17 +215,16 @@ impl Expect {
                 highest.fetch_max(version, Ordering::Relaxed);
                 if version < *floor { Comparison::Wrong(Fate::Stale) } else { Comparison::Right }
             }
-            (Self::Altered { .. }, Check::Altered { long: true, .. }) => Comparison::Nothing,
             (Self::File(local), Check::File { copies, offset, now, before }) => {
                 let whole = |copy: &Copy| copy.bytes.len() == *offset;
-                if *now && whole(&copies.0.now) {
+                if *now && whole(&copies.now) {
                     return Comparison::Right;
                 }
-                if *before && copies.0.before.as_deref().is_some_and(whole) {
-                    let late = sent_ns > copies.0.since_ns.saturating_add(stale_after_ns);
+                if *before && copies.before.as_deref().is_some_and(whole) {
+                    let late = sent_ns > copies.since_ns.saturating_add(stale_after_ns);
                     return if late { Comparison::Wrong(Fate::Stale) } else { Comparison::Right };
                 }
-                let changed = local.refresh() || local.copies().now != copies.0.now;
+                let changed = local.refresh() || local.copies().now != copies.now;
                 if changed { Comparison::Changed } else { Comparison::Wrong(Fate::WrongBytes) }
             }
             _ => Comparison::Nothing,

@@ -52,7 +52,7 @@ pub(super) struct Idle<'p> {
     last_error: Option<io::Error>,
     /// A connection could not be made in the last turn.
     refused: bool,
-    done: Idled,
+    pub(super) done: Idled,
 }
 
 impl<'p> Idle<'p> {
@@ -116,10 +116,6 @@ impl<'p> Idle<'p> {
         }
         self.done.least = self.done.least.min(self.held);
         Ok(())
-    }
-
-    pub(super) fn done(&self) -> Idled {
-        self.done
     }
 
     fn open(&mut self, at: usize) -> io::Result<()> {

@@ -89,8 +89,6 @@ impl Open {
 }
 
 impl Play for Open {
-    fn begin(&mut self, _core: &mut Core<'_>) {}
-
     #[inline]
     fn coming(&mut self) -> Option<&mut Coming> {
         Some(&mut self.coming)
@@ -103,8 +101,6 @@ impl Play for Open {
         core.offer(due);
         self.dispatch(core, Order { target, client: self.client, due, tries: 0 });
     }
-
-    fn alarm(&mut self, _core: &mut Core<'_>, _payload: u64, _due: u64) {}
 
     #[inline]
     fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply) {

@@ -37,9 +37,9 @@ const SOURCES_MAX: u32 = 65_535;
 #[derive(Debug)]
 pub struct Plan {
     /// What was asked for, with what the workload said where that was open.
-    pub(super) options: LoadOptions,
+    pub options: LoadOptions,
     /// What was taken from the workload.
-    pub(super) taken: Option<Taken>,
+    pub taken: Option<Taken>,
     /// The file that is rewritten meanwhile.
     pub(super) altered: Option<Target>,
     /// Since when it is; set before the first arrival.
@@ -156,16 +156,6 @@ impl Plan {
     /// Where the connection of this number goes.
     pub(super) fn server(&self, number: usize) -> SocketAddr {
         self.servers[number % self.servers.len()]
-    }
-
-    /// What was taken from the workload.
-    pub fn taken(&self) -> Option<&Taken> {
-        self.taken.as_ref()
-    }
-
-    /// What is asked for, all of it.
-    pub fn options(&self) -> &LoadOptions {
-        &self.options
     }
 
     /// Threads of one process.

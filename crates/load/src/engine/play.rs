@@ -16,13 +16,16 @@ use std::time::Duration;
 /// A model: what is asked for when, and what happens after a reply.
 pub(super) trait Play {
     /// The run starts now.
-    fn begin(&mut self, core: &mut Core<'_>);
+    fn begin(&mut self, _core: &mut Core<'_>) {}
     /// The arrivals that are still to come; `None` in a model that has none.
-    fn coming(&mut self) -> Option<&mut Coming>;
+    #[inline]
+    fn coming(&mut self) -> Option<&mut Coming> {
+        None
+    }
     /// Takes up an arrival that was due at `due`.
-    fn arrive(&mut self, core: &mut Core<'_>, arrival: Arrival, due: u64);
+    fn arrive(&mut self, _core: &mut Core<'_>, _arrival: Arrival, _due: u64) {}
     /// An alarm of its own has rung, which was set for `due`.
-    fn alarm(&mut self, core: &mut Core<'_>, payload: u64, due: u64);
+    fn alarm(&mut self, _core: &mut Core<'_>, _payload: u64, _due: u64) {}
     /// An exchange has ended; the connection is still open.
     fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply);
     /// A connection has ended.
@@ -30,7 +33,7 @@ pub(super) trait Play {
     /// Whether everything that was to be done is done.
     fn is_done(&self, core: &Core<'_>) -> bool;
     /// The run is over: decides what never went out.
-    fn give_up(&mut self, core: &mut Core<'_>);
+    fn give_up(&mut self, _core: &mut Core<'_>) {}
     /// Sessions at this time.
     fn sessions(&self) -> u64 {
         0
@@ -81,7 +84,8 @@ pub(super) fn run<P: Play>(
             arrivals(core, play);
         }
     }
-    turn.close(core, play, tell);
+    // The last second, which is not a whole one.
+    turn.tell_second(core, play, tell);
     Ok(())
 }
 
@@ -229,11 +233,6 @@ impl Turn {
         second.cpu_ns = cpu.saturating_sub(told);
         self.second_end += NS_PER_S;
         tell(second);
-    }
-
-    /// The last second, which is not a whole one.
-    fn close<P: Play>(mut self, core: &mut Core<'_>, play: &P, tell: &mut dyn FnMut(Second)) {
-        self.tell_second(core, play, tell);
     }
 }
 

@@ -176,8 +176,6 @@ impl Sessions {
 }
 
 impl Play for Sessions {
-    fn begin(&mut self, _core: &mut Core<'_>) {}
-
     #[inline]
     fn coming(&mut self) -> Option<&mut Coming> {
         Some(&mut self.coming)

@@ -83,7 +83,8 @@ pub struct Rewriting {
     started_ns: u64,
     /// Times that have come.
     periods: u64,
-    done: Rewritten,
+    /// What has been done so far.
+    pub done: Rewritten,
 }
 
 /// What a [`Rewriting`] has done.
@@ -133,11 +134,6 @@ impl Rewriting {
 
     fn period_ns(&self) -> u64 {
         self.target.altered.period_ms.max(1).saturating_mul(1_000_000)
-    }
-
-    /// What has been done so far.
-    pub fn done(&self) -> Rewritten {
-        self.done
     }
 }
 
@@ -201,6 +197,6 @@ mod tests {
             assert_eq!(found, (version, Duration::from_millis(wait_ms)), "{now_ms} ms");
         }
         let done = Rewritten { versions: 3, missed: 1, late_ns: 9_000_000 };
-        assert_eq!(rewriting.done(), done);
+        assert_eq!(rewriting.done, done);
     }
 }

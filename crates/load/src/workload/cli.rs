@@ -481,7 +481,7 @@ pub fn alter(
         }
         std::thread::sleep(wait.min(TURN));
     }
-    let done = rewriting.done();
+    let done = rewriting.done;
     let (versions, missed, late_ms) = (done.versions, done.missed, done.late_ns as f64 / 1e6);
     let line =
         writeln!(out, "{altered}: {versions} versions, {missed} missed, {late_ms:.2} ms late");

@@ -320,7 +320,7 @@ fn logs_of(subject: &Subject, items: &[Item], tally: &Tally, logs: u64) -> Logs 
         bursts: tally.bursts,
         unknown: tally.unknown,
         requests_per_session: tally.mean_requests(),
-        lengths: tally.lengths().clone(),
+        lengths: tally.lengths.clone(),
         off_s_per_request: tally.off_s_per_request(),
         mean_reply_bytes: crate::number::share(tally.reply_bytes(set), known),
         classes: tally.per_class(set),

@@ -15,7 +15,8 @@ pub const LENGTH_MAX: usize = 1_000;
 #[derive(Clone, Debug)]
 pub struct Tally {
     per_file: Vec<u64>,
-    lengths: BTreeMap<usize, u64>,
+    /// Sessions per length, shortest first; those above [`LENGTH_MAX`] count as that.
+    pub lengths: BTreeMap<usize, u64>,
     /// Sessions.
     pub sessions: u64,
     /// Requests.
@@ -106,11 +107,6 @@ impl Tally {
             classes[usize::from(set.class(file))] += self.of(file);
         }
         classes
-    }
-
-    /// Sessions per length, shortest first; those above [`LENGTH_MAX`] count as that.
-    pub fn lengths(&self) -> &BTreeMap<usize, u64> {
-        &self.lengths
     }
 
     /// Mean requests per session.

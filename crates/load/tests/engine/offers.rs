@@ -54,7 +54,7 @@ fn closed(connections: u32) -> Model {
 }
 
 fn taken(options: &LoadOptions) -> Taken {
-    Plan::new(options).unwrap().taken().unwrap().clone()
+    Plan::new(options).unwrap().taken.unwrap()
 }
 
 const URL: &str = "http://127.0.0.1:1/";
@@ -168,7 +168,7 @@ fn a_log_with_times_is_played_to_its_end() {
     let model = Model::PartlyOpen { sessions: vec![log], session_rate: None, think: None };
     let server = Server::new(|_| Answer::ok(b"x"));
     let options = LoadOptions { progress: false, ..LoadOptions::new(&server.url("/"), model) };
-    assert_eq!(Plan::new(&options).unwrap().options().duration, None);
+    assert_eq!(Plan::new(&options).unwrap().options.duration, None);
     let outcome = load(&options);
     assert_eq!((outcome.offered, outcome.fates.get(Fate::Good)), (3, 3), "{:?}", outcome.fates);
     assert!(outcome.seconds >= 0.3 && !outcome.interrupted);
