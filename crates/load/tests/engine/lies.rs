@@ -1,12 +1,10 @@
 //! Servers that lie, fail and keep silent: each is found out, and counted as what it is.
 
 use crate::server::{Answer, Asked, Server};
-use crate::{closed, load, ms, open, options};
-use regatta_load::engine::{
-    Fate, LoadOptions, Model, Outcome, Plan, Stamp, Verify, Watch, perform,
-};
+use crate::scratch::Scratch;
+use crate::{closed, load, ms, open, options, try_load};
+use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, Stamp, Verify};
 use regatta_load::workload::content::Content;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const TARGET: &str = "/file_set/dir00000/class1_3";
@@ -132,17 +130,16 @@ fn old_versions_are_stale() {
 
 #[test]
 fn a_local_directory_is_what_replies_are_held_against() {
-    let root = std::env::temp_dir().join(format!("regatta-lies-{}", std::process::id()));
-    std::fs::create_dir_all(root.join("a b")).unwrap();
-    std::fs::write(root.join("a b/index.html"), "hello").unwrap();
-    let directory = || Verify::Directory(root.clone());
+    let root = Scratch::new("lies");
+    std::fs::create_dir(root.path().join("a b")).unwrap();
+    std::fs::write(root.path().join("a b/index.html"), "hello").unwrap();
+    let directory = || Verify::Directory(root.path().to_owned());
     let outcome = ask("/a%20b/", directory(), |_| Answer::ok(b"hello"));
     assert_eq!((outcome.fates.get(Fate::Good), outcome.verified), (20, 20));
     for lie in ["hell", "hello!", "hallo"] {
         let outcome = ask("/a%20b/", directory(), move |_| Answer::ok(lie.as_bytes()));
         assert_eq!(outcome.fates.get(Fate::WrongBytes), 20, "{lie}");
     }
-    std::fs::remove_dir_all(&root).unwrap();
 }
 
 #[test]
@@ -193,10 +190,7 @@ fn nobody_is_there() {
     for model in [open(100.0), closed(3)] {
         // An hour: it ends by itself when the first second has shown that nobody is there.
         let duration = Some(ms(3_600_000));
-        let plan = Plan::new(&LoadOptions { duration, ..options(&url, model) }).unwrap();
-        let (stop, mut tell) = (AtomicBool::new(false), |_: &_| {});
-        let watch = &mut Watch { stop: &stop, signals: None, tell: &mut tell };
-        let problem = perform(&plan, watch).unwrap_err();
+        let problem = try_load(&LoadOptions { duration, ..options(&url, model) }).unwrap_err();
         assert!(problem.contains(&format!("nobody listens at {addr}")), "{problem}");
     }
 }

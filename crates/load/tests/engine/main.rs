@@ -6,11 +6,14 @@ mod lies;
 mod models;
 mod offers;
 mod opinions;
+#[path = "../../src/workload/scratch.rs"]
+mod scratch;
 mod server;
 #[path = "../../../../xtask/skips.rs"]
 mod skips;
 
 use regatta_load::engine::{LoadOptions, Model, Outcome, Plan, Rate, Watch, perform};
+use scratch::Scratch;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -26,16 +29,29 @@ pub(crate) fn open(per_s: f64) -> Model {
     Model::Open { rate: Rate::constant(per_s), connections_max: None }
 }
 
+/// Sessions of a log, so many a second, and the directory that holds the log.
+pub(crate) fn replay(text: &str, per_s: f64) -> (Scratch, Model) {
+    let scratch = Scratch::new("log");
+    let log = scratch.path().join("log");
+    std::fs::write(&log, text).unwrap();
+    let session_rate = Some(Rate::constant(per_s));
+    (scratch, Model::PartlyOpen { sessions: vec![log], session_rate, think: None })
+}
+
 pub(crate) fn options(url: &str, model: Model) -> LoadOptions {
     LoadOptions { progress: false, timeout: Some(ms(20_000)), ..LoadOptions::new(url, model) }
 }
 
-/// Runs a load, and checks what must hold of every result.
-pub(crate) fn load(options: &LoadOptions) -> Outcome {
+/// Runs a load that may fail.
+pub(crate) fn try_load(options: &LoadOptions) -> Result<Outcome, String> {
     let plan = Plan::new(options).unwrap();
     let (stop, mut tell) = (AtomicBool::new(false), |_: &_| {});
-    let outcome = perform(&plan, &mut Watch { stop: &stop, signals: None, tell: &mut tell });
-    let outcome = outcome.unwrap();
+    perform(&plan, &mut Watch { stop: &stop, signals: None, tell: &mut tell })
+}
+
+/// Runs a load, and checks what must hold of every result.
+pub(crate) fn load(options: &LoadOptions) -> Outcome {
+    let outcome = try_load(options).unwrap();
     assert_eq!(outcome.fates.total(), outcome.offered, "each request has one fate");
     let seen: u64 = outcome.clients.iter().map(|client| client.requests).sum();
     let classes: u64 = outcome.classes.iter().map(|class| class.requests).sum();

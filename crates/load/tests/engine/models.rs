@@ -1,41 +1,15 @@
 //! What goes over the wire in each model, as the server sees it.
 
 use crate::server::{Answer, Asked, Server};
-use crate::{closed, load, ms, open, options};
-use regatta_load::engine::{Fate, LoadOptions, Model, Outcome, Plan, Rate, Watch, perform};
+use crate::{closed, load, ms, open, options, replay};
+use regatta_load::engine::{Fate, LoadOptions, Outcome, Plan, Watch, perform};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// A session log for one test, removed with it.
-struct Log(PathBuf);
-
-impl Log {
-    fn new(text: &str) -> Self {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("regatta-log-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, text).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 /// Plays `count` sessions of a log.
 fn play(server: &Server, text: &str, count: u64) -> Outcome {
-    let log = Log::new(text);
-    let model = Model::PartlyOpen {
-        sessions: vec![log.0.clone()],
-        session_rate: Some(Rate::constant(100.0)),
-        think: None,
-    };
+    let (_log, model) = replay(text, 100.0);
     let options = options(&server.url("/"), model);
     load(&LoadOptions { count: Some(count), duration: Some(ms(10_000)), ..options })
 }
@@ -98,12 +72,7 @@ fn a_time_out_fails_the_session_and_the_rest_is_never_sent() {
         "/silent" => Answer::never(),
         _ => Answer::ok(b"x"),
     });
-    let log = Log::new("/a\n/silent\n/never\n\n/b\n/c\n");
-    let model = Model::PartlyOpen {
-        sessions: vec![log.0.clone()],
-        session_rate: Some(Rate::constant(50.0)),
-        think: None,
-    };
+    let (_log, model) = replay("/a\n/silent\n/never\n\n/b\n/c\n", 50.0);
     let options = options(&server.url("/"), model);
     let (count, timeout) = (Some(4), Some(ms(300)));
     let outcome = load(&LoadOptions { count, timeout, ..options });
@@ -127,12 +96,7 @@ fn a_connection_that_ends_between_bursts_is_made_again() {
 fn methods_contents_and_clients_come_from_the_log() {
     let server = Server::new(|_| Answer::ok(b"x"));
     let text = "#! client=3\n/a method=POST contents=\"x=1\"\n\n#! client=1\n/b method=HEAD\n";
-    let log = Log::new(text);
-    let model = Model::PartlyOpen {
-        sessions: vec![log.0.clone()],
-        session_rate: Some(Rate::constant(100.0)),
-        think: None,
-    };
+    let (_log, model) = replay(text, 100.0);
     let base = options(&server.url("/"), model);
     let fields = vec![("X-Test".to_owned(), "yes".to_owned())];
     // The answer to HEAD has a byte that must not be there.

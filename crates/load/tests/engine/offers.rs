@@ -1,56 +1,37 @@
 //! What a workload wants: taken up where the options leave it open, and done.
 
+use crate::scratch::Scratch;
 use crate::server::{Answer, Server};
-use crate::{load, ms, open};
+use crate::{closed, load, ms, open, options, try_load};
 use regatta_load::engine::{Fate, LoadOptions, Model, Plan, Rate, Taken, Verify, parse_alter};
 use regatta_load::workload::cli::{self, FromDirOptions, NewOptions};
 use regatta_load::workload::fault::unwatched;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 use std::time::Duration;
 
 /// A workload's directory, which goes when it is dropped.
-struct Made(PathBuf);
+struct Made(Scratch);
 
 impl Made {
     fn new(preset: &str, without_files: bool) -> Self {
-        // Tests run beside each other, and two may want the same preset.
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("regatta-offer-{preset}-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&dir);
-        if preset == "none" {
-            fs::create_dir_all(&dir).unwrap();
-            return Self(dir);
-        }
+        let made = Scratch::new(preset);
         let requests = Some(200);
-        let new = NewOptions { requests, without_files, ..NewOptions::new(preset, &dir) };
+        let new = NewOptions { requests, without_files, ..NewOptions::new(preset, made.path()) };
         // 1 is a log too short for the rules of long ones.
         assert!(cli::new(&new, &unwatched, &mut Vec::new()).is_ok_and(|code| code < 2));
-        Self(dir)
+        Self(made)
     }
 
     fn options(&self, url: &str, model: Model) -> LoadOptions {
-        let workload = Some(self.0.clone());
+        let workload = Some(self.0.path().to_owned());
         LoadOptions { workload, progress: false, ..LoadOptions::new(url, model) }
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 fn sessions(rate: Option<f64>) -> Model {
     let session_rate = rate.map(Rate::constant);
     Model::PartlyOpen { sessions: Vec::new(), session_rate, think: None }
-}
-
-fn closed(connections: u32) -> Model {
-    Model::Closed { connections, think: None }
 }
 
 fn taken(options: &LoadOptions) -> Taken {
@@ -108,7 +89,7 @@ fn options_go_first_and_what_is_not_done_is_said() {
         ..made.options(URL, sessions(Some(4.0)))
     };
     let rate = Rate::ramp(1.0, 5.0, 2.0);
-    let log = made.0.join("logs/client-001.log");
+    let log = made.0.path().join("logs/client-001.log");
     let model = Model::PartlyOpen { sessions: vec![log], session_rate: Some(rate), think: None };
     let found = taken(&LoadOptions { model, ..options });
     assert_eq!((found.name.as_str(), found.options), ("spike", Vec::new()));
@@ -123,51 +104,45 @@ fn options_go_first_and_what_is_not_done_is_said() {
 
 #[test]
 fn what_does_not_fit_says_what_to_do() {
-    let refused = |options: &LoadOptions| Plan::new(options).unwrap_err().join("; ");
-    let check = |preset: &str, model: Model, what: &str| {
-        let made = Made::new(preset, true);
-        let found = refused(&made.options(URL, model));
-        assert!(found.contains(what), "{preset}: {found}");
+    let says = |options: LoadOptions, what: &str| {
+        let found = Plan::new(&options).unwrap_err().join("; ");
+        assert!(found.contains(what), "{found}");
     };
+    let check = |preset, model, what| says(Made::new(preset, true).options(URL, model), what);
     check("haboob", sessions(None), "give --closed N, 1 to 1024");
     check("eurosys07", sessions(None), "give --session-rate");
     check("eurosys07", sessions(None), "10000 to 30000 requests/s in its paper are 1");
     check("10k-altered", sessions(Some(1.0)), "make the workload with its files");
     let alter = Some(parse_alter("renamed@5ms").unwrap());
     let made = Made::new("smoke", true);
-    let found = refused(&LoadOptions { alter, ..made.options(URL, open(1.0)) });
-    assert!(found.contains("only a workload of one file"), "{found}");
-    let found = refused(&LoadOptions { alter, ..LoadOptions::new(URL, open(1.0)) });
-    assert!(found.contains("--workload"), "{found}");
-    let nowhere = Some(PathBuf::from("/nonexistent"));
-    let found = refused(&LoadOptions { workload: nowhere, ..LoadOptions::new(URL, open(1.0)) });
-    assert!(found.contains("regatta workload new"), "{found}");
-    let nowhere = Some(Verify::Directory("generate".into()));
-    let found = refused(&LoadOptions { verify: nowhere, ..LoadOptions::new(URL, open(1.0)) });
-    assert!(found.contains("say off, generated, altered, hash"), "{found}");
+    let bare = || LoadOptions::new(URL, open(1.0));
+    let smoke = LoadOptions { alter, ..made.options(URL, open(1.0)) };
+    says(smoke, "only a workload of one file");
+    says(LoadOptions { alter, ..bare() }, "--workload");
+    let workload = Some("/nonexistent".into());
+    says(LoadOptions { workload, ..bare() }, "regatta workload new");
+    let verify = Some(Verify::Directory("generate".into()));
+    says(LoadOptions { verify, ..bare() }, "say off, generated, altered, hash");
     let each = |count| LoadOptions {
         requests_per_connection: Some(count),
         ..made.options(URL, sessions(Some(1.0)))
     };
-    assert!(refused(&each(5)).contains("for --closed and --rate"));
+    says(each(5), "for --closed and --rate");
     assert!(Plan::new(&each(0)).is_ok(), "0 is what sessions do");
-    let pin = vec![0, 100_000];
-    let found = refused(&LoadOptions { pin, ..LoadOptions::new(URL, open(1.0)) });
-    assert!(found.contains("--pin 100000: no such processor"), "{found}");
+    says(LoadOptions { pin: vec![0, 100_000], ..bare() }, "--pin 100000: no such processor");
     let sources = vec!["203.0.113.1".parse().unwrap()];
-    let found = refused(&LoadOptions { sources, ..LoadOptions::new(URL, open(1.0)) });
-    assert!(found.contains("--source 203.0.113.1"), "{found}");
+    says(LoadOptions { sources, ..bare() }, "--source 203.0.113.1");
 }
 
 /// Sessions at the times of a log: the load ends with the log, however long that is.
 #[test]
 fn a_log_with_times_is_played_to_its_end() {
-    let made = Made::new("none", true);
-    let log = made.0.join("log");
+    let made = Scratch::new("times");
+    let log = made.path().join("log");
     fs::write(&log, "#! at=0.1\n/a\n/b\n\n#! at=0.3\n/c\n\n").unwrap();
     let model = Model::PartlyOpen { sessions: vec![log], session_rate: None, think: None };
     let server = Server::new(|_| Answer::ok(b"x"));
-    let options = LoadOptions { progress: false, ..LoadOptions::new(&server.url("/"), model) };
+    let options = options(&server.url("/"), model);
     assert_eq!(Plan::new(&options).unwrap().options.duration, None);
     let outcome = load(&options);
     assert_eq!((outcome.offered, outcome.fates.get(Fate::Good)), (3, 3), "{:?}", outcome.fates);
@@ -193,9 +168,9 @@ fn idle_connections_are_held() {
         3 => Answer::ok(b"x").closing(),
         _ => Answer::ok(b"x"),
     });
-    let options = LoadOptions::new(&server.url("/"), open(100.0));
+    let options = options(&server.url("/"), open(100.0));
     let duration = Some(ms(500));
-    let outcome = load(&LoadOptions { duration, idle: Some(20), progress: false, ..options });
+    let outcome = load(&LoadOptions { duration, idle: Some(20), ..options });
     let idle = outcome.idle.unwrap();
     assert_eq!(outcome.offered, 50);
     assert_eq!((idle.wanted, idle.again), (20, 1), "{idle:?}");
@@ -209,19 +184,15 @@ fn idle_connections_that_cannot_be_made_are_a_problem() {
     let timeout = Some(ms(100));
     let options =
         LoadOptions { timeout, idle: Some(2), ..LoadOptions::new(&server.url("/"), model) };
-    let plan = Plan::new(&options).unwrap();
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let mut tell = |_: &_| {};
-    let mut watch = regatta_load::engine::Watch { stop: &stop, signals: None, tell: &mut tell };
-    let problem = regatta_load::engine::perform(&plan, &mut watch).unwrap_err();
+    let problem = try_load(&options).unwrap_err();
     assert!(problem.contains("0 of 2 idle connections"), "{problem}");
 }
 
 /// A workload over a user's content: by the copy where it is, by the hashes where it is not.
 #[test]
 fn a_users_content_is_compared_with_its_copy_or_its_hash() {
-    let made = Made::new("none", true);
-    let (site, dir) = (made.0.join("site"), made.0.join("w"));
+    let made = Scratch::new("content");
+    let (site, dir) = (made.path().join("site"), made.path().join("w"));
     fs::create_dir_all(&site).unwrap();
     fs::write(site.join("a.txt"), "hello").unwrap();
     let from = FromDirOptions { requests: 50, ..FromDirOptions::new(&site, &dir) };
@@ -229,13 +200,13 @@ fn a_users_content_is_compared_with_its_copy_or_its_hash() {
     for (body, fate) in [(&b"hello"[..], Fate::Good), (b"jello", Fate::WrongBytes)] {
         for gone in [false, true] {
             let server = Server::new(move |_| Answer::ok(body));
-            let hidden = made.0.join("hidden");
+            let hidden = made.path().join("hidden");
             if gone {
                 fs::rename(&site, &hidden).unwrap();
             }
-            let options = LoadOptions::new(&server.url("/"), closed(1));
+            let options = options(&server.url("/"), closed(1));
             let (workload, count) = (Some(dir.clone()), Some(20));
-            let outcome = load(&LoadOptions { workload, count, progress: false, ..options });
+            let outcome = load(&LoadOptions { workload, count, ..options });
             if gone {
                 fs::rename(&hidden, &site).unwrap();
             }
@@ -258,7 +229,7 @@ fn serve_file(path: &Path, always_first: bool) -> Server {
 #[test]
 fn the_altered_file_is_rewritten_while_it_is_served() {
     let made = Made::new("10k-renamed", false);
-    let file = made.0.join("root/index.html");
+    let file = made.0.path().join("root/index.html");
     for always_first in [false, true] {
         let server = serve_file(&file, always_first);
         let options = LoadOptions {
@@ -276,5 +247,6 @@ fn the_altered_file_is_rewritten_while_it_is_served() {
         assert_eq!(good + stale, 60, "{:?}", outcome.fates);
         assert_eq!(stale > 0, always_first, "{:?}", outcome.fates);
     }
-    assert_eq!(fs::read_dir(made.0.join("root")).unwrap().count(), 1, "nothing is left beside it");
+    let left = fs::read_dir(made.0.path().join("root")).unwrap();
+    assert_eq!(left.count(), 1, "nothing is left beside it");
 }

@@ -2,8 +2,8 @@
 
 use crate::server::{Answer, Asked, Server};
 use crate::skips::skip;
-use crate::{attempts, closed, load, ms, near, options};
-use regatta_load::engine::{Fate, LoadOptions, Model, Rate};
+use crate::{attempts, closed, load, ms, near, open, options, replay};
+use regatta_load::engine::{Fate, LoadOptions};
 use std::io::ErrorKind;
 use std::process::Command;
 
@@ -68,12 +68,10 @@ fn httperf_agrees_on_counts_and_times() {
         let before = server.count();
         let text = run("httperf", &args).unwrap();
         let theirs = server.count() - before;
-        let rate = Rate::constant(100.0);
-        let model = Model::Open { rate, connections_max: None };
         let options = LoadOptions {
             duration: Some(ms(500)),
             requests_per_connection: Some(1),
-            ..options(&server.url("/"), model)
+            ..options(&server.url("/"), open(100.0))
         };
         let ours = load(&options);
         let found = (theirs, number(&text, "Total: connections"), number(&text, "replies"));
@@ -101,25 +99,18 @@ fn httperf_replays_our_session_logs() {
     if run("httperf", &["--version"]).is_none() {
         return;
     }
-    let path = std::env::temp_dir().join(format!("regatta-replay-{}", std::process::id()));
     let text = "#! client=0 line=400000\n/a think=0.05\n /a1\n /a2\n/b\n\n/c think=0.02\n/d\n\n";
-    std::fs::write(&path, text).unwrap();
-    let log = path.to_str().unwrap();
+    let (scratch, model) = replay(text, 50.0);
+    let log = scratch.path().join("log");
     let theirs = replayed(|server| {
         let port = server.addr.port().to_string();
-        let spec = format!("10,0,{log}");
+        let spec = format!("10,0,{}", log.display());
         let args = ["--hog", "--server", "127.0.0.1", "--port", &port, "--rate", "50"];
         run("httperf", &[&args[..], &["--wsesslog", &spec, "--timeout", "5"]].concat());
     });
     let ours = replayed(|server| {
-        let model = Model::PartlyOpen {
-            sessions: vec![path.clone()],
-            session_rate: Some(Rate::constant(50.0)),
-            think: None,
-        };
         let outcome = load(&LoadOptions { count: Some(10), ..options(&server.url("/"), model) });
         assert_eq!(outcome.fates.get(Fate::Good), 30);
     });
     assert_eq!(theirs, ours, "the same requests, as often");
-    std::fs::remove_file(&path).unwrap();
 }
