@@ -78,7 +78,7 @@ pub(super) struct Broken {
 const TRIES_MAX: u8 = 3;
 
 /// One connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Conn {
     pub(super) fd: Option<OwnedFd>,
     generation: u32,
@@ -474,23 +474,7 @@ impl<'p> Core<'p> {
 
 impl Conn {
     fn closed() -> Self {
-        Self {
-            fd: None,
-            generation: 0,
-            owner: 0,
-            connecting: false,
-            more: false,
-            ended: false,
-            opened: 0,
-            replies: 0,
-            flights: VecDeque::new(),
-            unsent: 0,
-            sent_bytes: 0,
-            exchange: Exchange::default(),
-            deadline: u64::MAX,
-            alarm: u64::MAX,
-            line: None,
-        }
+        Self { deadline: u64::MAX, alarm: u64::MAX, ..Self::default() }
     }
 
     /// It does not time out.

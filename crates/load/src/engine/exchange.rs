@@ -73,7 +73,7 @@ impl Core<'_> {
                         self.conns[at].more = false;
                         return Step::Reply(self.complete(at));
                     }
-                    return self.broken(id, self.cut(at));
+                    return self.broken(id, Fate::Reset);
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -89,16 +89,12 @@ impl Core<'_> {
         (self.input.at, self.input.end) = (0, 0);
     }
 
+    /// The connection has ended; a reset or the end of the stream may have cut a reply off.
     fn broken(&mut self, id: ConnId, fate: Fate) -> Step {
         self.forget_input();
         let begun = self.conns[id.at()].exchange.is_begun();
         let fate = if fate == Fate::Reset && begun { Fate::Truncated } else { fate };
         Step::Broken(self.end(id, fate))
-    }
-
-    /// What the end of the peer's stream means.
-    fn cut(&self, at: usize) -> Fate {
-        if self.conns[at].exchange.is_begun() { Fate::Truncated } else { Fate::Reset }
     }
 
     /// Whether a slow line may read now; if not, it is woken up when it may.

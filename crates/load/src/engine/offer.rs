@@ -101,18 +101,17 @@ fn model(options: &mut LoadOptions, workload: &Workload, taken: &mut Taken) -> R
     let offer = &workload.offer;
     let say = &mut taken.options;
     match &mut options.model {
-        Model::PartlyOpen { session_rate: None, .. } if offer.model == manifest::Model::Closed => {
-            let (least, most) = offer.clients.unwrap_or((1, 1));
-            return Err(format!(
-                "{} is a closed workload: give --closed N, {least} to {most} in its paper",
-                workload.name
-            ));
-        }
-        Model::PartlyOpen { session_rate: None, .. }
-            if offer.model == manifest::Model::PartlyOpen =>
-        {
-            return Err(no_rate(workload));
-        }
+        Model::PartlyOpen { session_rate: None, .. } => match offer.model {
+            manifest::Model::Closed => {
+                let (least, most) = offer.clients.unwrap_or((1, 1));
+                return Err(format!(
+                    "{} is a closed workload: give --closed N, {least} to {most} in its paper",
+                    workload.name
+                ));
+            }
+            manifest::Model::PartlyOpen => return Err(no_rate(workload)),
+            manifest::Model::Replay => {}
+        },
         Model::PartlyOpen { session_rate: Some(rate), .. } => {
             phases(rate, &mut options.duration, options.count, offer, "--session-rate", say);
         }
@@ -136,7 +135,6 @@ fn model(options: &mut LoadOptions, workload: &Workload, taken: &mut Taken) -> R
                 taken.not_done.push(what.to_owned());
             }
         }
-        Model::PartlyOpen { session_rate: None, .. } => {}
     }
     Ok(())
 }
@@ -246,11 +244,7 @@ fn alter(
     dir: &Path,
     taken: &mut Taken,
 ) -> Result<Option<Target>, String> {
-    let wanted = match options.alter {
-        Some(wanted) => wanted,
-        None => workload.offer.altered,
-    };
-    let Some(altered) = wanted else {
+    let Some(altered) = options.alter.unwrap_or(workload.offer.altered) else {
         if workload.offer.altered.is_some() {
             let what = "rewriting its file (--alter off): somebody else does it";
             taken.not_done.push(what.to_owned());

@@ -26,7 +26,7 @@ impl Spilled {
 }
 
 /// Collects sessions in any order and gives them back by start.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Spill {
     dir: PathBuf,
     run_bytes_max: usize,
@@ -38,13 +38,7 @@ pub(crate) struct Spill {
 impl Spill {
     /// Runs of about `run_bytes_max` bytes in `dir`, which is the caller's to remove.
     pub(crate) fn new(dir: &Path, run_bytes_max: usize) -> Self {
-        Self {
-            dir: dir.to_owned(),
-            run_bytes_max,
-            held: Vec::new(),
-            held_bytes: 0,
-            runs: Vec::new(),
-        }
+        Self { dir: dir.to_owned(), run_bytes_max, ..Self::default() }
     }
 
     /// Takes one session.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub const LENGTH_MAX: usize = 1_000;
 
 /// Counts over one or many logs of one file set. Eight bytes per file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     per_file: Vec<u64>,
     /// Sessions per length, shortest first; those above [`LENGTH_MAX`] count as that.
@@ -32,15 +32,7 @@ pub struct Tally {
 impl Tally {
     /// Nothing counted yet, for `set`.
     pub fn new(set: &FileSet) -> Self {
-        Self {
-            per_file: vec![0; index(set.len().into())],
-            lengths: BTreeMap::new(),
-            sessions: 0,
-            requests: 0,
-            bursts: 0,
-            unknown: 0,
-            think_us: 0,
-        }
+        Self { per_file: vec![0; index(set.len().into())], ..Self::default() }
     }
 
     /// Counts one session.
