@@ -630,23 +630,12 @@ pub fn from_log(
     watch: Watch<'_>,
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
-    if options.log == Path::new("-") {
-        return from_log_stream(std::io::stdin().lock(), options, watch, out);
-    }
-    let file = File::open(&options.log).at(&options.log)?;
-    from_log_stream(BufReader::with_capacity(1 << 18, file), options, watch, out)
-}
-
-/// [`from_log()`] on any stream; `options.log` names it.
-///
-/// # Errors
-/// Those of [`from_log()`].
-pub fn from_log_stream(
-    input: impl BufRead,
-    options: &FromLogOptions,
-    watch: Watch<'_>,
-    out: &mut dyn Write,
-) -> Result<u8, Fault> {
+    let input: Box<dyn BufRead> = if options.log == Path::new("-") {
+        Box::new(std::io::stdin().lock())
+    } else {
+        let file = File::open(&options.log).at(&options.log)?;
+        Box::new(BufReader::with_capacity(1 << 18, file))
+    };
     let mut problems = options.rules.problems();
     if !(1..=CLIENTS_MAX).contains(&options.clients) {
         problems.push(format!("clients must be 1 to {CLIENTS_MAX}"));
@@ -662,18 +651,14 @@ pub fn from_log_stream(
         set.create(&partial.path().join(manifest::ROOT), watch)?;
     }
     let head = format!("regatta session log 1: from {}", options.log.display());
-    let writers = (0..options.clients)
+    let mut writers = (0..options.clients)
         .map(|client| LogWriter::create(&set, partial.path(), client, &head))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut writers = std::collections::VecDeque::from(writers);
+    let mut turns = (0..writers.len()).cycle();
     observed.sessions = sessions.drain(&set, |session| {
-        let mut writer = writers.pop_front().expect("there is at least one");
-        writer.write(session)?;
-        writers.push_back(writer);
-        Ok(())
+        let turn = turns.next().expect("there is at least one");
+        writers[turn].write(session)
     })?;
-    let turn = usize::try_from(observed.sessions % u64::from(options.clients)).unwrap_or(0);
-    writers.rotate_right(turn);
     let (mut logs, mut tally) = (Vec::new(), Tally::new(&set));
     for writer in writers {
         let (log, counts) = writer.finish()?;

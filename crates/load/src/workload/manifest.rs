@@ -2,6 +2,7 @@
 
 use super::fault::{At, Fault};
 use super::files::FileSet;
+use super::from_dir::hash_file;
 use super::from_log::Observed;
 use super::popularity::{Law, Popularity};
 use super::session::Session;
@@ -9,11 +10,10 @@ use super::session_log;
 use super::tally::Tally;
 use super::think::Pattern;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// The format of this version.
@@ -250,10 +250,10 @@ pub fn popularity(law: Law, set: &FileSet) -> Result<Popularity, Fault> {
     }
 }
 
-/// Writes one session log, counting and hashing what goes by.
+/// Writes one session log, counting what goes by.
 #[derive(Debug)]
 pub struct LogWriter<'a> {
-    out: BufWriter<Hashed<File>>,
+    out: BufWriter<File>,
     set: &'a FileSet,
     name: String,
     path: PathBuf,
@@ -271,7 +271,7 @@ impl<'a> LogWriter<'a> {
         let logs = dir.join("logs");
         fs::create_dir_all(&logs).at(&logs)?;
         let file = File::create(&path).at(&path)?;
-        let mut out = BufWriter::with_capacity(1 << 16, Hashed { file, hash: Sha256::new() });
+        let mut out = BufWriter::with_capacity(1 << 16, file);
         for line in head.lines() {
             writeln!(out, "# {line}").at(&path)?;
         }
@@ -292,9 +292,9 @@ impl<'a> LogWriter<'a> {
     ///
     /// # Errors
     /// [`Fault::Io`].
-    pub fn finish(self) -> Result<(Log, Tally), Fault> {
-        let hashed = self.out.into_inner().map_err(io::IntoInnerError::into_error);
-        let sha256 = super::hex(&hashed.at(&self.path)?.hash.finalize());
+    pub fn finish(mut self) -> Result<(Log, Tally), Fault> {
+        self.out.flush().at(&self.path)?;
+        let sha256 = hash_file(&self.path)?;
         let tally = self.tally;
         let (distinct_files, distinct_bytes) = tally.distinct(self.set);
         let mut per_size = tally.per_size(self.set);
@@ -313,24 +313,6 @@ impl<'a> LogWriter<'a> {
             per_size,
         };
         Ok((log, tally))
-    }
-}
-
-#[derive(Debug)]
-struct Hashed<W> {
-    file: W,
-    hash: Sha256,
-}
-
-impl<W: Write> Write for Hashed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.hash.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
     }
 }
 

@@ -141,21 +141,11 @@ impl<R: BufRead> Reader<R> {
                 _ => return Err(self.wrong(format!("{word:?} is not method, think or contents"))),
             }
         }
-        self.add(session, starts_burst, (&target, method, &contents), think_us)
-    }
-
-    fn add(
-        &mut self,
-        session: &mut Session,
-        starts_burst: bool,
-        (target, method, contents): (&str, Method, &[u8]),
-        think_us: Option<u64>,
-    ) -> Result<(), Fault> {
         let bytes = session.text_bytes() + target.len() + contents.len();
         if session.len() >= REQUESTS_MAX || bytes > SESSION_BYTES_MAX {
             return Err(self.wrong("a session that is too long"));
         }
-        let reply_bytes = self.reply_bytes.take();
+        let (target, contents, reply_bytes) = (&*target, &*contents, self.reply_bytes.take());
         session.push(Request { method, target, contents, reply_bytes }, starts_burst);
         if let Some(think_us) = think_us {
             session.think(think_us);
