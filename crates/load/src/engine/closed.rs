@@ -18,7 +18,6 @@ pub(super) struct Closed {
     step: u64,
     client: u32,
     think_ns: u64,
-    per_connection: u64,
     left: Option<u64>,
 }
 
@@ -37,7 +36,6 @@ impl Closed {
             step: workers,
             client: u32::try_from(worker).unwrap_or(0) % plan.clients,
             think_ns: nanos(think),
-            per_connection: plan.options.requests_per_connection.unwrap_or(0),
             left: plan.options.count.map(share),
         }
     }
@@ -108,8 +106,7 @@ impl Play for Closed {
 
     #[inline]
     fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply) {
-        let used_up = self.per_connection > 0 && core.replies(conn) >= self.per_connection;
-        if !reply.keep || used_up {
+        if !reply.keep {
             core.close(conn);
             self.slots[index(reply.owner.into())] = None;
         }

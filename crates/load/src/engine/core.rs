@@ -196,11 +196,6 @@ impl<'p> Core<'p> {
         !self.conns[conn.at()].flights.is_empty()
     }
 
-    /// Replies that a connection has carried.
-    pub(super) fn replies(&self, conn: ConnId) -> u64 {
-        self.conns[conn.at()].replies
-    }
-
     /// A request became due: it is counted from here on, whatever becomes of it.
     #[inline]
     pub(super) fn offer(&mut self, due: u64) {

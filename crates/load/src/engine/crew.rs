@@ -68,7 +68,7 @@ impl core::fmt::Debug for Watch<'_> {
 /// With several processes, if this process has more threads than one.
 pub fn perform(plan: &Plan, watch: &mut Watch<'_>) -> Result<Outcome, String> {
     let hard = limits::raise_descriptors().unwrap_or_else(|_| limits::descriptors().soft);
-    let kernel = Kernel::read();
+    let kernel = Kernel::read_of("self");
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let processes = plan.options.processes.max(1);
     let (stop, signals) = (watch.stop, watch.signals);
@@ -269,7 +269,7 @@ fn children(
     beside: &mut Beside<'_>,
     gathered: &mut Gathered<'_>,
 ) -> Result<(), String> {
-    let each = plan.threads();
+    let each = plan.workers / processes;
     let mut made = Vec::new();
     for process in 0..processes {
         let workers = process * each..(process + 1) * each;

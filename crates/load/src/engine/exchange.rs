@@ -229,6 +229,8 @@ impl Core<'_> {
         conn.replies += 1;
         // A reply before the request was out leaves the rest of the request in the way.
         let keep = head.keep && conn.unsent > 0 && !(conn.ended && conn.flights.is_empty());
+        let most = self.plan.options.requests_per_connection.unwrap_or(0);
+        let keep = keep && (most == 0 || conn.replies < most);
         conn.unsent = conn.unsent.saturating_sub(1);
         let owner = conn.owner;
         let mut extra = false;

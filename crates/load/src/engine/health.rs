@@ -19,11 +19,6 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// As they are now; what cannot be read is 0.
-    pub(super) fn read() -> Self {
-        Self::read_of("self")
-    }
-
     /// As they are now in the network namespace of a process, named as `/proc` names it; what
     /// cannot be read is 0.
     #[must_use]
@@ -43,7 +38,7 @@ impl Kernel {
 
     /// What they grew by since `self`.
     pub(super) fn until_now(self) -> Self {
-        let now = Self::read();
+        let now = Self::read_of("self");
         Self {
             listen_overflows: now.listen_overflows.saturating_sub(self.listen_overflows),
             listen_drops: now.listen_drops.saturating_sub(self.listen_drops),

@@ -18,7 +18,6 @@ const WAITING_MAX: usize = 1_000_000;
 pub(super) struct Open {
     coming: Coming,
     client: u32,
-    per_connection: u64,
     idle: Vec<ConnId>,
     connections: u64,
     connections_max: u64,
@@ -36,7 +35,6 @@ impl Open {
         Self {
             coming: Coming::new(plan, worker, Some(rate), start),
             client: worker % plan.clients,
-            per_connection: plan.options.requests_per_connection.unwrap_or(0),
             idle: Vec::new(),
             connections: 0,
             connections_max,
@@ -104,8 +102,7 @@ impl Play for Open {
 
     #[inline]
     fn reply(&mut self, core: &mut Core<'_>, conn: ConnId, reply: Reply) {
-        let used_up = self.per_connection > 0 && core.replies(conn) >= self.per_connection;
-        if !reply.keep || used_up {
+        if !reply.keep {
             core.close(conn);
             self.connections -= 1;
             if let Some(order) = self.take_waiting(core) {

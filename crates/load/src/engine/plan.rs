@@ -158,18 +158,11 @@ impl Plan {
         self.servers[number % self.servers.len()]
     }
 
-    /// Threads of one process.
-    pub(super) fn threads(&self) -> u32 {
-        self.workers / self.options.processes.max(1)
-    }
-
     /// Think time after a burst, nanoseconds.
     pub(super) fn think_ns(&self, think_us: u32) -> u64 {
         match (think_us, &self.options.model) {
-            (THINK_DEFAULT, Model::PartlyOpen { think, .. } | Model::Closed { think, .. }) => {
-                think.map_or(0, nanos)
-            }
-            (THINK_DEFAULT, Model::Open { .. }) => 0,
+            (THINK_DEFAULT, Model::PartlyOpen { think, .. }) => think.map_or(0, nanos),
+            (THINK_DEFAULT, _) => 0,
             (us, _) => u64::from(us) * 1_000,
         }
     }

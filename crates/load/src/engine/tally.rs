@@ -291,34 +291,25 @@ impl Health {
     }
 }
 
-/// One thread's second.
+/// One thread's second. What the outcome's rows have under the same name is explained there.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Second {
     /// Which, from 0 at the start of the run.
     pub(super) number: u64,
-    /// Requests that became due in it.
     pub(super) offered: u64,
-    /// Answers that were good, arriving in it.
     pub(super) good: u64,
-    /// Requests that failed in it.
     pub(super) errors: u64,
-    /// Content bytes of its good answers.
     pub(super) bytes: u64,
     /// What became of those that ended in it.
     pub(super) fates: Fates,
     /// Connections made in it.
     pub(super) connected: u64,
-    /// Requests in flight or waiting at its end.
     pub(super) in_flight: u64,
-    /// Connections open at its end.
     pub(super) connections: u64,
-    /// Sessions at its end.
     pub(super) sessions: u64,
-    /// Processor time in it, nanoseconds.
     pub(super) cpu_ns: u64,
     /// Times of its answers.
     pub(super) times: Hdr,
-    /// Longest lag in it, nanoseconds.
     pub(super) lag_ns: u64,
 }
 

@@ -183,7 +183,7 @@ pub fn new(options: &NewOptions, watch: Watch<'_>, out: &mut dyn Write) -> Resul
     let preset = options.preset()?;
     let set = preset.shape.file_set(options.seed, &options.prefixes())?;
     let mut workload = options.workload(&preset);
-    let popularity = workload.popularity(&set)?;
+    let popularity = manifest::popularity(workload.law, &set)?;
     if !options.without_files {
         room_for(&set, options.bytes_max)?;
     }
@@ -350,14 +350,14 @@ fn find_preset(name: &str, dirs: Option<u32>) -> Result<Subject, Fault> {
     let preset = options.preset()?;
     let set = preset.shape.file_set(options.seed, &options.prefixes())?;
     let workload = options.workload(&preset);
-    let popularity = workload.popularity(&set)?;
+    let popularity = manifest::popularity(workload.law, &set)?;
     Ok(Subject { name: name.to_owned(), set, popularity, workload: Some(workload), logs: None })
 }
 
 fn find_workload(dir: &Path, watch: Watch<'_>) -> Result<Subject, Fault> {
     let workload = Workload::read(dir)?;
     let set = workload.file_set(dir)?;
-    let popularity = workload.popularity(&set)?;
+    let popularity = manifest::popularity(workload.law, &set)?;
     let mut tally = Tally::new(&set);
     let mut session = Session::default();
     for log in &workload.logs {
@@ -570,7 +570,7 @@ pub fn from_dir(
         logs: Vec::new(),
         observed: None,
     };
-    let popularity = workload.popularity(&set)?;
+    let popularity = manifest::popularity(workload.law, &set)?;
     let partial = Partial::begin(&options.out)?;
     let spec = TraceSpec {
         seed: options.seed,
@@ -680,6 +680,6 @@ pub fn from_log(
         logs,
         observed: Some(observed),
     };
-    let popularity = workload.popularity(&set)?;
+    let popularity = manifest::popularity(workload.law, &set)?;
     finish(workload, set, popularity, tally, partial, options.json, out)
 }

@@ -71,14 +71,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for Fault {}
 
 /// Names the path in an I/O error.
 pub(crate) trait At<T> {

@@ -167,14 +167,6 @@ impl Workload {
         }
     }
 
-    /// The popularity of `set`.
-    ///
-    /// # Errors
-    /// [`Fault::Usage`] when the set is empty or the law does not suit it.
-    pub fn popularity(&self, set: &FileSet) -> Result<Popularity, Fault> {
-        popularity(self.law, set)
-    }
-
     /// Where the files are, for a workload in `dir`.
     pub fn root(&self, dir: &Path) -> PathBuf {
         match &self.files {

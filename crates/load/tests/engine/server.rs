@@ -56,10 +56,6 @@ impl Answer {
         Self { close: true, ..self }
     }
 
-    pub(crate) fn reading_on(self) -> Self {
-        Self { never: false, ..self }
-    }
-
     pub(crate) fn never() -> Self {
         Self { at: None, pieces: Vec::new(), close: false, never: true }
     }
