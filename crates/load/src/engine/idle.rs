@@ -26,17 +26,15 @@ pub struct Idled {
     pub again: u64,
 }
 
-#[derive(Debug, Default)]
-enum IdleState {
-    /// No connection.
-    #[default]
-    Empty,
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
     /// On its way.
-    Connecting(OwnedFd),
+    Connecting,
     /// Asked, and not yet answered.
-    Asked(OwnedFd),
+    Asked,
     /// Idle.
-    Held(OwnedFd),
+    Held,
 }
 
 /// The idle connections of a load.
@@ -44,7 +42,7 @@ enum IdleState {
 pub(super) struct Idle<'p> {
     plan: &'p Plan,
     poll: Exact,
-    places: Vec<IdleState>,
+    places: Vec<Option<(OwnedFd, Stage)>>,
     empty: Vec<usize>,
     connecting: usize,
     held: u32,
@@ -70,7 +68,7 @@ impl<'p> Idle<'p> {
         let mut idle = Self {
             plan,
             poll,
-            places: (0..count).map(|_| IdleState::Empty).collect(),
+            places: (0..count).map(|_| None).collect(),
             empty: (0..count).collect(),
             connecting: 0,
             held: 0,
@@ -125,40 +123,33 @@ impl<'p> Idle<'p> {
         self.sources += 1;
         let fd = connect(&ConnectSpec { to, from, recv_buffer_bytes: 0 })?;
         self.poll.add(fd.as_fd(), at as u64)?;
-        self.places[at] = IdleState::Connecting(fd);
+        self.places[at] = Some((fd, Stage::Connecting));
         self.connecting += 1;
         Ok(())
     }
 
     fn take(&mut self, change: Change) {
         let at = usize::try_from(change.key).unwrap_or(usize::MAX);
-        let place = core::mem::take(&mut self.places[at]);
-        let next = match place {
-            IdleState::Empty => return,
-            IdleState::Connecting(fd) if !change.writable => Ok(IdleState::Connecting(fd)),
-            IdleState::Connecting(fd) => {
+        let Some((fd, stage)) = &mut self.places[at] else { return };
+        let next = match *stage {
+            Stage::Connecting if !change.writable => return,
+            Stage::Connecting => {
                 self.connecting -= 1;
-                self.ask(fd)
+                ask(fd, self.plan).map(|()| Stage::Asked)
             }
-            IdleState::Asked(fd) => match drain(&fd) {
-                Ok(true) => {
-                    self.held += 1;
-                    Ok(IdleState::Held(fd))
-                }
-                Ok(false) => Ok(IdleState::Asked(fd)),
-                Err(error) => {
-                    self.done.again += 1;
-                    Err(error)
-                }
-            },
-            IdleState::Held(fd) => drain(&fd).map(|_| IdleState::Held(fd)).inspect_err(|_| {
-                self.held -= 1;
-                self.done.again += 1;
-            }),
+            before => drain(fd).map(|any| if any { Stage::Held } else { before }),
         };
         match next {
-            Ok(place) => self.places[at] = place,
-            Err(error) => self.fail(at, error),
+            Ok(next) => {
+                self.held += u32::from(*stage == Stage::Asked && next == Stage::Held);
+                *stage = next;
+            }
+            Err(error) => {
+                self.held -= u32::from(*stage == Stage::Held);
+                self.done.again += u64::from(*stage != Stage::Connecting);
+                self.places[at] = None;
+                self.fail(at, error);
+            }
         }
     }
 
@@ -167,14 +158,13 @@ impl<'p> Idle<'p> {
         self.refused = true;
         self.empty.push(at);
     }
+}
 
-    fn ask(&self, fd: OwnedFd) -> io::Result<IdleState> {
-        connected(fd.as_fd())?;
-        let request = &self.plan.script.targets[0].bytes;
-        // A request that does not fit in an empty send buffer is none.
-        send_last(fd.as_fd(), request)?;
-        Ok(IdleState::Asked(fd))
-    }
+fn ask(fd: &OwnedFd, plan: &Plan) -> io::Result<()> {
+    connected(fd.as_fd())?;
+    // A request that does not fit in an empty send buffer is none.
+    send_last(fd.as_fd(), &plan.script.targets[0].bytes)?;
+    Ok(())
 }
 
 /// Throws away what has come; true if anything has.
