@@ -30,8 +30,6 @@ impl Outcome {
             expected,
             even,
             verifies: options.verify.as_ref().is_some_and(|verify| *verify != Verify::Off),
-            lag_p99_max_ns: crate::number::nanos(options.lag_p99_max),
-            busy_share_max: options.busy_share_max,
         };
         (self.stamp, self.reasons) = stamp(self, &evidence);
         let slo = options.slo.as_deref().map(Slo::parse);
@@ -75,10 +73,12 @@ pub(super) struct Evidence {
     pub(super) even: bool,
     /// Whether bodies were to be compared.
     pub(super) verifies: bool,
-    pub(super) lag_p99_max_ns: u64,
-    pub(super) busy_share_max: f64,
 }
 
+/// The most schedule lag at the 99th percentile of a valid run.
+const LAG_P99_NS_MAX: u64 = 1_000_000;
+/// The most of a thread's time that it may be busy, or kept from its processor, in a valid run.
+const BUSY_SHARE_MAX: f64 = 0.9;
 /// Whole seconds that a judgement on steadiness needs.
 const ROWS_MIN: usize = 6;
 
@@ -109,14 +109,14 @@ pub(super) fn stamp(outcome: &Outcome, evidence: &Evidence) -> (Stamp, Vec<Reaso
 
 fn client(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String)) {
     let lag = outcome.lag.quantile(0.99);
-    if lag > evidence.lag_p99_max_ns {
-        let most = show(evidence.lag_p99_max_ns as f64);
+    if lag > LAG_P99_NS_MAX {
+        let most = show(LAG_P99_NS_MAX as f64);
         add(format!("schedule lag p99 was {}, over {most}", show(lag as f64)));
     }
     let (cpu, busy) = outcome.busiest();
-    if busy > evidence.busy_share_max {
+    if busy > BUSY_SHARE_MAX {
         let kept = 100.0 * (busy - cpu);
-        let (cpu, most) = (100.0 * cpu, 100.0 * evidence.busy_share_max);
+        let (cpu, most) = (100.0 * cpu, 100.0 * BUSY_SHARE_MAX);
         add(format!(
             "a thread was busy {cpu:.0} % of the time and kept from its processor {kept:.0} %, \
              over {most:.0} % together"
@@ -250,13 +250,7 @@ mod tests {
     use crate::engine::{Rate, Verify};
     use crate::workload::alter::Rewritten;
 
-    const EVIDENCE: Evidence = Evidence {
-        expected: Some(10_000.0),
-        even: true,
-        verifies: true,
-        lag_p99_max_ns: 1_000_000,
-        busy_share_max: 0.9,
-    };
+    const EVIDENCE: Evidence = Evidence { expected: Some(10_000.0), even: true, verifies: true };
 
     /// Ten seconds at 1,000 per second, all good and verified.
     fn sound() -> Outcome {

@@ -37,6 +37,13 @@ pub enum Model {
     },
 }
 
+/// No connections: a load that is refused.
+impl Default for Model {
+    fn default() -> Self {
+        Self::Closed { connections: 0, think: None }
+    }
+}
+
 /// What the replies' bytes are compared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
@@ -56,7 +63,7 @@ pub enum Verify {
 
 /// Everything about one load. [`LoadOptions::new`] leaves open what a workload may say: what is
 /// `None` is then the workload's, and without one the value that stands beside it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadOptions {
     /// `http://HOST[:PORT][/TARGET]`.
     pub url: String,
@@ -123,10 +130,6 @@ pub struct LoadOptions {
     pub seed: u64,
     /// The service level, such as `p99<50ms,errors<0.1%`.
     pub slo: Option<String>,
-    /// The most schedule lag at the 99th percentile of a valid run.
-    pub lag_p99_max: Duration,
-    /// The most of a thread's time that it may be busy, or kept from its processor, in a valid run.
-    pub busy_share_max: f64,
     /// Print the result as JSON.
     pub json: bool,
     /// Where the percentiles go in HdrHistogram's text format.
@@ -149,40 +152,12 @@ impl LoadOptions {
     pub fn new(url: &str, model: Model) -> Self {
         Self {
             url: url.to_owned(),
-            also: Vec::new(),
             model,
-            arrivals: Arrivals::default(),
-            duration: None,
-            warm_up: None,
-            drain: None,
-            count: None,
-            requests_per_connection: None,
-            requests_from: Vec::new(),
-            workload: None,
-            fields: Vec::new(),
-            head: false,
-            timeout: None,
-            think_timeout: Duration::ZERO,
-            deadline: None,
-            verify: None,
             stale_after: Duration::from_secs(2),
-            idle: None,
-            alter: None,
             processes: 1,
-            threads: 0,
-            pin: Vec::new(),
-            sources: Vec::new(),
-            spread: 0,
-            share: None,
-            line_bits_per_s: None,
             seed: 1,
-            slo: None,
-            lag_p99_max: Duration::from_millis(1),
-            busy_share_max: 0.9,
-            json: false,
-            hgrm: None,
-            csv: None,
             progress: true,
+            ..Self::default()
         }
     }
 
@@ -211,9 +186,6 @@ impl LoadOptions {
         }
         if self.count == Some(0) {
             problems.push("a count is at least 1".to_owned());
-        }
-        if !(0.0..=1.0).contains(&self.busy_share_max) {
-            problems.push("a share is 0 to 1".to_owned());
         }
         if let Some(Err(found)) = self.slo.as_deref().map(Slo::parse) {
             problems.extend(found);

@@ -13,7 +13,7 @@ use super::stamp::{Reason, Stamp};
 use super::tally::{Class, Health, Lines, Phases, Second, Seen, Sessions, Tally};
 use crate::number::{NS_PER_S, seconds, share};
 use crate::workload::alter::Rewritten;
-use crate::workload::rules::{self, Cell, Reading};
+use crate::workload::rules::{self, Cell, Mean};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -189,7 +189,7 @@ impl Outcome {
         Self {
             format: FORMAT,
             url: url.to_owned(),
-            model: model_name(&Model::Closed { connections: 0, think: None }).to_owned(),
+            model: model_name(&Model::default()).to_owned(),
             load: "none".to_owned(),
             seconds: 1.0,
             fairness: 1.0,
@@ -378,8 +378,8 @@ fn rulings(plan: &Plan, seen: &[Seen]) -> Vec<Ruling> {
         breaches: breaches.iter().map(breach).collect(),
     };
     vec![
-        ruling("eurosys07", rules::eurosys07(&cells, Reading::EUROSYS07)),
-        ruling("systor12", rules::systor12(&cells, Reading::SYSTOR12)),
+        ruling("eurosys07", rules::eurosys07(&cells, Mean::default())),
+        ruling("systor12", rules::systor12(&cells, Mean::default())),
     ]
 }
 

@@ -34,7 +34,7 @@ pub const BYTES_MAX: u64 = 16 << 30;
 pub const CLIENTS_MAX: u32 = 10_000;
 
 /// `workload new`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewOptions {
     /// Name of a preset.
     pub preset: String,
@@ -79,20 +79,8 @@ impl NewOptions {
             preset: preset.to_owned(),
             out: out.to_owned(),
             seed: 1,
-            dirs: None,
-            load: None,
-            prefixes: Vec::new(),
-            clients: None,
-            requests: None,
-            sessions_max: 0,
-            pattern: None,
-            think: None,
-            scale: None,
-            mix: None,
-            line_bits_per_s: None,
-            without_files: false,
             bytes_max: BYTES_MAX,
-            json: false,
+            ..Self::default()
         }
     }
 
