@@ -95,7 +95,8 @@ pub(super) struct Conn {
     pub(super) unsent: usize,
     sent_bytes: usize,
     pub(super) exchange: Exchange,
-    deadline: u64,
+    /// When it times out; `u64::MAX`: never.
+    pub(super) deadline: u64,
     alarm: u64,
     pub(super) line: Option<Line>,
 }
@@ -470,12 +471,6 @@ impl<'p> Core<'p> {
 impl Conn {
     fn closed() -> Self {
         Self { deadline: u64::MAX, alarm: u64::MAX, ..Self::default() }
-    }
-
-    /// It does not time out.
-    #[inline]
-    pub(super) fn deadline_off(&mut self) {
-        self.deadline = u64::MAX;
     }
 
     /// Where the first request in flight is.

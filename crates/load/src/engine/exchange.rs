@@ -235,7 +235,7 @@ impl Core<'_> {
         let owner = conn.owner;
         let mut extra = false;
         if conn.flights.is_empty() {
-            conn.deadline_off();
+            conn.deadline = u64::MAX;
             extra = self.input.at < self.input.end;
         }
         if let Some(line) = &mut conn.line {
@@ -311,17 +311,12 @@ impl Core<'_> {
         if fate != Fate::Unfinished {
             self.second.times.record(time);
         }
-        match fate {
-            Fate::Good => {
-                self.second.good += 1;
-                self.second.bytes += bytes;
-                if (self.from..self.until).contains(&now) {
-                    self.tally.good_within += 1;
-                    self.tally.bytes_within += bytes;
-                }
+        if fate == Fate::Good {
+            self.second.bytes += bytes;
+            if (self.from..self.until).contains(&now) {
+                self.tally.good_within += 1;
+                self.tally.bytes_within += bytes;
             }
-            Fate::Unfinished => {}
-            _ => self.second.errors += 1,
         }
         self.second.fates.count(fate);
         if !(self.from..self.until).contains(&order.due) {

@@ -3,7 +3,7 @@
 use super::expect::{Expect, Local, Written};
 use super::offer::{Taken, take_up};
 use super::options::{LoadOptions, Model, Url, Verify};
-use super::script::{Expecting, Maker, Script, THINK_DEFAULT};
+use super::script::{Expected, Maker, Script, THINK_DEFAULT};
 use crate::number::nanos;
 use crate::workload::alter::Target;
 use crate::workload::content::Content;
@@ -87,10 +87,11 @@ impl Plan {
         let mut options = options.clone();
         let mut source = Source::new(&mut options)?;
         let (taken, altered) = (source.taken.take(), source.altered.take());
+        let expect = |target: &str, reply_bytes: Option<u64>| source.of(target, reply_bytes);
         let mut maker = Maker {
             fields: fields(&url, &options),
             head: options.head,
-            expect: &source,
+            expect: &expect,
             made: HashMap::new(),
         };
         let mut script = Script::default();
@@ -272,27 +273,9 @@ impl Source {
         let (copied, written) = (Cell::new(0), Arc::default());
         Ok(Self { verify, files, copied, written, taken, altered })
     }
-}
 
-/// Why a workload could not be read, and what would be one.
-fn unread(dir: &Path, fault: &Fault) -> String {
-    match fault {
-        Fault::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            let dir = dir.display();
-            format!("{dir} is no workload: make one with `regatta workload new PRESET {dir}`")
-        }
-        fault => fault.to_string(),
-    }
-}
-
-fn open_workload(dir: &Path) -> Result<(Workload, FileSet), Fault> {
-    let workload = Workload::read(dir)?;
-    let set = workload.file_set(dir)?;
-    Ok((workload, set))
-}
-
-impl Expecting for Source {
-    fn of(&self, target: &str, reply_bytes: Option<u64>) -> Result<(Expect, Option<u64>), String> {
+    /// The content of a request target and its length.
+    fn of(&self, target: &str, reply_bytes: Option<u64>) -> Expected {
         let path = uri::file_of_target(target);
         let in_set = self.files.as_ref().and_then(|set| set.find(target).map(|f| set.bytes(f)));
         let by_name = || path.as_deref().and_then(specweb::bytes_of_name);
@@ -330,6 +313,23 @@ impl Expecting for Source {
             }
         }
     }
+}
+
+/// Why a workload could not be read, and what would be one.
+fn unread(dir: &Path, fault: &Fault) -> String {
+    match fault {
+        Fault::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            let dir = dir.display();
+            format!("{dir} is no workload: make one with `regatta workload new PRESET {dir}`")
+        }
+        fault => fault.to_string(),
+    }
+}
+
+fn open_workload(dir: &Path) -> Result<(Workload, FileSet), Fault> {
+    let workload = Workload::read(dir)?;
+    let set = workload.file_set(dir)?;
+    Ok((workload, set))
 }
 
 /// 64 hexadecimal digits as bytes.

@@ -71,7 +71,8 @@ pub(super) fn run<P: Play>(
     let mut turn = Turn::new(times, Held::new(core.plan.options.share));
     play.begin(core);
     while !turn.is_over(core, play, stop, tell) {
-        let due = if core.ending { u64::MAX } else { due(play) };
+        let coming = play.coming().filter(|_| !core.ending);
+        let due = coming.map_or(u64::MAX, |coming| coming.due());
         let next = due.min(core.timers.next()).min(turn.next(core));
         let changes = turn.held.wait(&mut core.poll, next.min(core.now + WAIT_NS_MAX))?;
         core.now = clock::nanos();
@@ -87,12 +88,6 @@ pub(super) fn run<P: Play>(
     // The last second, which is not a whole one.
     turn.tell_second(core, play, tell);
     Ok(())
-}
-
-/// When the next arrival is due; `u64::MAX`: never.
-#[inline]
-fn due<P: Play>(play: &mut P) -> u64 {
-    play.coming().map_or(u64::MAX, |coming| coming.due())
 }
 
 /// Takes up the arrivals that are due, some at a time.

@@ -68,25 +68,18 @@ pub(super) struct Script {
 }
 
 /// Makes targets of requests and remembers those that it has made.
-#[derive(Debug)]
 pub(super) struct Maker<'a> {
     /// Field lines of every request, the Host first, each with its line end.
     pub(super) fields: String,
     /// Ask with HEAD where the request says GET.
     pub(super) head: bool,
-    /// What the content of a path should be, and how long it is.
-    pub(super) expect: &'a dyn Expecting,
+    /// What the content of a request target should be.
+    pub(super) expect: &'a dyn Fn(&str, Option<u64>) -> Expected,
     pub(super) made: HashMap<(&'static str, String, Vec<u8>), u32>,
 }
 
-/// Who knows what contents should be.
-pub(super) trait Expecting: core::fmt::Debug {
-    /// The content of a request target and its length.
-    ///
-    /// # Errors
-    /// What is wrong, in one sentence.
-    fn of(&self, target: &str, reply_bytes: Option<u64>) -> Result<(Expect, Option<u64>), String>;
-}
+/// A content and its length; or what is wrong, in one sentence.
+pub(super) type Expected = Result<(Expect, Option<u64>), String>;
 
 impl Script {
     /// Adds the request, if it is new, and answers which it is.
@@ -107,7 +100,7 @@ impl Script {
             return Ok(target);
         }
         let (expect, size) = match method {
-            Method::Get | Method::Head => maker.expect.of(request.target, request.reply_bytes)?,
+            Method::Get | Method::Head => (maker.expect)(request.target, request.reply_bytes)?,
             _ => (Expect::Unknown, request.reply_bytes),
         };
         let class = size.map_or(CLASS_UNKNOWN, crate::workload::files::class_of);

@@ -297,8 +297,6 @@ pub(super) struct Second {
     /// Which, from 0 at the start of the run.
     pub(super) number: u64,
     pub(super) offered: u64,
-    pub(super) good: u64,
-    pub(super) errors: u64,
     pub(super) bytes: u64,
     /// What became of those that ended in it.
     pub(super) fates: Fates,
@@ -319,8 +317,7 @@ impl Second {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        add!(self, other: offered, good, errors, bytes);
-        add!(self, other: connected, in_flight, connections, sessions, cpu_ns);
+        add!(self, other: offered, bytes, connected, in_flight, connections, sessions, cpu_ns);
         self.fates.add(&other.fates);
         self.times.add(&other.times);
         self.lag_ns = self.lag_ns.max(other.lag_ns);

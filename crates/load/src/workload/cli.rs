@@ -177,7 +177,13 @@ pub fn new(options: &NewOptions, watch: Watch<'_>, out: &mut dyn Write) -> Resul
     }
     let partial = Partial::begin(&options.out)?;
     if !options.without_files {
-        make_files(&set, &workload, &partial, watch)?;
+        let root = partial.path().join(manifest::ROOT);
+        set.create(&root, watch)?;
+        if let Some(altered) = workload.offer.altered {
+            for file in set.ids() {
+                alter::write(&root, &set.path(file), set.bytes(file), 0, altered.way)?;
+            }
+        }
     }
     let spec = TraceSpec {
         seed: options.seed,
@@ -199,22 +205,6 @@ fn room_for(set: &FileSet, bytes_max: u64) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::usage(format!("the set has {bytes} bytes, over the limit of {bytes_max}")))
-}
-
-fn make_files(
-    set: &FileSet,
-    workload: &Workload,
-    partial: &Partial,
-    watch: Watch<'_>,
-) -> Result<(), Fault> {
-    let root = partial.path().join(manifest::ROOT);
-    set.create(&root, watch)?;
-    if let Some(altered) = workload.offer.altered {
-        for file in set.ids() {
-            alter::write(&root, &set.path(file), set.bytes(file), 0, altered.way)?;
-        }
-    }
-    Ok(())
 }
 
 /// One log per client, and the counts over all.
@@ -538,11 +528,8 @@ pub fn from_dir(
     }
     let root = fs::canonicalize(&options.root).at(&options.root)?;
     let set = from_dir::scan(&root, options.ranks, options.hash, options.seed, watch)?;
-    let law = if options.exponent == 0.0 {
-        Law::Uniform
-    } else {
-        Law::Zipf { exponent: options.exponent }
-    };
+    let exponent = options.exponent;
+    let law = if exponent == 0.0 { Law::Uniform } else { Law::Zipf { exponent } };
     let mut workload = Workload {
         format: FORMAT,
         name: "from-dir".to_owned(),

@@ -246,13 +246,8 @@ impl Rhythm {
         }
         let us = match self.pattern.think {
             Think::None => return None,
-            Think::Constant { inactive_us, active_us } => {
-                if inactive {
-                    inactive_us
-                } else {
-                    active_us
-                }
-            }
+            Think::Constant { inactive_us, .. } if inactive => inactive_us,
+            Think::Constant { active_us, .. } => active_us,
             Think::Surge => {
                 let s = if inactive {
                     self.inactive.sample(&mut self.thinks)
