@@ -3,9 +3,10 @@
 use super::crew::{Watch, perform};
 use super::live::Progress;
 use super::options::LoadOptions;
-use super::outcome::{Outcome, Row};
+use super::outcome::Outcome;
 use super::plan::Plan;
 use super::report;
+use super::tally::Row;
 use regatta_sys::signal::{Signal, Signals};
 use std::fs;
 use std::io::{self, Write};

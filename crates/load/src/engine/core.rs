@@ -201,7 +201,7 @@ impl<'p> Core<'p> {
     #[inline]
     pub(super) fn offer(&mut self, due: u64) {
         self.in_flight += 1;
-        self.second.offered += 1;
+        self.second.row.offered += 1;
         self.tally.offered += u64::from((self.from..self.until).contains(&due));
     }
 
@@ -209,7 +209,7 @@ impl<'p> Core<'p> {
     #[inline]
     pub(super) fn lag(&mut self, due: u64) {
         let lag = self.now.saturating_sub(due);
-        self.second.lag_ns = self.second.lag_ns.max(lag);
+        self.second.row.lag_ns = self.second.row.lag_ns.max(lag);
         if (self.from..self.until).contains(&due) {
             self.tally.lag.record(lag);
         }

@@ -7,11 +7,11 @@ use super::fate::Fate;
 use super::health::Kernel;
 use super::open::Open;
 use super::options::Model;
-use super::outcome::{Outcome, Row};
+use super::outcome::Outcome;
 use super::plan::Plan;
 use super::play::{Times, run};
 use super::sessions::Sessions;
-use super::tally::{Second, Tally};
+use super::tally::{Row, Second, Tally};
 use crate::number::nanos;
 use regatta_sys::process::{Child, fork_worker};
 use regatta_sys::signal::{Received, Signal, Signals};
@@ -133,13 +133,13 @@ impl<'a> Gathered<'a> {
             Told::Done(tally) => self.tallies.push(*tally),
             Told::Failed(problem) => self.problem = self.problem.take().or(Some(problem)),
             Told::Second(second) => {
-                let number = second.number;
+                let number = second.row.second;
                 let new = || (0, Second::new(number));
                 let (count, sum) = self.seconds.entry(number).or_insert_with(new);
                 sum.add(&second);
                 *count += 1;
                 if *count == self.plan.workers {
-                    tell(&Row::of(sum));
+                    tell(&sum.row());
                     if sum.connected == 0 && sum.fates.get(Fate::Refused) > 0 && number == 0 {
                         let to = self.plan.server(0);
                         let what = format!("nobody listens at {to}: is the server running?");

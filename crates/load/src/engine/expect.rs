@@ -230,15 +230,6 @@ impl Expect {
             _ => Comparison::Nothing,
         }
     }
-
-    /// The length that a reply must have now, when that is known and fixed.
-    pub(super) fn length(&self, size: Option<u64>) -> Option<u64> {
-        match self {
-            // The comparison with its copies knows the length, old and new.
-            Self::File(_) => None,
-            _ => size,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 
 use super::fate::Fate;
 use super::options::{Model, Verify};
-use super::outcome::{Outcome, Row};
+use super::outcome::Outcome;
 use super::plan::Plan;
 use super::slo::{Judged, Quantity, Slo, Term, show};
 use super::stamp::{Reason, Stamp};
+use super::tally::{Health, Row};
 
 impl Outcome {
     /// Says what it is worth, and whether it meets the service level.
@@ -122,13 +123,9 @@ fn client(outcome: &Outcome, evidence: &Evidence, add: &mut dyn FnMut(String)) {
              over {most:.0} % together"
         ));
     }
-    let health = outcome.workers.iter();
-    let (mut descriptors, mut ports, mut waited) = (0, 0, 0);
-    health.for_each(|health| {
-        descriptors += health.descriptors_refused;
-        ports += health.ports_refused;
-        waited += health.waited;
-    });
+    let sum = |of: fn(&Health) -> u64| outcome.workers.iter().map(of).sum::<u64>();
+    let (descriptors, ports) = (sum(|h| h.descriptors_refused), sum(|h| h.ports_refused));
+    let waited = sum(|h| h.waited);
     if descriptors > 0 {
         add(format!("{descriptors} connects found no descriptor (fd-unavail)"));
     }
@@ -246,7 +243,7 @@ mod tests {
     use crate::engine::options::LoadOptions;
     use crate::engine::plan::Plan;
     use crate::engine::play::Times;
-    use crate::engine::tally::{Health, Tally};
+    use crate::engine::tally::Tally;
     use crate::engine::{Rate, Verify};
     use crate::workload::alter::Rewritten;
 

@@ -1,8 +1,8 @@
 //! A line on the terminal that says how the load goes.
 
 use super::options::LoadOptions;
-use super::outcome::Row;
 use super::slo::show;
+use super::tally::Row;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// The progress of one load, on standard error; silent when that is no terminal.

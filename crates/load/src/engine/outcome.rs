@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::play::Times;
 use super::slo::Judged;
 use super::stamp::{Reason, Stamp};
-use super::tally::{Class, Health, Lines, Phases, Second, Seen, Sessions, Tally};
+use super::tally::{Class, Health, Lines, Phases, Row, Second, Seen, Sessions, Tally};
 use crate::number::{NS_PER_S, seconds, share};
 use crate::workload::alter::Rewritten;
 use crate::workload::rules::{self, Cell, Mean};
@@ -117,69 +117,6 @@ pub struct Ruling {
     pub paper: String,
     /// Every breach, in words; empty when the run may be published.
     pub breaches: Vec<String>,
-}
-
-/// One second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Its start, seconds after the run's.
-    pub second: u64,
-    /// Whether all of it lies within the measurement.
-    pub counts: bool,
-    /// Requests that became due.
-    pub offered: u64,
-    /// Good answers that arrived.
-    pub good: u64,
-    /// Failures.
-    pub errors: u64,
-    /// Content bytes of the good answers.
-    pub bytes: u64,
-    /// Median time of what ended in it, nanoseconds.
-    pub p50_ns: u64,
-    /// 99th percentile, nanoseconds.
-    pub p99_ns: u64,
-    /// Longest, nanoseconds.
-    pub max_ns: u64,
-    /// Requests in flight or waiting at its end.
-    pub in_flight: u64,
-    /// Connections at its end.
-    pub connections: u64,
-    /// Sessions at its end.
-    pub sessions: u64,
-    /// Longest schedule lag, nanoseconds.
-    pub lag_ns: u64,
-    /// Processor time of all threads, nanoseconds.
-    pub cpu_ns: u64,
-    /// The failures by what they were; only those that there were.
-    #[serde(default)]
-    pub failures: BTreeMap<Fate, u64>,
-    /// Times of what ended in it in coarse bins ([`Hdr::spread`]), for heat maps.
-    #[serde(default)]
-    pub spread: Vec<(u64, u64)>,
-}
-
-impl Row {
-    /// A second as it was told; whether it counts is not known yet.
-    pub(super) fn of(second: &Second) -> Self {
-        Self {
-            second: second.number,
-            counts: false,
-            offered: second.offered,
-            good: second.fates.get(Fate::Good),
-            errors: second.fates.errors(),
-            bytes: second.bytes,
-            p50_ns: second.times.quantile(0.5),
-            p99_ns: second.times.quantile(0.99),
-            max_ns: second.times.max(),
-            in_flight: second.in_flight,
-            connections: second.connections,
-            sessions: second.sessions,
-            lag_ns: second.lag_ns,
-            cpu_ns: second.cpu_ns,
-            failures: failures(&second.fates),
-            spread: second.times.spread(),
-        }
-    }
 }
 
 impl Outcome {
@@ -341,17 +278,11 @@ fn load_of(plan: &Plan) -> String {
 fn rows(told: &[Second], times: Times, wall_ns: u64) -> Vec<Row> {
     let until = times.from.saturating_add(wall_ns);
     let row = |second: &Second| {
-        let start = times.start.saturating_add(second.number.saturating_mul(NS_PER_S));
+        let start = times.start.saturating_add(second.row.second.saturating_mul(NS_PER_S));
         let counts = start >= times.from && start.saturating_add(NS_PER_S) <= until;
-        Row { counts, ..Row::of(second) }
+        Row { counts, ..second.row() }
     };
     told.iter().map(row).collect()
-}
-
-fn failures(fates: &Fates) -> BTreeMap<Fate, u64> {
-    let failed = |fate: &Fate| !matches!(fate, Fate::Good | Fate::Unfinished);
-    let counts = Fate::ALL.into_iter().filter(failed).map(|fate| (fate, fates.get(fate)));
-    counts.filter(|(_, count)| *count > 0).collect()
 }
 
 fn clients_of(seen: &[Seen], sizes: usize) -> Vec<Seen> {

@@ -218,14 +218,14 @@ impl Turn {
         play: &P,
         tell: &mut dyn FnMut(Second),
     ) {
-        let next = Second::new(core.second.number + 1);
+        let next = Second::new(core.second.row.second + 1);
         let mut second = core::mem::replace(&mut core.second, next);
-        second.in_flight = core.in_flight;
-        second.connections = core.open;
-        second.sessions = play.sessions();
+        second.row.in_flight = core.in_flight;
+        second.row.connections = core.open;
+        second.row.sessions = play.sessions();
         let cpu = self.used_nanos();
         let told = core::mem::replace(&mut self.cpu_told, cpu);
-        second.cpu_ns = cpu.saturating_sub(told);
+        second.row.cpu_ns = cpu.saturating_sub(told);
         self.second_end += NS_PER_S;
         tell(second);
     }

@@ -5,6 +5,7 @@ use super::hdr::{Hdr, Spectrum};
 use super::script::CLASSES;
 use crate::workload::specweb::CONFORMING_BITS_PER_S;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Adds another's numbers to one's own, field by field.
 macro_rules! add {
@@ -291,35 +292,85 @@ impl Health {
     }
 }
 
-/// One thread's second. What the outcome's rows have under the same name is explained there.
+/// One second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its start, seconds after the run's.
+    pub second: u64,
+    /// Whether all of it lies within the measurement.
+    pub counts: bool,
+    /// Requests that became due.
+    pub offered: u64,
+    /// Good answers that arrived.
+    pub good: u64,
+    /// Failures.
+    pub errors: u64,
+    /// Content bytes of the good answers.
+    pub bytes: u64,
+    /// Median time of what ended in it, nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, nanoseconds.
+    pub p99_ns: u64,
+    /// Longest, nanoseconds.
+    pub max_ns: u64,
+    /// Requests in flight or waiting at its end.
+    pub in_flight: u64,
+    /// Connections at its end.
+    pub connections: u64,
+    /// Sessions at its end.
+    pub sessions: u64,
+    /// Longest schedule lag, nanoseconds.
+    pub lag_ns: u64,
+    /// Processor time of all threads, nanoseconds.
+    pub cpu_ns: u64,
+    /// The failures by what they were; only those that there were.
+    #[serde(default)]
+    pub failures: BTreeMap<Fate, u64>,
+    /// Times of what ended in it in coarse bins ([`Hdr::spread`]), for heat maps.
+    #[serde(default)]
+    pub spread: Vec<(u64, u64)>,
+}
+
+/// One thread's second.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Second {
-    /// Which, from 0 at the start of the run.
-    pub(super) number: u64,
-    pub(super) offered: u64,
-    pub(super) bytes: u64,
+    /// What is counted in its row; the rest of that is reckoned from what follows.
+    pub(super) row: Row,
     /// What became of those that ended in it.
     pub(super) fates: Fates,
     /// Connections made in it.
     pub(super) connected: u64,
-    pub(super) in_flight: u64,
-    pub(super) connections: u64,
-    pub(super) sessions: u64,
-    pub(super) cpu_ns: u64,
     /// Times of its answers.
     pub(super) times: Hdr,
-    pub(super) lag_ns: u64,
 }
 
 impl Second {
     pub(super) fn new(number: u64) -> Self {
-        Self { number, ..Self::default() }
+        Self { row: Row { second: number, ..Row::default() }, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        add!(self, other: offered, bytes, connected, in_flight, connections, sessions, cpu_ns);
+        let (own, row) = (&mut self.row, &other.row);
+        add!(own, row: offered, bytes, in_flight, connections, sessions, cpu_ns);
+        own.lag_ns = own.lag_ns.max(row.lag_ns);
+        self.connected += other.connected;
         self.fates.add(&other.fates);
         self.times.add(&other.times);
-        self.lag_ns = self.lag_ns.max(other.lag_ns);
+    }
+
+    /// Its whole row; whether that counts is not known yet.
+    pub(super) fn row(&self) -> Row {
+        let failed = |fate: &Fate| !matches!(fate, Fate::Good | Fate::Unfinished);
+        let counts = Fate::ALL.into_iter().filter(failed).map(|fate| (fate, self.fates.get(fate)));
+        Row {
+            good: self.fates.get(Fate::Good),
+            errors: self.fates.errors(),
+            p50_ns: self.times.quantile(0.5),
+            p99_ns: self.times.quantile(0.99),
+            max_ns: self.times.max(),
+            failures: counts.filter(|(_, count)| *count > 0).collect(),
+            spread: self.times.spread(),
+            ..self.row.clone()
+        }
     }
 }
