@@ -165,9 +165,14 @@ pub(super) fn e11(run: &Evidence<'_>) -> Found<Finding> {
         not.name,
         show(&good)
     );
-    if good.equal(ALIKE, String::new()).verdict(1) != Verdict::Holds {
-        let needs = "a throughput that is equal within 10 % is needed";
-        return Ok(Finding::undecided(ours, format!("{needs}; {why}")));
+    let alike = good.equal(ALIKE, "the throughput, one over the other,");
+    match alike.verdict(1) {
+        Verdict::Holds => {}
+        Verdict::CannotTell => return Ok(Finding::all(ours, why, &[alike])),
+        Verdict::Fails => {
+            let needs = "a throughput that is equal within 10 % is needed";
+            return Ok(Finding::undecided(ours, format!("{needs}; {why}")));
+        }
     }
     let asked = [
         run.times((&cell, &plain), switches)?.above(10.0, "switches, one over the other,"),

@@ -269,3 +269,22 @@ fn bars_of_ours() {
     let told = judge(&run);
     assert!(told.iter().all(|one| matches!(one.open, Some(Open::Machine { .. }))), "{told:?}");
 }
+
+/// A condition that noise hides is noise, not a measurement that is missing.
+#[test]
+fn throughput_that_may_be_equal_is_noise() {
+    let told_where = |world: World| {
+        let run = run_in(found("eurosys07-fig5"), world);
+        judge(&run).into_iter().find(|one| one.id == "E-11").expect("it is asked")
+    };
+    let near = told_where(|arm, rate, _| {
+        let peak = if arm == "nb-4" { 1_000.0 } else { 905.0 };
+        vec![("good_per_s", peak * rate.min(1.0)), ("disk_wait_s", 3.0)]
+    });
+    assert!(matches!(near.open, Some(Open::Noise { .. })), "{near:?}");
+    let far = told_where(|arm, rate, _| {
+        let peak = if arm == "nb-4" { 1_000.0 } else { 500.0 };
+        vec![("good_per_s", peak * rate.min(1.0)), ("disk_wait_s", 3.0)]
+    });
+    assert!(matches!(far.open, Some(Open::Unmeasured { .. })), "{far:?}");
+}
