@@ -529,10 +529,12 @@ impl<'a, P: Poller> State<'a, P> {
         self.direct = 0;
         // It pauses if they cannot be watched.
         let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
-        let wait = self.worker.begin_wait();
+        let mut wait = self.worker.begin_wait();
         let sleeps = self.ready.is_empty() && !self.rules.spins && self.hands.falls_asleep();
-        let timeout = if sleeps { wait.timeout } else { Duration::ZERO };
-        let told = self.poller.wait(events, Some(timeout));
+        if !sleeps {
+            wait.timeout = Duration::ZERO;
+        }
+        let told = self.poller.wait(events, Some(wait.timeout));
         if sleeps {
             self.hands.wakes();
         }
