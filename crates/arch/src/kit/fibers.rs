@@ -6,8 +6,10 @@
 //! which sockets are ready, and what the worker wants.
 mod life;
 mod state;
+mod task;
 
-pub use state::{Completed, Fibered, State, Task, run_task};
+pub use state::State;
+pub use task::{Completed, Fibered, Task, run_task};
 
 use super::tasks::Tasks;
 use crate::drive::perform::{Below, SendBy};

@@ -1,6 +1,9 @@
 //! What the user threads of a scheduler have in common: connections, sockets, helpers, and who is
 //! ready to run.
-use super::{FiberRules, Hands};
+use super::{
+    FiberRules, Hands,
+    task::{Completed, Fibered, Task},
+};
 use crate::{
     drive::{
         Turn,
@@ -10,14 +13,14 @@ use crate::{
     kit::{
         budget::Budget,
         step::{LANDING, RECV_BYTES_MAX, watch},
-        worker::{Action, Begun, Desk, Passed, Slot, Waited, Worker},
+        worker::{Action, Begun, Desk, Slot, Waited, Worker},
     },
 };
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Abandoned, CloseReason, Done, Fault, Op, OpenReq, Outbox, ReadReq, Tick, Ticket};
 use regatta_origin::Protocol as _;
 use regatta_sys::{
-    Read, StaticFile, clock,
+    StaticFile, clock,
     wait::{Event, Interest, Poller},
 };
 use std::{collections::VecDeque, io, os::fd::AsFd, time::Duration};
@@ -35,128 +38,7 @@ const DIRECT_MAX: u32 = 64;
 /// `ENOBUFS`: there is no room for another task.
 const NO_ROOM: i32 = 105;
 
-/// What a worker keeps of a connection that a user thread serves.
-#[derive(Debug)]
-pub struct Fibered {
-    /// Whose it is.
-    thread: usize,
-    /// What the poller has been asked for; `None` while it does not watch the socket.
-    interest: Option<Interest>,
-    /// A `Recv` that has been offered and not performed.
-    recv: bool,
-    /// A `Send` that has been offered and not finished.
-    send: Option<Outbox<StaticFile>>,
-    /// The poller has said that there is something to receive, or it is not known.
-    readable: bool,
-    /// The poller has said that the socket takes bytes, and nothing has been sent since.
-    writable: bool,
-    /// The number of the task that a helper has for it, while an operation is pending.
-    task: u64,
-    /// [`Desk::held_ms`] when something was sent last, or the connection's deadline was set.
-    held_ms: u32,
-}
-
-impl Fibered {
-    const fn new(thread: usize, held_ms: u32) -> Self {
-        Self {
-            thread,
-            interest: None,
-            recv: false,
-            send: None,
-            readable: true,
-            writable: false,
-            task: 0,
-            held_ms,
-        }
-    }
-
-    /// True if the rest of its `Send` is in a file.
-    fn sends_file(&self) -> bool {
-        self.send.as_ref().is_some_and(Outbox::at_file)
-    }
-
-    /// What is waited for when nothing more can be done.
-    const fn blocked(&self) -> Turn {
-        match (self.recv, self.send.is_some()) {
-            (false, false) => Turn::Parked,
-            (read, write) => Turn::Wait(Interest { read, write }),
-        }
-    }
-}
-
 type FiberedSlot = Slot<Fibered>;
-
-/// What a helper is to do.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a box would be allocated for every reply")]
-pub enum Task {
-    /// Read into memory, for the operation of this number.
-    Read {
-        /// Whose operation it is.
-        key: u64,
-        /// Its number among all tasks.
-        number: u64,
-        /// Its ticket.
-        ticket: Ticket,
-        /// What is read.
-        req: ReadReq<StaticFile>,
-    },
-    /// Send on the socket of a connection that has been lent.
-    Send {
-        /// The connection.
-        passed: Passed,
-        /// What the worker keeps of it.
-        drive: Fibered,
-        /// What is sent.
-        outbox: Outbox<StaticFile>,
-        /// Since when it waits for a helper, by the precise clock.
-        since: u64,
-    },
-}
-
-/// What a helper has done.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "as a task")]
-pub enum Completed {
-    /// [`Task::Read`]
-    Read {
-        /// Whose operation it is.
-        key: u64,
-        /// Its number.
-        number: u64,
-        /// Its ticket.
-        ticket: Ticket,
-        /// The result.
-        read: Read,
-    },
-    /// [`Task::Send`]
-    Send {
-        /// The connection.
-        passed: Passed,
-        /// What the worker keeps of it.
-        drive: Fibered,
-        /// What is left of it.
-        outbox: Outbox<StaticFile>,
-        /// How long it waited for a helper, milliseconds.
-        waited_ms: u64,
-        /// What the socket has taken.
-        sent: Result<u64, Failure>,
-    },
-}
-
-/// Does a task, in a helper, which sends in this way.
-pub fn run_task(task: Task, by: SendBy, tally: Tally<'_>) -> Completed {
-    match task {
-        Task::Read { key, number, ticket, req } => {
-            Completed::Read { key, number, ticket, read: perform::read(req) }
-        }
-        Task::Send { passed, drive, mut outbox, since } => {
-            let waited_ms = clock::nanos().saturating_sub(since) / 1_000_000;
-            let sent = perform::send_in_helper(passed.socket(), &mut outbox, by, tally);
-            Completed::Send { passed, drive, outbox, waited_ms, sent }
-        }
-    }
-}
 
 /// What is to be done next for a connection.
 pub(super) enum Next {

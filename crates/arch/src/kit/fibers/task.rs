@@ -1,0 +1,133 @@
+//! What user threads give to helpers, and what a worker keeps of their connections.
+use crate::{
+    drive::{
+        Turn,
+        perform::{self, Failure, SendBy},
+    },
+    kit::worker::Passed,
+};
+use regatta_metrics::Tally;
+use regatta_op::{Outbox, ReadReq, Ticket};
+use regatta_sys::{Read, StaticFile, clock, wait::Interest};
+
+/// What a worker keeps of a connection that a user thread serves.
+#[derive(Debug)]
+pub struct Fibered {
+    /// Whose it is.
+    pub(super) thread: usize,
+    /// What the poller has been asked for; `None` while it does not watch the socket.
+    pub(super) interest: Option<Interest>,
+    /// A `Recv` that has been offered and not performed.
+    pub(super) recv: bool,
+    /// A `Send` that has been offered and not finished.
+    pub(super) send: Option<Outbox<StaticFile>>,
+    /// The poller has said that there is something to receive, or it is not known.
+    pub(super) readable: bool,
+    /// The poller has said that the socket takes bytes, and nothing has been sent since.
+    pub(super) writable: bool,
+    /// The number of the task that a helper has for it, while an operation is pending.
+    pub(super) task: u64,
+    /// [`Desk::held_ms`](crate::kit::worker::Desk::held_ms) when something was sent last, or the
+    /// connection's deadline was set.
+    pub(super) held_ms: u32,
+}
+
+impl Fibered {
+    pub(super) const fn new(thread: usize, held_ms: u32) -> Self {
+        Self {
+            thread,
+            interest: None,
+            recv: false,
+            send: None,
+            readable: true,
+            writable: false,
+            task: 0,
+            held_ms,
+        }
+    }
+
+    /// True if the rest of its `Send` is in a file.
+    pub(super) fn sends_file(&self) -> bool {
+        self.send.as_ref().is_some_and(Outbox::at_file)
+    }
+
+    /// What is waited for when nothing more can be done.
+    pub(super) const fn blocked(&self) -> Turn {
+        match (self.recv, self.send.is_some()) {
+            (false, false) => Turn::Parked,
+            (read, write) => Turn::Wait(Interest { read, write }),
+        }
+    }
+}
+
+/// What a helper is to do.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be allocated for every reply")]
+pub enum Task {
+    /// Read into memory, for the operation of this number.
+    Read {
+        /// Whose operation it is.
+        key: u64,
+        /// Its number among all tasks.
+        number: u64,
+        /// Its ticket.
+        ticket: Ticket,
+        /// What is read.
+        req: ReadReq<StaticFile>,
+    },
+    /// Send on the socket of a connection that has been lent.
+    Send {
+        /// The connection.
+        passed: Passed,
+        /// What the worker keeps of it.
+        drive: Fibered,
+        /// What is sent.
+        outbox: Outbox<StaticFile>,
+        /// Since when it waits for a helper, by the precise clock.
+        since: u64,
+    },
+}
+
+/// What a helper has done.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "as a task")]
+pub enum Completed {
+    /// [`Task::Read`]
+    Read {
+        /// Whose operation it is.
+        key: u64,
+        /// Its number.
+        number: u64,
+        /// Its ticket.
+        ticket: Ticket,
+        /// The result.
+        read: Read,
+    },
+    /// [`Task::Send`]
+    Send {
+        /// The connection.
+        passed: Passed,
+        /// What the worker keeps of it.
+        drive: Fibered,
+        /// What is left of it.
+        outbox: Outbox<StaticFile>,
+        /// How long it waited for a helper, milliseconds.
+        waited_ms: u64,
+        /// What the socket has taken.
+        sent: Result<u64, Failure>,
+    },
+}
+
+/// Does a task, in a helper, which sends in this way.
+pub fn run_task(task: Task, by: SendBy, tally: Tally<'_>) -> Completed {
+    match task {
+        Task::Read { key, number, ticket, req } => {
+            Completed::Read { key, number, ticket, read: perform::read(req) }
+        }
+        Task::Send { passed, drive, mut outbox, since } => {
+            let waited_ms = clock::nanos().saturating_sub(since) / 1_000_000;
+            let sent = perform::send_in_helper(passed.socket(), &mut outbox, by, tally);
+            Completed::Send { passed, drive, outbox, waited_ms, sent }
+        }
+    }
+}
