@@ -279,6 +279,30 @@ fn random_schedules_lose_no_connection_and_count_each_once() {
     assert!(often.iter().all(|times| *times > SEEDS) && expired_elsewhere > 20, "{sums:?}");
 }
 
+/// A unit that was full accepts again when another has taken a connection from it.
+#[test]
+fn who_passes_a_connection_has_room_for_another() {
+    let fixture = &Fixture::new("room", 2);
+    let (cache, scratch) = (LocalCache::new(&fixture.site.caching, 7), Scratch::new(7));
+    let rules = AcceptRules { connections_max: 1, when_full: WhenFull::Pause, ..RULES };
+    let [mut one, mut two] = [0, 1].map(|slot| fixture.worker(slot, 0, &cache, &scratch, rules));
+    let mut buffer = vec![0; 16 << 10];
+    let mut round = |worker: &mut Worker<'_, Held>| {
+        round(worker, Duration::ZERO, fixture.below(), &mut buffer);
+    };
+    let _peers = [fixture.connect(0), fixture.connect(0)];
+    while one.is_listening() {
+        round(&mut one);
+    }
+    let (passed, held) = one.pass(one.keys()[0]).unwrap();
+    assert!(one.is_listening() && one.away() == 0, "it counts where it is taken in");
+    two.adopt(passed, held);
+    while one.keys().is_empty() {
+        round(&mut one);
+    }
+    assert_eq!((fixture.get(0, Counter::AcceptOk), two.keys().len()), (2, 1));
+}
+
 /// A unit that retires finishes what it has, and takes nothing more; others go on to accept from
 /// the same listener.
 #[test]

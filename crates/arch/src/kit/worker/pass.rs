@@ -54,7 +54,7 @@ impl<S> Worker<'_, S> {
     /// [`Worker::ended_away`] will be told: it counts as open here. A worker that drains waits for
     /// it.
     pub fn lend(&mut self, key: u64) -> Option<(Passed, S)> {
-        let lent = self.pass(key)?;
+        let lent = self.take_out(key)?;
         self.away += 1;
         Some(lent)
     }
@@ -82,9 +82,17 @@ impl<S> Worker<'_, S> {
         self.away
     }
 
-    /// Gives a connection away; nothing of it is pending, and it is not queued for a turn. Its key
-    /// finds nothing from now on.
+    /// Gives a connection away for good: it counts where it is taken in, and there is room for
+    /// another here.
     pub fn pass(&mut self, key: u64) -> Option<(Passed, S)> {
+        let passed = self.take_out(key)?;
+        self.desk.acceptor.has_room();
+        Some(passed)
+    }
+
+    /// Takes a connection out; nothing of it is pending, and it is not queued for a turn. Its key
+    /// finds nothing from now on.
+    fn take_out(&mut self, key: u64) -> Option<(Passed, S)> {
         debug_assert!(self.desk.around.shared.is_none(), "processes pass no connections");
         let Slot { conn, socket, pending, queued, drive, timed_from, .. } =
             self.slots.remove(key)?;
