@@ -38,7 +38,7 @@ use std::{
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
-    units: Units::Several,
+    units: |_| Units::Several,
     slots: |settings| AdaptOptions::read(settings).units().min(SLOTS_MAX),
     steps: |settings| Steps::Connections(AdaptOptions::read(settings).step()),
     demand: |settings, _| {

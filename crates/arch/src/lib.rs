@@ -71,7 +71,7 @@ pub struct Driver {
     /// How many worker processes there are at most, where so many processors may be busy at once.
     pub processes: fn(&Settings, processors: usize) -> usize,
     /// How many units each of them is.
-    pub units: Units,
+    pub units: fn(&Settings) -> Units,
     /// How many slots of counters each of them has: one for each unit that counts for itself, or
     /// that several units share.
     pub slots: fn(&Settings) -> usize,
@@ -128,7 +128,7 @@ impl Driver {
         Self {
             options,
             processes,
-            units: Units::One,
+            units: |_| Units::One,
             slots: |_| 1,
             steps: |_| Steps::None,
             staffing: |_| None,

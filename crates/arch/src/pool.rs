@@ -23,7 +23,7 @@ use std::{io, thread, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
-    units: Units::Several,
+    units: |_| Units::Several,
     slots: |settings| 1 + PoolOptions::read(settings).threads.min(SLOTS_MAX),
     steps: |settings| Steps::Connections(PoolOptions::read(settings).step()),
     demand: |settings, _| {

@@ -31,7 +31,7 @@ use std::{
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
-    units: Units::Several,
+    units: |_| Units::Several,
     slots: |settings| ThreadsOptions::read(settings).slots,
     steps: |settings| Steps::All(ThreadsOptions::read(settings).step()),
     demand,

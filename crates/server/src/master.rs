@@ -208,7 +208,7 @@ fn logs(
         format: settings.text("log.format").parse().unwrap_or(Format::Combined),
         owner,
         stall_ns: settings.number("event.stall_us") * 1000,
-        has_units: config.architecture.driver.units == Units::Several,
+        has_units: (config.architecture.driver.units)(settings) == Units::Several,
     });
     match (access, errors) {
         (Ok(access), Ok(errors)) => match user.map_or(Ok(0), |user| unwritable(settings, user)) {
