@@ -270,6 +270,10 @@ counters! {
         "Operations that were tried again because the socket was ready.";
     FiberYields "fiber_yields" "count" Sum
         "Times that a user thread let others go first although it could go on.";
+    FiberStealTries "fiber_steal_tries" "count" Sum
+        "Times that a scheduler with nothing to run asked others for connections.";
+    FiberSteals "fiber_steals" "count" Sum
+        "Connections that a scheduler with nothing to run was given by another.";
     StackBytesMax "stack_bytes_max" "bytes" Max "The most that one user thread used of its stack.";
     StacksBytesMax "stacks_bytes_max" "bytes" Max
         "Address space that is reserved for the stacks of user threads.";

@@ -5,9 +5,11 @@
 //! those that are ready, in their order; then it looks at a poll point what helpers have done,
 //! which sockets are ready, and what the worker wants.
 mod life;
+mod peers;
 mod state;
 mod task;
 
+pub use peers::Peers;
 pub use state::State;
 pub use task::{Completed, Fibered, Task, run_task};
 
@@ -18,7 +20,7 @@ use regatta_sys::{
     fiber::{Fibers, Turns},
     wait::Poller,
 };
-use std::{cell::RefCell, io};
+use std::{cell::RefCell, io, thread};
 
 /// What a user thread is told when it is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +84,8 @@ fn schedule<'s, 'a: 's, P: Poller>(
 ) -> io::Result<()> {
     state.borrow_mut().watch_own()?;
     let (mut events, mut runs) = (Vec::new(), 0_u32);
-    let runs_max = state.borrow().rules.runs_max;
-    while state.borrow().worker.goes_on() {
+    let (runs_max, home) = (state.borrow().rules.runs_max, thread::current().id());
+    while state.borrow().goes_on() {
         state.borrow_mut().poll(&mut events)?;
         for _ in 0..runs_max {
             let Some(at) = state.borrow_mut().next_ready() else { break };
@@ -91,7 +93,7 @@ fn schedule<'s, 'a: 's, P: Poller>(
             while *started <= at {
                 let at = *started;
                 let life = move |turns: &Turns<'_, Wake, ()>, first| {
-                    Thread { at, state, turns }.live(first);
+                    Thread { at, state, turns, home }.live(first);
                 };
                 fibers.start(life)?;
                 *started += 1;

@@ -7,7 +7,10 @@ use super::{
 use crate::drive::{Turn, perform};
 use regatta_op::{Done, Op, ReadReq, Ticket};
 use regatta_sys::{StaticFile, fiber::Turns, wait::Poller};
-use std::cell::RefCell;
+use std::{
+    cell::RefCell,
+    thread::{self, ThreadId},
+};
 
 /// One user thread. What it has in common with others it only has between two waits.
 pub(super) struct Thread<'t, 's, 'y, 'a, P> {
@@ -15,6 +18,8 @@ pub(super) struct Thread<'t, 's, 'y, 'a, P> {
     pub(super) at: usize,
     pub(super) state: &'s RefCell<State<'a, P>>,
     pub(super) turns: &'t Turns<'y, Wake, ()>,
+    /// The kernel thread in which it began.
+    pub(super) home: ThreadId,
 }
 
 /// The server ends: so does the user thread, whatever it is doing.
@@ -23,13 +28,9 @@ struct Leaves;
 impl<P: Poller> Thread<'_, '_, '_, '_, P> {
     /// From its first run to its last.
     pub(super) fn live(&self, first: Wake) {
-        #[cfg(debug_assertions)]
-        let home = std::thread::current().id();
         if first == Wake::Go {
             let Err(Leaves) = self.serve();
         }
-        #[cfg(debug_assertions)]
-        assert_eq!(home, std::thread::current().id(), "a user thread stays where it is");
     }
 
     /// One connection after another.
@@ -129,7 +130,9 @@ impl<P: Poller> Thread<'_, '_, '_, '_, P> {
     }
 
     fn suspend(&self) -> Result<(), Leaves> {
-        match self.turns.wait(()) {
+        let wake = self.turns.wait(());
+        debug_assert_eq!(self.home, thread::current().id(), "a user thread stays where it is");
+        match wake {
             Wake::Go => Ok(()),
             Wake::Leave => Err(Leaves),
         }

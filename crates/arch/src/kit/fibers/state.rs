@@ -1,5 +1,7 @@
 //! What the user threads of a scheduler have in common: connections, sockets, helpers, and who is
 //! ready to run.
+mod steal;
+
 use super::{
     FiberRules, Hands,
     task::{Completed, Fibered, Task},
@@ -24,10 +26,12 @@ use regatta_sys::{
     wait::{Event, Interest, Poller},
 };
 use std::{collections::VecDeque, io, os::fd::AsFd, time::Duration};
+use steal::Seat;
 
 /// Keys with the top bit are the scheduler's own.
 const BELL: u64 = u64::MAX;
 const HELPERS: u64 = u64::MAX - 1;
+const PEERS: u64 = u64::MAX - 2;
 const LISTENERS: u64 = 1 << 63;
 /// Calls that move bytes which a user thread makes before others run.
 const OPS_MAX: u32 = 64;
@@ -59,7 +63,7 @@ struct Place {
     ready: bool,
     /// It is among those that wait for a connection.
     accepts: bool,
-    /// A connection that has been accepted for it, or that has come back from a helper.
+    /// A connection that has been accepted for it, or has come from a helper or another scheduler.
     given: Option<u64>,
 }
 
@@ -99,6 +103,8 @@ pub struct State<'a, P> {
     on_helper: u64,
     /// Connections that user threads have accepted by themselves since the last poll point.
     direct: u32,
+    /// Its place, if there are several schedulers.
+    seat: Option<Seat<'a>>,
 }
 
 impl<'a, P: Poller> State<'a, P> {
@@ -126,6 +132,7 @@ impl<'a, P: Poller> State<'a, P> {
             tasks: 0,
             on_helper: 0,
             direct: 0,
+            seat: None,
         }
     }
 
@@ -383,10 +390,19 @@ impl<'a, P: Poller> State<'a, P> {
 
     // What the scheduler does.
 
+    /// True until the last round is over, or another scheduler cannot go on.
+    pub(super) fn goes_on(&self) -> bool {
+        let failed = self.seat.as_ref().and_then(|seat| seat.peers.failure());
+        self.worker.goes_on() && failed.is_none()
+    }
+
     /// Has the poller watch what is the scheduler's own.
     pub(super) fn watch_own(&mut self) -> io::Result<()> {
-        let Self { worker, poller, hands, .. } = self;
+        let Self { worker, poller, hands, seat, .. } = self;
         poller.add_level(worker.around().bell.as_fd(), BELL, Interest::READ)?;
+        if let Some(Seat { peers, at, .. }) = seat {
+            poller.add_level(peers.bell(*at).as_fd(), PEERS, Interest::READ)?;
+        }
         poller.add_level(hands.source(), HELPERS, Interest::READ)
     }
 
@@ -395,6 +411,13 @@ impl<'a, P: Poller> State<'a, P> {
         if !std::mem::replace(&mut self.threads[at].ready, true) {
             self.ready.push_back(at);
         }
+    }
+
+    /// A user thread goes on with this connection.
+    fn gets(&mut self, at: usize, key: u64) {
+        let place = &mut self.threads[at];
+        (place.accepts, place.given) = (false, Some(key));
+        self.wake(at);
     }
 
     /// The next user thread to run.
@@ -412,6 +435,7 @@ impl<'a, P: Poller> State<'a, P> {
         // It pauses if they cannot be watched.
         let _ = self.worker.watch_listeners(&mut self.poller, LISTENERS);
         let mut wait = self.worker.begin_wait();
+        self.ask(wait.timeout);
         let sleeps = self.ready.is_empty() && !self.rules.spins && self.hands.falls_asleep();
         if !sleeps {
             wait.timeout = Duration::ZERO;
@@ -420,11 +444,13 @@ impl<'a, P: Poller> State<'a, P> {
         if sleeps {
             self.hands.wakes();
         }
+        self.stops_asking();
         let (watched, changes) = (self.poller.len(), self.poller.changes());
         // Names are opened below the root that the process has.
         let _root_is_another =
             self.worker.end_wait(wait, Waited { events: told?, watched, changes });
         self.budget.renew();
+        self.adopt_given();
         self.take_completed();
         if self.rules.accepting_first {
             self.take_accepted(events);
@@ -436,13 +462,25 @@ impl<'a, P: Poller> State<'a, P> {
         if !self.rules.accepting_first {
             self.take_accepted(events);
         }
-        if events.iter().any(|event| event.key == BELL) {
-            self.worker.around().bell.clear();
-        }
+        self.hear(events);
         while let Some(action) = self.worker.next_action() {
             self.perform(action);
         }
         Ok(())
+    }
+
+    /// Clears what has woken it. Of several schedulers the first that hears the master tells the
+    /// others: they may have gone back to sleep.
+    fn hear(&self, events: &[Event]) {
+        let rang = |key| events.iter().any(|event| event.key == key);
+        let was_first = rang(BELL) && self.worker.around().bell.clear();
+        let Some(Seat { peers, at, .. }) = &self.seat else { return };
+        if was_first {
+            peers.wake_others(*at);
+        }
+        if rang(PEERS) {
+            peers.bell(*at).clear();
+        }
     }
 
     /// Counts what user threads wait for.
@@ -462,7 +500,7 @@ impl<'a, P: Poller> State<'a, P> {
     /// any.
     fn take_accepted(&mut self, events: &[Event]) {
         for key in events.iter().map(|event| event.key) {
-            if (LISTENERS..HELPERS).contains(&key) {
+            if (LISTENERS..PEERS).contains(&key) {
                 self.worker.offer(usize::try_from(key - LISTENERS).expect("few listeners"));
                 while let Some(action) = self.worker.next_accept() {
                     self.perform(action);
@@ -484,6 +522,10 @@ impl<'a, P: Poller> State<'a, P> {
         let thread = drive.thread;
         if self.threads[thread].ready {
             return;
+        }
+        if self.gives(event.key) {
+            // It wakes with its next connection, and finds that this one is gone.
+            return self.is_free(thread);
         }
         self.tally().add(Counter::FiberRetries, 1);
         if waits_to_send || !self.rules.poller_retries || self.retry(event.key) {
@@ -529,8 +571,7 @@ impl<'a, P: Poller> State<'a, P> {
                     slot.conn.held_up(waited_ms);
                 }
                 self.sent(key, outbox, sent);
-                self.threads[thread].given = Some(key);
-                self.wake(thread);
+                self.gets(thread, key);
             }
         }
     }
@@ -562,9 +603,7 @@ impl<'a, P: Poller> State<'a, P> {
                 let at = self.accepting.pop_front().expect("a user thread for each connection");
                 let held_ms = self.worker.held_ms();
                 let key = self.worker.admit(accepted, Fibered::new(at, held_ms));
-                let place = &mut self.threads[at];
-                (place.accepts, place.given) = (false, Some(key));
-                self.wake(at);
+                self.gets(at, key);
                 if self.rules.accepting_first
                     && let Some(last) = self.ready.pop_back()
                 {
@@ -603,6 +642,7 @@ impl<'a, P: Poller> State<'a, P> {
     /// Ends what helpers have not begun, or have finished, when the last round is over. What they
     /// are in the middle of ends with the process.
     pub(super) fn leave(&mut self) {
+        self.end_given();
         for task in self.hands.close() {
             if let Task::Send { passed, drive, .. } = task {
                 let key = self.worker.take_back(passed, drive);

@@ -1,0 +1,230 @@
+//! Schedulers beside each other in one process, each in a kernel thread of its own: one that hears
+//! the master tells the others, and connections go to one that has nothing to run.
+//!
+//! A scheduler with nothing to run asks all others at once, before it waits. One with more than one
+//! connection that can go on gives some of them, between two turns (private deques, receiver
+//! initiated: Acar, Charguéraud, Rainey, PPoPP 2013). Stacks stay where they are.
+use crate::kit::worker::Passed;
+use regatta_sys::Bell;
+use std::{
+    collections::VecDeque,
+    io, mem,
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+/// What the schedulers of a process share. A `T` is a connection.
+#[derive(Debug)]
+pub struct Peers<T = Passed> {
+    /// Connections go from one to another.
+    pub steals: bool,
+    asks: Mutex<Asks<T>>,
+    /// How many ask, to be read without the lock.
+    asking: AtomicUsize,
+    /// One for each scheduler.
+    bells: Vec<Bell>,
+    /// Why all of them end.
+    failed: OnceLock<String>,
+}
+
+#[derive(Debug)]
+struct Asks<T> {
+    /// One for each scheduler.
+    each: Vec<Ask<T>>,
+    /// The first that is given something, if it asks.
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Ask<T> {
+    /// How many connections it would take; 0: it does not ask.
+    room: usize,
+    given: Vec<T>,
+}
+
+impl<T> Peers<T> {
+    /// Of so many schedulers.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn new(count: usize, steals: bool) -> io::Result<Self> {
+        let bells = (0..count).map(|_| Bell::new()).collect::<io::Result<Vec<Bell>>>()?;
+        let each = (0..count).map(|_| Ask { room: 0, given: Vec::new() }).collect();
+        Ok(Self {
+            steals,
+            asks: Mutex::new(Asks { each, next: 0 }),
+            asking: AtomicUsize::new(0),
+            bells,
+            failed: OnceLock::new(),
+        })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.bells.len()
+    }
+
+    /// What wakes a scheduler.
+    #[must_use]
+    pub fn bell(&self, at: usize) -> &Bell {
+        &self.bells[at]
+    }
+
+    /// Has all others look what the master wants.
+    pub fn wake_others(&self, at: usize) {
+        let others = self.bells.iter().enumerate().filter(|(other, _)| *other != at);
+        others.for_each(|(_, bell)| bell.ring());
+    }
+
+    /// One of them cannot go on: all end.
+    pub fn fail(&self, error: String) {
+        // The first says why.
+        let _ = self.failed.set(error);
+        self.bells.iter().for_each(Bell::ring);
+    }
+
+    /// Why all of them end, if one has failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
+    /// A scheduler that is about to wait would take so many connections, one at least. What it is
+    /// given wakes it.
+    pub fn ask(&self, at: usize, room: usize) {
+        let mut asks = self.lock();
+        debug_assert!(room > 0 && asks.each[at].room == 0, "it asks once, before it waits");
+        asks.each[at].room = room;
+        self.asking.fetch_add(1, Relaxed);
+    }
+
+    /// A scheduler has waited: it does not ask any more, and has what it has been given.
+    pub fn stop_asking(&self, at: usize, into: &mut VecDeque<T>) {
+        let mut asks = self.lock();
+        let ask = &mut asks.each[at];
+        if mem::take(&mut ask.room) > 0 {
+            self.asking.fetch_sub(1, Relaxed);
+        }
+        into.extend(ask.given.drain(..));
+    }
+
+    /// True if somebody asks, or did a moment ago.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.asking.load(Relaxed) > 0
+    }
+
+    /// Gives a connection to one of those that ask, if any still does and there is one to give.
+    pub fn give(&self, connection: impl FnOnce() -> Option<T>) -> bool {
+        let mut asks = self.lock();
+        let Asks { each, next } = &mut *asks;
+        let count = each.len();
+        let mut in_turn = (0..count).map(|step| (*next + step) % count);
+        let Some(to) = in_turn.find(|at| each[*at].room > 0) else { return false };
+        // Under the lock: it asks until it has the connection, and has room for it until then.
+        let Some(connection) = connection() else { return false };
+        *next = (to + 1) % count;
+        let ask = &mut each[to];
+        ask.room -= 1;
+        if ask.room == 0 {
+            self.asking.fetch_sub(1, Relaxed);
+        }
+        if ask.given.is_empty() {
+            self.bells[to].ring();
+        }
+        ask.given.push(connection);
+        true
+    }
+
+    /// A panic leaves nothing behind that is half done.
+    fn lock(&self) -> MutexGuard<'_, Asks<T>> {
+        self.asks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::dice::{Dice, SEEDS};
+    use regatta_sys::wait::{Interest, ready_now};
+    use std::os::fd::AsFd;
+
+    const ITEMS: u32 = 20;
+
+    fn rings(peers: &Peers<u32>, at: usize) -> bool {
+        ready_now(peers.bell(at).as_fd(), Interest::READ).unwrap().readable
+    }
+
+    /// Every interleaving of what is done under the lock: of schedulers that ask when they have
+    /// nothing, take what they were given, and give while they have something.
+    #[test]
+    fn who_asks_is_woken_and_nothing_is_lost() {
+        let (mut stolen, mut refused) = (0, 0);
+        for seed in 0..SEEDS {
+            let mut dice = Dice::new(seed);
+            let count = 2 + dice.below(3);
+            let peers: Peers<u32> = Peers::new(count, true).unwrap();
+            let mut has: Vec<VecDeque<u32>> = vec![VecDeque::new(); count];
+            has[0].extend(0..ITEMS);
+            // For how many each has asked; `None` while it runs.
+            let mut asked: Vec<Option<usize>> = vec![None; count];
+            for _ in 0..300 {
+                let at = dice.below(count);
+                let mut given = VecDeque::new();
+                match asked[at] {
+                    None if has[at].is_empty() => {
+                        let room = 1 + dice.below(3);
+                        peers.ask(at, room);
+                        asked[at] = Some(room);
+                    }
+                    None => {
+                        let is_asked = peers.is_asked();
+                        assert_eq!(peers.give(|| has[at].pop_front()), is_asked, "seed {seed}");
+                        refused += u32::from(!is_asked);
+                        peers.stop_asking(at, &mut given);
+                        assert!(given.is_empty(), "seed {seed}: it has not asked");
+                    }
+                    Some(room) => {
+                        let rang = rings(&peers, at);
+                        peers.bell(at).clear();
+                        peers.stop_asking(at, &mut given);
+                        assert_eq!(rang, !given.is_empty(), "seed {seed}: who is given wakes");
+                        assert!(given.len() <= room, "seed {seed}: {} of {room}", given.len());
+                        stolen += given.len();
+                        has[at].append(&mut given);
+                        asked[at] = None;
+                    }
+                }
+            }
+            (0..count).for_each(|at| peers.stop_asking(at, &mut has[at]));
+            assert!(!peers.is_asked(), "seed {seed}");
+            let mut all: Vec<u32> = has.into_iter().flatten().collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..ITEMS), "seed {seed}: each once");
+        }
+        assert!(stolen > 1000 && refused > 1000, "{stolen} {refused}");
+    }
+
+    #[test]
+    fn nothing_is_given_that_is_not_there() {
+        let peers: Peers<u32> = Peers::new(2, true).unwrap();
+        peers.ask(1, 1);
+        assert!(!peers.give(|| None) && !rings(&peers, 1));
+        assert!(peers.give(|| Some(7)) && rings(&peers, 1));
+        assert!(!peers.is_asked() && !peers.give(|| Some(8)), "it has room for one");
+    }
+
+    #[test]
+    fn all_hear_of_the_master_and_of_a_failure() {
+        let peers: Peers<u32> = Peers::new(3, false).unwrap();
+        let ring = || [0, 1, 2].map(|at| rings(&peers, at));
+        peers.wake_others(1);
+        assert_eq!((ring(), peers.failure()), ([true, false, true], None));
+        peers.fail("first".to_owned());
+        peers.fail("second".to_owned());
+        assert_eq!((ring(), peers.failure()), ([true; 3], Some("first")));
+    }
+}
