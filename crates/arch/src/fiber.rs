@@ -1,6 +1,7 @@
 //! User threads in one kernel thread, and helpers that block for them: Knot on Capriccio ([E] §4).
+//! In several kernel threads, each with its own: MEANS ([A] §2.2).
 use crate::{
-    Demand, Driver, Env,
+    Demand, Driver, Env, Units,
     drive::{
         ledger,
         perform::{Below, SendBy},
@@ -8,24 +9,31 @@ use crate::{
     event::PollerKind,
     kit::{
         accept::{AcceptOptions, AcceptRules},
-        fibers::{self, FiberRules, Hands, State, run_task},
+        fibers::{self, FiberRules, Hands, Peers, State, run_task},
+        thread_cache::ThreadCache,
+        units,
         worker::Own,
     },
     options::{Choice as _, Kind, OptionSpec, Settings, choice, options},
 };
 use regatta_metrics::{Counter, Tally};
-use regatta_origin::LocalCache;
+use regatta_origin::{Cache, LocalCache};
 use regatta_sys::{
+    StaticFile,
     fiber::{self, Guard, Stacks, has_light_guards},
     socket::{Mode, Steps},
     wait::{Epoll, Poll, Poller, Select, Trigger},
 };
-use std::{cell::RefCell, io, process, thread, time::Duration};
+use std::{cell::RefCell, io, thread, time::Duration};
 
 /// The driver.
 pub const DRIVER: Driver = Driver {
-    // The scheduler counts in the first, all helpers in the second.
-    slots: |_| 2,
+    units: |settings| match FiberOptions::read(settings).schedulers {
+        0 | 1 => Units::One,
+        _ => Units::Several,
+    },
+    // Each scheduler counts in one, all helpers in the last.
+    slots: |settings| FiberOptions::read(settings).schedulers.max(1) + 1,
     steps,
     demand,
     ..Driver::plain(OPTIONS, |_, _| 1, work)
@@ -33,6 +41,8 @@ pub const DRIVER: Driver = Driver {
 
 /// The stack of a helper, bytes: its calls are shallow.
 const HELPER_STACK_BYTES: usize = 128 << 10;
+/// The stack of a scheduler that is not in the process's first thread, bytes.
+const SCHEDULER_STACK_BYTES: usize = 256 << 10;
 /// What a user thread may send before others run, bytes.
 const TURN_BYTES_MAX: u64 = 2 << 20;
 const PAGE: usize = 4096;
@@ -41,6 +51,26 @@ options! {
     /// The options of the driver.
     struct FiberOptions, OPTIONS;
 
+    schedulers: usize = OptionSpec {
+        key: "fiber.schedulers",
+        kind: Kind::Count { min: 0, max: 1024 },
+        default: "1",
+        doc: "How many kernel threads have user threads; 0: as many as processors may be busy.",
+        long: "Each has a scheduler, a poller, helpers (fiber.helpers) and its part of the user \
+               threads (limits.connections_max), which stay where they are. They accept from the \
+               same addresses and share one cache. There are no more of them than connections.",
+        since: "0.1",
+    },
+    steal: bool = OptionSpec {
+        key: "fiber.steal",
+        kind: Kind::Bool,
+        default: "false",
+        doc: "Whether a scheduler that has nothing to run takes connections from others.",
+        long: "Only those whose clients have sent something, while the other has more of them than \
+               it runs next: it keeps one for each that it gives. A user thread of its own goes \
+               on with the connection. `fiber_steals` counts them.",
+        since: "0.1",
+    },
     poller: PollerKind = OptionSpec {
         key: "fiber.poller",
         kind: Kind::Choice(PollerKind::WORDS),
@@ -53,7 +83,7 @@ options! {
         key: "fiber.helpers",
         kind: Kind::Count { min: 0, max: 1024 },
         default: "25",
-        doc: "How many helper threads block in the place of user threads.",
+        doc: "How many helper threads of each scheduler block in the place of user threads.",
         long: "They read files into memory, and send if fiber.send says so; all are started at the \
                beginning. With 0 the scheduler's thread reads and sends itself, and the disk \
                blocks everybody.",
@@ -202,6 +232,11 @@ choice! {
 }
 
 impl FiberOptions {
+    /// How many schedulers there are for so many connections.
+    fn count(&self, connections: usize) -> usize {
+        self.schedulers.clamp(1, connections.max(1))
+    }
+
     const fn stack_bytes(&self) -> usize {
         self.stack_bytes.next_multiple_of(PAGE)
     }
@@ -240,71 +275,133 @@ fn steps(settings: &Settings) -> Steps {
 
 fn demand(settings: &Settings, connections: usize) -> Demand {
     let options = FiberOptions::read(settings);
-    let (stacks, helpers) = (connections as u64, options.helpers as u64);
+    let schedulers = options.count(connections) as u64;
+    let (stacks, helpers) = (connections as u64, schedulers * options.helpers as u64);
     let each = match options.guard() {
         Guard::Light => 0,
         Guard::Mapping => 2 * stacks,
     };
     Demand {
-        tasks: 1 + helpers,
-        mappings: each + 2 * helpers,
+        tasks: schedulers + helpers,
+        mappings: each + 2 * (schedulers - 1 + helpers),
         address_bytes: stacks * (options.stack_bytes() + PAGE) as u64
+            + (schedulers - 1) * SCHEDULER_STACK_BYTES as u64
             + helpers * HELPER_STACK_BYTES as u64,
     }
 }
 
-/// Runs the process: helpers, and the scheduler with its user threads.
+/// Runs the process: its schedulers, each with user threads and helpers.
 fn work(env: &Env, process: usize) -> Result<(), String> {
     let options = FiberOptions::read(&env.settings);
-    let epoll = |trigger| Epoll::new(trigger);
+    let all = Schedulers::new(env, process, &options)?;
     match options.poller {
-        PollerKind::Epoll => serve(env, process, &options, epoll(Trigger::Level)),
-        PollerKind::EpollEdge => serve(env, process, &options, epoll(Trigger::Edge)),
-        PollerKind::Poll => serve(env, process, &options, Ok(Poll::new())),
-        PollerKind::Select => serve(env, process, &options, Ok(Select::new())),
+        PollerKind::Epoll => all.run(|| Epoll::new(Trigger::Level)),
+        PollerKind::EpollEdge => all.run(|| Epoll::new(Trigger::Edge)),
+        PollerKind::Poll => all.run(|| Ok(Poll::new())),
+        PollerKind::Select => all.run(|| Ok(Select::new())),
     }
 }
 
-fn serve<P: Poller>(
-    env: &Env,
+/// The schedulers of a process, and what they share.
+struct Schedulers<'e> {
+    env: &'e Env,
     process: usize,
-    options: &FiberOptions,
-    poller: io::Result<P>,
-) -> Result<(), String> {
-    let poller = poller.map_err(|error| format!("cannot make a poller: {error}"))?;
-    let own = Own::new(env, process, None)?;
-    let threads = env.shares[process].connections_max;
-    let bytes = options.stack_bytes();
-    let stacks = Stacks::new(threads, bytes, options.guard()).map_err(|error| {
-        format!(
-            "no memory for {threads} stacks of {bytes} bytes: {error}; lower \
-             limits.connections_max or fiber.stack_bytes"
-        )
-    })?;
-    own.tally.max(Counter::StacksBytesMax, (threads * bytes) as u64);
-    let hands = start_helpers(env, process, options, threads)
-        .map_err(|error| format!("cannot start helpers: {error}"))?;
-    let cache = LocalCache::new(&env.site.caching, env.site.seed);
-    let accept = AcceptOptions::read(&env.settings);
-    let accepts = AcceptRules::new(&accept, threads, Mode::Nonblocking, false);
-    let worker = own.worker((&cache, None), accepts, options.stall_us * 1000);
-    let rules = FiberRules {
-        below: Below { root: own.root, rules: env.rules },
-        helpers_read: options.helpers > 0,
-        send: options.send(),
-        accepting_first: options.order == Order::Accepting,
-        poller_retries: options.retry == Retry::Poller,
-        yields: options.yields,
-        spins: options.idle == Idle::Spin,
-        runs_max: options.runs_max,
-        bytes_max: TURN_BYTES_MAX,
-    };
-    let state = RefCell::new(State::new(worker, poller, hands, rules));
-    fiber::scope(stacks, |fibers| fibers::run(&state, fibers))
-        .map_err(|error| format!("the scheduler of user threads cannot go on: {error}"))
+    options: &'e FiberOptions,
+    /// Connections of all of them.
+    connections_max: usize,
+    /// How many there are.
+    count: usize,
+    /// What several of them share.
+    shared: Option<(Peers, ThreadCache)>,
 }
 
-/// Starts the helpers. They last as long as the process, which does not wait for one that blocks.
+impl<'e> Schedulers<'e> {
+    fn new(env: &'e Env, process: usize, options: &'e FiberOptions) -> Result<Self, String> {
+        let connections_max = env.shares[process].connections_max;
+        let count = options.count(connections_max);
+        let mut shared = None;
+        if count > 1 {
+            let peers = Peers::new(count, options.steal)
+                .map_err(|error| format!("cannot make bells for {count} schedulers: {error}"))?;
+            shared = Some((peers, ThreadCache::new(&env.site.caching, env.site.seed)));
+        }
+        Ok(Self { env, process, options, connections_max, count, shared })
+    }
+
+    /// Runs all of them, the first in this thread.
+    fn run<P: Poller>(&self, poller: impl Fn() -> io::Result<P> + Sync) -> Result<(), String> {
+        let first = self.own(0)?;
+        let bytes = self.connections_max * self.options.stack_bytes();
+        first.tally.max(Counter::StacksBytesMax, bytes as u64);
+        let Some((peers, _)) = &self.shared else { return self.schedule(&first, 0, poller()) };
+        let end = &|ended: Result<(), String>| ended.unwrap_or_else(|error| peers.fail(error));
+        let life = &|at: usize| end(self.own(at).and_then(|own| self.schedule(&own, at, poller())));
+        units::scope(self.env, self.process, |scope| {
+            for at in 1..self.count {
+                let builder = thread::Builder::new().name("sched".to_owned());
+                let builder = builder.stack_size(SCHEDULER_STACK_BYTES);
+                let started = builder.spawn_scoped(scope, move || life(at)).map(drop);
+                end(started.map_err(|error| format!("cannot start a scheduler: {error}")));
+            }
+            end(self.schedule(&first, 0, poller()));
+        });
+        peers.failure().map_or(Ok(()), |error| Err(error.to_owned()))
+    }
+
+    /// What number `at` has of its own: the first when the others have not been started.
+    fn own(&self, at: usize) -> Result<Own<'e>, String> {
+        Own::unit(self.env, self.process, (at, self.count), None)
+    }
+
+    /// Is number `at`, from its beginning to its end.
+    fn schedule<P: Poller>(
+        &self,
+        own: &Own<'_>,
+        at: usize,
+        poller: io::Result<P>,
+    ) -> Result<(), String> {
+        let Self { env, options, connections_max, count, .. } = *self;
+        let poller = poller.map_err(|error| format!("cannot make a poller: {error}"))?;
+        let threads = connections_max / count + usize::from(at < connections_max % count);
+        let bytes = options.stack_bytes();
+        let stacks = Stacks::new(threads, bytes, options.guard()).map_err(|error| {
+            format!(
+                "no memory for {threads} stacks of {bytes} bytes: {error}; lower \
+                 limits.connections_max or fiber.stack_bytes"
+            )
+        })?;
+        let hands = start_helpers(env, self.process, options, threads)
+            .map_err(|error| format!("cannot start helpers: {error}"))?;
+        let local = || LocalCache::new(&env.site.caching, env.site.seed);
+        let local = self.shared.is_none().then(local);
+        let shared = self.shared.as_ref().map(|(_, cache)| cache as &dyn Cache<StaticFile>);
+        let cache = shared.or(local.as_ref().map(|cache| cache as _)).expect("one of the two");
+        let accept = AcceptOptions::read(&env.settings);
+        let accepts = AcceptRules::new(&accept, threads, Mode::Nonblocking, false);
+        let worker = own.worker((cache, None), accepts, options.stall_us * 1000);
+        let rules = FiberRules {
+            below: Below { root: own.root, rules: env.rules },
+            helpers_read: options.helpers > 0,
+            send: options.send(),
+            accepting_first: options.order == Order::Accepting,
+            poller_retries: options.retry == Retry::Poller,
+            yields: options.yields,
+            spins: options.idle == Idle::Spin,
+            runs_max: options.runs_max,
+            bytes_max: TURN_BYTES_MAX,
+        };
+        let mut state = State::new(worker, poller, hands, rules);
+        if let Some((peers, _)) = &self.shared {
+            state = state.beside(peers, at);
+        }
+        let state = RefCell::new(state);
+        fiber::scope(stacks, |fibers| fibers::run(&state, fibers))
+            .map_err(|error| format!("the scheduler of user threads cannot go on: {error}"))
+    }
+}
+
+/// Starts the helpers of a scheduler. They last as long as the process, which does not wait for one
+/// that blocks.
 fn start_helpers(
     env: &Env,
     process: usize,
@@ -314,9 +411,7 @@ fn start_helpers(
     // A connection has one, and as many again may have been given up.
     let tasks_max = 2 * connections_max;
     let hands: &'static Hands = Box::leak(Box::new(Hands::new(tasks_max)?));
-    let slot = env.arena.slot(env.shares[process].slots.start + 1);
-    slot.enter(process::id());
-    let tally = Tally::Striped(slot);
+    let tally = Tally::Striped(env.arena.slot(env.shares[process].slots.end - 1));
     // Without it they only read.
     let by = options.send().unwrap_or(SendBy::PollFirst);
     for _ in 0..options.helpers {

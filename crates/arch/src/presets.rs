@@ -70,6 +70,18 @@ macro_rules! knot {
     };
 }
 
+/// User threads over several kernel threads: nothing is known of MEANS but that ([A] §2.2).
+macro_rules! means {
+    ($($key:literal = $value:literal),*) => {
+        &[
+            ("fiber.schedulers", "0"),
+            ("limits.connections_max", "4096"),
+            ("accept.when_full", "pause"),
+            $(($key, $value)),*
+        ]
+    };
+}
+
 /// One of [A]'s servers: a pool of 64 threads, and no cache of its own, so that each request reads
 /// its file.
 macro_rules! pool_server {
@@ -217,6 +229,20 @@ pub const ARCHITECTURES: &[Architecture] = &[
             "limits.connections_max" = "20000",
             "cache.body_bytes_max" = "0",
         ),
+    },
+    Architecture {
+        name: "means",
+        summary: "user threads in a kernel thread for each processor, each with helpers",
+        paper: "MEANS, PDP 2008; [A] §2.2",
+        driver: &fiber::DRIVER,
+        axes: means!(),
+    },
+    Architecture {
+        name: "means-steal",
+        summary: "means whose idle kernel threads take connections from busy ones",
+        paper: "MEANS, PDP 2008; [A] §2.2",
+        driver: &fiber::DRIVER,
+        axes: means!("fiber.steal" = "true"),
     },
     Architecture {
         name: "hybrid",
@@ -394,6 +420,7 @@ mod tests {
             )
         };
         let bodies = "cache.body_bytes_max=0";
+        let means = "fiber.schedulers=0 limits.connections_max=4096 accept.when_full=pause";
         let pool = |rest: &str| {
             format!(
                 "{REPLICA} adapt.threads=64 cache.enabled=false cache.body_bytes_max=1MiB \
@@ -438,6 +465,8 @@ mod tests {
                     "fiber.send=blocking fiber.helpers=100 limits.connections_max=20000 {bodies}"
                 )),
             ),
+            ("means", means.to_owned()),
+            ("means-steal", format!("{means} fiber.steal=true")),
             ("hybrid", "limits.connections_max=8192 accept.eager_read=false".to_owned()),
             ("bio", pool("adapt.io=blocking")),
             ("aio", pool("adapt.io=async adapt.completions=spin")),

@@ -91,6 +91,8 @@ variants! {
     knot_c: family;
     knot_nb: family;
     knot_b: family;
+    means: family;
+    means_steal: family;
     hybrid: family;
     hybrid_at_once: family;
     bio: family;

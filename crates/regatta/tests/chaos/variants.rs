@@ -148,6 +148,13 @@ pub(crate) const VARIANTS: &[Variant] = &[
     of("knot_c", "knot-c", &[SIBLINGS, "fiber.helpers=3"], EVERYTHING),
     of("knot_nb", "knot-nb", &[SIBLINGS, "fiber.helpers=3"], EVERYTHING),
     of("knot_b", "knot-b", &[SIBLINGS, "fiber.helpers=3", "fiber.poller=epoll-edge"], EDGES),
+    of(
+        "means",
+        "means",
+        &["fiber.schedulers=2", "fiber.helpers=3", "fiber.poller=poll"],
+        EVERYTHING,
+    ),
+    of("means_steal", "means-steal", &["fiber.schedulers=3", "fiber.helpers=3"], EDGES),
     of("hybrid", "hybrid", &["pool.threads=3", "pool.poller=epoll"], EDGES),
     of("hybrid_at_once", "hybrid", &["pool.poller=poll", "accept.eager_read=true"], EDGES),
     of("bio", "bio", &[SIBLINGS, "adapt.threads=16"], EDGES),

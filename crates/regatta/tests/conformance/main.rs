@@ -32,6 +32,7 @@ mod life;
 mod limits;
 mod load;
 mod matrix;
+mod means;
 mod methods;
 mod n_copy;
 mod negotiation;

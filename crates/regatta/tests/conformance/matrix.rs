@@ -380,6 +380,41 @@ macro_rules! one_call {
     };
 }
 
+/// systems.md §2.13, MEANS: user threads in several kernel threads.
+macro_rules! schedulers {
+    ($variant:ident) => {
+        mod schedulers {
+            topics! { $variant
+                fibers: a_connection_each a_scheduler_may_spin a_stack_is_long_enough;
+                load: full_and_leaving_them full_and_not_listening full_is_free;
+                means: a_poller_and_helpers_for_each_scheduler;
+            }
+        }
+    };
+}
+
+/// What holds where connections stay where they were accepted.
+macro_rules! stays {
+    ($variant:ident) => {
+        mod stays {
+            topics! { $variant
+                means: a_connection_stays_with_its_scheduler;
+            }
+        }
+    };
+}
+
+/// What holds where they do not.
+macro_rules! steals {
+    ($variant:ident) => {
+        mod steals {
+            topics! { $variant
+                means: an_idle_scheduler_takes_connections;
+            }
+        }
+    };
+}
+
 /// systems.md §8.6: the kernel continues what would block.
 macro_rules! ring {
     ($variant:ident) => {
@@ -493,6 +528,8 @@ variants! {
     knot_nb: always looped one_queue patient fibers reading sending tries_first;
     knot_nb_first: together looped one_queue nonblocking fibers polls_first;
     knot_b: together looped one_queue patient fibers reading sending one_call;
+    means: always looped nonblocking schedulers reading stays;
+    means_steal: together looped nonblocking schedulers steals;
     hybrid: always looped one_queue nonblocking pooled;
     hybrid_at_once: together looped one_queue nonblocking pooled;
     bio: together looped one_queue nonblocking dispatched reads_itself;

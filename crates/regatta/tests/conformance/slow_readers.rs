@@ -158,8 +158,13 @@ pub(crate) fn more_files_than_descriptors(variant: &Variant) {
         let file = File::create(site.path(&format!("{number}.bin"))).expect("a file");
         file.set_len(16 << 20).expect("sparse");
     }
-    // What is reserved, which is more where processes share one table, and a socket for each.
-    let reserved = if variant.architecture.starts_with("shared") { 64 + 3 * 11 } else { 64 };
+    // What is reserved, which is more where processes share one table or threads have pollers, and
+    // a socket for each.
+    let reserved = match variant.architecture.split('-').next() {
+        Some("shared") => 64 + 3 * 11,
+        Some("means") => 64 + 3,
+        _ => 64,
+    };
     let launch = Launch::new(variant, &site.root()).files_max(reserved + 64);
     let launch = launch.sets(&["limits.connections_max=64", "cache.descriptors_max=0"]);
     // The kernel gives one worker more than its part: those that are not in yet wait.

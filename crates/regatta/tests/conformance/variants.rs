@@ -169,6 +169,12 @@ pub(crate) const VARIANTS: &[Variant] = &[
         &[SIBLINGS, "fiber.poller=epoll-edge", "fiber.send=poll-first", "fiber.helpers=2"],
     ),
     of("knot_b", "knot-b", &[SIBLINGS, "fiber.helpers=25"]),
+    of("means", "means", &["fiber.schedulers=2", "fiber.helpers=3", "fiber.poller=epoll"]),
+    of(
+        "means_steal",
+        "means-steal",
+        &["fiber.schedulers=2", "fiber.helpers=2", "fiber.poller=epoll-edge"],
+    ),
     of("hybrid", "hybrid", &["pool.poller=epoll"]),
     of("hybrid_at_once", "hybrid", &["pool.poller=poll", "accept.eager_read=true"]),
     of("bio", "bio", &[SIBLINGS, UNCACHED, "adapt.threads=64"]),

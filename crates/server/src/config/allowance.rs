@@ -17,6 +17,9 @@ use regatta_sys::{
 use std::{fmt, path::Path};
 
 const CACHE_KEY: &str = "cache.bytes_max";
+const SCHEDULERS_KEY: &str = "fiber.schedulers";
+/// The most that the option takes.
+const SCHEDULERS_MAX: u64 = 1024;
 
 const MIB: u64 = 1 << 20;
 
@@ -130,6 +133,21 @@ pub(super) fn named(said: &Said, architecture: &Architecture) -> Vec<Chosen> {
         from: from.clone(),
     };
     architecture.axes.iter().filter(holds).map(chosen).collect()
+}
+
+/// Gives user threads a kernel thread for each processor, if their number was left to the machine.
+pub(super) fn schedulers(
+    said: &mut Said,
+    architecture: &Architecture,
+    allowance: &Allowance,
+) -> Option<Chosen> {
+    if !architecture.driver.takes(SCHEDULERS_KEY) || said.settings.number(SCHEDULERS_KEY) > 0 {
+        return None;
+    }
+    let (processors, from) = allowance.processors();
+    let count = (processors as u64).min(SCHEDULERS_MAX);
+    said.choose(SCHEDULERS_KEY, count);
+    Some(Chosen { key: SCHEDULERS_KEY, value: count.to_string(), from })
 }
 
 /// How many workers there are, if that was left to the machine.
@@ -290,6 +308,29 @@ mod tests {
               hint: the default here is 28 MiB"]
         );
         assert_eq!(config(&sets, Some(128), None).warnings, []);
+    }
+
+    #[test]
+    fn schedulers_follow_mask_and_quota() {
+        const MEANS: &str = "server.architecture=means";
+        for (sets, quota, expect) in [
+            (&[MEANS][..], None, Some("fiber.schedulers=4 (4 in the affinity mask)")),
+            (
+                &[MEANS],
+                Some((250_000, 100_000)),
+                Some("fiber.schedulers=3 (cpu.max 250000 of 100000 us in /g)"),
+            ),
+            (&[MEANS, "fiber.schedulers=2"], None, None),
+            (&["server.architecture=knot-c"], None, None),
+        ] {
+            let config = config(sets, None, quota);
+            let chosen = chosen(&config);
+            let found = chosen.iter().find(|chosen| chosen.starts_with(SCHEDULERS_KEY));
+            assert_eq!(found.map(String::as_str), expect);
+            // Each counts in a slot of its own, and the helpers in another.
+            let schedulers = config.settings().number(SCHEDULERS_KEY);
+            assert_eq!(config.layout.slots() as u64, schedulers + 1);
+        }
     }
 
     #[test]

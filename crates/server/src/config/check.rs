@@ -31,6 +31,9 @@ const DESCRIPTORS_PER_PROCESS: u64 = 11;
 /// another root goes by, and a handle of the process.
 const DESCRIPTORS_PER_WORKER: u64 = 5;
 
+/// Descriptors that each further scheduler of user threads takes: its poller, and two bells.
+const DESCRIPTORS_PER_SCHEDULER: u64 = 3;
+
 const CONNECTIONS_KEY: &str = "limits.connections_max";
 const CACHE_KEY: &str = "cache.descriptors_max";
 
@@ -84,6 +87,7 @@ pub fn understand(said: Said, allowance: &Allowance) -> Result<Config, (Said, Ve
     // An unknown architecture has been reported where it was read.
     let architecture = regatta_arch::find(said.settings.text("server.architecture"));
     let layout = architecture.and_then(|architecture| {
+        chosen.extend(allowance::schedulers(&mut said, architecture, allowance));
         chosen.extend(processes(&mut said, architecture, allowance));
         let layout = layout(&said, architecture, &listen, allowance, &mut problems)?;
         Some((architecture, layout))
@@ -301,7 +305,9 @@ impl Tables {
             let reserved = DESCRIPTORS_RESERVED + workers * DESCRIPTORS_PER_PROCESS;
             return Self { limit, count: 1, reserved };
         }
-        Self { limit, count: workers, reserved: DESCRIPTORS_RESERVED }
+        let further = settings.number("fiber.schedulers").saturating_sub(1);
+        let reserved = DESCRIPTORS_RESERVED + further * DESCRIPTORS_PER_SCHEDULER;
+        Self { limit, count: workers, reserved }
     }
 }
 
