@@ -315,6 +315,7 @@ fn threads_over_processors() {
             ("G-4", Fails, |_, _, cell| on_processors(cell, 0.7, 0.5)),
         ],
     );
+    check("means", &[("E-30", Cannot, nothing)]);
     let shared = text("0-3", "means").replace("\"9\"", "\"0-3\"");
     check_text(&shared, &[("E-30", Cannot, |_, _, cell| on_processors(cell, 0.8, 0.8))]);
 }

@@ -250,7 +250,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim { id: "E-30",
         gist: "What more processors bring user threads (MEANS) over what they bring SYMPED is {}",
         ranges: &[Above(0.9)],
-        needs: "user threads over kernel threads (MEANS), which are not built; one and four \
+        needs: "user threads over several kernel threads (means) beside symped, one and four \
             processors for the server",
         processors: 4,
         paper: "open" },

@@ -51,6 +51,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("threads-short", include_str!("../../../../experiments/threads-short.toml")),
     ("threads-many", include_str!("../../../../experiments/threads-many.toml")),
     ("threads-cost", include_str!("../../../../experiments/threads-cost.toml")),
+    ("means", include_str!("../../../../experiments/means.toml")),
     ("hybrid-think", include_str!("../../../../experiments/hybrid-think.toml")),
     ("hybrid-keepalive", include_str!("../../../../experiments/hybrid-keepalive.toml")),
     ("pollers", include_str!("../../../../experiments/pollers.toml")),
