@@ -424,13 +424,27 @@ fn start_helpers(
 
 #[cfg(test)]
 mod tests {
-    use crate::kit::event_loop::schedule::{Case, check, check_sealed, own_disk, run_all};
+    use crate::kit::{
+        dice::SEEDS,
+        event_loop::schedule::{Case, check, check_sealed, own_disk, run_all},
+    };
 
     /// User threads, helpers that answer in any order, and connections that go to them and back.
     #[test]
     fn user_threads_forget_nobody() {
         let case = Case { fibers: true, ..Case::one("user_threads_forget_nobody") };
         check(&run_all(case, &own_disk), 0);
+    }
+
+    /// Two schedulers on the same listeners, or each on its own: an idle one takes connections.
+    #[test]
+    fn schedulers_that_steal_forget_nobody() {
+        let test = "schedulers_that_steal_forget_nobody";
+        let case = Case { loops: 2, fibers: true, steals: true, ..Case::one(test) };
+        let sums = run_all(case, &own_disk);
+        let often = sums.answers > sums.schedules && sums.stolen > 20;
+        // A few are replayed.
+        assert!(sums.schedules < SEEDS || often, "{sums:?}");
     }
 
     #[test]

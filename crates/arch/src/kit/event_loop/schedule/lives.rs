@@ -3,7 +3,7 @@ use crate::{
     drive::perform::{Below, SendBy},
     kit::{
         dice::Dice,
-        fibers::{self, FiberRules, Fibered, Hands, State, Task, run_task},
+        fibers::{self, FiberRules, Fibered, Hands, Peers, State, Task, run_task},
         worker::Worker,
     },
 };
@@ -26,9 +26,16 @@ const TASKS_MAX: usize = 64;
 /// Distinguishes the seed of the dice.
 const STREAM: u64 = 0x006c_6976_6573;
 
-/// Runs a scheduler of user threads from its beginning to its end, as the seed says.
-pub(super) fn run<P: Poller>(seed: u64, poller: P, worker: Worker<'_, Fibered>, below: Below<'_>) {
-    let mut dice = Dice::new(seed ^ STREAM);
+/// Runs a scheduler of user threads from its beginning to its end, as the seed says: one of several
+/// if it has peers.
+pub(super) fn run<P: Poller>(
+    (seed, me): (u64, usize),
+    poller: P,
+    worker: Worker<'_, Fibered>,
+    below: Below<'_>,
+    peers: Option<&Peers>,
+) {
+    let mut dice = Dice::new(seed ^ STREAM ^ me as u64);
     // A call that blocks would wait for a peer of the same thread for ever.
     let sends = [None, None, Some(SendBy::PollFirst), Some(SendBy::TryFirst(Duration::ZERO))];
     let send = sends[dice.below(sends.len())];
@@ -49,7 +56,11 @@ pub(super) fn run<P: Poller>(seed: u64, poller: P, worker: Worker<'_, Fibered>, 
     let tally = worker.around().cx.tally;
     let by = send.unwrap_or(SendBy::PollFirst);
     let poller = Helped { poller, hands: &hands, dice, by, tally };
-    let state = RefCell::new(State::new(worker, poller, &hands, rules));
+    let mut state = State::new(worker, poller, &hands, rules);
+    if let Some(peers) = peers {
+        state = state.beside(peers, me);
+    }
+    let state = RefCell::new(state);
     let stacks = Stacks::new(threads, STACK_BYTES, Guard::Mapping).unwrap();
     fiber::scope(stacks, |fibers| fibers::run(&state, fibers)).unwrap();
 }

@@ -23,6 +23,7 @@ use crate::{
         accept::{AcceptRules, Acceptor, WhenFull},
         dice::{Dice, SEEDS},
         disk::{Disk, InlineDisk},
+        fibers::Peers,
         shared_cache::{CacheRegion, Locking, SharedCache},
         step::{Rules, seen},
         worker::{Surroundings, Worker},
@@ -96,6 +97,8 @@ pub(crate) struct Case {
     pub(crate) slow: bool,
     /// In the place of a loop there are user threads.
     pub(crate) fibers: bool,
+    /// Connections go from one loop to another.
+    pub(crate) steals: bool,
     /// Schedules of each accept strategy.
     pub(crate) each: u64,
 }
@@ -105,8 +108,8 @@ impl Case {
     pub(crate) const fn one(test: &'static str) -> Self {
         let (waits, each) = (None, SEEDS / STRATEGIES);
         let (shared, hangs, frames, sealed, slow) = (false, false, false, false, false);
-        let fibers = false;
-        Self { test, waits, loops: 1, shared, hangs, frames, sealed, slow, fibers, each }
+        let (fibers, steals) = (false, false);
+        Self { test, waits, loops: 1, shared, hangs, frames, sealed, slow, fibers, steals, each }
     }
 
     /// As [`Self::one`], with several exchanges of each connection at once.
@@ -297,6 +300,8 @@ struct Scene<'s, 'a> {
     sealed: bool,
     slow: bool,
     fibers: bool,
+    /// What loops share that connections go between.
+    peers: Option<Peers>,
     make: &'s Make<'s>,
 }
 
@@ -315,6 +320,8 @@ fn schedule(
     if case.fibers {
         // A user thread accepts when it has closed a connection, whatever the poller says.
         (accepts.count, accepts.events_per_accept, accepts.on_close) = (0, 0, false);
+        // Who is full because of what it was given does not go on polling.
+        accepts.when_full = if case.steals { WhenFull::Pause } else { accepts.when_full };
     }
     let copies = loops > 1 && !shared && dice.once_in(3);
     let each = 1 + dice.below(2);
@@ -336,9 +343,8 @@ fn schedule(
     if case.sealed {
         world.seal(seed);
     }
-    if case.fibers {
-        world.accepts_anytime = true;
-    }
+    world.accepts_anytime = case.fibers;
+    world.steals = case.steals;
     let stage = Stage::new(world);
     let scene = Scene {
         seed,
@@ -357,6 +363,7 @@ fn schedule(
         sealed: case.sealed,
         slow: case.slow,
         fibers: case.fibers,
+        peers: case.steals.then(|| Peers::new(loops, true).unwrap()),
         make,
     };
     if loops == 1 {
@@ -461,7 +468,8 @@ impl Scene<'_, '_> {
         let poller = poller::RandomPoller::new(self.stage, me, self.seed, poller);
         if self.fibers {
             let below = Below { root: &self.folder.root, rules: OpenRules::default() };
-            return lives::run(self.seed, poller, Worker::new(acceptor, around), below);
+            let (worker, peers) = (Worker::new(acceptor, around), self.peers.as_ref());
+            return lives::run((self.seed, me), poller, worker, below, peers);
         }
         let worker = Worker::new(acceptor, around);
         EventLoop::new(poller, worker, self.turns, &mut *disk).run().unwrap();
