@@ -3,7 +3,8 @@
 //!
 //! A user thread tries a call, and is suspended inside it while it would block. The scheduler runs
 //! those that are ready, in their order; then it looks at a poll point what helpers have done,
-//! which sockets are ready, and what the worker wants.
+//! which sockets are ready, and what the worker wants. Several schedulers may be beside each other,
+//! each in a kernel thread of its own ([`Peers`]).
 mod life;
 mod peers;
 mod state;

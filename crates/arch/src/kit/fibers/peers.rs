@@ -61,12 +61,6 @@ impl<T> Peers<T> {
         })
     }
 
-    /// How many there are.
-    #[must_use]
-    pub const fn count(&self) -> usize {
-        self.bells.len()
-    }
-
     /// What wakes a scheduler.
     #[must_use]
     pub fn bell(&self, at: usize) -> &Bell {
