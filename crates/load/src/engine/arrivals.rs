@@ -7,19 +7,21 @@
 
 use crate::number::nanos_of;
 use crate::workload::popularity::{Purpose, stream, unit};
+use clap::ValueEnum;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 /// How arrivals are spread around the rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// Equal gaps (httperf `d`).
+    // httperf's d, e and u.
+    /// Equal gaps.
     #[default]
     Constant,
-    /// Exponential gaps: a Poisson process (httperf `e`).
+    /// A Poisson process.
     Poisson,
-    /// Gaps uniform between nothing and twice the mean (httperf `u`).
+    /// Gaps uniform between nothing and twice the mean.
     Uniform,
 }
 

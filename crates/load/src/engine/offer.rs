@@ -4,7 +4,6 @@ use super::arrivals::{Rate, Stretch};
 use super::options::{LoadOptions, Model, Verify};
 use crate::workload::alter::Target;
 use crate::workload::manifest::{self, Files, Workload};
-use crate::workload::manifest::{Altered, Way};
 use crate::workload::think::{Pattern, Think};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -256,24 +255,4 @@ fn alter(
         taken.options.push(format!("--alter {altered}"));
     }
     Ok(Some(target))
-}
-
-/// Reads `off`, or `WAY[@TIME]`.
-///
-/// # Errors
-/// What it should have been.
-pub fn parse_alter(text: &str) -> Result<Option<Altered>, String> {
-    if text == "off" {
-        return Ok(None);
-    }
-    let (name, time) = text.split_once('@').unwrap_or((text, "10ms"));
-    let way = Way::named(name).ok_or_else(|| {
-        format!("{name:?} is not off, literal, renamed or forced, with @TIME between versions")
-    })?;
-    let period = super::parse_time(time)?;
-    let period_ms = u64::try_from(period.as_millis()).unwrap_or(0);
-    if !(1..=86_400_000).contains(&period_ms) {
-        return Err("the time between versions is 1ms to a day".to_owned());
-    }
-    Ok(Some(Altered { way, period_ms }))
 }

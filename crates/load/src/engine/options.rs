@@ -2,8 +2,9 @@
 
 use super::arrivals::{Arrivals, Rate};
 use super::held::PERCENT;
-use super::slo::Slo;
-use crate::workload::manifest::Altered;
+use super::slo::{Slo, parse_time};
+use crate::workload::manifest::{Altered, Way};
+use clap::{ArgAction, Args};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,83 +62,166 @@ pub enum Verify {
     Directory(PathBuf),
 }
 
-/// Everything about one load. [`LoadOptions::new`] leaves open what a workload may say: what is
-/// `None` is then the workload's, and without one the value that stands beside it.
-#[derive(Clone, Debug, Default, PartialEq)]
+impl From<&str> for Verify {
+    fn from(text: &str) -> Self {
+        match text {
+            "off" => Self::Off,
+            "generated" => Self::Generated,
+            "altered" => Self::Altered,
+            "hash" => Self::Hash,
+            directory => Self::Directory(directory.into()),
+        }
+    }
+}
+
+/// `None` is off. Without this name clap would take the value of the option for optional.
+type Alter = Option<Altered>;
+
+/// Everything about one load. What is `None` is the workload's, and without one what the option
+/// says.
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct LoadOptions {
-    /// `http://HOST[:PORT][/TARGET]`.
+    /// The URL to request: `http://HOST[:PORT][/TARGET]`.
     pub url: String,
-    /// Further addresses of the server: connections go to the URL's and to these in turn.
+    /// Another address of the server; connections use all addresses in turn; may be repeated.
+    #[arg(long, value_name = "ADDR")]
     pub also: Vec<SocketAddr>,
     /// How requests arrive.
+    #[arg(skip)]
     pub model: Model,
-    /// How arrivals are spread, in the open and partly-open models.
+    /// How arrivals are distributed in time.
+    #[arg(long, value_enum, default_value = "constant", conflicts_with = "closed")]
     pub arrivals: Arrivals,
-    /// Length of the measurement; `None`: with a count, or at the times of a log, until that is
-    /// done, else as long as the workload's phases, or 10 s.
+    /// Length of the measurement; by default until --count or the log is done, else the workload's,
+    /// or 10s.
+    #[arg(long, short = 'd', value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<Duration>,
-    /// Time before the measurement, whose requests count for nothing; `None`: none.
-    pub warm_up: Option<Duration>,
-    /// How long requests in flight at the end are waited for; `None`: the time-out, 5 s at most.
-    pub drain: Option<Duration>,
-    /// Requests (sessions in the partly-open model) after which the load ends.
+    /// Requests (or sessions) after which the load ends.
+    #[arg(long)]
     pub count: Option<u64>,
-    /// Requests after which a connection is closed; 0 and `None`: never. Sessions have their own.
+    /// Time of load before the measurement; by default the workload's, or none.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub warm_up: Option<Duration>,
+    /// How long to wait at the end for requests in flight; by default the time-out, but at most 5s.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub drain: Option<Duration>,
+    // Sessions have their own.
+    /// Requests after which a connection is closed, 0 for never; by default the workload's, or
+    /// never.
+    #[arg(long, value_name = "COUNT")]
     pub requests_per_connection: Option<u64>,
-    /// Session logs whose requests the closed and open models ask for, in order and again.
+    /// Closed and open model: send the requests of these session logs, in order and repeatedly.
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["sessions", "session_rate"])]
     pub requests_from: Vec<PathBuf>,
-    /// A workload's directory (`regatta workload new`): its logs and its files' sizes and contents.
+    /// A directory made by `regatta workload`: its logs, sizes and contents, and defaults for the
+    /// load.
+    #[arg(long, value_name = "DIR")]
     pub workload: Option<PathBuf>,
-    /// Further field lines of every request.
+    /// A header field for every request; may be repeated.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     pub fields: Vec<(String, String)>,
-    /// Ask with HEAD where no log says otherwise.
+    // Where no log says otherwise.
+    /// Send HEAD requests.
+    #[arg(long)]
     pub head: bool,
-    /// Time-out on the wire. In the partly-open model httperf's: armed at the connect, at each
-    /// partial send, when sent (plus `think_timeout`), and at the first byte of the reply. In the
-    /// others: for the whole exchange from the first byte sent, and for the connect. `None`: 10 s.
+    // On the wire. In the partly-open model httperf's: armed at the connect, at each partial send,
+    // when sent (plus `think_timeout`), and at the first byte of the reply. In the others: for the
+    // whole exchange from the first byte sent, and for the connect.
+    /// Time-out of a request; by default the workload's, or 10s.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub timeout: Option<Duration>,
-    /// Added to the time-out while waiting for the first byte (httperf `--think-timeout`).
+    /// Partly-open model: added to the time-out while waiting for the first byte; by default none.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s")]
+    #[arg(hide_default_value = true, conflicts_with_all = ["closed", "rate"])]
     pub think_timeout: Duration,
-    /// An answer later than this after the request was due is [`super::Fate::Late`], and a request
-    /// not sent by then is not sent.
+    // It is then [`super::Fate::Late`], and a request not sent by then is not sent.
+    /// A reply later than this after its request was due does not count as good.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub deadline: Option<Duration>,
-    /// What bytes are compared with; `None`: what the workload knows of them, else nothing.
+    /// Compare the bytes of every reply: off, generated, altered, hash, or a local directory; by
+    /// default what the workload allows, else off.
+    #[arg(long, value_name = "HOW|DIR")]
     pub verify: Option<Verify>,
-    /// How long a server may go on serving a file that changed in [`Verify::Directory`].
+    /// How long a server may serve the old version of a changed file, with --verify DIR.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "2s")]
     pub stale_after: Duration,
-    /// Idle connections that are held open meanwhile; `None`: none.
+    /// Idle connections that are kept open, after one request each; by default the workload's, or
+    /// none.
+    #[arg(long, value_name = "CONNECTIONS")]
     pub idle: Option<u32>,
-    /// How the file of a workload of one file is rewritten meanwhile; `Some(None)`: not.
-    pub alter: Option<Option<Altered>>,
-    /// Processes; 0 and 1: this one.
+    /// Rewrite the workload's single file during the load: off, or literal, renamed or forced, with
+    /// @TIME between versions; by default the workload's, or off.
+    #[arg(long, value_name = "WAY@TIME", value_parser = parse_alter)]
+    pub alter: Option<Alter>,
+    /// Client processes.
+    #[arg(long, default_value_t = 1)]
     pub processes: u32,
-    /// Threads of each process; 0: one per processor that is pinned to, else one.
+    /// Threads of each process; 0: one for each processor of --pin, else one.
+    #[arg(long, default_value_t = 0)]
     pub threads: u32,
-    /// Processors that the threads are pinned to, in turn; empty: none.
+    /// Processors to pin threads to, in turn.
+    #[arg(long, value_delimiter = ',')]
     pub pin: Vec<usize>,
-    /// Addresses that connections come from, in turn; empty: [`LoadOptions::spread`].
+    /// Source addresses of connections, used in turn.
+    #[arg(long = "source")]
     pub sources: Vec<IpAddr>,
-    /// Take so many addresses of 127.0.0.0/8 as sources when the server is there; 0: decide.
+    /// How many addresses of 127.0.0.0/8 to use as sources if the server is there; 0: automatic.
+    #[arg(long, default_value_t = 0)]
     pub spread: u32,
-    /// The share of its processor that each thread holds, per cent, for a load on the server's own
-    /// processor: it spins while it has nothing to do, and sleeps for the rest. `None`: it takes
-    /// what it needs.
+    /// Use exactly this share of the processor, for a load on the server's own processor: it spins
+    /// while it has nothing to do, so that the server has the rest. Best with a real-time priority
+    /// (`chrt -f 1 regatta load ...`).
+    #[arg(long, value_name = "PERCENT")]
     pub share: Option<u32>,
-    /// Speed at which each connection reads, bit/s; 0 and `None`: as fast as it comes. A session's
-    /// own hint goes first.
+    // A session's own hint goes first.
+    /// Speed at which each connection reads, bit/s, 0 for no limit; by default the workload's, or
+    /// none.
+    #[arg(long = "line", value_name = "BIT/S")]
     pub line_bits_per_s: Option<u64>,
-    /// Seed of every random stream.
+    /// Random seed.
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The service level, such as `p99<50ms,errors<0.1%`.
+    /// The service level: pNN, max, mean with a time, errors, goodput with %, rate. If it is
+    /// missed, the exit code is 1.
+    #[arg(long, value_name = "p99<50ms,errors<0.1%")]
     pub slo: Option<String>,
     /// Print the result as JSON.
+    #[arg(long)]
     pub json: bool,
-    /// Where the percentiles go in HdrHistogram's text format.
+    /// Write the percentiles in HdrHistogram's text format.
+    #[arg(long, value_name = "FILE")]
     pub hgrm: Option<PathBuf>,
-    /// Where a CSV line per second goes.
+    /// Write a CSV line for each second.
+    #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Show progress on a terminal.
+    /// Show no progress.
+    #[arg(long = "quiet", action = ArgAction::SetFalse)]
     pub progress: bool,
+}
+
+/// Reads `off`, or `WAY[@TIME]`.
+///
+/// # Errors
+/// What it should have been.
+pub fn parse_alter(text: &str) -> Result<Option<Altered>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let (name, time) = text.split_once('@').unwrap_or((text, "10ms"));
+    let way = Way::named(name).ok_or_else(|| {
+        format!("{name:?} is not off, literal, renamed or forced, with @TIME between versions")
+    })?;
+    let period = parse_time(time)?;
+    let period_ms = u64::try_from(period.as_millis()).unwrap_or(0);
+    if !(1..=86_400_000).contains(&period_ms) {
+        return Err("the time between versions is 1ms to a day".to_owned());
+    }
+    Ok(Some(Altered { way, period_ms }))
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("expected NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// The most connections of a closed model.

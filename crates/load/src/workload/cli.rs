@@ -1,7 +1,7 @@
 //! `regatta workload new | inspect | from-dir | from-log`: options in, files and text out.
 //!
-//! The command line proper only fills in the options; every check of their values is here, and all
-//! problems are named at once.
+//! The command line reads the options; every check of their values is here, and all problems are
+//! named at once.
 
 use super::alter::Rewriting;
 use super::fault::{At, Fault, Progress, Watch, tell};
@@ -22,6 +22,7 @@ use super::think::{Pattern, Think};
 use super::trace::{Trace, TraceSpec};
 use super::{alter, text};
 use crate::number::rounded;
+use clap::Args;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -34,41 +35,56 @@ pub const BYTES_MAX: u64 = 16 << 30;
 pub const CLIENTS_MAX: u32 = 10_000;
 
 /// `workload new`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct NewOptions {
-    /// Name of a preset.
+    /// The preset; any other name lists them.
     pub preset: String,
-    /// Directory to make.
+    /// The directory to make.
     pub out: PathBuf,
-    /// Seed.
+    /// Random seed: the same seed makes the same bytes.
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Directories of a SPECweb99-like set, instead of the preset's.
+    /// Directories of a SPECweb99-like set.
+    #[arg(long)]
     pub dirs: Option<u32>,
-    /// SPEC load, which gives the directories by SPEC's formula.
+    /// SPEC's load, which gives the directories by SPEC's formula.
+    #[arg(long, conflicts_with = "dirs")]
     pub load: Option<u64>,
-    /// Prefixes of the directories, in turn; `file_set` when empty.
+    /// Prefix of the directories; several are used in turn.
+    #[arg(long = "prefix")]
     pub prefixes: Vec<String>,
-    /// Load generators, instead of the preset's.
+    /// Load generators, each with its own session log.
+    #[arg(long)]
     pub clients: Option<u32>,
-    /// Requests in each log, instead of the preset's.
+    /// Requests in each log.
+    #[arg(long)]
     pub requests: Option<u64>,
-    /// Sessions in each log at most; 1,000 for the packaged httperf.
+    /// The most sessions in each log, 0 for no limit; httperf as packaged takes 1000.
+    #[arg(long, default_value_t = 0)]
     pub sessions_max: u64,
-    /// Session pattern, instead of the preset's.
+    /// Session pattern: p10 or spec.
+    #[arg(long, value_parser = pattern)]
     pub pattern: Option<Pattern>,
-    /// Think times, instead of the pattern's.
+    /// Think times: constant (the papers'), surge (Pareto and Weibull) or none.
+    #[arg(long, value_parser = think)]
     pub think: Option<Think>,
-    /// Factor on think times, instead of the pattern's.
+    /// Factor by which think times are multiplied.
+    #[arg(long, allow_negative_numbers = true)]
     pub scale: Option<f64>,
-    /// How classes are drawn, in SPECweb99-like sets.
+    /// How classes are drawn.
+    #[arg(long)]
     pub mix: Option<Mix>,
-    /// Line speed of each session, bit/s, instead of the preset's.
+    /// Line speed of each session, bit/s.
+    #[arg(long = "line", value_name = "LINE")]
     pub line_bits_per_s: Option<u64>,
-    /// Do not make the files, only logs and manifest.
+    /// Make only logs and manifest, no files.
+    #[arg(long)]
     pub without_files: bool,
-    /// Refuse to make more bytes than this.
+    /// The most bytes to write; more is refused.
+    #[arg(long, default_value_t = BYTES_MAX)]
     pub bytes_max: u64,
     /// Print the report as JSON.
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -157,6 +173,14 @@ impl NewOptions {
             self.prefixes.iter().map(String::as_str).collect()
         }
     }
+}
+
+fn think(name: &str) -> Result<Think, String> {
+    Think::named(name).ok_or_else(|| "expected constant, surge or none".to_owned())
+}
+
+fn pattern(name: &str) -> Result<Pattern, String> {
+    Pattern::named(name).ok_or_else(|| "expected p10 or spec".to_owned())
 }
 
 fn preset_names() -> String {
@@ -275,18 +299,29 @@ pub enum What {
     Path(PathBuf),
 }
 
+impl From<&str> for What {
+    fn from(text: &str) -> Self {
+        let preset = presets::find(text).is_some();
+        if preset { Self::Preset(text.to_owned()) } else { Self::Path(text.into()) }
+    }
+}
+
 /// `workload inspect`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Args, Clone, Debug, PartialEq)]
 pub struct InspectOptions {
-    /// What.
+    /// A preset's name, or the path of a workload, a directory, or a session log.
     pub what: What,
-    /// Directories instead of the preset's.
+    /// Directories of a SPECweb99-like set.
+    #[arg(long)]
     pub dirs: Option<u32>,
     /// What the calculator is asked.
+    #[command(flatten)]
     pub questions: Questions,
-    /// Read every file and log, and compare contents and hashes.
+    /// Read every file and compare it with its expected content.
+    #[arg(long)]
     pub check: bool,
     /// Print JSON.
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -467,27 +502,35 @@ pub fn alter(
 }
 
 /// `workload from-dir`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Args, Clone, Debug, PartialEq)]
 pub struct FromDirOptions {
-    /// The user's content.
+    /// The directory that has the files to request.
     pub root: PathBuf,
-    /// Directory to make for logs and manifest.
+    /// The directory to make.
     pub out: PathBuf,
-    /// Zipf's exponent; 0 is uniform.
+    /// Exponent of Zipf's law; 0 requests all files equally often.
+    #[arg(long, default_value_t = 1.0, hide_default_value = true)]
     pub exponent: f64,
-    /// Which files are popular.
+    /// Which files are the popular ones.
+    #[arg(long, value_enum, default_value_t, hide_default_value = true)]
     pub ranks: Ranks,
-    /// Seed.
+    /// Random seed.
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Load generators.
+    /// Load generators, each with its own session log.
+    #[arg(long, default_value_t = 2, hide_default_value = true)]
     pub clients: u32,
     /// Requests in each log.
+    #[arg(long, default_value_t = 50_000, hide_default_value = true)]
     pub requests: u64,
-    /// Sessions.
-    pub pattern: Pattern,
-    /// Read and hash every file, so that replies can be verified.
-    pub hash: bool,
+    /// Session pattern: p10 or spec.
+    #[arg(long, value_parser = pattern)]
+    pub pattern: Option<Pattern>,
+    /// Do not compute the files' SHA-256; replies can then be verified only where the files are.
+    #[arg(long)]
+    pub without_hashes: bool,
     /// Print the report as JSON.
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -503,8 +546,8 @@ impl FromDirOptions {
             seed: 1,
             clients: 2,
             requests: 50_000,
-            pattern: Pattern { scale: 0.1, ..Pattern::P10 },
-            hash: true,
+            pattern: None,
+            without_hashes: false,
             json: false,
         }
     }
@@ -519,7 +562,8 @@ pub fn from_dir(
     watch: Watch<'_>,
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
-    let mut problems = options.pattern.problems();
+    let pattern = options.pattern.unwrap_or(Pattern { scale: 0.1, ..Pattern::P10 });
+    let mut problems = pattern.problems();
     if !(1..=CLIENTS_MAX).contains(&options.clients) || options.requests == 0 {
         problems.push(format!("clients must be 1 to {CLIENTS_MAX}, requests at least 1"));
     }
@@ -527,7 +571,7 @@ pub fn from_dir(
         return Err(Fault::Usage(problems));
     }
     let root = fs::canonicalize(&options.root).at(&options.root)?;
-    let set = from_dir::scan(&root, options.ranks, options.hash, options.seed, watch)?;
+    let set = from_dir::scan(&root, options.ranks, !options.without_hashes, options.seed, watch)?;
     let exponent = options.exponent;
     let law = if exponent == 0.0 { Law::Uniform } else { Law::Zipf { exponent } };
     let mut workload = Workload {
@@ -539,7 +583,7 @@ pub fn from_dir(
         algorithm: ALGORITHM.to_owned(),
         files: Files::Users { root },
         law,
-        pattern: Some(options.pattern),
+        pattern: Some(pattern),
         line_bits_per_s: None,
         offer: Offer::default(),
         logs: Vec::new(),
@@ -552,7 +596,7 @@ pub fn from_dir(
         client: 0,
         requests: options.requests,
         sessions_max: 0,
-        pattern: options.pattern,
+        pattern,
         line_bits_per_s: None,
     };
     let tally;
@@ -562,21 +606,26 @@ pub fn from_dir(
 }
 
 /// `workload from-log`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Args, Clone, Debug, PartialEq)]
 pub struct FromLogOptions {
     /// The access log; `-` is standard input.
     pub log: PathBuf,
-    /// Directory to make.
+    /// The directory to make.
     pub out: PathBuf,
     /// How the log is read.
+    #[command(flatten)]
     pub rules: Rules,
-    /// Load generators: sessions are dealt out in turn.
+    /// Load generators, among which sessions are divided in turn.
+    #[arg(long, default_value_t = 1)]
     pub clients: u32,
-    /// Make files with the names and sizes of the log.
-    pub with_files: bool,
-    /// Refuse to make more bytes than this.
+    /// Do not make files with the names and sizes of the log.
+    #[arg(long)]
+    pub without_files: bool,
+    /// The most bytes to write; more is refused.
+    #[arg(long, default_value_t = BYTES_MAX)]
     pub bytes_max: u64,
     /// Print the report as JSON.
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -588,7 +637,7 @@ impl FromLogOptions {
             out: out.to_owned(),
             rules: Rules::default(),
             clients: 1,
-            with_files: true,
+            without_files: false,
             bytes_max: BYTES_MAX,
             json: false,
         }
@@ -621,7 +670,7 @@ pub fn from_log(
     let partial = Partial::begin(&options.out)?;
     let distilled = from_log::distil(input, &options.log, options.rules, partial.path(), watch)?;
     let Distilled { set, mut observed, sessions } = distilled;
-    if options.with_files {
+    if !options.without_files {
         room_for(&set, options.bytes_max)?;
         set.create(&partial.path().join(manifest::ROOT), watch)?;
     }

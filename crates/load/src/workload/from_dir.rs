@@ -4,6 +4,7 @@ use super::fault::{At, Fault, Progress, Watch, tell};
 use super::files::{FileSet, Listed};
 use super::popularity::{Purpose, shuffle, stream};
 use super::uri;
+use clap::ValueEnum;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,14 +16,15 @@ pub const FILES_MAX: usize = 1_000_000;
 pub const DEPTH_MAX: usize = 64;
 
 /// In which order files get the ranks of a Zipf popularity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Ranks {
-    /// Shuffled by the seed: no relation between size, name and popularity.
+    /// No relation between size, name and popularity.
     #[default]
     Shuffled,
     /// By name.
     ByName,
-    /// Smallest first, as small files are often the popular ones.
+    // Small files are often the popular ones.
+    /// Smallest first.
     SmallestFirst,
 }
 

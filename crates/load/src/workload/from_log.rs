@@ -12,6 +12,7 @@ use super::session_log::REQUESTS_MAX;
 use super::spill::{Spill, Spilled};
 use super::uri;
 use crate::number::{id, index, share};
+use clap::Args;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 use serde::{Deserialize, Serialize};
@@ -23,26 +24,38 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// How a log is read, and how much memory that may take.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Args, Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// A client that is silent for longer starts a new session, seconds.
+    #[arg(long = "session-gap", value_name = "SESSION_GAP")]
+    #[arg(default_value_t = Rules::default().session_gap_s, hide_default_value = true)]
     pub session_gap_s: u64,
-    /// Requests closer than this to the one before belong to its burst, milliseconds. Logs in
-    /// whole seconds cannot tell less than 1,000.
+    // Logs in whole seconds cannot tell less than 1,000.
+    /// Requests closer than this to the one before belong to its burst, milliseconds.
+    #[arg(long = "burst-gap", value_name = "BURST_GAP")]
+    #[arg(default_value_t = Rules::default().burst_gap_ms, hide_default_value = true)]
     pub burst_gap_ms: u32,
     /// Tell clients behind one address apart by their user agent.
+    #[arg(long)]
     pub split_agents: bool,
-    /// Seed of the times within a second when the log has whole seconds.
+    /// Seed of the times within a second, when the log has whole seconds.
+    #[arg(long, default_value_t = Rules::default().seed, hide_default_value = true)]
     pub seed: u64,
-    /// Distinct files kept; requests for later ones are dropped and counted. About 200 bytes each.
+    // Requests for later ones are dropped and counted. About 200 bytes each.
+    /// The most distinct files.
+    #[arg(long, default_value_t = Rules::default().files_max, hide_default_value = true)]
     pub files_max: usize,
     /// Sessions open at once; beyond, the one silent longest ends early. About 150 bytes each.
+    #[arg(skip = Rules::default().open_sessions_max)]
     pub open_sessions_max: usize,
     /// Requests of all open sessions; beyond, likewise. 8 bytes each.
+    #[arg(skip = Rules::default().open_requests_max)]
     pub open_requests_max: usize,
     /// Requests of one session; beyond, it ends and another starts.
+    #[arg(skip = Rules::default().session_requests_max)]
     pub session_requests_max: usize,
     /// Bytes of finished sessions held before they are written to a run on disk.
+    #[arg(skip = Rules::default().run_bytes_max)]
     pub run_bytes_max: usize,
 }
 

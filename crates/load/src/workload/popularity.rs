@@ -3,6 +3,7 @@
 use super::files::FileId;
 use super::specweb::{self, CLASS_PER_MILLE, FILES_PER_CLASS, FILES_PER_DIR, file_share, harmonic};
 use crate::number::{id, index, rounded};
+use clap::ValueEnum;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 use serde::{Deserialize, Serialize};
@@ -108,14 +109,15 @@ impl Alias {
 }
 
 /// How the class of each request is chosen \[src\].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
-    /// Independently, 35 / 50 / 14 / 1 %.
+    // 35 / 50 / 14 / 1 %.
+    /// Each draw on its own.
     #[default]
     Iid,
-    /// From a shuffled deck of exactly 350, 500, 140 and 10 cards, again and again: SPEC's method,
-    /// with less variance.
+    // Of exactly 350, 500, 140 and 10 cards, again and again, with less variance.
+    /// From a shuffled deck, SPEC's method.
     Deck,
 }
 

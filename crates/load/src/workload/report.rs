@@ -8,6 +8,7 @@ use super::popularity::Popularity;
 use super::specweb::FILES_PER_DIR;
 use super::tally::Tally;
 use crate::number::rounded;
+use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -152,27 +153,37 @@ pub struct Prediction {
 }
 
 /// What the calculator is asked (§3.9). Absent numbers leave their predictions out.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq)]
 pub struct Questions {
-    /// Requested rate, requests/s.
+    /// Requested rate, requests per second.
+    #[arg(long = "rate", value_name = "RATE")]
     pub requests_per_s: Option<f64>,
     /// Page cache, bytes.
+    #[arg(long = "cache", value_name = "BYTES")]
     pub cache_bytes: Option<u64>,
     /// Cap on connections.
+    #[arg(long = "connections", value_name = "CONNECTIONS")]
     pub connections_max: Option<u32>,
     /// Mean response time, seconds.
+    #[arg(long = "response", value_name = "RESPONSE", default_value_t = 0.0)]
     pub response_s: f64,
-    /// Off time per request, seconds; the logs' or the pattern's when absent.
+    /// Off time per request, seconds; by default that of the logs.
+    #[arg(long = "off", value_name = "OFF")]
     pub off_s_per_request: Option<f64>,
     /// Processor time of a request, seconds.
+    #[arg(long = "cpu", value_name = "CPU")]
     pub cpu_s: Option<f64>,
     /// Time of one disk read, seconds.
+    #[arg(long = "read", value_name = "READ")]
     pub read_s: Option<f64>,
-    /// Blocking event loops that share processor and disk; 1 when absent.
+    /// Blocking event loops that share processor and disk.
+    #[arg(long)]
     pub processes: Option<u32>,
-    /// Requests in all logs; those of the logs when absent.
+    /// Requests in all logs; by default as many as the logs have.
+    #[arg(long)]
     pub requests: Option<u64>,
-    /// Load-generator processes; the number of logs when absent.
+    /// Load generators; by default one for each log.
+    #[arg(long)]
     pub generators: Option<u32>,
 }
 
