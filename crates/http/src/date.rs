@@ -128,7 +128,7 @@ fn seconds(year: i64, month: i64, day: i64, second: i64) -> Option<i64> {
 
 /// Days from 1970-01-01 to a day of the proleptic Gregorian calendar. Years are counted from March,
 /// so that the leap day is the last of its year; 400 of them are one era of 146,097 days.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+pub fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
