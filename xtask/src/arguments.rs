@@ -13,9 +13,6 @@ impl Arguments {
     }
 
     /// Takes `--name VALUE` or `--name=VALUE`; the last one wins.
-    ///
-    /// # Errors
-    /// If the value is missing.
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, String> {
         let mut found = None;
         let prefix = format!("{name}=");
@@ -35,9 +32,6 @@ impl Arguments {
     }
 
     /// Takes `--name N`, or gives `default`.
-    ///
-    /// # Errors
-    /// If the value is missing or not a whole number.
     pub(crate) fn number(&mut self, name: &str, default: u64) -> Result<u64, String> {
         match self.text(name)? {
             None => Ok(default),
@@ -65,9 +59,6 @@ impl Arguments {
     }
 
     /// Ends the reading: any word left over is an error.
-    ///
-    /// # Errors
-    /// Names the words that nobody took.
     pub(crate) fn finish(self) -> Result<(), String> {
         if self.words.is_empty() {
             Ok(())

@@ -28,9 +28,6 @@ pub(crate) fn target_dir() -> PathBuf {
 
 /// Becomes true when the user or the system asks us to stop (SIGINT, SIGTERM, SIGHUP); the second
 /// time ends us at once.
-///
-/// # Errors
-/// If the kernel refuses.
 pub(crate) fn interrupt() -> Result<Arc<AtomicBool>, String> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -48,10 +45,7 @@ pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Finds a program.
-///
-/// # Errors
-/// One phrase that says what is needed: `needs X (apt-get install X)`.
+/// Finds a program, or says what is needed: `needs X (apt-get install X)`.
 pub(crate) fn require(program: &str, package: &str) -> Result<PathBuf, String> {
     find_program(program).ok_or_else(|| format!("needs {program} (apt-get install {package})"))
 }

@@ -9,9 +9,6 @@ use std::process::Command;
 const SMOKE_SECONDS: u64 = 1;
 
 /// Runs one target or all; true if none found anything.
-///
-/// # Errors
-/// If the words are not understood, or cargo-fuzz or a target is missing.
 pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     let mut arguments = Arguments::new(words);
     let smokes = arguments.flag("--smoke");
@@ -40,9 +37,6 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
 
 /// Runs the committed corpus of one target, or of all, and mutations of it for a number of seconds
 /// each; true if nothing was found.
-///
-/// # Errors
-/// If cargo cannot be started.
 fn smoke(seconds: u64, only: Option<&str>) -> Result<bool, String> {
     let status = cargo()
         .args(["test", "--quiet", "--package", "regatta-fuzz", "--test", "smoke"])
@@ -66,9 +60,6 @@ pub(crate) fn targets() -> Vec<String> {
 }
 
 /// Whether fuzzing is possible here.
-///
-/// # Errors
-/// One phrase that says what is missing.
 pub(crate) fn ready() -> Result<(), String> {
     if !project_root().join("fuzz/Cargo.toml").is_file() {
         return Err("needs fuzz/Cargo.toml".to_owned());
@@ -82,9 +73,6 @@ pub(crate) fn ready() -> Result<(), String> {
 }
 
 /// Fuzzes one target for a number of seconds; true if nothing was found.
-///
-/// # Errors
-/// If cargo cannot be started.
 pub(crate) fn fuzz(target: &str, seconds: u64) -> Result<bool, String> {
     let status = Command::new("cargo")
         .current_dir(project_root())

@@ -11,9 +11,6 @@ pub(crate) fn documents() -> Vec<(&'static str, String)> {
 }
 
 /// Rewrites the documents; with the word `site`, the example site's precompressed siblings.
-///
-/// # Errors
-/// If a word is not understood, a program is missing or a file cannot be written.
 pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     let mut arguments = Arguments::new(words);
     let what = arguments.word();

@@ -10,9 +10,6 @@ const LOOP_SEEDS: &str = "REGATTA_LOOP_SEEDS";
 const LOOP_TESTS: &str = "nobody";
 
 /// Runs the simulator, then the loops; true if no seed failed.
-///
-/// # Errors
-/// If the words are not understood or cargo cannot be started.
 pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     let mut arguments = Arguments::new(words);
     let seeds = arguments.number("--seeds", 100_000)?;

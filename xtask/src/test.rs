@@ -127,9 +127,6 @@ impl Report {
 }
 
 /// Runs every step; true if none failed.
-///
-/// # Errors
-/// If there are words that it does not understand.
 pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     Arguments::new(words).finish()?;
     let mut report = Report { steps: Vec::new() };
@@ -192,9 +189,6 @@ fn nice_cargo() -> Command {
 
 /// Runs every case of the conformance suite for every variant, or those with `FILTER` in their
 /// name; true if none failed.
-///
-/// # Errors
-/// If there are words that it does not understand.
 pub(crate) fn matrix(words: &[String]) -> Result<bool, String> {
     let mut arguments = Arguments::new(words);
     let filter = arguments.word();

@@ -24,7 +24,6 @@ const LAB_FLOORS: [(&str, &[&str]); 5] = [
 /// Names are followed through so many modules that pass them on.
 const STEPS_MAX: usize = 8;
 
-/// Checks every crate.
 pub(crate) fn check(sources: &[Source]) -> Vec<Violation> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources {

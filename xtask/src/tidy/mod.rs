@@ -44,9 +44,6 @@ impl fmt::Display for Violation {
 }
 
 /// Runs tidy on the project; true if nothing is wrong.
-///
-/// # Errors
-/// If there are words that it does not understand.
 pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     Arguments::new(words).finish()?;
     let found = check(&project_root());

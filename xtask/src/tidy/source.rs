@@ -32,7 +32,6 @@ const MACROS_FORBIDDEN: [&str; 3] = ["todo", "dbg", "unimplemented"];
 pub(crate) struct Source {
     /// Its path relative to the root.
     pub(crate) path: String,
-    /// Its syntax.
     pub(crate) syntax: syn::File,
     lines: Vec<String>,
     /// The lines with every literal blanked, so that `//` begins a comment wherever it is left.
@@ -41,10 +40,6 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// If it is not Rust.
     pub(crate) fn new(path: &str, text: &str) -> Result<Self, Violation> {
         let wrong = |error: syn::Error| {
             Violation::new(path, error.span().start().line, format!("does not parse: {error}"))
@@ -58,7 +53,6 @@ impl Source {
         Ok(Self { path: path.to_owned(), syntax, lines, bare, tokens })
     }
 
-    /// Every rule that this file breaks.
     pub(crate) fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         self.check_lines(&mut found);
@@ -73,7 +67,6 @@ impl Source {
         found
     }
 
-    /// The lines with every literal blanked.
     pub(crate) fn bare(&self) -> &[String] {
         &self.bare
     }

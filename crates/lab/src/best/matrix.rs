@@ -12,7 +12,6 @@ use std::fs;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// The target's name.
 const TARGET: &str = "matrix";
 /// What a trial costs besides its window, seconds: about.
 const AROUND_S: f64 = 1.4;

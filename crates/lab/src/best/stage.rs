@@ -33,7 +33,6 @@ const MORE: f64 = 1.2;
 /// its processors.
 const LEFT_MIN: u32 = 5;
 
-/// The race's place.
 pub(super) struct Stage<'a> {
     pub(super) settled: Settled,
     run: &'a mut Run,
@@ -189,10 +188,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Compares every byte that the advice (or the default) answers with the site's.
-    ///
-    /// # Errors
-    /// That a reply was wrong, or that it was interrupted.
+    /// Compares every byte that the advice (or the default) answers with the site's. Fails if a
+    /// reply was wrong.
     pub(super) fn verify(&mut self, advice: Option<&Candidate>) -> Result<Verified, String> {
         let arm = advice.cloned().unwrap_or_default();
         self.tell("comparing bytes");
@@ -265,10 +262,8 @@ fn in_closed_loop(experiment: &mut Experiment) {
     (experiment.guards.lag_p99_ms_max, experiment.guards.client_busy_max) = (1e6, 1.0);
 }
 
-/// What a load that compared the replies of an arm says; `reasons` are of its trial.
-///
-/// # Errors
-/// That a reply was wrong.
+/// What a load that compared the replies of an arm says; `reasons` are of its trial. Fails if a
+/// reply was wrong.
 fn compared(arm: &str, found: Option<&Outcome>, reasons: &[String]) -> Result<Verified, String> {
     let said = || reasons.join("; ");
     let Some(found) = found else {

@@ -87,9 +87,6 @@ struct Row {
 }
 
 /// Compares two runs, and says what is worse by more than the share `allowed`, if there is one.
-///
-/// # Errors
-/// If they have no cell in common, or nothing that both counted there; says what to do.
 pub(crate) fn compare(
     before: &Run,
     after: &Run,
@@ -373,7 +370,6 @@ impl Comparison {
         Gate { allowed, worse: told(Some(true)).collect(), cannot_tell }
     }
 
-    /// As Markdown.
     pub(crate) fn markdown(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.

@@ -19,9 +19,6 @@ pub(super) struct Grow {
 
 impl Grow {
     /// Begins to grow a run of `experiment`, which has the blocks that its file asks for.
-    ///
-    /// # Errors
-    /// Why it cannot grow, and what to do.
     pub(super) fn begin(
         run: &mut Run,
         experiment: &Experiment,

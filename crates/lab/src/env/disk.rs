@@ -93,17 +93,14 @@ impl MountedDisk {
         Ok(Self { root, described, store })
     }
 
-    /// From now on it takes its time.
     pub(super) fn take_time(&mut self) -> Result<(), String> {
         self.store.go_on()
     }
 
-    /// Where the files are.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What it is now.
     pub(super) fn describe(&self) -> Described {
         self.described.clone()
     }

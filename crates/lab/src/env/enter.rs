@@ -17,7 +17,6 @@ pub(super) const FIRST: i32 = -20;
 /// What a process joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// Control groups.
     pub(super) groups: Vec<PathBuf>,
     /// The process whose network it shares.
     pub(super) network_of: Option<u32>,
@@ -25,16 +24,12 @@ pub(super) struct Entry {
     pub(super) mounts_of: Option<u32>,
     /// Where it may run; empty: anywhere.
     pub(super) cpus: Vec<usize>,
-    /// Its priority.
     pub(super) nice: i32,
     /// Its real-time priority; 0: none.
     pub(super) realtime: u32,
 }
 
-/// `enter ENTRY PROGRAM WORDS...`: joins, and becomes the program.
-///
-/// # Errors
-/// If something cannot be joined, or the program not be started; otherwise it does not return.
+/// `enter ENTRY PROGRAM WORDS...`: joins, and becomes the program. Returns only where that fails.
 pub(super) fn run(words: &[String]) -> Result<(), String> {
     let [entry, program, words @ ..] = words else {
         return Err("enter: what, and with which program?".to_owned());

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 /// How long the processes of a group may take to die, and the group to be removed.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// Writes a value.
 pub(super) fn write(file: &Path, text: &str) -> Result<(), String> {
     std::fs::write(file, text).map_err(|error| format!("{} = {text}: {error}", file.display()))
 }

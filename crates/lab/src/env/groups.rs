@@ -116,7 +116,6 @@ impl Hierarchies {
         }
     }
 
-    /// Makes the groups of an environment.
     pub(super) fn make(&self, spec: &Spec, ledger: &mut Ledger) -> Result<Groups, String> {
         let id = &ledger.id().to_owned();
         let mut groups = Groups::default();

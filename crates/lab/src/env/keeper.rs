@@ -19,10 +19,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const TASK_DELAYS: &str = "/proc/sys/kernel/task_delayacct";
 
 /// Makes what standard input asks for, tells on standard output what it became, waits for the end
-/// of standard input, and undoes it.
-///
-/// # Errors
-/// What could not be undone. What could not be made is told to whoever asked.
+/// of standard input, and undoes it. Fails with what could not be undone; what could not be made is
+/// told to whoever asked.
 pub(super) fn run() -> Result<(), String> {
     // A session of its own: Ctrl-C in the terminal is for whoever asked, whose end we then see.
     let _ = rustix::process::setsid();

@@ -52,10 +52,6 @@ pub enum Made {
 }
 
 impl Made {
-    /// Undoes it.
-    ///
-    /// # Errors
-    /// What could not be undone, and why.
     pub(super) fn undo(&self) -> Result<(), String> {
         match self {
             Self::Group { path } => group_files::remove(path),
@@ -81,7 +77,6 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// This process.
     pub(super) fn us() -> Result<Self, String> {
         let pid = std::process::id();
         let started = started(pid).ok_or("no /proc/self/stat")?;
@@ -133,7 +128,6 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens one for this process.
     pub(super) fn new() -> Result<Self, String> {
         let id = Owner::us()?.id();
         let folder = place().join(&id);
@@ -145,7 +139,6 @@ impl Ledger {
         Ok(Self { file: file.map_err(failed)?, made: Vec::new(), id, folder })
     }
 
-    /// The environment's name.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -185,9 +178,6 @@ impl Ledger {
     }
 
     /// Undoes everything, the last first, and removes the ledger if nothing is left.
-    ///
-    /// # Errors
-    /// What could not be undone.
     pub(super) fn undo(self) -> Result<(), String> {
         undo_all(&self.made, &self.folder, &self.id)
     }

@@ -22,7 +22,6 @@ pub(super) struct Waiting<T> {
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Service<T> {
-    /// The request.
     pub(super) request: Waiting<T>,
     /// When a head takes it up, ns.
     pub(super) start_ns: u64,
@@ -60,12 +59,10 @@ impl<T> Model<T> {
         Self { disk: disk.clone(), size, heads, queue: Vec::new(), at_once }
     }
 
-    /// From now on requests take their time.
     pub(super) fn take_time(&mut self) {
         self.at_once = false;
     }
 
-    /// A request arrives.
     pub(super) fn arrive(&mut self, request: Waiting<T>) {
         self.queue.push(request);
     }

@@ -74,7 +74,6 @@ impl Link {
         self.client.as_ref().map(Servant::pid)
     }
 
-    /// What it is now.
     pub(super) fn describe(&self, network: &Network) -> Result<Described, String> {
         let device = if self.client.is_some() { DEVICE } else { "lo" };
         let shaping = if network.rate > 0 || network.delay_ms > 0.0 {

@@ -11,7 +11,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The most files that are looked at.
 const FILES_MAX: usize = 4_000_000;
 
 /// Writes back and drops all that the page cache holds of the files below a directory. Files of
@@ -26,9 +25,6 @@ pub(super) fn drop_all(root: &Path) -> Result<(), String> {
 }
 
 /// Has the page cache hold of a directory's files what is asked for, without an environment.
-///
-/// # Errors
-/// If a file cannot be read.
 pub(crate) fn settle(root: &Path, pages: Pages) -> Result<(), String> {
     match pages {
         Pages::AsIs => Ok(()),
@@ -97,7 +93,6 @@ fn popularity(path: &Path, bytes: u64) -> f64 {
     }
 }
 
-/// Opens each regular file below a directory.
 fn each_file(root: &Path, visit: &mut dyn FnMut(File) -> io::Result<()>) -> Result<(), String> {
     each_path(root, &mut |path| File::open(path).and_then(&mut *visit))
 }
@@ -128,9 +123,6 @@ fn each_path(root: &Path, visit: &mut dyn FnMut(&Path) -> io::Result<()>) -> Res
 }
 
 /// What the files below a directory take in the page cache, bytes.
-///
-/// # Errors
-/// If a directory cannot be read.
 pub(crate) fn bytes(root: &Path) -> io::Result<u64> {
     space(root).map(|(bytes, _)| bytes)
 }

@@ -78,7 +78,6 @@ impl Servant {
         Ok(servant)
     }
 
-    /// Its process number.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -96,10 +95,8 @@ impl Servant {
         if line.is_empty() { Err("it ended before it was ready".to_owned()) } else { Ok(line) }
     }
 
-    /// Ends its standard input, waits for its end, and kills it if that does not come.
-    ///
-    /// # Errors
-    /// If it failed or had to be killed.
+    /// Ends its standard input, waits for its end, and kills it if that does not come. Fails if it
+    /// failed or had to be killed.
     pub(super) fn end(mut self, limit: Duration) -> Result<(), String> {
         drop(self.stdin.take());
         let start = Instant::now();

@@ -42,9 +42,6 @@ pub(super) struct Orders {
 }
 
 /// Runs until standard input ends. Prints `ready` when the block store is there.
-///
-/// # Errors
-/// If the image cannot be opened or the file system cannot be mounted.
 pub(super) fn run() -> Result<(), String> {
     super::servant::die_with_keeper()?;
     let orders: Orders = super::servant::order()?;

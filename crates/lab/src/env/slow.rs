@@ -15,7 +15,6 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What the process is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
-    /// The processors.
     pub(super) cpus: Vec<usize>,
     /// What is left of them, per cent.
     pub(super) left_percent: u32,

@@ -206,9 +206,6 @@ impl Manifest {
     }
 
     /// Refuses to go on with a run that another build of regatta has begun.
-    ///
-    /// # Errors
-    /// What to do instead.
     pub(crate) fn same_program(&self, regatta: &Path) -> Result<(), String> {
         let (then, now) = (&self.regatta_sha256, sha256(regatta));
         if *then == now {
@@ -224,9 +221,6 @@ impl Manifest {
     }
 
     /// Refuses to go on with a run that other machines have begun.
-    ///
-    /// # Errors
-    /// What to do instead.
     pub(crate) fn same_machines(&self, now: Option<(Half, &str)>) -> Result<(), String> {
         let then = self.other.as_ref().map(|other| (other.half, other.destination.as_str()));
         let named = |one: Option<(Half, &str)>| match one {

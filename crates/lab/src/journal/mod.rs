@@ -32,7 +32,6 @@ pub struct Run {
 /// A run as one file.
 #[derive(Serialize, Deserialize)]
 struct Saved {
-    /// With its experiment.
     manifest: Manifest,
     records: Vec<Record>,
 }
@@ -45,9 +44,6 @@ const RESULTS: &str = "results.jsonl";
 
 impl Run {
     /// Begins a run in an empty or new directory.
-    ///
-    /// # Errors
-    /// If the directory has a run already, or cannot be written.
     pub(crate) fn begin(
         directory: &Path,
         text: &str,
@@ -145,9 +141,6 @@ impl Run {
 
     /// Writes what another run can be compared with into one file, which opens like a directory:
     /// all but the course of each trial.
-    ///
-    /// # Errors
-    /// What cannot be written.
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
         let experiment = Some(self.experiment.clone());
         let mut saved = Saved {
@@ -255,9 +248,6 @@ fn begun(records: &[Record]) -> u32 {
 
 /// Writes a file whole or not at all: who reads it finds what it was or what it is to be, also if
 /// we end in the middle.
-///
-/// # Errors
-/// What could not be written.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");

@@ -90,7 +90,6 @@ fn listen(mut input: File, lines: Sender<String>, stop: &AtomicBool) {
 /// What it has to say of a server that was not started.
 const NOTHING: &str = "no server has been started";
 
-/// What it has.
 struct Agent<'a> {
     directory: &'a Path,
     scratch: &'a Path,
@@ -101,7 +100,6 @@ struct Agent<'a> {
 }
 
 impl Agent<'_> {
-    /// Answers until told to stop.
     fn answer(mut self, lines: &Receiver<String>) -> Result<(), String> {
         loop {
             let line = match lines.recv_timeout(Duration::from_millis(100)) {
@@ -197,9 +195,6 @@ fn addresses() -> Option<[IpAddr; 2]> {
 }
 
 /// How long a connection to an address takes, nanoseconds: a round trip on this machine's clock.
-///
-/// # Errors
-/// Why there is none.
 pub(super) fn reach(address: SocketAddr) -> Result<f64, String> {
     let mut shortest = f64::INFINITY;
     for _ in 0..REACHES {

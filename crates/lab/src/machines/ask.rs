@@ -51,7 +51,6 @@ pub(super) enum Ask {
 /// Who the other machine is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Met {
-    /// SHA-256 of its program.
     pub(super) sha256: String,
     /// Machine and settings, by name.
     pub(super) machine: BTreeMap<String, String>,
@@ -72,7 +71,6 @@ pub(super) struct Load {
     pub(super) words: Vec<OsString>,
     pub(super) cpus: Vec<usize>,
     pub(super) realtime: bool,
-    /// The longest that it may take.
     pub(super) seconds_max: f64,
 }
 

@@ -33,9 +33,6 @@ pub(super) struct Channel {
 
 impl Channel {
     /// Starts the agent that lies in `directory`.
-    ///
-    /// # Errors
-    /// That ssh cannot be started.
     pub(super) fn start(connection: &Connection, directory: &str) -> Result<Self, String> {
         let named = |error: std::io::Error| format!("a pipe to ssh: {error}");
         let (stdin, mut input) = pipe().map_err(named)?;
@@ -85,9 +82,6 @@ impl Channel {
     }
 
     /// Asks, and waits for the answer.
-    ///
-    /// # Errors
-    /// What the agent says, that it says nothing, or that it was interrupted.
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
         ask: Ask,
@@ -99,9 +93,6 @@ impl Channel {
     }
 
     /// Asks, and leaves the answer for later.
-    ///
-    /// # Errors
-    /// That the agent is gone.
     pub(super) fn send(&self, ask: Ask) -> Result<(), String> {
         let number = self.number.get() + 1;
         self.number.set(number);
@@ -114,9 +105,6 @@ impl Channel {
     }
 
     /// Waits for the answer to what was asked last.
-    ///
-    /// # Errors
-    /// As [`Channel::ask`].
     pub(super) fn answer<T: DeserializeOwned>(
         &self,
         limit: Duration,

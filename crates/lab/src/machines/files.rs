@@ -6,9 +6,6 @@ use std::fs;
 use std::path::Path;
 
 /// The hash of all files and links below a directory, by path, `without` one that it has itself.
-///
-/// # Errors
-/// What cannot be read.
 pub(super) fn hash(directory: &Path, without: Option<&str>) -> Result<String, String> {
     let (mut lines, mut folders) = (Vec::new(), vec![directory.to_owned()]);
     while let Some(folder) = folders.pop() {

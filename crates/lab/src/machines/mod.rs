@@ -144,9 +144,6 @@ impl Far {
     }
 
     /// The address at which a server of ours is asked by it.
-    ///
-    /// # Errors
-    /// That sshd does not say.
     pub(crate) fn near(&self) -> Result<IpAddr, String> {
         self.addresses().map(|[near, _]| near)
     }
@@ -175,9 +172,6 @@ impl Far {
     }
 
     /// Looks at the machine of the servers, and notes both.
-    ///
-    /// # Errors
-    /// What makes the experiment impossible with two machines, or the connection.
     pub(crate) fn manifest(
         &self,
         experiment: &Experiment,
@@ -225,9 +219,6 @@ impl Far {
 
     /// Copies what its half of the trials takes of the workload: for the servers what they serve,
     /// for the loads what they ask for and compare with.
-    ///
-    /// # Errors
-    /// What could not be copied, or that it was interrupted.
     pub(crate) fn bring(
         &self,
         root: &Path,
@@ -323,7 +314,6 @@ impl Far {
         self.channel.ask(Ask::End, ANSWER_MAX, stop)
     }
 
-    /// Begins a load.
     pub(crate) fn begin_load(
         &self,
         words: &[OsString],

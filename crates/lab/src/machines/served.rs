@@ -39,7 +39,6 @@ pub(crate) struct Wanted {
 pub(crate) struct Site<'a> {
     /// Its own files.
     pub(crate) scratch: &'a Path,
-    /// The regatta program.
     pub(crate) regatta: &'a Path,
     /// The address at which it is asked, unless it has a network of its own.
     pub(crate) host: IpAddr,
@@ -66,9 +65,6 @@ pub(crate) struct Served<'a> {
 
 impl<'a> Served<'a> {
     /// Starts the server in the place that `enter` gives, and waits until it takes connections.
-    ///
-    /// # Errors
-    /// Why it does not serve.
     pub(crate) fn start(
         wanted: Wanted,
         enter: impl FnOnce() -> Result<Room, String>,
@@ -104,15 +100,11 @@ impl<'a> Served<'a> {
         })
     }
 
-    /// The place that it runs in.
     pub(crate) fn room(&self) -> &Room {
         &self.room
     }
 
     /// Watches the server from the load's start, which is now, to the end of the measurement.
-    ///
-    /// # Errors
-    /// That it was interrupted.
     pub(crate) fn watch(&mut self, mut recorder: Option<&mut Recorder<'_>>) -> Result<(), String> {
         let (start, stop) = (Instant::now(), self.site.stop);
         let Wanted { target, counting, warm_s, .. } = &self.wanted;
@@ -148,9 +140,6 @@ impl<'a> Served<'a> {
     }
 
     /// Ends the server once its load has ended: what was seen of it.
-    ///
-    /// # Errors
-    /// That it had ended before, or what could not be undone.
     pub(crate) fn end(self) -> Result<Seen, String> {
         let Self { mut server, wanted, room, killed, mut seen, looks: [before, after], .. } = self;
         let Target { program, config, .. } = &wanted.target;

@@ -27,9 +27,6 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects as `~/.ssh/config` says, and asks nothing of the user.
-    ///
-    /// # Errors
-    /// Why there is no connection, and what to do.
     pub(super) fn open(destination: &str, stop: &AtomicBool) -> Result<Self, String> {
         if programs::find("ssh").is_none() {
             return Err("needs ssh (apt-get install openssh-client)".to_owned());
@@ -84,9 +81,6 @@ impl Connection {
     }
 
     /// What a script prints there, to its end.
-    ///
-    /// # Errors
-    /// That it failed, with its last word.
     pub(super) fn said(&self, script: &str) -> Result<String, String> {
         let output = self.command(script).stdin(Stdio::null()).output();
         let output = output.map_err(|error| format!("ssh: {error}"))?;

@@ -111,7 +111,6 @@ impl Profile {
         }
     }
 
-    /// The folded stacks.
     pub(crate) fn stacks(&self, directory: &Path) -> Option<Folded> {
         let text = fs::read_to_string(directory.join(self.folded.as_ref()?)).ok()?;
         Some(Folded::parse(&text))
@@ -119,9 +118,6 @@ impl Profile {
 }
 
 /// Writes how each arm's stacks differ from the baseline's: where an arm has several, its last.
-///
-/// # Errors
-/// What could not be written.
 pub(crate) fn differences(run: &Run) -> Result<(), String> {
     let mut sampled = Profile::all(&run.directory);
     sampled.retain(|profile| profile.folded.is_some());
@@ -147,11 +143,8 @@ fn compared<'p>(profiles: &'p [Profile], baseline: &str) -> Vec<(&'p Profile, &'
         .collect()
 }
 
-/// Profiles an arm and adds it to the run's index, unless it is there.
-///
-/// # Errors
-/// That it was interrupted, or what could not be written. A server that does not serve is no error:
-/// it has no profile, as its trials say.
+/// Profiles an arm and adds it to the run's index, unless it is there. A server that does not serve
+/// is no error: it has no profile, as its trials say.
 pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Result<(), String> {
     if Profile::all(&run.directory).iter().any(|profile| profile.cell == *cell) {
         return Ok(());
@@ -219,9 +212,6 @@ fn append(path: &Path, profile: &Profile) -> Result<(), String> {
 }
 
 /// A flame graph of the difference: its path from the run's directory, written there.
-///
-/// # Errors
-/// If one has no stacks, or it cannot be written.
 pub(crate) fn difference(
     directory: &Path,
     first: &Profile,

@@ -178,9 +178,6 @@ pub fn find(name: &str) -> Option<PathBuf> {
 }
 
 /// wrk, which can be a load's program.
-///
-/// # Errors
-/// That it is not here, and what to install.
 pub(crate) fn wrk() -> Result<PathBuf, String> {
     let missing = "workload.client = \"wrk\" needs wrk (apt-get install wrk)";
     find("wrk").ok_or_else(|| missing.to_owned())

@@ -26,7 +26,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long making a workload may take.
 const WORKLOAD_MAX: Duration = Duration::from_secs(3_600);
 
 /// Begins a run in `directory`, or goes on with the one that is there.

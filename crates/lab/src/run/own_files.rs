@@ -17,9 +17,6 @@ const MAKING_MAX: Duration = Duration::from_secs(3_600);
 const REQUESTS: u32 = 100_000;
 
 /// Makes the workload over the files of `root`, unless it is there. None: one target is asked for.
-///
-/// # Errors
-/// What could not be made, or that it was interrupted.
 pub(crate) fn make(
     directory: &Path,
     root: &Path,

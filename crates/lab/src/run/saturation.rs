@@ -44,9 +44,6 @@ pub struct Beyond {
 }
 
 /// Makes the probes and overloads that are missing.
-///
-/// # Errors
-/// What cannot be written. What was measured is kept.
 pub(crate) fn perform(
     run: &mut Run,
     planned: &[Planned],

@@ -15,7 +15,6 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How long making a disk's image may take.
 const IMAGE_MAX: Duration = Duration::from_secs(3_600);
 /// The port at which servers listen in a network of their own, which nobody else uses.
 const PORT: u16 = 8_080;
@@ -23,11 +22,9 @@ const PORT: u16 = 8_080;
 /// Makes the places of a run's trials.
 #[derive(Debug)]
 pub(crate) struct Rooms<'a> {
-    /// What is run in them.
     pub(crate) experiment: &'a Experiment,
     /// What this machine does not allow: done without.
     lacking: &'a [Lack],
-    /// The directory that is served.
     root: PathBuf,
     /// Its size in whole pages, bytes, if any limit is a share of it.
     bytes: u64,
@@ -53,9 +50,6 @@ pub(crate) struct Room {
 
 impl<'a> Rooms<'a> {
     /// For the trials of a run in `directory`, which serve `root`.
-    ///
-    /// # Errors
-    /// If the files cannot be looked at.
     pub(crate) fn new(
         experiment: &'a Experiment,
         lacking: &'a [Lack],
@@ -79,9 +73,6 @@ impl<'a> Rooms<'a> {
     }
 
     /// Makes the disk's image, if any trial needs one and it is not there.
-    ///
-    /// # Errors
-    /// Why it cannot be made, or that it was interrupted.
     pub(crate) fn build(&self, stop: &AtomicBool) -> Result<(), String> {
         let cells = crate::experiment::plan::cells(self.experiment);
         let has_disk = |spec: Option<Spec>| spec.is_some_and(|spec| spec.disk.is_some());
@@ -134,9 +125,6 @@ impl<'a> Rooms<'a> {
     }
 
     /// A place for a trial of a cell. Each trial gets a new one, unless nothing of it wears out.
-    ///
-    /// # Errors
-    /// Why there is none, in a sentence.
     pub(crate) fn enter(&self, cell: &Cell) -> Result<Room, String> {
         let (spec, stand_in) = self.spec(cell);
         let Some(spec) = spec else {
@@ -233,15 +221,11 @@ impl Room {
         out_of_memory::out_of_memory(record.and_then(|record| record.groups.memory.as_deref()))
     }
 
-    /// Looks at the environment.
     pub(crate) fn look(&self) -> Option<Glance> {
         self.environment.as_deref().map(|environment| Glance::at(environment.record()))
     }
 
     /// What the environment counted between two looks.
-    ///
-    /// # Errors
-    /// If the disk's log cannot be read.
     pub(crate) fn numbers(
         &self,
         before: Option<Glance>,
@@ -256,9 +240,6 @@ impl Room {
     }
 
     /// Undoes the environment, unless another trial will use it.
-    ///
-    /// # Errors
-    /// If something could not be undone.
     pub(crate) fn leave(mut self) -> Result<(), String> {
         match self.environment.take().map(Rc::try_unwrap) {
             Some(Ok(environment)) => environment.end(),

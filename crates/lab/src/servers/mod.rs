@@ -19,15 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often free ports are looked for.
 const FREE_TRIES: usize = 100;
-/// How long a server has to start.
 const START_MAX: Duration = Duration::from_secs(15);
 
 /// A server that answers.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Its processes.
     pub(crate) running: Running,
     /// Where it listens first.
     pub(crate) address: SocketAddr,
@@ -49,15 +46,12 @@ pub(crate) struct Place<'a> {
     pub(crate) room: &'a Room,
     /// Its own files.
     pub(crate) scratch: &'a Path,
-    /// The regatta program.
     pub(crate) regatta: &'a Path,
-    /// On which processors.
     pub(crate) machine: &'a Machine,
     /// Where it listens, unless it has a network of its own.
     pub(crate) host: IpAddr,
 }
 
-/// The program's file.
 pub(crate) fn binary(target: &Target, regatta: &Path) -> PathBuf {
     let usual = || match &target.program {
         Program::Regatta | Program::Null => regatta.to_owned(),
@@ -83,9 +77,6 @@ pub(crate) fn version(target: &Target, regatta: &Path) -> Option<String> {
 }
 
 /// Starts `target` with further options, and waits until it takes connections.
-///
-/// # Errors
-/// Why it does not serve, in one sentence.
 pub(crate) fn start(
     target: &Target,
     more: &BTreeMap<String, String>,

@@ -78,9 +78,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) inside: Option<(&'a Environment, Place)>,
     /// Whether it runs as `nobody` if we are root.
     pub(crate) as_nobody: bool,
-    /// Where standard output goes.
     pub(crate) out: &'a Path,
-    /// Where standard error goes.
     pub(crate) errors: &'a Path,
 }
 
@@ -91,9 +89,6 @@ pub(crate) struct Running(Group);
 impl Running {
     /// Starts a program. If we die without dropping this, the kernel ends it: `setpriv` arranges
     /// that, since it takes a call between fork and exec.
-    ///
-    /// # Errors
-    /// What could not be done, in one sentence.
     pub(crate) fn start(launch: &Launch<'_>) -> Result<Self, String> {
         let mut words: Vec<OsString> = ["setpriv", "--pdeathsig", "TERM"].map(Into::into).into();
         if launch.as_nobody && rustix::process::geteuid().is_root() {
@@ -135,15 +130,12 @@ impl Running {
         self.0.pids()
     }
 
-    /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.0.has_ended()
     }
 
-    /// Waits for its end and gives its exit code.
-    ///
-    /// # Errors
-    /// `interrupted` if `stop` became true, or that it took longer than `limit`.
+    /// Waits for its end and gives its exit code. Fails with `interrupted` if `stop` became true,
+    /// or after `limit`.
     pub(crate) fn wait(
         mut self,
         limit: Duration,

@@ -56,9 +56,7 @@ impl Attempt {
 /// Everything that trials have in common.
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
-    /// The experiment.
     pub(crate) experiment: &'a Experiment,
-    /// The regatta program.
     pub(crate) regatta: &'a Path,
     /// The directory that is served.
     pub(crate) root: PathBuf,
@@ -66,7 +64,6 @@ pub(crate) struct Bench<'a> {
     pub(crate) workload: Option<PathBuf>,
     /// Where servers keep their files.
     pub(crate) scratch: PathBuf,
-    /// Where servers and loads run.
     pub(crate) rooms: Rooms<'a>,
     /// The calibrated rate, requests per second.
     pub(crate) unit: Option<f64>,
@@ -84,10 +81,8 @@ fn alone(target: &str, levels: BTreeMap<String, String>) -> Cell {
 }
 
 impl Bench<'_> {
-    /// Makes a planned trial. What went wrong makes it invalid and is its reason.
-    ///
-    /// # Errors
-    /// Only that it was interrupted.
+    /// Makes a planned trial. What went wrong makes it invalid and is its reason. Fails only if it
+    /// was interrupted.
     pub(crate) fn trial(
         &self,
         planned: &Planned,
@@ -111,19 +106,14 @@ impl Bench<'_> {
     }
 
     /// The first rate of a cell's saturation search.
-    ///
-    /// # Errors
-    /// Why there is none.
     pub(crate) fn first_rate(&self, cell: &Cell) -> Result<f64, String> {
         let asked = self.asked(cell, 0)?;
         asked.rate.parse().map_err(|_| format!("{} is no rate", asked.rate))
     }
 
     /// Offers a rate for one trial of a saturation search: what the service level says of it.
-    /// Requests that fail break the level, and do not make the trial worthless.
-    ///
-    /// # Errors
-    /// Only that it was interrupted.
+    /// Requests that fail break the level, and do not make the trial worthless. Fails only if it
+    /// was interrupted.
     pub(crate) fn probe(
         &self,
         planned: &Planned,
@@ -142,10 +132,7 @@ impl Bench<'_> {
         Ok(record)
     }
 
-    /// Offers a load that goes beyond the knee and comes back.
-    ///
-    /// # Errors
-    /// Only that it was interrupted.
+    /// Offers a load that goes beyond the knee and comes back. Fails only if it was interrupted.
     pub(crate) fn beyond(
         &self,
         planned: &Planned,
@@ -234,9 +221,6 @@ impl Bench<'_> {
     }
 
     /// A trial that never counts, with `recorder` beside it: what the load and the machine say.
-    ///
-    /// # Errors
-    /// Why there is none.
     pub(crate) fn profile(
         &self,
         cell: &Cell,
@@ -250,9 +234,6 @@ impl Bench<'_> {
     }
 
     /// Finds the rate that others are multiples of: the median of a few closed loops.
-    ///
-    /// # Errors
-    /// Why it could not be found.
     pub(crate) fn calibrate(&self, outcome: &Path) -> Result<Option<f64>, String> {
         let Some(calibrate) = &self.experiment.calibrate else { return Ok(None) };
         let cell = alone(&calibrate.target, BTreeMap::new());
@@ -269,9 +250,6 @@ impl Bench<'_> {
 
     /// Which layout is taken: together, unless the number that decides scatters twice as much there
     /// over trials of the baseline, made in turns.
-    ///
-    /// # Errors
-    /// Why it could not be found.
     pub(crate) fn choose_layout(&self, outcome: &Path) -> Result<LayoutChoice, String> {
         let Experiment { baseline, measure, .. } = self.experiment;
         let layouts = [CpuLayout::Apart, CpuLayout::Together];
@@ -428,9 +406,6 @@ impl Bench<'_> {
 }
 
 /// What a load that ended with `code` said of itself.
-///
-/// # Errors
-/// That it did not, and its last word on standard error.
 fn said(outcome: &Path, errors: &Path, code: Option<i32>) -> Result<Outcome, String> {
     let text = fs::read_to_string(outcome).unwrap_or_default();
     serde_json::from_str(&text).map_err(|error| {

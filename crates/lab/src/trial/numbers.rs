@@ -13,7 +13,6 @@ const BEYOND_MIN: f64 = 10.0;
 const SPECTRUM: [f64; 14] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999];
 
-/// The numbers of a trial.
 pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     let mut all = Numbers::new();
     let mut put = |name: &str, value: f64| {

@@ -5,10 +5,8 @@ use crate::stats::{Steady, count, mean, steady};
 use crate::units::real;
 
 /// Finds where a trial settled (MSER-5 over the good answers of each second) and takes its rates
-/// from there, if that is later than `warm_s`: a note that says so.
-///
-/// # Errors
-/// That it never settled, or is too short to tell: then the trial does not count.
+/// from there, if that is later than `warm_s`: a note that says so. Fails if it never settled, or
+/// is too short to tell: then the trial does not count.
 pub(crate) fn settle(record: &mut Record, warm_s: f64) -> Result<Option<String>, String> {
     let good: Vec<f64> = record.series.iter().map(|second| real(second.good)).collect();
     let seconds = good.len();

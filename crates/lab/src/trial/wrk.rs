@@ -74,9 +74,6 @@ pub(super) fn watched_s(asked: &Asked, profiled: bool) -> (f64, f64) {
 impl Bench<'_> {
     /// Has wrk load a server, and watches that: the load's result in our own words, and what was
     /// seen of the server.
-    ///
-    /// # Errors
-    /// Why there is none.
     pub(super) fn by_wrk(
         &self,
         mut served: ServerHalf<'_>,

@@ -104,7 +104,6 @@ pub(crate) struct Seen {
     /// How far apart the server's and the client's processors were before the load and after it:
     /// the round trip of a cache line, nanoseconds; None: nobody can tell.
     pub(crate) apart_ns: [Option<f64>; 2],
-    /// Its length, seconds.
     pub(crate) seconds: f64,
     /// Second by second, if it was sampled ([`crate::watch::sample::Samples::seconds`]).
     pub(crate) seconds_sampled: Vec<(f64, f64)>,

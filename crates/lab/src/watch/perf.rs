@@ -101,10 +101,8 @@ impl<'a> Recorder<'a> {
         self.scratch.join(name)
     }
 
-    /// After the window: counts system calls while the load goes on, then waits for perf.
-    ///
-    /// # Errors
-    /// Only that it was interrupted.
+    /// After the window: counts system calls while the load goes on, then waits for perf. Fails
+    /// only if it was interrupted.
     pub(crate) fn finish(&mut self, pids: &[u32]) -> Result<(), String> {
         self.own.extend(pids);
         let start = Instant::now();
@@ -137,18 +135,12 @@ impl<'a> Recorder<'a> {
     }
 
     /// System calls of the server a second.
-    ///
-    /// # Errors
-    /// Why they could not be counted.
     pub(crate) fn calls_per_s(&self) -> Result<f64, String> {
         self.calls_per_s.clone()
     }
 
     /// Gives `each` every sample, and whether it is the server's own or of a processor that ran
     /// nobody's process.
-    ///
-    /// # Errors
-    /// Why there are none.
     pub(crate) fn read(&self, mut each: impl FnMut(Sample, bool)) -> Result<(), String> {
         let recorded = self.file("perf.data");
         if !recorded.exists() {

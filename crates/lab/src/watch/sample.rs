@@ -30,7 +30,6 @@ struct Look {
 }
 
 impl Samples {
-    /// Starts to sample the processes `pids`.
     pub(crate) fn start(pids: Vec<u32>, start: Instant) -> Self {
         let last = Look::take(&pids);
         Self { pids, start, last, seconds: Vec::new() }
