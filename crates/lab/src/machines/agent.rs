@@ -167,13 +167,9 @@ impl Agent<'_> {
     fn load(&self, load: Load) -> Result<Ran, String> {
         let [out, errors] = ["load.json", "load.err"].map(|name| self.scratch.join(name));
         let running = Running::start(&Launch {
-            words: load.words,
             cpus: &load.cpus,
             priority: Priority::Everything.if_asked(load.realtime),
-            inside: None,
-            as_nobody: false,
-            out: &out,
-            errors: &errors,
+            ..Launch::plain(load.words, &out, &errors)
         })?;
         let limit = Duration::try_from_secs_f64(load.seconds_max);
         let limit = limit.map_err(|error| error.to_string())?;

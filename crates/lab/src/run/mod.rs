@@ -17,16 +17,12 @@ use crate::profile;
 use crate::record::{Cell, levels};
 use crate::servers::environments::Rooms;
 use crate::servers::make_open;
-use crate::servers::process::{Launch, Priority, Running};
 use crate::trial::load_command::NO_THINK;
 use crate::trial::{Attempt, Bench};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-const WORKLOAD_MAX: Duration = Duration::from_secs(3_600);
 
 /// Begins a run in `directory`, or goes on with the one that is there.
 ///
@@ -277,30 +273,14 @@ pub(crate) fn workload(
     let out = directory.join("workload");
     if !out.exists() {
         remove_partial(&directory);
-        let mut words: Vec<OsString> =
-            vec![options.regatta.into(), "workload".into(), "new".into(), preset.into()];
+        let mut words: Vec<OsString> = vec!["workload".into(), "new".into(), preset.into()];
         words.push(out.clone().into());
         for (flag, value) in [("--dirs", asked.dirs), ("--requests", asked.requests)] {
             if let Some(value) = value {
                 words.extend([flag.into(), value.to_string().into()]);
             }
         }
-        let errors = directory.join("scratch/workload.err");
-        let launch = Launch {
-            words,
-            cpus: &[],
-            priority: Priority::Usual,
-            inside: None,
-            as_nobody: false,
-            out: Path::new("/dev/null"),
-            errors: &errors,
-        };
-        let code = Running::start(&launch)?.wait(WORKLOAD_MAX, options.stop)?;
-        // 1: a small log misses an acceptance rule, which the file set does not.
-        if !matches!(code, Some(0 | 1)) || !out.exists() {
-            let said = fs::read_to_string(&errors).unwrap_or_default();
-            return Err(format!("the workload {preset} could not be made: {}", said.trim()));
-        }
+        own_files::made(&format!("the workload {preset}"), words, &out, &directory, options)?;
     }
     without_think(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     Ok((out.join("root"), Some(out)))

@@ -3,7 +3,7 @@
 
 use crate::experiment::{Ask, Workload};
 use crate::run::options::Options;
-use crate::servers::process::{Launch, Priority, Running};
+use crate::servers::process::run_to_end;
 use crate::trial::load_command::log;
 use std::ffi::OsString;
 use std::fs;
@@ -38,13 +38,13 @@ pub(crate) fn make(
     // Where bytes are compared, it is with the files themselves.
     let more = ["--clients", "1", "--requests", &requests, "--without-hashes"];
     words.extend(more.map(OsString::from));
-    made(words, &part, &directory, options)?;
+    made("the workload", words, &part, &directory, options)?;
     if let Some(access) = &asked.log {
         let read = directory.join("workload.log.part");
         let _ = fs::remove_dir_all(&read);
         let mut words: Vec<OsString> = ["workload", "from-log"].map(OsString::from).into();
         words.extend([access.into(), read.clone().into(), "--without-files".into()]);
-        made(words, &read, &directory, options)?;
+        made("the workload", words, &read, &directory, options)?;
         let kept = keep(&read.join("logs"), root, &log(&part))?;
         let _ = fs::remove_dir_all(&read);
         if kept == 0 {
@@ -56,7 +56,8 @@ pub(crate) fn make(
 }
 
 /// Runs `regatta workload` until `wanted` is there.
-fn made(
+pub(super) fn made(
+    what: &str,
     words: Vec<OsString>,
     wanted: &Path,
     directory: &Path,
@@ -65,22 +66,11 @@ fn made(
     let errors = directory.join("scratch/workload.err");
     let mut all: Vec<OsString> = vec![options.regatta.into()];
     all.extend(words);
-    let launch = Launch {
-        words: all,
-        cpus: &[],
-        priority: Priority::Usual,
-        inside: None,
-        as_nobody: false,
-        out: Path::new("/dev/null"),
-        errors: &errors,
-    };
-    let code = Running::start(&launch)?.wait(MAKING_MAX, options.stop)?;
-    // 1: a small log misses an acceptance rule.
-    if matches!(code, Some(0 | 1)) && wanted.exists() {
-        return Ok(());
+    match run_to_end(all, &errors, MAKING_MAX, options.stop)? {
+        // 1: a small log misses an acceptance rule, which the file set does not.
+        (Some(0 | 1), _) if wanted.exists() => Ok(()),
+        (_, said) => Err(format!("{what} could not be made: {said}")),
     }
-    let said = fs::read_to_string(&errors).unwrap_or_default();
-    Err(format!("the workload could not be made: {}", said.trim()))
 }
 
 /// Keeps the requests of session logs that are for files of `root`, without what the logs say of

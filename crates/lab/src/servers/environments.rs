@@ -4,7 +4,7 @@ use crate::env::spec::{Disk, IN_PROCESS, Pages};
 use crate::env::{self, Environment, Glance, Lack, Place, Record, Spec};
 use crate::experiment::Experiment;
 use crate::record::{Cell, Numbers};
-use crate::servers::process::{Launch, Priority, Running};
+use crate::servers::process::run_to_end;
 use crate::servers::{listen_drops, out_of_memory};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,22 +82,11 @@ impl<'a> Rooms<'a> {
         }
         let part = self.image.with_extension("part");
         let errors = self.log.with_file_name("image.err");
-        let launch = Launch {
-            words: env::image_words(Some(&self.root), 0, &part)?,
-            cpus: &[],
-            priority: Priority::Usual,
-            inside: None,
-            as_nobody: false,
-            out: Path::new("/dev/null"),
-            errors: &errors,
-        };
-        match Running::start(&launch)?.wait(IMAGE_MAX, stop)? {
-            Some(0) => fs::rename(&part, &self.image)
+        let words = env::image_words(Some(&self.root), 0, &part)?;
+        match run_to_end(words, &errors, IMAGE_MAX, stop)? {
+            (Some(0), _) => fs::rename(&part, &self.image)
                 .map_err(|error| format!("{}: {error}", self.image.display())),
-            code => {
-                let said = fs::read_to_string(&errors).unwrap_or_default();
-                Err(format!("the disk's image could not be made ({code:?}): {}", said.trim()))
-            }
+            (code, said) => Err(format!("the disk's image could not be made ({code:?}): {said}")),
         }
     }
 

@@ -82,6 +82,27 @@ pub(crate) struct Launch<'a> {
     pub(crate) errors: &'a Path,
 }
 
+impl<'a> Launch<'a> {
+    /// Anywhere on the machine, with the usual priority, as who we are.
+    pub(crate) fn plain(words: Vec<OsString>, out: &'a Path, errors: &'a Path) -> Self {
+        let priority = Priority::Usual;
+        Self { words, cpus: &[], priority, inside: None, as_nobody: false, out, errors }
+    }
+}
+
+/// Runs a program to its end: its exit code, and what it said on standard error, which `errors`
+/// keeps.
+pub(crate) fn run_to_end(
+    words: Vec<OsString>,
+    errors: &Path,
+    limit: Duration,
+    stop: &AtomicBool,
+) -> Result<(Option<i32>, String), String> {
+    let launch = Launch::plain(words, Path::new("/dev/null"), errors);
+    let code = Running::start(&launch)?.wait(limit, stop)?;
+    Ok((code, fs::read_to_string(errors).unwrap_or_default().trim().to_owned()))
+}
+
 /// A program in a process group of its own, ended when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Running(Group);
@@ -185,15 +206,7 @@ mod tests {
     fn a_dropped_program_takes_its_children_along() {
         let null = Path::new("/dev/null");
         let words = ["sh", "-c", "trap '' TERM; sleep 60 & sleep 60"].map(OsString::from).into();
-        let mut launch = Launch {
-            words,
-            cpus: &[],
-            priority: Priority::Usual,
-            inside: None,
-            as_nobody: false,
-            out: null,
-            errors: null,
-        };
+        let mut launch = Launch::plain(words, null, null);
         let running = Running::start(&launch).unwrap();
         let start = Instant::now();
         let patience = Duration::from_secs(20);

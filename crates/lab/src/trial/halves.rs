@@ -77,13 +77,10 @@ impl<'a> Bench<'a> {
             At::There { .. } => None,
         };
         let launch = Launch {
-            words,
             cpus: machine.load_cpus(),
             priority: Priority::Everything.if_asked(machine.realtime),
             inside,
-            as_nobody: false,
-            out,
-            errors,
+            ..Launch::plain(words, out, errors)
         };
         Running::start(&launch).map(LoadHalf::Here)
     }

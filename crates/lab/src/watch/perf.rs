@@ -87,13 +87,9 @@ impl<'a> Recorder<'a> {
     fn run(&self, words: Vec<OsString>, out: &str) -> Result<Running, String> {
         let (out, errors) = (self.file(out), self.file("perf.err"));
         Running::start(&Launch {
-            words,
             cpus: &self.machine.client_cpus,
             priority: Priority::Everything.if_asked(self.machine.realtime),
-            inside: None,
-            as_nobody: false,
-            out: &out,
-            errors: &errors,
+            ..Launch::plain(words, &out, &errors)
         })
     }
 
