@@ -224,22 +224,17 @@ impl<'a> Watch<'a> {
             held,
             counters: grown(&first.counters, &last.counters),
             group_s,
-            drops: None,
-            out_of_memory: None,
             replaced: last.replaced,
             gone: first.used.gone(&last.used),
-            compares: false,
             changes_are_calls: true,
-            environment: Numbers::new(),
             foreign: (used - own * TICKS).max(0.0) / (all * count(cpus.len().max(1))),
             kept,
             steal: stolen / (all * count(last.processors.len().max(1))),
             shares: processors::shares(&first.processors, &last.processors, cpus),
             server,
-            apart_ns: [None; 2],
             seconds,
-            seconds_sampled: Vec::new(),
             missing,
+            ..Seen::default()
         }
     }
 }
