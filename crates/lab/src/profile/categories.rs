@@ -63,54 +63,37 @@ impl Category {
     /// Its key in `profiles/index.jsonl`.
     #[must_use]
     pub fn key(self) -> &'static str {
-        match self {
-            Self::Networking => "networking",
-            Self::MemoryMgmt => "memory-mgmt",
-            Self::FileSystem => "file-system",
-            Self::KernelArch => "kernel-arch",
-            Self::Poll => "poll",
-            Self::Copying => "copying",
-            Self::Sched => "sched",
-            Self::Others => "others",
-            Self::Driver => "driver",
-            Self::Thread => "thread",
-            Self::Event => "event",
-            Self::Application => "application",
-            Self::Libc => "libc",
-            Self::Other => "other",
-        }
+        self.row().0
     }
 
     /// Its name in the table.
     #[must_use]
     pub fn title(self) -> &'static str {
-        match self {
-            Self::Networking => "networking",
-            Self::MemoryMgmt => "memory-mgmt",
-            Self::FileSystem => "file system",
-            Self::KernelArch => "kernel + arch",
-            Self::Poll => "poll overhead",
-            Self::Copying => "data copying",
-            Self::Sched => "sched overhead",
-            Self::Others => "others",
-            Self::Driver => "driver (loopback, softirq)",
-            Self::Thread => "thread overhead",
-            Self::Event => "event overhead",
-            Self::Application => "application",
-            Self::Libc => "libc",
-            Self::Other => "other",
-        }
+        self.row().1
     }
 
     /// The part of the table that it stands in.
     #[must_use]
     pub fn part(self) -> Part {
+        self.row().2
+    }
+
+    fn row(self) -> (&'static str, &'static str, Part) {
         match self {
-            Self::Driver => Part::Driver,
-            Self::Thread | Self::Event | Self::Application => Part::User,
-            Self::Libc => Part::Libc,
-            Self::Other => Part::Other,
-            _ => Part::Kernel,
+            Self::Networking => ("networking", "networking", Part::Kernel),
+            Self::MemoryMgmt => ("memory-mgmt", "memory-mgmt", Part::Kernel),
+            Self::FileSystem => ("file-system", "file system", Part::Kernel),
+            Self::KernelArch => ("kernel-arch", "kernel + arch", Part::Kernel),
+            Self::Poll => ("poll", "poll overhead", Part::Kernel),
+            Self::Copying => ("copying", "data copying", Part::Kernel),
+            Self::Sched => ("sched", "sched overhead", Part::Kernel),
+            Self::Others => ("others", "others", Part::Kernel),
+            Self::Driver => ("driver", "driver (loopback, softirq)", Part::Driver),
+            Self::Thread => ("thread", "thread overhead", Part::User),
+            Self::Event => ("event", "event overhead", Part::User),
+            Self::Application => ("application", "application", Part::User),
+            Self::Libc => ("libc", "libc", Part::Libc),
+            Self::Other => ("other", "other", Part::Other),
         }
     }
 }
