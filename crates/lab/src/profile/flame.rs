@@ -3,6 +3,7 @@
 //! The root stands at the bottom, a frame's width is its share of all samples, and order means
 //! nothing. Frames below a thousandth are left out.
 
+use crate::stats::count;
 use crate::units::real;
 use crate::watch::perf_script::{Folded, KERNEL};
 use std::collections::BTreeMap;
@@ -213,9 +214,8 @@ fn draw(
     (words, label, colour): Says<'_>,
 ) -> fmt::Result {
     let deepest = all.iter().map(|frame| frame.depth + 1).max().unwrap_or(1);
-    let floor = HEAD + ROW * crate::stats::count(deepest);
-    let height =
-        floor + MARGIN + ROW * crate::stats::count(foot.len() + usize::from(!foot.is_empty()));
+    let floor = HEAD + ROW * count(deepest);
+    let height = floor + MARGIN + ROW * count(foot.len() + usize::from(!foot.is_empty()));
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
@@ -227,7 +227,7 @@ fn draw(
         escaped(head.first().map_or("", |line| line))
     )?;
     for (at, line) in head.iter().enumerate() {
-        let (class, y) = if at == 0 { ("h", 24.0) } else { ("s", 26.0 + 18.0 * real_of(at)) };
+        let (class, y) = if at == 0 { ("h", 24.0) } else { ("s", 26.0 + 18.0 * count(at)) };
         writeln!(out, "<text class=\"{class}\" x=\"{MARGIN}\" y=\"{y}\">{}</text>", escaped(line))?;
     }
     if all.is_empty() {
@@ -236,7 +236,7 @@ fn draw(
     for frame in all {
         let x = MARGIN + frame.from * (WIDTH - 2.0 * MARGIN);
         let width = frame.share * (WIDTH - 2.0 * MARGIN);
-        let y = floor - ROW * (real_of(frame.depth) + 1.0);
+        let y = floor - ROW * (count(frame.depth) + 1.0);
         write!(
             out,
             "<g><title>{}</title><rect x=\"{x:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" \
@@ -251,22 +251,18 @@ fn draw(
         writeln!(out, "</g>")?;
     }
     for (at, line) in foot.iter().enumerate() {
-        let y = floor + ROW * (real_of(at) + 1.2);
+        let y = floor + ROW * (count(at) + 1.2);
         writeln!(out, "<text class=\"s\" x=\"{MARGIN}\" y=\"{y:.0}\">{}</text>", escaped(line))?;
     }
     writeln!(out, "</svg>")
 }
 
-fn real_of(number: usize) -> f64 {
-    crate::stats::count(number)
-}
-
 /// As much of a label as fits into `width`; None if that says nothing.
 fn fitting(label: &str, width: f64) -> Option<String> {
-    if real_of(label.chars().count()) * LETTER <= width {
+    if count(label.chars().count()) * LETTER <= width {
         return Some(label.to_owned());
     }
-    let room = (1..).take_while(|letters| real_of(*letters) * LETTER <= width).count();
+    let room = (1..).take_while(|letters| count(*letters) * LETTER <= width).count();
     // A sign and a number say more than the beginning of a name.
     if label.starts_with(['+', '−']) && room < 12 {
         let number = label.split(' ').next().filter(|number| number.chars().count() <= room);
