@@ -8,14 +8,13 @@ use crate::env::spec::STANDS_IN;
 use crate::experiment::{Experiment, Scale, parse};
 use crate::group::INTERRUPTED;
 use crate::journal::manifest::Manifest;
-use crate::journal::{Run, write_whole};
+use crate::journal::{Run, write_json};
 use crate::race::space::{Means, Space};
 use crate::race::{Budget, CONFIGURATION, Decision, SETTLED, Settled, Site, race, sentences};
 use crate::report;
 use crate::run::Options;
 use crate::terminal::{self, FAILED, Form, USAGE};
 pub use matrix::crossing;
-use serde::Serialize;
 use serde_json::json;
 use stage::Stage;
 use std::fs;
@@ -274,7 +273,7 @@ fn open(
         return Err(failed(why));
     }
     let run = Run::begin(directory, &text, experiment, manifest).map_err(failed)?;
-    save(&run.directory.join(SETTLED), &settled).map_err(failed)?;
+    write_json(&run.directory.join(SETTLED), &settled).map_err(failed)?;
     Ok((run, settled))
 }
 
@@ -305,9 +304,4 @@ fn raced(
     decision.verified = Some(stage.verify(decision.advice.as_ref())?);
     stage.end(&decision)?;
     Ok((settled, decision))
-}
-
-fn save(path: &Path, value: &impl Serialize) -> Result<(), String> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
-    write_whole(path, &text)
 }

@@ -1,9 +1,9 @@
 //! Where the race takes place: trials of `regatta serve`, each with a fresh server, kept on record.
 
-use super::{save, text};
+use super::text;
 use crate::experiment::plan::Planned;
 use crate::experiment::{Experiment, Loop, Scale, parse};
-use crate::journal::{Run, write_whole};
+use crate::journal::{Run, append, write_json, write_whole};
 use crate::knee::Tried;
 use crate::race::space::{Candidate, DEFAULT};
 use crate::race::{
@@ -16,8 +16,7 @@ use crate::stats::{Random, index, median};
 use crate::trial::{Attempt, Bench};
 use regatta_load::engine::{Fate, Outcome};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -98,7 +97,7 @@ impl<'a> Stage<'a> {
                 self.settled.capacity = capacity;
                 self.settled.around_s = (median(&took) - self.settled.window_s).max(0.5);
             }
-            save(&self.directory.join(SETTLED), &self.settled)?;
+            write_json(&self.directory.join(SETTLED), &self.settled)?;
         }
         self.name(&[])
     }
@@ -209,7 +208,7 @@ impl<'a> Stage<'a> {
 
     /// Writes the result down and clears up.
     pub(super) fn end(&mut self, decision: &Decision) -> Result<(), String> {
-        save(&self.directory.join(DECISION), decision)?;
+        write_json(&self.directory.join(DECISION), decision)?;
         let (experiment, lacking) =
             (self.run.experiment.clone(), self.run.manifest.lacking.clone());
         self.bench(&experiment, &lacking)?.rooms.clear();
@@ -246,12 +245,7 @@ impl Field for Stage<'_> {
     }
 
     fn ended(&mut self, rung: &Rung) -> Result<(), String> {
-        let path = self.directory.join(RUNGS_FILE);
-        let named = |error: std::io::Error| format!("{}: {error}", path.display());
-        let mut line = serde_json::to_string(rung).map_err(|error| error.to_string())?;
-        line.push('\n');
-        let mut file = File::options().append(true).create(true).open(&path).map_err(named)?;
-        file.write_all(line.as_bytes()).map_err(named)
+        append(&self.directory.join(RUNGS_FILE), rung)
     }
 }
 

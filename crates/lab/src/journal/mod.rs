@@ -171,18 +171,12 @@ impl Run {
     }
 
     pub(crate) fn save_manifest(&self) -> Result<(), String> {
-        let text = serde_json::to_string_pretty(&self.manifest).map_err(|e| e.to_string())?;
-        write_whole(&self.directory.join(MANIFEST), &text)
+        write_json(&self.directory.join(MANIFEST), &self.manifest)
     }
 
     /// Adds a trial, on disk before in memory.
     pub(crate) fn add(&mut self, record: Record) -> Result<(), String> {
-        let path = self.directory.join(RESULTS);
-        let named = |error: std::io::Error| format!("{}: {error}", path.display());
-        let mut line = serde_json::to_string(&record).map_err(|error| error.to_string())?;
-        line.push('\n');
-        let mut file = File::options().append(true).create(true).open(&path).map_err(named)?;
-        file.write_all(line.as_bytes()).map_err(named)?;
+        append(&self.directory.join(RESULTS), &record)?;
         self.records.push(record);
         Ok(())
     }
@@ -256,6 +250,21 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
         let _ = fs::remove_file(&part);
         format!("{}: {error}", path.display())
     })
+}
+
+/// Writes a value as JSON for people, whole or not at all.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
+    write_whole(path, &text)
+}
+
+/// Adds a line of JSON to a file.
+pub(crate) fn append(path: &Path, value: &impl Serialize) -> Result<(), String> {
+    let mut line = serde_json::to_string(value).map_err(|error| error.to_string())?;
+    line.push('\n');
+    let file = File::options().append(true).create(true).open(path);
+    file.and_then(|mut file| file.write_all(line.as_bytes()))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The records in the text of a `results.jsonl`. A last line that a crash cut short is left out.

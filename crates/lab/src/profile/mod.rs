@@ -8,7 +8,7 @@ pub mod flame;
 pub(crate) mod shares;
 
 use crate::group::INTERRUPTED;
-use crate::journal::{Run, write_whole};
+use crate::journal::{Run, append, write_whole};
 use crate::record::{Cell, Numbers};
 use crate::trial::{Bench, metrics};
 use crate::watch::Seen;
@@ -17,8 +17,7 @@ use crate::watch::perf_script::{Folded, Sample};
 use categories::{Category, Part, category};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::Path;
 
 /// Where profiles stand in a run's directory.
@@ -201,14 +200,6 @@ pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Resu
     }
     profile.notes = notes;
     append(&run.directory.join(INDEX), &profile)
-}
-
-fn append(path: &Path, profile: &Profile) -> Result<(), String> {
-    let mut line = serde_json::to_string(profile).map_err(|error| error.to_string())?;
-    line.push('\n');
-    let file = File::options().append(true).create(true).open(path);
-    file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// A flame graph of the difference: its path from the run's directory, written there.
