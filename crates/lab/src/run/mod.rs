@@ -71,6 +71,13 @@ pub fn open(
 /// # Errors
 /// What made going on impossible. What was measured is kept.
 pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
+    match make_missing(run, options) {
+        Err(why) if why == INTERRUPTED => Ok(Ended::Interrupted),
+        made => made.map(|()| Ended::Done),
+    }
+}
+
+fn make_missing(run: &mut Run, options: &Options<'_>) -> Result<(), String> {
     // Servers have working directories of their own.
     let directory = fs::canonicalize(&run.directory).map_err(|error| error.to_string())?;
     // Servers that become `nobody` enter it too.
@@ -85,53 +92,40 @@ pub fn perform(run: &mut Run, options: &Options<'_>) -> Result<Ended, String> {
     let all = planned.len();
     tell(all, 0, "making the workload");
     let lacking = run.manifest.lacking.clone();
-    let mut bench = match bench(run, (&asked, &lacking), options, &directory) {
-        Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
-        made => made?,
-    };
+    let mut bench = bench(run, (&asked, &lacking), options, &directory)?;
     // On two machines there is nothing to choose.
     if asked.machine.layout == CpuLayout::Auto && options.far.is_none() {
         tell(all, 0, "choosing the layout");
-        match choose_layout(run, &bench) {
-            Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
-            chosen => chosen?,
-        }
+        choose_layout(run, &bench)?;
     }
     let experiment = run.experiment.clone();
     (bench.experiment, bench.rooms.experiment) = (&experiment, &experiment);
     if bench.unit.is_none() {
         tell(all, 0, "calibrating");
-        match calibrate(run, &mut bench) {
-            Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
-            done => done?,
-        }
+        calibrate(run, &mut bench)?;
     }
-    let mut ended = match experiment.measure.mode {
+    match experiment.measure.mode {
         Mode::Trials => trials(run, &planned, &cells, &mut bench, &|at, what| tell(all, at, what)),
         Mode::Knee => {
             saturation::perform(run, &planned, &cells, &bench, &|at, what| tell(all, at, what))
         }
-    };
-    while ended == Ok(Ended::Done)
-        && let Some(blocks) = (options.more)(run)?
-    {
+    }?;
+    while let Some(blocks) = (options.more)(run)? {
         run.experiment.measure.blocks = blocks;
         planned = self::planned(run, &cells);
         let all = planned.len();
-        ended = trials(run, &planned, &cells, &mut bench, &|at, what| tell(all, at, what));
+        trials(run, &planned, &cells, &mut bench, &|at, what| tell(all, at, what))?;
     }
     let all = planned.len();
-    if ended == Ok(Ended::Done) && bench.far(Half::Server).is_none() {
-        ended = profiles(run, &planned, &cells, &bench, &|at, what| tell(all, at, what));
+    if bench.far(Half::Server).is_none() {
+        profiles(run, &planned, &cells, &bench, &|at, what| tell(all, at, what))?;
     }
     // Left behind only where the run will go on.
-    if ended == Ok(Ended::Done) {
-        let _ = fs::remove_dir_all(&bench.scratch);
-        let _ = fs::remove_dir_all(run.directory.join("workload"));
-        bench.rooms.clear();
-        tell(all, all, "done");
-    }
-    ended
+    let _ = fs::remove_dir_all(&bench.scratch);
+    let _ = fs::remove_dir_all(run.directory.join("workload"));
+    bench.rooms.clear();
+    tell(all, all, "done");
+    Ok(())
 }
 
 /// Finds what 1x is, and notes it.
@@ -206,7 +200,7 @@ fn trials(
     cells: &[Cell],
     bench: &mut Bench<'_>,
     tell: &dyn Fn(usize, &str),
-) -> Result<Ended, String> {
+) -> Result<(), String> {
     let retries = bench.experiment.guards.retries;
     for (at, next) in planned.iter().enumerate() {
         let cell = &cells[next.cell];
@@ -216,22 +210,17 @@ fn trials(
             if attempt > retries || tried.iter().any(|record| record.valid) {
                 break;
             }
-            match calibrate_block(run, bench, next.block) {
-                Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
-                done => done?,
-            }
+            calibrate_block(run, bench, next.block)?;
             tell(at, &format!("{} {}", cell.arm, levels(cell)));
             let name = Run::outcome_name(next.trial, attempt);
             let outcome = run.directory.join("outcomes").join(name);
             let attempt = Attempt { number: attempt, like: run.apart_in(next.block) };
-            match bench.trial(next, cell, attempt, &outcome) {
-                Ok(record) => run.add(record)?,
-                Err(_) => return Ok(Ended::Interrupted),
-            }
+            let record = bench.trial(next, cell, attempt, &outcome);
+            run.add(record.map_err(|_| INTERRUPTED)?)?;
             bench.note_environments(run)?;
         }
     }
-    Ok(Ended::Done)
+    Ok(())
 }
 
 /// Profiles every arm that can run, after all that counts.
@@ -241,19 +230,15 @@ fn profiles(
     cells: &[Cell],
     bench: &Bench<'_>,
     tell: &dyn Fn(usize, &str),
-) -> Result<Ended, String> {
+) -> Result<(), String> {
     for cell in profiled(bench.experiment, cells) {
         let Some(next) = planned.iter().find(|planned| cells[planned.cell] == cell) else {
             continue;
         };
         tell(planned.len(), &format!("profile of {} {}", cell.arm, levels(&cell)));
-        match profile::take(run, bench, &cell, next.seed) {
-            Err(why) if why == INTERRUPTED => return Ok(Ended::Interrupted),
-            done => done?,
-        }
+        profile::take(run, bench, &cell, next.seed)?;
     }
-    profile::differences(run)?;
-    Ok(Ended::Done)
+    profile::differences(run)
 }
 
 /// Makes the preset's files and logs, unless they are there: what is served, and the workload.

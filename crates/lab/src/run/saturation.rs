@@ -6,10 +6,10 @@
 
 use crate::experiment::plan::{Planned, cells, stretch_s};
 use crate::experiment::{Experiment, KneeSearch};
+use crate::group::INTERRUPTED;
 use crate::journal::{Run, write_whole};
 use crate::knee::{self, Found, Knee, Overload, Search, Step, Tried, recovery_s, step};
 use crate::record::{Cell, Probe, Record, levels};
-use crate::run::options::Ended;
 use crate::stats::{Interval, LEVEL, count, index, mean, shared};
 use crate::trial::{Attempt, Bench};
 use crate::units::{real, show};
@@ -50,7 +50,7 @@ pub(crate) fn perform(
     cells: &[Cell],
     bench: &Bench<'_>,
     tell: &dyn Fn(usize, &str),
-) -> Result<Ended, String> {
+) -> Result<(), String> {
     for (at, next) in planned.iter().enumerate() {
         let cell = &cells[next.cell];
         if run.records.iter().any(|record| record.trial == next.trial) {
@@ -80,10 +80,7 @@ pub(crate) fn perform(
             // It has ended already, or found no knee to go beyond.
             _ => continue,
         };
-        match made {
-            Ok(record) => run.add(record)?,
-            Err(_) => return Ok(Ended::Interrupted),
-        }
+        run.add(made.map_err(|_| INTERRUPTED)?)?;
         bench.note_environments(run)?;
     }
     let mut text = String::new();
@@ -91,8 +88,7 @@ pub(crate) fn perform(
         text.push_str(&serde_json::to_string(&row).map_err(|error| error.to_string())?);
         text.push('\n');
     }
-    write_whole(&run.directory.join(KNEES), &text)?;
-    Ok(Ended::Done)
+    write_whole(&run.directory.join(KNEES), &text)
 }
 
 fn search(experiment: &Experiment, start: f64) -> Search {
