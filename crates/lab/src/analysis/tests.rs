@@ -36,42 +36,23 @@ pub(crate) fn synthetic_at(
         let counters = metrics.clone();
         records.push(Record {
             trial: planned.trial,
-            attempt: 0,
             block: planned.block,
             cell,
             seed: planned.seed,
-            started_unix_ms: 0,
             valid: true,
-            reasons: Vec::new(),
             metrics,
             counters,
             spectrum: vec![(0.5, 1.0), (0.99, 4.0)],
-            series: Vec::new(),
-            rules: Vec::new(),
-            probe: None,
+            ..Record::default()
         });
     }
     let manifest = Manifest {
         format: 1,
-        scale: Scale::Quick,
         started_unix_ms: 1_795_306_796_961,
         command: "regatta lab run made-up".to_owned(),
-        regatta_sha256: String::new(),
-        versions: BTreeMap::new(),
-        left_out: BTreeMap::new(),
-        layout: None,
-        looks: Vec::new(),
-        chances_added: 0,
         unit: Some(1_000.0),
-        units: BTreeMap::new(),
         connections_per_s: Some(1_000.0),
-        machine: BTreeMap::new(),
-        lacks: Vec::new(),
-        lacking: Vec::new(),
-        experiment: None,
-        label: None,
-        environments: BTreeMap::new(),
-        other: None,
+        ..Manifest::default()
     };
     Run { directory: "made-up".into(), experiment, manifest, records }
 }

@@ -167,14 +167,9 @@ fn what_user_threads_cost() {
             source: crate::profile::Source::Perf,
             categories: [(Category::Thread.key().to_owned(), share)].into(),
             replies: 1.0,
-            cycles_per_instruction: None,
-            folded: None,
-            flame: None,
             samples,
-            unknown_share: 0.0,
-            system_calls_per_reply: None,
             metrics: run.records[0].metrics.clone(),
-            notes: Vec::new(),
+            ..Profile::default()
         };
         let lines =
             ["knot-nb", "knot-b"].map(|arm| serde_json::to_string(&profile(arm)).unwrap() + "\n");

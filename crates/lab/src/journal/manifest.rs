@@ -28,7 +28,7 @@ pub struct LayoutChoice {
 }
 
 /// What a run was made with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// 1.
     pub format: u32,
@@ -176,23 +176,14 @@ impl Manifest {
             format: FORMAT,
             scale,
             started_unix_ms: unix_ms(),
-            command: String::new(),
             regatta_sha256: sha256(regatta),
             versions,
             left_out,
-            unit: None,
-            units: BTreeMap::new(),
-            connections_per_s: None,
-            layout: None,
-            looks: Vec::new(),
-            chances_added: 0,
             machine: machine(),
             lacks: impossible(experiment, &lacking),
             lacking,
-            experiment: None,
             label,
-            environments: BTreeMap::new(),
-            other: None,
+            ..Self::default()
         }
     }
 

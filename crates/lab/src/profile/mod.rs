@@ -26,17 +26,18 @@ const INDEX: &str = "profiles/index.jsonl";
 /// With fewer samples than this, shares of a per cent mean nothing.
 const SAMPLES_MIN: u64 = 500;
 /// What a profile was made from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// Samples of `perf record`.
     Perf,
     /// `/proc` and the server's own counters: `user` and `kernel` are all that they tell apart.
+    #[default]
     Counters,
 }
 
 /// A line of `profiles/index.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// What was profiled.
     pub cell: Cell,
@@ -168,17 +169,11 @@ pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Resu
     let stem = format!("{:02}-{}", Profile::all(&run.directory).len(), file_name(&cell.arm));
     let mut profile = Profile {
         cell: cell.clone(),
-        source: Source::Counters,
         categories: by_counters(&seen),
         replies,
         cycles_per_instruction: numbers.get("cycles_per_instruction").copied(),
-        folded: None,
-        flame: None,
-        samples: 0,
-        unknown_share: 0.0,
-        system_calls_per_reply: None,
         metrics: numbers,
-        notes: Vec::new(),
+        ..Profile::default()
     };
     match recorder.calls_per_s() {
         Ok(calls) => profile.system_calls_per_reply = Some(calls / found.good_per_s),
@@ -336,20 +331,7 @@ measure.window_s = 2
 
     #[test]
     fn arms_are_compared_with_the_baseline_at_their_last_levels() {
-        let profile = |cell: &Cell| Profile {
-            cell: cell.clone(),
-            source: Source::Perf,
-            categories: BTreeMap::new(),
-            replies: 1.0,
-            cycles_per_instruction: None,
-            folded: None,
-            flame: None,
-            samples: 1,
-            unknown_share: 0.0,
-            system_calls_per_reply: None,
-            metrics: Numbers::new(),
-            notes: Vec::new(),
-        };
+        let profile = |cell: &Cell| Profile { cell: cell.clone(), ..Profile::default() };
         let cells = chosen(r#"measure.profile_at = { "workload.rate" = [100, 300] }"#);
         let all: Vec<Profile> = cells.iter().map(profile).collect();
         let pairs = |all: &[Profile]| -> Vec<(Cell, Cell)> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub const AGAIN: &str = " (again)";
 
 /// One arm at one setting of the factors.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cell {
     /// The target's name, for the second baseline with [`AGAIN`].
     pub arm: String,

@@ -22,7 +22,7 @@ use crate::journal::manifest::LayoutChoice;
 use crate::knee::{Overload, Tried};
 use crate::machines::Far;
 use crate::machines::served::Wanted;
-use crate::record::{self, Cell, Numbers, Probe, Record};
+use crate::record::{self, Cell, Probe, Record};
 use crate::servers::environments::Rooms;
 use crate::trial::load_command::Asked;
 use crate::units::date::unix_ms;
@@ -170,14 +170,7 @@ impl Bench<'_> {
             cell: cell.clone(),
             seed: planned.seed,
             started_unix_ms: unix_ms(),
-            valid: false,
-            reasons: Vec::new(),
-            metrics: Numbers::new(),
-            counters: Numbers::new(),
-            spectrum: Vec::new(),
-            series: Vec::new(),
-            rules: Vec::new(),
-            probe: None,
+            ..Record::default()
         };
         let planned_s = asked.as_ref().map_or(0.0, |asked| asked.warm_s + asked.window_s);
         let machine = self.machine(cell);

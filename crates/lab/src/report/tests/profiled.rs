@@ -49,14 +49,11 @@ pub(crate) fn profiled(
             source: Source::Perf,
             categories: categories.collect(),
             replies: 1_000.0,
-            cycles_per_instruction: None,
             folded: Some(folded),
             flame: Some(format!("profiles/{at:02}.svg")),
             samples: 1_000,
-            unknown_share: 0.0,
-            system_calls_per_reply: None,
             metrics: value(cell),
-            notes: Vec::new(),
+            ..Profile::default()
         };
         index.push_str(&serde_json::to_string(&profile).unwrap());
         index.push('\n');
