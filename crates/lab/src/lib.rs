@@ -18,6 +18,8 @@ pub mod claims;
 pub mod cli;
 pub mod env;
 pub mod experiment;
+#[cfg(test)]
+mod folder;
 pub mod group;
 pub mod journal;
 pub mod knee;

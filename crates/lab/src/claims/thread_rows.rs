@@ -3,6 +3,7 @@
 use super::rows::{World, check, check_text, found, nothing, quiet, run_in, verdict};
 use super::*;
 use crate::experiment::Scale;
+use crate::folder::Folder;
 use crate::profile::Profile;
 use crate::profile::categories::Category;
 use crate::record::Cell;
@@ -156,8 +157,8 @@ fn what_user_threads_cost() {
     let judged = |share: f64, samples: u64, world: World| {
         let mut run = run_in(found("eurosys07-table1"), world);
         run.experiment.claims = vec!["E-19".to_owned()];
-        let name = format!("regatta-threads-{}-{share}-{samples}", std::process::id());
-        run.directory = std::env::temp_dir().join(name);
+        let folder = Folder::new();
+        run.directory = folder.to_path_buf();
         let profile = |arm: &str| Profile {
             cell: Cell {
                 arm: arm.to_owned(),
@@ -175,9 +176,7 @@ fn what_user_threads_cost() {
             ["knot-nb", "knot-b"].map(|arm| serde_json::to_string(&profile(arm)).unwrap() + "\n");
         std::fs::create_dir_all(run.directory.join("profiles")).unwrap();
         std::fs::write(run.directory.join("profiles/index.jsonl"), lines.concat()).unwrap();
-        let told = judge(&run).remove(0);
-        std::fs::remove_dir_all(&run.directory).unwrap();
-        told
+        judge(&run).remove(0)
     };
     let told = |share, samples, world| judged(share, samples, world).verdict;
     assert_eq!(told(0.085, 4_000, as_measured), Holds);

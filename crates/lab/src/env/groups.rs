@@ -237,6 +237,7 @@ fn prefer(group: &Path) -> Result<(), String> {
 mod tests {
     use super::{Hierarchies, Version, set_memory, set_quota};
     use crate::env::spec::Spec;
+    use crate::folder::Folder;
     use std::path::Path;
 
     const HYBRID: &str = "\
@@ -266,8 +267,7 @@ mod tests {
 
     #[test]
     fn limits_are_written_as_each_version_wants_them() {
-        let folder = std::env::temp_dir().join(format!("regatta-groups-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+        let folder = Folder::new();
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
         std::fs::write(folder.join("memory.swap.max"), "max").unwrap();
         set_memory(&folder, 1 << 28).unwrap();
@@ -282,6 +282,5 @@ mod tests {
         assert_eq!(read("memory.limit_in_bytes"), "134217728");
         let quota = (read("cpu.cfs_period_us"), read("cpu.cfs_quota_us"));
         assert_eq!(quota, ("1000".into(), "1500".into()));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -149,6 +149,7 @@ pub(super) fn space(root: &Path) -> io::Result<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::{drop_all, popularity, read, space};
+    use crate::folder::Folder;
     use std::path::Path;
 
     #[test]
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn files_are_found_measured_and_read() {
-        let root = std::env::temp_dir().join(format!("regatta-pages-{}", std::process::id()));
+        let root = Folder::new();
         std::fs::create_dir_all(root.join("a/b")).unwrap();
         std::fs::write(root.join("one"), [1; 5_000]).unwrap();
         std::fs::write(root.join("a/b/two"), [2; 10]).unwrap();
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(space(&root).unwrap(), (8_192 + 4_096 + folders, 4));
         drop_all(&root).unwrap();
         read(&[root.to_str().unwrap().to_owned()]).unwrap();
-        std::fs::remove_dir_all(&root).unwrap();
+        std::fs::remove_dir_all(&*root).unwrap();
         assert!(drop_all(&root).is_err());
     }
 }

@@ -287,19 +287,17 @@ pub fn records(name: &str, text: &str) -> Result<Vec<Record>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
 
     /// What a run was made of stays what it was, whatever becomes of what its file extends.
     #[test]
     fn a_run_keeps_what_its_experiment_extends() {
         let text = "extends = \"hpl01\"\n[experiment]\nname = \"mine\"\n";
         let made = crate::analysis::tests::synthetic(text, &|_| std::collections::BTreeMap::new());
-        let directory =
-            std::env::temp_dir().join(format!("regatta-extends-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&directory);
+        let directory = Folder::new();
         let begun = Run::begin(&directory, text, made.experiment.clone(), made.manifest).unwrap();
         assert_eq!(begun.experiment, made.experiment);
         fs::write(directory.join(EXPERIMENT), text.replace("hpl01", "gone")).unwrap();
         assert_eq!(Run::open(&directory).unwrap().experiment, made.experiment);
-        fs::remove_dir_all(&directory).unwrap();
     }
 }

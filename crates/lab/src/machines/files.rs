@@ -39,11 +39,11 @@ pub(super) fn hash(directory: &Path, without: Option<&str>) -> Result<String, St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
 
     #[test]
     fn a_tree_has_the_hash_of_its_files_names_and_links() {
-        let place = std::env::temp_dir().join(format!("regatta-tree-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&place);
+        let place = Folder::new();
         let (one, other) = (place.join("one"), place.join("other"));
         for tree in [&one, &other] {
             fs::create_dir_all(tree.join("a/b")).unwrap();
@@ -59,6 +59,5 @@ mod tests {
         assert_ne!(of(&one), of(&other));
         fs::rename(one.join("link"), one.join("lnk")).unwrap();
         assert_ne!(hash(&one, None), hash(&other, None));
-        fs::remove_dir_all(&place).unwrap();
     }
 }

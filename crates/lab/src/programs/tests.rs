@@ -1,7 +1,9 @@
 //! What the templates say, and that each server that is installed serves with it.
 
 use super::*;
+use crate::folder::Folder;
 use crate::group::{Group, STEP};
+use crate::servers::make_open;
 use crate::skips::skip;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -70,28 +72,6 @@ fn configurations_say_where_what_and_how_much() {
     assert!(!Other::ApacheWorker.configuration(&place).contains("AsyncRequestWorkerFactor"));
 }
 
-/// A directory that everybody may enter, gone with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        use std::os::unix::fs::PermissionsExt;
-        let path = env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        for folder in [path.clone(), path.join("root"), path.join("scratch")] {
-            fs::create_dir_all(&folder).unwrap();
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
-        }
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Asks for a file until somebody answers, and gives the answer.
 fn answer(address: SocketAddr, path: &str) -> Vec<u8> {
     let start = Instant::now();
@@ -117,8 +97,12 @@ fn each_that_is_installed_serves_the_bytes() {
             skip(&format!("{} {}", other.name(), other.needs()));
             continue;
         };
-        let folder = Folder::new(other.name());
-        let (root, scratch) = (folder.0.join("root"), folder.0.join("scratch"));
+        let folder = Folder::new();
+        let (root, scratch) = (folder.join("root"), folder.join("scratch"));
+        // Some become another user.
+        for one in [&*folder, &root, &scratch] {
+            make_open(one).unwrap();
+        }
         let body: Vec<u8> = (0..20_000_u32).flat_map(u32::to_le_bytes).collect();
         fs::write(root.join("body.bin"), &body).unwrap();
         // Another test may take the port in between: then again.
@@ -127,7 +111,7 @@ fn each_that_is_installed_serves_the_bytes() {
         let words = other.command(&program, &place).unwrap();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
-        let errors = folder.0.join("errors");
+        let errors = folder.join("errors");
         command.stderr(fs::File::create(&errors).unwrap());
         let group = Group::start(&mut command, &[], Duration::from_secs(2)).unwrap();
         let got = answer(port, "/body.bin");

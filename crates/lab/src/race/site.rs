@@ -77,11 +77,11 @@ impl Site {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
 
     #[test]
     fn what_is_served_is_counted() {
-        let root = std::env::temp_dir().join(format!("regatta-site-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&root);
+        let root = Folder::new();
         fs::create_dir_all(root.join("a/.hidden")).unwrap();
         assert!(Site::scan(&root).unwrap_err().contains("no file"));
         fs::write(root.join("a/one"), vec![0; 500]).unwrap();
@@ -91,7 +91,7 @@ mod tests {
         let site = Site::scan(&root).unwrap();
         assert_eq!((site.files, site.bytes, site.largest), (2, 5_500, 5_000));
         assert_eq!(site.words(), "2 files, 0.0 MiB: 1 to 1 KiB, 1 to 10 KiB");
-        fs::remove_dir_all(&root).unwrap();
+        fs::remove_dir_all(&*root).unwrap();
         assert!(Site::scan(&root).is_err());
     }
 }

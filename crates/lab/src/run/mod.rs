@@ -329,13 +329,13 @@ fn remove_partial(directory: &Path) {
 #[cfg(test)]
 mod tests {
     use super::{NO_THINK, thoughtless, without_think};
+    use crate::folder::Folder;
     use std::fs;
 
     /// What ends in the middle leaves nothing that is taken for the whole.
     #[test]
     fn logs_without_think_times_are_there_whole_or_not_at_all() {
-        let place = std::env::temp_dir().join(format!("regatta-thoughts-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&place);
+        let place = Folder::new();
         let logs = place.join("logs");
         fs::create_dir_all(logs.join("no-log")).unwrap();
         fs::write(logs.join("a.log"), "/a think=1\n\n/b\n").unwrap();
@@ -346,8 +346,7 @@ mod tests {
         without_think(&place).unwrap();
         let read = |name: &str| fs::read_to_string(place.join(NO_THINK).join(name)).unwrap();
         assert_eq!((read("a.log"), read("b.log")), ("/a\n\n/b\n".into(), "/c\n".into()));
-        assert_eq!(fs::read_dir(&place).unwrap().count(), 2, "the logs, with and without");
-        fs::remove_dir_all(&place).unwrap();
+        assert_eq!(fs::read_dir(&*place).unwrap().count(), 2, "the logs, with and without");
     }
 
     #[test]

@@ -102,11 +102,11 @@ fn keep(logs: &Path, root: &Path, to: &Path) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
 
     #[test]
     fn only_what_is_there_is_asked_for() {
-        let place = std::env::temp_dir().join(format!("regatta-asked-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&place);
+        let place = Folder::new();
         fs::create_dir_all(place.join("logs")).unwrap();
         fs::create_dir_all(place.join("site/a")).unwrap();
         fs::write(place.join("site/a/b.html"), "b").unwrap();
@@ -115,6 +115,5 @@ mod tests {
         let to = place.join("to.log");
         assert_eq!(keep(&place.join("logs"), &place.join("site"), &to), Ok(2));
         assert_eq!(fs::read_to_string(&to).unwrap(), "/a/b.html\n\n/a/b.html\n");
-        fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -24,6 +24,7 @@ fn parse(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
 
     #[test]
     fn kills_are_counted_in_both_versions_and_on_the_machine() {
@@ -31,14 +32,12 @@ mod tests {
         let two = "low 0\nhigh 0\nmax 12\noom 4\noom_kill 2\noom_group_kill 1\n";
         assert_eq!((parse(one), parse(two)), (Some(3), Some(2)));
         assert_eq!(parse("oom_kill_disable 0\n"), None, "a kernel of long ago");
-        let folder = std::env::temp_dir().join(format!("regatta-deaths-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        assert_eq!(out_of_memory(Some(&folder)), None);
+        let folder = Folder::new();
+        assert_eq!(out_of_memory(Some(&*folder)), None);
         for (file, text, kills) in [("memory.oom_control", one, 3), ("memory.events", two, 2)] {
             fs::write(folder.join(file), text).unwrap();
-            assert_eq!(out_of_memory(Some(&folder)), Some(kills), "{file}");
+            assert_eq!(out_of_memory(Some(&*folder)), Some(kills), "{file}");
         }
-        fs::remove_dir_all(&folder).unwrap();
         let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
         assert_eq!(out_of_memory(None).is_some(), vmstat.contains("oom_kill "));
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::analysis::tests::synthetic_at;
+use crate::folder::Folder;
 use crate::stats::Random;
 
 const TEXT: &str = r#"
@@ -137,7 +138,7 @@ fn page_markdown_and_json_say_the_same() {
 
 #[test]
 fn runs_are_found_below_directories_and_copies_are_left_out() {
-    let folder = std::env::temp_dir().join(format!("regatta-verdicts-{}", std::process::id()));
+    let folder = Folder::new();
     for (name, seed) in [("a", 1), ("below/b", 2), ("copy", 1)] {
         let Run { experiment, manifest, records, .. } = run(0.75, 0.001, seed);
         let mut begun = Run::begin(&folder.join(name), TEXT, experiment, manifest).unwrap();
@@ -153,8 +154,7 @@ fn runs_are_found_below_directories_and_copies_are_left_out() {
     assert_eq!(numbers(&saved), numbers(&a));
     std::fs::write(&file, "{}").unwrap();
     assert!(Run::open(&file).unwrap_err().contains("a run saved as a baseline"));
-    let (runs, unread) = Run::all_below(&[folder.clone(), folder.join("a")]);
-    std::fs::remove_dir_all(&folder).unwrap();
+    let (runs, unread) = Run::all_below(&[folder.to_path_buf(), folder.join("a")]);
     let names: Vec<_> = runs.iter().map(|run| run.directory.file_name().unwrap()).collect();
     assert_eq!(names, ["a", "b"]);
     assert!(unread.len() == 1 && unread[0].contains("torn"), "{unread:?}");

@@ -196,6 +196,7 @@ impl Stat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use std::sync::mpsc;
     use std::thread;
 
@@ -260,8 +261,7 @@ mod tests {
 
     #[test]
     fn a_group_of_either_version_tells_its_processor_time() {
-        let folder = std::env::temp_dir().join(format!("regatta-used-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new();
         assert_eq!(of_group(&folder), None);
         // Version 1 has a file of that name, too, without the number.
         fs::write(folder.join("cpu.stat"), "nr_periods 0\nnr_throttled 0\n").unwrap();
@@ -270,7 +270,6 @@ mod tests {
         assert_eq!(of_group(&folder), Some(2.5));
         fs::write(folder.join("cpu.stat"), "usage_usec 1500000\nuser_usec 9\n").unwrap();
         assert_eq!(of_group(&folder), Some(1.5));
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     /// What threads used is their process's, whether they live or not.

@@ -3,26 +3,12 @@
 use crate::analysis::tests::synthetic_at;
 use crate::experiment::Scale;
 use crate::experiment::plan::{cells, profiled as profiled_cells};
+use crate::folder::Folder;
 use crate::journal::Run;
 use crate::profile::{Profile, Source};
 use crate::record::Cell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// The number of the next directory: tests run beside each other, also two of one experiment.
-static NEXT: AtomicU32 = AtomicU32::new(0);
-
-/// A directory of one test's own, gone when it ends.
-#[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A run of the experiment `name` in which every cell that is to be profiled has such folded
 /// stacks and categories.
@@ -34,10 +20,7 @@ pub(crate) fn profiled(
 ) -> (Run, Folder) {
     let mut run =
         synthetic_at(crate::experiment::library::find(name).unwrap(), Scale::Replica, value);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = format!("regatta-profiled-{name}-{}-{number}", std::process::id());
-    let folder = std::env::temp_dir().join(folder);
-    let _ = fs::remove_dir_all(&folder);
+    let folder = Folder::new();
     fs::create_dir_all(folder.join("profiles")).unwrap();
     let mut index = String::new();
     for (at, cell) in profiled_cells(&run.experiment, &cells(&run.experiment)).iter().enumerate() {
@@ -59,6 +42,6 @@ pub(crate) fn profiled(
         index.push('\n');
     }
     fs::write(folder.join("profiles/index.jsonl"), index).unwrap();
-    run.directory.clone_from(&folder);
-    (run, Folder(folder))
+    run.directory = folder.to_path_buf();
+    (run, folder)
 }

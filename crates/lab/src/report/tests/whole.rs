@@ -1,6 +1,7 @@
 //! A whole run directory made up, its report, and what a browser says of the page.
 
 use super::*;
+use crate::folder::Folder;
 use crate::record::Second;
 use crate::report::figure::Section;
 use crate::skips::skip;
@@ -161,22 +162,12 @@ fn outcome(cell: &Cell, seed: u64) -> Outcome {
     serde_json::from_value(value).unwrap()
 }
 
-/// A directory of this test's own, gone when it ends.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The run with all that a run directory holds.
-fn whole_run(name: &str) -> (Run, Folder) {
-    let path = std::env::temp_dir().join(format!("regatta-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
+fn whole_run() -> (Run, Folder) {
+    let path = Folder::new();
     fs::create_dir_all(path.join("outcomes")).unwrap();
     let mut run = synthetic(TEXT, &numbers);
-    run.directory.clone_from(&path);
+    run.directory = path.to_path_buf();
     // Enough of them to draw everything; the others' results are gone, as they may be.
     let drawn = gathered::middles(&run);
     for record in &mut run.records {
@@ -206,13 +197,12 @@ fn whole_run(name: &str) -> (Run, Folder) {
     let other = run.records.iter_mut().find(|record| record.series.is_empty()).unwrap();
     other.valid = false;
     other.reasons.push("others used the server's processors: 31 %, over 10 %".to_owned());
-    let path = Folder(path);
     (run, path)
 }
 
 #[test]
 fn the_text_has_every_table_that_the_page_has() {
-    let (run, folder) = whole_run("text");
+    let (run, folder) = whole_run();
     let report = Report::of(&run);
     let text = markdown::markdown(&report);
     let mut tables = 0;
@@ -230,7 +220,7 @@ fn the_text_has_every_table_that_the_page_has() {
 
 #[test]
 fn a_whole_run_has_every_figure_with_caption_and_numbers() {
-    let (run, folder) = whole_run("figures");
+    let (run, folder) = whole_run();
     let figures = figures::figures(&Report::of(&run));
     let has =
         |id: &str| figures.iter().find(|figure| figure.id == id).unwrap_or_else(|| panic!("{id}"));
@@ -281,7 +271,7 @@ fn a_whole_run_has_every_figure_with_caption_and_numbers() {
     let first = run.records.iter().find(|record| run.outcome(record).is_some()).unwrap();
     let mut wrong = run.outcome(first).unwrap();
     wrong.fates.count(Fate::WrongBytes);
-    let file = folder.0.join("outcomes").join(Run::outcome_name(first.trial, 0));
+    let file = folder.join("outcomes").join(Run::outcome_name(first.trial, 0));
     fs::write(file, serde_json::to_vec(&wrong).unwrap()).unwrap();
     let figures = verified::figures(&Report::of(&run));
     assert!(figures[0].caption.starts_with("1 REPLIES WERE WRONG"), "{}", figures[0].caption);
@@ -290,14 +280,11 @@ fn a_whole_run_has_every_figure_with_caption_and_numbers() {
 /// Who has a report open, or reads it while it is written anew, has one of the two.
 #[test]
 fn a_report_is_replaced_whole() {
-    let folder = format!("regatta-replaced-{}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(folder));
-    let _ = fs::remove_dir_all(&folder.0);
-    fs::create_dir_all(&folder.0).unwrap();
+    let folder = Folder::new();
     let mut run = synthetic(super::TEXT, &metrics);
-    run.directory.clone_from(&folder.0);
+    run.directory = folder.to_path_buf();
     let paths = write(&run).unwrap();
-    let opened = |at: usize| folder.0.join(format!("opened-{at}"));
+    let opened = |at: usize| folder.join(format!("opened-{at}"));
     for (at, path) in paths.iter().enumerate() {
         fs::write(path, "as it was").unwrap();
         fs::hard_link(path, opened(at)).unwrap();
@@ -307,7 +294,7 @@ fn a_report_is_replaced_whole() {
         assert_eq!(fs::read_to_string(opened(at)).unwrap(), "as it was", "{}", path.display());
         assert!(fs::metadata(path).unwrap().len() > 100, "{}", path.display());
     }
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2 * paths.len(), "and nothing else");
+    assert_eq!(fs::read_dir(&*folder).unwrap().count(), 2 * paths.len(), "and nothing else");
 }
 
 /// The browser that is installed, whether it works or not.
@@ -340,11 +327,9 @@ fn browse(browser: &str, page: &Path, flags: &[&str]) -> String {
 
 #[test]
 fn a_browser_that_is_there_must_draw() {
-    let folder = format!("regatta-no-browser-{}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(folder));
-    fs::create_dir_all(&folder.0).unwrap();
+    let folder = Folder::new();
     for (browser, why) in [("false", "exit status: 1"), ("true", "exit status: 0")] {
-        let drawn = std::panic::catch_unwind(|| browse(browser, &folder.0.join("page"), &[]));
+        let drawn = std::panic::catch_unwind(|| browse(browser, &folder.join("page"), &[]));
         let said = drawn.unwrap_err().downcast::<String>().unwrap();
         assert!(said.starts_with(&format!("{browser}: {why}")), "{said}");
     }
@@ -352,7 +337,7 @@ fn a_browser_that_is_there_must_draw() {
 
 #[test]
 fn a_browser_draws_every_figure() {
-    let (run, folder) = whole_run("browser");
+    let (run, folder) = whole_run();
     let paths = write(&run).unwrap();
     let size = fs::metadata(&paths[0]).unwrap().len();
     assert!(size < 3_000_000, "{size}");
@@ -371,7 +356,7 @@ fn a_browser_draws_every_figure() {
 #[test]
 #[ignore = "leaves a page in the temporary directory, to be looked at"]
 fn keep_a_page() {
-    let (run, folder) = whole_run("page");
+    let (run, folder) = whole_run();
     let path = std::env::temp_dir().join("regatta-report.html");
     fs::copy(&write(&run).unwrap()[0], &path).unwrap();
     drop(folder);
