@@ -51,10 +51,12 @@ pub use spec::Spec;
 use enter::Entry;
 pub(crate) use enter::preferred;
 use serde::{Deserialize, Serialize};
+use servant::Servant;
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 /// The first word of our own child processes.
 const CHILD_WORD: &str = "regatta-lab-child";
@@ -169,9 +171,8 @@ impl fmt::Display for Fault {
 /// An environment that is there. Dropping it ends everything in it and undoes it.
 #[derive(Debug)]
 pub struct Environment {
-    keeper: Child,
-    /// Its end is what the keeper waits for.
-    wanted: Option<ChildStdin>,
+    /// None once it is undone.
+    keeper: Option<Servant>,
     record: Record,
 }
 
@@ -196,29 +197,16 @@ impl Environment {
     }
 
     fn ask(spec: &Spec) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("keeper: {error}");
-        let mut keeper = servant::with_namespaces(spec.network.is_some(), spec.disk.is_some());
-        keeper.arg(std::env::current_exe().map_err(failed)?).args([CHILD_WORD, "keeper"]);
-        keeper.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut keeper = keeper.spawn().map_err(failed)?;
-        let mut wanted = keeper.stdin.take().expect("it is piped");
-        let mut said = BufReader::new(keeper.stdout.take().expect("it is piped"));
-        let order = serde_json::to_string(spec).map_err(|error| error.to_string())?;
-        let mut answer = String::new();
-        let asked = wanted
-            .write_all(format!("{order}\n").as_bytes())
-            .and_then(|()| said.read_line(&mut answer));
-        let made: Result<Record, String> = match asked {
-            Ok(count) if count > 0 => {
-                serde_json::from_str(&answer).map_err(|error| error.to_string())?
-            }
-            _ => Err("the keeper died".to_owned()),
-        };
+        let command = servant::with_namespaces(spec.network.is_some(), spec.disk.is_some());
+        let mut keeper = Servant::start(command, "keeper", spec)?;
+        let answer = keeper.hear().map_err(|why| format!("keeper: {why}"));
+        let made = answer.and_then(|answer| {
+            serde_json::from_str::<Result<Record, String>>(&answer).map_err(|e| e.to_string())?
+        });
         match made {
-            Ok(record) => Ok(Self { keeper, wanted: Some(wanted), record }),
+            Ok(record) => Ok(Self { keeper: Some(keeper), record }),
             Err(why) => {
-                drop(wanted);
-                let _ = keeper.wait();
+                let _ = keeper.end(Duration::MAX);
                 Err(why)
             }
         }
@@ -256,14 +244,10 @@ impl Environment {
     }
 
     fn finish(&mut self) -> Result<(), String> {
-        if self.wanted.take().is_none() {
-            return Ok(());
-        }
-        match self.keeper.wait() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("{}: not all undone: {status}", self.record.id)),
-            Err(error) => Err(format!("{}: {error}", self.record.id)),
-        }
+        let Some(keeper) = self.keeper.take() else { return Ok(()) };
+        // It is not killed, however long it takes: what is not undone would stay.
+        let undone = keeper.end(Duration::MAX);
+        undone.map_err(|why| format!("{}: not all undone: {why}", self.record.id))
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 const FILES_MAX: usize = 4_000_000;
 
@@ -37,9 +37,7 @@ pub(crate) fn settle(root: &Path, pages: Pages) -> Result<(), String> {
 pub(super) fn warm(root: &Path, groups: &Groups) -> Result<(), String> {
     let exe = std::env::current_exe().map_err(|error| error.to_string())?;
     let entry = Entry { groups: groups.server.clone(), ..Entry::default() };
-    let entry = serde_json::to_string(&entry).map_err(|error| error.to_string())?;
-    let mut reader = Command::new(&exe);
-    reader.args([super::CHILD_WORD, "enter", &entry]).arg(&exe);
+    let mut reader = entry.command(&exe);
     reader.args([super::CHILD_WORD, "read"]).arg(root).stdin(Stdio::null());
     match reader.status() {
         Ok(status) if status.success() => Ok(()),

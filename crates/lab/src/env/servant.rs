@@ -73,7 +73,8 @@ impl Servant {
         let mut servant = Self { child, stdin, stdout: BufReader::new(stdout) };
         let order = serde_json::to_string(order).map_err(|error| error.to_string())?;
         if let Some(stdin) = &mut servant.stdin {
-            stdin.write_all(format!("{order}\n").as_bytes()).map_err(failed)?;
+            // One that has ended already says nothing, which is heard.
+            let _ = stdin.write_all(format!("{order}\n").as_bytes());
         }
         Ok(servant)
     }
