@@ -230,11 +230,8 @@ fn a_verdict_says_which_lines_its_paper_would_not_have_published() {
 #[test]
 fn what_the_machine_does_not_allow_cannot_be_told_with_that_reason() {
     let mut run = synthetic(TEXT, &|cell| world(cell, false));
-    run.manifest.lacking = vec![crate::env::Lack {
-        part: "disk".to_owned(),
-        needs: "/dev/fuse and /dev/loop-control".to_owned(),
-        instead: String::new(),
-    }];
+    let needs = "/dev/fuse and /dev/loop-control";
+    run.manifest.lacking = vec![crate::env::Lack::of("disk", needs, "")];
     let judged = judge(&run);
     let of = |id: &str| judged.iter().find(|one| one.id == id).unwrap();
     assert_eq!(of("E-1").verdict, Verdict::CannotTell);

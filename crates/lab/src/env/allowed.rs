@@ -13,10 +13,7 @@ const ROOT: &str = "root";
 #[must_use]
 pub fn lacks(spec: &Spec) -> Vec<Lack> {
     let mut found = Vec::new();
-    let mut lack = |part: &str, needs: &str, instead: &str| {
-        let (part, needs, instead) = (part.to_owned(), needs.to_owned(), instead.to_owned());
-        found.push(Lack { part, needs, instead });
-    };
+    let mut lack = |part, needs: &str, instead: &str| found.push(Lack::of(part, needs, instead));
     let is_root = rustix::process::geteuid().is_root();
     if let Some(network) = &spec.network {
         if !is_root {
@@ -67,14 +64,8 @@ pub fn lacks(spec: &Spec) -> Vec<Lack> {
         lack("realtime", "chrt and real-time priorities (CAP_SYS_NICE)", "nice=-15");
     }
     let here = std::thread::available_parallelism().map_or(1, usize::from);
-    if let Some(cpu) = spec
-        .cpu
-        .server
-        .iter()
-        .chain(&spec.cpu.client)
-        .chain(&spec.cpu.disk)
-        .find(|cpu| **cpu >= here)
-    {
+    let Cpu { server, client, disk, .. } = &spec.cpu;
+    if let Some(cpu) = server.iter().chain(client).chain(disk).find(|cpu| **cpu >= here) {
         lack("cpu", &format!("a processor {cpu}"), &format!("there are {here}"));
     }
     found
@@ -151,10 +142,7 @@ mod tests {
 
     #[test]
     fn what_is_lacking_is_left_out_and_nothing_takes_its_place() {
-        let lack = |part: &str| {
-            let (part, needs, instead) = (part.to_owned(), String::new(), String::new());
-            Lack { part, needs, instead }
-        };
+        let lack = |part: &str| Lack::of(part, "", "");
         let network = Network { rate: 1_000_000, ..Network::default() };
         let disk = Some(Disk::default());
         let spec = Spec { network: Some(network), memory_bytes: 1 << 26, disk, ..Spec::default() };
@@ -169,10 +157,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_not_allowed_has_a_stand_in_and_one_in_process_needs_nothing() {
-        let lack = |part: &str, instead: &str| {
-            let (part, needs, instead) = (part.to_owned(), String::new(), instead.to_owned());
-            Lack { part, needs, instead }
-        };
+        let lack = |part: &str, instead: &str| Lack::of(part, "", instead);
         let with = |kind: Kind| Spec {
             disk: Some(Disk { kind, ..Disk::default() }),
             memory_bytes: 1 << 26,

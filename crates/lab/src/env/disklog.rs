@@ -1,7 +1,6 @@
 //! The simulated disk's log: one line for each request, and what a stretch of it amounts to.
 
 use super::model::Service;
-use serde::Serialize;
 use std::io;
 use std::path::Path;
 
@@ -98,14 +97,12 @@ pub fn read(path: &Path) -> io::Result<Vec<Row>> {
 }
 
 /// A stretch of a log (systems.md §6.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Requests per second.
     pub requests_per_s: f64,
     /// Bytes per second.
     pub bytes_per_s: f64,
-    /// Mean length of a request, bytes.
-    pub request_bytes: f64,
     /// Mean bytes between two travels of the head: how contiguous the requests are.
     pub run_bytes: f64,
     /// Share of the time during which a head is busy, mean of the heads.
@@ -136,7 +133,6 @@ impl Summary {
         Self {
             requests_per_s: count / seconds,
             bytes_per_s: bytes / seconds,
-            request_bytes: bytes / count,
             run_bytes: bytes / sum(&|row| u64::from(row.sought)).max(1.0),
             busy: sum(&|row| row.end_ns - row.start_ns) / 1e9 / seconds / f64::from(heads.max(1)),
             depth: response / seconds,

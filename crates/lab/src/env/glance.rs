@@ -7,7 +7,6 @@ use super::{Groups, Record};
 use crate::units::real;
 use regatta_load::engine::Kernel;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -102,7 +101,8 @@ pub fn numbers(
     }
     let disk = record.spec.disk.as_ref();
     if let Some((disk, log)) = disk.and_then(|disk| Some((disk, disk.log.as_deref()?))) {
-        let found = summary(log, disk.heads, before.at_ns, after.at_ns)?;
+        let rows = disklog::read(log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let found = Summary::of(&rows, disk.heads, before.at_ns, after.at_ns);
         put("disk_requests_per_s", found.requests_per_s);
         put("disk_mbyte_per_s", found.bytes_per_s / 1e6);
         put("disk_busy_share", found.busy);
@@ -114,11 +114,6 @@ pub fn numbers(
         }
     }
     Ok(all)
-}
-
-fn summary(log: &Path, heads: u32, from_ns: u64, to_ns: u64) -> Result<Summary, String> {
-    let rows = disklog::read(log).map_err(|error| format!("{}: {error}", log.display()))?;
-    Ok(Summary::of(&rows, heads, from_ns, to_ns))
 }
 
 #[cfg(test)]

@@ -19,6 +19,11 @@ pub struct Lack {
 }
 
 impl Lack {
+    pub(crate) fn of(part: &str, needs: &str, instead: &str) -> Self {
+        let [part, needs, instead] = [part, needs, instead].map(str::to_owned);
+        Self { part, needs, instead }
+    }
+
     /// Whether it is that of a disk which regatta's server can simulate itself.
     #[must_use]
     pub fn has_stand_in(&self) -> bool {

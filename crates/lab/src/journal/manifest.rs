@@ -379,11 +379,7 @@ memory = "84MiB"
 
     #[test]
     fn without_its_baseline_or_its_disk_a_run_is_not_begun() {
-        let lack = |part: &str| Lack {
-            part: part.to_owned(),
-            needs: "root".to_owned(),
-            instead: String::new(),
-        };
+        let lack = |part: &str| Lack::of(part, "root", "");
         let refusal = |text: &str, lacking: &[Lack], left_out: &[&str]| {
             let mut run = synthetic(text, &|_| BTreeMap::new());
             let out = |name: &&str| ((*name).to_owned(), "it is not there".to_owned());

@@ -106,11 +106,7 @@ fn every_claim_says_what_would_settle_it() {
     assert_eq!(of(&none, "X-7").verdict_words, "cannot be told: not built");
     let mut lacks = run(0.75, 0.001, 1);
     lacks.experiment.claims = vec!["E-1".to_owned(), "S-2".to_owned()];
-    lacks.manifest.lacking = vec![crate::env::Lack {
-        part: "disk".to_owned(),
-        needs: "/dev/fuse".to_owned(),
-        instead: String::new(),
-    }];
+    lacks.manifest.lacking = vec![crate::env::Lack::of("disk", "/dev/fuse", "")];
     let lacks = Verdicts::of(vec![lacks], Vec::new());
     let told = of(&lacks, "E-1");
     assert_eq!(told.verdict_words, "cannot be told: machine");
