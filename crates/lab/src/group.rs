@@ -54,13 +54,11 @@ impl Group {
     }
 
     /// The process that was started.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// The process and all that descend from it.
-    #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         family(self.id())
     }
@@ -136,7 +134,6 @@ impl Drop for Group {
 }
 
 /// A process and all that descend from it.
-#[must_use]
 pub fn family(pid: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -157,7 +154,6 @@ pub fn family(pid: u32) -> Vec<u32> {
 }
 
 /// The process that started another, or adopted it.
-#[must_use]
 pub fn parent_of(pid: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = text.rsplit_once(") ")?;

@@ -10,7 +10,6 @@ use std::process::{Command, Stdio};
 const ROOT: &str = "root";
 /// Everything that this machine lacks for a specification. An empty list means that making it is
 /// worth a try.
-#[must_use]
 pub fn lacks(spec: &Spec) -> Vec<Lack> {
     let mut found = Vec::new();
     let mut lack = |part, needs: &str, instead: &str| found.push(Lack::of(part, needs, instead));

@@ -31,7 +31,6 @@ struct Memory {
 
 impl Glance {
     /// Now.
-    #[must_use]
     pub fn at(record: &Record) -> Self {
         let network = record.spec.network.as_ref();
         let apart = network.is_some_and(|network| network.layout == NetworkLayout::Pair);

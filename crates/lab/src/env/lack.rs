@@ -25,7 +25,6 @@ impl Lack {
     }
 
     /// Whether it is that of a disk which regatta's server can simulate itself.
-    #[must_use]
     pub fn has_stand_in(&self) -> bool {
         self.part == "disk" && self.instead == STAND_IN
     }

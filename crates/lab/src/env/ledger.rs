@@ -84,7 +84,6 @@ impl Owner {
     }
 
     /// Whether it still runs.
-    #[must_use]
     pub fn is_alive(&self) -> bool {
         started(self.pid) == Some(self.started)
     }
@@ -109,7 +108,6 @@ fn started(pid: u32) -> Option<u64> {
 }
 
 /// Where the ledgers of this machine are.
-#[must_use]
 pub fn place() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/run/regatta-lab".into();
@@ -235,7 +233,6 @@ pub struct Listed {
 }
 
 /// All environments that have left something, living and dead.
-#[must_use]
 pub fn list() -> Vec<Listed> {
     let mut found: Vec<_> = std::fs::read_dir(place())
         .into_iter()

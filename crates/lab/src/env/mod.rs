@@ -213,20 +213,17 @@ impl Environment {
     }
 
     /// What it turned out to be.
-    #[must_use]
     pub fn record(&self) -> &Record {
         &self.record
     }
 
     /// Where the files are, as the server sees it.
-    #[must_use]
     pub fn root(&self) -> Option<&Path> {
         self.record.root.as_deref()
     }
 
     /// A command that runs a program inside. Whatever it starts is inside, too, and ends with the
     /// environment at the latest.
-    #[must_use]
     pub fn command(&self, place: Place, program: &Path) -> Command {
         let entry = match place {
             Place::Server => &self.record.server,

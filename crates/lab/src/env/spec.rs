@@ -328,7 +328,6 @@ impl Spec {
     }
 
     /// Everything in it that makes no sense, in words.
-    #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut found = Vec::new();
         if let Some(network) = &self.network {

@@ -7,7 +7,6 @@ use super::{DescribedDisk, Record};
 
 impl Spec {
     /// What it asks for, part by part: the part's name, and what it is to be.
-    #[must_use]
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
         if let Some(network) = &self.network {
@@ -41,7 +40,6 @@ impl Spec {
 
 impl Record {
     /// What it became, part by part, from what was read back when it was made.
-    #[must_use]
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
         if let Some(network) = &self.network {

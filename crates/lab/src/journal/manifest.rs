@@ -110,7 +110,6 @@ pub enum Half {
 
 impl Half {
     /// Its name, which is that of the option too.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -121,7 +120,6 @@ impl Half {
 
 impl Other {
     /// The name under which a fact of it stands.
-    #[must_use]
     pub fn names(&self, fact: &str) -> String {
         format!("{}'s machine: {fact}", self.half.name())
     }

@@ -131,7 +131,6 @@ impl Far {
     }
 
     /// Why it can be used no more; None: it can.
-    #[must_use]
     pub fn lost(&self) -> Option<String> {
         self.channel.lost().map(|why| format!("{}: {why}", self.destination))
     }

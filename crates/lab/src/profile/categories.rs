@@ -61,19 +61,16 @@ impl Category {
     ];
 
     /// Its key in `profiles/index.jsonl`.
-    #[must_use]
     pub fn key(self) -> &'static str {
         self.row().0
     }
 
     /// Its name in the table.
-    #[must_use]
     pub fn title(self) -> &'static str {
         self.row().1
     }
 
     /// The part of the table that it stands in.
-    #[must_use]
     pub fn part(self) -> Part {
         self.row().2
     }

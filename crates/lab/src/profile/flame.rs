@@ -74,7 +74,6 @@ fn frames<'a>(
 }
 
 /// The flame graph of one profile.
-#[must_use]
 pub fn flame(name: &str, folded: &Folded) -> String {
     let mut root = Node::default();
     root.add(folded, 0);
@@ -102,7 +101,6 @@ pub fn flame(name: &str, folded: &Folded) -> String {
 }
 
 /// How two profiles differ: the frames of the second, coloured and marked by what became of them.
-#[must_use]
 pub fn difference(first: (&str, &Folded), second: (&str, &Folded)) -> String {
     let mut root = Node::default();
     root.add(first.1, 0);

@@ -67,14 +67,12 @@ pub struct Profile {
 
 impl Profile {
     /// All profiles of a run; a line that cannot be read is left out.
-    #[must_use]
     pub fn all(directory: &Path) -> Vec<Self> {
         Self::read(&fs::read_to_string(directory.join(INDEX)).unwrap_or_default())
     }
 
     /// The profiles of an index. A line that cannot be read is left out, and so is a path that no
     /// run of ours has: it would be read, or linked from the report.
-    #[must_use]
     pub fn read(index: &str) -> Vec<Self> {
         let mut all: Vec<Self> =
             index.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -89,14 +87,12 @@ impl Profile {
     }
 
     /// The share of a category; 0 if no sample fell into it.
-    #[must_use]
     pub fn share(&self, category: Category) -> f64 {
         self.categories.get(category.key()).copied().unwrap_or_default()
     }
 
     /// The share of a category by its key, or of the kernel's (`vmlinux`) or the program's
     /// (`user-space`) together; None without samples, or of a name that is none.
-    #[must_use]
     pub fn named_share(&self, name: &str) -> Option<f64> {
         let of = |part| move |one: &Category| one.part() == part;
         let sum =

@@ -53,7 +53,6 @@ impl Other {
         [Self::Nginx, Self::Lighttpd, Self::H2o, Self::Apache, Self::ApacheWorker, Self::Caddy];
 
     /// Its name in experiments.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -66,13 +65,11 @@ impl Other {
     }
 
     /// The one of that name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|other| other.name() == name)
     }
 
     /// Its program's file.
-    #[must_use]
     pub fn program(self) -> &'static str {
         match self {
             Self::Apache | Self::ApacheWorker => "apache2",
@@ -81,7 +78,6 @@ impl Other {
     }
 
     /// The Debian package that has the program, and as little else as possible.
-    #[must_use]
     pub fn package(self) -> &'static str {
         match self {
             Self::Nginx => "nginx-light",
@@ -91,13 +87,11 @@ impl Other {
     }
 
     /// Whether it has to be started as `nobody`, since it does not become somebody else itself.
-    #[must_use]
     pub fn as_nobody(self) -> bool {
         matches!(self, Self::Lighttpd | Self::H2o | Self::Caddy)
     }
 
     /// The program's own word for its version; None if it cannot be run.
-    #[must_use]
     pub fn version(self, program: &Path) -> Option<String> {
         let ask = if self == Self::Caddy { "version" } else { "-v" };
         let output = Command::new(program).arg(ask).stdin(Stdio::null()).output().ok()?;
@@ -110,7 +104,6 @@ impl Other {
     }
 
     /// Its configuration, as text.
-    #[must_use]
     pub fn configuration(self, serving: &Serving<'_>) -> String {
         match self {
             Self::Nginx => templates::nginx(serving),
@@ -161,7 +154,6 @@ impl Other {
     }
 
     /// What to say where the program is missing.
-    #[must_use]
     pub fn needs(self) -> String {
         format!("needs {} (apt-get install {})", self.program(), self.package())
     }
@@ -169,7 +161,6 @@ impl Other {
 
 /// The path of a program, looked for where a shell would and in the system's own folders, which
 /// only root's shell looks into.
-#[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);

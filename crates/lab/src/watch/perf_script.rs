@@ -142,14 +142,12 @@ impl Folded {
     }
 
     /// A line for each stack.
-    #[must_use]
     pub fn text(&self) -> String {
         self.0.iter().map(|(stack, count)| format!("{stack} {count}\n")).collect()
     }
 
     /// Reads lines that [`Self::text`], or another tool, has written. Others are left out; of a
     /// stack with more frames than perf gives those next to the root are kept.
-    #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut folded = Self::default();
         for line in text.lines() {

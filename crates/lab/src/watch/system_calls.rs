@@ -41,7 +41,6 @@ impl SystemCalls {
     }
 
     /// Stops and adds up.
-    #[must_use]
     pub fn stop(mut self) -> f64 {
         let counts = self.0.iter_mut().map(|counter| {
             // One that cannot be stopped or read has counted nothing.
