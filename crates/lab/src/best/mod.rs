@@ -140,13 +140,7 @@ pub(crate) const START: f64 = 0.7;
 
 /// Races the settings, or goes on with it; prints the configuration.
 pub fn best(options: &BestOptions, stop: &AtomicBool) -> u8 {
-    match try_best(options, stop) {
-        Ok(code) => code,
-        Err((code, why)) => {
-            terminal::say(&why);
-            code
-        }
-    }
+    terminal::code(try_best(options, stop))
 }
 
 fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {

@@ -16,8 +16,8 @@ use crate::record::levels;
 use crate::run::{self, Ended, Options, Progress};
 pub use crate::terminal::{DONE, FAILED, Form, USAGE};
 use crate::terminal::{
-    REPORTING, Working, fresh, print, print_json, progress_bar, publish, publish_after, say, show,
-    warn,
+    REPORTING, Working, code, fresh, print, print_as, print_json, progress_bar, publish,
+    publish_after, say, show, warn,
 };
 use crate::units::{self, minutes};
 use crate::verdicts::Verdicts;
@@ -99,32 +99,18 @@ impl Listed {
 /// Prints the experiments that come with the program.
 pub fn list(form: Form) -> u8 {
     let all: Vec<Listed> = library::EXPERIMENTS.iter().map(Listed::of).collect();
-    match form {
-        Form::Text => print(&all.iter().map(Listed::words).collect::<String>()),
-        Form::Json => print_json(&all),
-    }
+    print_as(form, &all, || all.iter().map(Listed::words).collect())
 }
 
 /// Prints the file of an experiment that comes with the program.
 pub fn print_file(name: &str) -> u8 {
-    match library::find(name) {
-        Some(text) => print(text),
-        None => {
-            say(&format!("{name} is no experiment; `regatta lab list` shows those that there are"));
-            USAGE
-        }
-    }
+    let why = || format!("{name} is no experiment; `regatta lab list` shows those that there are");
+    code(library::find(name).map(print).ok_or_else(|| (USAGE, why())))
 }
 
 /// Runs an experiment, or goes on with it.
 pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
-    match try_run(options, stop) {
-        Ok(code) => code,
-        Err((code, why)) => {
-            say(&why);
-            code
-        }
-    }
+    code(try_run(options, stop))
 }
 
 fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
@@ -310,15 +296,7 @@ fn plan_json(experiment: &Experiment, manifest: &Manifest) -> Value {
 pub fn report(directory: &Path, form: Form) -> u8 {
     let working = Working::on(REPORTING);
     let told = Run::open(directory).map_err(|why| (USAGE, why));
-    let published =
-        told.and_then(|run| publish_after(working, &run, form).map_err(|why| (FAILED, why)));
-    match published {
-        Ok(code) => code,
-        Err((code, why)) => {
-            say(&why);
-            code
-        }
-    }
+    code(told.and_then(|run| publish_after(working, &run, form).map_err(|why| (FAILED, why))))
 }
 
 /// Says what became of every claim of the papers in all runs of these directories; a page of it is
@@ -330,14 +308,8 @@ pub fn verdicts(directories: &[PathBuf], page: Option<&Path>, form: Form) -> u8 
     let verdicts = Verdicts::of(runs, unread);
     let written = page.map_or(Ok(()), |path| write_whole(path, &verdicts.page()?));
     drop(working);
-    match written {
-        Err(why) => {
-            say(&why);
-            FAILED
-        }
-        Ok(()) if form == Form::Json => print_json(&verdicts),
-        Ok(()) => print(&verdicts.markdown()),
-    }
+    let written = written.map_err(|why| (FAILED, why));
+    code(written.map(|()| print_as(form, &verdicts, || verdicts.markdown())))
 }
 
 /// Prints what differs between two runs: first in what was asked of them, then in what they show.
@@ -358,10 +330,7 @@ pub fn compare(before: &Path, after: &Path, allowed: Option<f64>, form: Form) ->
     drop(working);
     match compared {
         Ok(compared) => {
-            let printed = match form {
-                Form::Json => print_json(&compared),
-                Form::Text => print(&compared.markdown()),
-            };
+            let printed = print_as(form, &compared, || compared.markdown());
             if compared.is_worse() { FAILED } else { printed }
         }
         Err((code, whys)) => {
@@ -422,14 +391,8 @@ impl Flames {
 /// Draws flame graphs of a run's profiles: of one arm, or of the difference between two; without
 /// arms, says which there are.
 pub fn flame(directory: &Path, arms: &[String], form: Form) -> u8 {
-    match flames(directory, arms) {
-        Ok(flames) if form == Form::Json => print_json(&flames),
-        Ok(flames) => print(&flames.words()),
-        Err(why) => {
-            say(&why);
-            USAGE
-        }
-    }
+    let flames = flames(directory, arms).map_err(|why| (USAGE, why));
+    code(flames.map(|flames| print_as(form, &flames, || flames.words())))
 }
 
 fn flames(directory: &Path, arms: &[String]) -> Result<Flames, String> {

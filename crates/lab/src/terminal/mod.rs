@@ -138,6 +138,22 @@ pub(crate) fn print(text: &str) -> u8 {
     }
 }
 
+/// The code with which a command ends that failed with another one, and why, which is said.
+pub(crate) fn code(ended: Result<u8, (u8, String)>) -> u8 {
+    ended.unwrap_or_else(|(code, why)| {
+        say(&why);
+        code
+    })
+}
+
+/// Prints a value in the form that was asked for.
+pub(crate) fn print_as(form: Form, value: &impl Serialize, words: impl FnOnce() -> String) -> u8 {
+    match form {
+        Form::Text => print(&words()),
+        Form::Json => print_json(value),
+    }
+}
+
 pub(crate) fn print_json(value: &impl Serialize) -> u8 {
     match serde_json::to_string_pretty(value) {
         Ok(text) => print(&format!("{text}\n")),
