@@ -39,6 +39,13 @@ pub(crate) fn interrupt() -> Result<Arc<AtomicBool>, String> {
     Ok(flag)
 }
 
+/// Runs a command to its end; true if it succeeded.
+pub(crate) fn succeeds(command: &mut Command) -> Result<bool, String> {
+    let ended = command.status();
+    let ended = ended.map_err(|error| format!("{}: {error}", command.get_program().display()));
+    ended.map(|status| status.success())
+}
+
 /// What a program prints on standard output, or None if it fails or is missing.
 pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;

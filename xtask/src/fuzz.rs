@@ -2,7 +2,7 @@
 //! corpora and mutations of them with any compiler (`--smoke`).
 
 use crate::arguments::Arguments;
-use crate::command::{cargo, output_of, project_root};
+use crate::command::{cargo, output_of, project_root, succeeds};
 use std::process::Command;
 
 /// How long a smoke test of one target takes, seconds, once it is built.
@@ -38,13 +38,9 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
 /// Runs the committed corpus of one target, or of all, and mutations of it for a number of seconds
 /// each; true if nothing was found.
 fn smoke(seconds: u64, only: Option<&str>) -> Result<bool, String> {
-    let status = cargo()
-        .args(["test", "--quiet", "--package", "regatta-fuzz", "--test", "smoke"])
-        .args(["--", "--seconds", &seconds.to_string()])
-        .args(only)
-        .status()
-        .map_err(|error| format!("cargo: {error}"))?;
-    Ok(status.success())
+    let mut smoke = cargo();
+    smoke.args(["test", "--quiet", "--package", "regatta-fuzz", "--test", "smoke"]);
+    succeeds(smoke.args(["--", "--seconds", &seconds.to_string()]).args(only))
 }
 
 /// The names of the fuzz targets; empty if there is no `fuzz/`.
@@ -74,11 +70,7 @@ pub(crate) fn ready() -> Result<(), String> {
 
 /// Fuzzes one target for a number of seconds; true if nothing was found.
 pub(crate) fn fuzz(target: &str, seconds: u64) -> Result<bool, String> {
-    let status = Command::new("cargo")
-        .current_dir(project_root())
-        .args(["+nightly", "fuzz", "run", "--features", "libfuzzer", target, "--"])
-        .arg(format!("-max_total_time={seconds}"))
-        .status()
-        .map_err(|error| format!("cargo fuzz: {error}"))?;
-    Ok(status.success())
+    let mut fuzz = Command::new("cargo");
+    fuzz.args(["+nightly", "fuzz", "run", "--features", "libfuzzer", target, "--"]);
+    succeeds(fuzz.current_dir(project_root()).arg(format!("-max_total_time={seconds}")))
 }

@@ -2,7 +2,7 @@
 //! optimised build.
 
 use crate::arguments::Arguments;
-use crate::command::cargo;
+use crate::command::{cargo, succeeds};
 
 /// Names the seeds to the tests that run loops (`crates/arch/src/kit/event_loop/schedule`).
 const LOOP_SEEDS: &str = "REGATTA_LOOP_SEEDS";
@@ -16,19 +16,15 @@ pub(crate) fn run(words: &[String]) -> Result<bool, String> {
     let loops = arguments.number("--loops", 5_000)?;
     let from = arguments.number("--from", 0)?;
     arguments.finish()?;
-    let status = cargo()
-        .args(["run", "--profile", "soak", "--package", "regatta-sim", "--"])
-        .args(["--seeds", &seeds.to_string(), "--from", &from.to_string()])
-        .status()
-        .map_err(|error| format!("cargo: {error}"))?;
-    if !status.success() || loops == 0 {
-        return Ok(status.success());
+    let mut simulator = cargo();
+    simulator.args(["run", "--profile", "soak", "--package", "regatta-sim", "--"]);
+    simulator.args(["--seeds", &seeds.to_string(), "--from", &from.to_string()]);
+    let held = succeeds(&mut simulator)?;
+    if !held || loops == 0 {
+        return Ok(held);
     }
-    let status = cargo()
-        .args(["test", "--profile", "soak", "--package", "regatta-arch", "--lib"])
-        .args(["--", LOOP_TESTS, "--nocapture"])
-        .env(LOOP_SEEDS, format!("{from}..{}", from.saturating_add(loops)))
-        .status()
-        .map_err(|error| format!("cargo: {error}"))?;
-    Ok(status.success())
+    let mut whole = cargo();
+    whole.args(["test", "--profile", "soak", "--package", "regatta-arch", "--lib"]);
+    whole.args(["--", LOOP_TESTS, "--nocapture"]);
+    succeeds(whole.env(LOOP_SEEDS, format!("{from}..{}", from.saturating_add(loops))))
 }
