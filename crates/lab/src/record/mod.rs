@@ -89,5 +89,10 @@ pub struct Second {
 /// Named numbers.
 pub(crate) type Numbers = BTreeMap<String, f64>;
 
+#[cfg(test)]
+pub(crate) fn numbers<const COUNT: usize>(all: [(&str, f64); COUNT]) -> Numbers {
+    all.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
 /// How far apart the server's and the client's processors were before a trial and after it.
 pub(crate) const APART: [&str; 2] = ["core_to_core_ns", "core_to_core_after_ns"];

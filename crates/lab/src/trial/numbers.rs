@@ -179,6 +179,7 @@ pub(crate) fn series(outcome: &Outcome, whole: f64, seen: &[(f64, f64)]) -> Vec<
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::record::numbers;
 
     /// The result of a load that asked for nothing.
     pub(crate) fn outcome() -> Outcome {
@@ -187,17 +188,14 @@ pub(crate) mod tests {
 
     #[test]
     fn numbers_of_vmstat_are_kept_where_they_were_counted() {
-        let numbers = |pairs: &[(&str, f64)]| -> Numbers {
-            pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
-        };
         let mut seen = Seen { seconds: 2.0, ..Seen::default() };
         assert!(rates(&seen).is_empty(), "nothing was counted");
-        seen.server = numbers(&[("switches", 10.0), ("read_bytes", 4_096.0), ("cycles", 300.0)]);
+        seen.server = numbers([("switches", 10.0), ("read_bytes", 4_096.0), ("cycles", 300.0)]);
         assert_eq!(rates(&seen), [("context_switches_per_s", 5.0), ("blocks_in_per_s", 2.0)]);
         seen.server.insert("user_instructions".to_owned(), 50.0);
         seen.server.insert("kernel_instructions".to_owned(), 100.0);
         assert_eq!(rates(&seen).last(), Some(&("cycles_per_instruction", 2.0)));
-        let counters = numbers(&[("recv_calls", 3.0), ("wait_changes", 4.0), ("replies", 9.0)]);
+        let counters = numbers([("recv_calls", 3.0), ("wait_changes", 4.0), ("replies", 9.0)]);
         assert_eq!(calls(&counters, true), Some(7.0));
         assert_eq!(calls(&counters, false), Some(3.0));
         assert_eq!(calls(&Numbers::new(), true), None, "the server has no counters");

@@ -51,7 +51,7 @@ pub(crate) fn settle(record: &mut Record, warm_s: f64) -> Result<Option<String>,
 mod tests {
     use super::*;
     use crate::analysis::tests::synthetic;
-    use std::collections::BTreeMap;
+    use crate::record::numbers;
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }
@@ -61,9 +61,7 @@ measure = { blocks = 1, warm = "found", warm_s = 2, window_s = 38 }
 "#;
 
     fn record(good: impl Fn(u64) -> u64) -> Record {
-        let numbers = [("good_per_s", 900.0), ("mbit_per_s", 9.0), ("error_share", 0.0)];
-        let numbers: BTreeMap<String, f64> =
-            numbers.map(|(name, value)| (name.to_owned(), value)).into();
+        let numbers = numbers([("good_per_s", 900.0), ("mbit_per_s", 9.0), ("error_share", 0.0)]);
         let mut record = synthetic(TEXT, &move |_| numbers.clone()).records.remove(0);
         record.metrics.insert("good_per_s".to_owned(), 900.0);
         record.series = (0..40)

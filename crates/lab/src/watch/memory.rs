@@ -38,6 +38,7 @@ fn sums(status: &[String], rollup: &[String]) -> Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::numbers;
 
     #[test]
     fn lines_are_found_by_their_names() {
@@ -56,7 +57,7 @@ mod tests {
             texts(["VmRSS: 1024 kB\nVmPTE: 512 kB\nThreads: 3", "VmRSS: 512 kB\nThreads: 1"]);
         let sums = sums(&status, &texts(["Pss: 256 kB", "Pss: 256 kB"]));
         let expect = [("kernel_stacks_mib", 0.0625), ("pss_mib", 0.5), ("rss_mib", 1.5)];
-        assert_eq!(sums, expect.map(|(name, mib)| (name.to_owned(), mib)).into());
+        assert_eq!(sums, numbers(expect));
     }
 
     #[test]

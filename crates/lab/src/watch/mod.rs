@@ -350,7 +350,8 @@ fn read(counter: &mut Counter) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command, Stdio};
+    use crate::record::numbers;
+    use std::process::{Command, Stdio};
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -358,25 +359,29 @@ mod tests {
     const USUAL: Counting = Counting { counters: true, stalls: false, streaming: false };
     const ALL: Counting = Counting { stalls: true, ..USUAL };
 
-    /// A program that does nothing until its input ends.
-    fn quiet() -> Child {
-        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    /// What is seen of a program that does nothing until its input ends.
+    fn watched(counting: Counting) -> Seen {
+        let mut quiet = Command::new("cat");
+        let mut child = quiet.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pids = [child.id()];
+        let seen = Watch::start(&pids, None, None, counting).stop(&pids, &[]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        seen
     }
 
     #[test]
     fn waits_for_a_disk_in_the_server_are_the_servers_own_count() {
         let counters = [("stall_open_ns", 1e9), ("stall_send_ns", 5e8), ("stall_round_ns", 9e9)];
         let mut seen = Seen {
-            server: Numbers::from([("disk_wait_s".to_owned(), 0.25)]),
-            counters: counters.map(|(name, value)| (name.to_owned(), value)).into(),
-            shares: [("idle_share", 0.3), ("waiting_share", 0.1)]
-                .map(|(name, share)| (name.to_owned(), share))
-                .into(),
+            server: numbers([("disk_wait_s", 0.25)]),
+            counters: numbers(counters),
+            shares: numbers([("idle_share", 0.3), ("waiting_share", 0.1)]),
             ..Seen::default()
         };
         seen.stand_in();
-        assert_eq!(seen.server, Numbers::from([("disk_wait_s".to_owned(), 1.5)]));
-        assert_eq!(seen.shares, Numbers::from([("idle_share".to_owned(), 0.3)]));
+        assert_eq!(seen.server, numbers([("disk_wait_s", 1.5)]));
+        assert_eq!(seen.shares, numbers([("idle_share", 0.3)]));
     }
 
     #[test]
@@ -400,12 +405,7 @@ mod tests {
 
     #[test]
     fn without_counters_there_is_what_the_kernel_tells_of_processes() {
-        let mut child = quiet();
-        let pids = [child.id()];
-        let none = Counting { counters: false, ..USUAL };
-        let seen = Watch::start(&pids, None, None, none).stop(&pids, &[]);
-        drop(child.stdin.take());
-        child.wait().unwrap();
+        let seen = watched(Counting { counters: false, ..USUAL });
         for name in ["cpu_s", "switches", "disk_wait_s"] {
             assert!(seen.server.contains_key(name), "{name}: {seen:?}");
         }
@@ -425,11 +425,7 @@ mod tests {
 
     #[test]
     fn every_switch_is_one_of_two_kinds() {
-        let mut child = quiet();
-        let pids = [child.id()];
-        let seen = Watch::start(&pids, None, None, USUAL).stop(&pids, &[]);
-        drop(child.stdin.take());
-        child.wait().unwrap();
+        let seen = watched(USUAL);
         for name in ["switches", "voluntary_switches", "involuntary_switches", "disk_wait_s"] {
             assert!(seen.server[name] >= 0.0, "{name}: {seen:?}");
         }

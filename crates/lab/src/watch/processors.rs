@@ -125,6 +125,7 @@ fn whole(mut parts: Numbers) -> Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::numbers;
 
     const BEFORE: &str =
         "cpu  9 9 9 9\ncpu0 100 1 50 900 5 7 8 3 0 0\ncpu1 1 0 2 3 4 5 6 7\nintr 1\n";
@@ -153,10 +154,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_on_purpose_is_no_share() {
-        let numbers = |all: &[(&str, f64)]| -> Numbers {
-            all.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect()
-        };
-        let seen = numbers(&[
+        let seen = numbers([
             ("user_share", 0.64),
             ("system_share", 0.2),
             ("idle_share", 0.12),
@@ -173,10 +171,10 @@ mod tests {
             assert!((left[name] - share).abs() < 1e-9, "{left:?}");
         }
         // Ticks saw a little less of it than there was.
-        let left = without(&numbers(&[("user_share", 0.58), ("system_share", 0.42)]), 0.6);
-        assert_eq!(left, numbers(&[("user_share", 0.0), ("system_share", 1.0)]));
-        let all = numbers(&[("user_share", 1.0)]);
-        assert_eq!(without(&numbers(&[("user_share", 0.64)]), 0.0), all);
+        let left = without(&numbers([("user_share", 0.58), ("system_share", 0.42)]), 0.6);
+        assert_eq!(left, numbers([("user_share", 0.0), ("system_share", 1.0)]));
+        let all = numbers([("user_share", 1.0)]);
+        assert_eq!(without(&numbers([("user_share", 0.64)]), 0.0), all);
         assert!(without(&all, 1.0).is_empty() && without(&Numbers::new(), 0.0).is_empty());
     }
 }
