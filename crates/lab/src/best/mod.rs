@@ -14,6 +14,7 @@ use crate::race::{Budget, CONFIGURATION, Decision, SETTLED, Settled, Site, race,
 use crate::report;
 use crate::run::Options;
 use crate::terminal::{self, FAILED, Form, USAGE};
+use crate::units::files::At;
 pub use matrix::crossing;
 use serde_json::json;
 use stage::Stage;
@@ -194,14 +195,12 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
 
 /// Looks at site and machine.
 fn settle(options: &BestOptions) -> Result<Settled, String> {
-    let root = fs::canonicalize(&options.site)
-        .map_err(|error| format!("{}: {error}", options.site.display()))?;
+    let root = fs::canonicalize(&options.site).at(&options.site)?;
     let site = Site::scan(&root)?;
     let environment = match &options.environment {
         None => None,
         Some(path) => {
-            let text =
-                fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = fs::read_to_string(path).at(path)?;
             if !text.contains("[environment") {
                 return Err(format!("{} has no [environment]", path.display()));
             }

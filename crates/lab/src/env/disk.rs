@@ -6,6 +6,7 @@ use super::pages;
 use super::servant::Servant;
 use super::simdisk::Orders;
 use super::spec::{Disk, Pages, Spec};
+use crate::units::files::At;
 use rustix::mount::{MountFlags, mount};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -58,7 +59,7 @@ impl MountedDisk {
         let name = format!("{}.ext4", ledger.id());
         let [below, root] = ["blocks", "files"].map(|name| ledger.folder().join(name));
         for point in [&below, &root] {
-            std::fs::create_dir(point).map_err(|e| format!("{}: {e}", point.display()))?;
+            std::fs::create_dir(point).at(point)?;
         }
         ledger.before(Made::Mount { point: below.clone() })?;
         let orders = Orders {
@@ -119,7 +120,7 @@ fn new_image(spec: &Spec, disk: &Disk, ledger: &mut Ledger) -> Result<PathBuf, S
     };
     let folder = scratch.join(ledger.id());
     ledger.before(Made::Directory { path: folder.clone() })?;
-    std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    std::fs::create_dir(&folder).at(&folder)?;
     let image = folder.join("image");
     build_image(spec.files.as_deref(), disk.size, &image)?;
     Ok(image)
@@ -143,16 +144,12 @@ pub(crate) fn image_words(
     size: u64,
     image: &Path,
 ) -> Result<Vec<OsString>, String> {
-    let failed = |path: &Path, error| format!("{}: {error}", path.display());
-    let (bytes, count) = match files {
-        Some(files) => pages::space(files).map_err(|error| failed(files, error))?,
-        None => (0, 0),
-    };
+    let (bytes, count) = files.map_or(Ok((0, 0)), pages::space)?;
     let inodes = count + count / SLACK_SHARE + 64;
     let need = bytes + bytes / SLACK_SHARE + SLACK_BYTES + inodes * INODE_BYTES;
     let size = size.max(need).div_ceil(4_096) * 4_096;
-    let file = File::create(image).map_err(|error| failed(image, error))?;
-    file.set_len(size).map_err(|error| failed(image, error))?;
+    let file = File::create(image).at(image)?;
+    file.set_len(size).at(image)?;
     let mut words: Vec<OsString> = vec!["mkfs.ext4".into()];
     words.extend(["-q", "-F", "-b", "4096", "-m", "0"].map(OsString::from));
     words.extend(["-O", "^has_journal,^resize_inode"].map(OsString::from));
@@ -180,7 +177,7 @@ fn in_sys(device: &Path, file: &str) -> PathBuf {
 /// A loop device keeps this setting when it gets another file.
 fn read_ahead(device: &Path, kib: u32, ledger: &mut Ledger) -> Result<(), String> {
     let file = in_sys(device, "queue/read_ahead_kb");
-    let was = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let was = std::fs::read_to_string(&file).at(&file)?;
     let was = was.trim().to_owned();
     if was == kib.to_string() {
         return Ok(());
@@ -192,9 +189,8 @@ fn read_ahead(device: &Path, kib: u32, ledger: &mut Ledger) -> Result<(), String
 fn describe(device: &Path, disk: &Disk, pid: u32) -> Result<Described, String> {
     let number = |file: &str| {
         let path = in_sys(device, file);
-        let text =
-            std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        text.trim().parse::<u64>().map_err(|error| format!("{}: {error}", path.display()))
+        let text = std::fs::read_to_string(&path).at(&path)?;
+        text.trim().parse::<u64>().at(&path)
     };
     Ok(Described {
         device: device.to_owned(),

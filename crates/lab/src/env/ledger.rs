@@ -2,6 +2,7 @@
 //! the ledger can undo it.
 
 use super::group_files;
+use crate::units::files::At;
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
@@ -129,12 +130,11 @@ impl Ledger {
     pub(super) fn new() -> Result<Self, String> {
         let id = Owner::us()?.id();
         let folder = place().join(&id);
-        let failed = |error| format!("{}: {error}", folder.display());
-        std::fs::create_dir_all(&folder).map_err(failed)?;
+        std::fs::create_dir_all(&folder).at(&folder)?;
         let asker = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-        std::fs::write(folder.join(ASKER), asker.to_string()).map_err(failed)?;
+        std::fs::write(folder.join(ASKER), asker.to_string()).at(&folder)?;
         let file = File::options().create(true).append(true).open(folder.join(FILE));
-        Ok(Self { file: file.map_err(failed)?, made: Vec::new(), id, folder })
+        Ok(Self { file: file.at(&folder)?, made: Vec::new(), id, folder })
     }
 
     pub(super) fn id(&self) -> &str {
@@ -161,8 +161,7 @@ impl Ledger {
     /// lives is what it will be again, after the last of them.
     pub(super) fn set(&mut self, path: &Path, value: &str) -> Result<(), String> {
         let _alone = alone()?;
-        let is = std::fs::read_to_string(path)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let is = std::fs::read_to_string(path).at(path)?;
         let before_others = others(&self.id).into_iter().find_map(|made| match made {
             Made::Setting { path: other, was } if other == path => Some(was),
             _ => None,
@@ -198,7 +197,7 @@ fn undo_all(made: &[Made], folder: &Path, id: &str) -> Result<(), String> {
         failed.extend(made.undo().err());
     }
     if failed.is_empty() {
-        std::fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+        std::fs::remove_dir_all(folder).at(folder)
     } else {
         Err(failed.join("; "))
     }
@@ -207,9 +206,8 @@ fn undo_all(made: &[Made], folder: &Path, id: &str) -> Result<(), String> {
 /// Keeps other environments from changing the machine's settings meanwhile.
 fn alone() -> Result<File, String> {
     let path = place();
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let folder = File::open(&path).map_err(failed)?;
-    flock(&folder, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    let folder = File::open(&path).at(&path)?;
+    flock(&folder, FlockOperation::LockExclusive).at(&path)?;
     Ok(folder)
 }
 

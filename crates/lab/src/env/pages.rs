@@ -4,6 +4,7 @@ use super::enter::Entry;
 use super::groups::Groups;
 use super::spec::Pages;
 use crate::stats::Random;
+use crate::units::files::{At, walk};
 use regatta_load::workload::specweb;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
@@ -16,7 +17,8 @@ const FILES_MAX: usize = 4_000_000;
 /// Writes back and drops all that the page cache holds of the files below a directory. Files of
 /// other directories keep theirs: /proc/sys/vm/drop_caches would hit the whole machine.
 pub(super) fn drop_all(root: &Path) -> Result<(), String> {
-    each_file(root, &mut |file| {
+    each_path(root, |path| {
+        let file = File::open(path)?;
         // What is dirty cannot be dropped (systems.md §5.5). A read-only mount refuses, and has
         // nothing that is dirty.
         let _ = file.sync_data();
@@ -57,7 +59,7 @@ pub(super) fn read(words: &[String]) -> Result<(), String> {
     let [root] = words else { return Err("read: which directory?".to_owned()) };
     let root = Path::new(root);
     let mut files = Vec::new();
-    each_path(root, &mut |path| {
+    each_path(root, |path| {
         files.push((popularity(path, path.metadata()?.len()), path.to_owned()));
         Ok(())
     })?;
@@ -75,7 +77,7 @@ pub(super) fn read(words: &[String]) -> Result<(), String> {
             while file.read(&mut buffer)? > 0 {}
             Ok(())
         });
-        read.map_err(|error| format!("{}: {error}", path.display()))?;
+        read.at(&path)?;
     }
     Ok(())
 }
@@ -91,56 +93,35 @@ fn popularity(path: &Path, bytes: u64) -> f64 {
     }
 }
 
-fn each_file(root: &Path, visit: &mut dyn FnMut(File) -> io::Result<()>) -> Result<(), String> {
-    each_path(root, &mut |path| File::open(path).and_then(&mut *visit))
-}
-
 /// Visits each regular file below a directory. Links are not followed.
-fn each_path(root: &Path, visit: &mut dyn FnMut(&Path) -> io::Result<()>) -> Result<(), String> {
-    let mut folders = vec![root.to_owned()];
+fn each_path(root: &Path, mut visit: impl FnMut(&Path) -> io::Result<()>) -> Result<(), String> {
     let mut files = 0;
-    while let Some(folder) = folders.pop() {
-        let failed = |path: &Path, error| format!("{}: {error}", path.display());
-        for entry in std::fs::read_dir(&folder).map_err(|e| failed(&folder, e))? {
-            let entry = entry.map_err(|error| failed(&folder, error))?;
-            let (path, kind) = (entry.path(), entry.file_type());
-            match kind.map_err(|error| failed(&path, error))? {
-                kind if kind.is_dir() => folders.push(path),
-                kind if kind.is_file() => {
-                    files += 1;
-                    if files > FILES_MAX {
-                        return Err(format!("{}: over {FILES_MAX} files", root.display()));
-                    }
-                    visit(&path).map_err(|e| failed(&path, e))?;
-                }
-                _ => {}
+    walk(root, |path, kind| {
+        if kind.is_file() {
+            files += 1;
+            if files > FILES_MAX {
+                return Err(io::Error::other(format!("is one of over {FILES_MAX} files")));
             }
+            visit(path)?;
         }
-    }
-    Ok(())
+        Ok(true)
+    })
 }
 
 /// What the files below a directory take in the page cache, bytes.
-pub(crate) fn bytes(root: &Path) -> io::Result<u64> {
+pub(crate) fn bytes(root: &Path) -> Result<u64, String> {
     space(root).map(|(bytes, _)| bytes)
 }
 
 /// The space that the files below a directory take in blocks of 4 KiB, and how many there are,
 /// directories included.
-pub(super) fn space(root: &Path) -> io::Result<(u64, u64)> {
-    let mut folders: Vec<PathBuf> = vec![root.to_owned()];
+pub(super) fn space(root: &Path) -> Result<(u64, u64), String> {
     let (mut bytes, mut count) = (0, 0);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder)? {
-            let entry = entry?;
-            let kind = entry.metadata()?;
-            count += 1;
-            bytes += kind.len().div_ceil(4_096) * 4_096;
-            if kind.is_dir() {
-                folders.push(entry.path());
-            }
-        }
-    }
+    walk(root, |path, _| {
+        count += 1;
+        bytes += path.symlink_metadata()?.len().div_ceil(4_096) * 4_096;
+        Ok(true)
+    })?;
     Ok((bytes, count))
 }
 

@@ -10,6 +10,7 @@ pub mod manifest;
 use crate::experiment::{Experiment, extends, parse};
 use crate::journal::manifest::{FORMAT, Manifest};
 use crate::record::{APART, Record};
+use crate::units::files::At;
 use regatta_load::engine::Outcome;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -53,9 +54,8 @@ impl Run {
         if directory.join(MANIFEST).exists() {
             return Err(format!("{} has a run already", directory.display()));
         }
-        let named = |error: std::io::Error| format!("{}: {error}", directory.display());
-        fs::create_dir_all(directory.join("outcomes")).map_err(named)?;
-        fs::write(directory.join(EXPERIMENT), text).map_err(named)?;
+        fs::create_dir_all(directory.join("outcomes")).at(directory)?;
+        fs::write(directory.join(EXPERIMENT), text).at(directory)?;
         let mut manifest = manifest;
         // What it extends may say something else one day.
         manifest.experiment = extends(text).then(|| experiment.clone());
@@ -113,7 +113,7 @@ impl Run {
         }
         let read = |name: &str| {
             let path = directory.join(name);
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+            fs::read_to_string(&path).at(&path)
         };
         let manifest: Manifest = serde_json::from_str(&read(MANIFEST)?)
             .map_err(|error| format!("{}: {error}", directory.join(MANIFEST).display()))?;
@@ -186,9 +186,8 @@ impl Run {
         let path = self.directory.join(RESULTS);
         let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        let named = |error: std::io::Error| format!("{}: {error}", path.display());
-        let file = File::options().write(true).open(&path).map_err(named)?;
-        file.set_len(u64::try_from(whole).unwrap_or(u64::MAX)).map_err(named)
+        let file = File::options().write(true).open(&path).at(&path)?;
+        file.set_len(u64::try_from(whole).unwrap_or(u64::MAX)).at(&path)
     }
 
     /// Blocks that have a trial.
@@ -263,8 +262,7 @@ pub(crate) fn append(path: &Path, value: &impl Serialize) -> Result<(), String> 
     let mut line = serde_json::to_string(value).map_err(|error| error.to_string())?;
     line.push('\n');
     let file = File::options().append(true).create(true).open(path);
-    file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .map_err(|error| format!("{}: {error}", path.display()))
+    file.and_then(|mut file| file.write_all(line.as_bytes())).at(path)
 }
 
 /// The records in the text of a `results.jsonl`. A last line that a crash cut short is left out.

@@ -1,38 +1,29 @@
 //! What is copied to another machine, and whether it has arrived.
 
+use crate::units::files::walk;
 use regatta_load::workload::{hash_file, sha256_hex};
-use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 /// The hash of all files and links below a directory, by path, `without` one that it has itself.
 pub(super) fn hash(directory: &Path, without: Option<&str>) -> Result<String, String> {
-    let (mut lines, mut folders) = (Vec::new(), vec![directory.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        let named = |error: std::io::Error| format!("{}: {error}", folder.display());
-        for entry in fs::read_dir(&folder).map_err(named)? {
-            let entry = entry.map_err(named)?;
-            let (path, kind) = (entry.path(), entry.file_type().map_err(named)?);
-            let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
-            if without == Some(&name) {
-                continue;
-            }
-            if kind.is_dir() {
-                folders.push(path);
-            } else if kind.is_symlink() {
-                let to = fs::read_link(&path).map_err(named)?;
-                lines.push(format!("{name} -> {}", to.display()));
-            } else if kind.is_file() {
-                let hash = hash_file(&path).map_err(|fault| fault.to_string())?;
-                lines.push(format!("{name} {hash}"));
-            }
+    let mut lines = Vec::new();
+    walk(directory, |path, kind| {
+        let name = path.strip_prefix(directory).unwrap_or(path).to_string_lossy().into_owned();
+        if without == Some(&name) {
+            return Ok(false);
         }
-    }
+        if kind.is_symlink() {
+            lines.push(format!("{name} -> {}", fs::read_link(path)?.display()));
+        } else if kind.is_file() {
+            let hash = hash_file(path).map_err(|fault| io::Error::other(fault.to_string()))?;
+            lines.push(format!("{name} {hash}"));
+        }
+        Ok(true)
+    })?;
     lines.sort();
-    let text = lines.iter().fold(String::new(), |mut text, line| {
-        let _ = writeln!(text, "{line}");
-        text
-    });
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     Ok(sha256_hex(text.as_bytes()))
 }
 

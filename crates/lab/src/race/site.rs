@@ -1,7 +1,7 @@
 //! The content that is to be served: how many files, how large.
 
+use crate::units::files::walk;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::Path;
 
 /// The most files that are counted, as `regatta workload from-dir` has it.
@@ -30,21 +30,14 @@ impl Site {
     /// If it cannot be read, or there is no file.
     pub fn scan(root: &Path) -> Result<Self, String> {
         let mut site = Self { sizes: vec![0; CLASSES.len() + 1], ..Self::default() };
-        let mut folders = vec![root.to_owned()];
-        while let Some(folder) = folders.pop() {
-            let named = |error: std::io::Error| format!("{}: {error}", folder.display());
-            for entry in fs::read_dir(&folder).map_err(named)? {
-                let entry = entry.map_err(named)?;
-                let kind = entry.file_type().map_err(named)?;
-                let name = entry.file_name();
-                let hidden = name.as_encoded_bytes().starts_with(b".") && name != ".well-known";
-                if kind.is_dir() && !hidden {
-                    folders.push(entry.path());
-                } else if kind.is_file() && !hidden && site.files < FILES_MAX {
-                    site.add(entry.metadata().map_err(named)?.len());
-                }
+        walk(root, |path, kind| {
+            let name = path.file_name().unwrap_or_default();
+            let hidden = name.as_encoded_bytes().starts_with(b".") && name != ".well-known";
+            if kind.is_file() && !hidden && site.files < FILES_MAX {
+                site.add(path.symlink_metadata()?.len());
             }
-        }
+            Ok(!hidden)
+        })?;
         if site.files == 0 {
             return Err(format!("{} has no file to serve", root.display()));
         }
@@ -78,6 +71,7 @@ impl Site {
 mod tests {
     use super::*;
     use crate::folder::Folder;
+    use std::fs;
 
     #[test]
     fn what_is_served_is_counted() {

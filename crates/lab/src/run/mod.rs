@@ -19,6 +19,7 @@ use crate::servers::environments::Rooms;
 use crate::servers::make_open;
 use crate::trial::load_command::NO_THINK;
 use crate::trial::{Attempt, Bench};
+use crate::units::files::At;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
@@ -249,8 +250,7 @@ pub(crate) fn workload(
 ) -> Result<(PathBuf, Option<PathBuf>), String> {
     let Some(preset) = &asked.preset else {
         let root = PathBuf::from(asked.root.as_deref().unwrap_or("."));
-        let root =
-            fs::canonicalize(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let root = fs::canonicalize(&root).at(&root)?;
         let made = own_files::make(&run.directory, &root, asked, options)?;
         return Ok((root, made));
     };
@@ -267,7 +267,7 @@ pub(crate) fn workload(
         }
         own_files::made(&format!("the workload {preset}"), words, &out, &directory, options)?;
     }
-    without_think(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    without_think(&out).at(&out)?;
     Ok((out.join("root"), Some(out)))
 }
 

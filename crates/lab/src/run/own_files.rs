@@ -5,6 +5,7 @@ use crate::experiment::{Ask, Workload};
 use crate::run::options::Options;
 use crate::servers::process::run_to_end;
 use crate::trial::load_command::log;
+use crate::units::files::At;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -51,7 +52,7 @@ pub(crate) fn make(
             return Err(format!("no request of {access} is for a file of {}", root.display()));
         }
     }
-    fs::rename(&part, &out).map_err(|error| format!("{}: {error}", out.display()))?;
+    fs::rename(&part, &out).at(&out)?;
     Ok(Some(out))
 }
 
@@ -76,26 +77,25 @@ pub(super) fn made(
 /// Keeps the requests of session logs that are for files of `root`, without what the logs say of
 /// sizes: files may have changed since. How many.
 fn keep(logs: &Path, root: &Path, to: &Path) -> Result<usize, String> {
-    let named = |error: std::io::Error| format!("{}: {error}", logs.display());
     let mut paths: Vec<PathBuf> =
-        fs::read_dir(logs).map_err(named)?.flatten().map(|entry| entry.path()).collect();
+        fs::read_dir(logs).at(logs)?.flatten().map(|entry| entry.path()).collect();
     paths.sort();
-    let mut out = BufWriter::new(fs::File::create(to).map_err(named)?);
+    let mut out = BufWriter::new(fs::File::create(to).at(logs)?);
     let mut kept = 0;
     for path in paths {
-        for line in BufReader::new(fs::File::open(&path).map_err(named)?).lines() {
-            let line = line.map_err(named)?;
+        for line in BufReader::new(fs::File::open(&path).at(logs)?).lines() {
+            let line = line.at(logs)?;
             let target = line.split_ascii_whitespace().next().unwrap_or_default();
             // An empty line ends a session.
             if target.is_empty() {
-                writeln!(out).map_err(named)?;
+                writeln!(out).at(logs)?;
             } else if target.starts_with('/') && root.join(&target[1..]).is_file() {
-                writeln!(out, "{target}").map_err(named)?;
+                writeln!(out, "{target}").at(logs)?;
                 kept += 1;
             }
         }
     }
-    out.flush().map_err(named)?;
+    out.flush().at(logs)?;
     Ok(kept)
 }
 

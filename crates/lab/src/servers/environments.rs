@@ -6,6 +6,7 @@ use crate::experiment::Experiment;
 use crate::record::{Cell, Numbers};
 use crate::servers::process::run_to_end;
 use crate::servers::{listen_drops, out_of_memory};
+use crate::units::files::At;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -58,8 +59,7 @@ impl<'a> Rooms<'a> {
     ) -> Result<Self, String> {
         let cells = crate::experiment::plan::cells(experiment);
         let of_files = |cell: &Cell| experiment.environment_at(&cell.levels).memory_share.is_some();
-        let bytes = if cells.iter().any(of_files) { env::space(&root) } else { Ok(0) }
-            .map_err(|error| format!("{}: {error}", root.display()))?;
+        let bytes = if cells.iter().any(of_files) { env::space(&root)? } else { 0 };
         Ok(Self {
             experiment,
             lacking,
@@ -84,8 +84,7 @@ impl<'a> Rooms<'a> {
         let errors = self.log.with_file_name("image.err");
         let words = env::image_words(Some(&self.root), 0, &part)?;
         match run_to_end(words, &errors, IMAGE_MAX, stop)? {
-            (Some(0), _) => fs::rename(&part, &self.image)
-                .map_err(|error| format!("{}: {error}", self.image.display())),
+            (Some(0), _) => fs::rename(&part, &self.image).at(&self.image),
             (code, said) => Err(format!("the disk's image could not be made ({code:?}): {said}")),
         }
     }

@@ -11,6 +11,7 @@ use crate::group::{INTERRUPTED, STEP};
 use crate::programs::{self, Serving};
 use crate::servers::environments::Room;
 use crate::servers::process::{Launch, Priority, Running, output_of};
+use crate::units::files::At;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
@@ -165,9 +166,8 @@ fn free_address(host: IpAddr, ports: u16) -> Result<SocketAddr, String> {
 /// Makes a directory that everybody may enter.
 pub(crate) fn make_open(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt;
-    let named = |error: std::io::Error| format!("{}: {error}", path.display());
-    fs::create_dir_all(path).map_err(named)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).map_err(named)
+    fs::create_dir_all(path).at(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).at(path)
 }
 
 fn words(

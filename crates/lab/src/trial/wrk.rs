@@ -9,6 +9,7 @@ use super::load_command::Asked;
 use super::{Bench, PATIENCE, said};
 use crate::experiment::{Machine, RequestFields};
 use crate::programs;
+use crate::units::files::At;
 use crate::units::real;
 use crate::watch::Seen;
 use crate::watch::perf::Recorder;
@@ -86,8 +87,7 @@ impl Bench<'_> {
         self.compare(&served, asked, machine, [outcome, errors])?;
         let script = self.scratch.join("wrk.lua");
         let close = self.experiment.workload.requests_per_connection == 1;
-        fs::write(&script, self::script(&served.host(), asked, close))
-            .map_err(|error| format!("{}: {error}", script.display()))?;
+        fs::write(&script, self::script(&served.host(), asked, close)).at(&script)?;
         let url = format!("{}{}", served.url(), asked.target);
         let limit = Duration::from_secs_f64(asked.warm_s + asked.window_s) + PATIENCE;
         let start = |seconds: f64, after_s: f64| {
@@ -121,7 +121,7 @@ impl Bench<'_> {
             seen.of_a_load(found.seconds);
         }
         let text = serde_json::to_string(&found).map_err(|error| error.to_string())?;
-        fs::write(outcome, text).map_err(|error| format!("{}: {error}", outcome.display()))?;
+        fs::write(outcome, text).at(outcome)?;
         Ok((found, seen))
     }
 
@@ -206,9 +206,8 @@ fn quoted(text: &str) -> String {
 
 fn read(path: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes))
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let file = File::open(path).at(path)?;
+    file.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).at(path)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -1,6 +1,7 @@
 //! Numbers and times as people and files have them.
 
 pub(crate) mod date;
+pub(crate) mod files;
 
 use crate::stats::count;
 
