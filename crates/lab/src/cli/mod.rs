@@ -340,84 +340,47 @@ pub fn compare(before: &Path, after: &Path, allowed: Option<f64>, form: Form) ->
     }
 }
 
-/// A profiled arm.
-#[derive(Debug, PartialEq, Serialize)]
-struct Flame {
-    arm: String,
-    /// The path of its flame graph; none without stacks.
-    flame: Option<String>,
-    /// What is to be known of it.
-    notes: Vec<String>,
-}
-
-impl Flame {
-    fn of(profile: &Profile, directory: &Path) -> Self {
-        let path = |path: &String| directory.join(path).display().to_string();
-        let flame = profile.flame.as_ref().map(path);
-        Self { arm: profile.cell.arm.clone(), flame, notes: profile.notes.clone() }
-    }
-
-    fn path(&self) -> &str {
-        self.flame.as_deref().unwrap_or("-")
-    }
-}
-
-/// The flame graphs that were asked for.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-enum Flames {
-    /// Which there are.
-    All(Vec<Flame>),
-    One(Flame),
-    Difference {
-        before: String,
-        after: String,
-        flame: String,
-    },
-}
-
-impl Flames {
-    fn words(&self) -> String {
-        match self {
-            Self::All(all) => {
-                all.iter().map(|one| format!("{}  {}\n", one.arm, one.path())).collect()
-            }
-            Self::One(one) => format!("{}\n", one.path()),
-            Self::Difference { flame, .. } => format!("{flame}\n"),
-        }
-    }
-}
-
 /// Draws flame graphs of a run's profiles: of one arm, or of the difference between two; without
 /// arms, says which there are.
 pub fn flame(directory: &Path, arms: &[String], form: Form) -> u8 {
-    let flames = flames(directory, arms).map_err(|why| (USAGE, why));
-    code(flames.map(|flames| print_as(form, &flames, || flames.words())))
+    let told = flames(directory, arms).map_err(|why| (USAGE, why));
+    code(told.map(|(json, words)| print_as(form, &json, || words)))
 }
 
-fn flames(directory: &Path, arms: &[String]) -> Result<Flames, String> {
+/// The flame graphs that were asked for, for programs and in words.
+fn flames(directory: &Path, arms: &[String]) -> Result<(Value, String), String> {
     let profiles = Profile::all(directory);
     let find = |arm: &String| {
         let found = profiles.iter().find(|profile| profile.cell.arm == *arm);
         let names: Vec<&str> = profiles.iter().map(|one| one.cell.arm.as_str()).collect();
         found.ok_or_else(|| format!("no profile of {arm}; there are: {}", names.join(", ")))
     };
+    let path =
+        |one: &Profile| one.flame.as_ref().map(|path| directory.join(path).display().to_string());
+    let told = |one: &Profile| -> Value {
+        json!({ "arm": one.cell.arm, "flame": path(one), "notes": one.notes })
+    };
     match arms {
         [] if profiles.is_empty() => {
             let why = "has no profiles: give the experiment `measure.profile = true`";
             Err(format!("{} {why}", directory.display()))
         }
-        [] => Ok(Flames::All(profiles.iter().map(|one| Flame::of(one, directory)).collect())),
-        [arm] => match Flame::of(find(arm)?, directory) {
-            Flame { flame: None, notes, .. } => {
-                Err(format!("{arm} has no stacks: {}", notes.join("; ")))
-            }
-            one => Ok(Flames::One(one)),
-        },
+        [] => {
+            let line = |one: &Profile| {
+                let flame = path(one).unwrap_or_else(|| "-".to_owned());
+                format!("{}  {flame}\n", one.cell.arm)
+            };
+            Ok((profiles.iter().map(told).collect(), profiles.iter().map(line).collect()))
+        }
+        [arm] => {
+            let one = find(arm)?;
+            let why = || format!("{arm} has no stacks: {}", one.notes.join("; "));
+            Ok((told(one), path(one).ok_or_else(why)? + "\n"))
+        }
         [before, after, ..] => {
             let path = profile::difference(directory, find(before)?, find(after)?)?;
             let flame = directory.join(path).display().to_string();
-            Ok(Flames::Difference { before: before.clone(), after: after.clone(), flame })
+            Ok((json!({ "before": before, "after": after, "flame": flame }), flame + "\n"))
         }
     }
 }
@@ -467,10 +430,7 @@ mod tests {
         let stacks = |_: &Cell| "regatta;serve 7\n".to_owned();
         let (run, _folder) = profiled("systor12-table2", &metrics, &stacks, &[]);
         let directory = run.directory.as_path();
-        let told = |arms: &[String]| {
-            let flames = flames(directory, arms).unwrap();
-            (serde_json::to_value(&flames).unwrap(), flames.words())
-        };
+        let told = |arms: &[String]| flames(directory, arms).unwrap();
         let (all, words) = told(&[]);
         let all = all.as_array().unwrap();
         assert!(all.len() > 1 && words.lines().count() == all.len(), "{words}");
