@@ -55,7 +55,7 @@ pub(crate) fn preferred(program: &Path) -> Command {
 }
 
 /// A command that runs a program with a real-time priority, which it keeps for its children.
-pub(super) fn first(realtime: u32, program: &str) -> Command {
+pub(crate) fn first(realtime: u32, program: &str) -> Command {
     if realtime == 0 {
         return Command::new(program);
     }

@@ -49,7 +49,7 @@ pub use settings::Setting;
 pub use spec::Spec;
 
 use enter::Entry;
-pub(crate) use enter::preferred;
+pub(crate) use enter::{first, preferred};
 use serde::{Deserialize, Serialize};
 use servant::Servant;
 use std::fmt;

@@ -6,7 +6,6 @@ use crate::group::Group;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,38 +110,24 @@ impl Running {
     /// Starts a program. If we die without dropping this, the kernel ends it: `setpriv` arranges
     /// that, since it takes a call between fork and exec.
     pub(crate) fn start(launch: &Launch<'_>) -> Result<Self, String> {
-        let mut words: Vec<OsString> = ["setpriv", "--pdeathsig", "TERM"].map(Into::into).into();
-        if launch.as_nobody && rustix::process::geteuid().is_root() {
-            let user = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
-            words.extend(user.map(OsString::from));
-        }
         let is_root = rustix::process::geteuid().is_root();
-        let first = words.remove(0);
-        let entering = match (launch.inside, launch.priority) {
-            (Some((environment, place)), _) => Some(environment.command(place, Path::new(&first))),
-            (None, Priority::Ordinary) if is_root => Some(env::preferred(Path::new(&first))),
-            _ => None,
+        let setpriv = Path::new("setpriv");
+        let (mut command, leads) = match (launch.inside, launch.priority) {
+            (Some((environment, place)), _) => (environment.command(place, setpriv), true),
+            (None, Priority::Ordinary) if is_root => (env::preferred(setpriv), true),
+            (None, Priority::Everything) if is_root => (env::first(REALTIME, "setpriv"), false),
+            _ => (Command::new(setpriv), false),
         };
-        words = match &entering {
-            Some(command) => {
-                let own = iter::once(command.get_program()).chain(command.get_args());
-                own.map(OsString::from).chain(words).collect()
-            }
-            None if launch.priority == Priority::Everything && is_root => {
-                let priority = REALTIME.to_string();
-                let own = ["chrt", "-f", &priority].map(OsString::from);
-                own.into_iter().chain(iter::once(first)).chain(words).collect()
-            }
-            None => iter::once(first).chain(words).collect(),
-        };
-        words.extend(launch.words.iter().cloned());
+        command.args(["--pdeathsig", "TERM"]);
+        if launch.as_nobody && is_root {
+            command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]);
+        }
         let file = |path: &Path| {
             fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))
         };
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::null());
+        command.args(&launch.words).stdin(Stdio::null());
         command.stdout(file(launch.out)?).stderr(file(launch.errors)?);
-        let start = if entering.is_some() { Group::start_leader } else { Group::start };
+        let start = if leads { Group::start_leader } else { Group::start };
         start(&mut command, launch.cpus, LEAVE_MAX).map(Self)
     }
 
