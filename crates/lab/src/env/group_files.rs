@@ -32,12 +32,8 @@ fn end_all(group: &Path) {
     if std::fs::write(group.join("cgroup.kill"), "1").is_ok() {
         return;
     }
-    for pid in members(group) {
+    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    for pid in text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
         let _ = kill_process(pid, Signal::KILL);
     }
-}
-
-fn members(group: &Path) -> Vec<Pid> {
-    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect()
 }

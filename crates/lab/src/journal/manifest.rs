@@ -170,6 +170,7 @@ impl Manifest {
         if label.is_some() {
             left_out.extend(without_disk(experiment));
         }
+        let said = lacking.iter().map(ToString::to_string);
         Self {
             format: FORMAT,
             scale,
@@ -178,7 +179,7 @@ impl Manifest {
             versions,
             left_out,
             machine: machine(),
-            lacks: impossible(experiment, &lacking),
+            lacks: said.chain(machine_lacks::lacks(experiment)).collect(),
             lacking,
             label,
             ..Self::default()
@@ -324,13 +325,6 @@ fn lacking(experiment: &Experiment) -> Vec<Lack> {
         }
     }
     all
-}
-
-/// What cannot be done here, said before anything runs.
-fn impossible(experiment: &Experiment, lacking: &[Lack]) -> Vec<String> {
-    let mut lacks: Vec<String> = lacking.iter().map(ToString::to_string).collect();
-    lacks.extend(machine_lacks::lacks(experiment));
-    lacks
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::env::spec::REALTIME;
 use crate::env::{self, Environment, Place};
 use crate::group::Group;
+use crate::units::files::At;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -122,9 +123,7 @@ impl Running {
         if launch.as_nobody && is_root {
             command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]);
         }
-        let file = |path: &Path| {
-            fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))
-        };
+        let file = |path: &Path| fs::File::create(path).at(path);
         command.args(&launch.words).stdin(Stdio::null());
         command.stdout(file(launch.out)?).stderr(file(launch.errors)?);
         let start = if leads { Group::start_leader } else { Group::start };

@@ -325,16 +325,21 @@ fn attach(pids: &[u32], counting: Counting) -> (Vec<(&'static str, Counter)>, Ve
             let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
             builder.read_format(times).build()
         };
-        // A task that has just ended has nothing more to count.
-        let opened = tasks.iter().copied().map(open);
-        let opened =
-            opened.filter(|one| !matches!(one, Err(why) if why.raw_os_error() == Some(GONE)));
-        match opened.collect::<Result<Vec<Counter>, _>>() {
+        match each_task(tasks.iter().copied(), open) {
             Ok(counters) => all.extend(counters.into_iter().map(|counter| (name, counter))),
             Err(error) => missing.push(format!("{name}: {error}")),
         }
     }
     (all, missing)
+}
+
+/// A counter of each task. One that has just ended has nothing more to count.
+fn each_task(
+    tasks: impl IntoIterator<Item = i32>,
+    open: impl Fn(i32) -> io::Result<Counter>,
+) -> io::Result<Vec<Counter>> {
+    let opened = tasks.into_iter().map(open);
+    opened.filter(|one| !matches!(one, Err(why) if why.raw_os_error() == Some(GONE))).collect()
 }
 
 /// A counter's total, scaled up if it took turns with others.

@@ -1,6 +1,6 @@
 //! Counts all system calls of some processes, by the kernel's own tracepoint.
 
-use crate::servers::process::{GONE, threads};
+use crate::servers::process::threads;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use std::fs;
@@ -24,20 +24,14 @@ impl SystemCalls {
     fn attach(threads: impl IntoIterator<Item = i32>) -> Result<Self, String> {
         let id = fs::read_to_string(TRACEPOINT).map_err(|e| format!("{TRACEPOINT}: {e}"))?;
         let id: u64 = id.trim().parse().map_err(|_| format!("{TRACEPOINT}: not a number"))?;
-        let mut counters = Vec::new();
-        for thread in threads {
+        let open = |thread: i32| -> std::io::Result<Counter> {
             let mut builder = Builder::new(Tracepoint::with_id(id));
             builder.observe_pid(thread).any_cpu().inherit(true);
-            let counter = builder.exclude_kernel(false).exclude_hv(true).build();
-            let mut counter = match counter {
-                // It has ended since it was listed, and makes no calls.
-                Err(error) if error.raw_os_error() == Some(GONE) => continue,
-                counter => counter.map_err(|error| error.to_string())?,
-            };
-            counter.enable().map_err(|error| error.to_string())?;
-            counters.push(counter);
-        }
-        Ok(Self(counters))
+            let mut counter = builder.exclude_kernel(false).exclude_hv(true).build()?;
+            counter.enable()?;
+            Ok(counter)
+        };
+        super::each_task(threads, open).map(Self).map_err(|error| error.to_string())
     }
 
     /// Stops and adds up.
