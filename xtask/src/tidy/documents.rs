@@ -102,7 +102,7 @@ fn misplaced(map: &str, sources: &[Source]) -> Vec<Violation> {
     }
     let is_there = |function: &str, file: &str| {
         let source = sources.iter().find(|source| source.path == file);
-        source.is_some_and(|source| functions_in(source).iter().any(|name| name == function))
+        source.is_some_and(|source| source.functions().iter().any(|one| one.name == function))
     };
     let wrong = rows.into_iter().filter_map(|(line, at)| {
         let mut cells = line.split('|').skip(1).map(|cell| cell.trim().trim_matches('`'));
@@ -111,55 +111,6 @@ fn misplaced(map: &str, sources: &[Source]) -> Vec<Violation> {
         (!is_there(function, file)).then(|| Violation::new(MAP, at, message))
     });
     wrong.collect()
-}
-
-/// The functions of a file: `name` or, of a type or trait, `Type::name`.
-fn functions_in(source: &Source) -> Vec<String> {
-    let mut functions = Functions { of: None, names: Vec::new() };
-    functions.visit_file(&source.syntax);
-    functions.names
-}
-
-#[derive(Debug)]
-struct Functions {
-    /// The type or trait that is being visited.
-    of: Option<String>,
-    names: Vec<String>,
-}
-
-impl Functions {
-    fn add(&mut self, name: &syn::Ident) {
-        let of = self.of.as_ref().map(|of| format!("{of}::")).unwrap_or_default();
-        self.names.push(format!("{of}{name}"));
-    }
-}
-
-impl<'ast> Visit<'ast> for Functions {
-    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
-        if let syn::Type::Path(path) = &*item.self_ty {
-            self.of = path.path.segments.last().map(|last| last.ident.to_string());
-        }
-        syn::visit::visit_item_impl(self, item);
-        self.of = None;
-    }
-
-    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
-        self.of = Some(item.ident.to_string());
-        syn::visit::visit_item_trait(self, item);
-        self.of = None;
-    }
-
-    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.add(&item.sig.ident);
-    }
-
-    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        self.add(&item.sig.ident);
-    }
-
-    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        self.add(&item.sig.ident);
-    }
 }
 
 /// The tables called ARCHITECTURES in a file.

@@ -94,10 +94,14 @@ impl Source {
         }
     }
 
-    fn check_functions(&self, found: &mut Vec<Violation>) {
-        let mut functions = Functions { found: Vec::new() };
+    pub(super) fn functions(&self) -> Vec<Function> {
+        let mut functions = Functions { of: None, found: Vec::new() };
         functions.visit_file(&self.syntax);
-        for (name, line, lines) in functions.found {
+        functions.found
+    }
+
+    fn check_functions(&self, found: &mut Vec<Violation>) {
+        for Function { name, line, lines } in self.functions() {
             if lines > FUNCTION_LINES_MAX && !self.is_long_with_a_reason(line) {
                 let message = format!(
                     "function {name} has {lines} lines, {FUNCTION_LINES_MAX} at most \
@@ -247,36 +251,62 @@ fn note(path: &str, line: usize, comment: &str) -> Option<Violation> {
         .then(|| Violation::new(path, line, "a note to self without an issue, such as (#12)"))
 }
 
-/// Collects the functions of a file: name, line, lines of the body.
+/// A function of a file.
+#[derive(Debug)]
+pub(super) struct Function {
+    /// `name` or, of a type or trait, `Type::name`.
+    pub(super) name: String,
+    line: usize,
+    /// Lines of its body.
+    lines: usize,
+}
+
 #[derive(Debug)]
 struct Functions {
-    found: Vec<(String, usize, usize)>,
+    /// The type or trait that is being visited.
+    of: Option<String>,
+    found: Vec<Function>,
 }
 
 impl Functions {
-    fn add(&mut self, signature: &syn::Signature, body: &syn::Block) {
-        let braces = body.brace_token.span;
-        let lines = (braces.close().start().line - braces.open().start().line).saturating_sub(1);
-        let line = signature.fn_token.span.start().line;
-        self.found.push((signature.ident.to_string(), line, lines));
+    fn add(&mut self, signature: &syn::Signature, body: Option<&syn::Block>) {
+        let lines = body.map_or(0, |body| {
+            let braces = body.brace_token.span;
+            (braces.close().start().line - braces.open().start().line).saturating_sub(1)
+        });
+        let of = self.of.as_ref().map(|of| format!("{of}::")).unwrap_or_default();
+        let name = format!("{of}{}", signature.ident);
+        self.found.push(Function { name, line: signature.fn_token.span.start().line, lines });
     }
 }
 
 impl<'ast> Visit<'ast> for Functions {
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if let syn::Type::Path(path) = &*item.self_ty {
+            self.of = path.path.segments.last().map(|last| last.ident.to_string());
+        }
+        syn::visit::visit_item_impl(self, item);
+        self.of = None;
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        self.of = Some(item.ident.to_string());
+        syn::visit::visit_item_trait(self, item);
+        self.of = None;
+    }
+
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.add(&item.sig, &item.block);
+        self.add(&item.sig, Some(&item.block));
         syn::visit::visit_item_fn(self, item);
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        self.add(&item.sig, &item.block);
+        self.add(&item.sig, Some(&item.block));
         syn::visit::visit_impl_item_fn(self, item);
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        if let Some(body) = &item.default {
-            self.add(&item.sig, body);
-        }
+        self.add(&item.sig, item.default.as_ref());
         syn::visit::visit_trait_item_fn(self, item);
     }
 }
@@ -321,9 +351,9 @@ mod tests {
         check(HERE, &function_of(71, "// tidy: long because it is one flat table"), &[]);
         check(HERE, &function_of(71, "// tidy: long because so"), &["has 71 lines"]);
         let method = format!("struct A;\nimpl A {{\n{}}}", function_of(71, "#[inline]"));
-        check(HERE, &method, &["function long has 71 lines"]);
+        check(HERE, &method, &["function A::long has 71 lines"]);
         let default = format!("trait A {{\n{}}}", function_of(71, ""));
-        check(HERE, &default, &["function long has 71 lines"]);
+        check(HERE, &default, &["function A::long has 71 lines"]);
     }
 
     #[test]
