@@ -13,6 +13,26 @@ pub(crate) fn project_root() -> PathBuf {
     here.parent().expect("xtask lies one folder below the root").to_owned()
 }
 
+/// Every file below `root` but what is built, fetched or recorded.
+pub(crate) fn files_below(root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let skipped = [".git", "target", "results", "artifacts", "corpus"];
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && !skipped.iter().any(|skip| name == *skip) {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
 /// The cargo that runs us, or the one on the path.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

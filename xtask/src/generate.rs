@@ -1,7 +1,7 @@
 //! `cargo xtask gen`: files that are made from other files.
 
 use crate::arguments::Arguments;
-use crate::command::{project_root, require};
+use crate::command::{files_below, project_root, require};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,18 +65,12 @@ pub(crate) fn siblings(site: &Path) -> Vec<(PathBuf, PathBuf)> {
 /// Text files worth a sibling: below half a kilobyte the fields outweigh what is saved.
 fn texts_below(folder: &Path) -> Vec<PathBuf> {
     const BYTES_MIN: u64 = 512;
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
+    let mut files = files_below(folder);
+    files.retain(|path| {
         let is_text = path
             .extension()
             .is_some_and(|suffix| ["html", "css", "js", "svg"].iter().any(|text| suffix == *text));
-        if path.is_dir() {
-            files.extend(texts_below(&path));
-        } else if is_text && entry.metadata().is_ok_and(|facts| facts.len() >= BYTES_MIN) {
-            files.push(path);
-        }
-    }
-    files.sort();
+        is_text && path.metadata().is_ok_and(|facts| facts.len() >= BYTES_MIN)
+    });
     files
 }

@@ -316,6 +316,7 @@ fn no_std() -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::{Count, Outcome, Report, counted, ignored, is_quiet, project_root, tests};
+    use crate::command::files_below;
     use crate::skips::skip;
     use std::process::{Command, Stdio};
     use std::time::Duration;
@@ -390,22 +391,17 @@ mod tests {
 
     #[test]
     fn no_other_crate_has_examples_that_are_tests() {
-        let mut folders = vec![project_root().join("crates")];
         let mut found = super::BTreeSet::new();
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).expect("our own folder").flatten() {
-                let path = entry.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|end| end == "rs") {
-                    let text = std::fs::read_to_string(&path).expect("a source");
-                    // A block that begins with a word of its own ends with a bare fence.
-                    let fences = text.lines().filter(|line| line.contains("```")).step_by(2);
-                    if fences.clone().any(begins_a_test) {
-                        let inside = path.strip_prefix(project_root()).expect("it is inside");
-                        found.insert(inside.iter().nth(1).map(ToOwned::to_owned));
-                    }
-                }
+        for path in files_below(&project_root().join("crates")) {
+            if path.extension().is_none_or(|end| end != "rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("a source");
+            // A block that begins with a word of its own ends with a bare fence.
+            let mut fences = text.lines().filter(|line| line.contains("```")).step_by(2);
+            if fences.any(begins_a_test) {
+                let inside = path.strip_prefix(project_root()).expect("it is inside");
+                found.insert(inside.iter().nth(1).map(ToOwned::to_owned));
             }
         }
         assert_eq!(found, super::BTreeSet::from([Some("sys".into())]));

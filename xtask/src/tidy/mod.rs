@@ -9,9 +9,9 @@ mod source;
 mod words;
 
 use crate::arguments::Arguments;
-use crate::command::project_root;
+use crate::command::{files_below, project_root};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(crate) use source::Source;
 
@@ -87,26 +87,6 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
     found.sort();
     found.dedup();
     found
-}
-
-/// Every file below `root` but what is built, fetched or recorded.
-fn files_below(root: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let skipped = [".git", "target", "results", "artifacts", "corpus"];
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && !skipped.iter().any(|skip| name == *skip) {
-                folders.push(entry.path());
-            } else if kind.is_file() {
-                files.push(entry.path());
-            }
-        }
-    }
-    files.sort();
-    files
 }
 
 /// A path as the violations name it.
