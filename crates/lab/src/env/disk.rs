@@ -44,9 +44,9 @@ pub struct Described {
 /// A disk that is there.
 #[derive(Debug)]
 pub(super) struct MountedDisk {
-    root: PathBuf,
-    described: Described,
-    store: Servant,
+    pub(super) root: PathBuf,
+    pub(super) described: Described,
+    pub(super) store: Servant,
 }
 
 impl MountedDisk {
@@ -92,18 +92,6 @@ impl MountedDisk {
             return Err(format!("{}: lost", device.display()));
         }
         Ok(Self { root, described, store })
-    }
-
-    pub(super) fn take_time(&mut self) -> Result<(), String> {
-        self.store.go_on()
-    }
-
-    pub(super) fn root(&self) -> &Path {
-        &self.root
-    }
-
-    pub(super) fn describe(&self) -> Described {
-        self.described.clone()
     }
 
     /// Ends the process behind it, which has been unmounted.

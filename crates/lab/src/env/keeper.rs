@@ -53,16 +53,15 @@ impl Keeper {
         }
         if let Some(network) = &spec.network {
             let link = Link::make(network)?;
-            let applied = settings::apply(network, spec.profile)?;
-            (record.settings, record.left_alone) = (applied.settings, applied.left_alone);
+            (record.settings, record.left_alone) = settings::apply(network, spec.profile)?;
             record.network = Some(link.describe(network)?);
             self.link = Some(link);
         }
         still_wanted()?;
         if let Some(disk) = &spec.disk {
             let mounted = MountedDisk::make(spec, disk, &mut self.ledger)?;
-            record.root = Some(mounted.root().to_owned());
-            record.disk = Some(mounted.describe());
+            record.root = Some(mounted.root.clone());
+            record.disk = Some(mounted.described.clone());
             self.disk = Some(mounted);
         }
         if spec.cpu.left_percent > 0 {
@@ -90,7 +89,7 @@ impl Keeper {
             }
         }
         if let Some(disk) = &mut self.disk {
-            disk.take_time()?;
+            disk.store.go_on()?;
         }
         record.namespaces(spec, self.link.as_ref().and_then(Link::client));
         Ok(record)

@@ -44,25 +44,21 @@ const MACHINE: [&str; 5] = [
     "kernel.randomize_va_space",
 ];
 
-/// What was set, and what was left alone.
-#[derive(Debug, Default)]
-pub(super) struct Applied {
-    pub(super) settings: Vec<Setting>,
-    /// Settings of the profile that belong to the whole machine.
-    pub(super) left_alone: Vec<String>,
-}
-
-/// Sets what a network asks for, in the namespace of this process.
-pub(super) fn apply(network: &Network, profile: Profile) -> Result<Applied, String> {
-    let mut applied = Applied::default();
+/// Sets what a network asks for, in the namespace of this process: what was set, and settings of
+/// the profile that were left alone, since they belong to the whole machine.
+pub(super) fn apply(
+    network: &Network,
+    profile: Profile,
+) -> Result<(Vec<Setting>, Vec<String>), String> {
+    let (mut settings, mut left_alone) = (Vec::new(), Vec::new());
     if profile == Profile::Geneves {
         for (name, value) in GENEVES {
             match set(name, value)? {
-                Some(setting) => applied.settings.push(setting),
-                None => applied.left_alone.push(name.to_owned()),
+                Some(setting) => settings.push(setting),
+                None => left_alone.push(name.to_owned()),
             }
         }
-        applied.left_alone.extend(MACHINE.map(str::to_owned));
+        left_alone.extend(MACHINE.map(str::to_owned));
     }
     // What was asked for by name goes before the profile.
     for (name, value) in
@@ -70,10 +66,10 @@ pub(super) fn apply(network: &Network, profile: Profile) -> Result<Applied, Stri
     {
         if !value.is_empty() {
             let setting = set(name, value)?.ok_or_else(|| format!("{name} cannot be set here"))?;
-            applied.settings.push(setting);
+            settings.push(setting);
         }
     }
-    Ok(applied)
+    Ok((settings, left_alone))
 }
 
 /// Sets one; None if a namespace has none of its own: depending on the kernel it is then not to be
