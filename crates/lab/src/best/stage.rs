@@ -11,7 +11,6 @@ use crate::race::{
 };
 use crate::record::{Cell, Record};
 use crate::run::{self, Options, Progress};
-use crate::servers::environments::Rooms;
 use crate::stats::{Random, index, median};
 use crate::trial::{Attempt, Bench};
 use regatta_load::engine::{Fate, Outcome};
@@ -129,20 +128,8 @@ impl<'a> Stage<'a> {
     where
         'a: 'b,
     {
-        let rooms = Rooms::new(experiment, lacking, self.root.clone(), &self.directory)?;
-        rooms.build(self.asked.stop)?;
-        Ok(Bench {
-            experiment,
-            regatta: self.asked.regatta,
-            requests_per_session: run::requests_per_session(self.workload.as_deref())?,
-            root: self.root.clone(),
-            workload: self.workload.clone(),
-            scratch: self.directory.join("scratch"),
-            rooms,
-            unit: None,
-            far: None,
-            stop: self.asked.stop,
-        })
+        let served = (self.root.clone(), self.workload.clone());
+        run::bench_of((experiment, lacking), served, self.asked, &self.directory)
     }
 
     /// Makes a trial at a rate, or in a closed loop, unless one that tells something is on record;

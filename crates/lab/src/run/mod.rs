@@ -165,12 +165,23 @@ fn bench<'a>(
     options: &Options<'a>,
     directory: &Path,
 ) -> Result<Bench<'a>, String> {
-    let (root, workload) = workload(run, &experiment.workload, options)?;
+    let served = workload(run, &experiment.workload, options)?;
+    let bench = bench_of((experiment, lacking), served, options, directory)?;
+    if let Some(far) = options.far {
+        far.bring(&bench.root, bench.workload.as_deref(), options.stop)?;
+    }
+    Ok(Bench { unit: run.manifest.unit, ..bench })
+}
+
+/// What trials need that serve a directory, of a workload if one was made.
+pub(crate) fn bench_of<'a>(
+    (experiment, lacking): (&'a Experiment, &'a [Lack]),
+    (root, workload): (PathBuf, Option<PathBuf>),
+    options: &Options<'a>,
+    directory: &Path,
+) -> Result<Bench<'a>, String> {
     let rooms = Rooms::new(experiment, lacking, root.clone(), directory)?;
     rooms.build(options.stop)?;
-    if let Some(far) = options.far {
-        far.bring(&root, workload.as_deref(), options.stop)?;
-    }
     Ok(Bench {
         experiment,
         regatta: options.regatta,
@@ -179,7 +190,7 @@ fn bench<'a>(
         workload,
         scratch: directory.join("scratch"),
         rooms,
-        unit: run.manifest.unit,
+        unit: None,
         far: options.far,
         stop: options.stop,
     })
@@ -304,7 +315,7 @@ fn thoughtless(line: &str) -> String {
 }
 
 /// How many requests a session of the workload's logs has on average.
-pub(crate) fn requests_per_session(workload: Option<&Path>) -> Result<f64, String> {
+fn requests_per_session(workload: Option<&Path>) -> Result<f64, String> {
     let Some(directory) = workload else { return Ok(1.0) };
     let logs = regatta_load::workload::manifest::Workload::read(directory)
         .map_err(|fault| fault.to_string())?
