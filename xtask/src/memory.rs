@@ -193,16 +193,12 @@ impl Rig {
         }
         let (mut server, address) = self.start(name, load.processes)?;
         let fault = |error: std::io::Error| format!("{name}: {error}");
+        let asked = |connections: usize| -> std::io::Result<Vec<TcpStream>> {
+            (0..connections).map(|_| ask_for(address, 0..1)).collect()
+        };
         // Every process has served once, so that all have what serving takes.
-        let askers: Vec<TcpStream> = (0..load.processes * ASKERS_PER_PROCESS)
-            .map(|_| ask_for(address, 0..1))
-            .collect::<Result<_, _>>()
-            .map_err(fault)?;
-        drop(askers);
-        let held: Vec<TcpStream> = (0..load.connections)
-            .map(|_| ask_for(address, 0..1))
-            .collect::<Result<_, _>>()
-            .map_err(fault)?;
+        drop(asked(load.processes * ASKERS_PER_PROCESS).map_err(fault)?);
+        let held = asked(load.connections).map_err(fault)?;
         if load.entries > 0 {
             self.fill(name, &server, address, load)?;
         }

@@ -73,21 +73,17 @@ fn check_manifest(path: &str, text: &str, page: &str) -> Vec<Violation> {
     for (kind, name) in dependencies {
         let line = text.lines().position(|l| l.starts_with(&name)).map_or(0, |at| at + 1);
         let ours = name.strip_prefix("regatta-").or((name == "regatta").then_some("regatta"));
-        match (ours, allowed) {
-            (Some(ours), Some(allowed)) => {
-                if kind != "dev-dependencies" && !allowed.contains(&ours) {
-                    let message = format!("`{folder}` may not depend on `{ours}`");
-                    found.push(Violation::new(path, line, message));
-                }
+        let for_tests = kind == "dev-dependencies";
+        let message = match (ours, allowed) {
+            (Some(ours), Some(allowed)) if !for_tests && !allowed.contains(&ours) => {
+                format!("`{folder}` may not depend on `{ours}`")
             }
-            (Some(_), None) => {}
-            (None, _) => {
-                if !page.contains(&format!("`{name}`")) {
-                    let message = format!("docs/dependencies.md does not say why `{name}`");
-                    found.push(Violation::new(path, line, message));
-                }
+            (None, _) if !page.contains(&format!("`{name}`")) => {
+                format!("docs/dependencies.md does not say why `{name}`")
             }
-        }
+            _ => continue,
+        };
+        found.push(Violation::new(path, line, message));
     }
     found
 }

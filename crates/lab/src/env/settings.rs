@@ -3,7 +3,7 @@
 use super::spec::{Network, Profile};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A setting of the namespace, which ends with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ pub(super) fn apply(
 /// Sets one; None if a namespace has none of its own: depending on the kernel it is then not to be
 /// seen, or not to be changed, from inside.
 fn set(name: &str, value: &str) -> Result<Option<Setting>, String> {
-    let file = file_of(name);
+    let file = Path::new("/proc/sys").join(name.replace('.', "/"));
     let read = || {
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{name}: {error}"))?;
         Ok::<_, String>(text.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -89,8 +89,4 @@ fn set(name: &str, value: &str) -> Result<Option<Setting>, String> {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(None),
         Err(error) => Err(format!("{name} = {value}: {error}")),
     }
-}
-
-fn file_of(name: &str) -> PathBuf {
-    Path::new("/proc/sys").join(name.replace('.', "/"))
 }

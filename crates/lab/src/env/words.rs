@@ -54,12 +54,9 @@ impl Record {
         if let Some(disk) = &self.disk {
             all.push(("disk", disk.words()));
         }
-        let setting = |setting: &super::Setting| format!("{} = {}", setting.name, setting.is);
         if !self.settings.is_empty() {
-            all.push((
-                "settings",
-                self.settings.iter().map(setting).collect::<Vec<_>>().join("; "),
-            ));
+            let settings = self.settings.iter().map(|one| format!("{} = {}", one.name, one.is));
+            all.push(("settings", settings.collect::<Vec<_>>().join("; ")));
         }
         if !self.left_alone.is_empty() {
             let names = self.left_alone.join(", ");

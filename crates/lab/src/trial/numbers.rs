@@ -51,10 +51,10 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     for fate in Fate::ALL.into_iter().filter(|fate| outcome.fates.get(*fate) > 0) {
         put(&format!("fate_{}", fate.name()), real(outcome.fates.get(fate)));
     }
-    for (name, value) in seen.held.iter().chain(&seen.environment) {
+    for (name, value) in seen.held.iter().chain(&seen.environment).chain(&seen.shares) {
         put(name, *value);
     }
-    for (name, value) in others(seen) {
+    for (name, value) in others(seen).into_iter().chain(rates(seen)) {
         put(name, value);
     }
     let replies = seen.counters.get("replies").copied();
@@ -71,12 +71,6 @@ pub(crate) fn metrics(outcome: &Outcome, seen: &Seen) -> Numbers {
     let exact_s = seen.group_s.or(clock_s).unwrap_or(cpu_s);
     put("cpu_us_per_reply", 1e6 * exact_s / replies);
     put("server_cpu", cpu_s / seen.seconds);
-    for (name, share) in &seen.shares {
-        put(name, *share);
-    }
-    for (name, value) in rates(seen) {
-        put(name, value);
-    }
     let calls = calls(&seen.counters, seen.changes_are_calls);
     if let Some(calls) = calls.filter(|_| replies > 0.0) {
         put("system_calls_per_reply", calls / replies);
