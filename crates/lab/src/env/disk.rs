@@ -1,6 +1,6 @@
 //! A simulated disk with a file system on it: image, block store, loop device, mount.
 
-use super::ledger::{Ledger, Made, loop_device};
+use super::ledger::{Ledger, Made, loop_device, write};
 use super::network::{output, run};
 use super::pages;
 use super::servant::Servant;
@@ -171,7 +171,7 @@ fn read_ahead(device: &Path, kib: u32, ledger: &mut Ledger) -> Result<(), String
         return Ok(());
     }
     ledger.before(Made::Setting { path: file.clone(), was })?;
-    super::group_files::write(&file, &kib.to_string())
+    write(&file, &kib.to_string())
 }
 
 fn describe(device: &Path, disk: &Disk, pid: u32) -> Result<Described, String> {

@@ -1,7 +1,6 @@
 //! Control groups of both versions: where they are, what they limit, and how all in one are ended.
 
-use super::group_files::write;
-use super::ledger::{Ledger, Made};
+use super::ledger::{Ledger, Made, write};
 use super::spec::Spec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! The ledger: what an environment makes is written down before it is made, so that whoever finds
 //! the ledger can undo it.
 
-use super::group_files;
 use crate::units::files::At;
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
@@ -55,8 +55,8 @@ pub enum Made {
 impl Made {
     pub(super) fn undo(&self) -> Result<(), String> {
         match self {
-            Self::Group { path } => group_files::remove(path),
-            Self::Setting { path, was } if path.exists() => group_files::write(path, was),
+            Self::Group { path } => remove(path),
+            Self::Setting { path, was } if path.exists() => write(path, was),
             Self::Setting { .. } => Ok(()),
             Self::Loop { file } => detach(file),
             Self::Mount { point } => unmount_patiently(point),
@@ -171,7 +171,7 @@ impl Ledger {
             return Ok(());
         }
         self.before(Made::Setting { path: path.to_owned(), was })?;
-        group_files::write(path, value)
+        write(path, value)
     }
 
     /// Undoes everything, the last first, and removes the ledger if nothing is left.
@@ -271,6 +271,38 @@ pub fn clean() -> Result<Vec<String>, String> {
         }
     }
     if failed.is_empty() { Ok(done) } else { Err(failed.join("\n")) }
+}
+
+/// Writes a file of the kernel that takes one value.
+pub(super) fn write(file: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(file, text).map_err(|error| format!("{} = {text}: {error}", file.display()))
+}
+
+/// Ends all processes of a group and removes it.
+fn remove(path: &Path) -> Result<(), String> {
+    let start = Instant::now();
+    while path.exists() {
+        end_all(path);
+        match std::fs::remove_dir(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if start.elapsed() > BUSY_MAX => {
+                return Err(format!("{}: {error}", path.display()));
+            }
+            Err(_) => std::thread::sleep(STEP),
+        }
+    }
+    Ok(())
+}
+
+fn end_all(group: &Path) {
+    // Version 2 ends everybody at once, also those who fork meanwhile.
+    if std::fs::write(group.join("cgroup.kill"), "1").is_ok() {
+        return;
+    }
+    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    for pid in text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// Unmounts, and waits for those who still use it before it is done by force.

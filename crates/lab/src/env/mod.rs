@@ -19,7 +19,6 @@ mod disk;
 pub mod disklog;
 mod enter;
 mod glance;
-mod group_files;
 mod groups;
 mod keeper;
 mod lack;
