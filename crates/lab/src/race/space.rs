@@ -166,54 +166,46 @@ fn first(cpus: usize) -> Vec<Candidate> {
     all
 }
 
+fn knob(key: &'static str, levels: &[impl ToString], only: &'static [&'static str]) -> Knob {
+    let levels = levels.iter().map(|level| Some(level.to_string()));
+    Knob { key, levels: [None].into_iter().chain(levels).collect(), only }
+}
+
 fn knobs(site: &Site, means: Means) -> Vec<Knob> {
-    let levels = |words: &[&str]| -> Vec<Option<String>> {
-        [None].into_iter().chain(words.iter().map(|word| Some((*word).to_owned()))).collect()
-    };
-    let mut knobs = Vec::new();
-    let mut knob = |key, words: &[&str], only| {
-        knobs.push(Knob { key, levels: levels(words), only });
-    };
-    let counts: Vec<String> = [2, 3, 4, 6, 8, 12, 16]
-        .into_iter()
-        .filter(|count| *count <= (4 * means.cpus).max(8) && *count != means.cpus)
-        .map(|count: usize| count.to_string())
-        .collect();
-    let counts: Vec<&str> = counts.iter().map(String::as_str).collect();
-    knob(PROCESSES, &counts, SEVERAL);
-    knob("event.poller", &["epoll-edge"], &[]);
+    let mut counts: Vec<usize> = vec![2, 3, 4, 6, 8, 12, 16];
+    counts.retain(|count| *count <= (4 * means.cpus).max(8) && *count != means.cpus);
     // Bodies in memory, or sent from the file; no level that no file of the site is concerned by.
-    let bodies: Vec<String> = [0, 4 << 10, 16 << 10, 256 << 10, 1 << 20, 8 << 20]
-        .into_iter()
-        .filter(|bytes| *bytes < BODY_BYTES_MAX || site.largest > BODY_BYTES_MAX)
-        .filter(|bytes| *bytes < site.largest.max(1).saturating_mul(4))
-        .map(|bytes: u64| bytes.to_string())
-        .collect();
-    let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
-    knob("cache.body_bytes_max", &bodies, &[]);
-    knob("accept.count", &["1", "25"], &[]);
-    knob("event.listen", &["exclusive"], SEVERAL);
-    knob("accept.defer", &["true"], &[]);
-    knob("event.turn_bytes_max", &["262144", "16777216"], &[]);
+    let mut bodies: Vec<u64> = vec![0, 4 << 10, 16 << 10, 256 << 10, 1 << 20, 8 << 20];
+    bodies.retain(|bytes| *bytes < BODY_BYTES_MAX || site.largest > BODY_BYTES_MAX);
+    bodies.retain(|bytes| *bytes < site.largest.max(1).saturating_mul(4));
     // More of the site in memory, where it fits beside the page cache, or less.
     let room = means.memory / 2;
     let whole = site.bytes + site.bytes / 4;
-    let mut sizes = vec![8 << 20, 64 << 20];
+    let mut sizes: Vec<u64> = vec![8 << 20, 64 << 20];
     sizes.extend([whole].into_iter().filter(|size| *size > CACHE_BYTES_MAX && *size < room));
     sizes.retain(|size| *size < site.bytes || *size > CACHE_BYTES_MAX);
-    let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
-    let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
-    knob("cache.bytes_max", &sizes, &[]);
+    let mut knobs = vec![
+        knob(PROCESSES, &counts, SEVERAL),
+        knob("event.poller", &["epoll-edge"], &[]),
+        knob("cache.body_bytes_max", &bodies, &[]),
+        knob("accept.count", &["1", "25"], &[]),
+        knob("event.listen", &["exclusive"], SEVERAL),
+        knob("accept.defer", &["true"], &[]),
+        knob("event.turn_bytes_max", &["262144", "16777216"], &[]),
+        knob("cache.bytes_max", &sizes, &[]),
+    ];
     if site.files > DESCRIPTORS_MAX {
-        let files = (site.files + site.files / 4).to_string();
-        knob("cache.descriptors_max", &[&files, "1024"], &[]);
+        let files = site.files + site.files / 4;
+        knobs.push(knob("cache.descriptors_max", &[files, 1_024], &[]));
     }
-    knob("amped.helpers_max", &["4", "64"], &["amped"]);
-    knob("amped.chunk_bytes", &["65536", "1048576"], &["amped"]);
-    knob("laio.engine", &["nowait"], &["laio"]);
-    knob("laio.chunk_bytes", &["65536", "1048576"], &["laio"]);
+    knobs.extend([
+        knob("amped.helpers_max", &["4", "64"], &["amped"]),
+        knob("amped.chunk_bytes", &["65536", "1048576"], &["amped"]),
+        knob("laio.engine", &["nowait"], &["laio"]),
+        knob("laio.chunk_bytes", &["65536", "1048576"], &["laio"]),
+    ]);
     if means.cpus > 1 {
-        knob("event.pin", &["cpu"], &[]);
+        knobs.push(knob("event.pin", &["cpu"], &[]));
     }
     knobs
 }
