@@ -4,11 +4,11 @@
 
 use super::ask::{Addresses, Ask, Asked, LINE_BYTES_MAX, Load, Met, Ran, Said};
 use super::files;
-use super::served::{Served, Site, Wanted};
+use super::served::{Served, Wanted};
 use crate::journal::manifest::{self, Manifest};
 use crate::servers::environments::Room;
-use crate::servers::make_open;
 use crate::servers::process::{Launch, Priority, Running};
+use crate::servers::{Site, make_open};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::{Value, to_value};

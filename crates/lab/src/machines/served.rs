@@ -5,16 +5,13 @@ use crate::env::Glance;
 use crate::experiment::{Machine, Program, Target};
 use crate::group::INTERRUPTED;
 use crate::servers::environments::Room;
-use crate::servers::{self, Place, Server};
+use crate::servers::{self, Place, Server, Site};
 use crate::watch::perf::{Recorder, TAIL_S};
 use crate::watch::sample::Samples;
 use crate::watch::{Counting, Seen, Watch, cores, stream};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::IpAddr;
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Which server a trial measures, and how.
@@ -32,18 +29,6 @@ pub(crate) struct Wanted {
     pub(crate) warm_s: f64,
     /// The measurement, seconds.
     pub(crate) window_s: f64,
-}
-
-/// Where a server runs that is started now.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Site<'a> {
-    /// Its own files.
-    pub(crate) scratch: &'a Path,
-    pub(crate) regatta: &'a Path,
-    /// The address at which it is asked, unless it has a network of its own.
-    pub(crate) host: IpAddr,
-    /// Becomes true when it is to stop.
-    pub(crate) stop: &'a AtomicBool,
 }
 
 /// A server that is being measured. It ends when this is dropped.
@@ -77,12 +62,11 @@ impl<'a> Served<'a> {
                 .map_err(|error| format!("cannot drop the page cache: {error}"))?;
         }
         let room = enter()?;
-        let Site { scratch, regatta, host, stop } = site;
-        let place = Place { room: &room, scratch, regatta, machine, host };
         let streaming = Some(&machine.server_cpus).filter(|_| wanted.counting.streaming);
         let stream_mbyte_per_s = streaming.and_then(|cpus| stream::mbyte_per_s(cpus));
         let killed = room.out_of_memory();
-        let server = servers::start(&wanted.target, &wanted.options, &place, stop)?;
+        let place = Place { room: &room, machine, site };
+        let server = servers::start(&wanted.target, &wanted.options, &place)?;
         let apart_ns = cores::between(machine);
         let dropped = room.drops(&server.ports());
         let (seen, looks) = (Seen::default(), [None, None]);

@@ -21,7 +21,7 @@ use crate::record::AGAIN;
 use crate::stats::{Interval, Random, count, index};
 use serde::{Deserialize, Serialize};
 use space::{Candidate, DEFAULT, Space};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a race takes place.
 pub trait Field {
@@ -192,12 +192,8 @@ pub fn race(
         let mut new: Vec<Candidate> = new.cloned().collect();
         race.random.shuffle(&mut new);
         arms.extend(new);
-        let mut names = Vec::new();
-        arms.retain(|arm| {
-            let new = !names.contains(&arm.name()) && arm.name() != DEFAULT;
-            names.push(arm.name());
-            new
-        });
+        let mut names = BTreeSet::from([DEFAULT.to_owned()]);
+        arms.retain(|arm| names.insert(arm.name()));
         kept = race.phase(Phase::Refining, arms, budget.seconds * REFINING, RUNGS[1])?;
         let ahead = |one: &&Candidate| {
             let beside = race.beside(&one.name(), &leader.name(), PROMISING_LEVEL);

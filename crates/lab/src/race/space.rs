@@ -2,7 +2,7 @@
 
 use super::site::Site;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The option that names the architecture.
 pub(crate) const ARCHITECTURE: &str = "server.architecture";
@@ -130,13 +130,8 @@ const SEVERAL: &[&str] = &["symped", "shared-symped"];
 
 fn first(cpus: usize) -> Vec<Candidate> {
     let mut counts: Vec<usize> = vec![2, cpus, 4, 2 * cpus, 8];
-    counts.retain(|count| *count > 1);
-    let mut seen = Vec::new();
-    counts.retain(|count| {
-        let new = !seen.contains(count);
-        seen.push(*count);
-        new
-    });
+    let mut seen = BTreeSet::new();
+    counts.retain(|count| *count > 1 && seen.insert(*count));
     let mut all = Vec::new();
     let plain = |name: &str| Candidate::of(&[(ARCHITECTURE, name)]);
     // As many as processors is what there is without a number, on any machine.

@@ -40,17 +40,25 @@ impl Server {
     }
 }
 
-/// What a server is to serve, and where its own files may go.
+/// Where a server runs that is started now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site<'a> {
+    /// Its own files.
+    pub(crate) scratch: &'a Path,
+    pub(crate) regatta: &'a Path,
+    /// The address at which it is asked, unless it has a network of its own.
+    pub(crate) host: IpAddr,
+    /// Becomes true when it is to stop.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// What a server is to serve, and on which processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     /// Where it runs, with the directory that is served.
     pub(crate) room: &'a Room,
-    /// Its own files.
-    pub(crate) scratch: &'a Path,
-    pub(crate) regatta: &'a Path,
     pub(crate) machine: &'a Machine,
-    /// Where it listens, unless it has a network of its own.
-    pub(crate) host: IpAddr,
+    pub(crate) site: Site<'a>,
 }
 
 pub(crate) fn binary(target: &Target, regatta: &Path) -> PathBuf {
@@ -82,16 +90,15 @@ pub(crate) fn start(
     target: &Target,
     more: &BTreeMap<String, String>,
     place: &Place<'_>,
-    stop: &AtomicBool,
 ) -> Result<Server, String> {
     let copies = copies_with_ports(target, more, place.machine);
     let addresses = match place.room.addresses() {
         Some(addresses) => addresses,
-        None => vec![free_address(place.host, copies)?],
+        None => vec![free_address(place.site.host, copies)?],
     };
     let address = *addresses.first().ok_or("its network has no address")?;
     let words = words(target, more, place, &addresses)?;
-    let (out, errors) = (place.scratch.join("server.out"), place.scratch.join("server.err"));
+    let [out, errors] = ["server.out", "server.err"].map(|name| place.site.scratch.join(name));
     let launch = Launch {
         words,
         cpus: &place.machine.server_cpus,
@@ -105,7 +112,7 @@ pub(crate) fn start(
     let start = Instant::now();
     // Regatta listens before it forks; the others are asked until they answer.
     while !place.room.listens(address) {
-        if stop.load(Ordering::Relaxed) {
+        if place.site.stop.load(Ordering::Relaxed) {
             return Err(INTERRUPTED.to_owned());
         }
         if running.has_ended() || start.elapsed() > START_MAX {
@@ -176,7 +183,7 @@ fn words(
     place: &Place<'_>,
     addresses: &[SocketAddr],
 ) -> Result<Vec<OsString>, String> {
-    let program = binary(target, place.regatta);
+    let program = binary(target, place.site.regatta);
     let root = place.room.root.as_path();
     // Others than ours take one address: of several in a network of their own, all.
     let address = match addresses {
@@ -224,7 +231,7 @@ fn words(
                 &Serving {
                     address,
                     root,
-                    scratch: place.scratch,
+                    scratch: place.site.scratch,
                     workers: place.machine.server_cpus.len().max(1),
                 },
             )?;
