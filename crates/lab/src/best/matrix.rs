@@ -4,6 +4,7 @@
 use super::{BestOptions, experiment, text};
 use crate::experiment::Scale;
 use crate::experiment::plan::cells;
+use crate::group::INTERRUPTED;
 use crate::race::Settled;
 use crate::run::{self, Ended, Options};
 use crate::stats::{count, index};
@@ -55,10 +56,7 @@ pub(super) fn run(
     let code = terminal::publish(&run, options.form).map_err(failed)?;
     match ended {
         Ended::Done => Ok(code),
-        Ended::Interrupted => {
-            let out = run.directory.display();
-            Err((FAILED, format!("interrupted; the same command with --out {out} goes on")))
-        }
+        Ended::Interrupted => Err(terminal::cut_short(&run, INTERRUPTED)),
     }
 }
 

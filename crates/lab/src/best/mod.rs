@@ -181,14 +181,7 @@ fn try_best(options: &BestOptions, stop: &AtomicBool) -> Result<u8, (u8, String)
                 })),
             })
         }
-        Err(why) if why == INTERRUPTED => {
-            let again = format!(
-                "interrupted after {} trials; the same command with --out {} goes on",
-                run.records.len(),
-                run.directory.display()
-            );
-            Err((FAILED, again))
-        }
+        Err(why) if why == INTERRUPTED => Err(terminal::cut_short(&run, &why)),
         Err(why) => Err((FAILED, why)),
     }
 }

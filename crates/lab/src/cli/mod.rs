@@ -16,7 +16,7 @@ use crate::record::levels;
 use crate::run::{self, Ended, Options, Progress};
 pub use crate::terminal::{DONE, FAILED, Form, USAGE};
 use crate::terminal::{
-    REPORTING, Working, code, fresh, print, print_as, print_json, progress_bar, publish,
+    REPORTING, Working, code, cut_short, fresh, print, print_as, print_json, progress_bar, publish,
     publish_after, say, show, warn,
 };
 use crate::units::{self, minutes};
@@ -171,13 +171,7 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
             // What there is can be read already.
             publish(&run, options.form).map_err(failed)?;
             let lost = far.as_ref().and_then(Far::lost).filter(|why| why != INTERRUPTED);
-            let again = format!(
-                "{} after {} trials; the same command with --out {} goes on",
-                lost.as_deref().unwrap_or(INTERRUPTED),
-                run.records.len(),
-                directory.display()
-            );
-            Err((FAILED, again))
+            Err(cut_short(&run, lost.as_deref().unwrap_or(INTERRUPTED)))
         }
         Err(why) => Err((FAILED, why)),
     }

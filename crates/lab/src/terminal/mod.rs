@@ -146,6 +146,12 @@ pub(crate) fn code(ended: Result<u8, (u8, String)>) -> u8 {
     })
 }
 
+/// How a command ends whose run did not come to its end.
+pub(crate) fn cut_short(run: &Run, why: &str) -> (u8, String) {
+    let (trials, out) = (run.records.len(), run.directory.display());
+    (FAILED, format!("{why} after {trials} trials; the same command with --out {out} goes on"))
+}
+
 /// Prints a value in the form that was asked for.
 pub(crate) fn print_as(form: Form, value: &impl Serialize, words: impl FnOnce() -> String) -> u8 {
     match form {
