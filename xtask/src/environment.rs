@@ -174,14 +174,16 @@ mod tests {
     #[test]
     fn an_environment_is_read_from_the_command_line() {
         let words = "--memory 256M --disk seek_ms=4 --mtu 9000 --pages warm --server-cpus 0-1";
-        let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
-        let spec = specification(&mut Arguments::new(&words)).unwrap();
+        let read = |words: &str| {
+            let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+            specification(&mut Arguments::new(&words))
+        };
+        let spec = read(words).unwrap();
         assert_eq!((spec.memory_bytes, spec.pages), (256 << 20, Pages::Warm));
         assert_eq!(spec.network.unwrap().mtu, 9_000);
         assert_eq!(spec.cpu.server, [0, 1]);
         for wrong in ["--memory x", "--disk x", "--pages x", "--nice x", "--quota 99999999999"] {
-            let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
-            assert!(specification(&mut Arguments::new(&words)).is_err(), "{wrong}");
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 }

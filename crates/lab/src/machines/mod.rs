@@ -225,13 +225,12 @@ impl Far {
         stop: &AtomicBool,
     ) -> Result<(), String> {
         match (self.half, workload) {
-            (Half::Server, _) => self.copy(root, "root", None, stop),
+            (Half::Server, _) | (Half::Load, None) => self.copy(root, "root", None, stop),
             (Half::Load, Some(workload)) => {
                 let own = root == workload.join("root");
                 self.copy(workload, "workload", own.then_some("root"), stop)?;
                 if own { Ok(()) } else { self.copy(root, "root", None, stop) }
             }
-            (Half::Load, None) => self.copy(root, "root", None, stop),
         }
     }
 

@@ -171,7 +171,7 @@ pub(crate) fn take(run: &Run, bench: &Bench<'_>, cell: &Cell, seed: u64) -> Resu
         metrics: numbers,
         ..Profile::default()
     };
-    match recorder.calls_per_s() {
+    match recorder.calls_per_s {
         Ok(calls) => profile.system_calls_per_reply = Some(calls / found.good_per_s),
         Err(why) => notes.push(why),
     }

@@ -92,15 +92,8 @@ pub(crate) fn publish_after(working: Working, run: &Run, form: Form) -> Result<u
 
 /// A directory for a run that was given none.
 pub(crate) fn fresh(name: &str) -> PathBuf {
-    let stamp: String = date::date(date::unix_ms())
-        .chars()
-        .filter_map(|c| match c {
-            ' ' => Some('-'),
-            '-' | ':' => None,
-            c => Some(c),
-        })
-        .take(13)
-        .collect();
+    let stamp = date::date(date::unix_ms()).replace(['-', ':'], "").replace(' ', "-");
+    let stamp: String = stamp.chars().take(13).collect();
     let mut path = PathBuf::from(format!("lab-{name}-{stamp}"));
     for number in 2.. {
         if !path.exists() {

@@ -18,13 +18,8 @@ pub(crate) fn whole(things: usize) -> u64 {
 /// A number with three or four digits that mean something.
 pub(crate) fn show(value: f64) -> String {
     match value.abs() {
-        size if !value.is_finite() || size == 0.0 => {
-            if value == 0.0 {
-                "0".to_owned()
-            } else {
-                "–".to_owned()
-            }
-        }
+        0.0 => "0".to_owned(),
+        _ if !value.is_finite() => "–".to_owned(),
         size if size >= 1_000.0 => grouped(value),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),

@@ -35,7 +35,8 @@ pub(crate) struct Recorder<'a> {
     perf: Result<Running, String>,
     /// The server's processes, from the start of the window to its end.
     own: BTreeSet<u32>,
-    calls_per_s: Result<f64, String>,
+    /// System calls of the server a second.
+    pub(crate) calls_per_s: Result<f64, String>,
 }
 
 impl<'a> Recorder<'a> {
@@ -130,11 +131,6 @@ impl<'a> Recorder<'a> {
         line.unwrap_or("it failed and said nothing").to_owned()
     }
 
-    /// System calls of the server a second.
-    pub(crate) fn calls_per_s(&self) -> Result<f64, String> {
-        self.calls_per_s.clone()
-    }
-
     /// Gives `each` every sample, and whether it is the server's own or of a processor that ran
     /// nobody's process.
     pub(crate) fn read(&self, mut each: impl FnMut(Sample, bool)) -> Result<(), String> {
@@ -155,10 +151,8 @@ impl<'a> Recorder<'a> {
         words.push(recorded.clone().into());
         let ended = self.run(words, "perf.script").and_then(|perf| perf.wait(END_MAX, self.stop));
         let _ = fs::remove_file(&recorded);
-        match ended {
-            Ok(Some(0)) => {}
-            Ok(_) => return Err(format!("perf script: {}", self.said())),
-            Err(why) => return Err(why),
+        if ended? != Some(0) {
+            return Err(format!("perf script: {}", self.said()));
         }
         let path = self.file("perf.script");
         let named = |error: std::io::Error| format!("{}: {error}", path.display());
