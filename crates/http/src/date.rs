@@ -135,8 +135,8 @@ pub fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year * 365 + year / 4 - year / 100 + day_of_year - 719_468
 }
 
-/// Year, month and day of a day: the inverse of [`days_from_civil`].
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
+/// Year, month and day of a day, counted from 1970-01-01: the inverse of `days_from_civil`.
+pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,5 +1,6 @@
 //! The time of day, as manifests and reports say it.
 
+use regatta_http::date::civil_from_days;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since 1970.
@@ -10,20 +11,9 @@ pub(crate) fn unix_ms() -> u64 {
 
 /// Milliseconds since 1970 as `2026-08-21 14:05 UTC`.
 pub(crate) fn date(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1_000;
-    let (days, within) = (seconds / 86_400, seconds % 86_400);
-    // Days to a civil date (Howard Hinnant's algorithm), for dates after 1970.
-    let z = days + 719_468;
-    let era = z / 146_097;
-    let day_of_era = z % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute) = (within / 3_600, within % 3_600 / 60);
+    let seconds = i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX);
+    let (year, month, day) = civil_from_days(seconds / 86_400);
+    let (hour, minute) = (seconds % 86_400 / 3_600, seconds % 3_600 / 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
