@@ -16,7 +16,6 @@ use crate::watch::perf::Recorder;
 use regatta_load::engine::{Fate, Fates, Health, Outcome, parse_time};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -193,15 +192,11 @@ fn script(host: &str, asked: &Asked, close: bool) -> String {
 
 /// As a string of Lua.
 fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for byte in text.bytes() {
-        // Writing to a String cannot fail.
-        let _ = match byte {
-            b'"' | b'\\' | 0..32 | 127.. => write!(quoted, "\\{byte:03}"),
-            byte => write!(quoted, "{}", char::from(byte)),
-        };
-    }
-    quoted + "\""
+    let letter = |byte: u8| match byte {
+        b'"' | b'\\' | 0..32 | 127.. => format!("\\{byte:03}"),
+        byte => char::from(byte).to_string(),
+    };
+    format!("\"{}\"", text.bytes().map(letter).collect::<String>())
 }
 
 fn read(path: &Path) -> Result<String, String> {
