@@ -115,10 +115,12 @@ pub fn run(options: &RunOptions, stop: &AtomicBool) -> u8 {
 
 fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> {
     let (text, experiment) = experiment(&options.which, options.scale, options.rules)?;
-    let far = match &options.other {
-        Some((half, other)) => Some(connect(*half, other, options, stop)?),
-        None => None,
+    let connect = |(half, other): &(Half, String)| {
+        // It takes a while.
+        let _working = Working::on("connecting to the other machine, copying the program");
+        Far::connect(*half, other, &options.regatta, stop)
     };
+    let far = options.other.as_ref().map(connect).transpose().map_err(|why| (FAILED, why))?;
     // Another machine's refusal is heard when a server starts there.
     let refused = match &options.other {
         Some((Half::Server, _)) => Vec::new(),
@@ -175,19 +177,6 @@ fn try_run(options: &RunOptions, stop: &AtomicBool) -> Result<u8, (u8, String)> 
         }
         Err(why) => Err((FAILED, why)),
     }
-}
-
-/// Connects to the other machine, and says so: it takes a while.
-fn connect(
-    half: Half,
-    other: &str,
-    options: &RunOptions,
-    stop: &AtomicBool,
-) -> Result<Far, (u8, String)> {
-    let working = Working::on("connecting to the other machine, copying the program");
-    let far = Far::connect(half, other, &options.regatta, stop);
-    drop(working);
-    far.map_err(|why| (FAILED, why))
 }
 
 /// Reads an experiment by name or from a file.

@@ -66,10 +66,8 @@ pub(super) fn read(words: &[String]) -> Result<(), String> {
     // Directories give their names in any order.
     files.sort_by(|a, b| a.1.cmp(&b.1));
     let mut random = Random::new(SEED);
-    let mut waits: Vec<(f64, PathBuf)> = Vec::with_capacity(files.len());
-    for (popularity, path) in files {
-        waits.push((random.exponential() / popularity, path));
-    }
+    let wait = |(popularity, path): (f64, PathBuf)| (random.exponential() / popularity, path);
+    let mut waits: Vec<(f64, PathBuf)> = files.into_iter().map(wait).collect();
     waits.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut buffer = vec![0; 1 << 17];
     for (_, path) in waits {
