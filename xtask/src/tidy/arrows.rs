@@ -33,9 +33,7 @@ pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
         let text = std::fs::read_to_string(&manifest).unwrap_or_default();
         found.extend(check_manifest(&path, &text, &page));
     }
-    for source in sources {
-        found.extend(check_root(source));
-    }
+    found.extend(sources.iter().filter_map(check_root));
     found
 }
 

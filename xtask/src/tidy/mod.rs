@@ -75,9 +75,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
             _ => {}
         }
     }
-    for source in &sources {
-        found.extend(source.check());
-    }
+    found.extend(sources.iter().flat_map(Source::check));
     found.extend(arrows::check(root, &sources));
     found.extend(reach::check(root, &sources));
     found.extend(circles::check(&sources));

@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Names the files that no root reaches.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<Violation> {
-    let mut named = BTreeSet::new();
-    for manifest in super::arrows::manifests(root) {
-        named.extend(named_roots(root, &manifest));
-    }
+    let manifests = super::arrows::manifests(root);
+    let named = manifests.iter().flat_map(|manifest| named_roots(root, manifest)).collect();
     unreached(sources, &named)
         .into_iter()
         .map(|path| Violation::new(path, 0, "no `mod` reaches this file: it is dead"))
