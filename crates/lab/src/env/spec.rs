@@ -347,9 +347,7 @@ impl Spec {
             found.push(format!("memory_share: {share} is not a share of the files"));
         }
         outside(&mut found, "quota_percent", self.cpu.quota_percent, limit::QUOTA_PERCENT, true);
-        if !(-20..=19).contains(&self.cpu.nice) {
-            found.push(format!("nice: {} is not from -20 to 19", self.cpu.nice));
-        }
+        outside(&mut found, "nice", self.cpu.nice, (-20, 19), false);
         outside(&mut found, "realtime", self.cpu.realtime, (1, REALTIME_MAX - 1), true);
         outside(&mut found, "left_percent", self.cpu.left_percent, (5, 99), true);
         if self.cpu.left_percent > 0 && self.cpu.server.is_empty() {
@@ -373,9 +371,7 @@ impl Network {
         let mut found = Vec::new();
         outside(&mut found, "mtu", self.mtu, limit::MTU, false);
         outside(&mut found, "addresses", self.addresses, limit::ADDRESSES, false);
-        if !(0.0..=limit::DELAY_MS_MAX).contains(&self.delay_ms) {
-            found.push(format!("delay_ms: {} is out of range", self.delay_ms));
-        }
+        outside(&mut found, "delay_ms", self.delay_ms, (0.0, limit::DELAY_MS_MAX), false);
         for (name, sizes) in [("wmem", &self.tcp_wmem), ("rmem", &self.tcp_rmem)] {
             let words = sizes.split_whitespace();
             if !sizes.is_empty() && words.filter(|w| w.parse::<u32>().is_ok()).count() != 3 {
@@ -389,9 +385,7 @@ impl Network {
 impl Disk {
     fn faults(&self) -> Vec<String> {
         let mut found = Vec::new();
-        if !(0.0..=limit::SEEK_MS_MAX).contains(&self.seek_ms) {
-            found.push(format!("seek_ms: {} is out of range", self.seek_ms));
-        }
+        outside(&mut found, "seek_ms", self.seek_ms, (0.0, limit::SEEK_MS_MAX), false);
         if self.bandwidth == 0 {
             found.push("bandwidth: a disk has some".to_owned());
         }
@@ -407,8 +401,9 @@ fn outside<T: PartialOrd + Default + std::fmt::Display>(
     (least, most): (T, T),
     zero_is_none: bool,
 ) {
-    let none = zero_is_none && value == T::default();
-    if !none && (value < least || value > most) {
+    let (none, within) = (zero_is_none && value == T::default(), least..=most);
+    if !none && !within.contains(&value) {
+        let (least, most) = within.into_inner();
         found.push(format!("{name}: {value} is not from {least} to {most}"));
     }
 }

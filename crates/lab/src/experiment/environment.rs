@@ -324,7 +324,7 @@ colour = 1
             "e.toml:12:9: environment.pages: unknown variant `hot`, expected one of",
             "e.toml:13:14: environment.accounting: invalid type: string \"yes\", expected",
             "e.toml:15:18: environment.network.single: unknown key",
-            "e.toml:16:16: environment.disk.seek_ms: -1 is out of range",
+            "e.toml:16:16: environment.disk.seek_ms: -1 is not from 0 to 1000",
             "e.toml:17:13: environment.disk.seek: unknown variant `random`",
             "e.toml:18:13: environment.disk.kind: unknown variant `inside`",
             "e.toml:19:18: environment.disk.bandwidth: a disk has some",
