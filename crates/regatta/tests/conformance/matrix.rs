@@ -528,8 +528,8 @@ variants! {
     knot_nb: always looped one_queue patient fibers reading sending tries_first;
     knot_nb_first: together looped one_queue nonblocking fibers polls_first;
     knot_b: together looped one_queue patient fibers reading sending one_call;
-    means: always looped nonblocking schedulers reading stays;
-    means_steal: together looped nonblocking schedulers steals;
+    means: together looped nonblocking schedulers reading stays;
+    means_steal: together looped schedulers steals;
     hybrid: always looped one_queue nonblocking pooled;
     hybrid_at_once: together looped one_queue nonblocking pooled;
     bio: together looped one_queue nonblocking dispatched reads_itself;
