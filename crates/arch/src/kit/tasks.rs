@@ -186,6 +186,10 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| tasks.help(tally, &mut |task| task * 2));
             }
+            // A panic in this scope would wait for them for good.
+            while arena.slot(0).gauge(Gauge::HelpersOpen) < 3 {
+                thread::yield_now();
+            }
             let mut sum = 0;
             for round in 1..=50 {
                 (0..20).for_each(|task| tasks.submit(round * task, tally).unwrap());
@@ -202,7 +206,6 @@ mod tests {
                 }
             }
             assert_eq!(sum, 2 * 190 * 1275);
-            assert_eq!(arena.slot(0).gauge(Gauge::HelpersOpen), 3);
             assert_eq!(tasks.close(), []);
             assert_eq!(tasks.submit(1, tally), Err(1));
         });
