@@ -21,6 +21,7 @@ pub mod guarded;
 pub mod hook;
 pub mod kernel_aio;
 pub mod limits;
+mod map;
 mod opening;
 mod page_cache;
 pub mod process;
@@ -39,6 +40,7 @@ pub mod wait;
 
 pub use event::Bell;
 pub use file::{Named, Root, StaticFile, look_again, may_make_files};
+pub use map::{Map, send_mapped};
 pub use opening::{OpenResult, OpenRules, open_below, open_cached};
 pub use page_cache::{Resident, by_cachestat, by_mincore};
 pub use read::{Read, by_nowait, read_cached, read_range, touch};
