@@ -161,7 +161,7 @@ impl<'a, C: HelperPool> HelperDisk<'a, C> {
         tally: Tally<'a>,
     ) -> Self {
         let &AmpedOptions { helpers_max, helpers_idle_max, chunk_bytes, .. } = options;
-        let limits = HelperLimits { helpers_max, helpers_idle_max };
+        let limits = HelperLimits { helpers_max, helpers_idle_max, ..HelperLimits::PROMPT };
         Self {
             helpers: Helpers::new(pool, limits, tally),
             below,
@@ -270,7 +270,7 @@ mod tests {
         test: Test,
         tally: Tally<'a>,
     ) -> HelperDisk<'a, C> {
-        let limits = HelperLimits { helpers_max: 3, helpers_idle_max: 1 };
+        let limits = HelperLimits { helpers_max: 3, helpers_idle_max: 1, ..HelperLimits::PROMPT };
         HelperDisk {
             helpers: Helpers::new(pool, limits, tally),
             below: Below { root, rules: OpenRules::default() },

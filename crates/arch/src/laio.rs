@@ -96,8 +96,8 @@ fn work(env: &Env, worker: usize) -> Result<(), String> {
             ContinuedBy::Nowait => {
                 let pool = Threads::new(root, env.rules)
                     .map_err(|error| format!("cannot prepare for threads: {error}"))?;
-                let limits =
-                    HelperLimits { helpers_max, helpers_idle_max: helpers_max.div_ceil(2) };
+                let helpers_idle_max = helpers_max.div_ceil(2);
+                let limits = HelperLimits { helpers_max, helpers_idle_max, ..HelperLimits::PROMPT };
                 let helpers = Helpers::new(pool, limits, tally);
                 Ok(Box::new(NowaitDisk { helpers, below, chunk_bytes, tally }))
             }
@@ -382,7 +382,8 @@ mod tests {
     };
     use regatta_sys::{Bell, OpenRules, open_below, read_range};
 
-    const LIMITS: HelperLimits = HelperLimits { helpers_max: 3, helpers_idle_max: 1 };
+    const LIMITS: HelperLimits =
+        HelperLimits { helpers_max: 3, helpers_idle_max: 1, ..HelperLimits::PROMPT };
     /// Also those that the kernel continues, however long that takes.
     #[test]
     fn every_operation_of_a_ring_ends_once() {

@@ -123,8 +123,8 @@ counters! {
     SendfileWouldBlock "sendfile_would_block" "count" Sum
         "Calls of `sendfile` that found the socket full (`EAGAIN`).";
     SendfileNs "sendfile_ns" "ns" Sum
-        "Time inside `sendfile`, including waits for the disk and, with blocking sends, for \
-         clients.";
+        "Time inside `sendfile`, and inside `sendmsg` where it sends from a mapped file, including \
+         waits for the disk and, with blocking sends, for clients.";
     BytesSent "bytes_sent" "bytes" Sum
         "Bytes of heads and bodies given to the kernel, by any call.";
 
@@ -252,6 +252,19 @@ counters! {
         "Of those, the ones that the system did not answer; treated as no.";
     ResidencyFalse "residency_false" "count" Sum
         "Sends of a range reported to be in memory that took as long as a stall.";
+
+    FlashCoalesced "flash_coalesced" "count" Sum
+        "Requests to helpers of Flash that joined one for the same name or chunk.";
+    FlashDelayed "flash_delayed" "count" Sum
+        "Tasks queued for helpers of Flash although another could have been started, because none \
+         had waited for `flash.start_delay_ms`.";
+    FlashPrefixSends "flash_prefix_sends" "count" Sum
+        "Sends of the part of a mapped chunk before the first page that was not in memory.";
+    MapsAdded "maps_added" "count" Sum "Chunks of files that were mapped.";
+    MapsRemoved "maps_removed" "count" Sum "Of those, the ones that are no longer.";
+    MapBytesAdded "map_bytes_added" "bytes" Sum "Bytes of these chunks, in whole pages.";
+    MapBytesRemoved "map_bytes_removed" "bytes" Sum
+        "Of those, bytes of chunks that are no longer mapped.";
 
     FiberRuns "fiber_runs" "count" Sum
         "Times that a user thread was resumed: switches between user threads.";
@@ -489,6 +502,9 @@ gauges! {
         "Bytes of files that workers have copied out of a shared cache for their own use.";
     HelpersOpen "helpers_open" "count" HelpersStarted - HelpersStopped HelpersLost,
         "Helpers, busy or idle.";
+    MapsOpen "maps_open" "count" MapsAdded - MapsRemoved, "Chunks of files that are mapped.";
+    MapBytes "map_bytes" "bytes" MapBytesAdded - MapBytesRemoved,
+        "Bytes of chunks of files that are mapped.";
     ThreadsOpen "threads_open" "count" ThreadsStarted - ThreadsEnded,
         "Threads that serve connections, busy or idle.";
 }

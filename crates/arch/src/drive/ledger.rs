@@ -29,7 +29,7 @@ pub struct Spent {
     pub open: u64,
     /// Reading bodies into memory.
     pub read: u64,
-    /// In `sendfile`.
+    /// Sending from files: in `sendfile`, or in `sendmsg` where they are mapped.
     pub send: u64,
 }
 

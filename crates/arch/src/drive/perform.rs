@@ -6,7 +6,7 @@ use super::ledger::Spent;
 use regatta_metrics::{Counter, Tally};
 use regatta_op::{Fault, OpenReq, Outbox};
 use regatta_sys::{
-    OpenResult, OpenRules, Root, SendCall, StaticFile, clock, fault, open_below,
+    Map, OpenResult, OpenRules, Root, SendCall, StaticFile, clock, fault, open_below,
     socket::{self, AcceptFault, Connection, Mode},
     wait::{Interest, ready_within},
 };
@@ -135,6 +135,30 @@ pub fn send(
             Err(Failure::count(&error, [full, Counter::SendFaults], tally))
         }
     }
+}
+
+/// [`send`] of a file range with what comes before it in one call, where the range is mapped.
+/// `None`: the file no longer has what is mapped, nothing was sent, and [`send`] sends what there
+/// is.
+///
+/// # Errors
+/// As [`send`].
+pub fn send_mapped(
+    socket: &Connection,
+    outbox: &mut Outbox<StaticFile>,
+    (map, bytes_max): (&Map, u64),
+    spent: &mut Spent,
+    tally: Tally<'_>,
+) -> Result<Option<u64>, Failure> {
+    let call = || regatta_sys::send_mapped(socket.as_fd(), outbox, map, bytes_max);
+    let sent = timed(&mut spent.send, call).map_err(|error| {
+        Failure::count(&error, [Counter::SendWouldBlock, Counter::SendFaults], tally)
+    })?;
+    if let Some(bytes) = sent {
+        tally.add(Counter::SendCalls, 1);
+        tally.add(Counter::SendBytes, bytes);
+    }
+    Ok(sent)
 }
 
 /// How a helper sends a file: in it nobody else waits for the processor.

@@ -4,10 +4,11 @@ pub(crate) mod schedule;
 
 use crate::drive::{
     ledger::Spent,
-    perform::{self, Below},
+    perform::{self, Below, Failure},
 };
+use regatta_metrics::Tally;
 use regatta_op::{Abandoned, OpenReq, Outbox, ReadReq, Segment, Ticket};
-use regatta_sys::{OpenResult, Read, StaticFile};
+use regatta_sys::{OpenResult, Read, StaticFile, socket::Connection};
 use std::os::fd::BorrowedFd;
 
 /// Performs operations that may block on disk, at once or later. A connection may have several in
@@ -21,9 +22,28 @@ pub trait Disk {
     /// Reads a range into memory.
     fn read(&mut self, key: u64, ticket: Ticket, req: ReadReq<StaticFile>) -> Option<Read>;
     /// Brings the file at the front of `outbox` into memory: how many bytes may be sent now, at
-    /// least 1.
+    /// least 1. A disk that [maps](Self::maps) is asked before the head goes, too.
     fn prefetch(&mut self, key: u64, outbox: &Outbox<StaticFile>) -> Option<u64>;
 
+    /// True if files are mapped: a head and what follows it of a file then go out in one call, by
+    /// [`Disk::send`].
+    fn maps(&self) -> bool {
+        false
+    }
+    /// Sends from an outbox with a file at its front, of that at most so many bytes.
+    ///
+    /// # Errors
+    /// As [`perform::send`].
+    fn send(
+        &mut self,
+        socket: &Connection,
+        outbox: &mut Outbox<StaticFile>,
+        bytes_max: u64,
+        spent: &mut Spent,
+        tally: Tally<'_>,
+    ) -> Result<u64, Failure> {
+        perform::send(socket, outbox, bytes_max, spent, tally)
+    }
     /// Bytes that [`Disk::prefetch`] allowed have been sent, which took so many nanoseconds.
     fn sent(&mut self, _ns: u64) {}
     /// Forgets all operations of `key`, or one of them: what completes later is dropped.

@@ -22,9 +22,6 @@ use std::{collections::BTreeMap, io, os::fd::BorrowedFd};
 /// How many helpers may die with a task before the loop runs it itself.
 const LOST_MAX: u8 = 2;
 
-/// A helper that is not kept is stopped when it has been idle for so long, nanoseconds.
-const IDLE_NS_MIN: u64 = 1_000_000_000;
-
 /// What a helper does.
 #[derive(Debug)]
 pub enum Task {
@@ -73,6 +70,9 @@ pub enum Purpose {
     Read(Ticket),
     /// Sending a range.
     Prefetch,
+    /// Several operations, perhaps of several connections: the driver, which finishes them itself,
+    /// says under what the task is counted.
+    Shared(Counter),
 }
 
 impl Purpose {
@@ -81,7 +81,7 @@ impl Purpose {
     pub const fn ticket(self) -> Option<Ticket> {
         match self {
             Self::Open(ticket) | Self::Read(ticket) => Some(ticket),
-            Self::Prefetch => None,
+            Self::Prefetch | Self::Shared(_) => None,
         }
     }
 }
@@ -127,7 +127,7 @@ fn finish(job: Job, outcome: Option<TaskResult>, below: Below<'_>) -> (DiskResul
             DiskResult::Read(ticket, timed(&mut spent.read, || perform::read(req)))
         }
         (_, Task::Touch(req) | Task::Read(req), _) => DiskResult::Prefetched(req.len),
-        // An open that is part of another operation: it does not happen.
+        // An open that is part of other operations.
         (_, Task::Open(_), _) => DiskResult::Prefetched(1),
     };
     (result, spent)
@@ -156,13 +156,25 @@ pub trait HelperPool {
     fn source(&self) -> BorrowedFd<'_>;
 }
 
-/// How many helpers there may be.
+/// How many helpers there may be, and for how long they are waited for and kept.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperLimits {
     /// At the same time.
     pub helpers_max: usize,
     /// Idle.
     pub helpers_idle_max: usize,
+    /// Another than the first is started when tasks have been queued for so long, nanoseconds; if
+    /// that is not 0, one with each task that arrives or ends.
+    pub start_ns_min: u64,
+    /// One that is not kept is stopped when it has been idle for so long, nanoseconds.
+    pub idle_ns_min: u64,
+}
+
+impl HelperLimits {
+    /// One helper. More are to be started at once, and stopped when they have been idle for a
+    /// second: to start one for each task takes longer than most tasks do.
+    pub const PROMPT: Self =
+        Self { helpers_max: 1, helpers_idle_max: 0, start_ns_min: 0, idle_ns_min: 1_000_000_000 };
 }
 
 /// The helpers of one loop, and the tasks that are queued for them. A connection has at most
@@ -176,6 +188,8 @@ pub struct Helpers<'a, C> {
     waiters: Waiters,
     /// Tasks that wait for a helper, oldest first.
     queue: BTreeMap<Sequence, Job>,
+    /// When the first task came to the queue as it was empty, by the precise clock.
+    queued_since: u64,
     /// By helper: the task that it is running.
     busy: Vec<Option<Job>>,
     /// By helper: whether it uses a root that has been replaced, and is to stop after its task.
@@ -193,7 +207,8 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
     pub fn new(pool: C, limits: HelperLimits, tally: Tally<'a>) -> Self {
         let (waiters, queue) = (Waiters::default(), BTreeMap::new());
         let (busy, leaves, idle) = (Vec::new(), Vec::new(), Vec::new());
-        Self { pool, limits, waiters, queue, busy, leaves, idle, count: 0, tally }
+        let (queued_since, count) = (0, 0);
+        Self { pool, limits, waiters, queue, queued_since, busy, leaves, idle, count, tally }
     }
 
     /// Queues a task.
@@ -206,13 +221,20 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
                 Purpose::Open(_) => Counter::HelperTasksOpen,
                 Purpose::Read(_) => Counter::HelperTasksRead,
                 Purpose::Prefetch => Counter::HelperTasksPrefetch,
+                Purpose::Shared(counter) => counter,
             },
             1,
         );
         job.sequence = self.waiters.add(job.key, job.purpose.ticket());
+        if self.queue.is_empty() {
+            self.queued_since = job.since;
+        }
         self.queue.insert(job.sequence, job);
         self.dispatch();
         let queued = self.queue.len() as u64;
+        if queued > 0 && self.count < self.limits.helpers_max && self.is_early() {
+            self.tally.add(Counter::FlashDelayed, 1);
+        }
         self.tally.max(Counter::HelperQueueMax, queued);
         self.tally.add(Counter::HelperQueueSum, queued);
         if self.count == 0
@@ -300,11 +322,10 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
         }
     }
 
-    /// Stops those that are too many and have been idle for long enough: to start one for each task
-    /// takes longer than most tasks do.
+    /// Stops those that are too many and have been idle for long enough.
     fn stop_idle(&mut self, now: u64) {
         while self.idle.len() > self.limits.helpers_idle_max
-            && now.saturating_sub(self.idle[0].1) >= IDLE_NS_MIN
+            && now.saturating_sub(self.idle[0].1) >= self.limits.idle_ns_min
         {
             let idle = self.idle.remove(0);
             self.stop(idle, now);
@@ -351,9 +372,11 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
 
     /// Assigns tasks and starts helpers until there are no more tasks or no more helpers.
     fn dispatch(&mut self) {
+        let before = self.count;
         while !self.queue.is_empty() {
             let idle = self.idle.pop();
-            let Some((helper, since)) = idle.or_else(|| Some((self.start()?, clock::nanos())))
+            let Some((helper, since)) =
+                idle.or_else(|| Some((self.start(before)?, clock::nanos())))
             else {
                 return;
             };
@@ -376,8 +399,16 @@ impl<'a, C: HelperPool> Helpers<'a, C> {
         }
     }
 
-    fn start(&mut self) -> Option<usize> {
-        if self.count >= self.limits.helpers_max {
+    /// Another helper is not started yet.
+    fn is_early(&self) -> bool {
+        let queued_ns = clock::nanos().saturating_sub(self.queued_since);
+        self.count > 0 && queued_ns < self.limits.start_ns_min
+    }
+
+    /// Starts a helper, if there may be another than there were `before` this round of tasks.
+    fn start(&mut self, before: usize) -> Option<usize> {
+        let started = self.limits.start_ns_min > 0 && self.count > before;
+        if self.count >= self.limits.helpers_max || started || self.is_early() {
             return None;
         }
         let helper = self.pool.start().ok()?;
@@ -447,7 +478,8 @@ mod tests {
         Job::new(key, Purpose::Open(Ticket(0)), Task::Open(req))
     }
 
-    const LIMITS: HelperLimits = HelperLimits { helpers_max: 2, helpers_idle_max: 1 };
+    const LIMITS: HelperLimits =
+        HelperLimits { helpers_max: 2, helpers_idle_max: 1, ..HelperLimits::PROMPT };
 
     #[test]
     fn helpers_are_started_on_demand_and_kept_in_reserve() {
@@ -470,7 +502,7 @@ mod tests {
             assert_eq!((helpers.count, helpers.idle.len()), (2, 2), "both may be wanted again");
             assert!(helpers.next_finished().is_none());
             helpers.submit(job(4)).unwrap();
-            hook::set_time(clock::nanos() + IDLE_NS_MIN, 0);
+            hook::set_time(clock::nanos() + LIMITS.idle_ns_min, 0);
             helpers.pool.results.push_back((0, Some(TaskResult::Found)));
             assert_eq!(helpers.next_finished().unwrap().0.key, 4);
             hook::clear();
@@ -485,7 +517,8 @@ mod tests {
     /// systems.md §1.7: by role, and for each queue.
     #[test]
     fn time_is_busy_or_idle_and_the_queue_has_a_mean() {
-        with(HelperLimits { helpers_max: 1, helpers_idle_max: 1 }, true, |mut helpers, tally| {
+        let one = HelperLimits { helpers_idle_max: 1, ..HelperLimits::PROMPT };
+        with(one, true, |mut helpers, tally| {
             let at = |ns| hook::set_time(ns, 0);
             at(100);
             helpers.submit(job(0)).unwrap();
@@ -504,6 +537,31 @@ mod tests {
             assert_eq!(get(Counter::HelperIdleNs), 50);
             assert_eq!(get(Counter::HelperWaitNs), 30);
             assert_eq!((get(Counter::HelperQueueSum), get(Counter::HelperQueueMax)), (1, 1));
+        });
+    }
+
+    /// As Flash did: one helper, and another when one has not been enough for a while.
+    #[test]
+    fn another_helper_is_started_when_tasks_have_waited() {
+        let limits = HelperLimits { helpers_max: 3, start_ns_min: 1_000, ..LIMITS };
+        with(limits, true, |mut helpers, tally| {
+            let delayed = || tally.slot().get(Counter::FlashDelayed);
+            for (key, at, count) in [(0, 100, 0), (1, 100, 1), (2, 1_099, 2)] {
+                hook::set_time(at, 0);
+                helpers.submit(job(key)).unwrap();
+                assert_eq!((helpers.pool.given.len(), delayed()), (1, count), "task {key}");
+            }
+            hook::set_time(1_100, 0);
+            for (key, given) in [(3, &[0, 1][..]), (4, &[0, 1, 2])] {
+                helpers.submit(job(key)).unwrap();
+                assert_eq!((&helpers.pool.given[..], helpers.queue.len()), (given, 2));
+            }
+            for helper in [0, 1, 2, 0, 1] {
+                helpers.pool.results.push_back((helper, Some(TaskResult::Found)));
+            }
+            while helpers.next_finished().is_some() {}
+            assert_eq!((helpers.count, helpers.idle.len(), delayed()), (3, 3, 2));
+            hook::clear();
         });
     }
 

@@ -10,7 +10,9 @@ use crate::drive::{
     perform::{self, Failure, timed},
 };
 use regatta_metrics::Counter;
-use regatta_op::{Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, Outbox, Tick, Ticket};
+use regatta_op::{
+    Abandoned, CloseReason, DISK_OPS_MAX, Done, Now, Op, Outbox, Segment, Tick, Ticket,
+};
 use regatta_origin::{Limits, Protocol as _};
 use regatta_sys::{
     OpenResult, Read, StaticFile, clock,
@@ -251,6 +253,8 @@ pub struct Io<'a> {
     pub disk: &'a mut dyn Disk,
     /// The limits of each turn.
     pub rules: Rules,
+    /// Files are mapped ([`Disk::maps`]).
+    maps: bool,
     /// Where received bytes land.
     buffer: Box<[u8]>,
     spares: Spares,
@@ -267,9 +271,11 @@ impl<'a> Io<'a> {
         // What comes behind a request is kept until that is answered, so no more is taken at once
         // than a head may need: a connection keeps two such lengths at most.
         let recv_bytes = limits.head_bytes_max.min(RECV_BYTES_MAX);
+        let maps = disk.maps();
         Self {
             disk,
             rules,
+            maps,
             buffer: vec![0; LANDING + recv_bytes].into(),
             spares: Spares::default(),
             budget: Budget::new(rules.bytes_max),
@@ -461,7 +467,7 @@ fn send(
         return Some(Turn::Again);
     }
     let mut most = if io.rules.patience.is_some() { u64::MAX } else { io.bytes };
-    let at_file = outbox.at_file();
+    let at_file = outbox.at_file() || io.maps && is_before_file(&outbox);
     if at_file {
         match ready(slot, key, &outbox, io) {
             Some(bytes) => most = most.min(bytes),
@@ -472,7 +478,11 @@ fn send(
         }
     }
     let before = io.spent.send;
-    let result = perform::send(&slot.socket, &mut outbox, most, &mut io.spent, cx.tally);
+    let result = if at_file && io.maps {
+        io.disk.send(&slot.socket, &mut outbox, most, &mut io.spent, cx.tally)
+    } else {
+        perform::send(&slot.socket, &mut outbox, most, &mut io.spent, cx.tally)
+    };
     if at_file {
         io.disk.sent(io.spent.send - before);
     }
@@ -501,6 +511,11 @@ fn send(
         }
     }
     None
+}
+
+/// A file range follows what is left of the head.
+fn is_before_file(outbox: &Outbox<StaticFile>) -> bool {
+    matches!(outbox.segments().next(), Some(Segment::File { .. }))
 }
 
 /// Some of an outbox was sent when the connection's deadline had passed.

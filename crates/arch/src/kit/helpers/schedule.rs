@@ -204,11 +204,21 @@ fn ask_long_after(
     helpers: &mut Helpers<'_, RandomHelpers<'_>>,
     waiting: &mut BTreeSet<(u64, u16)>,
 ) {
-    hook::set_time(1_000 * IDLE_NS_MIN, 0);
+    hook::set_time(1_000 * HelperLimits::PROMPT.idle_ns_min, 0);
     let req = OpenReq { path: (*b"a").into(), siblings: Codings::NONE };
     if helpers.submit(Job::new(u64::MAX, Purpose::Open(Ticket(0)), Task::Open(req))).is_ok() {
         waiting.insert((u64::MAX, 0));
         take_results(helpers, waiting, usize::MAX);
+    }
+}
+
+/// Every fourth seed waits before it starts further helpers.
+fn limits(seed: u64, dice: &mut Dice) -> HelperLimits {
+    HelperLimits {
+        helpers_max: 1 + dice.below(5),
+        helpers_idle_max: dice.below(4),
+        start_ns_min: if seed.is_multiple_of(4) { 1_000_000_000 } else { 0 },
+        ..HelperLimits::PROMPT
     }
 }
 
@@ -221,13 +231,12 @@ fn every_task_ends_once_whichever_helper_dies() {
         let arena = Arena::create(&words, 1);
         let tally = Tally::Owned(arena.slot(0));
         let mut dice = Dice::new(seed);
-        let limits =
-            HelperLimits { helpers_max: 1 + dice.below(5), helpers_idle_max: dice.below(4) };
+        let limits = limits(seed, &mut dice);
         let mut helpers = Helpers::new(RandomHelpers::new(seed, None), limits, tally);
         let mut waiting = BTreeSet::new();
         let mut asks = 0;
         for step in 0..300 {
-            hook::set_time(step * IDLE_NS_MIN / 8, 0);
+            hook::set_time(step * limits.idle_ns_min / 8, 0);
             match dice.below(5) {
                 0 | 1 => {
                     // Four of each connection.
