@@ -9,6 +9,7 @@ pub mod amped;
 pub mod drive;
 pub mod event;
 pub mod fiber;
+pub mod flash;
 pub mod kit;
 pub mod laio;
 pub mod layout;

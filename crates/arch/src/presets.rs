@@ -1,5 +1,5 @@
 //! The table of architectures: every name, and the point on the axes that it stands for.
-use crate::{Driver, adapt, amped, event, fiber, laio, mp, pool, threads};
+use crate::{Driver, adapt, amped, event, fiber, flash, laio, mp, pool, threads};
 
 /// A named architecture.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,32 @@ macro_rules! means {
             ("fiber.schedulers", "0"),
             ("limits.connections_max", "4096"),
             ("accept.when_full", "pause"),
+            $(($key, $value)),*
+        ]
+    };
+}
+
+/// Flash, by its published source: what it does by default. Names and ready heads are in one cache,
+/// which looks at a file again after five minutes. The connections are those for which `select` has
+/// room where each may need two descriptors.
+macro_rules! flash_server {
+    ($($key:literal = $value:literal),*) => {
+        &[
+            ("cache.entries_max", "6000"),
+            ("cache.revalidate_ms", "5 min"),
+            ("cache.inactive_ms", "never"),
+            ("cache.body_bytes_max", "0"),
+            ("content.precompressed", "false"),
+            ("event.processes", "1"),
+            ("event.poller", "select"),
+            ("limits.connections_max", "506"),
+            ("limits.idle_ms_max", "500 s"),
+            ("accept.events_per_accept", "0"),
+            ("accept.count", "0"),
+            ("accept.backlog", "1024"),
+            ("accept.when_full", "pause"),
+            ("accept.eager_read", "true"),
+            ("accept.eager_write", "false"),
             $(($key, $value)),*
         ]
     };
@@ -160,6 +186,20 @@ pub const ARCHITECTURES: &[Architecture] = &[
         paper: "Pai, Druschel, Zwaenepoel, USENIX 1999 (Flash); [E] §2",
         driver: &amped::DRIVER,
         axes: &[("event.processes", "1")],
+    },
+    Architecture {
+        name: "flash-1999",
+        summary: "amped with helper processes for names and for reading, and mapped files",
+        paper: "Pai, Druschel, Zwaenepoel, USENIX 1999 (Flash), and its source",
+        driver: &flash::DRIVER,
+        axes: flash_server!("flash.residency" = "mincore"),
+    },
+    Architecture {
+        name: "flash-linux",
+        summary: "flash-1999 that takes what it has mapped to be in memory",
+        paper: "Flash as built for Linux, by its source",
+        driver: &flash::DRIVER,
+        axes: flash_server!("flash.residency" = "mapped"),
     },
     Architecture {
         name: "laio",
@@ -390,100 +430,4 @@ pub fn find(name: &str) -> Option<&'static Architecture> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What each name sets, in whole: a replica that did something else by default would not be
-    /// one, and an architecture that people run must not lose what they rely on.
-    #[test]
-    // tidy: long because it is one table, with a row for each name.
-    fn every_name_sets_what_it_stands_for() {
-        const REPLICA: &str = "cache.revalidate_ms=never cache.inactive_ms=never \
-                               content.precompressed=false accept.events_per_accept=0";
-        const SELECT: &str = "event.processes=1 event.poller=select limits.connections_max=15000 \
-                              accept.backlog=128 accept.when_full=keep-polling";
-        let select = |rest: &str| format!("{REPLICA} {SELECT} {rest}");
-        let uncached = |rest: &str| select(&format!("cache.enabled=false {rest}"));
-        let eager = |rest: &str| {
-            uncached(&format!(
-                "accept.eager_read=true accept.eager_write=true{rest} accept.count=0"
-            ))
-        };
-        let shared = "event.share=descriptors-and-cache";
-        let blocking = format!("{REPLICA} event.processes=100 event.send=blocking");
-        let patient = "accept.eager_read=false accept.eager_write=false";
-        let stop = "accept.eager_read=false accept.when_full=pause";
-        let knot = |rest: &str| {
-            format!(
-                "{REPLICA} fiber.poller=poll fiber.retry=poller fiber.yields=true \
-                 accept.when_full=pause accept.backlog=50000 {rest}"
-            )
-        };
-        let bodies = "cache.body_bytes_max=0";
-        let means = "fiber.schedulers=0 limits.connections_max=4096 accept.when_full=pause";
-        let pool = |rest: &str| {
-            format!(
-                "{REPLICA} adapt.threads=64 cache.enabled=false cache.body_bytes_max=1MiB \
-                 accept.when_full=pause {rest}"
-            )
-        };
-        let expect = [
-            ("sped", "event.processes=1".to_owned()),
-            ("symped", String::new()),
-            ("shared-symped", shared.to_owned()),
-            ("symped-b", format!("{blocking} {stop}")),
-            ("shared-symped-b", format!("{blocking} {shared} {stop}")),
-            ("n-copy", "event.copies=0 event.processes=1 event.pin=cpu".to_owned()),
-            ("amped", "event.processes=1".to_owned()),
-            ("laio", "event.processes=1".to_owned()),
-            ("mp", "limits.connections_max=256 accept.when_full=pause".to_owned()),
-            ("mt", "accept.when_full=pause".to_owned()),
-            (
-                "knot-nptl",
-                format!(
-                    "{REPLICA} threads.start=all limits.connections_max=1024 \
-                     accept.when_full=pause"
-                ),
-            ),
-            (
-                "knot-c",
-                knot(
-                    "fiber.helpers=100 limits.connections_max=20000 \
-                     cache.body_bytes_max=64 MiB cache.bytes_max=1000 MiB \
-                     cache.copy_bytes_max=1 MiB",
-                ),
-            ),
-            (
-                "knot-nb",
-                knot(&format!(
-                    "fiber.send=try-first fiber.helpers=25 limits.connections_max=15000 {bodies}"
-                )),
-            ),
-            (
-                "knot-b",
-                knot(&format!(
-                    "fiber.send=blocking fiber.helpers=100 limits.connections_max=20000 {bodies}"
-                )),
-            ),
-            ("means", means.to_owned()),
-            ("means-steal", format!("{means} fiber.steal=true")),
-            ("hybrid", "limits.connections_max=8192 accept.eager_read=false".to_owned()),
-            ("bio", pool("adapt.io=blocking")),
-            ("aio", pool("adapt.io=async adapt.completions=spin")),
-            ("self-adapting", pool("adapt.io=adapt adapt.completions=spin")),
-            ("accept1", uncached(&format!("{patient} accept.count=1"))),
-            ("acceptinf", uncached(&format!("{patient} accept.count=0"))),
-            ("accept25", uncached(&format!("{patient} accept.count=25"))),
-            ("accept25+$", select(&format!("{patient} accept.count=25"))),
-            ("eager", eager("")),
-            ("eager+full", eager(" accept.full_read=true")),
-            ("eager+close", eager(" accept.on_close=true")),
-            ("cm", eager(" accept.full_read=true accept.on_close=true")),
-        ];
-        let sets = |architecture: &Architecture| {
-            let axes = architecture.axes.iter().map(|(key, value)| format!("{key}={value}"));
-            (architecture.name, axes.collect::<Vec<_>>().join(" "))
-        };
-        assert_eq!(ARCHITECTURES.iter().map(sets).collect::<Vec<_>>(), expect);
-    }
-}
+mod tests;

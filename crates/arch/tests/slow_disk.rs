@@ -49,10 +49,12 @@ const STAND_IN: &str = "stand-in";
 /// An architecture, its options, and whether a request for a cached file waits for the disk.
 type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
 
-const ROWS: [Row; 5] = [
+const ROWS: [Row; 7] = [
     ("sped", &[], true),
     ("amped", &[("amped.helper_kind", "threads")], false),
     ("amped", &[("amped.helper_kind", "processes")], false),
+    ("flash-1999", &[("flash.residency", "mincore")], false),
+    ("flash-linux", &[("flash.residency", "mapped")], false),
     ("laio", &[("laio.engine", "uring")], false),
     ("laio", &[("laio.engine", "nowait")], false),
 ];
@@ -126,6 +128,8 @@ fn install(slow: &str) {
 struct Server {
     what: String,
     waits: bool,
+    /// The loop itself performs what is slow, sooner or later.
+    performs: bool,
     file: &'static str,
     stall: Counter,
     time: Counter,
@@ -157,12 +161,14 @@ impl Server {
         let what = format!("{name} {options:?}, slow {slow}, {file}");
         let Env { arena, mut bells, .. } = env;
         let bell = bells.remove(0);
-        Self { what, waits: *waits, file, stall, time, address, arena, bell, child }
+        // Flash's loop opens again what a helper has opened: somebody else may wait then.
+        let performs = *waits || slow == "open" && name.starts_with("flash");
+        Self { what, waits: *waits, performs, file, stall, time, address, arena, bell, child }
     }
 
     /// Asks for a cached file while another is being opened, read or sent.
     fn check(&self) {
-        let Self { what, waits, file, .. } = self;
+        let Self { what, waits, performs, file, .. } = self;
         let mut client = connect(self.address);
         let mut warm = || assert_eq!(ask(&mut client, "warm"), content("warm"));
         // A round is entered when it is over: by then another has answered.
@@ -182,15 +188,15 @@ impl Server {
         for (counter, stalls) in self.stalls() {
             let more = stalls - before[&counter];
             match counter {
-                Counter::StallRound => assert!(!waits || more > 0, "{what}: no round stalled"),
+                Counter::StallRound => assert!(!performs || more > 0, "{what}: no round stalled"),
                 _ => {
-                    let expect = u64::from(*waits && counter == self.stall);
+                    let expect = u64::from(*performs && counter == self.stall);
                     assert_eq!(more, expect, "{what}: {}", counter.name());
                 }
             }
         }
         let spent = Duration::from_nanos(self.arena.slot(0).get(self.time));
-        assert_eq!(spent >= SLOW, *waits, "{what}: the loop has spent {spent:?} on it");
+        assert_eq!(spent >= SLOW, *performs, "{what}: the loop has spent {spent:?} on it");
         assert_eq!(self.arena.slot(0).get(Counter::DiskCompletionsDropped), 0);
         self.leave();
     }

@@ -16,6 +16,7 @@ pub mod helper_processes;
 pub mod helper_threads;
 pub mod helpers;
 pub mod idle;
+pub mod maps;
 pub mod queue;
 pub mod serve;
 pub mod shared_cache;

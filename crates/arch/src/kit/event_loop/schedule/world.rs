@@ -34,7 +34,7 @@ const TAIL: usize = 80;
 const MS: u64 = 1_000_000;
 
 /// The counters that count as progress.
-const MARKS: [Counter; 25] = [
+const MARKS: [Counter; 26] = [
     Counter::AcceptOk,
     Counter::AcceptFaults,
     Counter::AcceptEmfilePauses,
@@ -60,6 +60,7 @@ const MARKS: [Counter; 25] = [
     Counter::LaioDeferred,
     Counter::DiskCompletionsDropped,
     Counter::ClosedDisplaced,
+    Counter::FlashCoalesced,
 ];
 
 /// How a schedule ends.

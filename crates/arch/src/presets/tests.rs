@@ -1,0 +1,105 @@
+//! What each name sets, in whole.
+use super::*;
+
+/// What each name sets, in whole: a replica that did something else by default would not be
+/// one, and an architecture that people run must not lose what they rely on.
+#[test]
+// tidy: long because it is one table, with a row for each name.
+fn every_name_sets_what_it_stands_for() {
+    const REPLICA: &str = "cache.revalidate_ms=never cache.inactive_ms=never \
+                           content.precompressed=false accept.events_per_accept=0";
+    const SELECT: &str = "event.processes=1 event.poller=select limits.connections_max=15000 \
+                          accept.backlog=128 accept.when_full=keep-polling";
+    let select = |rest: &str| format!("{REPLICA} {SELECT} {rest}");
+    let uncached = |rest: &str| select(&format!("cache.enabled=false {rest}"));
+    let eager = |rest: &str| {
+        uncached(&format!("accept.eager_read=true accept.eager_write=true{rest} accept.count=0"))
+    };
+    let shared = "event.share=descriptors-and-cache";
+    let blocking = format!("{REPLICA} event.processes=100 event.send=blocking");
+    let patient = "accept.eager_read=false accept.eager_write=false";
+    let stop = "accept.eager_read=false accept.when_full=pause";
+    let knot = |rest: &str| {
+        format!(
+            "{REPLICA} fiber.poller=poll fiber.retry=poller fiber.yields=true \
+             accept.when_full=pause accept.backlog=50000 {rest}"
+        )
+    };
+    let bodies = "cache.body_bytes_max=0";
+    let means = "fiber.schedulers=0 limits.connections_max=4096 accept.when_full=pause";
+    let flash = |residency: &str| {
+        format!(
+            "cache.entries_max=6000 cache.revalidate_ms=5 min cache.inactive_ms=never {bodies} \
+             content.precompressed=false event.processes=1 event.poller=select \
+             limits.connections_max=506 limits.idle_ms_max=500 s accept.events_per_accept=0 \
+             accept.count=0 accept.backlog=1024 accept.when_full=pause accept.eager_read=true \
+             accept.eager_write=false flash.residency={residency}"
+        )
+    };
+    let pool = |rest: &str| {
+        format!(
+            "{REPLICA} adapt.threads=64 cache.enabled=false cache.body_bytes_max=1MiB \
+             accept.when_full=pause {rest}"
+        )
+    };
+    let expect = [
+        ("sped", "event.processes=1".to_owned()),
+        ("symped", String::new()),
+        ("shared-symped", shared.to_owned()),
+        ("symped-b", format!("{blocking} {stop}")),
+        ("shared-symped-b", format!("{blocking} {shared} {stop}")),
+        ("n-copy", "event.copies=0 event.processes=1 event.pin=cpu".to_owned()),
+        ("amped", "event.processes=1".to_owned()),
+        ("flash-1999", flash("mincore")),
+        ("flash-linux", flash("mapped")),
+        ("laio", "event.processes=1".to_owned()),
+        ("mp", "limits.connections_max=256 accept.when_full=pause".to_owned()),
+        ("mt", "accept.when_full=pause".to_owned()),
+        (
+            "knot-nptl",
+            format!(
+                "{REPLICA} threads.start=all limits.connections_max=1024 \
+                 accept.when_full=pause"
+            ),
+        ),
+        (
+            "knot-c",
+            knot(
+                "fiber.helpers=100 limits.connections_max=20000 \
+                 cache.body_bytes_max=64 MiB cache.bytes_max=1000 MiB \
+                 cache.copy_bytes_max=1 MiB",
+            ),
+        ),
+        (
+            "knot-nb",
+            knot(&format!(
+                "fiber.send=try-first fiber.helpers=25 limits.connections_max=15000 {bodies}"
+            )),
+        ),
+        (
+            "knot-b",
+            knot(&format!(
+                "fiber.send=blocking fiber.helpers=100 limits.connections_max=20000 {bodies}"
+            )),
+        ),
+        ("means", means.to_owned()),
+        ("means-steal", format!("{means} fiber.steal=true")),
+        ("hybrid", "limits.connections_max=8192 accept.eager_read=false".to_owned()),
+        ("bio", pool("adapt.io=blocking")),
+        ("aio", pool("adapt.io=async adapt.completions=spin")),
+        ("self-adapting", pool("adapt.io=adapt adapt.completions=spin")),
+        ("accept1", uncached(&format!("{patient} accept.count=1"))),
+        ("acceptinf", uncached(&format!("{patient} accept.count=0"))),
+        ("accept25", uncached(&format!("{patient} accept.count=25"))),
+        ("accept25+$", select(&format!("{patient} accept.count=25"))),
+        ("eager", eager("")),
+        ("eager+full", eager(" accept.full_read=true")),
+        ("eager+close", eager(" accept.on_close=true")),
+        ("cm", eager(" accept.full_read=true accept.on_close=true")),
+    ];
+    let sets = |architecture: &Architecture| {
+        let axes = architecture.axes.iter().map(|(key, value)| format!("{key}={value}"));
+        (architecture.name, axes.collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(ARCHITECTURES.iter().map(sets).collect::<Vec<_>>(), expect);
+}
