@@ -81,6 +81,8 @@ variants! {
     amped_processes: family;
     amped_flash: family;
     amped_pair: family;
+    flash_1999: family;
+    flash_linux: family;
     laio_uring: family;
     laio_uring_uncached: family;
     laio_nowait: family;

@@ -116,6 +116,20 @@ pub(crate) const VARIANTS: &[Variant] = &[
         ],
         EVERYTHING,
     ),
+    of("flash_1999", "flash-1999", &[SIBLINGS, "flash.chunk_bytes=65536"], EVERYTHING),
+    of(
+        "flash_linux",
+        "flash-linux",
+        &[
+            SIBLINGS,
+            "event.poller=epoll-edge",
+            "flash.start_delay_ms=0",
+            "flash.chunk_bytes=16384",
+            "flash.map_bytes_max=65536",
+            "cache.enabled=false",
+        ],
+        EDGES,
+    ),
     of("laio_uring", "laio", &["event.poller=epoll", "laio.engine=uring"], EVERYTHING),
     of(
         "laio_uring_uncached",

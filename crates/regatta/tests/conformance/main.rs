@@ -25,6 +25,7 @@ mod disk;
 mod equality;
 mod fibers;
 mod fields;
+mod flash;
 mod framing;
 mod harness;
 mod inspect;

@@ -284,7 +284,49 @@ macro_rules! helpers {
             }
         }
         topics! { $variant
-            disk: cold_files_go_to_who_asked helpers_are_the_other_tasks helpers_pass_no_content;
+            disk: cold_files_go_to_who_asked;
+        }
+    };
+}
+
+/// systems.md §8.6, AMPED: one kind of helpers, and what passes between them and the loop.
+macro_rules! one_kind {
+    ($variant:ident) => {
+        mod one_kind {
+            topics! { $variant
+                disk: helpers_are_the_other_tasks helpers_pass_no_content;
+            }
+        }
+    };
+}
+
+/// systems.md §8.6, Flash: two kinds, and mapped files.
+macro_rules! flash {
+    ($variant:ident) => {
+        mod mapped {
+            topics! { $variant
+                bodies: every_size_arrives a_large_file_arrives;
+                changes: shrunk_while_sent shrunk_between_requests grown_while_sent
+                    removed_while_sent;
+                load: every_way_to_send;
+                ranges: single_against_a_model several;
+            }
+        }
+        topics! { $variant
+            flash: helpers_are_processes_of_two_kinds a_reply_is_one_call
+                no_length_ends_the_worker;
+        }
+    };
+}
+
+/// What holds where helpers are asked as Flash asked them, and pages are looked at.
+macro_rules! as_in_1999 {
+    ($variant:ident) => {
+        mod as_in_1999 {
+            topics! { $variant
+                flash: clients_of_one_file_share_a_task helpers_are_started_one_by_one
+                    what_is_in_memory_goes_first;
+            }
         }
     };
 }
@@ -508,11 +550,13 @@ variants! {
     symped_b: together looped one_queue;
     n_copy: always looped nonblocking;
     n_copy_steered: together looped nonblocking;
-    amped_threads: always looped one_queue nonblocking helpers;
-    amped_processes: together looped one_queue nonblocking helpers mortal;
-    amped_flash: together looped helpers mortal;
-    amped_uncached: together looped nonblocking helpers;
+    amped_threads: always looped one_queue nonblocking helpers one_kind;
+    amped_processes: together looped one_queue nonblocking helpers one_kind mortal;
+    amped_flash: together looped helpers one_kind mortal;
+    amped_uncached: together looped nonblocking helpers one_kind;
     amped_pair: together looped one_queue;
+    flash_1999: together looped one_queue nonblocking helpers mortal flash as_in_1999;
+    flash_linux: together looped helpers mortal flash;
     laio_uring: always looped one_queue nonblocking lazy ring;
     laio_uring_uncached: together looped nonblocking;
     laio_nowait: together looped one_queue nonblocking lazy;

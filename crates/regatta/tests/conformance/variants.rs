@@ -99,6 +99,20 @@ pub(crate) const VARIANTS: &[Variant] = &[
             "accept.on_close=true",
         ],
     ),
+    of("flash_1999", "flash-1999", &[SIBLINGS, "event.poller=select"]),
+    // Each request for a helper is a task, and chunks make room for others all the time.
+    of(
+        "flash_linux",
+        "flash-linux",
+        &[
+            SIBLINGS,
+            "event.poller=epoll",
+            "flash.coalesce=false",
+            "flash.start_delay_ms=0",
+            "flash.chunk_bytes=16384",
+            "flash.map_bytes_max=65536",
+        ],
+    ),
     of("laio_uring", "laio", &["event.poller=epoll", "laio.engine=uring"]),
     of(
         "laio_uring_uncached",

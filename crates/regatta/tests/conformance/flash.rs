@@ -1,0 +1,185 @@
+//! systems.md §8.6, Flash: two kinds of helper processes, what they are asked, and mapped files.
+
+use crate::client::{get, request};
+use crate::disk::{counter, tasks, worker};
+use crate::harness::{Launch, PATIENCE, Server, Variant, children, eventually};
+use crate::site::{Site, common, pattern};
+use crate::skips::skip;
+use crate::slow_disk::{HANGS, put_both, put_cold, with_disk};
+use regatta_sys::{Resident, StaticFile, by_mincore};
+use rustix::fs::{Advice, fadvise, fsync};
+use std::fs::File;
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+/// Waits until a counter has this value.
+fn reaches(server: &Server, name: &str, value: u64) {
+    let there = eventually(PATIENCE, || counter(server, name) >= value);
+    assert!(there, "{name} is {}, not {value}", counter(server, name));
+}
+
+/// Has a server look up names that do not exist, all at once.
+fn ask_for_names(server: &Server) {
+    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        client.send(get(&format!("/missing-{at}.txt")));
+    }
+    for client in &mut clients {
+        client.answer("GET").expect(404);
+    }
+}
+
+/// One task runs the connections. The others are processes that look up names, two at most, and
+/// that read, four at most; they pass neither content nor descriptors, and end when they have had
+/// nothing to do for long.
+pub(crate) fn helpers_are_processes_of_two_kinds(variant: &Variant) {
+    let launch = Launch::new(variant, common()).set("cache.enabled=false");
+    let launch = launch.sets(&["flash.start_delay_ms=0", "flash.helper_idle_ms=100"]);
+    let server = launch.start();
+    let main = worker(&server);
+    assert_eq!((tasks(main).len(), children(main).len()), (1, 0), "none before they are needed");
+    let two = || {
+        ask_for_names(&server);
+        children(main).len() == 2
+    };
+    assert!(eventually(PATIENCE, two), "{} look up names", children(main).len());
+    assert_eq!(counter(&server, "helpers_open_max"), 2);
+    let mut client = server.connect();
+    let one = || {
+        client.get("/missing.txt").expect(404);
+        children(main).len() == 1
+    };
+    assert!(eventually(PATIENCE, one), "{} are kept for one client", children(main).len());
+    let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(get("/size-65537.bin")));
+    for client in &mut clients {
+        client.answer("GET").expect(200);
+    }
+    let helpers = children(main);
+    assert!((2..=6).contains(&helpers.len()), "{} helpers", helpers.len());
+    assert!(helpers.iter().all(|pid| tasks(*pid).len() == 1) && tasks(main).len() == 1);
+    let replies = counter(&server, "helper_completions");
+    assert_eq!(counter(&server, "helper_completion_bytes"), 8 * replies);
+    for none in ["helper_descriptors", "helper_tasks_self", "sendfile_calls"] {
+        assert_eq!(counter(&server, none), 0, "{none}");
+    }
+}
+
+/// Head and file go out together, with one `sendmsg`.
+pub(crate) fn a_reply_is_one_call(variant: &Variant) {
+    const REPLIES: u64 = 20;
+    let server = Launch::new(variant, common()).start();
+    let mut client = server.connect();
+    let first = client.get("/size-4096.bin").expect(200).body;
+    reaches(&server, "replies", 1);
+    let before = counter(&server, "send_calls");
+    for _ in 0..REPLIES {
+        assert!(client.get("/size-4096.bin").expect(200).body == first);
+    }
+    reaches(&server, "replies", 1 + REPLIES);
+    assert_eq!(counter(&server, "send_calls") - before, REPLIES);
+    assert_eq!((counter(&server, "sendfile_calls"), counter(&server, "maps_added")), (0, 1));
+    assert_eq!(counter(&server, "helper_tasks_prefetch"), 1, "mapped, it takes no helper");
+}
+
+/// Who wants a chunk that a helper has been asked for waits for that.
+pub(crate) fn clients_of_one_file_share_a_task(variant: &Variant) {
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    let body = pattern(60_000, 4);
+    put_cold(&site, "one.bin", &body);
+    let server = with_disk(variant, &site).set("lab.disk_seek_us=3000000").start();
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.send(get("/one.bin"));
+    reaches(&server, "helper_tasks_prefetch", 1);
+    second.send(get("/one.bin"));
+    reaches(&server, "flash_coalesced", 1);
+    for client in [&mut first, &mut second] {
+        assert!(client.answer("GET").expect(200).body == body);
+    }
+    assert_eq!(counter(&server, "helper_tasks_prefetch"), 1);
+    assert_eq!(counter(&server, "flash_coalesced"), 1);
+}
+
+/// One helper of a kind must do until tasks have waited for a while.
+pub(crate) fn helpers_are_started_one_by_one(variant: &Variant) {
+    const DELAY: Duration = Duration::from_secs(2);
+    let site = Site::new();
+    if !put_both(&site) {
+        return skip("needs a file system that lets go of its files");
+    }
+    for at in 0..4 {
+        put_cold(&site, &format!("{at}.bin"), &pattern(10_000, at));
+    }
+    let server = with_disk(variant, &site).sets(&[HANGS, "flash.start_delay_ms=2000"]).start();
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for (at, client) in clients.iter_mut().enumerate().take(3) {
+        client.send(get(&format!("/{at}.bin")));
+    }
+    reaches(&server, "helper_tasks_prefetch", 3);
+    assert_eq!(counter(&server, "helpers_started"), 2, "one for names, and one that reads");
+    assert!(counter(&server, "flash_delayed") >= 2);
+    sleep(DELAY);
+    assert_eq!(counter(&server, "helpers_started"), 2, "nothing has come since");
+    clients[3].send(get("/3.bin"));
+    reaches(&server, "helpers_started", 3);
+    reaches(&server, "helper_tasks_prefetch", 4);
+    assert_eq!(counter(&server, "helpers_started"), 3);
+}
+
+/// Of a mapped chunk that is partly in memory, that part is sent before a helper is asked.
+pub(crate) fn what_is_in_memory_goes_first(variant: &Variant) {
+    const LEN: usize = 1_000_000;
+    const KEPT: u64 = 512 << 10;
+    let site = Site::new();
+    put_cold(&site, "file.bin", &pattern(LEN, 5));
+    let launch = with_disk(variant, &site).set("lab.disk_seek_us=1000");
+    let server = launch.set("flash.chunk_bytes=1048576").start();
+    let mut client = server.connect();
+    // It maps the chunk and touches the first pages, which the system does not let go of then.
+    client.ask("GET", "/file.bin", &[("Range", "bytes=0-99")]).expect(206);
+    let file = File::open(site.path("file.bin")).expect("our file");
+    fsync(&file).expect("our file");
+    fadvise(&file, KEPT, None, Advice::DontNeed).expect("our file");
+    let file = StaticFile::adopt(file.into()).expect("a file");
+    let found = [(0, KEPT), (KEPT, 1)].map(|(at, len)| by_mincore(&file, at, len));
+    if found != [Resident::Yes, Resident::No] {
+        return skip("needs a file system that lets go of a part of a file");
+    }
+    let before = counter(&server, "helper_tasks_prefetch");
+    assert!(client.get("/file.bin").expect(200).body == pattern(LEN, 5));
+    assert!(counter(&server, "flash_prefix_sends") >= 1);
+    assert_eq!(counter(&server, "helper_tasks_prefetch"), before + 1, "for the rest");
+}
+
+/// A mapped file may become shorter at any time: that ends a connection, and no process.
+pub(crate) fn no_length_ends_the_worker(variant: &Variant) {
+    const LEN: u64 = 300_000;
+    let site = Site::new();
+    site.put("file.bin", pattern(300_000, 6));
+    site.put("other.txt", "other");
+    let server = Launch::new(variant, &site.root()).set("cache.enabled=false").start();
+    let main = worker(&server);
+    let file = File::options().write(true).open(site.path("file.bin")).expect("our file");
+    let ask = || {
+        for _ in 0..200 {
+            let mut client = server.connect();
+            client.send(request("GET", "/file.bin", &[("Connection", "close")]));
+            let answer = client.rest_or_reset();
+            assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        }
+    };
+    scope(|scope| {
+        let clients = scope.spawn(ask);
+        while !clients.is_finished() {
+            for len in [5_000, LEN, 0, LEN] {
+                file.set_len(len).expect("a length");
+            }
+        }
+    });
+    assert_eq!(worker(&server), main);
+    assert_eq!(server.connect().get("/other.txt").expect(200).body, b"other");
+    assert!(counter(&server, "maps_added") > 1);
+}
