@@ -426,7 +426,7 @@ fn helpers() {
     fn dear(arm: &str, _: f64, _: &Cell) -> Vec<(&'static str, f64)> {
         let cost = match arm {
             "amped-always" => 130.0,
-            "amped" => 103.0,
+            "amped" | "flash-1999" => 103.0,
             "laio-nowait" => 101.0,
             "laio" => 110.0,
             _ => 100.0,

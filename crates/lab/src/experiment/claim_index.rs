@@ -528,11 +528,11 @@ pub const CLAIMS: &[Claim] = &[
         gist: "Where helpers only read, cold names still stall the loop; passing descriptors ends \
             that",
         needs: "a simulated disk, a memory limit, amped with helper processes that pass \
-            descriptors and that do not, and names that the server does not keep",
+            descriptors, and that do not or flash, and names that the server does not keep",
         paper: "- (Ruan and Pai 2004)", ..ANY },
     Claim { id: "X-5",
         gist: "What asking helpers costs is seen where much is missed",
-        needs: "a simulated disk and a memory limit, amped beside symped",
+        needs: "a simulated disk and a memory limit, amped and flash beside symped",
         paper: "- (a doubt of [E] §2)", ..ANY },
     Claim { id: "X-6",
         gist: "A pipeline with a queue and a pool for each step has three times the context \
