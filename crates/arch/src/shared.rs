@@ -38,7 +38,7 @@ options! {
         long: "`descriptors-and-cache`: one table of descriptors, made with clone(2), and one \
                cache in shared memory ([E] §5.2). `limits.connections_max` and \
                `cache.descriptors_max` are then totals of all processes. It cannot be combined \
-               with amped and laio.",
+               with amped, flash and laio.",
         since: "0.1",
     },
     lock: Locking = OptionSpec {

@@ -1,5 +1,4 @@
-//! Flash's disk with helpers that the dice rule, alone and below a loop; and who waits for whose
-//! task.
+//! Flash's disk with random helpers, alone and below a loop, and which operations share a task.
 use super::*;
 use crate::kit::{
     dice::{Dice, SEEDS},
@@ -68,7 +67,7 @@ fn every_operation_ends_once_whoever_leaves_or_dies() {
     assert!(sums.given_up > 100 && coalesced > 100, "{sums:?}, {coalesced}");
 }
 
-/// Nobody waits any more: nothing is kept of anybody.
+/// When nobody waits any more, nothing is kept.
 fn check_empty<C>(disk: &FlashDisk<'_, C>) {
     assert!(disk.waiting.is_empty() && disk.waiters.is_empty() && disk.done.is_empty());
     let idle = |group: &Group<'_, C>| group.tasks.is_empty() && group.numbers.is_empty();
@@ -134,9 +133,9 @@ fn answered(disk: &mut FlashDisk<'_, RandomHelpers<'_>>) -> Vec<u64> {
     keys
 }
 
-/// By Flash's rule: who asks for what is asked for waits with whoever asked first.
+/// An operation waits for a task that has been submitted for another one with the same target.
 #[test]
-fn who_asks_for_the_same_joins() {
+fn operations_with_one_target_share_a_task() {
     with(FlashOptions { coalesce: true, ..options(0) }, |mut disk, slot| {
         let get = |counter| slot.get(counter);
         for key in 0..3 {
@@ -160,9 +159,9 @@ fn who_asks_for_the_same_joins() {
     });
 }
 
-/// What nobody waits for any more is not begun, and may be asked for again.
+/// A queued task for which nobody waits any more is not begun; the next operation has its own.
 #[test]
-fn a_task_is_given_up_with_the_last_that_waits() {
+fn a_task_is_given_up_with_its_last_operation() {
     let one = FlashOptions { name_helpers_max: 1, coalesce: true, ..options(0) };
     with(one, |mut disk, slot| {
         for (key, of) in [(0, "1"), (1, "2"), (2, "2")] {

@@ -1,8 +1,6 @@
 //! The claims on threads and pools, against worlds in which they are true and in which not.
 
-use super::rows::{
-    World, check, check_text, found, nothing, on_a_disk, quiet, run_in, verdict,
-};
+use super::rows::{World, check, check_text, found, nothing, on_a_disk, quiet, run_in, verdict};
 use super::*;
 use crate::experiment::Scale;
 use crate::folder::Folder;

@@ -82,7 +82,7 @@ pub(crate) fn a_reply_is_one_call(variant: &Variant) {
     assert_eq!(counter(&server, "helper_tasks_prefetch"), 1, "mapped, it takes no helper");
 }
 
-/// Who wants a chunk that a helper has been asked for waits for that.
+/// A connection that wants a chunk for which a helper has a task waits for that task.
 pub(crate) fn clients_of_one_file_share_a_task(variant: &Variant) {
     let site = Site::new();
     if !put_both(&site) {
@@ -103,7 +103,7 @@ pub(crate) fn clients_of_one_file_share_a_task(variant: &Variant) {
     assert_eq!(counter(&server, "flash_coalesced"), 1);
 }
 
-/// One helper of a kind must do until tasks have waited for a while.
+/// There is one helper of a kind until tasks have waited for a while.
 pub(crate) fn helpers_are_started_one_by_one(variant: &Variant) {
     const DELAY: Duration = Duration::from_secs(2);
     let site = Site::new();
