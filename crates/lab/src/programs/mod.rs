@@ -30,6 +30,8 @@ pub enum Other {
     Apache,
     /// Apache httpd with its worker module: a thread for each connection, as [S] §7 used it.
     ApacheWorker,
+    /// The same with as many threads as [A]'s servers, §3: one process of 64.
+    ApachePool,
     /// Caddy: goroutines on a thread for each processor.
     Caddy,
 }
@@ -49,8 +51,15 @@ pub struct Serving<'a> {
 
 impl Other {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Nginx, Self::Lighttpd, Self::H2o, Self::Apache, Self::ApacheWorker, Self::Caddy];
+    pub const ALL: [Self; 7] = [
+        Self::Nginx,
+        Self::Lighttpd,
+        Self::H2o,
+        Self::Apache,
+        Self::ApacheWorker,
+        Self::ApachePool,
+        Self::Caddy,
+    ];
 
     /// Its name in experiments.
     pub fn name(self) -> &'static str {
@@ -60,6 +69,7 @@ impl Other {
             Self::H2o => "h2o",
             Self::Apache => "apache",
             Self::ApacheWorker => "apache-worker",
+            Self::ApachePool => "apache-pool",
             Self::Caddy => "caddy",
         }
     }
@@ -72,7 +82,7 @@ impl Other {
     /// Its program's file.
     pub fn program(self) -> &'static str {
         match self {
-            Self::Apache | Self::ApacheWorker => "apache2",
+            Self::Apache | Self::ApacheWorker | Self::ApachePool => "apache2",
             other => other.name(),
         }
     }
@@ -81,7 +91,7 @@ impl Other {
     pub fn package(self) -> &'static str {
         match self {
             Self::Nginx => "nginx-light",
-            Self::Apache | Self::ApacheWorker => "apache2-bin",
+            Self::Apache | Self::ApacheWorker | Self::ApachePool => "apache2-bin",
             other => other.name(),
         }
     }
@@ -111,6 +121,7 @@ impl Other {
             Self::H2o => templates::h2o(serving),
             Self::Apache => templates::apache(serving),
             Self::ApacheWorker => templates::apache_worker(serving),
+            Self::ApachePool => templates::apache_pool(serving),
             Self::Caddy => templates::caddy(serving),
         }
     }
@@ -142,7 +153,7 @@ impl Other {
             }
             Self::Lighttpd => words.extend(["-D".into(), "-f".into(), path]),
             Self::H2o => words.extend(["-c".into(), path]),
-            Self::Apache | Self::ApacheWorker => {
+            Self::Apache | Self::ApacheWorker | Self::ApachePool => {
                 words.extend(["-D".into(), "FOREGROUND".into(), "-f".into(), path]);
             }
             Self::Caddy => {

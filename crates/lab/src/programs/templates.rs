@@ -11,6 +11,8 @@ const APACHE_THREADS: usize = 128;
 /// Connections of Apache's worker module, each with a thread whether it is open or not: as many as
 /// the replicas allow the others need at saturation. More wait in the queue.
 const WORKER_CONNECTIONS: usize = 2_048;
+/// Threads of each of [A]'s servers, its Apache too.
+const POOL_THREADS: usize = 64;
 /// Where Debian puts Apache's modules.
 const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
 
@@ -96,22 +98,29 @@ hosts:
 /// no thread: each thread stands for as many as make up the connections that all are set up for.
 pub(super) fn apache(serving: &Serving<'_>) -> String {
     let (workers, each) = (serving.workers.max(1), CONNECTIONS_MAX / APACHE_THREADS);
-    let pool = format!("{}AsyncRequestWorkerFactor {each}\n", apache_pool(workers));
+    let threads = threads_of(workers, APACHE_THREADS);
+    let pool = format!("{threads}AsyncRequestWorkerFactor {each}\n");
     apache_with("event", &pool, serving)
 }
 
 /// Apache: the worker module, as [S] §7 used it: a connection has a thread as long as it is open.
 /// All threads are there from the start, however many processors there are.
 pub(super) fn apache_worker(serving: &Serving<'_>) -> String {
-    apache_with("worker", &apache_pool(WORKER_CONNECTIONS / APACHE_THREADS), serving)
+    let processes = WORKER_CONNECTIONS / APACHE_THREADS;
+    apache_with("worker", &threads_of(processes, APACHE_THREADS), serving)
 }
 
-/// So many processes, which never end, and their threads.
-fn apache_pool(processes: usize) -> String {
-    let threads = processes * APACHE_THREADS;
+/// Apache: the worker module with the threads of [A]'s servers; further clients wait.
+pub(super) fn apache_pool(serving: &Serving<'_>) -> String {
+    apache_with("worker", &threads_of(1, POOL_THREADS), serving)
+}
+
+/// So many processes, which never end, and so many threads of each.
+fn threads_of(processes: usize, each: usize) -> String {
+    let threads = processes * each;
     format!(
-        "ThreadLimit {APACHE_THREADS}
-ThreadsPerChild {APACHE_THREADS}
+        "ThreadLimit {each}
+ThreadsPerChild {each}
 ServerLimit {processes}
 StartServers {processes}
 MinSpareThreads 1

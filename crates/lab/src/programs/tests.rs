@@ -58,6 +58,10 @@ fn configurations_say_where_what_and_how_much() {
                 "EnableSendfile On",
             ],
         ),
+        (
+            Other::ApachePool,
+            &["mpm_worker_module", "ThreadsPerChild 64", "ServerLimit 1", "MaxRequestWorkers 64"],
+        ),
         (Other::Caddy, &["http://:8081 {", "bind 127.0.0.1", "admin off"]),
     ] {
         let text = other.configuration(&place);
