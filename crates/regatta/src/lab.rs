@@ -350,6 +350,10 @@ fn parse_percent(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use regatta_lab::race::{
+        Site,
+        space::{Means, Space},
+    };
 
     #[test]
     fn the_options_of_every_experiment_are_options() {
@@ -360,6 +364,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_configuration_of_a_race_is_one_that_serves() {
+        let site = Site { files: 50_000, bytes: 1 << 30, largest: 1 << 20, sizes: Vec::new() };
+        let descriptors = regatta_sys::limits::descriptors().hard;
+        let space = Space::of(&site, Means { cpus: 2, memory: 8 << 30, descriptors });
+        let mut wrong = Vec::new();
+        for first in &space.first {
+            let all = space.neighbours(first).into_iter().chain([first.clone()]);
+            wrong.extend(all.flat_map(|one| refused(&one.config)));
+        }
+        assert_eq!(wrong, Vec::<String>::new());
     }
 
     #[test]

@@ -141,7 +141,7 @@ mod tests {
     fn every_preset_is_an_experiment() {
         let options =
             BestOptions { budget_s: 600.0, ..BestOptions::new("/".into(), "regatta".into()) };
-        let all = Means { cpus: 2, memory: 1 << 30 };
+        let all = Means { cpus: 2, memory: 1 << 30, descriptors: 20_000 };
         let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         for (name, _) in PRESETS {
             let text = given(name).unwrap();

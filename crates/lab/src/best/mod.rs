@@ -16,6 +16,7 @@ use crate::run::Options;
 use crate::terminal::{self, FAILED, Form, USAGE};
 use crate::units::files::At;
 pub use matrix::crossing;
+use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 use stage::Stage;
 use std::fs;
@@ -201,7 +202,9 @@ fn settle(options: &BestOptions) -> Result<Settled, String> {
         }
     };
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Ok(Settled::new(options, &root, site, Means { cpus, memory: memory() }, environment))
+    let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let all = Means { cpus, memory: memory(), descriptors };
+    Ok(Settled::new(options, &root, site, all, environment))
 }
 
 /// The machine's memory, bytes.

@@ -91,6 +91,9 @@ pub struct Means {
     pub cpus: usize,
     /// Memory, bytes.
     pub memory: u64,
+    /// Descriptors of a process.
+    #[serde(default)]
+    pub descriptors: u64,
 }
 
 impl Space {
@@ -127,6 +130,8 @@ impl Space {
 }
 
 const SEVERAL: &[&str] = &["symped", "shared-symped"];
+/// Those whose connections wait in event loops, and never in threads of their own.
+const LOOPS: &[&str] = &["symped", "shared-symped", "sped", "amped", "laio", "n-copy"];
 
 fn first(cpus: usize) -> Vec<Candidate> {
     let mut counts: Vec<usize> = vec![2, cpus, 4, 2 * cpus, 8];
@@ -145,6 +150,9 @@ fn first(cpus: usize) -> Vec<Candidate> {
     all.push(plain("amped"));
     all.push(plain("laio"));
     all.push(several("shared-symped", counts[0]));
+    all.push(plain("hybrid"));
+    all.push(plain("mt"));
+    all.push(plain("means"));
     all.push(plain("sped").with("event.poller", Some("epoll-edge")));
     for count in &counts[1..] {
         let names = SEVERAL.iter().filter(|name| new(name, *count));
@@ -181,26 +189,31 @@ fn knobs(site: &Site, means: Means) -> Vec<Knob> {
     sizes.retain(|size| *size < site.bytes || *size > CACHE_BYTES_MAX);
     let mut knobs = vec![
         knob(PROCESSES, &counts, SEVERAL),
-        knob("event.poller", &["epoll-edge"], &[]),
+        knob("event.poller", &["epoll-edge"], LOOPS),
         knob("cache.body_bytes_max", &bodies, &[]),
-        knob("accept.count", &["1", "25"], &[]),
+        knob("accept.count", &["1", "25"], LOOPS),
         knob("event.listen", &["exclusive"], SEVERAL),
         knob("accept.defer", &["true"], &[]),
-        knob("event.turn_bytes_max", &["262144", "16777216"], &[]),
+        knob("event.turn_bytes_max", &["262144", "16777216"], LOOPS),
         knob("cache.bytes_max", &sizes, &[]),
     ];
     if site.files > DESCRIPTORS_MAX {
-        let files = site.files + site.files / 4;
-        knobs.push(knob("cache.descriptors_max", &[files, 1_024], &[]));
+        let mut files = vec![site.files + site.files / 4, 1_024];
+        // Connections have descriptors, too.
+        files.retain(|files| *files as u64 <= means.descriptors / 2);
+        knobs.push(knob("cache.descriptors_max", &files, &[]));
     }
     knobs.extend([
         knob("amped.helpers_max", &["4", "64"], &["amped"]),
         knob("amped.chunk_bytes", &["65536", "1048576"], &["amped"]),
         knob("laio.engine", &["nowait"], &["laio"]),
         knob("laio.chunk_bytes", &["65536", "1048576"], &["laio"]),
+        knob("pool.threads", &["8", "128"], &["hybrid"]),
+        knob("threads.spare_max", &["1000"], &["mt"]),
+        knob("fiber.steal", &["true"], &["means"]),
     ]);
     if means.cpus > 1 {
-        knobs.push(knob("event.pin", &["cpu"], &[]));
+        knobs.push(knob("event.pin", &["cpu"], LOOPS));
     }
     knobs
 }
@@ -226,7 +239,7 @@ mod tests {
 
     #[test]
     fn knobs_are_those_that_the_architecture_has_and_the_content_concerns() {
-        let space = Space::of(&SITE, Means { cpus: 1, memory: 1 << 30 });
+        let space = Space::of(&SITE, Means { cpus: 1, memory: 1 << 30, descriptors: 20_000 });
         let keys = |of: &Candidate| -> Vec<String> {
             let near = space.neighbours(of);
             assert!(near.iter().all(|one| one.differs(of).len() == 1));
@@ -236,6 +249,9 @@ mod tests {
         assert!(!sped.iter().any(|key| key == PROCESSES || key.starts_with("amped")), "{sped:?}");
         let amped = keys(&Candidate::of(&[(ARCHITECTURE, "amped")]));
         assert!(amped.iter().any(|key| key == "amped.helpers_max"), "{amped:?}");
+        let mt = keys(&Candidate::of(&[(ARCHITECTURE, "mt")]));
+        assert!(mt.iter().any(|key| key == "threads.spare_max"), "{mt:?}");
+        assert!(!mt.iter().any(|key| key.starts_with("event.")), "{mt:?}");
         let bodies: Vec<Candidate> = space
             .neighbours(&Candidate::default())
             .into_iter()
@@ -243,13 +259,20 @@ mod tests {
             .collect();
         assert_eq!(bodies.len(), 3, "no file is larger than the default keeps: {bodies:?}");
         let large = Site { bytes: 1 << 30, largest: 1 << 20, files: 50_000, ..SITE };
-        let space = Space::of(&large, Means { cpus: 8, memory: 8 << 30 });
+        let machine = Means { cpus: 8, memory: 8 << 30, descriptors: 20_000 };
+        let space = Space::of(&large, machine);
         let near = space.neighbours(&Candidate::default());
         for key in ["cache.bytes_max", "cache.descriptors_max", "event.pin"] {
             assert!(near.iter().any(|one| one.config.contains_key(key)), "{key}");
         }
+        let of_files = |means: Means| -> Vec<String> {
+            let near = Space::of(&large, means).neighbours(&Candidate::default());
+            near.iter().filter_map(|one| one.config.get("cache.descriptors_max").cloned()).collect()
+        };
+        assert_eq!(of_files(machine), ["1024"], "20,000 descriptors do not hold 50,000 files");
+        assert_eq!(of_files(Means { descriptors: 1 << 20, ..machine }), ["62500", "1024"]);
         let raced: Vec<String> = space.first.iter().map(Candidate::name).collect();
-        for name in ["symped processes=16", "shared-symped", "sped"] {
+        for name in ["symped processes=16", "shared-symped", "sped", "hybrid", "mt", "means"] {
             assert!(raced.iter().any(|one| one == name), "{name}: {raced:?}");
         }
         assert!(!raced.contains(&"symped processes=8".to_owned()), "the default on 8 processors");

@@ -91,7 +91,7 @@ impl Field for Machine {
 
 fn space() -> Space {
     let site = Site { files: 500, bytes: 5 << 20, largest: 90_000, sizes: Vec::new() };
-    Space::of(&site, Means { cpus: 1, memory: 1 << 30 })
+    Space::of(&site, Means { cpus: 1, memory: 1 << 30, descriptors: 20_000 })
 }
 
 /// Twenty minutes of one-second trials.

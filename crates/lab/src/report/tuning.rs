@@ -362,7 +362,7 @@ measure.blocks = 8
             standing(Candidate::of(&[("server.architecture", "laio"), ("b.y", "2")]), 950.0),
         ];
         let options = BestOptions::new("/".into(), "regatta".into());
-        let all = Means { cpus: 1, memory: 1 };
+        let all = Means { cpus: 1, memory: 1, descriptors: 20_000 };
         let settled = Settled::new(&options, "/".as_ref(), Site::default(), all, None);
         let out = vec![("laio y=2".to_owned(), "behind".to_owned())];
         let rung = Rung { phase: Phase::Opening, blocks: (0, 20), arms, out };
