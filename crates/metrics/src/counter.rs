@@ -102,6 +102,8 @@ counters! {
         "Connections closed because the handshake was not over in time.";
     ClosedBadRecord "closed_bad_record" "count" Sum
         "Connections closed because what the peer sent could not be decrypted.";
+    ClosedRefused "closed_refused" "count" Sum
+        "Connections closed after a request was turned away because the server had too much to do.";
     ClosedWorkerDied "closed_worker_died" "count" Sum
         "Connections lost because their worker died; counted by the master.";
 
@@ -372,7 +374,7 @@ counters! {
 pub(crate) const COUNTERS: usize = Counter::ALL.len();
 
 /// The counters of the close reasons, in the order of `regatta_op::CloseReason`.
-const CLOSED: [Counter; 15] = [
+const CLOSED: [Counter; 16] = [
     Counter::ClosedPeerClosed,
     Counter::ClosedPeerAborted,
     Counter::ClosedReset,
@@ -388,6 +390,7 @@ const CLOSED: [Counter; 15] = [
     Counter::ClosedDisplaced,
     Counter::ClosedHandshakeDeadline,
     Counter::ClosedBadRecord,
+    Counter::ClosedRefused,
 ];
 
 impl Counter {

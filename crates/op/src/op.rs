@@ -297,6 +297,8 @@ pub enum CloseReason {
     HandshakeDeadline,
     /// What the peer sent could not be decrypted.
     BadRecord,
+    /// A request was turned away because the server had too much to do; it has been answered so.
+    Refused,
 }
 
 impl From<Fault> for CloseReason {
@@ -311,7 +313,7 @@ impl From<Fault> for CloseReason {
 
 impl CloseReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::PeerClosed,
         Self::PeerAborted,
         Self::Reset,
@@ -327,6 +329,7 @@ impl CloseReason {
         Self::Displaced,
         Self::HandshakeDeadline,
         Self::BadRecord,
+        Self::Refused,
     ];
 }
 

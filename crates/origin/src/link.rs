@@ -111,6 +111,10 @@ impl<F: File> Protocol<F> for Link<F> {
         of!(self, it => it.cut(reason, now, cx));
     }
 
+    fn turn_away(&mut self, now: Now, cx: &Cx<'_, F>) {
+        of!(self, it => it.turn_away(now, cx));
+    }
+
     fn abandoned(&self) -> Option<Abandoned> {
         of!(self, it => it.abandoned())
     }

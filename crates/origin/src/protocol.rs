@@ -83,6 +83,16 @@ pub trait Protocol<F> {
     /// Operations in flight are given up, as after [`expire`](Self::expire).
     fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>);
 
+    /// The server has too much to do: the request that waits for the disk, or else the next one to
+    /// come, is answered with 503 and with nothing that it asked for. HTTP/1 ends the connection
+    /// after that ([`CloseReason::Refused`]). A request that is being answered already stays as it
+    /// is, and so does a handshake.
+    ///
+    /// A driver that has received bytes calls this before it completes the `Recv`: afterwards their
+    /// request may have been answered. An operation of the disk that was out is given up, as after
+    /// [`expire`](Self::expire).
+    fn turn_away(&mut self, now: Now, cx: &Cx<'_, F>);
+
     /// The operations in flight that [`expire`](Self::expire) gave up, until
     /// [`next_op`](Self::next_op) is called.
     #[must_use]

@@ -22,6 +22,8 @@ pub enum Refusal {
     UnknownMethod,
     /// It has an expectation that is not known.
     Expectation,
+    /// The server has too much to do.
+    Overload,
 }
 
 impl Refusal {
@@ -36,6 +38,7 @@ impl Refusal {
             Self::Method => Status::METHOD_NOT_ALLOWED,
             Self::UnknownMethod => Status::NOT_IMPLEMENTED,
             Self::Expectation => Status::EXPECTATION_FAILED,
+            Self::Overload => Status::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -52,6 +55,7 @@ impl Refusal {
             Self::Method => "method",
             Self::UnknownMethod => "unknown-method",
             Self::Expectation => "expectation",
+            Self::Overload => "overload",
         }
     }
 
@@ -68,6 +72,7 @@ impl Refusal {
             Self::Method => "the method is not allowed here",
             Self::UnknownMethod => "unknown method",
             Self::Expectation => "unknown expectation",
+            Self::Overload => "the server has too much to do",
         }
     }
 }

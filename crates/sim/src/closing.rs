@@ -63,9 +63,11 @@ impl Closing<'_> {
             CloseReason::Reset => link.broke.is_some() && link.pipe.reset,
             CloseReason::Failed => link.broke.is_some() && !link.pipe.reset,
             CloseReason::Finished => {
-                link.terminal && !matches!(status, 400 | 408 | 414 | 431 | 505)
-                    || link.terminal && status == 400 && self.last_is_bad_path()
+                let answered = !matches!(status, 400 | 408 | 414 | 431 | 505)
+                    || status == 400 && self.last_is_bad_path();
+                link.terminal && answered && link.refused.is_none()
             }
+            CloseReason::Refused => link.terminal && status == 503 && link.refused.is_some(),
             CloseReason::HandshakeDeadline => false,
             CloseReason::BadRecord => {
                 link.seal.as_ref().is_some_and(|seal| seal.is_spoilt(link.wire_received))
@@ -134,6 +136,7 @@ impl Closing<'_> {
                 | CloseReason::IdleDeadline
                 | CloseReason::HeadDeadline
                 | CloseReason::BadRequest
+                | CloseReason::Refused
                 | CloseReason::Drained
         );
         // Behind a part of a record the peer could open nothing.

@@ -19,6 +19,12 @@ impl Dice {
         Self { bytes: bytes.to_vec(), at: 0, state: mix(0) }
     }
 
+    /// Another stream for the same seed or bytes: what is drawn from it changes nothing here.
+    pub(crate) fn apart(&self, name: u64) -> Self {
+        let state = self.bytes.iter().fold(self.state, |state, byte| mix(state ^ u64::from(*byte)));
+        Self::seeded(state ^ name)
+    }
+
     /// A number below `n`, which is 1 or more.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         debug_assert!(n > 0, "there is a number to throw");

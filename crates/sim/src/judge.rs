@@ -105,6 +105,9 @@ impl Judge<'_> {
         if !request.refusals.is_empty() {
             return self.refused(number, response).map(|()| (true, None));
         }
+        if self.link.refused == Some(number) {
+            return page(response, 503, request.verb == Verb::Head).map(|()| (true, None));
+        }
         let overdue = self.link.overdue.is_some_and(|at| at.step >= asked.step);
         if overdue
             && response.status == 503

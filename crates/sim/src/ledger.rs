@@ -31,9 +31,14 @@ impl Log for Sums {
         if self.forgets {
             return;
         }
-        let refused = matches!(record.status, 400 | 405 | 408 | 413 | 414 | 417 | 431 | 501 | 505);
         let status = record.refused.map(|refusal| refusal.status().0);
-        assert_eq!(status, refused.then_some(record.status), "what is refused has its reason");
+        let refused = match record.status {
+            400 | 405 | 408 | 413 | 414 | 417 | 431 | 501 | 505 => Some(record.status),
+            // Or the disk has not answered.
+            503 => status.and(Some(503)),
+            _ => None,
+        };
+        assert_eq!(status, refused, "what is refused has its reason");
         self.records.set(self.records.get() + 1);
         self.sent.set(self.sent.get() + record.sent_bytes);
         if record.outcome == ReplyOutcome::Complete {

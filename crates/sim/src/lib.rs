@@ -19,6 +19,7 @@ mod link;
 mod peer;
 mod plant;
 mod reader;
+mod refusals;
 mod registry;
 mod request;
 mod run;

@@ -62,6 +62,8 @@ pub(crate) struct Link {
     /// When the response that is going out was offered first.
     pub(crate) offered: Option<Stamp>,
     pub(crate) drained: Option<Stamp>,
+    /// The request that is turned away.
+    pub(crate) refused: Option<usize>,
     /// The operation whose fault the core was told of.
     pub(crate) broke: Option<OpKind>,
     /// A file turned out to be shorter than it was.
@@ -119,6 +121,7 @@ impl Link {
             ends: Vec::new(),
             offered: None,
             drained: None,
+            refused: None,
             broke: None,
             shrank: false,
             postponed: None,

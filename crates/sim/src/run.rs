@@ -9,6 +9,7 @@ use crate::{
     world::World,
 };
 use regatta_metrics::{Arena, Tally};
+use regatta_op::CloseReason;
 use regatta_origin::{ClearHttp1, Cx, Links, LocalCache, Scratch};
 use std::{fmt, sync::atomic::AtomicU64};
 
@@ -26,6 +27,8 @@ pub struct Report {
     pub replies: u64,
     /// Bytes sent and judged.
     pub sent_bytes: u64,
+    /// Connections that ended after a request was turned away.
+    pub refused: u64,
 }
 
 /// Something wrong that the model saw.
@@ -152,6 +155,7 @@ fn schedule(
             connections: totals.opened,
             replies: totals.replies,
             sent_bytes: totals.sent,
+            refused: totals.closed[CloseReason::Refused as usize],
         }),
         Err(what) => {
             let requests = world.requests(trace::last_link());

@@ -9,6 +9,7 @@ use crate::{
     link::{Asked, Link, Parked},
     peer::{NEVER, Peer},
     plant::Plant,
+    refusals::Refusals,
     registry::Registry,
     request::{Content, Maker},
     sealing::{ClientSeal, WIRE},
@@ -63,6 +64,7 @@ pub(crate) struct World<'a> {
     hangs: bool,
     /// Sockets fail now and then.
     faulty: bool,
+    refusals: Refusals,
 }
 
 /// What can happen next.
@@ -106,6 +108,7 @@ impl<'a> World<'a> {
         seals: Option<&mut Dice>,
         plant: Option<Plant>,
     ) -> Self {
+        let refusals = Refusals::new(&dice);
         let disk = Disk::new(&mut dice);
         let count = dice.pick(&[1, 2, 3, 4, 6]);
         let links = (0..count).map(|number| {
@@ -134,6 +137,7 @@ impl<'a> World<'a> {
             sweeps: 1_000,
             hangs: dice.one_in(5),
             faulty: dice.one_in(10),
+            refusals,
             disk_ms: dice.pick(&[0, 0, 1, 20, DISK_MS_MAX]),
             warm_ms: dice.pick(&[0, 0, 0, DISK_MS_MAX, 3 * cx.site.deadlines.send_window_ms]),
             dice,
@@ -367,6 +371,10 @@ impl<'a> World<'a> {
 
     /// Performs the operation that is out.
     fn perform(&mut self, at: usize) -> Result<(), String> {
+        let (now, cx) = (self.now(), self.cx);
+        if self.refusals.turn_away(&mut self.links[at], self.stamp, now, &cx) {
+            return self.take(at);
+        }
         let parked = self.links[at].parked.take().ok_or("nothing is out")?;
         match parked.op {
             Op::Recv => self.receive(at),

@@ -227,7 +227,7 @@ impl Process<'_> {
         let get = |counter| totals.get(counter);
         assert_eq!(get(Counter::ConnectionsOpened), get(Counter::AcceptOk));
         assert_eq!(get(Counter::ConnectionsOpened), get(Counter::ConnectionsClosed));
-        let reasons = 0..=CloseReason::BadRecord as usize;
+        let reasons = 0..CloseReason::ALL.len();
         let closed: u64 = reasons.map(|reason| get(Counter::closed(reason))).sum();
         assert_eq!(closed, get(Counter::ConnectionsClosed));
         assert_eq!(get(Counter::BytesSent), get(Counter::SendBytes) + get(Counter::SendfileBytes));

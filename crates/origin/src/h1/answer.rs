@@ -9,7 +9,7 @@ use crate::{
     },
     input::Content,
 };
-use regatta_http::{Status, h1::RequestHead};
+use regatta_http::{Method, Status, h1::RequestHead};
 use regatta_metrics::Counter;
 use regatta_op::{CloseReason, File, Now, Op, Ticket};
 
@@ -20,6 +20,10 @@ impl<F: File> Conn<F> {
         cx.tally.add(Counter::Requests, 1);
         self.requests = self.requests.saturating_add(1);
         self.take_note(Some(head), now, cx);
+        if self.reason == CloseReason::Refused {
+            let head_only = head.method == Method::Head;
+            return self.refuse(Refusal::Overload, CloseReason::Refused, head_only, now, cx);
+        }
         let course = Course::of(head, self.is_last(cx), cx.site);
         let terms = terms(&course, now, cx);
         let mut encoder = Encoder { terms, out: &mut self.out };
@@ -90,16 +94,21 @@ impl<F: File> Conn<F> {
         (ongoing.op, ongoing.course) = (op, *course);
     }
 
-    /// The disk does not answer: sends 503, then ends.
+    /// The disk is not waited for any more: sends this instead, then ends.
     #[cold]
-    pub(crate) fn give_up_disk(&mut self, now: Now, cx: &Cx<'_, F>) {
+    pub(crate) fn give_up_disk(
+        &mut self,
+        reply: Reply<F>,
+        reason: CloseReason,
+        now: Now,
+        cx: &Cx<'_, F>,
+    ) {
         let ongoing = self.ongoing.as_mut().expect("an exchange waits");
         ongoing.exchange.abandon();
         ongoing.op = None;
         let head_only = ongoing.course.head_only;
         self.drop_stash();
-        let reply = Reply::Nothing(Status::SERVICE_UNAVAILABLE);
-        self.answer_last(reply, CloseReason::DiskDeadline, head_only, now, cx);
+        self.answer_last(reply, reason, head_only, now, cx);
         self.settle(cx);
     }
 
@@ -127,6 +136,7 @@ impl<F: File> Conn<F> {
     }
 
     /// Refuses a request and ends the connection: where the next one would start is not known.
+    #[cold]
     pub(crate) fn refuse(
         &mut self,
         refusal: Refusal,

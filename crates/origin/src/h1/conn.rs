@@ -1,6 +1,6 @@
 //! One HTTP/1 connection, from its first byte to its close, without doing any I/O.
 use crate::{
-    Cx, Deadlines, Peer, Protocol, Refusal, ReplyOutcome, Supply,
+    Cx, Deadlines, Peer, Protocol, Refusal, Reply, ReplyOutcome, Supply,
     course::After,
     input::{Content, Input},
     ongoing::Ongoing,
@@ -218,7 +218,8 @@ impl<F: File> Protocol<F> for Conn<F> {
             }
             State::Disk => {
                 self.in_flight.abandon();
-                self.give_up_disk(now, cx);
+                let reply = Reply::Nothing(Status::SERVICE_UNAVAILABLE);
+                self.give_up_disk(reply, CloseReason::DiskDeadline, now, cx);
             }
             State::Close => self.deadline = Tick::NEVER,
         }
@@ -262,6 +263,17 @@ impl<F: File> Protocol<F> for Conn<F> {
     fn cut(&mut self, reason: CloseReason, now: Now, cx: &Cx<'_, F>) {
         if self.state != State::Close {
             self.end(reason, now, cx);
+        }
+    }
+
+    fn turn_away(&mut self, now: Now, cx: &Cx<'_, F>) {
+        if self.state == State::Head {
+            self.reason = CloseReason::Refused; // the next head sees it
+        } else if self.waits_for_disk() {
+            self.in_flight.abandon();
+            self.note_refusal(Refusal::Overload);
+            let reply = Reply::Refused(Refusal::Overload);
+            self.give_up_disk(reply, CloseReason::Refused, now, cx);
         }
     }
 

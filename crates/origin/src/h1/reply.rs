@@ -18,6 +18,8 @@ use regatta_op::{File, Now, Outbox, Segment};
 
 /// The methods that are served.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+/// When to try again what cannot be answered now, seconds.
+const RETRY_AFTER_S: &[u8] = b"1";
 
 /// What every response of an exchange depends on.
 pub(crate) struct Terms<'a, F> {
@@ -279,18 +281,18 @@ impl<F: File> Terms<'_, F> {
                 self.write_caching(out);
                 self.write_missing(out);
             }
-            Status::SERVICE_UNAVAILABLE => write_field(out, "Retry-After", b"1"),
+            Status::SERVICE_UNAVAILABLE => write_field(out, "Retry-After", RETRY_AFTER_S),
             _ => {}
         })
     }
 
     /// The response to a request that is refused.
     fn refusal(&self, refusal: Refusal) -> Response<F> {
-        self.page(refusal.status(), refusal.reason(), |out| {
-            if refusal == Refusal::Method {
-                // RFC 9110 §15.5.6.
-                write_field(out, "Allow", ALLOW);
-            }
+        self.page(refusal.status(), refusal.reason(), |out| match refusal {
+            // RFC 9110 §15.5.6.
+            Refusal::Method => write_field(out, "Allow", ALLOW),
+            Refusal::Overload => write_field(out, "Retry-After", RETRY_AFTER_S),
+            _ => {}
         })
     }
 

@@ -263,6 +263,18 @@ impl<F: File> Protocol<F> for Sealed<F> {
         self.go_on(now, cx);
     }
 
+    fn turn_away(&mut self, now: Now, cx: &Cx<'_, F>) {
+        // With the disk all that is out would be given up: behind records that were lost, nothing
+        // can be opened.
+        let records_are_out = self.lent.send && self.lent.disk > 0;
+        if let Some(upper) = self.upper.as_mut().filter(|_| !records_are_out) {
+            upper.turn_away(now, cx);
+            let abandoned = upper.abandoned();
+            self.on_abandoned(abandoned, now, cx);
+            self.go_on(now, cx);
+        }
+    }
+
     fn abandoned(&self) -> Option<Abandoned> {
         self.abandoned
     }
@@ -661,6 +673,7 @@ impl<F: File> Sealed<F> {
             | CloseReason::HeadDeadline
             | CloseReason::BadRequest
             | CloseReason::BadRecord
+            | CloseReason::Refused
             | CloseReason::Drained => !self.shut,
             _ => false,
         };

@@ -1,7 +1,7 @@
 //! How connections end: who says so, in which time, and what becomes of what is on its way.
 use crate::rig::{Client, Expected, Rig, check};
 use regatta_metrics::Counter;
-use regatta_op::{CloseReason, Done, Fault, OpKind};
+use regatta_op::{CloseReason, Done, Fault, OpKind, OpenFault};
 use regatta_origin::{CachingRules, Deadlines, Limits, Protocol as _, ReplyOutcome, Site};
 
 const TEN: &[u8] = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -654,4 +654,89 @@ fn the_disk_has_less_time_for_a_peer_that_sends_no_more() {
             assert!(client.output.is_empty());
         }
     }
+}
+
+/// Nothing is looked up, opened or read for a request that is turned away, and nothing behind it is
+/// answered.
+#[test]
+fn the_next_request_is_turned_away() {
+    let rows = [
+        ("GET", "1.1", "", true),
+        ("HEAD", "1.1", "", false),
+        ("GET", "1.0", "", true),
+        ("POST", "1.1", "Content-Length: 9\r\n", true),
+        ("GET", "1.1", "Expect: nonsense\r\n", true),
+    ];
+    for (method, version, fields, has_body) in rows {
+        let rig = Rig::new(Site::default());
+        rig.log.on.set(true);
+        let mut client = rig.connect();
+        client.feed(TEN);
+        client.feed(format!("{method} /ten.txt HT").as_bytes());
+        let lookups = rig.count(Counter::CacheLookups);
+        assert!(!client.turn_away(), "its `Recv` stays out");
+        client.feed(format!("TP/{version}\r\nHost: a\r\n{fields}\r\nGET / HTTP").as_bytes());
+        let heads: &[usize] = if has_body { &[] } else { &[1] };
+        let answers = client.responses(heads);
+        assert_eq!((answers[0].status, answers[1].status, answers.len()), (200, 503, 2));
+        assert_eq!(answers[1].field("retry-after").as_deref(), Some("1"));
+        assert_eq!(answers[1].field("connection").as_deref(), Some("close"));
+        assert_eq!(answers[1].body.is_empty(), !has_body, "{method}");
+        assert_eq!((rig.opens.get(), rig.count(Counter::CacheLookups)), (1, lookups));
+        client.end();
+        ends(&client, CloseReason::Refused);
+        let counted = [Counter::Requests, Counter::Replies, Counter::Replies5xx];
+        assert_eq!(counted.map(|counter| rig.count(counter)), [2, 2, 1]);
+        let records = rig.log.records.borrow();
+        assert_eq!((records[1].status, records[1].refused), (503, Some("overload")));
+        assert!(records[1].line.starts_with(method), "{}", records[1].line);
+    }
+    // Without a request there is nothing to answer, and what cannot be read is malformed.
+    let rig = Rig::new(Site::default());
+    let mut silent = rig.connect();
+    silent.turn_away();
+    silent.end();
+    ends(&silent, CloseReason::PeerClosed);
+    let mut wrong = rig.connect();
+    wrong.turn_away();
+    wrong.feed(b"GET\r\n\r\n");
+    assert_eq!(wrong.statuses(), [400]);
+}
+
+/// What waits for the disk is answered without it; what is being answered goes on.
+#[test]
+fn a_request_that_waits_for_the_disk_is_turned_away() {
+    let caching = CachingRules { body_bytes_max: 8 << 10, ..CachingRules::default() };
+    for (method, of) in [("GET", OpKind::Open), ("HEAD", OpKind::Open), ("GET", OpKind::Read)] {
+        let rig = Rig::new(Site { caching: caching.clone(), ..Site::default() });
+        rig.log.on.set(true);
+        let mut client = rig.connect();
+        (client.hold_opens, client.hold_reads) = (of == OpKind::Open, of == OpKind::Read);
+        client.feed(format!("{method} /small.bin HTTP/1.1\r\nHost: a\r\n\r\nGET /").as_bytes());
+        assert_eq!(client.waits_for(), Some(of));
+        assert!(client.turn_away(), "what was out is given up");
+        let heads: &[usize] = if method == "HEAD" { &[0] } else { &[] };
+        let answers = client.responses(heads);
+        assert_eq!((answers[0].status, answers.len()), (503, 1));
+        assert_eq!(answers[0].field("retry-after").as_deref(), Some("1"));
+        client.end();
+        ends(&client, CloseReason::Refused);
+        let records = rig.log.records.borrow();
+        assert_eq!((records[0].status, records[0].refused), (503, Some("overload")));
+    }
+    let rig = Rig::new(Site::default());
+    rig.faults.borrow_mut().insert(b"ten.txt".to_vec(), OpenFault::Exhausted);
+    let mut held = rig.connect();
+    held.feed(TEN);
+    assert_eq!(held.waits_for(), Some(OpKind::Recv), "it is to be tried again");
+    assert!(held.turn_away());
+    assert_eq!(held.statuses(), [503]);
+    let mut answered = rig.connect();
+    answered.room = 1_000;
+    answered.feed(BIG);
+    assert!(!answered.turn_away());
+    answered.room = u64::MAX;
+    answered.run();
+    answered.feed(BIG);
+    assert_eq!(answered.statuses(), [200, 200]);
 }

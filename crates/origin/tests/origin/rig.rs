@@ -408,6 +408,12 @@ impl Client<'_> {
         self.run();
     }
 
+    /// The server has too much to do. True if what was out has been given up.
+    pub(crate) fn turn_away(&mut self) -> bool {
+        self.conn.turn_away(self.rig.now(), &self.rig.cx());
+        self.after_abandoning()
+    }
+
     /// The peer ends its half.
     pub(crate) fn end(&mut self) {
         self.feed(b"");

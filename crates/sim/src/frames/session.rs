@@ -86,6 +86,8 @@ pub struct Session<F> {
     /// The peer sends no more.
     ended: bool,
     draining: bool,
+    /// The next request is turned away.
+    refuses: bool,
     /// The frame that says so has been put into an outbox.
     said: bool,
     sent: u64,
@@ -115,6 +117,7 @@ impl<F: File> Session<F> {
             abandoned: None,
             ended: false,
             draining: false,
+            refuses: false,
             said: false,
             sent: 0,
             delivered: 0,
@@ -271,6 +274,10 @@ impl<F: File> Protocol<F> for Session<F> {
         }
     }
 
+    fn turn_away(&mut self, _: Now, _: &Cx<'_, F>) {
+        self.refuses = true;
+    }
+
     fn abandoned(&self) -> Option<Abandoned> {
         self.abandoned
     }
@@ -346,6 +353,12 @@ impl<F: File> Session<F> {
     fn start(&mut self, at: usize, file: u8, now: Now, cx: &Cx<'_, F>) {
         self.requests += 1;
         cx.tally.add(Counter::Requests, 1);
+        if mem::take(&mut self.refuses) {
+            let (exchange, stage) = (Box::default(), Stage::Ends(UNAVAILABLE));
+            let (until, status) = (Tick::NEVER, Status::SERVICE_UNAVAILABLE);
+            self.exchanges[at] = Some(Ongoing { exchange, stage, until, status, body_bytes: 0 });
+            return;
+        }
         let name = self.names.get(usize::from(file)).copied().unwrap_or("nothing");
         let path = [b"/", name.as_bytes()].concat();
         let request = Request {

@@ -65,6 +65,8 @@ pub struct FramesReport {
     pub unshaken: u64,
     /// Sealed connections that ended because of an altered record.
     pub spoilt: u64,
+    /// Requests that were turned away.
+    pub refused: u64,
 }
 
 impl FramesReport {
@@ -79,6 +81,7 @@ impl FramesReport {
         self.warmed += other.warmed;
         self.unshaken += other.unshaken;
         self.spoilt += other.spoilt;
+        self.refused += other.refused;
         if self.exchanges_max < other.exchanges_max {
             self.exchanges_max = other.exchanges_max;
         }
@@ -118,6 +121,8 @@ struct Line {
     busy_since: Option<u64>,
     requests: u32,
     faulted: bool,
+    /// How many requests may be turned away yet.
+    refused: u32,
     closed: Option<CloseReason>,
 }
 
@@ -163,6 +168,8 @@ struct World<'a> {
     warms: bool,
     hangs: bool,
     faulty: bool,
+    /// Where it is decided which requests are turned away; none in most schedules.
+    refusals: Option<Dice>,
     /// The files that have had each name: their numbers and lengths.
     known: BTreeMap<&'static str, BTreeSet<(u64, u64)>>,
     /// Names that were not there at some time, or could not be opened.
@@ -212,6 +219,7 @@ fn schedule(seed: u64, mut seals: Option<Dice>) -> Result<FramesReport, String> 
 
 impl<'a> World<'a> {
     fn new(cx: Cx<'a, SimFile>, mut dice: Dice, mut seals: Option<&mut Dice>) -> Self {
+        let mut refusals = dice.apart(0x4ef0_5ed0_0000_0000);
         let disk = Disk::new(&mut dice);
         let lines = (0..dice.between(1, 3)).map(|_| {
             let (mut peer, pipe) = Peer::new(&mut dice);
@@ -237,6 +245,7 @@ impl<'a> World<'a> {
                 busy_since: None,
                 requests: 0,
                 faulted: false,
+                refused: 0,
                 closed: None,
             }
         });
@@ -254,6 +263,7 @@ impl<'a> World<'a> {
             warms: dice.one_in(2),
             hangs: dice.one_in(5),
             faulty: dice.one_in(10),
+            refusals: refusals.one_in(4).then_some(refusals),
             known: BTreeMap::new(),
             missing: BTreeSet::new(),
             sent: 0,
@@ -466,6 +476,11 @@ impl<'a> World<'a> {
         let n = if there > 0 && self.dice.one_in(3) { self.dice.between(1, there) } else { there };
         let bytes: Vec<u8> = line.pipe.inbound.drain(..index(n)).collect();
         line.received += n;
+        if n > 0 && self.refusals.as_mut().is_some_and(|dice| dice.one_in(8)) {
+            let (now, cx, line) = (self.now(), self.cx, &mut self.lines[at]);
+            line.link.as_mut().ok_or("it receives after its end")?.turn_away(now, &cx);
+            line.refused += 1;
+        }
         self.lines[at].peer.wake(self.tick);
         self.complete(at, Done::Recv(Ok(&bytes)))
     }
@@ -486,7 +501,7 @@ impl<'a> World<'a> {
         let excused = self.hangs || self.faulty || self.changes < NEVER || self.is_slow();
         let queued = self.queued_too_long(&self.lines[at]);
         let Self { lines, known, missing, report, .. } = self;
-        let Line { pipe, client, seal, received, .. } = &mut lines[at];
+        let Line { pipe, client, seal, received, refused, .. } = &mut lines[at];
         pipe.queued += n;
         pipe.pump();
         let mut last = None;
@@ -500,7 +515,13 @@ impl<'a> World<'a> {
                 report.answers += 1;
                 report.overtaking += u64::from(last.is_some_and(|last| last > answer.number));
                 last = Some(answer.number);
-                let excused = excused || queued && answer.code == UNAVAILABLE;
+                let unavailable = answer.code == UNAVAILABLE;
+                let excused = excused || queued && unavailable;
+                if unavailable && !excused && *refused > 0 {
+                    *refused -= 1;
+                    report.refused += 1;
+                    return Ok(());
+                }
                 check(&answer, known, missing, excused)
             })?;
         }
@@ -700,7 +721,7 @@ mod tests {
         let sums = all(run_frames, 512);
         assert!(sums.answers > 2_000 && sums.overtaking > 100, "{sums:?}");
         assert!(sums.duplex > 100 && sums.warmed > 100, "{sums:?}");
-        assert!(sums.given_up > 10 && sums.drained > 50, "{sums:?}");
+        assert!(sums.given_up > 10 && sums.drained > 50 && sums.refused > 20, "{sums:?}");
     }
 
     #[test]
