@@ -1,6 +1,6 @@
 //! `regatta lab`: flags to the options of the library.
 use crate::{FAILED, say};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use regatta_lab::{
     best::{self, BestOptions},
     cli::{self, Form, RunOptions},
@@ -103,52 +103,8 @@ const BEST_HELP: &str = "Example: regatta lab best ./public --budget 20m > regat
 
 #[derive(Debug, Args)]
 pub(crate) struct Best {
-    /// The directory whose files are to be served.
-    site: PathBuf,
-    /// How long it may take, without trials that have to be made again.
-    #[arg(long, value_name = "TIME", default_value = "20m", value_parser = parse_time)]
-    budget: Duration,
-    /// The service level: the setting that keeps it up to the highest rate is looked for.
-    #[arg(long, value_name = "p99<50ms,errors<0.1%", default_value = "p99<50ms")]
-    slo: String,
-    /// An access log, from which the load takes the requested files and their frequency.
-    #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
-    /// A file whose [environment] the servers run in (docs/lab.md): a limit on memory, a disk.
-    #[arg(long, value_name = "FILE")]
-    environment: Option<PathBuf>,
-    /// Cross options instead of racing: processes, cache, helpers, or a file with [matrix].
-    #[arg(long, value_name = "NAME|FILE")]
-    matrix: Option<String>,
-    /// Connections of a closed loop: before the race, and of a matrix.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    connections: u32,
-    /// Requests on each connection; 0: no limit.
-    #[arg(long, default_value_t = 10)]
-    requests_per_connection: u32,
-    /// The server's processors, such as 0-3; by default half of all.
-    #[arg(long, value_name = "LIST")]
-    server_cpus: Option<String>,
-    /// The load's processors; by default the other half.
-    #[arg(long, value_name = "LIST")]
-    client_cpus: Option<String>,
-    /// The metric that a matrix shows.
-    #[arg(long, value_name = "NAME", default_value = "good_per_s", requires = "matrix",
-        value_parser = ["good_per_s", "mbit_per_s", "cpu_us_per_reply", "p99_ms"])]
-    metric: String,
-    /// Length of a measurement: by default 1s, in an environment 3s.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    window: Option<Duration>,
-    /// The largest share of the server's processors that other programs may use; beyond it a trial
-    /// does not count.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.25)]
-    foreign_max: f64,
-    /// Seed of the order and of the loads.
-    #[arg(long, default_value_t = 1)]
-    seed: u32,
-    /// The run's directory. If it has this race already, the race is continued.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    options: BestOptions,
     /// Print a JSON object: the configuration, its gain, and the finalists.
     #[arg(long)]
     json: bool,
@@ -160,7 +116,7 @@ pub(crate) struct Run {
     which: String,
     /// The size: minutes, the papers' set-up scaled to this machine, or the papers' own sizes.
     #[arg(long, value_enum, default_value = "quick")]
-    scale: Scale,
+    scale: experiment::Scale,
     /// The run's directory. If it has a run of this experiment already, that is continued.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -193,16 +149,6 @@ pub(crate) struct Run {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Scale {
-    /// Minutes.
-    Quick,
-    /// The papers' set-up, scaled to this machine.
-    Replica,
-    /// The papers' own sizes.
-    Full,
-}
-
 /// Runs the command and returns its exit code.
 pub(crate) fn run(lab: Lab) -> u8 {
     match lab {
@@ -232,24 +178,7 @@ impl Best {
             Ok(begun) => begun,
             Err(why) => return failed(&why),
         };
-        let options = BestOptions {
-            budget_s: self.budget.as_secs_f64(),
-            slo: self.slo,
-            log: self.log,
-            environment: self.environment,
-            matrix: self.matrix,
-            connections: self.connections,
-            requests_per_connection: self.requests_per_connection,
-            server_cpus: self.server_cpus,
-            client_cpus: self.client_cpus,
-            metric: self.metric,
-            window_s: self.window.map(|window| window.as_secs_f64()),
-            foreign_max: self.foreign_max,
-            seed: self.seed,
-            out: self.out,
-            form: form(self.json),
-            ..BestOptions::new(self.site, regatta)
-        };
+        let options = BestOptions { regatta, form: form(self.json), ..self.options };
         best::best(&options, &stop)
     }
 }
@@ -268,12 +197,8 @@ impl Run {
             Ok(begun) => begun,
             Err(why) => return failed(&why),
         };
-        let scale = match self.scale {
-            Scale::Quick => experiment::Scale::Quick,
-            Scale::Replica => experiment::Scale::Replica,
-            Scale::Full => experiment::Scale::Full,
-        };
-        let Self { which, out, plan, save_baseline: baseline, json, server, load, .. } = self;
+        let Self { which, scale, out, plan, save_baseline: baseline, json, server, load, .. } =
+            self;
         let server = server.map(|other| (Half::Server, other));
         let other = server.or(load.map(|other| (Half::Load, other)));
         let options = RunOptions {

@@ -15,7 +15,9 @@ use crate::report;
 use crate::run::Options;
 use crate::terminal::{self, FAILED, Form, USAGE};
 use crate::units::files::At;
+use clap::Args;
 pub use matrix::crossing;
+use regatta_load::engine::parse_time;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 use stage::Stage;
@@ -24,42 +26,64 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// What `regatta lab best` was told.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct BestOptions {
     /// The directory whose files are to be served.
     pub site: PathBuf,
-    /// Seconds that it may take.
+    /// How long it may take, without trials that have to be made again.
+    #[arg(long = "budget", value_name = "TIME", default_value = "20m", value_parser = seconds)]
     pub budget_s: f64,
-    /// The service level, such as `p99<50ms`: the highest rate that keeps it is looked for.
+    /// The service level: the setting that keeps it up to the highest rate is looked for.
+    #[arg(long, value_name = "p99<50ms,errors<0.1%", default_value = "p99<50ms")]
     pub slo: String,
-    /// An access log that says what is asked for.
+    /// An access log, from which the load takes the requested files and their frequency.
+    #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// A file with `[environment]`.
+    /// A file whose `[environment]` the servers run in (docs/lab.md): a limit on memory, a disk.
+    #[arg(long, value_name = "FILE")]
     pub environment: Option<PathBuf>,
-    /// Cross options instead of racing: a preset's name, or a file with `[matrix]`.
+    /// Cross options instead of racing: processes, cache, helpers, or a file with `[matrix]`.
+    #[arg(long, value_name = "NAME|FILE")]
     pub matrix: Option<String>,
-    /// Connections of the load.
+    /// Connections of a closed loop: before the race, and of a matrix.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub connections: u32,
     /// Requests on each connection; 0: no limit.
+    #[arg(long, default_value_t = 10)]
     pub requests_per_connection: u32,
-    /// The server's processors, such as `0-3`; None: half of them.
+    /// The server's processors, such as 0-3; by default half of all.
+    #[arg(long, value_name = "LIST")]
     pub server_cpus: Option<String>,
-    /// The load's; None: the other half.
+    /// The load's processors; by default the other half.
+    #[arg(long, value_name = "LIST")]
     pub client_cpus: Option<String>,
-    /// The number that a matrix shows.
+    /// The metric that a matrix shows.
+    #[arg(long, value_name = "NAME", default_value = "good_per_s", requires = "matrix",
+        value_parser = ["good_per_s", "mbit_per_s", "cpu_us_per_reply", "p99_ms"])]
     pub metric: String,
-    /// Length of a measurement, seconds; None: 1, in an environment 3.
+    /// Length of a measurement: by default 1s, in an environment 3s.
+    #[arg(long = "window", value_name = "TIME", value_parser = seconds)]
     pub window_s: Option<f64>,
-    /// The most that others may use of the server's processors.
+    /// The largest share of the server's processors that other programs may use; beyond it a trial
+    /// does not count.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.25)]
     pub foreign_max: f64,
     /// Seed of the order and of the loads.
+    #[arg(long, default_value_t = 1)]
     pub seed: u32,
-    /// The run's directory.
+    /// The run's directory. If it has this race already, the race is continued.
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// The regatta program.
+    #[arg(skip)]
     pub regatta: PathBuf,
     /// How the advice is printed.
+    #[arg(skip = Form::Text)]
     pub form: Form,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    parse_time(text).map(|time| time.as_secs_f64())
 }
 
 impl BestOptions {

@@ -29,6 +29,7 @@ pub use search::{KneeSearch, Mode, Warm};
 use crate::env::Spec;
 use crate::programs::Other;
 use crate::record::target_option;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,13 +55,16 @@ pub struct Rules {
 }
 
 /// How much time an experiment takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// Minutes.
     #[default]
     Quick,
-    /// The papers' set-up, scaled to this machine (systems.md §5.2).
+    // systems.md §5.2.
+    /// The papers' set-up, scaled to this machine.
     Replica,
     /// The papers' own sizes.
     Full,
