@@ -258,7 +258,7 @@ pub struct Workload {
 /// A rate found before the trials, that others are multiples of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibrate {
-    /// The target whose highest closed-loop rate it is.
+    /// The target whose highest closed-loop rate it is: the baseline unless the file says another.
     pub target: String,
     /// Connections of that load.
     pub connections: u32,

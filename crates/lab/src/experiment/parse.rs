@@ -94,21 +94,22 @@ fn experiment(file: Fields<'_, '_, '_>) -> Experiment {
     let workload = workload(part("workload"));
     let measure = measure(part("measure"), &workload);
     let first = targets.first().map(|target| target.name.clone()).unwrap_or_default();
+    let baseline = about.text("baseline").unwrap_or(first);
     let experiment = Experiment {
         name: about.needed("name"),
         question: about.needed("question"),
         expect: about.needed("expect"),
         papers: about.texts("papers"),
         claims: claims(&about),
-        baseline: about.text("baseline").unwrap_or(first),
         factors: factors(&part("factors"), &targets),
         workload,
-        calibrate: file.table("calibrate").map(calibrate),
+        calibrate: file.table("calibrate").map(|fields| calibrate(fields, &baseline)),
         machine: machine(part("machine")),
         environment: environment::read(part("environment")),
         measure,
         guards: guards(part("guards")),
         knee: search::knee(part("knee")),
+        baseline,
         targets,
     };
     check(&experiment, &about);
@@ -157,7 +158,8 @@ fn targets(all: &Fields<'_, '_, '_>) -> Vec<Target> {
     for (name, value) in all.entries() {
         let Some(fields) = all.table(&name) else { continue };
         let command = fields.texts("command");
-        let program = match fields.needed("program").as_str() {
+        let program = fields.text("program");
+        let program = match program.as_deref().unwrap_or("regatta") {
             "regatta" => Program::Regatta,
             "null" => Program::Null,
             "command" if !command.is_empty() => Program::Command(command),
@@ -387,9 +389,9 @@ fn slo(fields: &Fields<'_, '_, '_>) -> Option<String> {
     Some(text)
 }
 
-fn calibrate(fields: Fields<'_, '_, '_>) -> Calibrate {
+fn calibrate(fields: Fields<'_, '_, '_>, baseline: &str) -> Calibrate {
     let calibrate = Calibrate {
-        target: fields.needed("target"),
+        target: fields.text("target").unwrap_or_else(|| baseline.to_owned()),
         connections: fields.count("connections", 1..=100_000).unwrap_or(64),
         seconds: fields.number("seconds", 0.5..=3_600.0).unwrap_or(2.0),
         tries: fields.count("tries", 1..=100).unwrap_or(3),

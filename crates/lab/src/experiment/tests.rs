@@ -13,7 +13,6 @@ claims = ["H-1"]
 program = "regatta"
 config.server.architecture = "acceptinf"
 [targets.accept25]
-program = "regatta"
 config.server.architecture = "accept25"
 config.accept.backlog = 128
 [regatta]
@@ -56,11 +55,14 @@ fn a_file_is_read_at_a_scale() {
     assert_eq!(full.targets[1].config["accept.backlog"], "128", "its own goes first");
     assert_eq!(full.targets[1].config["cache.enabled"], "false");
     assert!(full.targets[2].config.is_empty(), "only of programs that take options");
+    assert_eq!(full.targets[1].program, Program::Regatta, "where none is said");
     assert_eq!(full.targets[2].program, Program::Command(vec!["server".into(), "{port}".into()]));
     assert_eq!(full.factors[0].levels, ["0.5x", "1.5x", "2000"]);
     assert_eq!(full.factors[1].of_target(), Some(("accept25", "accept.count")));
     assert_eq!(full.factors[1].label(), "accept.count");
     assert_eq!((full.measure.blocks, full.machine.client_cpus.as_slice()), (7, &[1, 2][..]));
+    let without = GOOD.replace("target = \"acceptinf\"\n", "");
+    assert_eq!(parse("a.toml", &without, Scale::Full).unwrap(), full, "1x is the baseline's");
     let quick = parse("a.toml", GOOD, Scale::Quick).unwrap();
     assert_eq!(quick.measure.blocks, 3);
     let rates = quick.factors.iter().find(|factor| factor.path == "workload.rate").unwrap();
