@@ -1,4 +1,5 @@
-//! Files that extend others: `extends = "NAME"` lays a file over one that comes with the program.
+//! Files that extend others: `extends = "NAME"`, or a list of names, lays a file over those that
+//! come with the program.
 
 use super::fields::{Layer, Report, nearest};
 use super::{Problem, Rules, library, scale};
@@ -8,24 +9,14 @@ use toml::de::{DeTable, DeValue};
 /// The key that names what a file extends.
 pub(super) const EXTENDS: &str = "extends";
 
-/// The files that make up the one in `text`, from the one that extends nothing to it, each with
-/// its place in the whole.
+/// The files that make up the one in `text`, each behind those that it extends, with its place in
+/// the whole.
 ///
 /// # Errors
 /// What cannot be extended, with its place.
 pub(super) fn layers<'t>(name: &'t str, text: &'t str) -> Result<Vec<Layer<'t>>, Vec<Problem>> {
-    let mut layers = vec![Layer { name, text, start: 0 }];
-    while let Some(layer) = layers.last().copied() {
-        let (table, _) = DeTable::parse_recoverable(layer.text);
-        let Some(value) = table.get_ref().get(EXTENDS) else { break };
-        let next = above(value, &layers).map_err(|why| {
-            let report = Report::new(vec![layer], None::<Rules>);
-            report.add(value.span().start, why);
-            report.finish()
-        })?;
-        layers.push(next);
-    }
-    layers.reverse();
+    let mut layers = Vec::new();
+    add(Layer { name, text, start: 0 }, &mut Vec::new(), &mut layers)?;
     let mut start = 0;
     for layer in &mut layers {
         layer.start = start;
@@ -34,21 +25,52 @@ pub(super) fn layers<'t>(name: &'t str, text: &'t str) -> Result<Vec<Layer<'t>>,
     Ok(layers)
 }
 
+/// Adds what a file extends, and then the file. `path` has the names of those that led to it.
+fn add<'t>(
+    layer: Layer<'t>,
+    path: &mut Vec<&'t str>,
+    layers: &mut Vec<Layer<'t>>,
+) -> Result<(), Vec<Problem>> {
+    path.push(layer.name);
+    let (table, _) = DeTable::parse_recoverable(layer.text);
+    let names: Vec<&Spanned<DeValue<'_>>> = match table.get_ref().get(EXTENDS) {
+        None => Vec::new(),
+        Some(value) => match value.get_ref() {
+            DeValue::Array(names) => names.iter().collect(),
+            _ => vec![value],
+        },
+    };
+    for name in names {
+        let next = above(name, path).map_err(|why| {
+            let report = Report::new(vec![layer], None::<Rules>);
+            report.add(name.span().start, why);
+            report.finish()
+        })?;
+        // What several extend lies below all of them, once.
+        if layers.iter().all(|known| known.name != next.name) {
+            add(next, path, layers)?;
+        }
+    }
+    path.pop();
+    layers.push(layer);
+    Ok(())
+}
+
 /// Whether a file extends another, so that it does not say all by itself.
 pub(crate) fn extends(text: &str) -> bool {
     DeTable::parse_recoverable(text).0.get_ref().contains_key(EXTENDS)
 }
 
-fn above<'t>(value: &Spanned<DeValue<'_>>, layers: &[Layer<'t>]) -> Result<Layer<'t>, String> {
+fn above(value: &Spanned<DeValue<'_>>, path: &[&str]) -> Result<Layer<'static>, String> {
     let DeValue::String(wanted) = value.get_ref() else {
-        return Err(format!("{EXTENDS}: say the name of one experiment in quotes"));
+        return Err(format!("{EXTENDS}: say an experiment's name in quotes, or a list of names"));
     };
     let Some((name, text)) = library::all().find(|(name, _)| *name == &**wanted) else {
         let near = nearest(wanted, library::all().map(|(name, _)| *name));
         let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
         return Err(format!("{EXTENDS}: no experiment comes with the name {wanted:?}{near}"));
     };
-    if layers.iter().any(|layer| layer.name == *name) {
+    if path.contains(name) {
         return Err(format!("{EXTENDS}: {wanted:?} extends this file: neither can come first"));
     }
     Ok(Layer { name, text, start: 0 })
@@ -84,6 +106,25 @@ mod tests {
         let text = format!("{TEXT}[measure]\nblocks = 11\n");
         let mine = parse("mine", &text, Scale::Replica).unwrap();
         assert_eq!(mine.measure.blocks, 11);
+    }
+
+    /// Both extend `overload`, which takes three quarters of the processor away.
+    #[test]
+    fn of_several_the_last_lies_on_top() {
+        for (names, preset) in [
+            ("\"hpl01-base\", \"azzedin-base\"", "azzedin-scaled"),
+            ("\"azzedin-base\", \"hpl01-base\"", "onebyte"),
+        ] {
+            let text = format!(
+                "extends = [{names}]\ntargets.a = {{}}\n\
+                 experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n"
+            );
+            let mine = parse("mine", &text, Scale::Replica).unwrap();
+            assert_eq!(mine.workload.preset.as_deref(), Some(preset));
+            assert_eq!((mine.machine.server_left, mine.measure.also.len()), (25, 2), "{names}");
+        }
+        let circle = parse("hpl01", "extends = [\"overload\", \"hpl01\"]", Scale::Quick);
+        assert!(circle.unwrap_err()[0].0.starts_with("hpl01:1:24: extends: \"hpl01\""));
     }
 
     #[test]

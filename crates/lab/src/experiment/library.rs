@@ -29,8 +29,8 @@ pub fn find(name: &str) -> Option<&'static str> {
 
 /// What several of them share, by name: they extend it, and it is none itself.
 pub(super) const BASES: &[(&str, &str)] = files! { "experiments/base":
-    "azzedin-base" "disk-base" "eurosys07-base" "geneves-base" "hpl01-base"
-    "one-processor" "overload" "replica-disk" "systor12-base" "systor12-disk"
+    "azzedin-base" "disk-base" "ethernet" "eurosys07-base" "geneves-base" "hpl01-base"
+    "one-processor" "overload" "page-cache" "replica-disk" "systor12-base" "systor12-disk"
     "think-base"
 };
 
