@@ -292,70 +292,33 @@ fn row(id: &str) -> Option<&'static table::Row> {
     table::ROWS.iter().find(|row| row.id == id)
 }
 
+/// Functions by their names.
+macro_rules! functions {
+    ($($module:ident: $($name:ident)*;)*) => {
+        &[$($((stringify!($name), $module::$name as Predicate)),*),*]
+    };
+}
+
+/// The predicates, each called as its claim is: `a2` judges A-2.
+const PREDICATES: &[(&str, Predicate)] = functions! {
+    accept: h2 h4 h5 h6 h7 h8 h9 h11;
+    adapting: a2 a3 a4 a5;
+    blocking: e9 e10 e11 e12 s6 s7 s8 s8b;
+    copies: g1 g2 g8;
+    dispatch: e26 e27 h13;
+    helpers: x4 x5 x11 x13;
+    others: b5 g5 g6 g7 p3 s13 s14 s16 s17;
+    predicted: e17 p1;
+    processes: e1 e2 e4 e5 e6;
+    response: e3 e25;
+    sharing: e14 s5 s12;
+    threads: e7 e8 e15 e19 g3 x1 x14 x15;
+    tuned: s18;
+};
+
 fn predicate(id: &str) -> Option<Predicate> {
-    Some(match id {
-        "A-2" => adapting::a2,
-        "A-3" => adapting::a3,
-        "A-4" => adapting::a4,
-        "A-5" => adapting::a5,
-        "B-5" => others::b5,
-        "E-1" => processes::e1,
-        "E-2" => processes::e2,
-        "E-3" => response::e3,
-        "E-4" => processes::e4,
-        "E-5" => processes::e5,
-        "E-6" => processes::e6,
-        "E-7" => threads::e7,
-        "E-8" => threads::e8,
-        "E-9" => blocking::e9,
-        "E-10" => blocking::e10,
-        "E-11" => blocking::e11,
-        "E-12" => blocking::e12,
-        "E-14" => sharing::e14,
-        "E-15" => threads::e15,
-        "E-17" => predicted::e17,
-        "E-19" => threads::e19,
-        "E-25" => response::e25,
-        "E-26" => dispatch::e26,
-        "E-27" => dispatch::e27,
-        "G-1" => copies::g1,
-        "G-2" => copies::g2,
-        "G-3" => threads::g3,
-        "G-5" => others::g5,
-        "G-6" => others::g6,
-        "G-7" => others::g7,
-        "G-8" => copies::g8,
-        "H-2" => accept::h2,
-        "H-4" => accept::h4,
-        "H-5" => accept::h5,
-        "H-6" => accept::h6,
-        "H-7" => accept::h7,
-        "H-8" => accept::h8,
-        "H-9" => accept::h9,
-        "H-11" => accept::h11,
-        "H-13" => dispatch::h13,
-        "P-1" => predicted::p1,
-        "P-3" => others::p3,
-        "S-5" => sharing::s5,
-        "S-6" => blocking::s6,
-        "S-7" => blocking::s7,
-        "S-8" => blocking::s8,
-        "S-8b" => blocking::s8b,
-        "S-12" => sharing::s12,
-        "S-13" => others::s13,
-        "S-14" => others::s14,
-        "S-16" => others::s16,
-        "S-17" => others::s17,
-        "S-18" => tuned::s18,
-        "X-1" => threads::x1,
-        "X-4" => helpers::x4,
-        "X-5" => helpers::x5,
-        "X-11" => helpers::x11,
-        "X-13" => helpers::x13,
-        "X-14" => threads::x14,
-        "X-15" => threads::x15,
-        _ => return None,
-    })
+    let name = id.replace('-', "").to_lowercase();
+    PREDICATES.iter().find(|(known, _)| *known == name).map(|(_, predicate)| *predicate)
 }
 
 #[cfg(test)]

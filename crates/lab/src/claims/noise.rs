@@ -1,8 +1,8 @@
 //! Predictions against a world that is the model's, and all claims through noise.
 
 use super::rows::{
-    World, blocking, check, check_text, disk_without_effect, found, nothing, on_a_disk, quiet,
-    run_in, text, with_noise,
+    Numbers, World, blocking, check, check_text, disk_without_effect, found, nothing, on_a_disk,
+    quiet, run_in, targets, text, with_noise,
 };
 use super::*;
 use crate::experiment::Scale;
@@ -11,7 +11,7 @@ use Verdict::{CannotTell as Cannot, Fails, Holds};
 
 /// What two queues with 160 us of processor and 80 us of disk do; what is measured of one process,
 /// and of what is under a limit, is that many times as much.
-fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Vec<(&'static str, f64)> {
+fn of_the_model(cell: &Cell, rate: f64, alone: f64, capped: f64) -> Numbers {
     let (cpu_s, disk_s) = (160e-6, 80e-6);
     let workload = crate::experiment::parse("x", found("eurosys07-fig4"), Scale::Replica);
     let workload = workload.unwrap().workload;
@@ -77,7 +77,7 @@ fn predictions() {
 /// Arms are found by their options, whatever they are called.
 #[test]
 fn names_of_arms_do_not_matter() {
-    fn accepts(_: &str, _: f64, cell: &Cell) -> Vec<(&'static str, f64)> {
+    fn accepts(_: &str, _: f64, cell: &Cell) -> Numbers {
         let names = ["good_per_s", "good_share", "offered_per_s", "listen_overflows_per_s"];
         let world = tests::world(cell, false);
         names.into_iter().map(|name| (name, world[name])).collect()
@@ -171,7 +171,7 @@ fn noise_rarely_makes_a_verdict() {
 }
 
 /// Arms of one peak: by their names flat past it, falling, or collapsing.
-fn of_other_shapes(arm: &str, rate: f64, _: &Cell) -> Vec<(&'static str, f64)> {
+fn of_other_shapes(arm: &str, rate: f64, _: &Cell) -> Numbers {
     let past = (rate - 1.0).max(0.0);
     let good = match arm.len() % 3 {
         0 => rate.min(1.0),
@@ -210,13 +210,9 @@ fn shapes_of_curves_make_few_wrong_verdicts() {
 /// A claim that is a row of the table, of an architecture that no library experiment has yet.
 #[test]
 fn a_pipeline_beside_events() {
-    let text = text(
-        "\"E-23\"",
-        "[targets.pipeline]\nprogram = \"regatta\"\nconfig.server.architecture = \"watpipe5\"\n\
-         [targets.events]\nprogram = \"regatta\"\nconfig.server.architecture = \"symped\"\n\
-         config.event.processes = 4\n",
-    );
-    fn on_disk(arm: &str, pipeline: f64) -> Vec<(&'static str, f64)> {
+    let arms = [["pipeline", "watpipe5", ""], ["events", "symped", "event.processes=4"]];
+    let text = text("\"E-23\"", &targets(&arms));
+    fn on_disk(arm: &str, pipeline: f64) -> Numbers {
         let good = if arm == "pipeline" { pipeline } else { 1_000.0 };
         vec![("good_per_s", good), ("disk_wait_s", 0.3)]
     }
@@ -233,7 +229,7 @@ fn a_pipeline_beside_events() {
 }
 
 /// Ours costs so many cycles for a reply of each size, the bare loop 1,000 and nginx 2,000.
-fn costs(arm: &str, ours: [f64; 3], cell: &Cell) -> Vec<(&'static str, f64)> {
+fn costs(arm: &str, ours: [f64; 3], cell: &Cell) -> Numbers {
     let at = ["/files/0004096", "/files/0065536", "/files/1048576"];
     let at = at.iter().position(|file| cell.levels["workload.target"] == *file).unwrap();
     let cycles = match arm {

@@ -1,6 +1,9 @@
 //! The claims on threads and pools, against worlds in which they are true and in which not.
 
-use super::rows::{World, check, check_text, found, nothing, on_a_disk, quiet, run_in, verdict};
+use super::rows::{
+    Numbers, World, but, check, check_text, found, good, nothing, on_a_disk, peak, quiet, run_in,
+    targets, verdict,
+};
 use super::*;
 use crate::experiment::Scale;
 use crate::folder::Folder;
@@ -10,38 +13,13 @@ use crate::record::Cell;
 use Verdict::{CannotTell as Cannot, Fails, Holds};
 use std::sync::OnceLock;
 
-type Numbers = Vec<(&'static str, f64)>;
-
-/// An experiment with these keys. The binary keeps options from being looked at: some are of names
-/// that no server here has yet.
+/// An experiment with these keys.
 fn with(claims: &str, keys: &str, arms: &[[&str; 3]]) -> String {
-    let target = |[name, architecture, options]: &[&str; 3]| {
-        let options = options.split_whitespace().map(|option| {
-            let (key, value) = option.split_once('=').unwrap();
-            format!("config.{key} = {value:?}\n")
-        });
-        let options: String = options.collect();
-        format!(
-            "[targets.{name}]\nprogram = \"regatta\"\nbinary = \"./x\"\n\
-             config.server.architecture = {architecture:?}\n{options}"
-        )
-    };
-    let targets: String = arms.iter().map(target).collect();
+    let targets = targets(arms);
     format!(
         "experiment = {{ name = \"x\", question = \"?\", expect = \"!\", claims = [{claims}] }}\n\
          measure.blocks = 12\n{keys}{targets}"
     )
-}
-
-/// What a world has, and what it has otherwise.
-fn but(mut world: Numbers, other: &[(&'static str, f64)]) -> Numbers {
-    world.extend(other);
-    world
-}
-
-/// Good answers at a rate, where a peak is so much, with a disk.
-fn peak(rate: f64, peak: f64) -> Numbers {
-    vec![("good_per_s", 1_000.0 * rate.min(peak)), ("disk_wait_s", 0.1)]
 }
 
 /// Past saturation an arm of few helpers falls behind, and each poll asks about five times as many.
@@ -81,8 +59,7 @@ fn few_helpers_and_more() {
             // More helpers keep the throughput, and poll's work grows as before.
             ("E-8", Fails, |arm, rate, cell| {
                 let world = short_of_helpers("knot-b-750-10", rate, cell);
-                let kept = [("good_per_s", 1_000.0 * rate.min(1.0))];
-                if arm.ends_with("-10") { world } else { but(world, &kept) }
+                if arm.ends_with("-10") { world } else { but(world, &good(rate, 1.0)) }
             }),
         ],
     );
@@ -219,8 +196,7 @@ fn caps_on_user_threads() {
 #[test]
 fn kernel_threads_beside_events() {
     fn behind(arm: &str, rate: f64, share: f64) -> Numbers {
-        let most = if arm == "knot-nptl" { share } else { 1.0 };
-        vec![("good_per_s", 1_000.0 * rate.min(most))]
+        good(rate, if arm == "knot-nptl" { share } else { 1.0 })
     }
     check(
         "threads-short",
@@ -335,15 +311,21 @@ fn as_azzedin(arm: &str, rate: f64, _: &Cell) -> Numbers {
 
 #[test]
 fn adapting() {
+    /// All take so long past saturation.
+    fn past(arm: &str, rate: f64, cell: &Cell, ms: f64) -> Numbers {
+        let world = as_azzedin(arm, rate, cell);
+        if rate > 1.0 { but(world, &[("mean_ms", ms)]) } else { world }
+    }
     check(
         "azzedin-fig5",
         &[
             ("A-1", Holds, as_azzedin),
             ("A-1", Cannot, nothing),
             // The one that adapts is between the two.
-            ("A-1", Fails, |arm, rate, _| {
-                let most = [("bio", 0.7), ("aio", 1.0)].into_iter().find(|(name, _)| *name == arm);
-                vec![("good_per_s", 1_000.0 * rate.min(most.map_or(0.85, |(_, most)| most)))]
+            ("A-1", Fails, |arm, rate, _| match arm {
+                "bio" => good(rate, 0.7),
+                "aio" => good(rate, 1.0),
+                _ => good(rate, 0.85),
             }),
             ("A-2", Holds, as_azzedin),
             // It is as slow as AIO from the beginning.
@@ -361,21 +343,13 @@ fn adapting() {
                 }
             }),
             ("A-3", Holds, as_azzedin),
-            ("A-3", Fails, |arm, rate, cell| {
-                let world = as_azzedin(arm, rate, cell);
-                if rate > 1.0 { but(world, &[("mean_ms", 300.0)]) } else { world }
-            }),
-            ("A-3", Fails, |arm, rate, cell| {
-                let world = as_azzedin(arm, rate, cell);
-                if rate > 1.0 { but(world, &[("mean_ms", 12.0)]) } else { world }
-            }),
+            ("A-3", Fails, |arm, rate, cell| past(arm, rate, cell, 300.0)),
+            ("A-3", Fails, |arm, rate, cell| past(arm, rate, cell, 12.0)),
             ("A-4", Holds, as_azzedin),
             // Half of them, whatever waits.
             ("A-4", Fails, |arm, rate, cell| {
-                but(
-                    as_azzedin(arm, rate, cell),
-                    &[("decided_async", 500.0), ("decided_blocking", 500.0)],
-                )
+                let half = [("decided_async", 500.0), ("decided_blocking", 500.0)];
+                but(as_azzedin(arm, rate, cell), &half)
             }),
             ("A-4", Cannot, nothing),
         ],
@@ -387,16 +361,14 @@ fn pollers_pools_and_rules() {
     fn polls(arm: &str, rate: f64, spins: f64, most: f64) -> Numbers {
         let share = if arm == "aio-spins" { spins } else { 0.02 };
         let most = if arm.ends_with("waits") { most } else { 1.0 };
-        let times = [("cpu_s", 0.2), ("aio_poller_ns", 0.2e9 * share)];
-        but(vec![("good_per_s", 1_000.0 * rate.min(most))], &times)
+        but(good(rate, most), &[("cpu_s", 0.2), ("aio_poller_ns", 0.2e9 * share)])
     }
     fn larger(arm: &str, rate: f64, pool: f64) -> Numbers {
-        let most = match arm {
-            "bio" => 0.7,
-            "bio-256" => pool,
-            _ => 1.0,
-        };
-        vec![("good_per_s", 1_000.0 * rate.min(most))]
+        match arm {
+            "bio" => good(rate, 0.7),
+            "bio-256" => good(rate, pool),
+            _ => good(rate, 1.0),
+        }
     }
     check(
         "azzedin-pool",
@@ -424,18 +396,17 @@ fn pollers_pools_and_rules() {
 
 /// What arms answer whose longest idle times have these peaks.
 fn idling(arm: &str, rate: f64, pool: f64, threads: f64) -> Numbers {
-    let most = match arm {
-        "hybrid-5000" => pool,
-        "mt-5000" => threads,
-        _ => 1.0,
-    };
-    vec![("good_per_s", 1_000.0 * rate.min(most))]
+    match arm {
+        "hybrid-5000" => good(rate, pool),
+        "mt-5000" => good(rate, threads),
+        _ => good(rate, 1.0),
+    }
 }
 
 /// So many connections are open where threads are not limited; with 16 threads a quarter answer.
 fn think(arm: &str, rate: f64, few: f64, used: f64) -> Numbers {
-    let most = if arm == "mt-16" { few } else { 1.0 };
-    vec![("good_per_s", 1_000.0 * rate.min(most)), ("connections_open", 64.0), ("server_cpu", used)]
+    let world = good(rate, if arm == "mt-16" { few } else { 1.0 });
+    but(world, &[("connections_open", 64.0), ("server_cpu", used)])
 }
 
 #[test]
