@@ -65,6 +65,19 @@ pub struct CellSummary {
     pub spectrum: Vec<(f64, f64)>,
 }
 
+impl CellSummary {
+    /// The median of a metric over the trials.
+    pub(crate) fn median(&self, metric: &str) -> Option<f64> {
+        self.metrics.get(metric).map(|value| value.median)
+    }
+
+    /// The same with the ends of its interval.
+    pub(crate) fn point(&self, metric: &str) -> Option<[f64; 3]> {
+        let Summary { median, interval, .. } = self.metrics.get(metric)?;
+        Some([*median, interval.low, interval.high])
+    }
+}
+
 /// One number over trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -203,7 +216,7 @@ impl Analysis {
             return None;
         }
         let behind = self.cells.iter().filter_map(|one| {
-            let share = one.metrics.get("good_share")?.median;
+            let share = one.median("good_share")?;
             let percent = 100.0 * share;
             (share < KEEPS_UP).then(|| format!("{} answered {percent:.0} %", one.cell.arm))
         });
@@ -217,8 +230,7 @@ impl Analysis {
             return None;
         }
         let limited = |one: &&CellSummary| {
-            let median = |name: &str| one.metrics.get(name).map(|value| value.median);
-            limited_by_client(&run.experiment, &one.cell, median)
+            limited_by_client(&run.experiment, &one.cell, |name| one.median(name))
         };
         let mut waiting: Vec<&str> =
             self.cells.iter().filter(limited).map(|one| one.cell.arm.as_str()).collect();

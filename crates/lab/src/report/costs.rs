@@ -45,11 +45,9 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
 
 impl Report<'_> {
     fn costs(&self, cost: &Cost) -> Option<Figure> {
-        let median = |one: &CellSummary, name: &str| {
-            one.metrics.get(name).map(|value| cost.factor * value.median)
-        };
         let row = |one: &CellSummary| {
-            Some((name(one), median(one, cost.of[0])?, median(one, cost.of[1])?))
+            let of = |metric| Some(cost.factor * one.median(metric)?);
+            Some((name(one), of(cost.of[0])?, of(cost.of[1])?))
         };
         let (cells, at) = self.calm();
         let rows: Vec<(String, f64, f64)> = cells.into_iter().filter_map(row).collect();

@@ -76,9 +76,7 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
 
 /// A number of a cell in the unit of its chart: median and interval.
 fn found(one: &CellSummary, (metric, factor, ..): &Column) -> Option<[f64; 3]> {
-    let value = one.metrics.get(*metric)?;
-    let (low, high) = (value.interval.low, value.interval.high);
-    Some([value.median, low, high].map(|number| factor * number))
+    Some(one.point(metric)?.map(|number| factor * number))
 }
 
 impl Report<'_> {
@@ -87,7 +85,7 @@ impl Report<'_> {
         let (_, _, id, title, unit, caption) = *column;
         let lines = self.lines_at(setting, &|one| {
             let [median, low, high] = found(one, column)?;
-            Some([one.metrics.get("offered_per_s")?.median, median, low, high])
+            Some([one.median("offered_per_s")?, median, low, high])
         });
         let drawing = json!({ "kind": "curves", "lines": lines,
             "x": "offered, requests per second", "y": unit });
@@ -118,7 +116,7 @@ impl Report<'_> {
         let mut head = vec!["arm".to_owned(), "disk requests for 1000 replies".to_owned()];
         head.extend(columns.iter().map(|(.., heading)| (*heading).to_owned()));
         let row = |one: &CellSummary| {
-            let median = |metric: &str| one.metrics.get(metric).map(|value| value.median);
+            let median = |metric: &str| one.median(metric);
             let told = |value: Option<f64>| value.map_or("–".to_owned(), show);
             let requests = median("disk_requests_per_s").zip(median("good_per_s"));
             let each = requests.filter(|(_, good)| *good > 0.0);

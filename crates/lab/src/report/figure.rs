@@ -237,8 +237,8 @@ impl Report<'_> {
     /// A line for each arm: a metric and its interval over another metric.
     pub(super) fn metric_lines_at(&self, setting: &Setting, x: &str, y: &str) -> Vec<Value> {
         self.lines_at(setting, &|one| {
-            let (x, y) = (one.metrics.get(x)?, one.metrics.get(y)?);
-            Some([x.median, y.median, y.interval.low, y.interval.high])
+            let [median, low, high] = one.point(y)?;
+            Some([one.median(x)?, median, low, high])
         })
     }
 }

@@ -92,23 +92,16 @@ impl Report<'_> {
             target.is_some_and(|target| target.program == Program::Null)
         };
         let rates = self.analysis.cells.iter().filter(null);
-        let rates = rates.filter_map(|one| Some(one.metrics.get("good_per_s")?.median));
-        rates.max_by(f64::total_cmp)
+        rates.filter_map(|one| one.median("good_per_s")).max_by(f64::total_cmp)
     }
 
     fn medians(&self) -> Option<Figure> {
         let metric = &self.analysis.metric;
-        let rows: Vec<Value> = self
-            .analysis
-            .cells
-            .iter()
-            .filter_map(|one| {
-                let value = one.metrics.get(metric)?;
-                let interval = value.interval;
-                let arm = self.arm(&one.cell);
-                Some(json!([name(one), value.median, interval.low, interval.high, arm]))
-            })
-            .collect();
+        let row = |one: &CellSummary| {
+            let [median, low, high] = one.point(metric)?;
+            Some(json!([name(one), median, low, high, self.arm(&one.cell)]))
+        };
+        let rows: Vec<Value> = self.analysis.cells.iter().filter_map(row).collect();
         let ceiling = self.ceiling().filter(|_| metric == "good_per_s");
         let drawing = json!({ "kind": "forest", "rows_data": rows, "x": words(metric),
             "zero": true, "ceiling": ceiling });
@@ -128,19 +121,15 @@ impl Report<'_> {
 
     /// Who has least and most of a metric, in a sentence.
     pub(super) fn extremes(&self, metric: &str) -> String {
-        let of = |one: &&CellSummary| Some(one.metrics.get(metric)?.median);
-        let with = || self.analysis.cells.iter().filter(|one| of(one).is_some());
-        let least =
-            with().min_by(|a, b| of(a).partial_cmp(&of(b)).unwrap_or(std::cmp::Ordering::Equal));
-        let most =
-            with().max_by(|a, b| of(a).partial_cmp(&of(b)).unwrap_or(std::cmp::Ordering::Equal));
-        let told = |one: &CellSummary| {
-            let value = one.metrics[metric];
-            let (low, high) = (show(value.interval.low), show(value.interval.high));
-            format!("{} {} ({low} to {high})", name(one), show(value.median))
+        let with = || self.analysis.cells.iter().filter_map(|one| Some((one, one.point(metric)?)));
+        let least = with().min_by(|a, b| a.1[0].total_cmp(&b.1[0]));
+        let most = with().max_by(|a, b| a.1[0].total_cmp(&b.1[0]));
+        let told = |(one, point): (&CellSummary, [f64; 3])| {
+            let [median, low, high] = point.map(show);
+            format!("{} {median} ({low} to {high})", name(one))
         };
         match (least, most) {
-            (Some(least), Some(most)) if least.cell != most.cell => {
+            (Some(least), Some(most)) if least.0.cell != most.0.cell => {
                 format!("Least: {}; most: {}. ", told(least), told(most))
             }
             _ => String::new(),
@@ -148,9 +137,7 @@ impl Report<'_> {
     }
 
     fn overflows(&self, setting: &Setting) -> Option<Figure> {
-        let most = |one: &CellSummary| {
-            one.metrics.get("listen_overflows_per_s").map_or(0.0, |value| value.median)
-        };
+        let most = |one: &CellSummary| one.median("listen_overflows_per_s").unwrap_or(0.0);
         if self.analysis.cells.iter().all(|one| most(one) == 0.0) {
             return None;
         }

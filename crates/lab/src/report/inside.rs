@@ -48,10 +48,10 @@ impl Report<'_> {
     fn ratio_of_counters(&self, setting: &Setting, ratio: &Ratio) -> Option<Figure> {
         let Ratio { of: [part, whole], id, title, y, log_y, seen } = *ratio;
         let lines = self.lines_at(setting, &|one| {
-            let (x, part) = (one.metrics.get("offered_per_s")?, one.counters.get(part)?);
+            let (x, part) = (one.median("offered_per_s")?, one.counters.get(part)?);
             let whole = one.counters.get(whole).filter(|whole| **whole > 0.0)?;
             let value = part / whole;
-            (!log_y || value > 0.0).then_some([x.median, value, value, value])
+            (!log_y || value > 0.0).then_some([x, value, value, value])
         });
         let drawing = json!({ "kind": "curves", "lines": lines, "log_y": log_y,
             "x": "offered, requests per second", "y": y });

@@ -5,17 +5,12 @@ use super::Report;
 use super::figure::{Figure, Section};
 use super::tables::Table;
 use crate::knee::{Found, Tried};
-use crate::record::levels;
 use crate::run::saturation::Row;
 use crate::units::show;
 use serde_json::{Value, json};
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     [report.knees(), report.probes(), report.overload()].into_iter().flatten().collect()
-}
-
-fn name(row: &Row) -> String {
-    format!("{} {}", row.cell.arm, levels(&row.cell)).trim_end().to_owned()
 }
 
 impl Report<'_> {
@@ -27,7 +22,7 @@ impl Report<'_> {
             .filter_map(|row| {
                 let Found::Knee { rate, interval, .. } = &row.knee.found else { return None };
                 let arm = self.arm(&row.cell);
-                Some(json!([name(row), rate, interval.low, interval.high, arm]))
+                Some(json!([row.cell.name(), rate, interval.low, interval.high, arm]))
             })
             .collect();
         let slo = self.run.experiment.workload.slo.as_deref().unwrap_or_default();
@@ -105,7 +100,7 @@ impl Report<'_> {
         head.extend(multiples.map(|one| format!("good /s at {} x", show(one.multiple))));
         head.push("recovers after s".to_owned());
         let rows = with().map(|row| {
-            let mut cells = vec![name(row)];
+            let mut cells = vec![row.cell.name()];
             cells.extend(row.overload.iter().map(|one| show(one.good_per_s)));
             cells.resize(head.len() - 1, "–".to_owned());
             let recovery = row.recovery_s;
@@ -141,5 +136,5 @@ fn told(row: &Row) -> Vec<String> {
         }
         Found::Interrupted => ("not found yet".to_owned(), String::new(), String::new()),
     };
-    vec![name(row), rate, interval, broken, row.knee.tried.len().to_string()]
+    vec![row.cell.name(), rate, interval, broken, row.knee.tried.len().to_string()]
 }

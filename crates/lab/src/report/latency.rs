@@ -43,7 +43,7 @@ impl Report<'_> {
         let (cells, at) = self.calm();
         let mut there: Vec<(String, f64)> = cells
             .iter()
-            .filter_map(|one| Some((super::figure::name(one), one.metrics.get(*metric)?.median)))
+            .filter_map(|one| Some((super::figure::name(one), one.median(metric)?)))
             .collect();
         there.sort_by(|a, b| a.1.total_cmp(&b.1));
         let seen = match there.as_slice() {
@@ -67,10 +67,7 @@ impl Report<'_> {
     }
 
     fn hockey_stick(&self, setting: &Setting) -> Option<Figure> {
-        let lines = self.lines_at(setting, &|one| {
-            let (x, y) = (one.metrics.get("good_per_s")?, one.metrics.get("p99_ms")?);
-            Some([x.median, y.median, y.interval.low, y.interval.high])
-        });
+        let lines = self.metric_lines_at(setting, "good_per_s", "p99_ms");
         let drawing = json!({ "kind": "curves", "lines": lines, "log_y": true,
             "x": "good answers per second", "y": "99th percentile, ms" });
         let caption = "What latency a throughput costs: each dot is a load, each line goes from \

@@ -3,9 +3,8 @@
 use super::Report;
 use super::figure::{Figure, Section};
 use super::figures::figures;
-use super::page::effect_words;
+use super::page::{effect_words, interval_words};
 use super::tables::{Table, numbers};
-use crate::record::levels;
 use crate::units::date::date;
 use crate::units::words;
 use std::fmt::{self, Write};
@@ -98,17 +97,9 @@ fn compared(report: &Report<'_>, out: &mut String) -> fmt::Result {
     writeln!(out, "Ratios of {} within blocks.\n", words(&analysis.metric))?;
     writeln!(out, "| arm | ratio | 95 % interval | p (Holm) | verdict |\n|---|---:|---|---:|---|")?;
     for row in &analysis.effects {
-        let interval = row.effect.interval.map_or("–".to_owned(), |interval| {
-            format!("{:.3} to {:.3}", interval.low, interval.high)
-        });
-        let name = format!("{} {}", row.cell.arm, levels(&row.cell));
-        let (ratio, corrected) = (row.effect.ratio, row.corrected);
-        writeln!(
-            out,
-            "| {} | {ratio:.3} | {interval} | {corrected:.4} | {} |",
-            escaped(name.trim_end()),
-            effect_words(row)
-        )?;
+        let (name, interval) = (escaped(&row.cell.name()), interval_words(row));
+        let (ratio, corrected, verdict) = (row.effect.ratio, row.corrected, effect_words(row));
+        writeln!(out, "| {name} | {ratio:.3} | {interval} | {corrected:.4} | {verdict} |")?;
     }
     writeln!(out)
 }
@@ -142,8 +133,7 @@ fn not_counted(report: &Report<'_>, out: &mut String) -> fmt::Result {
     writeln!(out, "## Trials that do not count\n")?;
     writeln!(out, "| trial | attempt | arm | why |\n|---:|---:|---|---|")?;
     for record in records().take(INVALID_MAX) {
-        let name = format!("{} {}", record.cell.arm, levels(&record.cell));
-        let (name, why) = (escaped(&name), escaped(&record.reasons.join("; ")));
+        let (name, why) = (escaped(&record.cell.name()), escaped(&record.reasons.join("; ")));
         writeln!(out, "| {} | {} | {name} | {why} |", record.trial, record.attempt)?;
     }
     if all > INVALID_MAX {

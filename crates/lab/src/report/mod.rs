@@ -37,7 +37,7 @@ use crate::analysis::Analysis;
 use crate::claims::{self, Growth, Judged};
 use crate::journal::{Run, write_whole};
 use crate::profile::Profile;
-use crate::record::{AGAIN, Cell, levels};
+use crate::record::{AGAIN, Cell};
 pub(crate) use markdown::escaped;
 pub(crate) use page::STYLE;
 use serde::Serialize;
@@ -149,6 +149,5 @@ impl<'a> Report<'a> {
 fn arm_name(cell: &Cell) -> String {
     let own = cell.levels.iter().filter(|(path, _)| path.starts_with("targets."));
     let own = own.map(|(path, level)| (path.clone(), level.clone())).collect();
-    let own = Cell { levels: own, ..cell.clone() };
-    format!("{} {}", own.arm, levels(&own)).trim_end().to_owned()
+    Cell { levels: own, ..cell.clone() }.name()
 }

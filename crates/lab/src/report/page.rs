@@ -9,7 +9,7 @@ use crate::claims;
 use crate::experiment::{CpuLayout, LAYOUT};
 use crate::journal::manifest::{Half, ROUND_TRIP};
 use crate::race;
-use crate::stats;
+use crate::stats::{self, Interval};
 use crate::units::date::date;
 use crate::units::{show, words};
 use minijinja::{Environment, value::Serde};
@@ -86,20 +86,22 @@ fn claim(judged: &claims::Judged) -> Value {
 
 fn effect(row: &EffectRow) -> Value {
     let effect = &row.effect;
-    let interval = effect.interval.map_or("–".to_owned(), |interval| {
-        format!("{:.3} to {:.3}", interval.low, interval.high)
-    });
     let detectable = if effect.detectable.is_finite() {
         format!("{:.1} %", 100.0 * effect.detectable)
     } else {
         "–".to_owned()
     };
-    let levels = crate::record::levels(&row.cell);
-    json!({ "name": format!("{} {levels}", row.cell.arm).trim_end(),
-        "ratio": format!("{:.3}", effect.ratio), "interval": interval,
+    json!({ "name": row.cell.name(),
+        "ratio": format!("{:.3}", effect.ratio), "interval": interval_words(row),
         "p": format!("{:.4}", row.corrected), "p_rank": format!("{:.4}", effect.p_rank),
         "blocks": effect.blocks, "detectable": detectable, "verdict": row.verdict,
         "verdict_words": effect_words(row) })
+}
+
+/// The interval of an effect as people read it.
+pub(crate) fn interval_words(row: &EffectRow) -> String {
+    let words = |one: Interval| format!("{:.3} to {:.3}", one.low, one.high);
+    row.effect.interval.map_or("–".to_owned(), words)
 }
 
 /// An effect's verdict as people read it.
@@ -259,10 +261,8 @@ impl Report<'_> {
         let records = self.run.records.iter().filter(|record| !record.valid);
         records
             .map(|record| {
-                let levels = crate::record::levels(&record.cell);
                 json!({ "trial": record.trial, "attempt": record.attempt,
-                    "name": format!("{} {levels}", record.cell.arm).trim_end(),
-                    "why": record.reasons.join("; ") })
+                    "name": record.cell.name(), "why": record.reasons.join("; ") })
             })
             .collect()
     }

@@ -18,16 +18,9 @@ impl Report<'_> {
         let rows: Vec<Value> = effects
             .iter()
             .filter_map(|row| {
-                let interval = row.effect.interval?;
-                let levels = crate::record::levels(&row.cell);
-                let name = format!("{} {levels}", row.cell.arm).trim_end().to_owned();
-                Some(json!([
-                    name,
-                    row.effect.ratio,
-                    interval.low,
-                    interval.high,
-                    self.arm(&row.cell)
-                ]))
+                let (interval, arm) = (row.effect.interval?, self.arm(&row.cell));
+                let (name, ratio) = (row.cell.name(), row.effect.ratio);
+                Some(json!([name, ratio, interval.low, interval.high, arm]))
             })
             .collect();
         let floor = self.analysis.floor;

@@ -47,9 +47,8 @@ impl Report<'_> {
         }
         // No experiment of a figure with points varies anything besides the rate.
         let lines = self.lines_at(&Setting::default(), &|one| {
-            let (asked, good) = (rate(one, unit)?, one.metrics.get("good_per_s")?);
-            let (low, high) = (good.interval.low / peak, good.interval.high / peak);
-            Some([asked, good.median / peak, low, high])
+            let [median, low, high] = one.point("good_per_s")?.map(|good| good / peak);
+            Some([rate(one, unit)?, median, low, high])
         });
         let points: Vec<Value> = drawn
             .points
@@ -206,10 +205,7 @@ fn rate(one: &CellSummary, unit: f64) -> Option<f64> {
 
 /// A metric or counter, divided by another and scaled.
 fn quotient(one: &CellSummary, of: &str, per: Option<&str>, times: Option<f64>) -> Option<f64> {
-    let number = |name: &str| {
-        let metric = one.metrics.get(name).map(|summary| summary.median);
-        metric.or_else(|| one.counters.get(name).copied())
-    };
+    let number = |name: &str| one.median(name).or_else(|| one.counters.get(name).copied());
     let below = per.map_or(Some(1.0), number).filter(|below| *below != 0.0)?;
     Some(number(of)? / below * times.unwrap_or(1.0))
 }

@@ -44,8 +44,7 @@ const NUMBERS: [(&str, &str, f64); 18] = [
 impl Report<'_> {
     /// What the trials that count say of a profiled cell.
     fn median(&self, profile: &Profile, metric: &str) -> Option<f64> {
-        let cell = self.analysis.cells.iter().find(|one| one.cell == profile.cell)?;
-        cell.metrics.get(metric).map(|value| value.median)
+        self.analysis.cells.iter().find(|one| one.cell == profile.cell)?.median(metric)
     }
 
     /// Microseconds of a reply by category. Shares are of the profile; the time that they are of is
@@ -183,15 +182,10 @@ impl Report<'_> {
             .iter()
             .filter(|(metric, ..)| cells.iter().any(|one| one.metrics.contains_key(*metric)))
             .map(|(metric, title, factor)| {
-                let value = |metrics: Option<f64>| {
-                    metrics.map_or("–".to_owned(), |value| show(value * factor))
-                };
+                let value = |median: f64| show(median * factor);
                 let mut row = vec![(*title).to_owned()];
-                row.extend(
-                    cells
-                        .iter()
-                        .map(|one| value(one.metrics.get(*metric).map(|value| value.median))),
-                );
+                let medians = cells.iter().map(|one| one.median(metric));
+                row.extend(medians.map(|median| median.map_or("–".to_owned(), value)));
                 row
             })
             .collect();

@@ -25,12 +25,11 @@ impl Report<'_> {
     /// How many requests are with the server at once: the connections of a closed loop; in an open
     /// one, by Little's law, throughput times mean time.
     fn concurrency(&self, one: &CellSummary) -> Option<f64> {
-        let median = |metric: &str| one.metrics.get(metric).map(|value| value.median);
         if self.run.experiment.workload.model == Loop::Closed {
             return one.cell.levels.get("workload.connections")?.parse().ok();
         }
-        let whole = median("error_share").is_none_or(|share| share <= ERRORS_MAX);
-        let busy = median("good_per_s")? * median("mean_ms")? / 1e3;
+        let whole = one.median("error_share").is_none_or(|share| share <= ERRORS_MAX);
+        let busy = one.median("good_per_s")? * one.median("mean_ms")? / 1e3;
         (whole && busy > 0.0).then_some(busy)
     }
 
@@ -44,20 +43,18 @@ impl Report<'_> {
         let (mut lines, mut rows, mut poor) = (Vec::new(), Vec::new(), Vec::new());
         for (arm, mut cells) in arms {
             cells.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let good = |one: &CellSummary| one.metrics.get("good_per_s").copied();
-            let measured: Option<Vec<_>> =
-                cells.iter().map(|(n, one)| Some((*n, good(one)?))).collect();
-            let Some(measured) = measured else { continue };
-            let points: Vec<(f64, f64)> = measured.iter().map(|(n, x)| (*n, x.median)).collect();
+            let whisker = |(n, one): &(f64, &CellSummary)| {
+                let [median, low, high] = one.point("good_per_s")?;
+                Some([*n, median, low, high])
+            };
+            let whiskers: Option<Vec<[f64; 4]>> = cells.iter().map(whisker).collect();
+            let Some(whiskers) = whiskers else { continue };
+            let points: Vec<(f64, f64)> = whiskers.iter().map(|at| (at[0], at[1])).collect();
             let Some(fit) = Scaling::fit(&points) else { continue };
             let name = &self.arms[arm].name;
             if fit.worst() > RESIDUAL_MAX {
                 poor.push(name.clone());
             }
-            let whiskers: Vec<[f64; 4]> = measured
-                .iter()
-                .map(|(n, x)| [*n, x.median, x.interval.low, x.interval.high])
-                .collect();
             let rests =
                 points.iter().zip(&fit.residuals).map(|(point, rest)| [point.0, 100.0 * rest]);
             lines.push(json!({ "arm": arm, "points": whiskers, "curve": curve(&fit, &points),

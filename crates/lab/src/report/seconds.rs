@@ -2,6 +2,7 @@
 
 use super::Report;
 use super::figure::{Figure, Section, name};
+use super::gathered::middles;
 use crate::record::{Record, Second};
 use crate::units::real;
 use regatta_load::engine::Row;
@@ -20,18 +21,16 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
 impl Report<'_> {
     /// Of each cell the trial in the middle: its name, its record, its rows where they are there.
     fn middles(&self) -> Vec<(String, &Record, &[Row])> {
-        let metric = &self.analysis.metric;
-        let of = |record: &Record| record.metrics.get(metric).copied().unwrap_or(0.0);
+        let which = middles(self.run);
         let mut middles = Vec::new();
         for one in self.analysis.cells.iter().filter(|one| one.trials > 0) {
             let known = self.gathered.get(&one.cell).and_then(|one| one.middle.as_ref());
-            let mut trials: Vec<_> =
-                self.run.valid().filter(|record| record.cell == one.cell).collect();
-            trials.sort_by(|a, b| of(a).total_cmp(&of(b)));
-            let Some(middle) = trials.get(trials.len() / 2) else { continue };
+            let is_it =
+                |record: &&Record| which.get(&one.cell) == Some(&(record.trial, record.attempt));
+            let Some(middle) = self.run.valid().find(is_it) else { continue };
             let rows = known.filter(|known| known.0 == middle.trial);
             let title = format!("{}, trial {}", name(one), middle.trial);
-            middles.push((title, *middle, rows.map_or(&[][..], |known| &known.1)));
+            middles.push((title, middle, rows.map_or(&[][..], |known| &known.1)));
         }
         middles.retain(|(_, record, _)| record.series.len() >= SECONDS_MIN);
         middles.truncate(RUNS_MAX);

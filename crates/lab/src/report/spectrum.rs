@@ -26,7 +26,7 @@ impl Report<'_> {
     /// which everybody still answers nearly all; of other factors the last level.
     pub(super) fn calm(&self) -> (Vec<&CellSummary>, String) {
         let answers = |one: &&CellSummary| {
-            let good = one.metrics.get("good_share").map_or(0.0, |share| share.median);
+            let good = one.median("good_share").unwrap_or(0.0);
             !self.has_rates() || good > 0.98
         };
         let number = |one: &CellSummary| rate(&one.cell);

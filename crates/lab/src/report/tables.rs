@@ -37,13 +37,9 @@ pub(crate) fn numbers(analysis: &Analysis) -> Table {
     let mut head = vec!["arm".to_owned(), "trials".to_owned()];
     head.extend(columns.iter().map(|(_, heading, _)| (*heading).to_owned()));
     let value = |one: &CellSummary, metric: &str, factor: f64| {
-        let Some(found) = one.metrics.get(metric) else { return "–".to_owned() };
-        let median = show(found.median * factor);
-        if metric != analysis.metric {
-            return median;
-        }
-        let (low, high) = (show(found.interval.low * factor), show(found.interval.high * factor));
-        format!("{median} ({low} to {high})")
+        let Some(point) = one.point(metric) else { return "–".to_owned() };
+        let [median, low, high] = point.map(|value| show(value * factor));
+        if metric == analysis.metric { format!("{median} ({low} to {high})") } else { median }
     };
     let row = |one: &CellSummary| {
         let mut row = vec![one.cell.name(), one.trials.to_string()];

@@ -240,12 +240,12 @@ impl Report<'_> {
             };
             let again = one.cell.arm.ends_with(crate::record::AGAIN);
             let (Some(x), Some(y), false) = (place(across), place(up), again) else { continue };
-            let Some(value) = one.metrics.get(&self.analysis.metric) else { continue };
+            let Some(median) = one.median(&self.analysis.metric) else { continue };
             let others = rest.iter().filter_map(|factor| {
                 Some(format!("{}={}", factor.label(), one.cell.levels.get(&factor.path)?))
             });
             let name = [vec![one.cell.arm.clone()], others.collect()].concat().join(" ");
-            maps.entry(name).or_default().push((x, y, value.median, &one.cell));
+            maps.entry(name).or_default().push((x, y, median, &one.cell));
         }
         maps
     }
