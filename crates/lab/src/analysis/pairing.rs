@@ -128,8 +128,7 @@ mod tests {
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }
-targets.a.program = "regatta"
-targets.b.program = "regatta"
+targets = { a = {}, b = {} }
 workload = { root = ".", loop = "open" }
 factors."workload.rate" = [100, 200, 3000, 4000]
 measure.blocks = 6

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::experiment::plan::order;
-use crate::experiment::{Scale, parse};
+use crate::experiment::{Scale, library, parse};
 use crate::journal::manifest::Manifest;
 use crate::stats::Random;
 
@@ -57,11 +57,23 @@ pub(crate) fn synthetic_at(
     Run { directory: "made-up".into(), experiment, manifest, records }
 }
 
+/// Numbers of a cell by their names.
+pub(crate) fn named<const N: usize>(all: [(&str, f64); N]) -> BTreeMap<String, f64> {
+    all.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// A run of an experiment that comes with the program.
+pub(crate) fn of_library(
+    name: &str,
+    scale: Scale,
+    value: &dyn Fn(&Cell) -> BTreeMap<String, f64>,
+) -> Run {
+    synthetic_at(library::find(name).unwrap(), scale, value)
+}
+
 const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }
-targets.a.program = "regatta"
-targets.b.program = "regatta"
-targets.same.program = "regatta"
+targets = { a = {}, b = {}, same = {} }
 workload.root = "."
 measure.blocks = 12
 "#;
@@ -69,8 +81,7 @@ measure.blocks = 12
 #[test]
 fn drift_hides_nothing_and_adds_nothing() {
     let run = synthetic(TEXT, &|cell| {
-        let speed = if cell.target == "b" { 950.0 } else { 1_000.0 };
-        BTreeMap::from([("good_per_s".to_owned(), speed)])
+        named([("good_per_s", if cell.target == "b" { 950.0 } else { 1_000.0 })])
     });
     let analysis = Analysis::of(&run);
     let verdict = |arm: &str| analysis.effects.iter().find(|row| row.cell.arm == arm).unwrap();
@@ -97,9 +108,7 @@ fn an_open_loop_tells_its_rate_and_the_other_numbers() {
         let run = synthetic(&text, &|cell| {
             let slow = if cell.target == "b" { 1.5 } else { 1.0 };
             let good_share = if cell.target == "b" { share } else { 1.0 };
-            [("good_per_s", 1_000.0), ("p99_ms", 2.0 * slow), ("good_share", good_share)]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into()
+            named([("good_per_s", 1_000.0), ("p99_ms", 2.0 * slow), ("good_share", good_share)])
         });
         Analysis::of(&run).answer
     };
@@ -114,7 +123,7 @@ fn an_open_loop_tells_its_rate_and_the_other_numbers() {
 
 #[test]
 fn invalid_trials_count_for_nothing_and_are_counted() {
-    let mut run = synthetic(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
+    let mut run = synthetic(TEXT, &|_| named([("good_per_s", 1_000.0)]));
     for record in &mut run.records {
         if record.cell.arm == "b" {
             record.valid = record.block > 0;
@@ -136,9 +145,8 @@ fn only_a_busy_client_limits() {
     let text = TEXT.replace("measure.blocks = 12", "measure.blocks = 4");
     let said = |client_busy: f64, server_cpu: f64| {
         let metrics =
-            [("good_per_s", 1e4), ("client_busy", client_busy), ("server_cpu", server_cpu)]
-                .map(|(name, value)| (name.to_owned(), value));
-        let mut run = synthetic(&text, &|_| BTreeMap::from(metrics.clone()));
+            [("good_per_s", 1e4), ("client_busy", client_busy), ("server_cpu", server_cpu)];
+        let mut run = synthetic(&text, &|_| named(metrics));
         run.experiment.workload.model = Loop::Closed;
         run.experiment.machine.server_cpus = vec![0];
         Analysis::of(&run).answer
@@ -158,7 +166,7 @@ fn less_is_better_of_what_costs() {
         [("pss_mib", false), ("cycles_per_instruction", false), ("good_per_s", true)]
     {
         let text = format!("{TEXT}measure.metric = \"{metric}\"\n");
-        let run = synthetic(&text, &|_| BTreeMap::from([(metric.to_owned(), 2.0)]));
+        let run = synthetic(&text, &|_| named([(metric, 2.0)]));
         assert_eq!(Analysis::of(&run).more_is_better, more, "{metric}");
     }
 }

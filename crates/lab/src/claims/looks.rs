@@ -109,7 +109,7 @@ impl Growth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::synthetic;
+    use crate::analysis::tests::{named, synthetic};
     use crate::claims::evidence::Evidence;
     use crate::claims::shown::{Shown, all};
     use crate::stats::{Random, count};
@@ -173,19 +173,15 @@ mod tests {
     const TEXT: &str = r#"
 experiment = { name = "grown", question = "?", expect = "!", claims = ["H-1", "E-21"] }
 targets.a.config.server.architecture = "acceptinf"
-targets.a.program = "regatta"
 targets.b.config.server.architecture = "accept1"
-targets.b.program = "regatta"
 factors."workload.rate" = ["0.95x", "1.2x", "1.43x"]
 workload = { root = ".", loop = "open" }
-calibrate.target = "a"
+calibrate = {}
 measure.blocks = 13
 "#;
 
     fn shown(good: f64) -> BTreeMap<String, f64> {
-        [("good_per_s", good), ("wait_events", 2.0), ("wait_calls", 1.0), ("accept_ok", 1.0)]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into()
+        named([("good_per_s", good), ("wait_events", 2.0), ("wait_calls", 1.0), ("accept_ok", 1.0)])
     }
 
     #[test]

@@ -1,42 +1,29 @@
 //! Predicates over runs made up so that the answer is known.
 
 use super::*;
-use crate::analysis::tests::synthetic;
+use crate::analysis::tests::{named, synthetic};
 use crate::record::Cell;
 use std::collections::BTreeMap;
 
 const TEXT: &str = r#"
+workload = { root = ".", loop = "open" }
+calibrate = {}
+measure.blocks = 6
 [experiment]
 name = "made-up"
 question = "?"
 expect = "!"
 claims = ["H-1", "H-3", "H-4", "H-6", "H-7", "H-8", "H-9", "H-10", "H-11", "H-2", "E-1", "E-21"]
-baseline = "acceptinf"
 [targets]
-acceptinf.program = "regatta"
 acceptinf.config.server.architecture = "acceptinf"
-accept1.program = "regatta"
 accept1.config.server.architecture = "accept1"
-accept25.program = "regatta"
 accept25.config.server.architecture = "accept25"
-accept125.program = "regatta"
-accept125.config.server.architecture = "accept25"
-accept125.config.accept.count = 125
-eager.program = "regatta"
+accept125 = { config.server.architecture = "accept25", config.accept.count = 125 }
 eager.config.server.architecture = "eager"
-"eager+close".program = "regatta"
 "eager+close".config.server.architecture = "eager+close"
-cm.program = "regatta"
 cm.config.server.architecture = "cm"
 [factors]
 "workload.rate" = ["0.95x", "1x", "1.2x", "1.43x", "1.67x"]
-[workload]
-root = "."
-loop = "open"
-[calibrate]
-target = "acceptinf"
-[measure]
-blocks = 6
 "#;
 
 /// A world in which [H] is right (or, with `wrong`, in which nothing differs).
@@ -55,7 +42,7 @@ pub(super) fn world(cell: &Cell, wrong: bool) -> BTreeMap<String, f64> {
     let good = rate.min(peak) - past * fall;
     let drops = if good < 0.98 * rate { 500.0 } else { 0.0 };
     let (accepts, runs) = if arm == "eager+close" { (220.0, 150.0) } else { (300.0, 20.0) };
-    [
+    named([
         ("good_per_s", 1_000.0 * good),
         ("mean_ms", 1.0 + past),
         ("good_share", good / rate),
@@ -72,9 +59,7 @@ pub(super) fn world(cell: &Cell, wrong: bool) -> BTreeMap<String, f64> {
         ("accept_on_close", if arm == "eager+close" { 90.0 } else { 0.0 }),
         ("wait_events", 3.0),
         ("wait_calls", 1.0),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
+    ])
 }
 
 #[test]

@@ -47,6 +47,19 @@ measure.blocks = 3
 factors."workload.rate" = ["1x"]
 "#;
 
+/// An experiment that says no more than it has to, in three lines.
+const PLAIN: &str = "experiment = { name = \"x\", question = \"?\", expect = \"!\" }\n\
+                     targets.a = {}\nworkload.root = \".\"\n";
+
+/// An experiment, or what is wrong with it.
+fn read(text: &str) -> Result<Experiment, Vec<String>> {
+    parse("e.toml", text, Scale::Quick).map_err(|all| all.into_iter().map(|one| one.0).collect())
+}
+
+fn said(text: &str) -> Vec<String> {
+    read(text).err().unwrap_or_default()
+}
+
 #[test]
 fn a_file_is_read_at_a_scale() {
     let full = parse("a.toml", GOOD, Scale::Full).unwrap();
@@ -75,10 +88,8 @@ fn a_file_is_read_at_a_scale() {
 #[test]
 fn a_claim_that_there_is_not_is_said_with_its_place() {
     let text = GOOD.replace("[\"H-1\"]", "[\"H-1\", \"S-8B\", \"nothing\"]");
-    let problems = parse("e.toml", &text, Scale::Quick).unwrap_err();
-    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        said(&text),
         [
             "e.toml:6:18: experiment.claims: \"S-8B\" is no claim of the papers; did you mean S-8?",
             "e.toml:6:26: experiment.claims: \"nothing\" is no claim of the papers",
@@ -113,8 +124,7 @@ metric = "good_per_sec"
 [scale.tiny]
 [guard]
 "#;
-    let problems = parse("e.toml", text, Scale::Quick).unwrap_err();
-    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let all = said(text);
     for part in [
         "e.toml:1:1: experiment.expect is missing",
         "e.toml:1:1: a rate such as \"1.5x\" needs [calibrate]",
@@ -137,23 +147,20 @@ metric = "good_per_sec"
         "e.toml:23:8: no such scale",
         "e.toml:24:2: unknown key guard",
     ] {
-        assert!(said.iter().any(|line| line.starts_with(part)), "{part} is not in {said:#?}");
+        assert!(all.iter().any(|line| line.starts_with(part)), "{part} is not in {all:#?}");
     }
-    assert_eq!(said.len(), 20, "{said:#?}");
-    let problems = parse("e.toml", "[experiment\nname = ", Scale::Quick).unwrap_err();
-    assert!(problems.iter().any(|problem| problem.0.starts_with("e.toml:1:")), "{problems:?}");
+    assert_eq!(all.len(), 20, "{all:#?}");
+    let torn = said("[experiment\nname = ");
+    assert!(torn.iter().any(|line| line.starts_with("e.toml:1:")), "{torn:?}");
 }
 
 #[test]
 fn processors_are_a_factor_up_to_those_of_the_server() {
     let read = |cpus: &str, levels: &str| {
-        let text = format!(
-            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
-             targets.a.program = \"nginx\"\nworkload.root = \".\"\n\
-             machine = {{ {cpus} }}\nenvironment.network.mtu = 1500\n\
+        read(&format!(
+            "{PLAIN}machine = {{ {cpus} }}\nenvironment.network.mtu = 1500\n\
              factors.\"machine.processors\" = {levels}\n"
-        );
-        parse("e.toml", &text, Scale::Quick).map_err(|problems| problems[0].to_string())
+        ))
     };
     let own = "server_cpus = \"2-3,5\", client_cpus = \"0\"";
     let experiment = read(own, "[3, 1]").unwrap();
@@ -167,7 +174,7 @@ fn processors_are_a_factor_up_to_those_of_the_server() {
     assert_eq!(specs, all);
     assert_eq!(experiment.factors[0].label(), "processors");
     for (cpus, levels) in [(own, "[0]"), (own, "[4]"), (own, "[\"all\"]"), ("", "[1]")] {
-        let why = read(cpus, levels).unwrap_err();
+        let why = read(cpus, levels).unwrap_err().remove(0);
         assert!(why.contains("machine.processors: ") && why.contains("is not from 1 to"), "{why}");
     }
 }
@@ -218,14 +225,10 @@ config.event.procesess = 2
 #[test]
 fn a_preset_that_changes_over_time_is_offered_whole_or_not_at_all() {
     let read = |preset: &str, model: &str, measure: &str| {
-        let text = format!(
-            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
-             targets.a.program = \"regatta\"\nmeasure = {{ {measure} }}\n\
-             workload = {{ preset = \"{preset}\", loop = \"{model}\", rate = 50 }}\n"
-        );
-        parse("e.toml", &text, Scale::Quick)
-            .map(|experiment| experiment.measure.warm_s)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<String>())
+        let text = PLAIN.replace("workload.root = \".\"", &format!("measure = {{ {measure} }}"));
+        let asked = format!("preset = \"{preset}\", loop = \"{model}\", rate = 50");
+        let read = read(&format!("{text}workload = {{ {asked} }}\n"));
+        read.map(|experiment| experiment.measure.warm_s).map_err(|all| all.concat())
     };
     let refused = read("spike", "closed", "window_s = 400").unwrap_err();
     assert!(refused.contains("give workload.loop = \"open\""), "{refused}");
@@ -240,14 +243,7 @@ fn a_preset_that_changes_over_time_is_offered_whole_or_not_at_all() {
 
 #[test]
 fn processors_and_crossings_have_bounds() {
-    let said = |more: &str| -> Vec<String> {
-        let text = format!(
-            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
-             workload.root = \".\"\ntargets.a.program = \"nginx\"\n{more}"
-        );
-        let read = parse("e.toml", &text, Scale::Quick);
-        read.err().unwrap_or_default().iter().map(ToString::to_string).collect()
-    };
+    let said = |more: &str| said(&format!("{PLAIN}{more}"));
     assert_eq!(said("machine.server_cpus = \"0-3, 6\""), Vec::<String>::new());
     for cpus in ["5-1", "4096", "0-4095,0", "1-", ""] {
         let found = said(&format!("machine.server_cpus = {cpus:?}"));
@@ -263,14 +259,8 @@ fn processors_and_crossings_have_bounds() {
 
 #[test]
 fn a_layout_says_where_the_load_runs_and_what_it_holds() {
-    let text = |machine: &str, factors: &str| {
-        format!(
-            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
-             targets.a.program = \"regatta\"\n{factors}\
-             workload = {{ root = \".\", loop = \"closed\" }}\nmachine = {{ {machine} }}\n"
-        )
-    };
-    let machine = |machine: &str| parse("x", &text(machine, ""), Scale::Quick).unwrap().machine;
+    let text = |machine: &str, factors: &str| format!("{PLAIN}{factors}machine = {{ {machine} }}");
+    let machine = |machine: &str| read(&text(machine, "")).unwrap().machine;
     let apart = machine("server_cpus = \"0-1\", client_cpus = \"2\", server_left = 40");
     assert_eq!((apart.load_cpus(), apart.load_share()), (&[2][..], None));
     assert_eq!((apart.slowed_to(), apart.left(), apart.disk_cpus()), (Some(40), 40, &[][..]));
@@ -281,10 +271,7 @@ fn a_layout_says_where_the_load_runs_and_what_it_holds() {
     let level = [(LAYOUT.to_owned(), "apart".to_owned())].into();
     assert_eq!(together.at(&level).load_cpus(), [2]);
 
-    let wrong = |machine: &str, factors: &str| {
-        let problems = parse("x", &text(machine, factors), Scale::Quick).unwrap_err();
-        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-    };
+    let wrong = |machine: &str, factors: &str| said(&text(machine, factors)).join("\n");
     let said = wrong("server_cpus = \"0\", layout = \"beside\"", "");
     assert!(said.contains("expected apart, together or auto"), "{said}");
     let said = wrong("layout = \"together\"", "");
@@ -296,16 +283,7 @@ fn a_layout_says_where_the_load_runs_and_what_it_holds() {
 
 #[test]
 fn wrk_makes_what_it_can() {
-    let text = |more: &str| {
-        format!(
-            "experiment = {{ name = \"x\", question = \"?\", expect = \"!\" }}\n\
-             targets.a.program = \"regatta\"\nworkload.root = \".\"\n{more}\n"
-        )
-    };
-    let said = |more: &str| -> Vec<String> {
-        let read = parse("x", &text(more), Scale::Quick);
-        read.err().into_iter().flatten().map(|problem| problem.to_string()).collect()
-    };
+    let said = |more: &str| said(&format!("{PLAIN}{more}\n"));
     let wrk = "workload.client = \"wrk\"\nmeasure.window_s = 2\n";
     for right in [
         wrk.to_owned(),

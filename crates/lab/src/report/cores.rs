@@ -50,20 +50,18 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::synthetic_at;
+    use crate::analysis::tests::{named, of_library};
     use crate::experiment::Scale;
     use crate::record::Cell;
-    use std::collections::BTreeMap;
 
     #[test]
     fn peaks_stand_by_the_processors_that_the_server_got() {
         let value = |cell: &Cell| {
             let several = cell.levels.get(PROCESSORS).is_some_and(|level| level == "2");
             let peak = if several { 900.0 } else { 500.0 };
-            BTreeMap::from([("good_per_s".to_owned(), peak)])
+            named([("good_per_s", peak)])
         };
-        let text = crate::experiment::library::find("geneves-cores").unwrap();
-        let mut run = synthetic_at(text, Scale::Replica, &value);
+        let mut run = of_library("geneves-cores", Scale::Replica, &value);
         for record in run.records.iter_mut().filter(|record| record.cell.target == "nginx") {
             record.valid = record.cell.levels[PROCESSORS] == "2";
         }
@@ -74,8 +72,7 @@ mod tests {
         let gain: f64 = of("symped")[3].split(' ').next().unwrap().parse().unwrap();
         assert!((1.75..1.85).contains(&gain), "{table:?}");
         assert_eq!((of("nginx")[1].as_str(), of("nginx")[3].as_str()), ("–", "–"));
-        let other =
-            synthetic_at(crate::experiment::library::find("hpl01").unwrap(), Scale::Quick, &value);
+        let other = of_library("hpl01", Scale::Quick, &value);
         assert!(Report::of(&other).cores().is_none());
     }
 }

@@ -142,30 +142,26 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::synthetic;
+    use crate::analysis::tests::{named, synthetic};
     use crate::record::Cell;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"
 experiment = { name = "x", question = "?", expect = "!" }
-targets.a = { program = "regatta" }
-targets.b = { program = "regatta" }
+targets = { a = {}, b = {} }
 workload = { root = "." }
 measure = { blocks = 6, again = false }
 "#;
 
     fn numbers(cell: &Cell) -> BTreeMap<String, f64> {
-        let mut all = BTreeMap::from([("good_per_s".to_owned(), 2_000.0)]);
-        if cell.target == "a" {
-            for (name, value) in [
-                ("disk_requests_per_s", 50.0),
-                ("disk_busy_share", 0.5),
-                ("disk_run_kib", 64.0),
-                ("disk_queue_mean", 1.5),
-            ] {
-                all.insert(name.to_owned(), value);
-            }
-        }
+        let mut all = named([
+            ("good_per_s", 2_000.0),
+            ("disk_requests_per_s", 50.0),
+            ("disk_busy_share", 0.5),
+            ("disk_run_kib", 64.0),
+            ("disk_queue_mean", 1.5),
+        ]);
+        all.retain(|name, _| cell.target == "a" || name == "good_per_s");
         all
     }
 
@@ -182,7 +178,7 @@ measure = { blocks = 6, again = false }
         assert_eq!(table.rows[0][2..], ["50.0", "50.0", "1.50", "64.0"]);
         assert_eq!(table.rows[1][1..], ["–"; 5]);
 
-        let none = synthetic(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1.0)]));
+        let none = synthetic(TEXT, &|_| named([("good_per_s", 1.0)]));
         assert!(super::figures(&Report::of(&none)).is_empty());
     }
 }

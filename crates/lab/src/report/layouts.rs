@@ -43,33 +43,21 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::synthetic;
+    use crate::analysis::tests::{named, synthetic};
     use crate::record::Cell;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"
-[experiment]
-name = "layouts"
-question = "?"
-expect = "!"
-[targets]
-a.program = "regatta"
-[factors]
-"machine.layout" = ["apart", "together"]
-[workload]
-root = "."
-loop = "closed"
-connections = 1
-[machine]
-server_cpus = "0"
-client_cpus = "1"
-[measure]
-metric = "cpu_us_per_reply"
-blocks = 6
+experiment = { name = "layouts", question = "?", expect = "!" }
+targets.a = {}
+factors."machine.layout" = ["apart", "together"]
+workload = { root = ".", loop = "closed", connections = 1 }
+machine = { server_cpus = "0", client_cpus = "1" }
+measure = { metric = "cpu_us_per_reply", blocks = 6 }
 "#;
 
     fn metrics(_: &Cell) -> BTreeMap<String, f64> {
-        BTreeMap::from([("cpu_us_per_reply".to_owned(), 4.0)])
+        named([("cpu_us_per_reply", 4.0)])
     }
 
     #[test]
@@ -89,7 +77,7 @@ blocks = 6
         };
         assert_eq!(told("apart"), ["5.5", "–", "–"]);
         assert_eq!(told("together"), ["0.0", "–", "–"]);
-        let text = TEXT.replace("\"machine.layout\" = [\"apart\", \"together\"]", "");
+        let text = TEXT.replace("factors.\"machine.layout\" = [\"apart\", \"together\"]", "");
         assert!(figures(&Report::of(&synthetic(&text, &metrics))).is_empty());
     }
 }

@@ -219,7 +219,7 @@ fn id(title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::synthetic_at;
+    use crate::analysis::tests::{named, of_library, synthetic_at};
     use crate::experiment::Scale;
     use crate::record::Cell;
     use crate::report::tests::profiled::profiled;
@@ -229,20 +229,18 @@ mod tests {
     fn metrics(cell: &Cell) -> BTreeMap<String, f64> {
         let rate: f64 = cell.levels["workload.rate"].trim_end_matches('x').parse().unwrap();
         let peak = if cell.target.starts_with("sped") { 630.0 } else { 1_000.0 };
-        let all = [
+        named([
             ("offered_per_s", 1_000.0 * rate),
             ("good_per_s", peak * rate.min(1.0)),
             ("disk_wait_s", 0.33),
             ("window_s", 1.0),
             ("switches", 107.0),
-        ];
-        all.map(|(name, value)| (name.to_owned(), value)).into()
+        ])
     }
 
     #[test]
     fn the_papers_points_lie_beside_ours() {
-        let text = crate::experiment::library::find("eurosys07-fig4").unwrap();
-        let run = synthetic_at(text, Scale::Replica, &metrics);
+        let run = of_library("eurosys07-fig4", Scale::Replica, &metrics);
         let report = Report::of(&run);
         let figures = figures(&report);
         let names: Vec<&str> = figures.iter().map(|figure| figure.id.as_str()).collect();
@@ -273,11 +271,7 @@ mod tests {
                 all.insert("connections_open".to_owned(), open);
                 all
             };
-            let run = synthetic_at(
-                crate::experiment::library::find("eurosys07-fig8").unwrap(),
-                scale,
-                &value,
-            );
+            let run = of_library("eurosys07-fig8", scale, &value);
             let figures = figures(&Report::of(&run));
             let numbers = figures.iter().find(|figure| figure.title.ends_with("in numbers"));
             let rows = &numbers.unwrap().table.as_ref().unwrap().rows;
@@ -288,8 +282,7 @@ mod tests {
 
     #[test]
     fn a_table_of_a_paper_gets_our_columns() {
-        let text = crate::experiment::library::find("systor12-fig4").unwrap();
-        let run = synthetic_at(text, Scale::Replica, &metrics);
+        let run = of_library("systor12-fig4", Scale::Replica, &metrics);
         let figures = figures(&Report::of(&run));
         let printed = figures.iter().find(|figure| figure.title.contains("table 3")).unwrap();
         let table = printed.table.as_ref().unwrap();
@@ -356,8 +349,7 @@ mod tests {
             all.insert("cycles_per_instruction".to_owned(), 2.2);
             all
         };
-        let text = crate::experiment::library::find("geneves-fig4").unwrap();
-        let run = synthetic_at(text, Scale::Replica, &value);
+        let run = of_library("geneves-fig4", Scale::Replica, &value);
         let figures = figures(&Report::of(&run));
         let column = |table: &str| -> Vec<String> {
             let title = format!("[G] {table} and ours");

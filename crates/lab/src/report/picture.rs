@@ -145,30 +145,19 @@ fn text(out: &mut String, class: &str, (x, y): (f64, f64), words: &str) -> fmt::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::synthetic;
+    use crate::analysis::tests::{named, synthetic};
     use crate::record::Cell;
     use std::collections::BTreeMap;
 
     const TEXT: &str = r#"
-[experiment]
-name = "bars"
-question = "?"
-expect = "!"
-[targets]
-"a<b".program = "regatta"
-slow.program = "regatta"
-[workload]
-root = "."
-loop = "closed"
-connections = 1
-[measure]
-metric = "cpu_us_per_reply"
-blocks = 6
+experiment = { name = "bars", question = "?", expect = "!" }
+targets = { "a<b" = {}, slow = {} }
+workload = { root = ".", loop = "closed", connections = 1 }
+measure = { metric = "cpu_us_per_reply", blocks = 6 }
 "#;
 
     fn metrics(cell: &Cell) -> BTreeMap<String, f64> {
-        let us = if cell.arm == "slow" { 8.0 } else { 4.0 };
-        BTreeMap::from([("cpu_us_per_reply".to_owned(), us)])
+        named([("cpu_us_per_reply", if cell.arm == "slow" { 8.0 } else { 4.0 })])
     }
 
     #[test]
@@ -186,8 +175,8 @@ blocks = 6
 
     #[test]
     fn there_is_none_where_bars_would_hide_something() {
-        let factor = "[factors]\n\"workload.connections\" = [1, 2]\n[measure]";
-        let run = synthetic(&TEXT.replace("[measure]", factor), &metrics);
+        let factor = "factors.\"workload.connections\" = [1, 2]\n";
+        let run = synthetic(&format!("{TEXT}{factor}"), &metrics);
         assert_eq!(picture(&Report::of(&run)), None, "two settings");
         let mut run = synthetic(TEXT, &metrics);
         run.records.iter_mut().for_each(|record| record.valid = false);

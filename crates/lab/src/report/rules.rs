@@ -102,25 +102,23 @@ const VERIFIES: &str = "verifies";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::synthetic;
+    use crate::analysis::tests::{named, synthetic};
     use crate::record::ruled::tests::ruled;
     use crate::report::figure::RATE;
-    use std::collections::BTreeMap;
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }
-targets.a.program = "regatta"
-targets.b.program = "regatta"
+targets = { a = {}, b = {} }
 factors."workload.rate" = ["2x", "0.5x", "1x"]
 workload = { root = ".", loop = "open" }
-calibrate.target = "a"
+calibrate = {}
 measure = { blocks = 6, again = false }
 "#;
     const LARGE: &str = "E-2: 50.00 % timed out, not 2.04 (5/10, files of 921600 bytes)";
 
     #[test]
     fn each_line_has_a_verdict_and_one_odd_trial_is_none() {
-        let mut run = synthetic(TEXT, &|_| BTreeMap::from([("good_per_s".to_owned(), 1_000.0)]));
+        let mut run = synthetic(TEXT, &|_| named([("good_per_s", 1_000.0)]));
         assert!(Report::of(&run).rules().is_none(), "older runs did not keep them");
         for record in &mut run.records {
             let rate = record.cell.levels[RATE].as_str();

@@ -4,34 +4,26 @@ pub(crate) mod profiled;
 mod whole;
 
 use super::*;
-use crate::analysis::tests::synthetic;
+use crate::analysis::tests::{named, synthetic};
 use crate::env::spec::IN_PROCESS;
 use std::collections::BTreeMap;
 
 const TEXT: &str = r#"
-[experiment]
-name = "made-up"
-question = "Is <b> | faster?"
-expect = "</script> no"
-claims = ["H-1", "H-2"]
-[targets]
-a.program = "regatta"
-"b </script>".program = "regatta"
+experiment.name = "made-up"
+experiment.question = "Is <b> | faster?"
+experiment.expect = "</script> no"
+experiment.claims = ["H-1", "H-2"]
+targets = { a = {}, "b </script>" = {} }
+workload = { root = ".", loop = "open" }
+calibrate = {}
+measure = { blocks = 6 }
 [factors]
 "workload.rate" = ["0.5x", "1.5x"]
-[workload]
-root = "."
-loop = "open"
-[calibrate]
-target = "a"
-[measure]
-blocks = 6
 "#;
 
 fn metrics(cell: &Cell) -> BTreeMap<String, f64> {
     let rate: f64 = if cell.levels["workload.rate"] == "0.5x" { 500.0 } else { 1_500.0 };
-    let mut all = BTreeMap::new();
-    for (name, value) in [
+    named([
         ("offered_per_s", rate),
         ("good_per_s", rate.min(1_000.0)),
         ("good_share", 1_000.0 / rate),
@@ -42,10 +34,7 @@ fn metrics(cell: &Cell) -> BTreeMap<String, f64> {
         ("wait_events", 3.0),
         ("wait_calls", 1.0),
         ("fate_good", 100.0),
-    ] {
-        all.insert(name.to_owned(), value);
-    }
-    all
+    ])
 }
 
 #[test]
@@ -103,8 +92,7 @@ fn text_forms_hold_the_same() {
 /// A line for each arm would join the settings to a zigzag.
 #[test]
 fn charts_over_the_rate_are_drawn_for_each_setting() {
-    let factor = "\"environment.disk.read_ahead_kb\" = [128, 0]\n[workload]";
-    let text = TEXT.replace("[workload]", factor);
+    let text = format!("{TEXT}\"environment.disk.read_ahead_kb\" = [128, 0]\n");
     let with_disk = |cell: &Cell| {
         let mut all = metrics(cell);
         all.insert("disk_requests_per_s".to_owned(), 40.0);
@@ -154,8 +142,8 @@ fn the_text_says_what_is_missing() {
     assert!(all.iter().all(|text| text.contains("simulated-in-process")));
     assert!(report.claims.iter().all(|one| one.why.starts_with("simulated-in-process")));
     // Of an arm alone there is nothing to compare.
-    let alone = TEXT.replace("\"b </script>\".program = \"regatta\"\n", "");
-    let alone = alone.replace("[measure]", "[measure]\nagain = false");
+    let alone = TEXT.replace(", \"b </script>\" = {}", "");
+    let alone = alone.replace("blocks = 6", "blocks = 6, again = false");
     let text = markdown::markdown(&Report::of(&synthetic(&alone, &metrics)));
     assert!(!text.contains("## Compared with"), "{text}");
 }

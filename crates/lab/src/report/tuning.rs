@@ -262,7 +262,7 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::synthetic;
+    use crate::analysis::tests::{named, synthetic};
     use crate::best::BestOptions;
     use crate::knee::Tried;
     use crate::race::space::Means;
@@ -273,7 +273,7 @@ mod tests {
 
     const TEXT: &str = r#"
 experiment = { name = "made-up", question = "?", expect = "!" }
-targets.m.program = "regatta"
+targets.m = {}
 workload.root = "."
 measure.blocks = 8
 [factors]
@@ -288,7 +288,7 @@ measure.blocks = 8
             let level = |key: &str| cell.levels[&format!("targets.m.config.{key}")].clone();
             let slow = level("event.processes") == "4" || level("cache.body_bytes_max") == "0";
             let speed = if slow { 500.0 } else { 1_000.0 };
-            BTreeMap::from([("good_per_s".to_owned(), speed)])
+            named([("good_per_s", speed)])
         });
         let report = Report::of(&run);
         let figure = report.matrix().unwrap();
@@ -315,7 +315,7 @@ measure.blocks = 8
         let fast = "targets.m.config.event.processes";
         let mut run = synthetic(TEXT, &|cell| {
             let speed = if cell.levels[fast] == "4" { 2_000.0 } else { 1_000.0 };
-            BTreeMap::from([("good_per_s".to_owned(), speed)])
+            named([("good_per_s", speed)])
         });
         let caption = Report::of(&run).matrix().unwrap().caption;
         assert!(caption.contains("Every cell keeps"), "{caption}");

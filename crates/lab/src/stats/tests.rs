@@ -48,18 +48,11 @@ fn quantile_intervals_are_scipys() {
 #[test]
 fn p_values_are_scipys() {
     // From eight blocks on it is trimmed.
-    for (logs, said) in rows("t_interval").into_iter().filter(|(logs, _)| logs.len() < 8) {
+    let few = rows("t_interval").into_iter().filter(|(logs, _)| logs.len() < 8);
+    for (logs, said) in few.chain(rows("trimmed_interval")) {
         let pairs: Vec<(f64, f64)> = logs.iter().map(|log| (log.exp(), 1.0)).collect();
         let effect = compare(&pairs).unwrap();
         near(effect.p, if logs.len() < 4 { 1.0 } else { said[3] }, 1e-9);
-        let found = effect.interval.unwrap().map(f64::ln);
-        near(found.low, said[1], 1e-9);
-        near(found.high, said[2], 1e-9);
-    }
-    for (logs, said) in rows("trimmed_interval") {
-        let pairs: Vec<(f64, f64)> = logs.iter().map(|log| (log.exp(), 1.0)).collect();
-        let effect = compare(&pairs).unwrap();
-        near(effect.p, said[3], 1e-9);
         let found = effect.interval.unwrap().map(f64::ln);
         near(found.low, said[1], 1e-9);
         near(found.high, said[2], 1e-9);

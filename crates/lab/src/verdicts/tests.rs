@@ -1,34 +1,23 @@
 //! Claims over runs made up so that the answer is known.
 
 use super::*;
-use crate::analysis::tests::synthetic_at;
+use crate::analysis::tests::{named, synthetic_at};
 use crate::folder::Folder;
 use crate::stats::Random;
 
 const TEXT: &str = r#"
-[experiment]
-name = "made-up"
-question = "?"
-expect = "!"
-baseline = "inf"
-claims = ["H-1", "H-9"]
-[targets]
-inf = { program = "regatta", config.server.architecture = "acceptinf" }
-one = { program = "regatta", config.server.architecture = "accept1" }
-[workload]
-root = "."
-[measure]
-blocks = 5
-again = false
+experiment = { name = "made-up", question = "?", expect = "!", claims = ["H-1", "H-9"] }
+targets.inf.config.server.architecture = "acceptinf"
+targets.one.config.server.architecture = "accept1"
+workload.root = "."
+measure = { blocks = 5, again = false }
 "#;
 
 /// A run whose accept1 answers `ratio` of what acceptinf does, with noise by `seed`.
 fn run(ratio: f64, noise: f64, seed: u32) -> Run {
     let mut run = synthetic_at(TEXT, Scale::Quick, &|cell| {
         let good = if cell.target == "one" { 1_000.0 * ratio } else { 1_000.0 };
-        [("good_per_s", good), ("wait_events", 3.0), ("wait_calls", 1.0), ("accept_ok", 1.0)]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into()
+        named([("good_per_s", good), ("wait_events", 3.0), ("wait_calls", 1.0), ("accept_ok", 1.0)])
     });
     let mut random = Random::new(u64::from(seed));
     for record in &mut run.records {

@@ -1,6 +1,6 @@
 //! Runs made up with profiles beside them.
 
-use crate::analysis::tests::synthetic_at;
+use crate::analysis::tests::of_library;
 use crate::experiment::Scale;
 use crate::experiment::plan::{cells, profiled as profiled_cells};
 use crate::folder::Folder;
@@ -18,8 +18,7 @@ pub(crate) fn profiled(
     stacks: &dyn Fn(&Cell) -> String,
     categories: &[(&str, f64)],
 ) -> (Run, Folder) {
-    let mut run =
-        synthetic_at(crate::experiment::library::find(name).unwrap(), Scale::Replica, value);
+    let mut run = of_library(name, Scale::Replica, value);
     let folder = Folder::new();
     fs::create_dir_all(folder.join("profiles")).unwrap();
     let mut index = String::new();

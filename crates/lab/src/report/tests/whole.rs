@@ -21,12 +21,11 @@ question = "What becomes of four servers when more is asked than they can answer
 expect = "All but the last keep their peak."
 claims = ["H-1", "H-8"]
 [targets]
-acceptinf.program = "regatta"
-accept1.program = "regatta"
-"a server with quite a long name".program = "command"
-"a server with quite a long name".command = ["it", "--port", "{port}"]
-cm.program = "regatta"
-ceiling.program = "null"
+acceptinf = {}
+accept1 = {}
+"a server with quite a long name" = { program = "command", command = ["it", "--port", "{port}"] }
+cm = {}
+ceiling = { program = "null" }
 [factors]
 "workload.rate" = ["0.3x", "0.6x", "0.8x", "0.95x", "2x"]
 [workload]
@@ -36,7 +35,6 @@ rate = 100
 timeout = "900ms"
 slo = "p99<100ms,errors<1%"
 [calibrate]
-target = "acceptinf"
 [measure]
 blocks = 4
 warm_s = 2
@@ -87,7 +85,7 @@ fn mean_ms(cell: &Cell) -> f64 {
 fn numbers(cell: &Cell) -> BTreeMap<String, f64> {
     let (offered, good, mean) = (offered(cell), good(cell), mean_ms(cell));
     let errors = 1.0 - good / offered;
-    let all = [
+    named([
         ("offered_per_s", offered),
         ("good_per_s", good),
         ("good_share", good / offered),
@@ -105,8 +103,7 @@ fn numbers(cell: &Cell) -> BTreeMap<String, f64> {
         ("wait_events", 3.0 * mean),
         ("wait_calls", 1.0),
         ("listen_overflows_per_s", (offered - capacity(cell)).max(0.0)),
-    ];
-    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    ])
 }
 
 /// Exponential times around a mean, and how many never came back.
