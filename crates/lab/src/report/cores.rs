@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::figure::{Figure, Section};
-use super::tables::Table;
 use crate::claims::evidence::{self, Evidence};
 use crate::experiment::PROCESSORS;
 use crate::stats::median;
@@ -41,9 +40,7 @@ impl Report<'_> {
                        within blocks with its 95 % interval. A load on the same processors takes \
                        its part of them.";
         let title = "What each processor brings";
-        let mut figure = Figure::new(Section::Capacity, "cores", title, caption);
-        figure.table = Some(Table { head, rows });
-        Some(figure)
+        Some(Figure::new(Section::Capacity, "cores", title, caption).with_table(head, rows))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::figure::{Figure, Section, Setting, name};
-use super::tables::Table;
 use crate::analysis::CellSummary;
 use crate::units::show;
 use serde_json::{Value, json};
@@ -64,8 +63,7 @@ const TABLE: [(&str, f64, &str); 9] = [
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     let mut figures: Vec<Figure> = if report.has_rates() {
-        let settings = report.settings();
-        let each = |column| settings.iter().filter_map(move |at| report.disk_curves(at, column));
+        let each = |column| report.over_rates(&|setting| report.disk_curves(setting, column));
         CHARTS.iter().flat_map(each).collect()
     } else {
         CHARTS.iter().filter_map(|column| report.disk_rows(column)).collect()
@@ -128,14 +126,13 @@ impl Report<'_> {
             row
         };
         let cells = self.analysis.cells.iter().filter(|one| one.trials > 0);
-        let table = Table { head, rows: cells.map(row).collect() };
+        let rows = cells.map(row).collect();
         let caption = "Medians over the trials that count, from the simulated disk's own log and \
                        the memory of the server's group. \"Late\" is by how much this machine \
                        answered later than the disk that was asked for would have. Refaults are \
                        pages read again soon after they had been thrown out.";
-        let mut figure = Figure::new(Section::Inside, "disk", "Disk and page cache", caption);
-        figure.table = Some(table);
-        Some(figure)
+        let figure = Figure::new(Section::Inside, "disk", "Disk and page cache", caption);
+        Some(figure.with_table(head, rows))
     }
 }
 

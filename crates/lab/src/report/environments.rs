@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::figure::{Figure, Section};
-use super::tables::Table;
 use crate::env::Record;
 use crate::env::spec::STANDS_IN;
 
@@ -22,16 +21,12 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
             format!("not possible here: {instead}"),
         ]);
     }
-    if rows.is_empty() {
-        return Vec::new();
-    }
     let caption = "Each trial had one of its own. What there was is what the kernel said when the \
                    first of each setting was made.";
-    let mut figure =
-        Figure::new(Section::Appendix, "environments", "What the servers ran in", caption);
-    let head = ["setting", "part", "asked for", "what there was"].map(str::to_owned).into();
-    figure.table = Some(Table { head, rows });
-    vec![figure]
+    let title = "What the servers ran in";
+    let figure = Figure::new(Section::Appendix, "environments", title, caption);
+    let head = ["setting", "part", "asked for", "what there was"];
+    figure.with_rows(head, rows).into_iter().collect()
 }
 
 fn parts(levels: &str, record: &Record) -> Vec<Vec<String>> {

@@ -5,7 +5,7 @@ use super::tables::Table;
 use crate::analysis::CellSummary;
 use crate::record::Cell;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The factor that rates are.
@@ -138,6 +138,26 @@ impl Figure {
         self
     }
 
+    /// With a table below the chart.
+    pub(crate) fn with_table<H: Into<String>>(
+        mut self,
+        head: impl IntoIterator<Item = H>,
+        rows: Vec<Vec<String>>,
+    ) -> Self {
+        let head = head.into_iter().map(Into::into).collect();
+        self.table = Some(Table { head, rows });
+        self
+    }
+
+    /// The same; None where the table would be empty.
+    pub(crate) fn with_rows<H: Into<String>>(
+        self,
+        head: impl IntoIterator<Item = H>,
+        rows: Vec<Vec<String>>,
+    ) -> Option<Self> {
+        (!rows.is_empty()).then(|| self.with_table(head, rows))
+    }
+
     /// A chart of rows, which is higher the more there are.
     pub(crate) fn high(mut self, rows: usize) -> Self {
         self.rows = Some(7.5 + 1.9 * crate::stats::count(rows));
@@ -150,6 +170,13 @@ impl Figure {
         self.choices = choices;
         self
     }
+}
+
+/// A line of a chart: the number of its arm, and `[x, median, low, high]` of each of its points.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Line {
+    pub(super) arm: usize,
+    pub(super) points: Vec<[f64; 4]>,
 }
 
 /// A setting of what varies besides the rate; figures over the rate are drawn for each.
@@ -183,7 +210,7 @@ impl Setting {
 
 impl Report<'_> {
     /// Every setting of what varies besides the rate and the arms' own options.
-    pub(super) fn settings(&self) -> Vec<Setting> {
+    fn settings(&self) -> Vec<Setting> {
         let mut settings = vec![Setting::default()];
         let factors = self.run.experiment.factors.iter();
         for factor in factors.filter(|f| f.path != RATE && f.of_target().is_none()) {
@@ -204,19 +231,25 @@ impl Report<'_> {
         settings
     }
 
+    /// A figure over the rates at every setting of the rest; none where rates are no factor.
+    pub(super) fn over_rates(&self, make: &dyn Fn(&Setting) -> Option<Figure>) -> Vec<Figure> {
+        let settings = if self.has_rates() { self.settings() } else { Vec::new() };
+        settings.iter().filter_map(make).collect()
+    }
+
     /// Whether rates are a factor.
     pub(super) fn has_rates(&self) -> bool {
         let rate = self.run.experiment.factors.iter().find(|factor| factor.path == RATE);
         rate.is_some_and(|factor| factor.levels.len() > 1)
     }
 
-    /// A line for each arm, `[x, median, low, high]` from the lowest load to the highest, at one
-    /// setting of what varies besides the rate.
+    /// A line for each arm from the lowest load to the highest, at one setting of what varies
+    /// besides the rate.
     pub(super) fn lines_at(
         &self,
         setting: &Setting,
         of: &dyn Fn(&CellSummary) -> Option<[f64; 4]>,
-    ) -> Vec<Value> {
+    ) -> Vec<Line> {
         let mut lines: BTreeMap<usize, Vec<(f64, [f64; 4])>> = BTreeMap::new();
         let here = self.analysis.cells.iter().filter(|one| one.trials > 0 && setting.has(one));
         for one in here {
@@ -228,14 +261,13 @@ impl Report<'_> {
             .into_iter()
             .map(|(arm, mut points)| {
                 points.sort_by(|a, b| a.0.total_cmp(&b.0));
-                let points: Vec<[f64; 4]> = points.into_iter().map(|(_, point)| point).collect();
-                json!({ "arm": arm, "points": points })
+                Line { arm, points: points.into_iter().map(|(_, point)| point).collect() }
             })
             .collect()
     }
 
     /// A line for each arm: a metric and its interval over another metric.
-    pub(super) fn metric_lines_at(&self, setting: &Setting, x: &str, y: &str) -> Vec<Value> {
+    pub(super) fn metric_lines_at(&self, setting: &Setting, x: &str, y: &str) -> Vec<Line> {
         self.lines_at(setting, &|one| {
             let [median, low, high] = one.point(y)?;
             Some([one.median(x)?, median, low, high])
@@ -250,8 +282,8 @@ pub(super) fn rate(cell: &Cell) -> f64 {
 }
 
 /// Whether there is more to see than one point of each line.
-pub(super) fn is_curve(lines: &[Value]) -> bool {
-    lines.iter().any(|line| line["points"].as_array().is_some_and(|points| points.len() > 1))
+pub(super) fn is_curve(lines: &[Line]) -> bool {
+    lines.iter().any(|line| line.points.len() > 1)
 }
 
 /// A cell's name in tables and figures.

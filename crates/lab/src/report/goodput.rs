@@ -1,8 +1,7 @@
 //! What was asked against what was answered: the report's main figure.
 
 use super::Report;
-use super::figure::{Figure, Section, Setting, name};
-use super::overload::points;
+use super::figure::{Figure, Line, Section, Setting, name};
 use crate::analysis::CellSummary;
 use crate::experiment::Program;
 use crate::experiment::multiples;
@@ -16,12 +15,8 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
     if !report.has_rates() {
         return report.medians().into_iter().collect();
     }
-    let settings = report.settings();
-    let each = |of: &dyn Fn(&Setting) -> Option<Figure>| -> Vec<Figure> {
-        settings.iter().filter_map(of).collect()
-    };
-    let mut figures = each(&|setting| report.goodput(setting));
-    figures.extend(each(&|setting| report.overflows(setting)));
+    let mut figures = report.over_rates(&|setting| report.goodput(setting));
+    figures.extend(report.over_rates(&|setting| report.overflows(setting)));
     figures
 }
 
@@ -60,15 +55,13 @@ impl Report<'_> {
     }
 
     /// Who answers most, and what is left of it at the highest load, in a sentence.
-    fn peaks(&self, lines: &[Value]) -> String {
+    fn peaks(&self, lines: &[Line]) -> String {
         let mut peaks: Vec<(&str, [f64; 4], f64)> = Vec::new();
-        for line in lines {
-            let Some(points) = points(line) else { continue };
+        for Line { arm, points } in lines {
             let top = points.iter().max_by(|a, b| a[1].total_cmp(&b[1]));
-            let arm =
-                line["arm"].as_u64().and_then(|arm| self.arms.get(usize::try_from(arm).ok()?));
-            if let (Some(top), Some(last), Some(arm)) = (top, points.last(), arm) {
-                peaks.push((&arm.name, *top, 100.0 * last[1] / top[1].max(f64::MIN_POSITIVE)));
+            if let (Some(top), Some(last)) = (top, points.last()) {
+                let left = 100.0 * last[1] / top[1].max(f64::MIN_POSITIVE);
+                peaks.push((&self.arms[*arm].name, *top, left));
             }
         }
         peaks.sort_by(|a, b| b.1[1].total_cmp(&a.1[1]));

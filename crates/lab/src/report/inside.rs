@@ -36,12 +36,8 @@ const RATIOS: [Ratio; 2] = [
 ];
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    if !report.has_rates() {
-        return Vec::new();
-    }
-    let settings = report.settings();
-    let each = RATIOS.iter().flat_map(|ratio| settings.iter().map(move |at| (ratio, at)));
-    each.filter_map(|(ratio, setting)| report.ratio_of_counters(setting, ratio)).collect()
+    let each = |ratio| report.over_rates(&|setting| report.ratio_of_counters(setting, ratio));
+    RATIOS.iter().flat_map(each).collect()
 }
 
 impl Report<'_> {

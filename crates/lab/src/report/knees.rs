@@ -2,8 +2,7 @@
 //! come back.
 
 use super::Report;
-use super::figure::{Figure, Section};
-use super::tables::Table;
+use super::figure::{Figure, Line, Section};
 use crate::knee::{Found, Tried};
 use crate::run::saturation::Row;
 use crate::units::show;
@@ -15,16 +14,12 @@ pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
 
 impl Report<'_> {
     fn knees(&self) -> Option<Figure> {
-        let rows: Vec<Value> = self
-            .analysis
-            .knees
-            .iter()
-            .filter_map(|row| {
-                let Found::Knee { rate, interval, .. } = &row.knee.found else { return None };
-                let arm = self.arm(&row.cell);
-                Some(json!([row.cell.name(), rate, interval.low, interval.high, arm]))
-            })
-            .collect();
+        let row = |row: &Row| {
+            let Found::Knee { rate, interval, .. } = &row.knee.found else { return None };
+            let arm = self.arm(&row.cell);
+            Some(json!([row.cell.name(), rate, interval.low, interval.high, arm]))
+        };
+        let rows: Vec<Value> = self.analysis.knees.iter().filter_map(row).collect();
         let slo = self.run.experiment.workload.slo.as_deref().unwrap_or_default();
         let caption = format!(
             "The rate at which {slo} is met every other time, with the interval that holds it with \
@@ -32,37 +27,26 @@ impl Report<'_> {
              once, so that drift hits all alike. The baseline stands here twice: as far as its two \
              knees lie apart, so far can others by accident."
         );
-        let table = Table {
-            head: ["arm", "knee /s", "95 %", "breaks", "probes"].map(str::to_owned).into(),
-            rows: self.analysis.knees.iter().map(told).collect(),
-        };
-        let mut figure = Figure::new(Section::Capacity, "knees", "Saturation points", caption);
-        figure.table = Some(table);
+        let head = ["arm", "knee /s", "95 %", "breaks", "probes"];
+        let table = self.analysis.knees.iter().map(told).collect();
+        let figure = Figure::new(Section::Capacity, "knees", "Saturation points", caption);
+        let mut figure = figure.with_rows(head, table)?;
         if !rows.is_empty() {
             let drawing = json!({ "kind": "forest", "rows_data": rows,
                 "x": "requests (sessions) per second", "zero": false });
             figure = figure.drawn(drawing).high(rows.len());
         }
-        (!self.analysis.knees.is_empty()).then_some(figure)
+        Some(figure)
     }
 
     /// The course of each search: rate over probes.
     fn probes(&self) -> Option<Figure> {
-        let lines: Vec<Value> = self
-            .analysis
-            .knees
-            .iter()
-            .map(|row| {
-                let points: Vec<[f64; 4]> = row
-                    .knee
-                    .tried
-                    .iter()
-                    .zip(1_u32..)
-                    .map(|((rate, _), at)| [f64::from(at), *rate, *rate, *rate])
-                    .collect();
-                json!({ "arm": self.arm(&row.cell), "points": points })
-            })
-            .collect();
+        let line = |row: &Row| {
+            let tried = row.knee.tried.iter().zip(1_u32..);
+            let points = tried.map(|((rate, _), at)| [f64::from(at), *rate, *rate, *rate]);
+            Line { arm: self.arm(&row.cell), points: points.collect() }
+        };
+        let lines: Vec<Line> = self.analysis.knees.iter().map(line).collect();
         let drawing = json!({ "kind": "curves", "lines": lines, "log_y": true,
             "x": "probe", "y": "offered per second" });
         let lost = |row: &Row| {
@@ -83,16 +67,12 @@ impl Report<'_> {
 
     fn overload(&self) -> Option<Figure> {
         let with = || self.analysis.knees.iter().filter(|row| !row.overload.is_empty());
-        let lines: Vec<Value> = with()
-            .map(|row| {
-                let points: Vec<[f64; 4]> = row
-                    .overload
-                    .iter()
-                    .map(|one| [one.multiple, one.good_per_s, one.good_per_s, one.good_per_s])
-                    .collect();
-                json!({ "arm": self.arm(&row.cell), "points": points })
-            })
-            .collect();
+        let line = |row: &Row| {
+            let seen = row.overload.iter().map(|one| (one.multiple, one.good_per_s));
+            let points = seen.map(|(multiple, good)| [multiple, good, good, good]);
+            Line { arm: self.arm(&row.cell), points: points.collect() }
+        };
+        let lines: Vec<Line> = with().map(line).collect();
         let drawing = json!({ "kind": "curves", "lines": lines,
             "x": "offered, multiple of the arm's knee", "y": "good answers per second" });
         let mut head = vec!["arm".to_owned()];
@@ -112,10 +92,8 @@ impl Report<'_> {
                        line is good; one that falls gives less the more is asked. The table \
                        tells after how many seconds goodput keeps up again once the highest \
                        overload has ended.";
-        let mut figure =
-            Figure::new(Section::Overload, "overload", "Beyond the knee", caption).drawn(drawing);
-        figure.table = Some(Table { head, rows });
-        Some(figure)
+        let figure = Figure::new(Section::Overload, "overload", "Beyond the knee", caption);
+        Some(figure.drawn(drawing).with_table(head, rows))
     }
 }
 

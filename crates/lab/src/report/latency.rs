@@ -14,14 +14,8 @@ const TIMES: [(&str, &str, &str, &str); 3] = [
 ];
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    if !report.has_rates() {
-        return Vec::new();
-    }
-    let settings = report.settings();
-    let times =
-        TIMES.iter().flat_map(|time| settings.iter().map(move |at| report.latency(at, time)));
-    let sticks = settings.iter().map(|setting| report.hockey_stick(setting));
-    times.chain(sticks).flatten().collect()
+    let times = TIMES.iter().flat_map(|time| report.over_rates(&|at| report.latency(at, time)));
+    times.chain(report.over_rates(&|at| report.hockey_stick(at))).collect()
 }
 
 impl Report<'_> {

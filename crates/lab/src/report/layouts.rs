@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::figure::{Figure, Section, name};
-use super::tables::Table;
 use crate::experiment::LAYOUT;
 use crate::stats::deviation;
 
@@ -36,7 +35,7 @@ impl Report<'_> {
                        server: what a comparison of two servers has to overcome. The layout that \
                        scatters less needs fewer trials for the same answer.";
         let figure = Figure::new(Section::Quality, "layouts", "Scatter by layout", caption);
-        Some(Figure { table: Some(Table { head, rows }), ..figure })
+        Some(figure.with_table(head, rows))
     }
 }
 

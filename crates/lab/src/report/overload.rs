@@ -1,32 +1,26 @@
 //! What is left of the peak when more is asked than can be answered.
 
 use super::Report;
-use super::figure::{Figure, Section, Setting};
+use super::figure::{Figure, Line, Section, Setting};
 use crate::units::show;
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    if !report.has_rates() {
-        return Vec::new();
-    }
-    report.settings().iter().filter_map(|setting| report.beyond_peak(setting)).collect()
+    report.over_rates(&|setting| report.beyond_peak(setting))
 }
 
 impl Report<'_> {
     /// Goodput over load, both in parts of the arm's own peak.
     fn beyond_peak(&self, setting: &Setting) -> Option<Figure> {
         let (mut lines, mut kept) = (Vec::new(), Vec::new());
-        for line in self.metric_lines_at(setting, "offered_per_s", "good_per_s") {
-            let Some(points) = points(&line) else { continue };
+        for Line { arm, points } in self.metric_lines_at(setting, "offered_per_s", "good_per_s") {
             let peak = points.iter().map(|point| point[1]).fold(0.0, f64::max);
             let Some(last) = points.last().filter(|last| peak > 0.0 && last[0] > 1.1 * peak) else {
                 continue;
             };
-            let arm = &self.arms[usize::try_from(line["arm"].as_u64()?).ok()?];
-            kept.push((arm.name.clone(), last[1] / peak, last[0] / peak));
-            let parts: Vec<[f64; 4]> =
-                points.iter().map(|point| point.map(|value| 100.0 * value / peak)).collect();
-            lines.push(json!({ "arm": line["arm"], "points": parts }));
+            kept.push((self.arms[arm].name.clone(), last[1] / peak, last[0] / peak));
+            let part = |point: &[f64; 4]| point.map(|value| 100.0 * value / peak);
+            lines.push(Line { arm, points: points.iter().map(part).collect() });
         }
         kept.sort_by(|a, b| b.1.total_cmp(&a.1));
         let told = |(name, share, load): &(String, f64, f64)| {
@@ -47,9 +41,4 @@ impl Report<'_> {
         let title = "Beyond the peak";
         Some(setting.figure(Section::Overload, "beyond", title, caption).drawn(drawing))
     }
-}
-
-/// The points of a line.
-pub(super) fn points(line: &Value) -> Option<Vec<[f64; 4]>> {
-    serde_json::from_value(line["points"].clone()).ok()
 }

@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::figure::{Figure, Section, Setting};
-use super::tables::Table;
 use crate::analysis::CellSummary;
 use crate::claims::evidence::{self, Evidence};
 use crate::papers::{self, Drawn, Paper, Printed, Row};
@@ -103,12 +102,10 @@ impl Report<'_> {
             rows.push(vec![one.figure.clone(), what, format!("{theirs} ({})", one.place), ours]);
             self.judged(rows.last_mut(), &one.claim);
         }
-        let head = ["where", "what", "paper", "here", "claim"].map(str::to_owned).to_vec();
+        let head = ["where", "what", "paper", "here", "claim"];
         let caption = format!("{}. It had: {}. {}", paper.title, paper.bed, self.here());
         let title = format!("{} in numbers", paper.mark);
-        let mut figure = Figure::new(Section::Papers, id(&title), title, caption);
-        figure.table = Some(Table { head, rows });
-        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+        Figure::new(Section::Papers, id(&title), title, caption).with_rows(head, rows)
     }
 
     /// Our number for one of the paper's, or what is missing.
@@ -165,9 +162,7 @@ impl Report<'_> {
         let here = self.here();
         let caption = format!("{} {title}. It had: {bed}. {here}{breaking}", printed.note);
         let title = format!("{} {} and ours", paper.mark, printed.name);
-        let mut figure = Figure::new(Section::Papers, id(&title), title, caption);
-        figure.table = Some(Table { head, rows });
-        figure
+        Figure::new(Section::Papers, id(&title), title, caption).with_table(head, rows)
     }
 
     /// What a row of a table is of an arm.

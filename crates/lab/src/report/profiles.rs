@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::figure::{Figure, Section};
-use super::tables::Table;
 use crate::profile::categories::{Category, Part};
 use crate::profile::{self, Profile, Source};
 use crate::units::show;
@@ -160,17 +159,12 @@ impl Report<'_> {
         }));
         let mut head = vec!["share of samples".to_owned()];
         head.extend(profiles.iter().map(|one| label(one, profiles)));
-        let mut figure = Figure::new(
-            Section::Work,
-            "profile-table",
-            "Profile, the table",
-            format!(
-                "Shares of the server's samples, per cent; the rows of [E] table 1. {}",
-                notes(profiles)
-            ),
+        let caption = format!(
+            "Shares of the server's samples, per cent; the rows of [E] table 1. {}",
+            notes(profiles)
         );
-        figure.table = Some(Table { head, rows });
-        figure
+        let figure = Figure::new(Section::Work, "profile-table", "Profile, the table", caption);
+        figure.with_table(head, rows)
     }
 
     /// A column for each cell that has a trial.
@@ -193,15 +187,10 @@ impl Report<'_> {
         if rows.is_empty() || cells.len() > COLUMNS_MAX {
             return None;
         }
-        let mut figure = Figure::new(
-            Section::Work,
-            "vmstat",
-            "What the machine counted",
-            "What vmstat and mpstat would have shown while the trials ran. System calls are those \
-             that the server's own counters name; a profile counts all.",
-        );
-        figure.table = Some(Table { head, rows });
-        Some(figure)
+        let caption = "What vmstat and mpstat would have shown while the trials ran. System calls \
+                       are those that the server's own counters name; a profile counts all.";
+        let figure = Figure::new(Section::Work, "vmstat", "What the machine counted", caption);
+        Some(figure.with_table(head, rows))
     }
 }
 

@@ -4,7 +4,6 @@ use super::Report;
 use super::figure::{Figure, Section, name, rate};
 use super::gathered::Valid;
 use super::spectrum::CLASSES;
-use super::tables::Table;
 use crate::analysis::CellSummary;
 use crate::stats::{count, median};
 use crate::units::{real, show};
@@ -118,9 +117,8 @@ impl Report<'_> {
              large files starve. {seen} Fairness is Jain's index of the clients' shares of good \
              answers: 1 is even, 1/n is all for one of n; – where all connections are one client."
         );
-        let mut figure = Figure::new(Section::Quality, "fairness", "Who is served", caption);
-        figure.table = Some(Table { head, rows });
-        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+        let figure = Figure::new(Section::Quality, "fairness", "Who is served", caption);
+        figure.with_rows(head, rows)
     }
 
     fn sessions(&self) -> Option<Figure> {
@@ -156,9 +154,8 @@ impl Report<'_> {
         let caption = "Sessions that got all of their replies, of those that ended; a session \
                        fails with its first time-out or refused connection. Users leave whole \
                        sessions, not single requests.";
-        let mut figure = Figure::new(Section::Quality, "sessions", "Sessions", caption);
-        figure.table = Some(Table { head: head.map(str::to_owned).to_vec(), rows });
-        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+        let figure = Figure::new(Section::Quality, "sessions", "Sessions", caption);
+        figure.with_rows(head, rows)
     }
 
     /// How many replies sessions got.

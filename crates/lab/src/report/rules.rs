@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::figure::{Figure, Section};
-use super::tables::Table;
 use crate::analysis;
 use crate::analysis::rules::{self, Together};
 use crate::record::{Cell, PAPERS};
@@ -67,11 +66,9 @@ impl Report<'_> {
             .collect();
         let caption = format!("{}. {RULES}", told.join(", "));
         let title = "The papers' rules of verification";
-        let mut figure = Figure::new(Section::Quality, "rules", title, caption);
         let mut head = vec!["line".to_owned()];
         head.extend(PAPERS.iter().map(|(_, mark)| format!("by {mark}")));
-        figure.table = Some(Table { head, rows });
-        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+        Figure::new(Section::Quality, "rules", title, caption).with_rows(head, rows)
     }
 
     /// The verdict on a line; None where nothing is known of it.

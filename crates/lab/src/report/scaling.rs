@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::figure::{Figure, Section};
-use super::tables::Table;
 use crate::analysis::{CellSummary, by_block};
 use crate::experiment::Loop;
 use crate::stats::{Scaling, count};
@@ -83,12 +82,10 @@ impl Report<'_> {
              misses, in per cent; a pattern there says that the law is another.{unfit}"
         );
         let head = ["arm", "λ (one alone, /s)", "σ", "κ", "peak at", "peak /s", "worst residual"];
-        let mut figure = Figure::new(Section::Capacity, "scaling", "Scalability", caption)
-            .drawn(json!({ "kind": "scaling", "lines": lines, "x": axis,
-                "y": "good answers per second" }))
-            .high(14);
-        figure.table = Some(Table { head: head.map(str::to_owned).to_vec(), rows });
-        Some(figure)
+        let drawing = json!({ "kind": "scaling", "lines": lines, "x": axis,
+            "y": "good answers per second" });
+        let figure = Figure::new(Section::Capacity, "scaling", "Scalability", caption);
+        Some(figure.drawn(drawing).high(14).with_table(head, rows))
     }
 
     /// A row of the table; σ and κ with their range over fits to each block alone.

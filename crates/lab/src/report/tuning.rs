@@ -1,8 +1,7 @@
 //! Tuning: the race and what its options do, and the papers' matrices.
 
 use super::Report;
-use super::figure::{Figure, Section};
-use super::tables::Table;
+use super::figure::{Figure, Line, Section};
 use crate::analysis::{by_block, pairs};
 use crate::experiment::Factor;
 use crate::knee;
@@ -60,12 +59,11 @@ fn left(race: &Told) -> Option<Figure> {
             vec![rung.phase.name().to_owned(), rung.blocks.1.to_string(), arm.clone(), why.clone()]
         })
         .collect();
-    let head = ["part", "after block", "arm", "why"].map(str::to_owned).into();
+    let head = ["part", "after block", "arm", "why"];
     let caption = "After each rung those leave who are surely behind the leader, and the last \
                    of those who are left.";
-    let mut figure = Figure::new(Section::Tuning, "left", "Who left the race", caption);
-    figure.table = Some(Table { head, rows });
-    (!race.rungs.is_empty()).then_some(figure)
+    let figure = Figure::new(Section::Tuning, "left", "Who left the race", caption);
+    (!race.rungs.is_empty()).then(|| figure.with_table(head, rows))
 }
 
 impl Report<'_> {
@@ -98,23 +96,19 @@ impl Report<'_> {
 
     /// How the arms stood after each rung, as ratios to the default.
     fn course(&self, race: &Told) -> Option<Figure> {
-        let mut lines: BTreeMap<String, (usize, Vec<[f64; 4]>)> = BTreeMap::new();
+        let mut lines: BTreeMap<String, Line> = BTreeMap::new();
         for rung in &race.rungs {
             for one in &rung.arms {
                 let arm = self.arm(&cell(&one.candidate));
                 let x = f64::from(rung.blocks.1);
-                let line = lines.entry(one.arm.clone()).or_insert((arm, Vec::new()));
-                line.1.push([x, one.ratio, one.interval.low, one.interval.high]);
+                let line = lines.entry(one.arm.clone()).or_insert(Line { arm, points: Vec::new() });
+                line.points.push([x, one.ratio, one.interval.low, one.interval.high]);
             }
         }
         // Those that stayed longest.
-        let mut lines: Vec<(usize, Vec<[f64; 4]>)> = lines.into_values().collect();
-        lines.sort_by_key(|(_, points)| std::cmp::Reverse(points.len()));
+        let mut lines: Vec<Line> = lines.into_values().collect();
+        lines.sort_by_key(|line| std::cmp::Reverse(line.points.len()));
         lines.truncate(COURSES_MAX);
-        let lines: Vec<Value> = lines
-            .into_iter()
-            .map(|(arm, points)| json!({ "arm": arm, "points": points }))
-            .collect();
         let drawing = json!({ "kind": "curves", "lines": lines, "x": "block",
             "y": "saturation point, ratio to the default's" });
         let caption = "How the arms that stayed longest stood after each rung, by the probes of \
@@ -227,8 +221,7 @@ impl Report<'_> {
         if choices.len() > 1 {
             figure = figure.chosen("of", choices);
         }
-        figure.table = Some(Table { head, rows });
-        (!maps.is_empty()).then_some(figure)
+        (!maps.is_empty()).then(|| figure.with_table(head, rows))
     }
     /// Cells by their levels of two factors, a map for each setting of the rest.
     fn maps(&self, across: &Factor, up: &Factor, rest: &[&Factor]) -> Maps<'_> {

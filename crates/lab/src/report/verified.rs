@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::figure::{Figure, Section, name};
-use super::tables::Table;
 use crate::units::{real, show};
 use regatta_load::engine::Fate;
 
@@ -59,9 +58,7 @@ impl Report<'_> {
             "{seen} Of all trials, also those that do not count. A server that answers fast and \
              wrongly has no place in a comparison, so wrong replies are never good answers."
         );
-        let mut figure =
-            Figure::new(Section::Verification, "verified", "What was compared", caption);
-        figure.table = Some(Table { head: head.map(str::to_owned).to_vec(), rows });
-        figure.table.as_ref().is_some_and(|table| !table.rows.is_empty()).then_some(figure)
+        let title = "What was compared";
+        Figure::new(Section::Verification, "verified", title, caption).with_rows(head, rows)
     }
 }
